@@ -1,0 +1,106 @@
+/**
+ * The parts of Kubernetes' own objects that this project reads, as they stand in JSON (times are RFC 3339
+ * strings). Informers keep just these fields, so that a large cluster fits in a small process.
+ */
+
+export interface OwnerReference {
+  apiVersion: string;
+  kind: string;
+  name: string;
+  uid: string;
+  controller?: boolean;
+  blockOwnerDeletion?: boolean;
+}
+
+export interface ObjectMeta {
+  name: string;
+  namespace?: string;
+  generateName?: string;
+  uid?: string;
+  resourceVersion?: string;
+  generation?: number;
+  creationTimestamp?: string;
+  deletionTimestamp?: string;
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+  finalizers?: string[];
+  ownerReferences?: OwnerReference[];
+}
+
+export interface KubeObject {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+}
+
+export interface LabelSelectorRequirement {
+  key: string;
+  operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist';
+  values?: string[] | undefined;
+}
+
+/** meta/v1 LabelSelector: all of matchLabels and matchExpressions must hold; an empty selector matches everything. */
+export interface LabelSelector {
+  matchLabels?: Record<string, string> | undefined;
+  matchExpressions?: LabelSelectorRequirement[] | undefined;
+}
+
+export interface NodeSelectorRequirement {
+  key: string;
+  operator: 'In' | 'NotIn' | 'Exists' | 'DoesNotExist' | 'Gt' | 'Lt';
+  values?: string[] | undefined;
+}
+
+export interface NodeSelectorTerm {
+  matchExpressions?: NodeSelectorRequirement[] | undefined;
+  matchFields?: NodeSelectorRequirement[] | undefined;
+}
+
+/** core/v1 NodeSelector: the terms are ORed; a term's requirements are ANDed; an empty term matches no node. */
+export interface NodeSelector {
+  nodeSelectorTerms: NodeSelectorTerm[];
+}
+
+export interface Condition {
+  type: string;
+  status: 'True' | 'False' | 'Unknown';
+  observedGeneration?: number;
+  lastTransitionTime: string;
+  reason: string;
+  message: string;
+}
+
+export interface Node extends KubeObject {
+  spec: { unschedulable?: boolean };
+}
+
+export interface Pod extends KubeObject {
+  spec: { nodeName?: string; priority?: number };
+  status: { phase?: string; ready: boolean };
+}
+
+export interface PodDisruptionBudget extends KubeObject {
+  spec: {
+    selector?: LabelSelector;
+    minAvailable?: number | string;
+    maxUnavailable?: number | string;
+    unhealthyPodEvictionPolicy?: 'IfHealthyBudget' | 'AlwaysAllow';
+  };
+  status?: {
+    observedGeneration?: number;
+    disruptionsAllowed: number;
+    currentHealthy: number;
+    desiredHealthy: number;
+    expectedPods: number;
+  };
+}
+
+export interface Lease extends KubeObject {
+  spec: {
+    holderIdentity?: string;
+    leaseDurationSeconds?: number;
+    acquireTime?: string;
+    renewTime?: string;
+    leaseTransitions?: number;
+  };
+}

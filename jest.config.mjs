@@ -1,0 +1,11 @@
+/** Jest runs TypeScript through SWC, as native ES modules; `npm test` and `npm run check` choose what to run. */
+export default {
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
+  transform: {
+    '^.+\\.ts$': ['@swc/jest', { jsc: { target: 'es2024', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
+  },
+  testMatch: ['<rootDir>/test/**/*.test.ts'],
+  testTimeout: 60_000,
+  maxWorkers: 1,
+};
