@@ -1,0 +1,91 @@
+import { parseMaintenanceInput, toNodeMaintenance, type MaintenanceInput } from '../api/maintenanceInput.ts';
+import { FIELD_MANAGER, workflowIdOf } from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { isTrue } from '../domain/conditions.ts';
+import { completeDrainPlan, drainPlanProblems, entryKey } from '../domain/drainPlan.ts';
+import { KubeError } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+import type { Admitted } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { invalidInput } from './failures.ts';
+import { planOf, selectedNodes, stageOf } from './view.ts';
+
+/**
+ * The first act of every run: validates what it was started with, creates the NodeMaintenance if the run was started
+ * from Temporal, and reads where the maintenance stands. Refuses, with InvalidInput and a sentence that names field and
+ * remedy, what cannot become a maintenance; then nothing was created.
+ */
+export async function admit(deps: Deps, request: { input: unknown; workflowId: string }): Promise<Admitted> {
+  const input = parse(request.input);
+  const expectedId = workflowIdOf(input.name);
+  if (request.workflowId !== expectedId) {
+    throw invalidInput(
+      `workflow id: expected "${expectedId}" for the maintenance "${input.name}" (got "${request.workflowId}"), so that no node has two runs for one maintenance`,
+    );
+  }
+  const existing = await deps.cluster.kube.get(resources.nodeMaintenances, { name: input.name });
+  if (existing === undefined) return admitted(deps, await create(deps, input));
+  const wanted = toNodeMaintenance(input);
+  // The controller starts a run with the name alone: the object is all that there is to say.
+  const difference = wanted === undefined ? undefined : differingField(existing, wanted);
+  if (difference !== undefined) {
+    throw invalidInput(
+      `name: NodeMaintenance "${input.name}" exists with another ${difference}; choose another name, or give only the name to run the existing one`,
+    );
+  }
+  return admitted(deps, existing);
+}
+
+function parse(value: unknown): MaintenanceInput {
+  const parsed = parseMaintenanceInput(value);
+  const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
+  if (parsed.ok && problems.length === 0) return parsed.input;
+  throw invalidInput(`The maintenance was not started: ${problems.join('; ')}`);
+}
+
+async function create({ cluster }: Deps, input: MaintenanceInput): Promise<NodeMaintenance> {
+  const object = toNodeMaintenance(input);
+  if (object === undefined) {
+    throw invalidInput(
+      `name: there is no NodeMaintenance "${input.name}"; give "nodes" or "nodeSelector" to create it`,
+    );
+  }
+  for (const [index, node] of (input.nodes ?? []).entries()) {
+    if ((await cluster.kube.get(resources.nodes, { name: node })) === undefined) {
+      throw invalidInput(`nodes[${index}]: there is no node "${node}"; kubectl get nodes lists them`);
+    }
+  }
+  const { spec } = object;
+  const complete = { ...object, spec: { ...spec, drainPlan: completeDrainPlan(spec.drainPlan) } };
+  try {
+    return await cluster.kube.create(resources.nodeMaintenances, complete, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (error instanceof KubeError && error.kind === 'Invalid') throw invalidInput(error.message);
+    throw error;
+  }
+}
+
+/** The first field in which an existing maintenance differs from the wanted one; its stage may have moved on. */
+function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): string | undefined {
+  const text = (value: unknown) => JSON.stringify(value) ?? '';
+  if (text(existing.spec.nodeSelector) !== text(wanted.spec.nodeSelector)) return 'nodeSelector';
+  if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
+  return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
+}
+
+function admitted({ cluster }: Deps, maintenance: NodeMaintenance): Admitted {
+  const { metadata, spec, status } = maintenance;
+  const plan = completeDrainPlan(spec.drainPlan);
+  return {
+    name: metadata.name,
+    uid: metadata.uid ?? '',
+    generation: metadata.generation ?? 0,
+    stage: stageOf(maintenance),
+    paused: isTrue(status?.conditions, 'Paused'),
+    position: Math.min(status?.drainPosition ?? 0, plan.length - 1),
+    planLength: plan.length,
+    nodes: selectedNodes(maintenance, cluster.nodes.list())
+      .map((node) => node.metadata.name)
+      .sort(),
+  };
+}

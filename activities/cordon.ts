@@ -1,0 +1,162 @@
+import type { Node } from '../api/core.ts';
+import { FIELD_MANAGER } from '../api/names.ts';
+import type {
+  NodeMaintenance,
+  NodeMaintenanceNodeStatus,
+  NodeMaintenanceStage,
+} from '../api/nodeMaintenance.ts';
+import { giveBack, isCordoned, unschedulableBefore } from '../domain/cordon.ts';
+import { withNodes } from '../domain/status.ts';
+import { forEachBounded } from '../kube/bounded.ts';
+import { isKubeError } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+import type { Interrupted, MaintenanceRef } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { reconcile } from './reconcile.ts';
+import { StatusWriter } from './statusWriter.ts';
+import { isView, look, otherHolders, selectedNodes, type View } from './view.ts';
+
+/** Nodes that are patched at the same time. */
+const nodesAtOnce = 16;
+
+/**
+ * Keeps "`.spec.unschedulable` true on all nodes that satisfy .spec.nodeSelector" (KEP-4212 > Cordon), those that begin
+ * to satisfy it later included, until the maintenance leaves `stage`.
+ */
+export async function keepCordoned(
+  deps: Deps,
+  ref: MaintenanceRef,
+  stage: NodeMaintenanceStage,
+): Promise<Interrupted> {
+  const { cluster } = deps;
+  let writer: StatusWriter | undefined;
+  try {
+    return await reconcile(
+      cluster,
+      () => false,
+      async () => {
+        const view = await look(cluster, ref, stage);
+        if (!isView(view)) return view;
+        writer ??= new StatusWriter(cluster.kube, view.maintenance);
+        writer.see(view.maintenance);
+        await cordon(deps, view, writer);
+        return undefined;
+      },
+    );
+  } finally {
+    await writer?.stop();
+  }
+}
+
+/** Cordons the nodes of a view. What they were before is on record before the first of them is touched. */
+export async function cordon(deps: Deps, view: View, writer: StatusWriter): Promise<void> {
+  if (!isRecorded(view, writer)) {
+    const statuses = recordNodes(deps, view, writer.latest);
+    writer.publish((status) => withNodes(status, statuses));
+    await writer.flush();
+  }
+  const open = view.nodes.filter((node) => !isCordoned(node));
+  await forEachBounded(nodesAtOnce, open, (node) => setUnschedulable(deps, node, true));
+  if (open.length > 0) {
+    deps.events.record(view.maintenance, {
+      type: 'Normal',
+      reason: 'NodesCordoned',
+      message: `Made ${open.length} of ${view.nodes.length} nodes unschedulable.`,
+    });
+  }
+}
+
+function isRecorded(view: View, writer: StatusWriter): boolean {
+  const recorded = new Set(writer.latest.status?.nodeStatuses.map((status) => status.nodeRef.name));
+  return recorded.size === view.nodes.length && view.nodes.every((node) => recorded.has(node.metadata.name));
+}
+
+function recordNodes({ cluster }: Deps, view: View, latest: NodeMaintenance): NodeMaintenanceNodeStatus[] {
+  const all = cluster.maintenances.list();
+  return view.nodes.map((node) => {
+    const own = nodeStatusOf(latest, node);
+    const holders = otherHolders(all, latest.metadata.uid ?? '', node).map((other) =>
+      nodeStatusOf(other, node),
+    );
+    return {
+      ...(own ?? newNodeStatus(node)),
+      unschedulableBefore: unschedulableBefore(node, own, holders),
+    };
+  });
+}
+
+function newNodeStatus(node: Node): NodeMaintenanceNodeStatus {
+  return {
+    nodeRef: { name: node.metadata.name },
+    drainTargets: [],
+    drainMessage: '',
+    podsPendingEvacuation: 0,
+    podsEvacuating: 0,
+  };
+}
+
+function nodeStatusOf(maintenance: NodeMaintenance, node: Node): NodeMaintenanceNodeStatus | undefined {
+  return maintenance.status?.nodeStatuses.find((status) => status.nodeRef.name === node.metadata.name);
+}
+
+/**
+ * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
+ * (KEP-4212 > Uncordon (Complete)). Reads the maintenances from the apiserver, not from an informer: of two that
+ * complete together, the later one must see that the other no longer holds the node.
+ */
+export async function giveBackNodes(deps: Deps, ref: MaintenanceRef): Promise<void> {
+  const { kube, nodes } = deps.cluster;
+  const { items: all } = await kube.list(resources.nodeMaintenances, {});
+  const maintenance = all.find((one) => one.metadata.uid === ref.uid);
+  if (maintenance === undefined) return;
+  await forEachBounded(nodesAtOnce, nodesOf(maintenance, nodes.list()), (node) =>
+    giveBackNode(deps, maintenance, all, node),
+  );
+}
+
+/** The nodes that a maintenance selects now, and those that it ever held. */
+export function nodesOf(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {
+  const held = new Set(maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name));
+  const selected = new Set(selectedNodes(maintenance, nodes).map((node) => node.metadata.name));
+  return nodes.filter(({ metadata: { name } }) => held.has(name) || selected.has(name));
+}
+
+async function giveBackNode(
+  deps: Deps,
+  maintenance: NodeMaintenance,
+  all: readonly NodeMaintenance[],
+  node: Node,
+): Promise<void> {
+  const name = node.metadata.name;
+  const holders = otherHolders(all, maintenance.metadata.uid ?? '', node).map((other) => other.metadata.name);
+  const decision = giveBack(node, nodeStatusOf(maintenance, node), holders);
+  switch (decision.kind) {
+    case 'AlreadySchedulable':
+      return;
+    case 'Uncordon':
+      return setUnschedulable(deps, node, false);
+    case 'HeldBy':
+      return deps.events.record(maintenance, {
+        type: 'Normal',
+        reason: 'NodeStillHeld',
+        message: `Node ${name} stays unschedulable: ${decision.maintenances.join(', ')} still holds it.`,
+      });
+    case 'CordonedBefore':
+      return deps.events.record(maintenance, {
+        type: 'Normal',
+        reason: 'NodeLeftUnschedulable',
+        message: `Node ${name} stays unschedulable: it was so before this maintenance. kubectl uncordon ${name} when it may take pods.`,
+      });
+  }
+}
+
+async function setUnschedulable({ cluster }: Deps, node: Node, unschedulable: boolean): Promise<void> {
+  const { name, uid } = node.metadata;
+  // The UID makes this a patch of this very node; one that is gone needs nothing.
+  const patch = { metadata: { uid }, spec: { unschedulable } };
+  try {
+    await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+  }
+}

@@ -1,0 +1,161 @@
+import type { Pod } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
+import {
+  DEFAULT_PROGRESS_DEADLINE_SECONDS,
+  EVACUATION,
+  FIELD_MANAGER,
+  INSTIGATOR_FINALIZER,
+} from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { targetsPod, wishAt } from '../domain/drainTargets.ts';
+import { evacuationName } from '../domain/evacuation.ts';
+import { selectsNode } from '../domain/nodeSelector.ts';
+import { forEachBounded } from '../kube/bounded.ts';
+import type { Cluster } from '../kube/cluster.ts';
+import { KubeError } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+import type { MaintenanceRef } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { nodesOf } from './cordon.ts';
+import { isHolding, planOf } from './view.ts';
+
+/** Evacuations that are written at the same time, and at most in one turn, so that progress is published in between. */
+const writesAtOnce = 32;
+const perTurn = 200;
+/** An Evacuation that we made but the informer does not show counts for this long. Milliseconds. */
+const informerLag = 10_000;
+
+/**
+ * The Evacuations of one drain. "The only job of the node maintenance controller is to make sure that the Evacuation
+ * object exist and has the ... finalizer" (KEP-4212 > Drain).
+ */
+export class Evacuations {
+  readonly #cluster: Cluster;
+  /** Pod UID -> when its Evacuation was made, until the informer shows it. */
+  readonly #made = new Map<string, number>();
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+  }
+
+  has(pod: Pod): boolean {
+    const uid = pod.metadata.uid ?? '';
+    const seen = this.#find(pod);
+    if (seen !== undefined) {
+      this.#made.delete(uid);
+      // One that is on its way out counts: the next can only be made when its name is free.
+      return isInstigated(seen) || seen.metadata.deletionTimestamp !== undefined;
+    }
+    const made = this.#made.get(uid);
+    return made !== undefined && Date.now() - made < informerLag;
+  }
+
+  /** Makes sure that the pods have their Evacuations; those of a namespace that is being deleted leave by themselves. */
+  async start(pods: readonly Pod[]): Promise<void> {
+    await forEachBounded(writesAtOnce, pods.slice(0, perTurn), async (pod) => {
+      await this.#ensure(pod);
+      this.#made.set(pod.metadata.uid ?? '', Date.now());
+    });
+  }
+
+  async #ensure(pod: Pod): Promise<void> {
+    const existing = this.#find(pod);
+    try {
+      if (existing === undefined)
+        await this.#cluster.kube.create(resources.evacuations, evacuationFor(pod), {
+          fieldManager: FIELD_MANAGER,
+        });
+      else await joinEvacuation(this.#cluster, existing);
+    } catch (error) {
+      if (!isSettledElsewhere(error)) throw error;
+    }
+  }
+
+  #find({ metadata }: Pod): Evacuation | undefined {
+    return this.#cluster.evacuations.get(`${metadata.namespace}/${evacuationName(metadata)}`);
+  }
+}
+
+function evacuationFor({ metadata }: Pod): Evacuation {
+  const { name, namespace = '', uid = '' } = metadata;
+  return {
+    apiVersion: EVACUATION.apiVersion,
+    kind: EVACUATION.kind,
+    metadata: { name: evacuationName(metadata), namespace, finalizers: [INSTIGATOR_FINALIZER] },
+    spec: { podRef: { name, uid }, progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS },
+  };
+}
+
+/** Somebody else asked for the pod's evacuation first: we ask for it too. */
+async function joinEvacuation({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
+  const { name, namespace = '', uid, resourceVersion, finalizers = [] } = metadata;
+  const patch = { metadata: { uid, resourceVersion, finalizers: [...finalizers, INSTIGATOR_FINALIZER] } };
+  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+}
+
+/** Another turn finds the Evacuation in the informer; a namespace on its way out takes its pods along. */
+function isSettledElsewhere(error: unknown): boolean {
+  const settled: readonly string[] = ['AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating'];
+  return error instanceof KubeError && settled.includes(error.kind);
+}
+
+function isInstigated({ metadata }: Evacuation): boolean {
+  return metadata.finalizers?.includes(INSTIGATOR_FINALIZER) ?? false;
+}
+
+/**
+ * "The controller will attempt to remove all Evacuations that match the node maintenance, unless there is [another]
+ * maintenance in progress" (KEP-4212 > Uncordon (Complete)). Lists them: the last one may have been made a moment ago.
+ */
+export async function removeEvacuations({ cluster }: Deps, ref: MaintenanceRef): Promise<void> {
+  const { kube, nodes } = cluster;
+  const maintenance = await kube.get(resources.nodeMaintenances, { name: ref.name });
+  if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return;
+  const names = new Set(nodesOf(maintenance, nodes.list()).map((node) => node.metadata.name));
+  const { items } = await kube.list(resources.evacuations, {});
+  const ours = items.filter((evacuation) => {
+    const pod = podOf(cluster, evacuation);
+    // Without its pod an Evacuation is over: the evacuation controller removes it.
+    if (pod === undefined || !isInstigated(evacuation) || !names.has(pod.spec.nodeName ?? '')) return false;
+    return isCancellable(evacuation) && !isWantedByOthers(cluster, maintenance, pod);
+  });
+  await forEachBounded(writesAtOnce, ours, (evacuation) => withdraw(cluster, evacuation));
+}
+
+/** "If the evacuator ... has set .status.evacuationCancellationPolicy to Forbid, deletion ... will not be attempted." */
+function isCancellable({ status }: Evacuation): boolean {
+  return status?.evacuationCancellationPolicy !== 'Forbid';
+}
+
+function podOf({ pods }: Cluster, { metadata, spec }: Evacuation): Pod | undefined {
+  const pod = pods.get(`${metadata.namespace}/${spec.podRef.name}`);
+  return pod?.metadata.uid === spec.podRef.uid ? pod : undefined;
+}
+
+function isWantedByOthers({ maintenances, nodes }: Cluster, own: NodeMaintenance, pod: Pod): boolean {
+  const node = nodes.get(pod.spec.nodeName ?? '');
+  if (node === undefined) return false;
+  return maintenances
+    .list()
+    .filter(
+      (other) => other.metadata.uid !== own.metadata.uid && other.spec.stage === 'Drain' && isHolding(other),
+    )
+    .filter((other) => selectsNode(other.spec.nodeSelector, node))
+    .some((other) => targetsPod(wishAt(planOf(other), other.status?.drainPosition ?? 0), pod));
+}
+
+/**
+ * "If there are foreign finalizers on the Evacuation, it should only remove its own instigator finalizer." Otherwise it
+ * is deleted first: without a finalizer but not deleted it would still be a request.
+ */
+async function withdraw({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
+  const { name, namespace = '', uid = '' } = metadata;
+  const isShared = (metadata.finalizers ?? []).some((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+  if (!isShared) await kube.delete(resources.evacuations, { namespace, name }, { uid });
+  const current = await kube.get(resources.evacuations, { namespace, name });
+  if (current === undefined || current.metadata.uid !== uid) return;
+  const { resourceVersion, finalizers = [] } = current.metadata;
+  const foreign = finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+  const patch = { metadata: { uid, resourceVersion, finalizers: foreign } };
+  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+}

@@ -1,0 +1,129 @@
+import { FIELD_MANAGER, MAINTENANCE_FINALIZER } from '../api/names.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import { withCondition } from '../domain/conditions.ts';
+import { withStage } from '../domain/status.ts';
+import { isKubeError } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+import type { Interrupted, MaintenanceRef } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { type StatusChange, StatusWriter } from './statusWriter.ts';
+import { selectedNodes } from './view.ts';
+
+const attempts = 3;
+
+/** Writes `.spec.stage`: the object is what both kubectl and the workflow obey. */
+export async function requestStage(
+  { cluster: { kube } }: Deps,
+  ref: MaintenanceRef,
+  stage: NodeMaintenanceStage,
+): Promise<Interrupted> {
+  const patch = { metadata: { uid: ref.uid }, spec: { stage } };
+  const written = await kube
+    .mergePatch(resources.nodeMaintenances, { name: ref.name }, patch, { fieldManager: FIELD_MANAGER })
+    .catch(undefinedIfGone);
+  if (written === undefined) return { kind: 'Gone' };
+  return { kind: 'StageChanged', stage: written.spec.stage, generation: written.metadata.generation ?? 0 };
+}
+
+/** The pause is on the object, where people see it and where a new run finds it. */
+export async function recordPause(deps: Deps, ref: MaintenanceRef, paused: boolean): Promise<void> {
+  const now = deps.cluster.kube.now().toISOString();
+  const facts = paused
+    ? ({
+        status: 'True',
+        reason: 'PauseRequested',
+        message: 'No new Evacuation and no new tier begins.',
+      } as const)
+    : ({ status: 'False', reason: 'Resumed', message: '' } as const);
+  await updateStatus(deps, ref, (status) => ({
+    ...status,
+    conditions: withCondition(status.conditions, { type: 'Paused', ...facts }, now),
+  }));
+}
+
+/** "When a stage is not Idle, [the] finalizer is placed" (KEP-4212 > Finalizers); then `.status.stageStatuses` is amended. */
+export async function beginStage(
+  deps: Deps,
+  ref: MaintenanceRef,
+  stage: NodeMaintenanceStage,
+): Promise<{ nodes: string[] }> {
+  const maintenance = stage === 'Idle' ? await read(deps, ref) : await placeFinalizer(deps, ref);
+  if (maintenance === undefined) return { nodes: [] };
+  const now = deps.cluster.kube.now().toISOString();
+  const nodes = selectedNodes(maintenance, deps.cluster.nodes.list()).map((node) => node.metadata.name);
+  const begun = await updateStatus(deps, ref, (status) => ({
+    ...withStage(status, stage, now),
+    nodes: nodes.length,
+  }));
+  if (begun) {
+    deps.events.record(maintenance, {
+      type: 'Normal',
+      reason: 'StageStarted',
+      message: `Stage ${stage} started; ${nodes.length} nodes are selected.`,
+    });
+  }
+  return { nodes: nodes.sort() };
+}
+
+/** Lets the object go: "the finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
+export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
+  const without = (finalizers: string[]) =>
+    finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
+  const released = await changeFinalizers(deps, ref, without);
+  if (released === undefined) return;
+  deps.events.record(released, { type: 'Normal', reason: 'Completed', message: 'The nodes are given back.' });
+  await deps.events.flush();
+}
+
+function placeFinalizer(deps: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
+  return changeFinalizers(deps, ref, (finalizers) =>
+    finalizers.includes(MAINTENANCE_FINALIZER) ? finalizers : [...finalizers, MAINTENANCE_FINALIZER],
+  );
+}
+
+async function changeFinalizers(
+  deps: Deps,
+  ref: MaintenanceRef,
+  change: (finalizers: string[]) => string[],
+): Promise<NodeMaintenance | undefined> {
+  for (let attempt = 1; ; attempt++) {
+    const current = await read(deps, ref);
+    if (current === undefined) return undefined;
+    const before = current.metadata.finalizers ?? [];
+    const finalizers = change(before);
+    // An object that is being deleted takes no new finalizer.
+    const refused = finalizers.length > before.length && current.metadata.deletionTimestamp !== undefined;
+    if (refused || finalizers.length === before.length) return current;
+    const { uid, resourceVersion } = current.metadata;
+    try {
+      return await deps.cluster.kube.mergePatch(
+        resources.nodeMaintenances,
+        { name: ref.name },
+        { metadata: { uid, resourceVersion, finalizers } },
+        { fieldManager: FIELD_MANAGER },
+      );
+    } catch (error) {
+      if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
+    }
+  }
+}
+
+/** Whether anything had to be written. */
+async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChange): Promise<boolean> {
+  const current = await read(deps, ref);
+  if (current === undefined) return false;
+  const writer = new StatusWriter(deps.cluster.kube, current);
+  writer.publish(change);
+  await writer.flush();
+  return writer.latest !== current;
+}
+
+async function read({ cluster }: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
+  const current = await cluster.kube.get(resources.nodeMaintenances, { name: ref.name });
+  return current?.metadata.uid === ref.uid ? current : undefined;
+}
+
+/** A patch that carries another object's UID is refused as a conflict: to us that object is gone. */
+function undefinedIfGone(error: unknown): undefined {
+  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+}

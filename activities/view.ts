@@ -1,0 +1,62 @@
+import type { Node } from '../api/core.ts';
+import type { DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import { completeDrainPlan } from '../domain/drainPlan.ts';
+import { selectsNode } from '../domain/nodeSelector.ts';
+import { holdsNodes, wantedStage } from '../domain/stage.ts';
+import type { Cluster } from '../kube/cluster.ts';
+import { resources } from '../kube/resources.ts';
+import type { Interrupted, MaintenanceRef } from './contract.ts';
+
+/** One maintenance and its nodes, as the informers have them now. */
+export interface View {
+  maintenance: NodeMaintenance;
+  plan: readonly DrainPlanEntry[];
+  nodes: readonly Node[];
+}
+
+/**
+ * The maintenance as long as it is in `stage`; undefined while the informer has not caught up with the generation that
+ * the workflow knows. Asks the apiserver only when the informer does not have the object.
+ */
+export async function look(
+  { kube, maintenances, nodes }: Cluster,
+  ref: MaintenanceRef,
+  stage: NodeMaintenanceStage,
+): Promise<View | Interrupted | undefined> {
+  const cached = maintenances.get(ref.name);
+  const maintenance = cached ?? (await kube.get(resources.nodeMaintenances, { name: ref.name }));
+  if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return { kind: 'Gone' };
+  const generation = maintenance.metadata.generation ?? 0;
+  if (generation < ref.generation) return undefined;
+  const wanted = stageOf(maintenance);
+  if (wanted !== stage) return { kind: 'StageChanged', stage: wanted, generation };
+  return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, nodes.list()) };
+}
+
+export function stageOf({ metadata, spec }: NodeMaintenance): NodeMaintenanceStage {
+  return wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
+}
+
+export function isView(seen: View | Interrupted | undefined): seen is View {
+  return seen !== undefined && 'maintenance' in seen;
+}
+
+export function planOf(maintenance: NodeMaintenance): DrainPlanEntry[] {
+  return completeDrainPlan(maintenance.spec.drainPlan);
+}
+
+export function selectedNodes(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {
+  return nodes.filter((node) => selectsNode(maintenance.spec.nodeSelector, node));
+}
+
+/** Whether a maintenance keeps nodes cordoned; one that is being deleted is on its way to Complete. */
+export function isHolding(maintenance: NodeMaintenance): boolean {
+  return holdsNodes(stageOf(maintenance));
+}
+
+/** The other maintenances that hold a node. */
+export function otherHolders(all: readonly NodeMaintenance[], uid: string, node: Node): NodeMaintenance[] {
+  return all.filter(
+    (other) => other.metadata.uid !== uid && isHolding(other) && selectsNode(other.spec.nodeSelector, node),
+  );
+}

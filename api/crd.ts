@@ -1,0 +1,185 @@
+import * as z from 'zod';
+import { EvacuationSpec, EvacuationStatus } from './evacuation.ts';
+import { EVACUATION, NODE_MAINTENANCE } from './names.ts';
+import { NodeMaintenanceSpec, NodeMaintenanceStatus } from './nodeMaintenance.ts';
+
+/** CustomResourceDefinitions made from the schemas: the stored types have no second description. */
+
+/** An OpenAPI v3 node as it stands in a CRD. */
+export interface SchemaNode {
+  [keyword: string]: unknown;
+}
+
+/** As much of an apiextensions.k8s.io/v1 CustomResourceDefinition as callers read; the rest is written as is. */
+export interface CustomResourceDefinition {
+  apiVersion: 'apiextensions.k8s.io/v1';
+  kind: 'CustomResourceDefinition';
+  metadata: { name: string; annotations: Record<string, string> };
+  spec: SchemaNode;
+}
+
+interface PrinterColumn {
+  name: string;
+  type: 'string' | 'integer' | 'date';
+  jsonPath: string;
+  description: string;
+}
+
+interface StoredKind {
+  names: { group: string; version: string; kind: string; plural: string };
+  shortName: string;
+  scope: 'Cluster' | 'Namespaced';
+  description: string;
+  spec: z.ZodType;
+  status: z.ZodType;
+  columns: PrinterColumn[];
+}
+
+const nodeMaintenance: StoredKind = {
+  names: NODE_MAINTENANCE,
+  shortName: 'nm',
+  scope: 'Cluster',
+  description: 'NodeMaintenance objects serve as an intent to remove or migrate pods from a set of nodes.',
+  spec: NodeMaintenanceSpec,
+  status: NodeMaintenanceStatus,
+  columns: [
+    { name: 'Stage', type: 'string', jsonPath: '.spec.stage', description: 'Stage that is wanted' },
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Nodes targeted' },
+    {
+      name: 'Drained',
+      type: 'string',
+      jsonPath: '.status.conditions[?(@.type=="Drained")].status',
+      description: 'Whether all pods have terminated on all target nodes',
+    },
+    {
+      name: 'Pending',
+      type: 'integer',
+      jsonPath: '.status.podsPendingEvacuation',
+      description: 'Pods that have not yet started evacuation',
+    },
+    {
+      name: 'Evacuating',
+      type: 'integer',
+      jsonPath: '.status.podsEvacuating',
+      description: 'Pods that have started evacuation',
+    },
+    {
+      name: 'Age',
+      type: 'date',
+      jsonPath: '.metadata.creationTimestamp',
+      description: 'Time since creation',
+    },
+    { name: 'Reason', type: 'string', jsonPath: '.spec.reason', description: 'Reason for the maintenance' },
+  ],
+};
+
+const evacuation: StoredKind = {
+  names: EVACUATION,
+  shortName: 'evac',
+  scope: 'Namespaced',
+  description:
+    'Evacuation requests the removal of a pod from its node by its presence: evacuators respond to it in turn, then the eviction API.',
+  spec: EvacuationSpec,
+  status: EvacuationStatus,
+  columns: [
+    { name: 'Pod', type: 'string', jsonPath: '.spec.podRef.name', description: 'Pod to be removed' },
+    {
+      name: 'Active Evacuator',
+      type: 'string',
+      jsonPath: '.status.activeEvacuatorClass',
+      description: 'Evacuator whose turn it is',
+    },
+    {
+      name: 'Progress Age',
+      type: 'date',
+      jsonPath: '.status.evacuationProgressTimestamp',
+      description: 'Time since progress was last reported',
+    },
+    {
+      name: 'Message',
+      type: 'string',
+      jsonPath: '.status.message',
+      description: 'What the evacuator is doing',
+    },
+  ],
+};
+
+/** Every CRD of this project, in the order in which `deploy/crd/` lists them. */
+export function customResourceDefinitions(): CustomResourceDefinition[] {
+  return [nodeMaintenance, evacuation].map(toCustomResourceDefinition);
+}
+
+function toCustomResourceDefinition(stored: StoredKind): CustomResourceDefinition {
+  const { group, version, kind, plural } = stored.names;
+  return {
+    apiVersion: 'apiextensions.k8s.io/v1',
+    kind: 'CustomResourceDefinition',
+    metadata: {
+      name: `${plural}.${group}`,
+      // Groups under *.k8s.io need this annotation; the value says that no API review took place.
+      annotations: { 'api-approved.kubernetes.io': 'unapproved, experimental-only' },
+    },
+    spec: {
+      group,
+      scope: stored.scope,
+      names: {
+        kind,
+        listKind: `${kind}List`,
+        plural,
+        singular: kind.toLowerCase(),
+        shortNames: [stored.shortName],
+      },
+      versions: [
+        {
+          name: version,
+          served: true,
+          storage: true,
+          subresources: { status: {} },
+          additionalPrinterColumns: stored.columns,
+          schema: { openAPIV3Schema: toRootSchema(stored) },
+        },
+      ],
+    },
+  };
+}
+
+function toRootSchema({ description, spec, status }: StoredKind): SchemaNode {
+  return {
+    description,
+    type: 'object',
+    required: ['spec'],
+    properties: {
+      apiVersion: { type: 'string' },
+      kind: { type: 'string' },
+      metadata: { type: 'object' },
+      spec: { description: 'What is wanted.', ...toStructuralSchema(spec) },
+      status: { description: 'What is seen.', ...withoutRules(toStructuralSchema(status)) },
+    },
+  };
+}
+
+/** The structural OpenAPI v3 schema of what may be written, so that fields with a default stay optional. */
+function toStructuralSchema(schema: z.ZodType): SchemaNode {
+  return z.toJSONSchema(schema, {
+    target: 'openapi-3.0',
+    io: 'input',
+    override: ({ jsonSchema }) => makeStructural(jsonSchema as SchemaNode),
+  }) as SchemaNode;
+}
+
+/**
+ * Status repeats parts of a spec that was checked when it was written, once for each node: checking them again
+ * would cost more than the apiserver allows.
+ */
+function withoutRules<Value>(node: Value): Value {
+  return JSON.parse(
+    JSON.stringify(node, (keyword, value) => (keyword === 'x-kubernetes-validations' ? undefined : value)),
+  );
+}
+
+/** Drops what a structural schema must not have and the apiserver does in another way (pruning, `format`, CEL). */
+function makeStructural(node: SchemaNode): void {
+  if (node['properties'] !== undefined) delete node['additionalProperties'];
+  if (node['format'] === 'date-time') delete node['pattern'];
+  delete node['propertyNames'];
+}

@@ -1,0 +1,61 @@
+/**
+ * Names that users, other controllers and stored objects rely on: changing one breaks them. No imports, so
+ * that workflow code may use it.
+ */
+
+export const NODE_MAINTENANCE = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'NodeMaintenance',
+  plural: 'nodemaintenances',
+} as const;
+
+export const EVACUATION = {
+  group: 'evacuation.coordination.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'evacuation.coordination.k8s.io/v1alpha1',
+  kind: 'Evacuation',
+  plural: 'evacuations',
+} as const;
+
+/** On a NodeMaintenance beyond Idle: "to ensure uncordon and removal of Evacuations upon deletion" (KEP-4212). */
+export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-completion';
+
+/** On every Evacuation that node maintenance asked for (KEP-4212 › Drain). */
+export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
+
+/** Pod annotation `<prefix><evacuatorClass>: "<priority>/<role>"` that registers an evacuator for the pod. */
+export const EVACUATOR_ANNOTATION_PREFIX = 'evacuation.coordination.k8s.io/priority_';
+
+/** The condition that says "all pods pending termination have terminated on all target nodes" (KEP-4212). */
+export const DRAINED_CONDITION = 'Drained';
+
+/** KEP-4212 sets 30 minutes, so that an evacuator has time "to recover from a disruption". Seconds. */
+export const DEFAULT_PROGRESS_DEADLINE_SECONDS = 1800;
+
+/** Server-side apply owner of what this project writes. */
+export const FIELD_MANAGER = 'node-maintenance';
+
+/** Where the worker, its ServiceAccount and its leader election Leases live. */
+export const SYSTEM_NAMESPACE = 'node-maintenance';
+
+/** Where the maintenance Lease of each node lives, named as the node (KEP-1411). */
+export const NODE_LEASE_NAMESPACE = 'kube-node-maintenance';
+
+export const TASK_QUEUE = 'node-maintenance';
+
+/** Temporal's workflow id of the NodeMaintenance called `name`. */
+export function workflowIdOf(name: string): string {
+  return `node-maintenance-${name}`;
+}
+
+const LONGEST_OBJECT_NAME = 253;
+
+/**
+ * `<podUID>-<podName>`, the name of a pod's Evacuation (KEP-4212 › Drain), cut to what an object name may be:
+ * at most 253 characters, the last of them a letter or digit. The UID alone keeps cut names apart.
+ */
+export function evacuationNameOf(podUid: string, podName: string): string {
+  return `${podUid}-${podName}`.slice(0, LONGEST_OBJECT_NAME).replace(/[-.]+$/, '');
+}

@@ -1,0 +1,278 @@
+import * as z from 'zod';
+import { conditions } from './conditions.ts';
+import type { KubeObject } from './core.ts';
+import {
+  ATOMIC_LIST,
+  ATOMIC_MAP,
+  type CelRule,
+  cel,
+  int32,
+  int64,
+  listMap,
+  objectName,
+  oneOf,
+  text,
+  timestamp,
+} from './schema.ts';
+import { LabelSelector, NodeSelector } from './selectors.ts';
+
+/**
+ * NodeMaintenance, the only source of its TypeScript types and of its CRD. Descriptions are KEP-4212's
+ * sentences, letter for letter; what the KEP does not have says "Extension to KEP-4212".
+ */
+
+const MAX_DRAIN_PLAN_ENTRIES = 256;
+const MAX_REASON = 1024;
+
+function lines(...text: string[]): string {
+  return text.join('\n');
+}
+
+const STAGES = ['Idle', 'Cordon', 'Drain', 'Complete'] as const;
+
+export const NodeMaintenanceStage = oneOf(STAGES);
+export type NodeMaintenanceStage = z.infer<typeof NodeMaintenanceStage>;
+
+const POD_TYPES = ['Default', 'DaemonSet', 'Static'] as const;
+
+export const PodType = oneOf(POD_TYPES);
+export type PodType = z.infer<typeof PodType>;
+
+export const DrainPlanEntry = z
+  .strictObject({
+    podSelector: LabelSelector.optional().describe(
+      lines(
+        'PodSelector selects pods according to their labels.',
+        'This can help to select which pods of the same priority should be evacuated first.',
+      ),
+    ),
+    podPriority: int32().describe(
+      lines(
+        'PodPriority specifies a pod priority.',
+        'Pods with a priority less or equal to this value are selected.',
+      ),
+    ),
+    podType: PodType.describe(
+      lines(
+        'PodType selects pods according to the pod type:',
+        '- Default selects all pods except DaemonSet and Static pods.',
+        '- DaemonSet selects DaemonSet pods.',
+        '- Static selects static pods.',
+      ),
+    ),
+  })
+  .meta(ATOMIC_MAP);
+export type DrainPlanEntry = z.infer<typeof DrainPlanEntry>;
+
+const STAGE_ORDER = "{'Idle': 0, 'Cordon': 1, 'Drain': 2, 'Complete': 3}";
+
+// KEP-4212 › Supported Stage Transitions: forward only; stages in parentheses there may be skipped.
+const stageMovesForward: CelRule = {
+  rule: `${STAGE_ORDER}[self] >= ${STAGE_ORDER}[oldSelf]`,
+  message: 'stage cannot go back: the order is Idle -> Cordon -> Drain -> Complete',
+  messageExpression:
+    "'stage cannot go from ' + oldSelf + ' back to ' + self + (self == 'Idle' ? ' (the default when stage is left out)' : '') + ': the order is Idle -> Cordon -> Drain -> Complete. ' + (oldSelf == 'Complete' ? 'Create a new NodeMaintenance instead' : 'Set Complete to give the nodes back, then create a new NodeMaintenance')",
+};
+
+const POD_TYPE_ORDER = "{'Default': 0, 'DaemonSet': 1, 'Static': 2}";
+
+const drainPlanIsImmutable: CelRule = {
+  rule: 'has(self.drainPlan) == has(oldSelf.drainPlan) && (!has(self.drainPlan) || self.drainPlan == oldSelf.drainPlan)',
+  message:
+    'drainPlan is immutable: leave it as it was, or set stage to Complete and create a new NodeMaintenance with the other plan',
+  fieldPath: '.drainPlan',
+};
+
+// "nil -> DaemonSet -> Static"
+const podTypesAreInOrder: CelRule = {
+  rule: `self.map(e, ${POD_TYPE_ORDER}[e.podType]).isSorted()`,
+  message: 'drainPlan must list podType Default first, then DaemonSet, then Static: reorder the entries',
+};
+
+// "priority fields should be in ascending order for each podType"
+function prioritiesAscend(podType: string): CelRule {
+  return {
+    rule: `self.filter(e, e.podType == '${podType}').map(e, e.podPriority).isSorted()`,
+    message: `drainPlan must list the entries of podType ${podType} in ascending order of podPriority: reorder them`,
+  };
+}
+
+// "If the priority and podType are the same, concrete selectors are executed first."
+function concreteSelectorsAreFirst(podType: string): CelRule {
+  const ofType = `self.filter(e, e.podType == '${podType}')`;
+  return {
+    rule: `!${ofType}.map(e, e.podPriority).isSorted() || ${ofType}.map(e, e.podPriority * 2 + (has(e.podSelector) ? 0 : 1)).isSorted()`,
+    message: `drainPlan must list an entry of podType ${podType} with a podSelector before the one of the same podPriority without: swap them`,
+  };
+}
+
+// "Duplicate entries are not allowed."
+const entriesAreUnique: CelRule = {
+  rule: 'self.all(e, self.exists_one(other, other == e))',
+  message: 'drainPlan must not repeat an entry: remove the duplicate',
+};
+
+const drainPlanRules: CelRule[] = [
+  podTypesAreInOrder,
+  ...POD_TYPES.map(prioritiesAscend),
+  ...POD_TYPES.map(concreteSelectorsAreFirst),
+  entriesAreUnique,
+];
+
+/** "added during the NodeMaintenance admission" (KEP-4212 › Pod Selection), as the KEP's comment lists it. */
+const injectedEntries = POD_TYPES.flatMap((podType) => [
+  '- podPriority: 1000000000 // highest priority for user defined priority classes',
+  `  podType: "${podType}"`,
+  '- podPriority: 2000000000 // system-cluster-critical priority class',
+  `  podType: "${podType}"`,
+  '- podPriority: 2000001000 // system-node-critical priority class',
+  `  podType: "${podType}"`,
+  '- podPriority: 2147483647 // maximum value',
+  `  podType: "${podType}"`,
+]);
+
+const stageDescription = lines(
+  'The order of the stages is Idle -> Cordon -> Drain -> Complete.',
+  '',
+  '- The Cordon or Drain stage can be skipped by setting the stage to Complete.',
+  '- The NodeMaintenance object is moved to the Complete stage on deletion unless the Idle stage has been set.',
+  '',
+  'The default value is Idle.',
+  '',
+  'Idle does not interact with the cluster.',
+  'Cordon cordons all selected nodes by making them unschedulable.',
+  'Drain:',
+  '1. Cordons all selected nodes by making them unschedulable.',
+  '2. Gives an intent to drain all selected nodes by creating Evacuation objects for the',
+  "   node's pods.",
+  'Complete:',
+  '1. Removes all Evacuation objects requested by this NodeMaintenance.',
+  '2. Uncordons all selected nodes by making them schedulable again, unless there is not another',
+  '   maintenance in progress.',
+);
+
+const drainPlanDescription = lines(
+  'DrainPlan is executed from the first entry to the last entry during the Drain stage.',
+  'DrainPlanEntry podType fields should be in the following order:',
+  'nil -> DaemonSet -> Static',
+  'DrainPlanEntry priority fields should be in ascending order for each podType.',
+  'If the priority and podType are the same, concrete selectors are executed first.',
+  '',
+  'The following entries are injected into the drainPlan on the NodeMaintenance admission:',
+  ...injectedEntries,
+  '',
+  'Duplicate entries are not allowed.',
+  'This field is immutable.',
+);
+
+export const NodeMaintenanceSpec = z
+  .strictObject({
+    nodeSelector: NodeSelector.describe('NodeSelector selects nodes for this node maintenance.'),
+    stage: NodeMaintenanceStage.default('Idle').describe(stageDescription).meta(cel(stageMovesForward)),
+    drainPlan: z
+      .array(DrainPlanEntry, { error: 'expected a list of drain plan entries' })
+      .max(MAX_DRAIN_PLAN_ENTRIES, { error: `expected at most ${MAX_DRAIN_PLAN_ENTRIES} entries` })
+      .optional()
+      .describe(drainPlanDescription)
+      .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) }),
+    reason: text(MAX_REASON).optional().describe('Reason for the maintenance.'),
+  })
+  .meta(cel(drainPlanIsImmutable));
+export type NodeMaintenanceSpec = z.infer<typeof NodeMaintenanceSpec>;
+
+export const StageStatus = z.strictObject({
+  name: NodeMaintenanceStage.describe('Name of the Stage.'),
+  startTimestamp: timestamp().describe('StartTimestamp is the time that indicates the start of this stage.'),
+});
+export type StageStatus = z.infer<typeof StageStatus>;
+
+export const NodeReference = z.strictObject({ name: objectName().describe('Name of the node.') });
+export type NodeReference = z.infer<typeof NodeReference>;
+
+function count(description: string) {
+  return int32(0).default(0).describe(description);
+}
+
+export const NodeMaintenanceNodeStatus = z.strictObject({
+  nodeRef: NodeReference.describe('NodeRef identifies a Node.'),
+  drainTargets: z
+    .array(DrainPlanEntry)
+    .default([])
+    .describe(
+      lines(
+        'DrainTargets specifies which pods on this node are currently being targeted for evacuation.',
+        'Once evacuation of the Default PodType finishes, DaemonSet PodType entries appear.',
+        'Once the evacuation of DaemonSet PodType finishes, Static PodType entries appear.',
+        'The PodPriority for these entries is increased over time according to the .spec.DrainPlan',
+        'as the lower-priority pods finish evacuation.',
+        'The next entry in the .spec.DrainPlan is selected once all the nodes have reached their',
+        'DrainTargets.',
+        'If there are multiple NodeMaintenances for a node, the least powerful DrainTargets among',
+        'them are selected and set for all the NodeMaintenances for that node. Thus, the DrainTargets',
+        'do not have to correspond to the entries in .spec.drainPlan for a single NodeMaintenance',
+        'instance.',
+        'DrainTargets cannot backtrack and will target more pods with each update until all pods on',
+        'the node are targeted.',
+      ),
+    )
+    .meta(ATOMIC_LIST),
+  drainMessage: z
+    .string()
+    .default('')
+    .describe(
+      lines(
+        'DrainMessage may specify a state of the drain on this node and a reason why the drain',
+        'targets are set to a particular values.',
+      ),
+    ),
+  podsPendingEvacuation: count('Number of pods that have not yet started evacuation.'),
+  podsEvacuating: count('Number of pods that have started evacuation and have a matching Evacuation object.'),
+  unschedulableBefore: z
+    .boolean()
+    .optional()
+    .describe(
+      'Extension to KEP-4212: whether the node was unschedulable before its first cordon by a NodeMaintenance, and so is left unschedulable when the maintenance is complete.',
+    ),
+});
+export type NodeMaintenanceNodeStatus = z.infer<typeof NodeMaintenanceNodeStatus>;
+
+export const NodeMaintenanceStatus = z.strictObject({
+  stageStatuses: z
+    .array(StageStatus)
+    .default([])
+    .describe('StageStatuses tracks the statuses of started stages.')
+    .meta(listMap('name')),
+  nodeStatuses: z
+    .array(NodeMaintenanceNodeStatus)
+    .default([])
+    .describe('List of a maintenance statuses for all nodes targeted by this maintenance.')
+    .meta(ATOMIC_LIST),
+  conditions: conditions(
+    'Drained signals whether all pods pending termination have terminated on all target nodes when drain is requested by the maintenance object.',
+  ),
+  observedGeneration: int64()
+    .default(0)
+    .describe('Extension to KEP-4212: the .metadata.generation that this status was computed from.'),
+  drainPosition: count(
+    'Extension to KEP-4212: the index of the drain plan entry that this maintenance has reached; it never decreases.',
+  ),
+  nodes: count('Extension to KEP-4212: number of nodes targeted by this maintenance.'),
+  podsPendingEvacuation: count(
+    'Extension to KEP-4212: number of pods on all nodes that have not yet started evacuation.',
+  ),
+  podsEvacuating: count(
+    'Extension to KEP-4212: number of pods on all nodes that have started evacuation and have a matching Evacuation object.',
+  ),
+  podsRemaining: int32(0)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: number of DaemonSet and static pods that are left running because nothing in this cluster keeps them away from the node.',
+    ),
+});
+export type NodeMaintenanceStatus = z.infer<typeof NodeMaintenanceStatus>;
+
+/** The stored object; `status` is absent until the controller has seen it. */
+export interface NodeMaintenance extends KubeObject {
+  spec: NodeMaintenanceSpec;
+  status?: NodeMaintenanceStatus;
+}

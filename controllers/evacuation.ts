@@ -1,0 +1,250 @@
+import type { Pod } from '../api/core.ts';
+import type { Evacuation, EvacuationStatus } from '../api/evacuation.ts';
+import { FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../api/names.ts';
+import { isFor } from '../domain/evacuation.ts';
+import { byPodUid, type Cluster } from '../kube/cluster.ts';
+import type { EvictionOutcome } from '../kube/client.ts';
+import { isKubeError } from '../kube/errors.ts';
+import type { Log } from '../kube/log.ts';
+import { resources } from '../kube/resources.ts';
+import { WorkQueue } from '../kube/workQueue.ts';
+import { DisruptionGate } from './disruptionGate.ts';
+
+interface Deps {
+  cluster: Cluster;
+  log: Log;
+}
+
+/** Evictions under way at the same time: enough to hide the apiserver's latency, few enough to leave it room for others. */
+const evictionsAtOnce = 48;
+/** Evacuations that are removed at the same time. */
+const removalsAtOnce = 16;
+/** Removals give way to evictions, but not for longer than this. Milliseconds. */
+const removalPatience = 5_000;
+const removalRetry = 200;
+/** The message of a waiting Evacuation is refreshed at most this often. Milliseconds. */
+const messageEvery = 30_000;
+/** A pod that is still there this long after its eviction is reported as terminating. Milliseconds. */
+const terminatingNotice = 5_000;
+/** An eviction that the apiserver finds impossible is tried again this often. Milliseconds. */
+const misconfiguredRetry = 30_000;
+
+type Outcome = { requeueAfterMs: number } | undefined;
+
+/**
+ * Ends every Evacuation: evicts its pod, by UID, as its budget allows, and removes the Evacuation when the pod is gone.
+ * Keeps nothing that the objects do not say, but for what only spares requests: kill it anywhere and it goes on.
+ */
+export class EvacuationController {
+  readonly #cluster: Cluster;
+  readonly #log: Log;
+  readonly #evictions = new WorkQueue();
+  readonly #removals = new WorkQueue();
+  readonly #gate: DisruptionGate;
+  /** UIDs of pods whose eviction the apiserver accepted, until they are gone. */
+  readonly #evicted = new Set<string>();
+  /** UIDs of pods that were seen to go, while they still have an Evacuation -> when. */
+  readonly #gone = new Map<string, number>();
+  /** Evacuation key -> when its message was last written. */
+  readonly #described = new Map<string, number>();
+
+  constructor({ cluster, log }: Deps) {
+    this.#cluster = cluster;
+    this.#log = log;
+    this.#gate = new DisruptionGate(cluster.budgets, (key) => this.#evictions.add(key));
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { evacuations, pods, budgets } = this.#cluster;
+    const unsubscribe = [
+      evacuations.subscribe(({ type, key, object }) => {
+        if (type === 'Deleted') this.#forget(key, object.spec.podRef.uid);
+        else this.#evictions.add(key);
+      }),
+      pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
+      budgets.subscribe(({ type, object, ...change }) =>
+        this.#gate.changed(type, object, 'previous' in change ? change.previous : undefined),
+      ),
+    ];
+    for (const { metadata } of evacuations.list())
+      this.#evictions.add(`${metadata.namespace}/${metadata.name}`);
+    try {
+      await Promise.all([
+        this.#evictions.run({
+          workers: evictionsAtOnce,
+          reconcile: (key) => this.#advance(key),
+          signal,
+          log: this.#log,
+        }),
+        this.#removals.run({
+          workers: removalsAtOnce,
+          reconcile: (key) => this.#remove(key),
+          signal,
+          log: this.#log,
+        }),
+      ]);
+    } finally {
+      for (const stop of unsubscribe) stop();
+    }
+  }
+
+  #podChanged(type: 'Added' | 'Updated' | 'Deleted', pod: Pod): void {
+    const uid = pod.metadata.uid ?? '';
+    const [evacuation] = this.#cluster.evacuations.byIndex(byPodUid, uid);
+    if (evacuation === undefined) return;
+    const key = `${evacuation.metadata.namespace}/${evacuation.metadata.name}`;
+    if (type === 'Deleted') this.#gone.set(uid, Date.now());
+    if (type === 'Deleted' || pod.metadata.deletionTimestamp !== undefined) this.#gate.settled(key);
+    this.#evictions.add(key);
+  }
+
+  /** Takes an Evacuation one step further. */
+  async #advance(key: string): Promise<Outcome> {
+    const evacuation = this.#cluster.evacuations.get(key);
+    if (evacuation === undefined) return undefined;
+    const pod = this.#podOf(evacuation);
+    if (pod === undefined) {
+      this.#removals.add(key);
+      return undefined;
+    }
+    // Withdrawn: the pod may stay.
+    if (evacuation.metadata.deletionTimestamp !== undefined) return undefined;
+    if (pod.metadata.deletionTimestamp !== undefined) return this.#awaitTermination(key, evacuation, pod);
+    if (this.#evicted.has(pod.metadata.uid ?? '')) return undefined;
+    return this.#evict(key, evacuation, pod);
+  }
+
+  async #evict(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
+    const answer = this.#gate.ask(key, pod);
+    if (answer.kind === 'Wait') {
+      await this.#describe(key, evacuation, { message: answer.message });
+      return undefined;
+    }
+    const outcome = await this.#ask(key, pod);
+    switch (outcome.kind) {
+      case 'Evicted':
+        // Its budget's status may not show it yet: settled when the pod is seen to go.
+        this.#evicted.add(pod.metadata.uid ?? '');
+        return undefined;
+      case 'Gone':
+        this.#gate.settled(key);
+        this.#removals.add(key);
+        return undefined;
+      case 'Refused':
+        this.#gate.refused(key, pod);
+        await this.#countRefusal(key, evacuation, outcome.message);
+        return undefined;
+      case 'Misconfigured':
+        this.#gate.settled(key);
+        await this.#describe(key, evacuation, { message: outcome.message });
+        return { requeueAfterMs: misconfiguredRetry };
+      default:
+        return assertNever(outcome);
+    }
+  }
+
+  async #ask(key: string, pod: Pod): Promise<EvictionOutcome> {
+    const { name, namespace = '', uid = '' } = pod.metadata;
+    try {
+      return await this.#cluster.kube.evict({ namespace, name, uid });
+    } catch (error) {
+      this.#gate.settled(key);
+      throw error;
+    }
+  }
+
+  async #countRefusal(key: string, evacuation: Evacuation, message: string): Promise<void> {
+    const failedEvictionCounter = (evacuation.status?.failedEvictionCounter ?? 0) + 1;
+    this.#described.delete(key);
+    await this.#describe(key, evacuation, { message, failedEvictionCounter });
+  }
+
+  /** A pod with a long grace period says so, once. */
+  async #awaitTermination(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
+    const leavesAt = Date.parse(pod.metadata.deletionTimestamp ?? '');
+    const grace = (pod.metadata.deletionGracePeriodSeconds ?? 0) * 1_000;
+    const waited = this.#cluster.kube.now().getTime() - (leavesAt - grace);
+    if (waited < terminatingNotice) return { requeueAfterMs: terminatingNotice - waited };
+    const message = `The pod is terminating, until ${pod.metadata.deletionTimestamp} at the latest by its grace period.`;
+    await this.#describe(key, evacuation, { message });
+    return undefined;
+  }
+
+  async #describe(
+    key: string,
+    { metadata, status }: Evacuation,
+    next: Partial<EvacuationStatus>,
+  ): Promise<void> {
+    if (status?.message === next.message && next.failedEvictionCounter === undefined) return;
+    const described = this.#described.get(key);
+    if (described !== undefined && Date.now() - described < messageEvery) return;
+    this.#described.set(key, Date.now());
+    const { name, namespace = '', uid } = metadata;
+    const patch = { metadata: { uid }, status: next };
+    await this.#cluster.kube
+      .mergePatch(resources.evacuations, { namespace, name }, patch, {
+        subresource: 'status',
+        fieldManager: FIELD_MANAGER,
+      })
+      .catch(ignoreIfOutdated);
+  }
+
+  /** Removes an Evacuation whose pod is gone: first our instigator finalizer, then the object; others finish in their time. */
+  async #remove(key: string): Promise<Outcome> {
+    const evacuation = this.#cluster.evacuations.get(key);
+    if (evacuation === undefined || this.#podOf(evacuation) !== undefined) return undefined;
+    const { uid: podUid } = evacuation.spec.podRef;
+    const goneSince = this.#gone.get(podUid);
+    if (this.#evictions.length > 0 && Date.now() - (goneSince ?? 0) < removalPatience)
+      return { requeueAfterMs: removalRetry };
+    // What our informer never saw go may just not have been seen yet.
+    if (goneSince === undefined && (await this.#exists(evacuation))) return { requeueAfterMs: removalRetry };
+    await this.#release(evacuation);
+    return undefined;
+  }
+
+  async #release({ metadata }: Evacuation): Promise<void> {
+    const { kube } = this.#cluster;
+    const { name, namespace = '', uid = '', resourceVersion, finalizers = [], deletionTimestamp } = metadata;
+    const foreign = finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+    try {
+      if (foreign.length < finalizers.length) {
+        const patch = { metadata: { uid, resourceVersion, finalizers: foreign } };
+        await kube.mergePatch(resources.evacuations, { namespace, name }, patch, {
+          fieldManager: FIELD_MANAGER,
+        });
+      }
+      if (deletionTimestamp === undefined)
+        await kube.delete(resources.evacuations, { namespace, name }, { uid });
+    } catch (error) {
+      ignoreIfOutdated(error);
+    }
+  }
+
+  async #exists({ metadata, spec }: Evacuation): Promise<boolean> {
+    const namespace = metadata.namespace ?? '';
+    const pod = await this.#cluster.kube.get(resources.pods, { namespace, name: spec.podRef.name });
+    return pod?.metadata.uid === spec.podRef.uid;
+  }
+
+  #podOf({ metadata, spec }: Evacuation): Pod | undefined {
+    const pod = this.#cluster.pods.get(`${metadata.namespace}/${spec.podRef.name}`);
+    return pod !== undefined && isFor(spec.podRef, pod) ? pod : undefined;
+  }
+
+  #forget(key: string, podUid: string): void {
+    this.#described.delete(key);
+    this.#gate.settled(key);
+    this.#evicted.delete(podUid);
+    this.#gone.delete(podUid);
+  }
+}
+
+/** The object changed or went meanwhile: the informer will show it, and then it is looked at again. */
+function ignoreIfOutdated(error: unknown): void {
+  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+}
+
+function assertNever(value: never): never {
+  throw new Error(`unexpected ${JSON.stringify(value)}`);
+}

@@ -1,0 +1,39 @@
+import type { Node } from '../api/core.ts';
+import type { NodeMaintenanceNodeStatus } from '../api/nodeMaintenance.ts';
+
+/** Whether the node takes no new pods. */
+export function isCordoned(node: Node): boolean {
+  return node.spec.unschedulable === true;
+}
+
+/**
+ * Whether a node was unschedulable before the first maintenance cordoned it. A record, once made, stays; a maintenance
+ * that joins a node which another one holds inherits that one's, or it would take our own cordon for a foreign one.
+ */
+export function unschedulableBefore(
+  node: Node,
+  own: NodeMaintenanceNodeStatus | undefined,
+  holders: readonly (NodeMaintenanceNodeStatus | undefined)[],
+): boolean {
+  const recorded = [own, ...holders].find((status) => status?.unschedulableBefore !== undefined);
+  return recorded?.unschedulableBefore ?? isCordoned(node);
+}
+
+export type GiveBack =
+  | { kind: 'Uncordon' }
+  | { kind: 'AlreadySchedulable' }
+  /** Other maintenances in Cordon or Drain still want the node. */
+  | { kind: 'HeldBy'; maintenances: readonly string[] }
+  /** Somebody else had cordoned the node before we did: theirs to undo. */
+  | { kind: 'CordonedBefore' };
+
+/** What becomes of a node's cordon when a maintenance completes (KEP-4212 > Uncordon (Complete)). */
+export function giveBack(
+  node: Node,
+  own: NodeMaintenanceNodeStatus | undefined,
+  heldBy: readonly string[],
+): GiveBack {
+  if (!isCordoned(node)) return { kind: 'AlreadySchedulable' };
+  if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: [...heldBy].sort() };
+  return own?.unschedulableBefore === true ? { kind: 'CordonedBefore' } : { kind: 'Uncordon' };
+}

@@ -1,0 +1,49 @@
+import type { Pod, PodDisruptionBudget } from '../api/core.ts';
+import { selectsLabels } from './labelSelector.ts';
+
+/** The budgets that guard a pod: "a null selector will match no pods, while an empty ({}) selector will select all". */
+export function budgetsOf(pod: Pod, budgets: readonly PodDisruptionBudget[]): PodDisruptionBudget[] {
+  return budgets.filter(
+    (budget) =>
+      budget.metadata.namespace === pod.metadata.namespace &&
+      budget.spec.selector !== undefined &&
+      selectsLabels(budget.spec.selector, pod.metadata.labels ?? {}),
+  );
+}
+
+/**
+ * Whether the eviction API lets a pod go whatever its budget says: pods that do not run, and pods that are not ready
+ * while the application is healthy without them.
+ */
+export function leavesUnguarded(pod: Pod, budget: PodDisruptionBudget): boolean {
+  if (pod.status.phase !== 'Running') return true;
+  if (pod.status.ready) return false;
+  if (budget.spec.unhealthyPodEvictionPolicy === 'AlwaysAllow') return true;
+  const { currentHealthy = 0, desiredHealthy = 0 } = budget.status ?? {};
+  return desiredHealthy > 0 && currentHealthy >= desiredHealthy;
+}
+
+/** How many more pods of a budget may be evicted now, given evictions that its status does not show yet. */
+export function remainingDisruptions(budget: PodDisruptionBudget, unseenEvictions: number): number {
+  return Math.max(0, (budget.status?.disruptionsAllowed ?? 0) - unseenEvictions);
+}
+
+/** Why a budget lets nothing go, for the person who has to act on it: its name, its numbers, and whether waiting helps. */
+export function blockedMessage(budget: PodDisruptionBudget): string {
+  const name = `${budget.metadata.namespace}/${budget.metadata.name}`;
+  if (budget.status === undefined)
+    return `Blocked by PodDisruptionBudget ${name}: its status is not computed yet.`;
+  const { disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods } = budget.status;
+  const numbers = `disruptionsAllowed ${disruptionsAllowed}, currentHealthy ${currentHealthy}, desiredHealthy ${desiredHealthy}, expectedPods ${expectedPods}`;
+  const remedy =
+    expectedPods > 0 && desiredHealthy >= expectedPods
+      ? ' It can never allow a disruption: add a replica or relax the budget.'
+      : '';
+  return `Blocked by PodDisruptionBudget ${name} (${numbers}).${remedy}`;
+}
+
+/** The eviction API refuses such a pod for ever (500), so say it before asking. */
+export function ambiguousMessage(budgets: readonly PodDisruptionBudget[]): string {
+  const names = budgets.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).sort();
+  return `Blocked by more than one PodDisruptionBudget (${names.join(', ')}): the eviction API allows one; make their selectors disjoint.`;
+}

@@ -1,0 +1,29 @@
+import type { Pod } from '../api/core.ts';
+import type { PodType } from '../api/nodeMaintenance.ts';
+
+/** The kubelet publishes a static pod as a mirror pod that carries this annotation. */
+const mirrorAnnotation = 'kubernetes.io/config.mirror';
+
+/**
+ * Which of the KEP's three pod types a pod has: "Default selects all pods except DaemonSet and Static pods"
+ * (KEP-4212 > NodeMaintenance API).
+ */
+export function podTypeOf(pod: Pod): PodType {
+  if (pod.metadata.annotations?.[mirrorAnnotation] !== undefined) return 'Static';
+  return isDaemonPod(pod) ? 'DaemonSet' : 'Default';
+}
+
+function isDaemonPod(pod: Pod): boolean {
+  const controller = pod.metadata.ownerReferences?.find((owner) => owner.controller === true);
+  return controller?.kind === 'DaemonSet' && controller.apiVersion.startsWith('apps/');
+}
+
+/** A pod without a priority has the default one, 0, as the scheduler reads it. */
+export function podPriorityOf(pod: Pod): number {
+  return pod.spec.priority ?? 0;
+}
+
+/** namespace/name, as people write it. */
+export function podName(pod: Pod): string {
+  return `${pod.metadata.namespace}/${pod.metadata.name}`;
+}

@@ -1,0 +1,30 @@
+import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+
+/** "The order of the stages is Idle -> Cordon -> Drain -> Complete." (KEP-4212 > NodeMaintenance API) */
+const order: readonly NodeMaintenanceStage[] = ['Idle', 'Cordon', 'Drain', 'Complete'];
+
+/** Stages that may follow `stage`, nearest first (KEP-4212 > Supported Stage Transitions). Empty for Complete. */
+export function stagesAfter(stage: NodeMaintenanceStage): readonly NodeMaintenanceStage[] {
+  return order.slice(order.indexOf(stage) + 1);
+}
+
+/** Why a maintenance may not move between two stages, as a sentence for people; undefined when it may. */
+export function transitionProblem(from: NodeMaintenanceStage, to: NodeMaintenanceStage): string | undefined {
+  if (from === to || stagesAfter(from).includes(to)) return undefined;
+  const allowed = stagesAfter(from);
+  if (allowed.length === 0) return `stage ${from} is final: create a new NodeMaintenance instead`;
+  return `stage cannot go from ${from} back to ${to}: choose ${allowed.join(' or ')}`;
+}
+
+/** Stages during which nodes are cordoned, and so "in progress" for other maintenances (KEP-4212 > Uncordon). */
+export function holdsNodes(stage: NodeMaintenanceStage): boolean {
+  return stage === 'Cordon' || stage === 'Drain';
+}
+
+/**
+ * The stage that an object asks for: "When a deletion of the NodeMaintenance object is detected, its .spec.stage is set to
+ * Complete" (KEP-4212 > Finalizers and Deletion), "unless the Idle stage has been set".
+ */
+export function wantedStage(stage: NodeMaintenanceStage, isDeleted: boolean): NodeMaintenanceStage {
+  return isDeleted && stage !== 'Idle' ? 'Complete' : stage;
+}

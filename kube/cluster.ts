@@ -1,0 +1,69 @@
+import type { Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { Kube } from './client.ts';
+import { Informer } from './informer.ts';
+import type { Log } from './log.ts';
+import { type RawPod, resources } from './resources.ts';
+import { slimBudget, slimNode, slimPod } from './slim.ts';
+
+/** Names of the informers' indexes. */
+export const byNode = 'node';
+export const byNamespace = 'namespace';
+export const byPodUid = 'podUid';
+
+/** What the worker knows of the cluster: one informer per kind, shared by all activities and controllers. */
+export interface Cluster {
+  kube: Kube;
+  nodes: Informer<Node>;
+  pods: Informer<Pod, RawPod>;
+  budgets: Informer<PodDisruptionBudget>;
+  maintenances: Informer<NodeMaintenance>;
+  evacuations: Informer<Evacuation>;
+  /** Begins to watch; returns at once and goes on until the signal is aborted. */
+  start(signal: AbortSignal): void;
+  /** Resolves when every informer has listed its kind once. */
+  synced(signal: AbortSignal): Promise<void>;
+  hasSynced(): boolean;
+}
+
+export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
+  const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
+  const pods = new Informer({
+    kube,
+    resource: resources.pods,
+    transform: slimPod,
+    indexes: { [byNode]: (pod: Pod) => (pod.spec.nodeName === undefined ? [] : [pod.spec.nodeName]) },
+    log,
+  });
+  const budgets = new Informer({
+    kube,
+    resource: resources.podDisruptionBudgets,
+    transform: slimBudget,
+    indexes: { [byNamespace]: (budget: PodDisruptionBudget) => [budget.metadata.namespace ?? ''] },
+    log,
+  });
+  const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
+  const evacuations = new Informer<Evacuation>({
+    kube,
+    resource: resources.evacuations,
+    indexes: { [byPodUid]: (evacuation: Evacuation) => [evacuation.spec.podRef.uid] },
+    log,
+  });
+  const all = [nodes, pods, budgets, maintenances, evacuations];
+  return {
+    kube,
+    nodes,
+    pods,
+    budgets,
+    maintenances,
+    evacuations,
+    start: (signal) => {
+      for (const informer of all) informer.start(signal);
+    },
+    synced: async (signal) => {
+      await Promise.all(all.map((informer) => informer.synced(signal)));
+    },
+    hasSynced: () => all.every((informer) => informer.hasSynced),
+  };
+}

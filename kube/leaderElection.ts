@@ -1,0 +1,202 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Lease } from '../api/core.ts';
+import type { Kube } from './client.ts';
+import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
+import { type Candidate, nextMove, type Observation, observe, released } from './leaseRecord.ts';
+import type { Log } from './log.ts';
+import { resources } from './resources.ts';
+
+export interface LeaderElectionOptions {
+  readonly kube: Kube;
+  /** Of the Lease; its namespace must exist. */
+  readonly name: string;
+  readonly namespace: string;
+  /** Unique among all candidates, at all times: two with the same one would both lead. */
+  readonly identity: string;
+  /** How long others wait for a leader that went silent. Default 10. */
+  readonly leaseDurationSeconds?: number;
+  /** How long a leader that cannot renew goes on; less than the duration. Default two thirds of it. */
+  readonly renewDeadlineSeconds?: number;
+  /** Between two attempts to take or to renew. Default 2. */
+  readonly retryPeriodSeconds?: number;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+type Lead = (signal: AbortSignal) => Promise<void>;
+
+/**
+ * Runs `lead` while this process is the leader, as client-go's leaderelection does. Contract:
+ *
+ * 1. Two never lead at once, as long as `lead` ends within leaseDuration - renewDeadline of its signal's abort.
+ * 2. The signal of `lead` aborts when the Lease is lost, or could not be renewed within the deadline, or `signal`
+ *    aborts. The next attempt to lead waits until `lead` has ended; meanwhile, if still ours, the Lease is renewed.
+ * 3. Whenever `lead` has ended the Lease is given back, so that another one leads at once.
+ * 4. Returns when `signal` aborts or when `lead` returns by itself. A `lead` that throws is logged and started again
+ *    by whoever leads next. Errors of the apiserver are waited out.
+ */
+export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead): Promise<void> {
+  const elector = new Elector(options);
+  while (!options.signal.aborted) {
+    if (!(await elector.acquire())) return;
+    if ((await elector.leadOnce(lead)) === 'Finished') return;
+    await elector.rest();
+  }
+}
+
+class Elector {
+  readonly #options: LeaderElectionOptions;
+  readonly #candidate: Candidate;
+  readonly #retryMs: number;
+  readonly #deadlineMs: number;
+  readonly #key: { namespace: string; name: string };
+  #seen: Observation | undefined;
+  #reported: string | undefined;
+
+  constructor(options: LeaderElectionOptions) {
+    const { identity, namespace, name, leaseDurationSeconds = 10 } = options;
+    this.#options = options;
+    this.#candidate = { identity, leaseDurationSeconds };
+    this.#key = { namespace, name };
+    this.#retryMs = (options.retryPeriodSeconds ?? 2) * 1000;
+    this.#deadlineMs = (options.renewDeadlineSeconds ?? (leaseDurationSeconds * 2) / 3) * 1000;
+    if (this.#deadlineMs >= leaseDurationSeconds * 1000 || this.#retryMs >= this.#deadlineMs) {
+      throw new Error(
+        'leader election needs retryPeriodSeconds < renewDeadlineSeconds < leaseDurationSeconds: change one of them',
+      );
+    }
+  }
+
+  /** True once the Lease is ours; false when the signal aborted before. */
+  async acquire(): Promise<boolean> {
+    const { signal } = this.#options;
+    while (!signal.aborted) {
+      if (await this.#try(signal, this.#deadlineMs)) return true;
+      await this.rest();
+    }
+    return false;
+  }
+
+  /** Leads until it is over, one way or another; the Lease is given back if it is still ours. */
+  async leadOnce(lead: Lead): Promise<'Finished' | 'Lost'> {
+    const { log, signal } = this.#options;
+    const leading = new AbortController();
+    const ended = new AbortController();
+    const stop = () => leading.abort(signal.reason);
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+    log.info('Leadership was taken', this.#fields);
+    const work = this.#lead(lead, leading.signal).finally(() => ended.abort());
+    const renewal = this.#keep(leading, ended.signal);
+    const [outcome] = await Promise.all([work, renewal]);
+    signal.removeEventListener('abort', stop);
+    await this.#release();
+    return outcome;
+  }
+
+  /** Between attempts, with jitter, so that candidates do not move in step. */
+  async rest(): Promise<void> {
+    await rest(this.#retryMs * (1 + Math.random() / 5), this.#options.signal);
+  }
+
+  get #fields() {
+    return { lease: `${this.#key.namespace}/${this.#key.name}`, identity: this.#candidate.identity };
+  }
+
+  async #lead(lead: Lead, leading: AbortSignal): Promise<'Finished' | 'Lost'> {
+    try {
+      await lead(leading);
+      return leading.aborted && !this.#options.signal.aborted ? 'Lost' : 'Finished';
+    } catch (error) {
+      if (!leading.aborted) {
+        this.#options.log.error('What the leader ran failed', { ...this.#fields, error: wordsOf(error) });
+      }
+      return 'Lost';
+    }
+  }
+
+  /** Renews until `ended`; aborts `leading` when the Lease is lost or the deadline passed. */
+  async #keep(leading: AbortController, ended: AbortSignal): Promise<void> {
+    let renewedAtMs = performance.now();
+    while (!ended.aborted) {
+      const leftMs = renewedAtMs + this.#deadlineMs - performance.now();
+      await rest(Math.min(this.#retryMs, leftMs), ended);
+      if (ended.aborted) return;
+      const attemptMs = performance.now();
+      if (attemptMs < renewedAtMs + this.#deadlineMs) {
+        const timeLeftMs = renewedAtMs + this.#deadlineMs - attemptMs;
+        if (await this.#try(ended, timeLeftMs)) renewedAtMs = attemptMs;
+        if (ended.aborted || (this.#isOurs && performance.now() < renewedAtMs + this.#deadlineMs)) continue;
+      }
+      leading.abort(new Error(`the Lease ${this.#fields.lease} was lost`));
+      this.#options.log.warn('Leadership was lost', {
+        ...this.#fields,
+        holder: this.#seen?.spec.holderIdentity,
+      });
+      return;
+    }
+  }
+
+  get #isOurs(): boolean {
+    return this.#seen?.spec.holderIdentity === this.#candidate.identity;
+  }
+
+  /** One attempt to take or to renew. Never throws. */
+  async #try(signal: AbortSignal, timeoutMs: number): Promise<boolean> {
+    try {
+      const held = await this.#takeOrRenew({ signal, timeoutMs, urgent: true });
+      this.#reported = undefined;
+      return held;
+    } catch (error) {
+      if (!signal.aborted && !isKubeError(error, KubeErrorKind.Conflict, KubeErrorKind.AlreadyExists)) {
+        this.#report(wordsOf(error));
+      }
+      return false;
+    }
+  }
+
+  async #takeOrRenew(request: { signal: AbortSignal; timeoutMs: number; urgent: true }): Promise<boolean> {
+    const { kube } = this.#options;
+    const current = await kube.get(resources.leases, this.#key, request);
+    this.#seen = current === undefined ? undefined : observe(this.#seen, current, performance.now());
+    const move = nextMove(this.#seen, this.#candidate, { now: kube.now(), nowMs: performance.now() });
+    if (move.kind === 'Wait') return false;
+    const written = await this.#write(current, move.spec, request);
+    this.#seen = observe(undefined, written, performance.now());
+    return true;
+  }
+
+  /** Creates the Lease, or replaces exactly the version that was read. */
+  #write(current: Lease | undefined, spec: Lease['spec'], request: object): Promise<Lease> {
+    const { kube } = this.#options;
+    if (current === undefined) return kube.create(resources.leases, { metadata: this.#key, spec }, request);
+    const { resourceVersion } = current.metadata;
+    return kube.mergePatch(resources.leases, this.#key, { metadata: { resourceVersion }, spec }, request);
+  }
+
+  /** Best effort: without it the others wait for the Lease to run out. */
+  async #release(): Promise<void> {
+    const { kube, log } = this.#options;
+    if (!this.#isOurs || this.#seen === undefined) return;
+    const { resourceVersion } = this.#seen;
+    const spec = released(this.#seen.spec, kube.now());
+    this.#seen = undefined;
+    try {
+      const body = { metadata: { resourceVersion }, spec };
+      await kube.mergePatch(resources.leases, this.#key, body, { timeoutMs: this.#deadlineMs, urgent: true });
+      log.info('Leadership was given back', this.#fields);
+    } catch (error) {
+      log.warn('Leadership could not be given back', { ...this.#fields, error: wordsOf(error) });
+    }
+  }
+
+  #report(error: string): void {
+    if (this.#reported === error) return;
+    this.#reported = error;
+    this.#options.log.warn('Lease could not be read or written, trying again', { ...this.#fields, error });
+  }
+}
+
+async function rest(ms: number, signal: AbortSignal): Promise<void> {
+  await pause(Math.max(ms, 0), undefined, { signal }).catch(() => undefined);
+}

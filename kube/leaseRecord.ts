@@ -1,0 +1,64 @@
+import type { Lease } from '../api/core.ts';
+
+export type LeaseSpec = Lease['spec'];
+
+/**
+ * A Lease as it was last seen to change. `changedAtMs` is our monotonic clock: the holder's timestamps are never
+ * compared with our time, so clocks may differ.
+ */
+export interface Observation {
+  readonly spec: LeaseSpec;
+  readonly resourceVersion: string | undefined;
+  readonly changedAtMs: number;
+}
+
+export interface Candidate {
+  readonly identity: string;
+  readonly leaseDurationSeconds: number;
+}
+
+export type LeaseMove =
+  | { readonly kind: 'Write'; readonly spec: LeaseSpec }
+  /** Another one leads; unless it renews, the Lease is free in `forMs`. */
+  | { readonly kind: 'Wait'; readonly holder: string; readonly forMs: number };
+
+/** What we know of a Lease after reading it: one that did not change since keeps its age. */
+export function observe(known: Observation | undefined, lease: Lease, nowMs: number): Observation {
+  const { resourceVersion } = lease.metadata;
+  if (known !== undefined && known.resourceVersion === resourceVersion) return known;
+  return { spec: lease.spec, resourceVersion, changedAtMs: nowMs };
+}
+
+/** Take, renew or wait. `now` is written into the Lease for people; `nowMs` is what decides. */
+export function nextMove(
+  seen: Observation | undefined,
+  candidate: Candidate,
+  { now, nowMs }: { now: Date; nowMs: number },
+): LeaseMove {
+  const holder = seen?.spec.holderIdentity ?? '';
+  const { identity, leaseDurationSeconds } = candidate;
+  const renewal = { holderIdentity: identity, leaseDurationSeconds, renewTime: microTime(now) };
+  if (seen !== undefined && holder === identity) {
+    const { acquireTime = renewal.renewTime, leaseTransitions = 0 } = seen.spec;
+    return { kind: 'Write', spec: { ...renewal, acquireTime, leaseTransitions } };
+  }
+  const forMs = seen === undefined || holder === '' ? 0 : freeInMs(seen, nowMs);
+  if (forMs > 0) return { kind: 'Wait', holder, forMs };
+  const leaseTransitions = seen === undefined ? 0 : (seen.spec.leaseTransitions ?? 0) + 1;
+  return { kind: 'Write', spec: { ...renewal, acquireTime: renewal.renewTime, leaseTransitions } };
+}
+
+/** What the holder writes when it stops: nobody holds it, and whoever looks may take it at once. */
+export function released(spec: LeaseSpec, now: Date): LeaseSpec {
+  const time = microTime(now);
+  return { ...spec, holderIdentity: '', leaseDurationSeconds: 1, acquireTime: time, renewTime: time };
+}
+
+/** MicroTime wants exactly six digits after the second. */
+export function microTime(time: Date): string {
+  return time.toISOString().replace('Z', '000Z');
+}
+
+function freeInMs({ spec, changedAtMs }: Observation, nowMs: number): number {
+  return changedAtMs + (spec.leaseDurationSeconds ?? 0) * 1000 - nowMs;
+}

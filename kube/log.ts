@@ -1,0 +1,10 @@
+/**
+ * What the rooms of this project need from a logger. Messages are constant sentences in the past tense; facts go
+ * into `fields`. The worker passes pino, wrapped; tests pass a recorder.
+ */
+export interface Log {
+  debug(message: string, fields?: Record<string, unknown>): void;
+  info(message: string, fields?: Record<string, unknown>): void;
+  warn(message: string, fields?: Record<string, unknown>): void;
+  error(message: string, fields?: Record<string, unknown>): void;
+}

@@ -1,0 +1,122 @@
+import type { KubeObject, Lease, Node, PodDisruptionBudget } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
+import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+
+/**
+ * Where a kind of object lives in the Kubernetes API. `T` is the shape of its JSON, as far as this project reads it;
+ * it exists for the type checker only.
+ */
+export interface Resource<T extends KubeObject = KubeObject> {
+  /** Empty for the core group. */
+  readonly group: string;
+  readonly version: string;
+  readonly plural: string;
+  readonly kind: string;
+  readonly namespaced: boolean;
+  /** Never present: carries `T` so that `get(resources.leases, ...)` is known to return a Lease. */
+  readonly object?: T;
+}
+
+/** Identifies one object of a known resource; `namespace` is absent for cluster-scoped ones. */
+export interface ObjectKey {
+  readonly namespace?: string | undefined;
+  readonly name: string;
+}
+
+/** A pod as the apiserver sends it. Informers keep the narrower api/core.ts `Pod`: see slimPod. */
+export interface RawPod extends KubeObject {
+  spec: { nodeName?: string; priority?: number };
+  status?: { phase?: string; conditions?: { type: string; status: string }[] };
+}
+
+export interface ObjectReference {
+  apiVersion: string;
+  kind: string;
+  name: string;
+  namespace?: string | undefined;
+  uid?: string | undefined;
+}
+
+/** A core/v1 Event; times are RFC 3339 strings in whole seconds. */
+export interface KubeEvent extends KubeObject {
+  involvedObject: ObjectReference;
+  related?: ObjectReference;
+  type: 'Normal' | 'Warning';
+  reason: string;
+  message: string;
+  count: number;
+  firstTimestamp: string;
+  lastTimestamp: string;
+  source: { component: string };
+  reportingComponent: string;
+  reportingInstance: string;
+}
+
+export interface CustomResourceDefinition extends KubeObject {
+  spec: { group: string; names: { plural: string; kind: string } };
+  status?: { conditions?: { type: string; status: string }[] };
+}
+
+const core = (plural: string, kind: string, namespaced: boolean) => ({
+  group: '',
+  version: 'v1',
+  plural,
+  kind,
+  namespaced,
+});
+
+export const resources = {
+  nodes: core('nodes', 'Node', false) as Resource<Node>,
+  pods: core('pods', 'Pod', true) as Resource<RawPod>,
+  namespaces: core('namespaces', 'Namespace', false) as Resource,
+  events: core('events', 'Event', true) as Resource<KubeEvent>,
+  podDisruptionBudgets: {
+    group: 'policy',
+    version: 'v1',
+    plural: 'poddisruptionbudgets',
+    kind: 'PodDisruptionBudget',
+    namespaced: true,
+  } as Resource<PodDisruptionBudget>,
+  leases: {
+    group: 'coordination.k8s.io',
+    version: 'v1',
+    plural: 'leases',
+    kind: 'Lease',
+    namespaced: true,
+  } as Resource<Lease>,
+  nodeMaintenances: { ...resourceOf(NODE_MAINTENANCE), namespaced: false } as Resource<NodeMaintenance>,
+  evacuations: { ...resourceOf(EVACUATION), namespaced: true } as Resource<Evacuation>,
+  customResourceDefinitions: {
+    group: 'apiextensions.k8s.io',
+    version: 'v1',
+    plural: 'customresourcedefinitions',
+    kind: 'CustomResourceDefinition',
+    namespaced: false,
+  } as Resource<CustomResourceDefinition>,
+} as const;
+
+function resourceOf({ group, version, plural, kind }: Omit<Resource, 'namespaced' | 'object'>) {
+  return { group, version, plural, kind };
+}
+
+/** `v1` or `policy/v1`, as the apiVersion field of an object wants it. */
+export function apiVersionOf(resource: Resource): string {
+  return resource.group === '' ? resource.version : `${resource.group}/${resource.version}`;
+}
+
+/** `pods` or `leases.coordination.k8s.io`, as kubectl writes it. */
+export function fullNameOf(resource: Resource): string {
+  return resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
+}
+
+/** The path of a collection, an object or a subresource of it. Without a namespace: all namespaces. */
+export function pathOf(resource: Resource, key: Partial<ObjectKey> = {}, subresource?: string): string {
+  const root = resource.group === '' ? `/api/${resource.version}` : `/apis/${apiVersionOf(resource)}`;
+  const segments = [root];
+  if (resource.namespaced && key.namespace !== undefined) segments.push('namespaces', key.namespace);
+  segments.push(resource.plural);
+  if (key.name !== undefined) segments.push(encodeURIComponent(key.name));
+  if (subresource !== undefined) segments.push(subresource);
+  return segments.join('/');
+}

@@ -1,0 +1,69 @@
+import type { KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { RawPod } from './resources.ts';
+
+/** Annotations that decisions read: where a static pod comes from, and who wants to evacuate a pod. */
+const keptAnnotations = ['kubernetes.io/config.', 'evacuation.coordination.k8s.io/'];
+
+/** The object without the bookkeeping of server-side apply, which is often half of it. Changes its argument. */
+export function withoutManagedFields<T extends KubeObject>(raw: T): T {
+  delete (raw.metadata as { managedFields?: unknown }).managedFields;
+  return raw;
+}
+
+export function slimPod(raw: RawPod): Pod {
+  const { nodeName, priority } = raw.spec;
+  const phase = raw.status?.phase;
+  const ready =
+    raw.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true;
+  return {
+    metadata: slimMetadata(raw.metadata),
+    spec: present({ nodeName, priority }),
+    status: { ...present({ phase }), ready },
+  };
+}
+
+export function slimNode(raw: Node): Node {
+  const unschedulable = raw.spec?.unschedulable;
+  return { metadata: slimMetadata(raw.metadata), spec: present({ unschedulable }) };
+}
+
+export function slimBudget(raw: PodDisruptionBudget): PodDisruptionBudget {
+  const { selector, minAvailable, maxUnavailable, unhealthyPodEvictionPolicy } = raw.spec;
+  const slim = {
+    metadata: { ...slimMetadata(raw.metadata), ...present({ generation: raw.metadata.generation }) },
+    spec: present({ selector, minAvailable, maxUnavailable, unhealthyPodEvictionPolicy }),
+  };
+  if (raw.status === undefined) return slim;
+  const { observedGeneration, disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods } = raw.status;
+  const counts = { disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods };
+  return { ...slim, status: { ...present({ observedGeneration }), ...counts } };
+}
+
+function slimMetadata(metadata: ObjectMeta): ObjectMeta {
+  const { name, namespace, uid, resourceVersion, labels, deletionTimestamp, creationTimestamp } = metadata;
+  const { ownerReferences, finalizers, deletionGracePeriodSeconds } = metadata;
+  return {
+    name,
+    ...present({ namespace, uid, resourceVersion, labels, deletionTimestamp, creationTimestamp }),
+    ...present({
+      deletionGracePeriodSeconds,
+      ownerReferences,
+      finalizers,
+      annotations: slimAnnotations(metadata.annotations),
+    }),
+  };
+}
+
+function slimAnnotations(annotations: Record<string, string> = {}): Record<string, string> | undefined {
+  const kept = Object.entries(annotations).filter(([name]) =>
+    keptAnnotations.some((prefix) => name.startsWith(prefix)),
+  );
+  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+}
+
+type Present<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+/** Only the fields that have a value: an absent field costs no memory, an undefined one does. */
+function present<T extends object>(fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>;
+}

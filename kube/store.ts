@@ -1,0 +1,108 @@
+import type { KubeObject } from '../api/core.ts';
+
+export type Change<T> =
+  | { readonly type: 'Added'; readonly key: string; readonly object: T }
+  | { readonly type: 'Updated'; readonly key: string; readonly object: T; readonly previous: T }
+  /** `object` is the last state known. */
+  | { readonly type: 'Deleted'; readonly key: string; readonly object: T };
+
+/** Names the values under which an object is found: `{ node: (pod) => [pod.spec.nodeName] }`. */
+export type Indexes<T> = Readonly<Record<string, (object: T) => readonly string[]>>;
+
+/** `namespace/name`, or `name` for what has no namespace. */
+export function keyOf(object: {
+  readonly metadata: { readonly namespace?: string; readonly name: string };
+}): string {
+  const { namespace, name } = object.metadata;
+  return namespace === undefined ? name : `${namespace}/${name}`;
+}
+
+/** The objects of an informer by key and by index. Every write returns what changed, in order; no write, no I/O. */
+export class Store<T extends KubeObject> {
+  readonly #objects = new Map<string, T>();
+  readonly #indexes: Indexes<T>;
+  readonly #keysByIndex = new Map<string, Map<string, Set<string>>>();
+
+  constructor(indexes: Indexes<T>) {
+    this.#indexes = indexes;
+    for (const name of Object.keys(indexes)) this.#keysByIndex.set(name, new Map());
+  }
+
+  get size(): number {
+    return this.#objects.size;
+  }
+
+  get(key: string): T | undefined {
+    return this.#objects.get(key);
+  }
+
+  list(): T[] {
+    return [...this.#objects.values()];
+  }
+
+  byIndex(index: string, value: string): T[] {
+    const keysByValue = this.#keysByIndex.get(index);
+    if (keysByValue === undefined)
+      throw new Error(`informer has no index "${index}": declare it in its options`);
+    return [...(keysByValue.get(value) ?? [])].flatMap((key) => this.#objects.get(key) ?? []);
+  }
+
+  /** An object as it is now. A namesake with another UID is another object: the old one is gone first. */
+  put(object: T): Change<T>[] {
+    const key = keyOf(object);
+    const previous = this.#objects.get(key);
+    if (previous === undefined) return [this.#add(key, object)];
+    if (previous.metadata.uid !== object.metadata.uid) return [...this.remove(key), this.#add(key, object)];
+    if (previous.metadata.resourceVersion === object.metadata.resourceVersion) return [];
+    this.#unindex(key, previous);
+    this.#set(key, object);
+    return [{ type: 'Updated', key, object, previous }];
+  }
+
+  /** `last` is the state in which the object went, if known. */
+  remove(key: string, last?: T): Change<T>[] {
+    const previous = this.#objects.get(key);
+    if (previous === undefined) return [];
+    this.#unindex(key, previous);
+    this.#objects.delete(key);
+    return [{ type: 'Deleted', key, object: last ?? previous }];
+  }
+
+  /** Everything that exists: what is not in `objects` is gone. */
+  replace(objects: readonly T[]): Change<T>[] {
+    const living = new Set(objects.map(keyOf));
+    const gone = [...this.#objects.keys()].filter((key) => !living.has(key));
+    return [...gone.flatMap((key) => this.remove(key)), ...objects.flatMap((object) => this.put(object))];
+  }
+
+  #add(key: string, object: T): Change<T> {
+    this.#set(key, object);
+    return { type: 'Added', key, object };
+  }
+
+  #set(key: string, object: T): void {
+    this.#objects.set(key, object);
+    for (const [keysByValue, value] of this.#places(object)) {
+      const keys = keysByValue.get(value);
+      if (keys === undefined) keysByValue.set(value, new Set([key]));
+      else keys.add(key);
+    }
+  }
+
+  #unindex(key: string, object: T): void {
+    for (const [keysByValue, value] of this.#places(object)) {
+      const keys = keysByValue.get(value);
+      keys?.delete(key);
+      if (keys?.size === 0) keysByValue.delete(value);
+    }
+  }
+
+  #places(object: T): [Map<string, Set<string>>, string][] {
+    return [...this.#keysByIndex].flatMap(([name, keysByValue]) =>
+      (this.#indexes[name]?.(object) ?? []).map((value): [Map<string, Set<string>>, string] => [
+        keysByValue,
+        value,
+      ]),
+    );
+  }
+}

@@ -1,0 +1,315 @@
+import type { Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { KubeConfig } from '@kubernetes/client-node';
+import { Agent, type Dispatcher, ProxyAgent, Socks5ProxyAgent } from 'undici';
+import { CredentialSource, type TlsOptions } from './config.ts';
+import {
+  errorOf,
+  isKubeError,
+  KubeError,
+  KubeErrorKind,
+  type RequestName,
+  unavailable,
+  wordsOf,
+} from './errors.ts';
+import { Semaphore } from './semaphore.ts';
+
+/** Seen by metrics after every answer, or after the lack of one (`status` undefined). */
+export interface RequestObservation {
+  readonly verb: string;
+  readonly resource: string;
+  readonly status: number | undefined;
+  readonly seconds: number;
+}
+
+export interface TransportOptions {
+  readonly config: KubeConfig;
+  readonly userAgent: string;
+  /** Requests in flight at once; watches and urgent requests do not count. */
+  readonly maxInFlight: number;
+  readonly onRequest?: ((observation: RequestObservation) => void) | undefined;
+}
+
+export interface HttpRequest {
+  /** What to call the request in errors and metrics. */
+  readonly name: RequestName;
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  readonly path: string;
+  readonly query?: Record<string, string | undefined> | undefined;
+  readonly contentType?: string | undefined;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  readonly signal?: AbortSignal | undefined;
+  /** Of one attempt, from the moment it is sent. */
+  readonly timeoutMs?: number | undefined;
+  /** Skips the line of waiting requests: for leader election, which must not lose its Lease to a busy hour. */
+  readonly urgent?: boolean | undefined;
+}
+
+const requestTimeoutMs = 30_000;
+/** Connections beyond maxInFlight, for the urgent. */
+const spareConnections = 4;
+/** Under the apiserver's own 90 s, so that it is we who close an idle connection and no request meets a closed one. */
+const idleConnectionMs = 60_000;
+const throttledAttempts = 10;
+const brokenAttempts = 3;
+
+interface Dispatchers {
+  readonly tls: TlsOptions;
+  readonly requests: Dispatcher;
+  readonly watches: Dispatcher;
+}
+
+/**
+ * HTTP to one apiserver. Contract:
+ *
+ * 1. At most `maxInFlight` requests at once; the others wait in line and leave it when their signal aborts.
+ * 2. Watches have connections of their own, which requests can neither starve nor slow down.
+ * 3. HTTP/1.1 on purpose: a dead connection costs one request or one watch, not all of them, and the number of
+ *    connections bounds what one process asks of the apiserver. HTTP/2 was measured and is not faster here.
+ * 4. An answer of 400 and above, a time-out and a broken connection reject with KubeError; an abort with its reason.
+ * 5. Throttling (429 of priority and fairness) is waited out, within bounds. A refused credential is asked for anew,
+ *    once. Reads are repeated when the connection broke. Nothing else is retried: callers know what is safe.
+ */
+export class Transport {
+  readonly #credentials: CredentialSource;
+  readonly #server: URL;
+  readonly #proxyUrl: string | undefined;
+  readonly #slots: Semaphore;
+  readonly #options: TransportOptions;
+  #dispatchers: Dispatchers | undefined;
+  #clockOffsetMs: number | undefined;
+  #closed = false;
+
+  constructor(options: TransportOptions) {
+    const cluster = options.config.getCurrentCluster();
+    if (cluster === null) throw new Error('the kubeconfig names no cluster: load it with loadKubeConfig');
+    this.#options = options;
+    this.#server = new URL(cluster.server);
+    this.#proxyUrl = cluster.proxyUrl;
+    this.#credentials = new CredentialSource(options.config);
+    this.#slots = new Semaphore(options.maxInFlight);
+  }
+
+  /** The body of a successful answer. */
+  async send(request: HttpRequest): Promise<string> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#attempt(request);
+      } catch (error) {
+        const waitMs = this.#retryDelayMs(error, request, attempt);
+        if (waitMs === undefined) throw error;
+        await waitUnlessAborted(waitMs, request.signal);
+      }
+    }
+  }
+
+  /** The body of a successful answer as it arrives; ends when `signal` aborts. Only opening it can time out. */
+  async open(request: HttpRequest & { signal: AbortSignal }): Promise<Readable> {
+    const started = performance.now();
+    let status: number | undefined;
+    try {
+      const response = await this.#dispatch(request, 'watches', request.signal);
+      status = response.statusCode;
+      if (status >= 400) throw await refusalOf(request.name, response);
+      return response.body;
+    } catch (error) {
+      request.signal.throwIfAborted();
+      this.#forgetRefusedCredentials(error);
+      throw error instanceof KubeError ? error : unavailable(request.name, error);
+    } finally {
+      this.#observe(request.name, status, started);
+    }
+  }
+
+  /** The apiserver's clock, from the Date of its answers; ours before the first one. */
+  now(): Date {
+    return new Date(Date.now() + (this.#clockOffsetMs ?? 0));
+  }
+
+  /** Cuts every connection; requests under way reject. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const dispatchers = this.#dispatchers;
+    this.#dispatchers = undefined;
+    await Promise.all([dispatchers?.requests.destroy(), dispatchers?.watches.destroy()]);
+  }
+
+  async #attempt(request: HttpRequest): Promise<string> {
+    const release = request.urgent === true ? undefined : await this.#slots.acquire(request.signal);
+    const started = performance.now();
+    const cutOff = new CutOff(request.timeoutMs ?? requestTimeoutMs, request.signal);
+    let status: number | undefined;
+    try {
+      const response = await this.#dispatch(request, 'requests', cutOff.signal);
+      status = response.statusCode;
+      if (status >= 400) throw await refusalOf(request.name, response);
+      return await response.body.text();
+    } catch (error) {
+      request.signal?.throwIfAborted();
+      throw error instanceof KubeError ? error : unavailable(request.name, error);
+    } finally {
+      cutOff.done();
+      release?.();
+      this.#observe(request.name, status, started);
+    }
+  }
+
+  async #dispatch(request: HttpRequest, lane: 'requests' | 'watches', signal: AbortSignal) {
+    const { headers, dispatchers } = await this.#prepare(request.name);
+    const response = await dispatchers[lane].request({
+      origin: this.#server.origin,
+      path: this.#pathOf(request),
+      method: request.method,
+      headers: {
+        ...headers,
+        accept: 'application/json',
+        'user-agent': this.#options.userAgent,
+        ...(request.body === undefined ? {} : { 'content-type': request.contentType ?? 'application/json' }),
+      },
+      body: request.body === undefined ? null : JSON.stringify(request.body),
+      signal,
+    });
+    this.#readClock(response.headers['date']);
+    return response;
+  }
+
+  #pathOf({ path, query = {} }: HttpRequest): string {
+    const parameters = Object.entries(query).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined,
+    );
+    const prefix = this.#server.pathname.replace(/\/$/, '');
+    return prefix + path + (parameters.length === 0 ? '' : `?${new URLSearchParams(parameters)}`);
+  }
+
+  async #prepare(name: RequestName) {
+    if (this.#closed) throw new Error('the connection to the cluster was closed');
+    const { headers, tls } = await this.#credentials.current().catch((cause: unknown) => {
+      const apiMessage = `no credentials: ${wordsOf(cause)}: check the user in the kubeconfig`;
+      throw new KubeError({ kind: KubeErrorKind.Unauthorized, request: name, apiMessage, cause });
+    });
+    return { headers, dispatchers: this.#dispatchersFor(tls) };
+  }
+
+  /** Connections are made anew when the client certificate or the CA was rotated; the old ones end by themselves. */
+  #dispatchersFor(tls: TlsOptions): Dispatchers {
+    const current = this.#dispatchers;
+    if (current !== undefined && sameTls(current.tls, tls)) return current;
+    const next = {
+      tls,
+      requests: this.#dispatcher(tls, { connections: this.#options.maxInFlight + spareConnections }),
+      watches: this.#dispatcher(tls, { headersTimeout: requestTimeoutMs }),
+    };
+    this.#dispatchers = next;
+    void current?.requests.close();
+    void current?.watches.close();
+    return next;
+  }
+
+  #dispatcher(tls: TlsOptions, limits: { connections?: number; headersTimeout?: number }): Dispatcher {
+    const connect = { ...tls, keepAlive: true, keepAliveInitialDelay: 30_000, timeout: 10_000 };
+    const options = {
+      allowH2: false,
+      keepAliveTimeout: idleConnectionMs,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      ...limits,
+    };
+    if (this.#proxyUrl === undefined) return new Agent({ ...options, connect });
+    if (this.#proxyUrl.startsWith('socks')) {
+      return new Socks5ProxyAgent(this.#proxyUrl, { ...options, requestTls: connect });
+    }
+    return new ProxyAgent({ ...options, uri: this.#proxyUrl, requestTls: connect });
+  }
+
+  #retryDelayMs(error: unknown, request: HttpRequest, attempt: number): number | undefined {
+    if (this.#closed || !(error instanceof KubeError)) return undefined;
+    if (error.kind === KubeErrorKind.Throttled && attempt < throttledAttempts) {
+      const backOffMs = Math.min(100 * 2 ** attempt, 5_000);
+      return Math.max(backOffMs, (error.retryAfterSeconds ?? 0) * 1000) * (1 + Math.random() / 2);
+    }
+    if (this.#forgetRefusedCredentials(error) && attempt === 1) return 0;
+    if (isBroken(error) && request.method === 'GET' && attempt < brokenAttempts) return 50 * attempt;
+    return undefined;
+  }
+
+  #forgetRefusedCredentials(error: unknown): boolean {
+    const refused = isKubeError(error, KubeErrorKind.Unauthorized);
+    if (refused) this.#credentials.forget();
+    return refused;
+  }
+
+  /**
+   * The Date header is cut to whole seconds, so it is up to one second late: the largest offset seen is the best
+   * one, until the difference says that one of the two clocks was set.
+   */
+  #readClock(date: string | string[] | undefined): void {
+    const serverMs = Date.parse(String(date));
+    if (Number.isNaN(serverMs)) return;
+    const offsetMs = serverMs - Date.now();
+    const known = this.#clockOffsetMs;
+    if (known === undefined || offsetMs > known || offsetMs < known - 2_000) this.#clockOffsetMs = offsetMs;
+  }
+
+  #observe({ verb, resource }: RequestName, status: number | undefined, started: number): void {
+    this.#options.onRequest?.({ verb, resource, status, seconds: (performance.now() - started) / 1000 });
+  }
+}
+
+/** The caller's signal and a time limit in one; undici and the caller's signal are left without our listener. */
+class CutOff {
+  readonly #controller = new AbortController();
+  readonly #caller: AbortSignal | undefined;
+  readonly #timer: NodeJS.Timeout;
+  readonly #onAbort = () => this.#controller.abort(this.#caller?.reason);
+
+  constructor(timeoutMs: number, caller: AbortSignal | undefined) {
+    this.#caller = caller;
+    this.#timer = setTimeout(() => {
+      this.#controller.abort(new Error(`timed out after ${timeoutMs / 1000} s`));
+    }, timeoutMs);
+    if (caller?.aborted) this.#onAbort();
+    else caller?.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  done(): void {
+    clearTimeout(this.#timer);
+    this.#caller?.removeEventListener('abort', this.#onAbort);
+  }
+}
+
+async function refusalOf(name: RequestName, response: Dispatcher.ResponseData): Promise<KubeError> {
+  const retryAfter = response.headers['retry-after'];
+  return errorOf(name, {
+    status: response.statusCode,
+    text: await response.body.text(),
+    retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+  });
+}
+
+/** Whether the connection was cut under the request, as when an apiserver restarts or closes an idle connection. */
+function isBroken(error: KubeError): boolean {
+  const code = (error.cause as { code?: unknown } | undefined)?.code;
+  return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE';
+}
+
+async function waitUnlessAborted(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  try {
+    await pause(ms, undefined, signal === undefined ? {} : { signal });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
+}
+
+function sameTls(a: TlsOptions, b: TlsOptions): boolean {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]) as Set<keyof TlsOptions>;
+  return [...names].every((name) => {
+    const [left, right] = [a[name], b[name]];
+    return Buffer.isBuffer(left) && Buffer.isBuffer(right) ? left.equals(right) : left === right;
+  });
+}

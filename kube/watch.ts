@@ -1,0 +1,108 @@
+import type { KubeObject } from '../api/core.ts';
+import type { Kube, Selection } from './client.ts';
+import { errorOf, KubeError, type StatusBody, unavailable } from './errors.ts';
+import { fullNameOf, type Resource } from './resources.ts';
+
+export type WatchEvent<T> =
+  | { readonly type: 'ADDED' | 'MODIFIED' | 'DELETED'; readonly object: T }
+  /** Nothing changed up to the object's resourceVersion, which is all that it carries. */
+  | { readonly type: 'BOOKMARK'; readonly object: KubeObject };
+
+export interface WatchRequest<T extends KubeObject> {
+  readonly kube: Kube;
+  readonly resource: Resource<T>;
+  readonly selection: Selection;
+  /** Events after this one. */
+  readonly resourceVersion: string;
+  /** When the server shall end the watch by itself. */
+  readonly timeoutSeconds: number;
+  /** A watch that brings nothing for so long is taken for dead; the server sends a bookmark about every minute. */
+  readonly silenceMs: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * The events of one watch, in the batches in which they arrive. Returns when the server ends the watch, which is
+ * normal at any moment; throws KubeError (Expired when the resourceVersion is too old), or the signal's reason.
+ */
+export async function* watchEvents<T extends KubeObject>(
+  request: WatchRequest<T>,
+): AsyncGenerator<WatchEvent<T>[], void, undefined> {
+  const { kube, resource, selection, resourceVersion, timeoutSeconds, signal } = request;
+  const silence = new Silence(request.silenceMs, signal);
+  const parameters = { resourceVersion, timeoutSeconds: String(timeoutSeconds), allowWatchBookmarks: 'true' };
+  try {
+    const stream = await kube.openWatch(resource, selection, parameters, silence.signal);
+    const lines = new Lines();
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      silence.broken();
+      const events = lines.push(chunk).map((line) => parseEvent<T>(line, request));
+      if (events.length > 0) yield events;
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error instanceof KubeError ? error : unavailable(watchName(request), error);
+  } finally {
+    silence.done();
+  }
+}
+
+/** A line of JSON, or the error that the line brings. */
+function parseEvent<T extends KubeObject>(line: string, request: WatchRequest<T>): WatchEvent<T> {
+  const event = JSON.parse(line) as WatchEvent<T> | { type: 'ERROR'; object: StatusBody };
+  if (event.type !== 'ERROR') return event;
+  throw errorOf(watchName(request), { status: event.object.code ?? 500, text: JSON.stringify(event.object) });
+}
+
+function watchName<T extends KubeObject>({ resource, selection }: WatchRequest<T>) {
+  return { verb: 'watch', resource: fullNameOf(resource), namespace: selection.namespace };
+}
+
+/** Cuts a byte stream into lines. Works on bytes, since a chunk may end within a character. */
+class Lines {
+  #rest: Buffer[] = [];
+
+  push(chunk: Buffer): string[] {
+    const end = chunk.lastIndexOf(newline);
+    if (end === -1) {
+      this.#rest.push(chunk);
+      return [];
+    }
+    const text = Buffer.concat([...this.#rest, chunk.subarray(0, end)]).toString('utf8');
+    this.#rest = end + 1 < chunk.length ? [chunk.subarray(end + 1)] : [];
+    return text.split('\n').filter((line) => line !== '');
+  }
+}
+
+const newline = 0x0a;
+
+/** Aborts with the caller, or when nothing was heard for `ms`. */
+class Silence {
+  readonly #controller = new AbortController();
+  readonly #caller: AbortSignal;
+  readonly #timer: NodeJS.Timeout;
+  readonly #onAbort = () => this.#controller.abort(this.#caller.reason);
+
+  constructor(ms: number, caller: AbortSignal) {
+    this.#caller = caller;
+    this.#timer = setTimeout(() => {
+      this.#controller.abort(new Error(`the watch was silent for ${Math.round(ms / 1000)} s`));
+    }, ms);
+    if (caller.aborted) this.#onAbort();
+    else caller.addEventListener('abort', this.#onAbort, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  broken(): void {
+    this.#timer.refresh();
+  }
+
+  done(): void {
+    clearTimeout(this.#timer);
+    this.#caller.removeEventListener('abort', this.#onAbort);
+    this.#controller.abort(new Error('the watch was left'));
+  }
+}

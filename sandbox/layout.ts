@@ -1,0 +1,116 @@
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { Ports } from './ports.ts';
+
+/** The servers of a sandbox, in the order in which they may start; they stop in the reverse order. */
+export const serverNames = [
+  'etcd',
+  'kube-apiserver',
+  'kube-controller-manager',
+  'kube-scheduler',
+  'kwok',
+  'temporal',
+] as const;
+export type ServerName = (typeof serverNames)[number];
+
+/** How a server is run: enough to start it again from another process. */
+export interface ServerCommand {
+  command: string;
+  args: string[];
+  /** The port that answers for it; absent for a server without one. */
+  port?: number;
+}
+
+/** sandbox.json: written before the first process starts. Tokens are not in it. */
+export interface SandboxState {
+  ports: Ports;
+  servers: Record<ServerName, ServerCommand>;
+  /** False until everything was up once; a launcher that was killed leaves it so. */
+  complete: boolean;
+}
+
+/** The files of a sandbox. */
+export interface Layout {
+  dir: string;
+  /** Links to the binaries, for PATH. */
+  bin: string;
+  /** Shell file that points kubectl and temporal here. */
+  env: string;
+  kubeconfig: string;
+  workerKubeconfig: string;
+  state: string;
+  /** Held by a launcher while it starts this sandbox. */
+  lock: string;
+  etcdData: string;
+  certificates: string;
+  serviceAccountKey: string;
+  /** Static bearer tokens (`--token-auth-file`). */
+  tokens: string;
+  temporalDatabase: string;
+  log(server: ServerName): string;
+  pidFile(server: ServerName): string;
+}
+
+export function layoutOf(dir: string): Layout {
+  const root = canonical(dir);
+  return {
+    dir: root,
+    bin: join(root, 'bin'),
+    env: join(root, 'env'),
+    kubeconfig: join(root, 'kubeconfig'),
+    workerKubeconfig: join(root, 'worker.kubeconfig'),
+    state: join(root, 'sandbox.json'),
+    lock: join(root, 'lock'),
+    etcdData: join(root, 'data', 'etcd'),
+    certificates: join(root, 'data', 'certificates'),
+    serviceAccountKey: join(root, 'data', 'service-account.pem'),
+    tokens: join(root, 'data', 'tokens.csv'),
+    temporalDatabase: join(root, 'data', 'temporal.db'),
+    log: (server) => join(root, 'logs', `${server}.log`),
+    pidFile: (server) => join(root, 'run', `${server}.pid`),
+  };
+}
+
+/** One spelling for each directory: the mark that our processes carry is compared letter by letter. */
+function canonical(dir: string): string {
+  const absolute = resolve(dir);
+  if (existsSync(absolute)) return realpathSync(absolute);
+  const parent = dirname(absolute);
+  return parent === absolute ? absolute : join(canonical(parent), basename(absolute));
+}
+
+export function makeDirectories(layout: Layout): void {
+  mkdirSync(layout.dir, { recursive: true, mode: 0o700 });
+  for (const name of ['bin', 'data', 'logs', 'run']) {
+    mkdirSync(join(layout.dir, name), { recursive: true, mode: 0o700 });
+  }
+}
+
+/** undefined when no sandbox was ever started here. */
+export function readState(layout: Layout): SandboxState | undefined {
+  try {
+    return JSON.parse(readFileSync(layout.state, 'utf8')) as SandboxState;
+  } catch {
+    return undefined;
+  }
+}
+
+export function writeState(layout: Layout, state: SandboxState): void {
+  writePrivate(layout.state, `${JSON.stringify(state, null, 2)}\n`);
+}
+
+/** Replaces a file at once, so that no reader and no crash sees half of it; only its owner may read it. */
+export function writePrivate(file: string, text: string): void {
+  const next = `${file}.next`;
+  rmSync(next, { force: true });
+  writeFileSync(next, text, { mode: 0o600 });
+  renameSync(next, file);
+}

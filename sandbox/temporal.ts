@@ -1,0 +1,50 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { defaultNamespace, searchAttributes, tunedArguments } from '../temporal-config/devServer.ts';
+import type { Layout, ServerCommand } from './layout.ts';
+import { accepts, type Ports } from './ports.ts';
+
+/** Temporal's development server on a file of the sandbox, so that it can be killed and started again. */
+export function temporalServer(layout: Layout, ports: Ports, temporal: string): ServerCommand {
+  return {
+    command: temporal,
+    port: ports.temporal,
+    args: [
+      'server',
+      'start-dev',
+      '--ip=127.0.0.1',
+      `--port=${ports.temporal}`,
+      `--ui-port=${ports.temporalUi}`,
+      `--namespace=${defaultNamespace}`,
+      `--db-filename=${layout.temporalDatabase}`,
+      '--log-format=json',
+      ...tunedArguments(),
+    ],
+  };
+}
+
+/**
+ * A probe for `until`: undefined when the server serves the namespace and knows the search attributes. It registers
+ * them each time, because start-dev's own `--search-attribute` does nothing on a database that exists already.
+ */
+export async function temporalReadiness(
+  layout: Layout,
+  port: number,
+  temporal: string,
+): Promise<string | undefined> {
+  if (!(await accepts(port))) return `nothing listens on port ${port}`;
+  // The command pairs the names with the types by their order.
+  const pairs = Object.entries(searchAttributes).flatMap(([name, type]) => [
+    `--name=${name}`,
+    `--type=${type}`,
+  ]);
+  const server = [`--address=127.0.0.1:${port}`, `--namespace=${defaultNamespace}`, '--command-timeout=5s'];
+  const args = ['operator', 'search-attribute', 'create', ...pairs, ...server];
+  try {
+    // A bare environment: the user's TEMPORAL_ variables and profiles are about another server.
+    await promisify(execFile)(temporal, args, { env: { HOME: layout.dir } });
+    return undefined;
+  } catch (error) {
+    return String((error as { stderr?: string }).stderr ?? error).trim();
+  }
+}

@@ -1,0 +1,93 @@
+import { customResourceDefinitions } from '../../api/crd.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
+
+let sandbox: Sandbox | undefined;
+let kubectl: Kubectl;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kubectl = kubectlOf(sandbox);
+}, 180_000);
+
+afterAll(() => releaseSandbox(sandbox));
+
+const worker = 'system:serviceaccount:node-maintenance:node-maintenance-worker';
+
+/** `kubectl auth can-i` answers by its output, and by its exit code. */
+async function may(user: string, action: string): Promise<string> {
+  const { stdout } = await kubectl(['auth', 'can-i', ...action.split(' '), '--as', user]);
+  return stdout.trim();
+}
+
+describe('the worker may', () => {
+  test.each([
+    'patch nodes',
+    'patch nodes --subresource=status',
+    'watch pods --all-namespaces',
+    'create pods --subresource=eviction --all-namespaces',
+    'watch poddisruptionbudgets --all-namespaces',
+    'create nodemaintenances',
+    'patch nodemaintenances --subresource=status',
+    'update nodemaintenances --subresource=finalizers',
+    'create evacuations --all-namespaces',
+    'delete evacuations --all-namespaces',
+    'patch evacuations --subresource=status --all-namespaces',
+    'create events --all-namespaces',
+    'update leases -n node-maintenance',
+    'update leases -n kube-node-maintenance',
+    'get customresourcedefinitions/nodemaintenances.nodemaintenance.k8s.io',
+  ])('%s', async (action) => {
+    expect(await may(worker, action)).toBe('yes');
+  });
+});
+
+describe('the worker may not', () => {
+  test.each([
+    'delete pods --all-namespaces',
+    'create pods --all-namespaces',
+    'delete nodes',
+    'delete nodemaintenances',
+    'get secrets --all-namespaces',
+    'update leases -n kube-node-lease',
+    'create customresourcedefinitions',
+    'get customresourcedefinitions/leases.example.com',
+  ])('%s', async (action) => {
+    expect(await may(worker, action)).toBe('no');
+  });
+});
+
+describe('the built-in roles', () => {
+  const rulesOf = async (role: string) =>
+    JSON.parse(await succeeds(kubectl(['get', 'clusterrole', role, '-o', 'json']))).rules as {
+      resources?: string[];
+      verbs: string[];
+    }[];
+
+  test.each([
+    { role: 'view', resource: 'nodemaintenances', verbs: ['get', 'list', 'watch'] },
+    { role: 'view', resource: 'evacuations', verbs: ['get', 'list', 'watch'] },
+    {
+      role: 'edit',
+      resource: 'evacuations',
+      verbs: ['create', 'delete', 'get', 'list', 'patch', 'update', 'watch'],
+    },
+    // Nodes are not theirs either.
+    { role: 'edit', resource: 'nodemaintenances', verbs: ['get', 'list', 'watch'] },
+  ])('$role gets $verbs of $resource', async ({ role, resource, verbs }) => {
+    const rules = (await rulesOf(role)).filter(({ resources }) => resources?.includes(resource));
+    expect(rules.flatMap((rule) => rule.verbs).sort()).toEqual(verbs);
+  });
+});
+
+test('deploy/ installs every CRD', async () => {
+  const names = customResourceDefinitions().map(({ metadata }) => metadata.name);
+  const rendered = await succeeds(kubectl(['kustomize', 'deploy']));
+  expect(names.filter((name) => !rendered.includes(`name: ${name}\n`))).toEqual([]);
+});
+
+test('the apiserver takes deploy/worker', async () => {
+  const { code, stderr } = await kubectl(['apply', '--dry-run=server', '-k', 'deploy/worker']);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+});

@@ -1,0 +1,34 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+
+export interface Answer {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+export type Kubectl = (args: string[], object?: object) => Promise<Answer>;
+
+/** kubectl as the sandbox's administrator, its cache kept there; `object` goes to standard input as JSON (for `-f -`). */
+export function kubectlOf({ bin, env, dir }: Sandbox): Kubectl {
+  return async (args, object) => {
+    const child = spawn(join(bin, 'kubectl'), args, { env: { ...env, HOME: dir }, stdio: 'pipe' });
+    child.stdin.end(object ? JSON.stringify(object) : '');
+    const [stdout, stderr, [code]] = await Promise.all([
+      text(child.stdout),
+      text(child.stderr),
+      once(child, 'close'),
+    ]);
+    return { code: code as number, stdout, stderr };
+  };
+}
+
+/** The same, for a command that must succeed: resolves to its output. */
+export async function succeeds(answer: Promise<Answer>): Promise<string> {
+  const { code, stdout, stderr } = await answer;
+  if (code !== 0) throw new Error(`kubectl exited with ${code}: ${stderr.trim()}`);
+  return stdout;
+}

@@ -1,0 +1,120 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import type { Pod } from '../../api/core.ts';
+import { completeDrainPlan } from '../../domain/drainPlan.ts';
+import { type DrainSnapshot, decideDrain, type NodeSnapshot } from '../../domain/drain.ts';
+import { wishAt } from '../../domain/drainTargets.ts';
+import { daemonPod, mirrorPod, pod, pods } from '../kit/builders.ts';
+
+const node = (name: string, living: Pod[], differs: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
+  name,
+  pods: living.map((one) => ({ pod: one, evacuating: false })),
+  reached: [],
+  others: [],
+  ...differs,
+});
+const plan = completeDrainPlan([pods(5000), pods(15000)]);
+const drain = (nodes: NodeSnapshot[], position = 0): DrainSnapshot => ({ plan, position, nodes });
+
+describe('the next step of a drain', () => {
+  test('evacuates the targeted pods only, in a stable order', () => {
+    const [late, b, a] = [pod({ priority: 6000 }), pod({ name: 'b', priority: 5000 }), pod({ name: 'a' })];
+    const decision = decideDrain(drain([node('one', [late, b, a])]));
+    expect(decision.evacuate).toEqual([a, b]);
+    expect(decision.position).toBe(0);
+  });
+
+  test('a pod that has its Evacuation is not evacuated again, and holds the position until it is gone', () => {
+    const one = node('one', [], { pods: [{ pod: pod(), evacuating: true }] });
+    expect(decideDrain(drain([one]))).toMatchObject({ evacuate: [], position: 0 });
+  });
+
+  test('positions at which no pod is wanted are passed over', () => {
+    expect(decideDrain(drain([node('one', [pod({ priority: 15000 })])])).position).toBe(1);
+    expect(decideDrain(drain([node('one', [pod({ priority: 2_000_000_000 })])])).position).toBe(3);
+    expect(decideDrain(drain([node('one', [])])).position).toBe(plan.length);
+  });
+
+  test('"the next entry is selected once all the nodes have reached their drain targets"', () => {
+    const decision = decideDrain(drain([node('one', [pod({ priority: 9000 })]), node('two', [pod()])]));
+    expect(decision.position).toBe(0);
+    expect(decision.nodeStatuses.map((status) => status.drainMessage)).toEqual([
+      'Waiting for node two.',
+      'Evacuating',
+    ]);
+  });
+
+  test('"if a new pod appears that matches the previous entries, it will also be evacuated"', () => {
+    const late = pod({ priority: 1 });
+    expect(decideDrain(drain([node('one', [late])], 3)).evacuate).toEqual([late]);
+  });
+
+  test('an intersecting maintenance limits the node', () => {
+    const [low, high] = [pod({ priority: 1 }), pod({ priority: 9000 })];
+    const others = [{ maintenance: 'maintenance-a', wish: wishAt(plan, 0) }];
+    const decision = decideDrain(drain([node('one', [low, high], { others })], 1));
+    expect(decision.evacuate).toEqual([low]);
+    expect(decision.nodeStatuses[0]).toMatchObject({
+      drainMessage: 'Evacuating (limited by maintenance-a)',
+      drainTargets: [pods(5000)],
+    });
+  });
+
+  test('DaemonSet and static pods hold no position and are reported', () => {
+    const [daemon, mirror] = [daemonPod({ name: 'd' }), mirrorPod({ name: 's' })];
+    const decision = decideDrain(drain([node('one', [daemon, mirror])]));
+    expect(decision).toMatchObject({ evacuate: [], position: plan.length, remaining: [daemon, mirror] });
+    expect(decision.nodeStatuses[0]?.drainMessage).toBe('Drained, left running: default/d, default/s.');
+  });
+
+  test('counts pods that have not yet started evacuation and those that have', () => {
+    const living = [
+      { pod: pod(), evacuating: true },
+      { pod: pod({ priority: 9000 }), evacuating: false },
+    ];
+    expect(decideDrain(drain([node('one', [], { pods: living })])).nodeStatuses[0]).toMatchObject({
+      podsPendingEvacuation: 1,
+      podsEvacuating: 1,
+    });
+  });
+});
+
+describe('a whole drain', () => {
+  const somePod = fc
+    .record({
+      make: fc.constantFrom(pod, daemonPod, mirrorPod),
+      priority: fc.constantFrom(0, 5000, 9000, 20000, 2_000_000_000),
+    })
+    .map(({ make, priority }) => make({ priority }));
+  const cluster = fc.array(fc.array(somePod, { maxLength: 5 }), { minLength: 1, maxLength: 4 });
+
+  test('ends with every evacuable pod gone, lower priorities never after higher ones of an earlier step', () => {
+    fc.assert(
+      fc.property(cluster, (living) => {
+        const nodes = living.map((list, i) => ({ name: `n${i}`, living: [...list] }));
+        const steps: number[][] = [];
+        let position = 0;
+        for (let turn = 0; position < plan.length; turn++) {
+          expect(turn).toBeLessThan(100);
+          const decision = decideDrain(
+            drain(
+              nodes.map((n) => node(n.name, n.living)),
+              position,
+            ),
+          );
+          expect(decision.position).toBeGreaterThanOrEqual(position);
+          if (decision.evacuate.length > 0) steps.push(decision.evacuate.map((p) => p.spec.priority ?? 0));
+          for (const n of nodes) n.living = n.living.filter((p) => !decision.evacuate.includes(p));
+          position = decision.position;
+        }
+        expect(
+          nodes.flatMap((n) => n.living).every((p) => p.metadata.ownerReferences || p.metadata.annotations),
+        ).toBe(true);
+        for (const [i, step] of steps.entries()) {
+          const previous = steps[i - 1];
+          if (previous) expect(Math.min(...step)).toBeGreaterThan(Math.max(...previous));
+        }
+      }),
+    );
+  });
+});

@@ -1,0 +1,34 @@
+import type { Pod } from '../../api/core.ts';
+import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
+
+export const pods = (podPriority: number): DrainPlanEntry => ({ podType: 'Default', podPriority });
+export const daemons = (podPriority: number): DrainPlanEntry => ({ podType: 'DaemonSet', podPriority });
+export const statics = (podPriority: number): DrainPlanEntry => ({ podType: 'Static', podPriority });
+export const labelled = (entry: DrainPlanEntry, matchLabels: Record<string, string>): DrainPlanEntry => ({
+  ...entry,
+  podSelector: { matchLabels },
+});
+
+let serial = 0;
+
+/** A running pod; name only what differs. */
+export function pod(
+  differs: Partial<Pod['metadata']> & { priority?: number; phase?: string; ready?: boolean } = {},
+): Pod {
+  const { priority, phase = 'Running', ready = true, ...metadata } = differs;
+  serial += 1;
+  return {
+    metadata: { name: `pod-${serial}`, namespace: 'default', uid: `uid-${serial}`, ...metadata },
+    spec: { nodeName: 'node-1', ...(priority === undefined ? {} : { priority }) },
+    status: { phase, ready },
+  };
+}
+
+export const daemonPod = (differs: Parameters<typeof pod>[0] = {}): Pod =>
+  pod({
+    ownerReferences: [{ apiVersion: 'apps/v1', kind: 'DaemonSet', name: 'd', uid: 'd', controller: true }],
+    ...differs,
+  });
+
+export const mirrorPod = (differs: Parameters<typeof pod>[0] = {}): Pod =>
+  pod({ annotations: { 'kubernetes.io/config.mirror': 'hash' }, ...differs });

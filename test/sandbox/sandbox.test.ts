@@ -1,0 +1,261 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { attachSandbox, type Sandbox, startSandbox, stopSandbox } from '../../sandbox/sandbox.ts';
+import { until } from '../../sandbox/until.ts';
+
+const run = promisify(execFile);
+const dirs: string[] = [];
+
+async function newDir(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'nm-sandbox-test-'));
+  dirs.push(dir);
+  return dir;
+}
+
+/** Not the user's own: its profiles are about other servers. */
+function environmentOf(sandbox: Sandbox): NodeJS.ProcessEnv {
+  return { ...sandbox.env, HOME: sandbox.dir };
+}
+
+async function kubectl(sandbox: Sandbox, ...args: string[]): Promise<string> {
+  const { stdout } = await run('kubectl', args, { env: environmentOf(sandbox) });
+  return stdout.trim();
+}
+
+async function refusalOf(promise: Promise<unknown>): Promise<string> {
+  return promise.then(
+    () => 'nothing was refused',
+    (error: { stderr?: string; message: string }) => error.stderr || error.message,
+  );
+}
+
+let one: Sandbox;
+let other: Sandbox;
+
+beforeAll(async () => {
+  const [first, second] = [await newDir(), await newDir()];
+  [one, other] = await Promise.all([startSandbox({ dir: first }), startSandbox({ dir: second, nodes: 1 })]);
+}, 180_000);
+
+afterAll(async () => {
+  await Promise.all(dirs.map((dir) => stopSandbox(dir)));
+  await Promise.all(dirs.map((dir) => rm(dir, { recursive: true, force: true })));
+}, 60_000);
+
+describe('Two sandboxes side by side', () => {
+  test('share no address', () => {
+    expect(one.temporalAddress).not.toBe(other.temporalAddress);
+    expect(one.temporalUi).not.toBe(other.temporalUi);
+  });
+
+  test('share no object', async () => {
+    await kubectl(one, 'create', 'namespace', 'only-here');
+    expect(await kubectl(one, 'get', 'namespaces', '-o', 'name')).toContain('namespace/only-here');
+    expect(await kubectl(other, 'get', 'namespaces', '-o', 'name')).not.toContain('namespace/only-here');
+  });
+
+  test('have the nodes that each was asked for', async () => {
+    expect((await kubectl(one, 'get', 'nodes', '-o', 'name')).split('\n')).toHaveLength(3);
+    expect(await kubectl(other, 'get', 'nodes', '-o', 'name')).toBe('node/node-1');
+  });
+
+  test('when one stops, the other stays', async () => {
+    expect(await stopSandbox(other.dir)).toHaveLength(6);
+    expect(await kubectl(one, 'get', '--raw', '/readyz')).toBe('ok');
+    await expect(attachSandbox(other.dir)).rejects.toThrow(
+      /^No sandbox runs in .*: npm run sandbox -- up --dir/,
+    );
+  });
+});
+
+describe('A sandbox', () => {
+  test('runs pods, also on nodes that were added, and shows their versions', async () => {
+    await one.addNodes(['rack-7'], { rack: '7' });
+    const overrides = JSON.stringify({ spec: { nodeSelector: { rack: '7' } } });
+    await kubectl(one, 'run', 'on-rack-7', '--image=any', `--overrides=${overrides}`);
+    await untilPod('on-rack-7', 'Running');
+    expect(await kubectl(one, 'get', 'node', 'rack-7', '-o', 'jsonpath={.status.allocatable}')).toBe(
+      '{"cpu":"32","memory":"256Gi","pods":"500"}',
+    );
+    expect(await kubectl(one, 'version')).toMatch(/Server Version: v1\.\d+\.\d+/);
+  });
+
+  test('lets an evicted pod go at once', async () => {
+    await kubectl(one, 'run', 'leaves', '--image=any');
+    await untilPod('leaves', 'Running');
+    const began = performance.now();
+    await kubectl(one, 'delete', 'pod', 'leaves', '--wait=true');
+    expect(performance.now() - began).toBeLessThan(2_000);
+  });
+
+  test('lets a pod with the slow-exit label go some seconds later', async () => {
+    await kubectl(
+      one,
+      'run',
+      'lingers',
+      '--image=any',
+      '--labels=sandbox.nodemaintenance.k8s.io/slow-exit=true',
+    );
+    await untilPod('lingers', 'Running');
+    const began = performance.now();
+    await kubectl(one, 'delete', 'pod', 'lingers', '--wait=true');
+    const took = performance.now() - began;
+    expect(took).toBeGreaterThan(1_500);
+    expect(took).toBeLessThan(6_000);
+  });
+
+  test('ends the pods of a Job successfully', async () => {
+    await kubectl(one, 'create', 'job', 'ends', '--image=any');
+    await kubectl(one, 'wait', 'job/ends', '--for=condition=Complete', '--timeout=30s');
+  });
+
+  test("gives the worker its ServiceAccount's identity and no more than its permissions", async () => {
+    const asWorker = ['--kubeconfig', one.workerKubeconfig];
+    const whoami = await kubectl(
+      one,
+      ...asWorker,
+      'auth',
+      'whoami',
+      '-o',
+      'jsonpath={.status.userInfo.username}',
+    );
+    expect(whoami).toBe('system:serviceaccount:node-maintenance:node-maintenance-worker');
+    expect(await refusalOf(kubectl(one, ...asWorker, 'delete', 'namespace', 'only-here'))).toMatch(
+      /forbidden/,
+    );
+  });
+
+  test('keeps its tokens from other users', async () => {
+    for (const file of [one.kubeconfig, one.workerKubeconfig])
+      expect((await stat(file)).mode & 0o077).toBe(0);
+    expect(await readFile(join(one.dir, 'sandbox.json'), 'utf8')).not.toContain(await token(one.kubeconfig));
+  });
+
+  test('writes a shell file that points kubectl and temporal at it', async () => {
+    const script = `. ${one.dir}/env && kubectl config current-context && temporal operator cluster health`;
+    const { stdout } = await run('sh', ['-c', script], { env: { PATH: '/usr/bin:/bin', HOME: one.dir } });
+    expect(stdout).toContain('sandbox-admin');
+    expect(stdout).toContain('SERVING');
+  });
+
+  test('serves the Temporal UI', async () => {
+    expect((await fetch(one.temporalUi)).status).toBe(200);
+  });
+
+  test('is refused a second start', async () => {
+    await expect(startSandbox({ dir: one.dir })).rejects.toThrow(/runs in .* already/);
+  });
+
+  async function token(kubeconfig: string): Promise<string> {
+    return /token: (\S+)/.exec(await readFile(kubeconfig, 'utf8'))?.[1] ?? 'no token';
+  }
+});
+
+describe('An outage', () => {
+  test('of kube-apiserver loses no object', async () => {
+    await kubectl(one, 'create', 'configmap', 'kept', '--from-literal=a=b');
+    const apiserver = one.server('kube-apiserver');
+    await apiserver.stop();
+    expect(apiserver.pid()).toBeUndefined();
+    expect(await refusalOf(kubectl(one, 'get', 'configmap', 'kept'))).toMatch(/refused/);
+    await apiserver.start();
+    expect(await kubectl(one, 'get', 'configmap', 'kept', '-o', 'jsonpath={.data.a}')).toBe('b');
+  });
+
+  test('of etcd by a crash loses no object', async () => {
+    await one.server('etcd').kill();
+    await one.server('etcd').start();
+    await until(
+      'kube-apiserver to find etcd again',
+      async () => {
+        const seen = await kubectl(one, 'get', 'configmap', 'kept', '-o', 'name').catch(String);
+        return seen === 'configmap/kept' ? undefined : seen;
+      },
+      { within: 30_000 },
+    );
+  });
+
+  test('of kwok is over as soon as it is back', async () => {
+    await one.server('kwok').kill();
+    await one.server('kwok').start();
+    await kubectl(one, 'run', 'after-the-outage', '--image=any');
+    await untilPod('after-the-outage', 'Running', 15_000);
+  });
+
+  test('of Temporal by a crash loses no search attribute', async () => {
+    await one.server('temporal').kill();
+    await one.server('temporal').start();
+    expect(await searchAttributes(one)).toMatch(/NodeMaintenanceStage +Keyword/);
+  });
+
+  test('that is a pause ends where it began', async () => {
+    const temporal = one.server('temporal');
+    temporal.pause();
+    const health = ['operator', 'cluster', 'health', '--command-timeout=1s'];
+    expect(await refusalOf(run('temporal', health, { env: environmentOf(one) }))).toMatch(
+      /deadline|timeout/i,
+    );
+    temporal.resume();
+    expect((await run('temporal', health, { env: environmentOf(one) })).stdout).toContain('SERVING');
+  });
+});
+
+describe('A start that fails', () => {
+  test('names the port that was asked for and is taken', async () => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const { port } = taken.address() as { port: number };
+    const dir = await newDir();
+    const message = await refusalOf(startSandbox({ dir, ports: { temporal: port } }));
+    taken.close();
+    expect(message).toBe(
+      `Port ${port} (--temporal-port) is taken: name another, or leave the option out to get a free one`,
+    );
+  });
+});
+
+describe('Data of an earlier run', () => {
+  test('a Temporal database without our search attributes gets them', async () => {
+    const dir = await newDir();
+    const sandbox = await startSandbox({ dir, nodes: 0, install: false });
+    const temporal = sandbox.server('temporal');
+    for (const name of ['NodeMaintenanceStage', 'MaintenanceNodes']) {
+      const remove = ['operator', 'search-attribute', 'remove', `--name=${name}`, '--yes'];
+      await run('temporal', remove, { env: environmentOf(sandbox) });
+    }
+    expect(await searchAttributes(sandbox)).not.toContain('NodeMaintenanceStage');
+    await temporal.stop();
+    await temporal.start();
+    expect(await searchAttributes(sandbox)).toMatch(/NodeMaintenanceStage +Keyword/);
+    expect(await searchAttributes(sandbox)).toMatch(/NodeMaintenanceName +Keyword/);
+    expect(await searchAttributes(sandbox)).toMatch(/MaintenanceNodes +KeywordList/);
+  });
+
+  test('is found again, at the same addresses, and its nodes run pods at once', async () => {
+    const [before] = [other.temporalAddress];
+    other = await startSandbox({ dir: other.dir, nodes: 1 });
+    expect(other.temporalAddress).toBe(before);
+    await kubectl(other, 'run', 'again', '--image=any');
+    await untilPod('again', 'Running', 15_000, other);
+  });
+});
+
+async function searchAttributes(sandbox: Sandbox): Promise<string> {
+  return (await run('temporal', ['operator', 'search-attribute', 'list'], { env: environmentOf(sandbox) }))
+    .stdout;
+}
+
+async function untilPod(name: string, phase: string, within = 30_000, sandbox = one): Promise<void> {
+  await until(
+    `pod ${name} to be ${phase}`,
+    async () => {
+      const seen = await kubectl(sandbox, 'get', 'pod', name, '-o', 'jsonpath={.status.phase}').catch(String);
+      return seen === phase ? undefined : seen;
+    },
+    { within },
+  );
+}

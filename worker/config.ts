@@ -1,0 +1,77 @@
+import { Command, Option } from 'commander';
+import * as z from 'zod';
+
+/** Everything that the worker can be told, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
+export interface Config {
+  logLevel: string;
+  /** `named`: the port was asked for, so that its being taken is an error. */
+  healthPort: Port;
+  metricsPort: Port;
+  /** Namespace of the worker's leader election Lease. */
+  namespace: string;
+  install: boolean;
+}
+
+export interface Port {
+  number: number;
+  named: boolean;
+}
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error'];
+
+/** Throws commander's CommanderError, after it has printed what is wrong, for arguments that make no sense. */
+export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
+  const command = new Command('npm start --')
+    .description('The worker: runs maintenances, evacuations and control loops until it is stopped.')
+    .addHelpText(
+      'after',
+      `
+Kubernetes: KUBECONFIG, or the ServiceAccount when it runs in a cluster.
+Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_KEY, or a profile of temporal.toml
+            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as the temporal CLI has them.`,
+    )
+    .addOption(portOption('--health-port <port>', 'liveness and readiness', 'HEALTH_PORT', 8080))
+    .addOption(portOption('--metrics-port <port>', 'Prometheus', 'METRICS_PORT', 9464))
+    .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
+    .addOption(
+      new Option('--namespace <name>', 'namespace of the leader election')
+        .env('NODE_MAINTENANCE_NAMESPACE')
+        .default('node-maintenance'),
+    )
+    .option('--install', 'apply the CRDs, RBAC and namespaces of deploy/ first', false)
+    .exitOverride();
+  const before = process.env;
+  try {
+    // commander reads option values from process.env alone.
+    process.env = env;
+    command.parse(argv, { from: 'user' });
+  } finally {
+    process.env = before;
+  }
+  const options = command.opts();
+  const port = (name: string) => ({
+    number: options[name] as number,
+    named: command.getOptionValueSource(name) !== 'default',
+  });
+  return {
+    logLevel: options['logLevel'] as string,
+    healthPort: port('healthPort'),
+    metricsPort: port('metricsPort'),
+    namespace: options['namespace'] as string,
+    install: options['install'] as boolean,
+  };
+}
+
+const portNumber = z.coerce.number().int().min(0).max(65_535);
+
+function portOption(flags: string, what: string, variable: string, fallback: number): Option {
+  return new Option(flags, what)
+    .env(variable)
+    .default(fallback)
+    .argParser((value) => {
+      const parsed = portNumber.safeParse(value);
+      if (!parsed.success)
+        throw new Error(`${flags.split(' ')[0]} (${variable}): expected a port, 0 to 65535 (got "${value}")`);
+      return parsed.data;
+    });
+}

@@ -1,0 +1,61 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Cluster } from '../kube/cluster.ts';
+import type { RequestObservation } from '../kube/transport.ts';
+
+export interface Metrics {
+  onRequest(observation: RequestObservation): void;
+  /** Adds the gauges that are read from the informers at each scrape. */
+  observe(cluster: Cluster): void;
+  /** The text of a scrape: ours, then that of Temporal's SDK, which has an endpoint of its own. */
+  scrape(sdkAddress: string): Promise<string>;
+}
+
+export function createMetrics(): Metrics {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const requests = new Counter({
+    name: 'node_maintenance_kube_requests_total',
+    help: 'Requests to the Kubernetes API; status 0 had no answer.',
+    labelNames: ['verb', 'resource', 'status'],
+    registers: [registry],
+  });
+  const seconds = new Histogram({
+    name: 'node_maintenance_kube_request_seconds',
+    help: 'Duration of requests to the Kubernetes API.',
+    labelNames: ['verb'],
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers: [registry],
+  });
+  return {
+    onRequest({ verb, resource, status, seconds: duration }) {
+      requests.inc({ verb, resource, status: String(status ?? 0) });
+      seconds.observe({ verb }, duration);
+    },
+    observe: (cluster) => observeCluster(registry, cluster),
+    scrape: async (sdkAddress) => {
+      const sdk = await fetch(`http://${sdkAddress}/metrics`);
+      return `${await registry.metrics()}\n${await sdk.text()}`;
+    },
+  };
+}
+
+function observeCluster(registry: Registry, { maintenances, evacuations }: Cluster): void {
+  new Gauge({
+    name: 'node_maintenance_maintenances',
+    help: 'NodeMaintenances by stage.',
+    labelNames: ['stage'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { spec } of maintenances.list()) this.inc({ stage: spec.stage });
+    },
+  });
+  new Gauge({
+    name: 'node_maintenance_evacuations',
+    help: 'Evacuations that exist.',
+    registers: [registry],
+    collect() {
+      this.set(evacuations.list().length);
+    },
+  });
+}

@@ -1,0 +1,156 @@
+import { hostname } from 'node:os';
+import { Runtime, type Worker } from '@temporalio/worker';
+import type { Logger } from 'pino';
+import { createActivities } from '../activities/index.ts';
+import { EvacuationController } from '../controllers/evacuation.ts';
+import { runMaintenanceController } from '../controllers/maintenance.ts';
+import { connectKube, type Kube } from '../kube/client.ts';
+import { type Cluster, watchCluster } from '../kube/cluster.ts';
+import { isKubeError } from '../kube/errors.ts';
+import { EventRecorder } from '../kube/events.ts';
+import { runWhenLeader } from '../kube/leaderElection.ts';
+import type { Log } from '../kube/log.ts';
+import type { Config } from './config.ts';
+import { type Answer, freePort, serve } from './http.ts';
+import { install, installationProblems } from './install.ts';
+import { runtimeLogging, toLog } from './log.ts';
+import { createMetrics } from './metrics.ts';
+import { untilItAnswers } from './patience.ts';
+import { connectTemporal, createWorker, type Temporal } from './temporal.ts';
+
+/** What the health endpoint reports, as far as the process has come. */
+interface Parts {
+  cluster?: Cluster;
+  worker?: Worker;
+}
+
+/**
+ * Runs the whole worker until the signal: informers, the Temporal worker, and, on one worker of all, the control loops.
+ * Throws an Error of one line for what waiting cannot mend.
+ */
+export async function runWorker(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
+  const log = toLog(logger);
+  const sdkMetrics = `127.0.0.1:${await freePort()}`;
+  installRuntime(logger, sdkMetrics);
+  const metrics = createMetrics();
+  const parts: Parts = {};
+  const scrape = async () => ({
+    status: 200,
+    type: 'text/plain; version=0.0.4',
+    body: await metrics.scrape(sdkMetrics),
+  });
+  const health = await serve(
+    { '/healthz': () => healthOf(parts), '/readyz': () => readinessOf(parts) },
+    config.healthPort,
+    '--health-port',
+  );
+  const prometheus = await serve({ '/metrics': scrape }, config.metricsPort, '--metrics-port');
+  log.info('Worker started', { health: health.port, metrics: prometheus.port });
+
+  const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
+  await prepareCluster(kube, config, log, signal);
+  const temporal = await connectTemporal(log, signal);
+  const cluster = watchCluster({ kube, log });
+  parts.cluster = cluster;
+  metrics.observe(cluster);
+  cluster.start(signal);
+  await cluster.synced(signal);
+  log.info('Cluster seen', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
+
+  const events = new EventRecorder({ kube, component: 'node-maintenance', log });
+  const worker = await createWorker(temporal, createActivities({ cluster, events }));
+  parts.worker = worker;
+  try {
+    await runUntil(signal, worker, () => lead({ kube, cluster, temporal, config, log, signal }));
+  } finally {
+    await events.flush();
+    await temporal.close();
+    await kube.close();
+    for (const { server } of [health, prometheus]) server.close();
+  }
+}
+
+/** Runs the Temporal worker and the control loops together: when one ends, the other is stopped. */
+async function runUntil(signal: AbortSignal, worker: Worker, loops: () => Promise<void>): Promise<void> {
+  const shutdown = () => {
+    if (worker.getState() === 'RUNNING') worker.shutdown();
+  };
+  signal.addEventListener('abort', shutdown, { once: true });
+  const running = worker.run();
+  if (signal.aborted) shutdown();
+  await Promise.all([running, loops().finally(shutdown)]);
+}
+
+interface Leading {
+  kube: Kube;
+  cluster: Cluster;
+  temporal: Temporal;
+  config: Config;
+  log: Log;
+  signal: AbortSignal;
+}
+
+async function lead({ kube, cluster, temporal, config, log, signal }: Leading): Promise<void> {
+  const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
+  await runWhenLeader(
+    { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
+    async (leading) => {
+      log.info('Control loops started', { identity });
+      await Promise.all([
+        runMaintenanceController({ cluster, temporal: temporal.client, log }, leading),
+        new EvacuationController({ cluster, log }).run(leading),
+      ]);
+      log.info('Control loops stopped', { identity });
+    },
+  );
+}
+
+async function prepareCluster(kube: Kube, config: Config, log: Log, signal: AbortSignal): Promise<void> {
+  const isFinal = (error: unknown) => isKubeError(error, 'Unauthorized', 'Forbidden');
+  const waiting = {
+    what: 'the Kubernetes API',
+    remedy: 'check KUBECONFIG and the apiserver',
+    log,
+    signal,
+    isFinal,
+  };
+  const version = await untilItAnswers(waiting, () => kube.serverVersion({ signal }));
+  log.info('Kubernetes reached', { version });
+  if (config.install) await install(kube, log);
+  const what = 'the installation';
+  await untilItAnswers({ ...waiting, what, remedy: 'npm start -- --install applies it' }, async () => {
+    const problems = await installationProblems(kube);
+    if (problems.length > 0) throw new Error(problems.join('; '));
+  });
+}
+
+function installRuntime(logger: Logger, sdkMetrics: string): void {
+  const { logging, ...options } = runtimeLogging(logger);
+  Runtime.install({
+    ...options,
+    // Signals are handled in worker/main.ts, which stops the control loops too.
+    shutdownSignals: [],
+    telemetryOptions: { logging, metrics: { prometheus: { bindAddress: sdkMetrics } } },
+  });
+}
+
+function healthOf({ worker }: Parts): Answer {
+  const failed = worker?.getState() === 'FAILED';
+  return {
+    status: failed ? 503 : 200,
+    type: 'text/plain',
+    body: failed ? 'the Temporal worker failed\n' : 'ok\n',
+  };
+}
+
+function readinessOf({ cluster, worker }: Parts): Answer {
+  const state = worker?.getState() ?? 'not created: waiting for Kubernetes or Temporal';
+  if (cluster?.hasSynced() !== true)
+    return { status: 503, type: 'text/plain', body: 'the cluster is not seen yet\n' };
+  const ready = state === 'RUNNING';
+  return {
+    status: ready ? 200 : 503,
+    type: 'text/plain',
+    body: ready ? 'ok\n' : `the Temporal worker is ${state}\n`,
+  };
+}

@@ -1,0 +1,82 @@
+import { fileURLToPath } from 'node:url';
+import { Client, Connection } from '@temporalio/client';
+import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import type { NodeMaintenanceActivities } from '../activities/contract.ts';
+import { TASK_QUEUE } from '../api/names.ts';
+import type { Log } from '../kube/log.ts';
+import { searchAttributes } from '../temporal-config/devServer.ts';
+import { untilItAnswers } from './patience.ts';
+
+export interface Temporal {
+  client: Client;
+  native: NativeConnection;
+  namespace: string;
+  close(): Promise<void>;
+}
+
+/** Connects to the Temporal that the usual settings name, waiting for it, and says so, as long as it does not answer. */
+export async function connectTemporal(log: Log, signal: AbortSignal): Promise<Temporal> {
+  const { connectionOptions, namespace = 'default' } = loadClientConnectConfig();
+  const address = connectionOptions.address ?? 'localhost:7233';
+  const what = { what: `Temporal at ${address}`, remedy: 'check TEMPORAL_ADDRESS', log, signal };
+  const native = await untilItAnswers(what, () => NativeConnection.connect(connectionOptions));
+  const connection = await untilItAnswers(what, () => Connection.connect(connectionOptions));
+  await untilItAnswers({ ...what, what: `Temporal namespace ${namespace}` }, () =>
+    connection.workflowService.describeNamespace({ namespace }),
+  );
+  await registerSearchAttributes(connection, namespace, log);
+  return {
+    client: new Client({ connection, namespace }),
+    native,
+    namespace,
+    close: async () => {
+      await connection.close();
+      await native.close();
+    },
+  };
+}
+
+/** An attribute that the server does not know wedges every workflow that sets it: register before the first one runs. */
+async function registerSearchAttributes(connection: Connection, namespace: string, log: Log): Promise<void> {
+  const types = { Keyword: 2, KeywordList: 7 } as const;
+  const wanted = Object.entries(searchAttributes).map(([name, type]) => [name, types[type]] as const);
+  try {
+    const known = await connection.operatorService.listSearchAttributes({ namespace });
+    const missing = wanted.filter(([name]) => known.customAttributes?.[name] === undefined);
+    if (missing.length === 0) return;
+    await connection.operatorService.addSearchAttributes({
+      namespace,
+      searchAttributes: Object.fromEntries(missing),
+    });
+    log.info('Search attributes registered', { namespace, names: missing.map(([name]) => name) });
+  } catch (error) {
+    log.warn('Search attributes could not be registered; register them by hand if they are missing', {
+      namespace,
+      names: Object.keys(searchAttributes),
+      error: String(error),
+    });
+  }
+}
+
+const seconds = 1_000;
+
+/** The worker of our task queue. */
+export function createWorker(temporal: Temporal, activities: NodeMaintenanceActivities): Promise<Worker> {
+  return Worker.create({
+    connection: temporal.native,
+    namespace: temporal.namespace,
+    taskQueue: TASK_QUEUE,
+    workflowsPath: fileURLToPath(new URL('../workflows/index.ts', import.meta.url)),
+    activities,
+    // Every maintenance keeps one activity open for as long as its stage lasts; most of them only wait.
+    maxConcurrentActivityTaskExecutions: 1_000,
+    // Cancellation reaches an activity by its heartbeat: seldom heartbeats would make `pause` slow.
+    maxHeartbeatThrottleInterval: seconds,
+    defaultHeartbeatThrottleInterval: seconds,
+    // A worker that was killed leaves its workflows to others after this long.
+    stickyQueueScheduleToStartTimeout: 2 * seconds,
+    shutdownGraceTime: seconds,
+    shutdownForceTime: 20 * seconds,
+  });
+}

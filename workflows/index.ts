@@ -1,0 +1,1 @@
+export { nodeMaintenance } from './nodeMaintenance.ts';

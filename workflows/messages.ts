@@ -1,0 +1,20 @@
+import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
+import type { Interrupted } from '../activities/contract.ts';
+import type { AdvanceRequest } from '../api/maintenanceInput.ts';
+import type { Progress } from './run.ts';
+
+/** What the maintenance controller saw on the object with this UID. */
+export type Observation = Interrupted & { uid: string };
+
+export const progress = defineQuery<Progress>('progress');
+export const observe = defineSignal<[Observation]>('observe');
+
+// The same words as signals (fire and forget) and as updates (answered, refused when they make no sense).
+export const advanceSignal = defineSignal<[AdvanceRequest?]>('advance');
+export const cancelSignal = defineSignal('cancel');
+export const pauseSignal = defineSignal('pause');
+export const resumeSignal = defineSignal('resume');
+export const advanceUpdate = defineUpdate<Progress, [AdvanceRequest?]>('advance');
+export const cancelUpdate = defineUpdate<Progress>('cancel');
+export const pauseUpdate = defineUpdate<Progress>('pause');
+export const resumeUpdate = defineUpdate<Progress>('resume');

@@ -1,0 +1,159 @@
+import {
+  ActivityFailure,
+  type ActivityOptions,
+  ApplicationFailure,
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  isCancellation,
+  proxyActivities,
+  setCurrentDetails,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { DrainStep, NodeMaintenanceActivities } from '../activities/contract.ts';
+import type { MaintenanceInput } from '../api/maintenanceInput.ts';
+import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import { describeRun } from './details.ts';
+import { handleMessages } from './handlers.ts';
+import { isOver, newRun, type Run, refTo, takeIn, takeInStep } from './run.ts';
+import { searchAttributesOf } from './searchAttributes.ts';
+import { createTurn } from './turn.ts';
+
+export interface Outcome {
+  name: string;
+  drained: boolean;
+  nodes: string[];
+}
+
+/** Retried without limit: an apiserver that is down must not end a maintenance. */
+const quick: ActivityOptions = {
+  startToCloseTimeout: '60s',
+  retry: {
+    initialInterval: '200ms',
+    maximumInterval: '15s',
+    nonRetryableErrorTypes: ['InvalidInput', 'Invalid'],
+  },
+};
+
+/** Runs for as long as its stage does; a worker that dies is noticed by the missing heartbeat. */
+const lasting: ActivityOptions = {
+  startToCloseTimeout: '30 days',
+  heartbeatTimeout: '10s',
+  retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
+};
+
+const { admit, requestStage, recordPause, beginStage, removeEvacuations, giveBackNodes, finish } =
+  proxyActivities<NodeMaintenanceActivities>(quick);
+
+/**
+ * One NodeMaintenance, from its first sight to the nodes being given back (KEP-4212). The object stays the truth: every
+ * order, from kubectl or from a signal, is read from `.spec.stage`.
+ */
+export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): Promise<Outcome> {
+  const run = carried ?? newRun();
+  const turn = createTurn();
+  handleMessages(run, turn, { requestStage, recordPause });
+  try {
+    if (carried === undefined) await begin(run, input);
+    while (!isOver(run)) {
+      await stages[run.stage](run, turn);
+      if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
+    }
+  } catch (error) {
+    // Cancelled from Temporal: the nodes are still given back.
+    if (!isCancellation(error) || run.uid === '') throw error;
+  }
+  return CancellationScope.nonCancellable(() => complete(run));
+}
+
+async function begin(run: Run, input: MaintenanceInput): Promise<void> {
+  try {
+    Object.assign(run, await admit({ input, workflowId: workflowInfo().workflowId }));
+  } catch (error) {
+    // The cause is the sentence that a person needs; "Activity task failed" is not.
+    if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure) throw error.cause;
+    throw error;
+  }
+  show(run);
+}
+
+type StageWork = (run: Run, turn: ReturnType<typeof createTurn>) => Promise<void>;
+
+const stages: Record<NodeMaintenanceStage, StageWork> = {
+  async Idle(run) {
+    // "The controller should not touch the pods or nodes ... in any way in the Idle stage" (KEP-4212 > Idle).
+    const { generation } = run;
+    run.nodes = (await beginStage(refTo(run), 'Idle')).nodes;
+    show(run);
+    await condition(() => run.generation !== generation || run.gone);
+  },
+
+  async Cordon(run, turn) {
+    await enter(run, 'Cordon');
+    const { keepCordoned } = lastingActivities('Keep the nodes unschedulable');
+    takeTurn(run, await turn.take(() => keepCordoned(refTo(run), 'Cordon')));
+  },
+
+  async Drain(run, turn) {
+    // "Cordon and Complete stages will always be run, even without specifying them" (KEP-4212 > Supported Stage Transitions).
+    await enter(run, 'Cordon');
+    await enter(run, 'Drain');
+    takeTurn(run, await turn.take(() => drainTurn(run)));
+  },
+
+  async Complete() {},
+};
+
+async function drainTurn(run: Run): Promise<DrainStep> {
+  if (run.paused)
+    return lastingActivities('Paused: keep the nodes unschedulable').keepCordoned(refTo(run), 'Drain');
+  if (run.drained) return lastingActivities('Drained: evacuate what appears').keepDrained(refTo(run));
+  const summary = `Evacuate entry ${run.position + 1} of ${run.planLength} of the drain plan`;
+  return lastingActivities(summary).drain(refTo(run), run.position);
+}
+
+function lastingActivities(summary: string) {
+  return proxyActivities<NodeMaintenanceActivities>({ ...lasting, summary });
+}
+
+/** Marks the beginning of a stage, once per stage. */
+async function enter(run: Run, stage: NodeMaintenanceStage): Promise<void> {
+  if (run.begun.includes(stage)) return;
+  run.begun.push(stage);
+  const { nodes } = await beginStage(refTo(run), stage);
+  run.nodes = nodes;
+  show(run);
+}
+
+function takeTurn(run: Run, step: DrainStep | undefined): void {
+  if (step === undefined) return;
+  takeInStep(run, step);
+  show(run);
+}
+
+async function complete(run: Run): Promise<Outcome> {
+  // Written here too, for an object that is being deleted: "its .spec.stage is set to Complete" (KEP-4212 > Finalizers).
+  if (!run.gone) takeIn(run, await requestStage(refTo(run), 'Complete'));
+  if (!run.gone) {
+    run.stage = 'Complete';
+    await enter(run, 'Complete');
+    await removeEvacuations(refTo(run));
+    await giveBackNodes(refTo(run));
+    await finish(refTo(run));
+  }
+  await condition(allHandlersFinished);
+  return { name: run.name, drained: run.drained, nodes: run.nodes };
+}
+
+async function continueWith(input: MaintenanceInput, run: Run): Promise<void> {
+  await condition(allHandlersFinished);
+  if (isOver(run)) return;
+  await continueAsNew<typeof nodeMaintenance>(input, run);
+}
+
+function show(run: Run): void {
+  setCurrentDetails(describeRun(run));
+  upsertSearchAttributes(searchAttributesOf(run, workflowInfo().typedSearchAttributes));
+}
