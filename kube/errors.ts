@@ -156,6 +156,9 @@ function parseStatus(text: string): StatusBody | undefined {
 
 /** The apiserver's words, with the causes that they do not already repeat. */
 function apiMessageOf({ status, text }: Refusal, body: StatusBody | undefined): string {
+  if (status === 404 && body === undefined) {
+    return 'the apiserver does not serve this API: install its CustomResourceDefinition, or enable it';
+  }
   const message = oneLine(body?.message ?? text) || `HTTP ${status}`;
   const causes = (body?.details?.causes ?? [])
     .map((cause) => oneLine(cause.message ?? ''))

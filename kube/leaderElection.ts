@@ -174,16 +174,18 @@ class Elector {
     return kube.mergePatch(resources.leases, this.#key, { metadata: { resourceVersion }, spec }, request);
   }
 
-  /** Best effort: without it the others wait for the Lease to run out. */
+  /**
+   * Best effort: without it the others wait for the Lease to run out. Reads it again, since a renewal that was cut
+   * short may have been written.
+   */
   async #release(): Promise<void> {
     const { kube, log } = this.#options;
-    if (!this.#isOurs || this.#seen === undefined) return;
-    const { resourceVersion } = this.#seen;
-    const spec = released(this.#seen.spec, kube.now());
+    const request = { timeoutMs: this.#deadlineMs, urgent: true };
     this.#seen = undefined;
     try {
-      const body = { metadata: { resourceVersion }, spec };
-      await kube.mergePatch(resources.leases, this.#key, body, { timeoutMs: this.#deadlineMs, urgent: true });
+      const lease = await kube.get(resources.leases, this.#key, request);
+      if (lease?.spec.holderIdentity !== this.#candidate.identity) return;
+      await this.#write(lease, released(lease.spec, kube.now()), request);
       log.info('Leadership was given back', this.#fields);
     } catch (error) {
       log.warn('Leadership could not be given back', { ...this.#fields, error: wordsOf(error) });

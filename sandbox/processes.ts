@@ -63,14 +63,18 @@ export function readPidFile(file: string): ProcessIdentity | undefined {
   }
 }
 
-/** The living process of that number; a zombie is not one. */
+/**
+ * The living process of that number. A zombie is not one, unless threads of it are still on their way out: until the last
+ * has left, its ports are taken.
+ */
 export function identify(pid: number): ProcessIdentity | undefined {
   const stat = readProc(pid, 'stat');
   if (stat === undefined) return undefined;
   // The command's name is in parentheses and may contain anything: count fields behind the last one (proc(5)).
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  const [state, startTime] = [fields[0], fields[19]];
-  if (state === undefined || startTime === undefined || 'ZX'.includes(state)) return undefined;
+  const [state, threads, startTime] = [fields[0], fields[17], fields[19]];
+  if (state === undefined || startTime === undefined) return undefined;
+  if ('ZX'.includes(state) && Number(threads) <= 1) return undefined;
   return { pid, startTime };
 }
 

@@ -262,7 +262,7 @@ async function build(module: Module, packages: [BinaryName, string][], options: 
         log: join(dirname(target), `${module.name}.log`),
         what: names,
         env: options.env,
-        onPackage: ticker.count,
+        onPackage: () => ticker.count(),
         signal: options.signal,
       });
       for (const [name, path] of packages) renameSync(join(staging, outputName(path)), join(target, name));
@@ -314,7 +314,7 @@ function startTicker(names: string, seconds: number, options: BuildOptions): Tic
   const tick = () => {
     const left = seconds - elapsed();
     const rest = left > 0 ? `at most about ${spell(left)} left` : 'longer than usual';
-    say?.(`  ${names}: ${spell(elapsed())}, ${compiled} packages compiled, ${rest}`);
+    say?.(`  ${spell(elapsed())}, ${compiled} packages compiled, ${rest}: ${names}`);
   };
   const timer = setInterval(tick, options.progress ? 1000 : 15_000);
   return { count: () => void compiled++, elapsed, stop: () => clearInterval(timer) };

@@ -8,7 +8,7 @@ import { type Logger, pino } from 'pino';
 import type { Log } from '../kube/log.ts';
 
 export function createLogger(level: string): Logger {
-  return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime });
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime });
 }
 
 /** pino takes the fields first; the rest of the project says the sentence first. */

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
-import { NativeConnection, Worker } from '@temporalio/worker';
+import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from '@temporalio/worker';
 import type { NodeMaintenanceActivities } from '../activities/contract.ts';
 import { TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
@@ -62,12 +62,15 @@ async function registerSearchAttributes(connection: Connection, namespace: strin
 const seconds = 1_000;
 
 /** The worker of our task queue. */
-export function createWorker(temporal: Temporal, activities: NodeMaintenanceActivities): Promise<Worker> {
+export async function createWorker(
+  temporal: Temporal,
+  activities: NodeMaintenanceActivities,
+): Promise<Worker> {
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,
     taskQueue: TASK_QUEUE,
-    workflowsPath: fileURLToPath(new URL('../workflows/index.ts', import.meta.url)),
+    workflowBundle: await bundleWorkflows(),
     activities,
     // Every maintenance keeps one activity open for as long as its stage lasts; most of them only wait.
     maxConcurrentActivityTaskExecutions: 1_000,
@@ -79,4 +82,10 @@ export function createWorker(temporal: Temporal, activities: NodeMaintenanceActi
     shutdownGraceTime: seconds,
     shutdownForceTime: 20 * seconds,
   });
+}
+
+export function bundleWorkflows(): Promise<{ code: string }> {
+  const workflowsPath = fileURLToPath(new URL('../workflows/index.ts', import.meta.url));
+  // The bundler's own report is of no use to an operator; its errors are thrown.
+  return bundleWorkflowCode({ workflowsPath, logger: new DefaultLogger('ERROR') });
 }

@@ -155,5 +155,6 @@ async function continueWith(input: MaintenanceInput, run: Run): Promise<void> {
 
 function show(run: Run): void {
   setCurrentDetails(describeRun(run));
-  upsertSearchAttributes(searchAttributesOf(run, workflowInfo().typedSearchAttributes));
+  const changed = searchAttributesOf(run, workflowInfo().typedSearchAttributes);
+  if (changed.length > 0) upsertSearchAttributes(changed);
 }

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -87,9 +87,15 @@ describe('A sandbox', () => {
   test('lets an evicted pod go at once', async () => {
     await kubectl(one, 'run', 'leaves', '--image=any');
     await untilPod('leaves', 'Running');
-    const began = performance.now();
-    await kubectl(one, 'delete', 'pod', 'leaves', '--wait=true');
-    expect(performance.now() - began).toBeLessThan(2_000);
+    const eviction = {
+      apiVersion: 'policy/v1',
+      kind: 'Eviction',
+      metadata: { name: 'leaves', namespace: 'default' },
+    };
+    const file = join(one.dir, 'eviction.json');
+    await writeFile(file, JSON.stringify(eviction));
+    await kubectl(one, 'create', '--raw', '/api/v1/namespaces/default/pods/leaves/eviction', '-f', file);
+    await kubectl(one, 'wait', 'pod/leaves', '--for=delete', '--timeout=2s');
   });
 
   test('lets a pod with the slow-exit label go some seconds later', async () => {
@@ -197,7 +203,7 @@ describe('An outage', () => {
     temporal.pause();
     const health = ['operator', 'cluster', 'health', '--command-timeout=1s'];
     expect(await refusalOf(run('temporal', health, { env: environmentOf(one) }))).toMatch(
-      /deadline|timeout/i,
+      /interrupted|deadline|timeout/i,
     );
     temporal.resume();
     expect((await run('temporal', health, { env: environmentOf(one) })).stdout).toContain('SERVING');

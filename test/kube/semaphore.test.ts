@@ -1,0 +1,31 @@
+import { Semaphore } from '../../kube/semaphore.ts';
+
+test('a semaphore lets in as many as its limit, then one for each that leaves, in order', async () => {
+  const semaphore = new Semaphore(1);
+  const entered: string[] = [];
+  const leave = await semaphore.acquire();
+  const enter = async (name: string) => {
+    const leaveAgain = await semaphore.acquire();
+    entered.push(name);
+    leaveAgain();
+  };
+  const both = Promise.all([enter('first'), enter('second')]);
+  await Promise.resolve();
+  expect(entered).toEqual([]);
+  leave();
+  leave();
+  await both;
+  expect(entered).toEqual(['first', 'second']);
+});
+
+test('who is aborted while waiting leaves the line and takes no place', async () => {
+  const semaphore = new Semaphore(1);
+  const leave = await semaphore.acquire();
+  const aborter = new AbortController();
+  const waiting = semaphore.acquire(aborter.signal);
+  aborter.abort(new Error('enough'));
+  await expect(waiting).rejects.toThrow('enough');
+  expect(semaphore.waiting).toBe(0);
+  leave();
+  (await semaphore.acquire())();
+});

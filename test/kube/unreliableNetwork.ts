@@ -1,0 +1,92 @@
+import { createServer, connect as dial, type Server, type Socket } from 'node:net';
+import { changedKubeconfig, serverPortOf } from './fixtures.ts';
+
+/** A TCP relay in front of a real apiserver whose connections can be cut, refused or frozen. */
+export class UnreliableNetwork {
+  readonly #targetPort: number;
+  readonly #server: Server;
+  readonly #links = new Set<{ near: Socket; far: Socket }>();
+  #mode: 'Relay' | 'Refuse' | 'Swallow' = 'Relay';
+  mostConnections = 0;
+
+  private constructor(targetPort: number) {
+    this.#targetPort = targetPort;
+    this.#server = createServer((near) => this.#accept(near));
+  }
+
+  /** The network, and a kubeconfig that leads through it. */
+  static async before(kubeconfig: string) {
+    const network = new UnreliableNetwork(serverPortOf(kubeconfig));
+    const port = await network.#listen();
+    const copy = await changedKubeconfig(kubeconfig, { cluster: { server: `https://127.0.0.1:${port}` } });
+    const close = async () => {
+      network.cut();
+      await new Promise((resolve) => network.#server.close(resolve));
+      await copy.remove();
+    };
+    return { network, kubeconfig: copy.path, close };
+  }
+
+  /** Cuts every connection; new ones are accepted again at once. */
+  cut(): void {
+    for (const { near, far } of this.#links) {
+      near.resetAndDestroy();
+      far.destroy();
+    }
+  }
+
+  /** Cuts every connection and accepts no new one. */
+  down(): void {
+    this.#mode = 'Refuse';
+    this.cut();
+  }
+
+  /** New connections are accepted, and nothing comes through. */
+  swallow(): void {
+    this.#mode = 'Swallow';
+  }
+
+  up(): void {
+    this.#mode = 'Relay';
+  }
+
+  /** Nothing more comes through the connections that exist, and they stay open; new ones work. */
+  freeze(): void {
+    for (const { near, far } of this.#links) {
+      far.unpipe(near);
+      near.unpipe(far);
+    }
+  }
+
+  #accept(near: Socket): void {
+    near.on('error', () => undefined);
+    if (this.#mode === 'Refuse') {
+      near.resetAndDestroy();
+      return;
+    }
+    const far = dial(this.#targetPort, '127.0.0.1').on('error', () => near.destroy());
+    const link = { near, far };
+    this.#links.add(link);
+    this.mostConnections = Math.max(this.mostConnections, this.#links.size);
+    const forget = () => {
+      this.#links.delete(link);
+      near.destroy();
+      far.destroy();
+    };
+    near.on('close', forget);
+    far.on('close', forget);
+    if (this.#mode === 'Swallow') return;
+    near.pipe(far);
+    far.pipe(near);
+  }
+
+  #listen(): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(0, '127.0.0.1', () => {
+        const address = this.#server.address();
+        resolve(typeof address === 'object' && address !== null ? address.port : 0);
+      });
+    });
+  }
+}
