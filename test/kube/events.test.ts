@@ -1,0 +1,126 @@
+import type { Kube } from '../../kube/client.ts';
+import { EventRecorder } from '../../kube/events.ts';
+import { resources } from '../../kube/resources.ts';
+import type { RequestObservation } from '../../kube/transport.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { changedKubeconfig, connect, dropNamespace, freshNamespace, recordedLog } from './fixtures.ts';
+
+let sandbox: Sandbox;
+let kube: Kube;
+let namespace: string;
+const observed: RequestObservation[] = [];
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kube = connect(sandbox.kubeconfig, { onRequest: (observation) => observed.push(observation) });
+  namespace = await freshNamespace(kube, 'events');
+});
+
+afterAll(async () => {
+  if (namespace) await dropNamespace(kube, namespace);
+  await kube?.close();
+  await releaseSandbox(sandbox);
+});
+
+const pod = (name: string) => ({ apiVersion: 'v1', kind: 'Pod', namespace, name, uid: `uid-of-${name}` });
+const tried = { type: 'Normal', reason: 'Tried', message: 'It was tried.' } as const;
+const recorder = () => {
+  const log = recordedLog();
+  return { log, recorder: new EventRecorder({ kube, component: 'node-maintenance', log }) };
+};
+const eventsOf = async (name: string, within = namespace) =>
+  (await kube.list(resources.events, { namespace: within, fieldSelector: `involvedObject.name=${name}` }))
+    .items;
+
+describe('an Event', () => {
+  test('that happens again is counted in the same object, across flushes', async () => {
+    const { recorder: events } = recorder();
+    events.record(pod('often'), tried);
+    await events.flush();
+    for (let i = 0; i < 9; i++) events.record(pod('often'), tried);
+    await events.flush();
+    const [event, ...others] = await eventsOf('often');
+    expect(others).toEqual([]);
+    expect(event).toMatchObject({
+      ...tried,
+      count: 10,
+      involvedObject: pod('often'),
+      source: { component: 'node-maintenance' },
+      reportingComponent: 'node-maintenance',
+    });
+  });
+
+  test('that happens many times at once costs few requests', async () => {
+    const { recorder: events } = recorder();
+    const before = observed.length;
+    for (let i = 0; i < 500; i++) events.record(pod('burst'), tried);
+    await events.flush();
+    expect(observed.length - before).toBeLessThanOrEqual(3);
+    expect((await eventsOf('burst'))[0]?.count).toBe(500);
+  });
+
+  test.each([
+    { differs: 'another reason', content: { ...tried, reason: 'Failed' } },
+    { differs: 'another message', content: { ...tried, message: 'It was tried twice.' } },
+    { differs: 'another type', content: { ...tried, type: 'Warning' } as const },
+  ])('with $differs is another Event', async ({ differs, content }) => {
+    const name = differs.replaceAll(' ', '-');
+    const { recorder: events } = recorder();
+    events.record(pod(name), tried);
+    events.record(pod(name), content);
+    await events.flush();
+    expect(await eventsOf(name)).toHaveLength(2);
+  });
+
+  test('that was removed meanwhile is written anew', async () => {
+    const { recorder: events, log } = recorder();
+    events.record(pod('removed'), tried);
+    await events.flush();
+    const [event] = await eventsOf('removed');
+    await kube.delete(resources.events, event?.metadata ?? { name: '' }, { uid: event?.metadata.uid ?? '' });
+    events.record(pod('removed'), tried);
+    await events.flush();
+    expect(await eventsOf('removed')).toHaveLength(1);
+    expect(log.lines).toEqual([]);
+  });
+
+  test('about a cluster-scoped object lives in default; the object itself may be given', async () => {
+    const name = `node-of-${namespace}`;
+    const node = await kube.create(resources.nodes, { metadata: { name }, spec: {} });
+    const { recorder: events } = recorder();
+    events.record(node, { ...tried, related: pod('related') });
+    await events.flush();
+    expect(await eventsOf(name, 'default')).toMatchObject([
+      { involvedObject: { kind: 'Node', name, uid: node.metadata.uid }, related: pod('related') },
+    ]);
+    await kube.delete(resources.nodes, { name }, { uid: node.metadata.uid ?? '' });
+  });
+
+  test('with a long message about an object with the longest name is cut to what the API takes', async () => {
+    const name = 'n'.repeat(253);
+    const { recorder: events, log } = recorder();
+    events.record(pod(name), { ...tried, message: 'word '.repeat(1_000) });
+    await events.flush();
+    expect(log.lines).toEqual([]);
+    expect((await eventsOf(name))[0]?.message).toHaveLength(1024);
+  });
+});
+
+describe('a recorder', () => {
+  test('never throws: what it cannot take or write is logged', async () => {
+    const copy = await changedKubeconfig(sandbox.kubeconfig, { user: { as: 'nobody-in-particular' } });
+    const nobody = connect(copy.path);
+    const log = recordedLog();
+    const events = new EventRecorder({ kube: nobody, component: 'node-maintenance', log });
+    events.record({ metadata: { name: 'kindless' } }, tried);
+    events.record(pod('forbidden'), tried);
+    await events.flush();
+    expect(log.lines.map(({ message }) => message)).toEqual([
+      'Event was not recorded',
+      'Event could not be written',
+    ]);
+    await nobody.close();
+    await copy.remove();
+  });
+});

@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Lease } from '../../api/core.ts';
+import type { Kube } from '../../kube/client.ts';
+import { Informer } from '../../kube/informer.ts';
+import { resources } from '../../kube/resources.ts';
+import type { RequestObservation } from '../../kube/transport.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { connect, eventually, recordedLog } from './fixtures.ts';
+import { UnreliableNetwork } from './unreliableNetwork.ts';
+
+const namespace = 'default';
+let sandbox: Sandbox;
+let kube: Kube;
+
+beforeAll(async () => {
+  sandbox = await testSandbox({ nodes: 1, install: false });
+  kube = connect(sandbox.kubeconfig);
+});
+
+afterAll(async () => {
+  await kube?.close();
+  await releaseSandbox(sandbox);
+});
+
+const put = (name: string, holderIdentity = 'a') =>
+  kube.apply(resources.leases, { metadata: { namespace, name }, spec: { holderIdentity } } as Lease, {
+    fieldManager: 'test',
+  });
+
+async function remove(name: string): Promise<void> {
+  const found = await kube.get(resources.leases, { namespace, name });
+  await kube.delete(resources.leases, { namespace, name }, { uid: found?.metadata.uid ?? '' });
+}
+
+test('an informer survives a crash of the apiserver, and lists again when its version is too old to resume from', async () => {
+  const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
+  const observed: RequestObservation[] = [];
+  const client = connect(kubeconfig, { onRequest: (observation) => observed.push(observation) });
+  const end = new AbortController();
+  const informer = new Informer({ kube: client, resource: resources.leases, namespace, log: recordedLog() });
+  const told: string[] = [];
+  informer.subscribe(({ type, object }) =>
+    told.push(`${type} ${object.metadata.name} ${object.spec.holderIdentity}`),
+  );
+  for (const name of ['changes', 'goes', 'reborn', 'stays']) await put(name);
+  informer.start(end.signal);
+  await informer.synced();
+  await eventually('a watch', () => (observed.some(({ verb }) => verb === 'watch') ? undefined : 'none'));
+  told.length = 0;
+
+  // The informer sees nothing of the following; the new apiserver's cache begins after it, and so does etcd's history.
+  network.down();
+  await remove('goes');
+  await put('changes', 'b');
+  await remove('reborn');
+  await put('reborn', 'b');
+  const comes = await put('comes');
+  await sandbox.server('kube-apiserver').kill();
+  await sandbox.server('kube-apiserver').start();
+  await compact(comes.metadata.resourceVersion ?? '');
+  network.up();
+
+  await eventually('everything that changed', () => (told.length >= 5 ? undefined : `${told}`));
+  expect(told.slice().sort()).toEqual([
+    'Added comes a',
+    'Added reborn b',
+    'Deleted goes a',
+    'Deleted reborn a',
+    'Updated changes b',
+  ]);
+  expect(told.indexOf('Deleted reborn a')).toBeLessThan(told.indexOf('Added reborn b'));
+  expect(observed.filter(({ verb, status }) => verb === 'list' && status === 200)).toHaveLength(2);
+
+  // And once more, without anybody in between: the live informer goes on after a crash.
+  await sandbox.server('kube-apiserver').kill();
+  await sandbox.server('kube-apiserver').start();
+  await put('after', 'c');
+  await eventually('the change after the crash', () =>
+    told.includes('Added after c') ? undefined : `${told}`,
+  );
+  end.abort();
+  await client.close();
+  await close();
+});
+
+/** Makes etcd forget its history before this revision, by its JSON gateway. */
+async function compact(revision: string): Promise<void> {
+  const { servers } = JSON.parse(readFileSync(join(sandbox.dir, 'sandbox.json'), 'utf8')) as {
+    servers: { etcd: { args: string[] } };
+  };
+  const url = servers.etcd.args.find((arg) => arg.startsWith('--listen-client-urls='))?.split('=')[1];
+  const answer = await fetch(`${url}/v3/kv/compaction`, {
+    method: 'POST',
+    body: JSON.stringify({ revision }),
+  });
+  expect(answer.status).toBe(200);
+}

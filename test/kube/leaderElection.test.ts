@@ -1,0 +1,163 @@
+import type { Kube } from '../../kube/client.ts';
+import { runWhenLeader } from '../../kube/leaderElection.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { connect, dropNamespace, eventually, freshNamespace, recordedLog } from './fixtures.ts';
+import { UnreliableNetwork } from './unreliableNetwork.ts';
+
+let sandbox: Sandbox;
+let kube: Kube;
+let namespace: string;
+const name = 'elected';
+const quick = { leaseDurationSeconds: 2, renewDeadlineSeconds: 1.3, retryPeriodSeconds: 0.2 };
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kube = connect(sandbox.kubeconfig);
+});
+
+beforeEach(async () => {
+  namespace = await freshNamespace(kube, 'leader');
+});
+
+afterEach(() => dropNamespace(kube, namespace));
+
+afterAll(async () => {
+  await kube?.close();
+  await releaseSandbox(sandbox);
+});
+
+/** Candidates that write down when they lead; `most` is how many did so at the same time. */
+function contest() {
+  const story: string[] = [];
+  let leading = 0;
+  const contest = { story, most: 0 };
+  const candidate = (identity: string, client: Kube = kube) => {
+    const stop = new AbortController();
+    const log = recordedLog();
+    const options = { kube: client, name, namespace, identity, ...quick, log, signal: stop.signal };
+    const done = runWhenLeader(options, async (signal) => {
+      story.push(`${identity} leads`);
+      contest.most = Math.max(contest.most, ++leading);
+      await untilAborted(signal);
+      leading--;
+      story.push(`${identity} ends`);
+    });
+    return { done, log, stop: () => stop.abort() };
+  };
+  const tells = (line: string) => eventually(line, () => (story.includes(line) ? undefined : `${story}`));
+  return { ...contest, contest, candidate, tells };
+}
+
+function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+const leaseNow = () => kube.get(resources.leases, { namespace, name });
+
+test('of two candidates one leads; when it stops, the other leads at once', async () => {
+  const { candidate, tells, story, contest: seen } = contest();
+  const first = candidate('first');
+  await tells('first leads');
+  const second = candidate('second');
+  await eventually('a renewal', async () =>
+    (await leaseNow())?.metadata.resourceVersion ? undefined : 'no Lease',
+  );
+  const stoppedAt = performance.now();
+  first.stop();
+  await first.done;
+  await tells('second leads');
+  expect(performance.now() - stoppedAt).toBeLessThan(quick.leaseDurationSeconds * 1000);
+  expect(story).toEqual(['first leads', 'first ends', 'second leads']);
+  expect((await leaseNow())?.spec).toMatchObject({ holderIdentity: 'second', leaseDurationSeconds: 2 });
+  second.stop();
+  await second.done;
+  expect(seen.most).toBe(1);
+  expect((await leaseNow())?.spec).toMatchObject({
+    holderIdentity: '',
+    leaseDurationSeconds: 1,
+    leaseTransitions: 2,
+  });
+});
+
+test('a leader that loses the apiserver stops before another one leads, and may lead again later', async () => {
+  const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
+  const far = connect(kubeconfig);
+  const { candidate, tells, story, contest: seen } = contest();
+  const first = candidate('first', far);
+  await tells('first leads');
+  const second = candidate('second');
+  network.down();
+  await tells('second leads');
+  expect(story).toEqual(['first leads', 'first ends', 'second leads']);
+  network.up();
+  second.stop();
+  await second.done;
+  await eventually('first to lead again', () => (story.length >= 5 ? undefined : `${story}`));
+  expect(story.slice(3)).toEqual(['second ends', 'first leads']);
+  first.stop();
+  await first.done;
+  expect(seen.most).toBe(1);
+  await far.close();
+  await close();
+});
+
+test('a leader that hangs without an answer stops at its deadline', async () => {
+  const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
+  const far = connect(kubeconfig);
+  const { candidate, tells, story, contest: seen } = contest();
+  const first = candidate('first', far);
+  await tells('first leads');
+  network.swallow();
+  network.freeze();
+  const second = candidate('second');
+  await tells('second leads');
+  expect(story).toEqual(['first leads', 'first ends', 'second leads']);
+  first.stop();
+  second.stop();
+  await Promise.all([first.done, second.done]);
+  expect(seen.most).toBe(1);
+  await far.close();
+  await close();
+});
+
+test('a candidate that dies is succeeded when its Lease has run out', async () => {
+  const spec = { holderIdentity: 'dead', leaseDurationSeconds: 2, leaseTransitions: 3 };
+  await kube.create(resources.leases, { metadata: { namespace, name }, spec });
+  const { candidate, tells } = contest();
+  const began = performance.now();
+  const heir = candidate('heir');
+  await tells('heir leads');
+  expect(performance.now() - began).toBeGreaterThanOrEqual(2_000 - 50);
+  expect((await leaseNow())?.spec.leaseTransitions).toBe(4);
+  heir.stop();
+  await heir.done;
+});
+
+test('what the leader runs may fail: it is logged, given back, and led again', async () => {
+  const stop = new AbortController();
+  const log = recordedLog();
+  let turns = 0;
+  const options = { kube, name, namespace, identity: 'only', ...quick, log, signal: stop.signal };
+  await runWhenLeader(options, async () => {
+    turns++;
+    if (turns === 1) throw new Error('the first turn failed');
+  });
+  expect(turns).toBe(2);
+  expect(log.lines).toContainEqual({
+    level: 'error',
+    message: 'What the leader ran failed',
+    fields: { lease: `${namespace}/${name}`, identity: 'only', error: 'the first turn failed' },
+  });
+});
+
+test('periods that would let two lead are refused', async () => {
+  const options = { kube, name, namespace, identity: 'odd', log: recordedLog(), signal: AbortSignal.abort() };
+  await expect(
+    runWhenLeader({ ...options, renewDeadlineSeconds: 10 }, async () => undefined),
+  ).rejects.toThrow('retryPeriodSeconds < renewDeadlineSeconds < leaseDurationSeconds');
+});

@@ -1,0 +1,82 @@
+import type { Node, PodDisruptionBudget } from '../../api/core.ts';
+import type { RawPod } from '../../kube/resources.ts';
+import { slimBudget, slimNode, slimPod, withoutManagedFields } from '../../kube/slim.ts';
+
+const metadata = {
+  name: 'web',
+  namespace: 'shop',
+  uid: 'u1',
+  resourceVersion: '7',
+  generation: 3,
+  creationTimestamp: '2026-01-01T00:00:00Z',
+  labels: { app: 'web' },
+  annotations: {
+    'kubernetes.io/config.mirror': 'abc',
+    'evacuation.coordination.k8s.io/priority_fast.example': '100/controller',
+    'kubectl.kubernetes.io/last-applied-configuration': 'long',
+  },
+  finalizers: ['test.example/hold'],
+  ownerReferences: [{ apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: 'r1', controller: true }],
+  managedFields: [{ manager: 'kubectl' }],
+};
+const { generation, managedFields, annotations, ...common } = metadata;
+const kept = {
+  ...common,
+  annotations: {
+    'kubernetes.io/config.mirror': 'abc',
+    'evacuation.coordination.k8s.io/priority_fast.example': '100/controller',
+  },
+};
+
+test('a slim pod keeps what decisions read', () => {
+  const raw = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata,
+    spec: { nodeName: 'n1', priority: 5, containers: [{ name: 'main' }] },
+    status: { phase: 'Running', podIP: '10.0.0.1', conditions: [{ type: 'Ready', status: 'True' }] },
+  } as RawPod;
+  expect(slimPod(raw)).toEqual({
+    metadata: kept,
+    spec: { nodeName: 'n1', priority: 5 },
+    status: { phase: 'Running', ready: true },
+  });
+});
+
+test.each([
+  { when: 'its Ready condition is False', status: { conditions: [{ type: 'Ready', status: 'False' }] } },
+  {
+    when: 'it has other conditions only',
+    status: { conditions: [{ type: 'PodScheduled', status: 'True' }] },
+  },
+  { when: 'it has no status yet', status: undefined },
+])('a pod is not ready when $when', ({ status }) => {
+  const raw = { metadata: { name: 'web' }, spec: {}, ...(status && { status }) } as RawPod;
+  expect(slimPod(raw).status.ready).toBe(false);
+});
+
+test('a slim node keeps its labels and whether it is schedulable', () => {
+  const raw = { metadata, spec: { unschedulable: true, podCIDR: '10.0.0.0/24' } } as Node;
+  expect(slimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true } });
+});
+
+test('a slim budget keeps its wish, its counts and the generation that they belong to', () => {
+  const spec = { minAvailable: 2, selector: { matchLabels: { app: 'web' } } };
+  const status = {
+    observedGeneration: 3,
+    disruptionsAllowed: 0,
+    currentHealthy: 2,
+    desiredHealthy: 2,
+    expectedPods: 2,
+  };
+  const raw = { metadata, spec, status: { ...status, conditions: [] } } as PodDisruptionBudget;
+  expect(slimBudget(raw)).toEqual({ metadata: { ...kept, generation }, spec, status });
+});
+
+test('other objects only lose their managedFields', () => {
+  const { managedFields: _, ...rest } = metadata;
+  expect(withoutManagedFields({ metadata: { ...metadata }, spec: { a: 1 } })).toEqual({
+    metadata: rest,
+    spec: { a: 1 },
+  });
+});
