@@ -86,6 +86,6 @@ function admitted({ cluster }: Deps, maintenance: NodeMaintenance): Admitted {
     planLength: plan.length,
     nodes: selectedNodes(maintenance, cluster.nodes.list())
       .map((node) => node.metadata.name)
-      .sort(),
+      .toSorted(),
   };
 }

@@ -31,7 +31,11 @@ export function toFailure(error: unknown): unknown {
 }
 
 export function invalidInput(problem: string): ApplicationFailure {
-  const failure = ApplicationFailure.create({ type: FailureType.InvalidInput, message: problem, nonRetryable: true });
+  const failure = ApplicationFailure.create({
+    type: FailureType.InvalidInput,
+    message: problem,
+    nonRetryable: true,
+  });
   // A mistake in the input is no fault of a line of code: whoever made it reads the sentence alone.
   failure.stack = `${failure.name}: ${problem}`;
   return failure;

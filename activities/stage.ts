@@ -62,7 +62,7 @@ export async function beginStage(
       message: `Stage ${stage} started; ${nodes.length} nodes are selected.`,
     });
   }
-  return { nodes: nodes.sort() };
+  return { nodes: nodes.toSorted() };
 }
 
 /** Lets the object go: "the finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */

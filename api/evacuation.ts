@@ -8,23 +8,20 @@ import { cel, int32, listMap, objectName, oneOf, text, timestamp } from './schem
 
 const MAX_EVACUATORS = 100;
 
-export const EvacuationCancellationPolicy = oneOf(['Allow', 'Forbid']);
-export type EvacuationCancellationPolicy = z.infer<typeof EvacuationCancellationPolicy>;
+const EvacuationCancellationPolicy = oneOf(['Allow', 'Forbid']);
 
-export const PodReference = z.strictObject({
+const PodReference = z.strictObject({
   name: objectName().describe('Name of the pod.'),
   uid: text(128).min(1).describe('UID of the pod: another pod of the same name is not evacuated.'),
 });
-export type PodReference = z.infer<typeof PodReference>;
 
-export const Evacuator = z.strictObject({
+const Evacuator = z.strictObject({
   evacuatorClass: objectName().describe(
     'EvacuatorClass identifies the evacuator, for example deployment.apps.k8s.io. The evacuator responds when it observes its own class in .status.activeEvacuatorClass.',
   ),
   priority: int32().describe('Priority of the evacuator: the highest is asked first.'),
   role: text(63).min(1).describe('Role of the evacuator towards the pod, for example controller.'),
 });
-export type Evacuator = z.infer<typeof Evacuator>;
 
 export const EvacuationSpec = z.strictObject({
   podRef: PodReference.describe(

@@ -25,9 +25,6 @@ export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-complet
 /** On every Evacuation that node maintenance asked for (KEP-4212 › Drain). */
 export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
 
-/** Pod annotation `<prefix><evacuatorClass>: "<priority>/<role>"` that registers an evacuator for the pod. */
-export const EVACUATOR_ANNOTATION_PREFIX = 'evacuation.coordination.k8s.io/priority_';
-
 /** The condition that says "all pods pending termination have terminated on all target nodes" (KEP-4212). */
 export const DRAINED_CONDITION = 'Drained';
 
@@ -40,22 +37,9 @@ export const FIELD_MANAGER = 'node-maintenance';
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 
-/** Where the maintenance Lease of each node lives, named as the node (KEP-1411). */
-export const NODE_LEASE_NAMESPACE = 'kube-node-maintenance';
-
 export const TASK_QUEUE = 'node-maintenance';
 
 /** Temporal's workflow id of the NodeMaintenance called `name`. */
 export function workflowIdOf(name: string): string {
   return `node-maintenance-${name}`;
-}
-
-const LONGEST_OBJECT_NAME = 253;
-
-/**
- * `<podUID>-<podName>`, the name of a pod's Evacuation (KEP-4212 › Drain), cut to what an object name may be:
- * at most 253 characters, the last of them a letter or digit. The UID alone keeps cut names apart.
- */
-export function evacuationNameOf(podUid: string, podName: string): string {
-  return `${podUid}-${podName}`.slice(0, LONGEST_OBJECT_NAME).replace(/[-.]+$/, '');
 }

@@ -24,8 +24,8 @@ import { LabelSelector, NodeSelector } from './selectors.ts';
 const MAX_DRAIN_PLAN_ENTRIES = 256;
 const MAX_REASON = 1024;
 
-function lines(...text: string[]): string {
-  return text.join('\n');
+function lines(...sentences: string[]): string {
+  return sentences.join('\n');
 }
 
 const STAGES = ['Idle', 'Cordon', 'Drain', 'Complete'] as const;
@@ -180,14 +180,12 @@ export const NodeMaintenanceSpec = z
   .meta(cel(drainPlanIsImmutable));
 export type NodeMaintenanceSpec = z.infer<typeof NodeMaintenanceSpec>;
 
-export const StageStatus = z.strictObject({
+const StageStatus = z.strictObject({
   name: NodeMaintenanceStage.describe('Name of the Stage.'),
   startTimestamp: timestamp().describe('StartTimestamp is the time that indicates the start of this stage.'),
 });
-export type StageStatus = z.infer<typeof StageStatus>;
 
-export const NodeReference = z.strictObject({ name: objectName().describe('Name of the node.') });
-export type NodeReference = z.infer<typeof NodeReference>;
+const NodeReference = z.strictObject({ name: objectName().describe('Name of the node.') });
 
 function count(description: string) {
   return int32(0).default(0).describe(description);

@@ -34,6 +34,6 @@ export function giveBack(
   heldBy: readonly string[],
 ): GiveBack {
   if (!isCordoned(node)) return { kind: 'AlreadySchedulable' };
-  if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: [...heldBy].sort() };
+  if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: heldBy.toSorted() };
   return own?.unschedulableBefore === true ? { kind: 'CordonedBefore' } : { kind: 'Uncordon' };
 }

@@ -44,6 +44,6 @@ export function blockedMessage(budget: PodDisruptionBudget): string {
 
 /** The eviction API refuses such a pod for ever (500), so say it before asking. */
 export function ambiguousMessage(budgets: readonly PodDisruptionBudget[]): string {
-  const names = budgets.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).sort();
+  const names = budgets.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).toSorted();
   return `Blocked by more than one PodDisruptionBudget (${names.join(', ')}): the eviction API allows one; make their selectors disjoint.`;
 }

@@ -41,8 +41,8 @@ export interface DrainDecision {
  * the nodes of a NodeMaintenance have finished evacuation". Total, and the same for any order of nodes and pods.
  */
 export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
-  const nodes = [...snapshot.nodes]
-    .sort((a, b) => compareNames(a.name, b.name))
+  const nodes = snapshot.nodes
+    .toSorted((a, b) => compareNames(a.name, b.name))
     .map((node) => resolveNode(node, snapshot));
   const unfinished = nodes.filter((node) => node.wanted > 0).map((node) => node.name);
   return {
@@ -69,7 +69,7 @@ interface ResolvedNode {
 function resolveNode(node: NodeSnapshot, { plan, position }: DrainSnapshot): ResolvedNode {
   const wish = wishAt(plan, position);
   const targets = resolveDrainTargets(node.reached, [wish, ...node.others.map((other) => other.wish)]);
-  const pods = [...node.pods].sort((a, b) => compareNames(podName(a.pod), podName(b.pod)));
+  const pods = node.pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
   const evacuable = pods.filter(({ pod }) => isEvacuable(pod));
   const wanted = evacuable.filter(({ pod }) => targetsPod(wish, pod));
   const heldBack = wanted.filter(({ pod }) => !targetsPod(targets, pod));
@@ -97,7 +97,7 @@ function limiters(node: NodeSnapshot, heldBack: readonly PodSnapshot[]): string[
   return node.others
     .filter(({ wish }) => heldBack.some(({ pod }) => !targetsPod(wish, pod)))
     .map(({ maintenance }) => maintenance)
-    .sort(compareNames);
+    .toSorted(compareNames);
 }
 
 function statusOf(node: ResolvedNode, unfinished: readonly string[]): NodeMaintenanceNodeStatus {
@@ -140,6 +140,6 @@ export function listed(names: readonly string[]): string {
 }
 
 /** By code unit, so that the same world gives the same bytes in every locale. */
-export function compareNames(a: string, b: string): number {
+function compareNames(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

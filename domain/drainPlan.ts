@@ -5,7 +5,7 @@ import { selectorKey } from './labelSelector.ts';
 export const podTypes: readonly PodType[] = ['Default', 'DaemonSet', 'Static'];
 
 /** The largest podPriority, an int32. */
-export const maxPriority = 2_147_483_647;
+const maxPriority = 2_147_483_647;
 
 const injectedPriorities = [
   1_000_000_000, // highest priority for user defined priority classes
@@ -40,7 +40,7 @@ export function entryKey({ podType, podPriority, podSelector }: DrainPlanEntry):
 export function completeDrainPlan(plan: readonly DrainPlanEntry[] = []): DrainPlanEntry[] {
   const present = new Set(plan.map(entryKey));
   const missing = injectedEntries.filter((entry) => !present.has(entryKey(entry)));
-  return [...plan, ...missing].sort(compareEntries);
+  return [...plan, ...missing].toSorted(compareEntries);
 }
 
 /** Every breach of the rules for a drain plan, each naming the entry and the remedy; empty for a sound plan. */

@@ -58,12 +58,6 @@ export function targetsPod(targets: DrainTargets, pod: Pod): boolean {
   );
 }
 
-export function sameTargets(a: DrainTargets, b: DrainTargets): boolean {
-  const text = (targets: DrainTargets) =>
-    targets.map((entry) => `${keyOf(entry)}=${entry.podPriority}`).join();
-  return text(distinct(a)) === text(distinct(b));
-}
-
 /** The priority up to which `targets` select the pods of an entry's key; an entry without a selector covers them all. */
 function reachedBy(targets: DrainTargets, { podType, podSelector }: DrainPlanEntry): number {
   const key = selectorKey(podSelector);
@@ -84,6 +78,6 @@ function distinct(entries: readonly DrainPlanEntry[]): DrainPlanEntry[] {
   const byKey = new Map(entries.map((entry) => [keyOf(entry), entry] as const));
   const rank = (entry: DrainPlanEntry) => podTypes.indexOf(entry.podType);
   return [...byKey]
-    .sort(([keyA, a], [keyB, b]) => rank(a) - rank(b) || (keyA < keyB ? -1 : 1))
+    .toSorted(([keyA, a], [keyB, b]) => rank(a) - rank(b) || (keyA < keyB ? -1 : 1))
     .map(([, entry]) => entry);
 }

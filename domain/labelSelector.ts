@@ -38,8 +38,8 @@ export function selectorKey(selector: LabelSelector | undefined): string {
   const expressions = (selector.matchExpressions ?? []).map(({ key, operator, values = [] }) => [
     key,
     operator,
-    ...[...new Set(values)].sort(),
+    ...[...new Set(values)].toSorted(),
   ]);
   const requirements = new Set([...labels, ...expressions].map((parts) => JSON.stringify(parts)));
-  return JSON.stringify([...requirements].sort());
+  return JSON.stringify([...requirements].toSorted());
 }

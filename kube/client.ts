@@ -57,9 +57,6 @@ export interface JsonPatchOperation {
   readonly from?: string;
 }
 
-/** What an apply or a create sends: `apiVersion` and `kind` are filled in from the resource. */
-export type Manifest = KubeObject & Record<string, unknown>;
-
 export interface ObjectList<T> {
   readonly items: T[];
   readonly resourceVersion: string;

@@ -1,3 +1,5 @@
+import { types } from 'node:util';
+
 /** What went wrong, as far as a caller may want to act differently. */
 export const KubeErrorKind = {
   NotFound: 'NotFound',
@@ -115,11 +117,15 @@ export function unavailable(request: RequestName, cause: unknown): KubeError {
   });
 }
 
-/** One line for people about anything that was thrown; node's connection errors may come without a message. */
+/**
+ * One line for people about anything that was thrown; node's connection errors may come without a message.
+ * `instanceof` would not know an error of another realm, such as node's own within a test runner.
+ */
 export function wordsOf(error: unknown): string {
-  if (!(error instanceof Error)) return oneLine(String(error));
-  if (error instanceof AggregateError && error.message === '') return error.errors.map(wordsOf).join('; ');
-  return oneLine(error.message === '' ? error.name : error.message);
+  if (!types.isNativeError(error)) return oneLine(String(error));
+  if (error.message !== '') return oneLine(error.message);
+  const { errors } = error as Partial<AggregateError>;
+  return Array.isArray(errors) ? errors.map(wordsOf).join('; ') : error.name;
 }
 
 function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {

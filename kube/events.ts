@@ -1,5 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { KubeObject } from '../api/core.ts';
+import { rest } from './abort.ts';
 import { backOffMs } from './backOff.ts';
 import type { Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
@@ -147,7 +147,7 @@ export class EventRecorder {
     } catch (error) {
       if (!isWorthAnotherTry(error) || attempt === writeAttempts) throw error;
       if (isKubeError(error, KubeErrorKind.NotFound)) entry.name = undefined;
-      await pause(backOffMs(attempt, { firstMs: 200, capMs: 5_000 }));
+      await rest(backOffMs(attempt, { firstMs: 200, capMs: 5_000 }));
       await this.#tryToWrite(entry, attempt + 1);
     }
   }
@@ -237,6 +237,6 @@ class TokenBucket {
     const returned = ((nowMs - this.#filledAtMs) / 1000) * this.#perSecond;
     this.#tokens = Math.min(this.#size, this.#tokens + returned) - 1;
     this.#filledAtMs = nowMs;
-    if (this.#tokens < 0) await pause((-this.#tokens / this.#perSecond) * 1000);
+    if (this.#tokens < 0) await rest((-this.#tokens / this.#perSecond) * 1000);
   }
 }

@@ -1,5 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { KubeObject } from '../api/core.ts';
+import { rest, unlessAborted } from './abort.ts';
 import { backOffMs } from './backOff.ts';
 import type { Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
@@ -39,8 +39,8 @@ export type ChangeHandler<T> = (change: Change<Readonly<T>>) => void;
 const slowestRetryMs = 5_000;
 const defaultSilenceMs = 80_000;
 const shortestWatchSeconds = 300;
-/** A watch that the server ends sooner than this is followed by the next one after a short rest, not at once. */
-const hastyWatchMs = 1_000;
+/** Before the next watch when one ended without having brought anything. */
+const restlessness = { firstMs: 100, capMs: 100 };
 
 /**
  * A copy of a collection that follows the apiserver. Contract:
@@ -170,16 +170,15 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       silenceMs: this.#options.silenceMs ?? defaultSilenceMs,
       signal,
     });
+    let isFruitless = true;
     for await (const batch of batches) {
+      isFruitless = false;
       for (const event of batch) this.#take(event);
       this.#contact();
     }
-    const lastedMs = performance.now() - started;
-    this.#options.log.debug('Watch ended by the server', {
-      resource: this.#name,
-      seconds: Math.round(lastedMs / 1000),
-    });
-    if (lastedMs < hastyWatchMs) await rest(backOffMs(0, { firstMs: 100, capMs: 100 }), signal);
+    const seconds = Math.round((performance.now() - started) / 1000);
+    this.#options.log.debug('Watch ended by the server', { resource: this.#name, seconds });
+    if (isFruitless) await rest(backOffMs(0, restlessness), signal);
   }
 
   #take(event: WatchEvent<KubeObject>): void {
@@ -259,22 +258,4 @@ function isUnknownVersion(error: unknown): boolean {
     isKubeError(error) &&
     error.details?.causes?.some(({ reason }) => reason === 'ResourceVersionTooLarge') === true
   );
-}
-
-/** Ends early, without a throw, when the signal aborts. */
-async function rest(ms: number, signal: AbortSignal): Promise<void> {
-  await pause(ms, undefined, { signal }).catch(() => undefined);
-}
-
-async function unlessAborted(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (signal === undefined) return promise;
-  signal.throwIfAborted();
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
-  signal.addEventListener('abort', onAbort, { once: true });
-  try {
-    await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
 }

@@ -1,5 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Lease } from '../api/core.ts';
+import { rest } from './abort.ts';
 import type { Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
 import { type Candidate, nextMove, type Observation, observe, released } from './leaseRecord.ts';
@@ -197,8 +197,4 @@ class Elector {
     this.#reported = error;
     this.#options.log.warn('Lease could not be read or written, trying again', { ...this.#fields, error });
   }
-}
-
-async function rest(ms: number, signal: AbortSignal): Promise<void> {
-  await pause(Math.max(ms, 0), undefined, { signal }).catch(() => undefined);
 }

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
-import { setTimeout as pause } from 'node:timers/promises';
 import type { KubeConfig } from '@kubernetes/client-node';
 import { Agent, type Dispatcher, ProxyAgent, Socks5ProxyAgent } from 'undici';
+import { Deadline, rest, unlessAborted } from './abort.ts';
 import { CredentialSource, type TlsOptions } from './config.ts';
 import {
   errorOf,
@@ -99,7 +99,8 @@ export class Transport {
       } catch (error) {
         const waitMs = this.#retryDelayMs(error, request, attempt);
         if (waitMs === undefined) throw error;
-        await waitUnlessAborted(waitMs, request.signal);
+        await rest(waitMs, request.signal);
+        request.signal?.throwIfAborted();
       }
     }
   }
@@ -138,10 +139,11 @@ export class Transport {
   async #attempt(request: HttpRequest): Promise<string> {
     const release = request.urgent === true ? undefined : await this.#slots.acquire(request.signal);
     const started = performance.now();
-    const cutOff = new CutOff(request.timeoutMs ?? requestTimeoutMs, request.signal);
+    const timeoutMs = request.timeoutMs ?? requestTimeoutMs;
+    const deadline = new Deadline(timeoutMs, `timed out after ${timeoutMs / 1000} s`, request.signal);
     let status: number | undefined;
     try {
-      const response = await this.#dispatch(request, 'requests', cutOff.signal);
+      const response = await this.#dispatch(request, 'requests', deadline.signal);
       status = response.statusCode;
       if (status >= 400) throw await refusalOf(request.name, response);
       return await response.body.text();
@@ -149,7 +151,7 @@ export class Transport {
       request.signal?.throwIfAborted();
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
-      cutOff.done();
+      deadline.done();
       release?.();
       this.#observe(request.name, status, started);
     }
@@ -157,7 +159,7 @@ export class Transport {
 
   async #dispatch(request: HttpRequest, lane: 'requests' | 'watches', signal: AbortSignal) {
     const { headers, dispatchers } = await this.#prepare(request.name);
-    const response = await dispatchers[lane].request({
+    const answer = dispatchers[lane].request({
       origin: this.#server.origin,
       path: this.#pathOf(request),
       method: request.method,
@@ -170,6 +172,8 @@ export class Transport {
       body: request.body === undefined ? null : JSON.stringify(request.body),
       signal,
     });
+    // While undici dials it does not listen to the signal; once it has a connection it drops what was aborted.
+    const response = await unlessAborted(answer, signal);
     this.#readClock(response.headers['date']);
     return response;
   }
@@ -256,32 +260,6 @@ export class Transport {
   }
 }
 
-/** The caller's signal and a time limit in one; undici and the caller's signal are left without our listener. */
-class CutOff {
-  readonly #controller = new AbortController();
-  readonly #caller: AbortSignal | undefined;
-  readonly #timer: NodeJS.Timeout;
-  readonly #onAbort = () => this.#controller.abort(this.#caller?.reason);
-
-  constructor(timeoutMs: number, caller: AbortSignal | undefined) {
-    this.#caller = caller;
-    this.#timer = setTimeout(() => {
-      this.#controller.abort(new Error(`timed out after ${timeoutMs / 1000} s`));
-    }, timeoutMs);
-    if (caller?.aborted) this.#onAbort();
-    else caller?.addEventListener('abort', this.#onAbort, { once: true });
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  done(): void {
-    clearTimeout(this.#timer);
-    this.#caller?.removeEventListener('abort', this.#onAbort);
-  }
-}
-
 async function refusalOf(name: RequestName, response: Dispatcher.ResponseData): Promise<KubeError> {
   const retryAfter = response.headers['retry-after'];
   return errorOf(name, {
@@ -295,15 +273,6 @@ async function refusalOf(name: RequestName, response: Dispatcher.ResponseData): 
 function isBroken(error: KubeError): boolean {
   const code = (error.cause as { code?: unknown } | undefined)?.code;
   return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE';
-}
-
-async function waitUnlessAborted(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  try {
-    await pause(ms, undefined, signal === undefined ? {} : { signal });
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  }
 }
 
 function sameTls(a: TlsOptions, b: TlsOptions): boolean {

@@ -1,4 +1,5 @@
 import type { KubeObject } from '../api/core.ts';
+import { Deadline } from './abort.ts';
 import type { Kube, Selection } from './client.ts';
 import { errorOf, KubeError, type StatusBody, unavailable } from './errors.ts';
 import { fullNameOf, type Resource } from './resources.ts';
@@ -28,14 +29,18 @@ export interface WatchRequest<T extends KubeObject> {
 export async function* watchEvents<T extends KubeObject>(
   request: WatchRequest<T>,
 ): AsyncGenerator<WatchEvent<T>[], void, undefined> {
-  const { kube, resource, selection, resourceVersion, timeoutSeconds, signal } = request;
-  const silence = new Silence(request.silenceMs, signal);
+  const { kube, resource, selection, resourceVersion, timeoutSeconds, silenceMs, signal } = request;
+  const silence = new Deadline(
+    silenceMs,
+    `the watch was silent for ${Math.round(silenceMs / 1000)} s`,
+    signal,
+  );
   const parameters = { resourceVersion, timeoutSeconds: String(timeoutSeconds), allowWatchBookmarks: 'true' };
   try {
     const stream = await kube.openWatch(resource, selection, parameters, silence.signal);
     const lines = new Lines();
     for await (const chunk of stream as AsyncIterable<Buffer>) {
-      silence.broken();
+      silence.extend();
       const events = lines.push(chunk).map((line) => parseEvent<T>(line, request));
       if (events.length > 0) yield events;
     }
@@ -43,7 +48,7 @@ export async function* watchEvents<T extends KubeObject>(
     signal.throwIfAborted();
     throw error instanceof KubeError ? error : unavailable(watchName(request), error);
   } finally {
-    silence.done();
+    silence.abandon();
   }
 }
 
@@ -75,34 +80,3 @@ class Lines {
 }
 
 const newline = 0x0a;
-
-/** Aborts with the caller, or when nothing was heard for `ms`. */
-class Silence {
-  readonly #controller = new AbortController();
-  readonly #caller: AbortSignal;
-  readonly #timer: NodeJS.Timeout;
-  readonly #onAbort = () => this.#controller.abort(this.#caller.reason);
-
-  constructor(ms: number, caller: AbortSignal) {
-    this.#caller = caller;
-    this.#timer = setTimeout(() => {
-      this.#controller.abort(new Error(`the watch was silent for ${Math.round(ms / 1000)} s`));
-    }, ms);
-    if (caller.aborted) this.#onAbort();
-    else caller.addEventListener('abort', this.#onAbort, { once: true });
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  broken(): void {
-    this.#timer.refresh();
-  }
-
-  done(): void {
-    clearTimeout(this.#timer);
-    this.#caller.removeEventListener('abort', this.#onAbort);
-    this.#controller.abort(new Error('the watch was left'));
-  }
-}

@@ -17,7 +17,7 @@ export const searchAttributes = {
 } as const;
 
 /** `temporal server start-dev --dynamic-config-value KEY=JSON`, with the reason for each. */
-export const dynamicConfig = {
+const dynamicConfig = {
   // start-dev has one history shard and 20 task loads a second per shard: two loads make every activity wait 97 ms.
   'history.transferProcessorMaxPollRPS': 1000,
   // The same limit for timers.
@@ -29,7 +29,7 @@ export const dynamicConfig = {
 } as const;
 
 /** `temporal server start-dev --sqlite-pragma KEY=VALUE`, with the reason for each. */
-export const sqlitePragmas = {
+const sqlitePragmas = {
   // Readers and the writer do not block each other.
   journal_mode: 'WAL',
   // Survives a killed server, at a third of the cost of FULL; a power cut may lose the last transactions.

@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import * as z from 'zod';
+import { SYSTEM_NAMESPACE } from '../api/names.ts';
 
 /** Everything that the worker can be told, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
 export interface Config {
@@ -36,7 +37,7 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
     .addOption(
       new Option('--namespace <name>', 'namespace of the leader election')
         .env('NODE_MAINTENANCE_NAMESPACE')
-        .default('node-maintenance'),
+        .default(SYSTEM_NAMESPACE),
     )
     .option('--install', 'apply the CRDs, RBAC and namespaces of deploy/ first', false)
     .exitOverride();

@@ -14,7 +14,7 @@ const digestAnnotation = 'nodemaintenance.k8s.io/manifest-digest';
 /** The kinds that deploy/ consists of. */
 const kinds: Record<string, Resource> = {
   Namespace: resources.namespaces,
-  CustomResourceDefinition: resources.customResourceDefinitions as Resource,
+  CustomResourceDefinition: resources.customResourceDefinitions,
   ServiceAccount: {
     group: '',
     version: 'v1',

@@ -3,7 +3,7 @@ import type { Cluster } from '../kube/cluster.ts';
 import type { RequestObservation } from '../kube/transport.ts';
 
 export interface Metrics {
-  onRequest(observation: RequestObservation): void;
+  onRequest: (observation: RequestObservation) => void;
   /** Adds the gauges that are read from the informers at each scrape. */
   observe(cluster: Cluster): void;
   /** The text of a scrape: ours, then that of Temporal's SDK, which has an endpoint of its own. */

@@ -6,8 +6,6 @@ interface Waiting {
   remedy: string;
   log: Log;
   signal: AbortSignal;
-  /** Errors that waiting cannot mend are thrown on. Default: none is. */
-  isFinal?: (error: unknown) => boolean;
 }
 
 /** Milliseconds. */
@@ -15,7 +13,7 @@ const longestPause = 5_000;
 
 /** Tries until it works; says once, and whenever the reason changes, what it waits for. */
 export async function untilItAnswers<T>(
-  { what, remedy, log, signal, isFinal }: Waiting,
+  { what, remedy, log, signal }: Waiting,
   attempt: () => Promise<T>,
 ): Promise<T> {
   let said: string | undefined;
@@ -24,7 +22,6 @@ export async function untilItAnswers<T>(
       return await attempt();
     } catch (error) {
       signal.throwIfAborted();
-      if (isFinal?.(error)) throw error;
       const reason = error instanceof Error ? error.message : String(error);
       if (reason !== said) log.warn(`Waiting for ${what}`, { reason, remedy });
       said = reason;

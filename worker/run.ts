@@ -6,7 +6,6 @@ import { EvacuationController } from '../controllers/evacuation.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, watchCluster } from '../kube/cluster.ts';
-import { isKubeError } from '../kube/errors.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
@@ -106,13 +105,12 @@ async function lead({ kube, cluster, temporal, config, log, signal }: Leading): 
 }
 
 async function prepareCluster(kube: Kube, config: Config, log: Log, signal: AbortSignal): Promise<void> {
-  const isFinal = (error: unknown) => isKubeError(error, 'Unauthorized', 'Forbidden');
+  // Refusals are waited out too: an apiserver that is starting refuses what it allows a moment later.
   const waiting = {
     what: 'the Kubernetes API',
     remedy: 'check KUBECONFIG and the apiserver',
     log,
     signal,
-    isFinal,
   };
   const version = await untilItAnswers(waiting, () => kube.serverVersion({ signal }));
   log.info('Kubernetes reached', { version });

@@ -40,7 +40,7 @@ const quick: ActivityOptions = {
 /** Runs for as long as its stage does; a worker that dies is noticed by the missing heartbeat. */
 const lasting: ActivityOptions = {
   startToCloseTimeout: '30 days',
-  heartbeatTimeout: '10s',
+  heartbeatTimeout: '8s',
   retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
 };
 

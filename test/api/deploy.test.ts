@@ -77,7 +77,7 @@ describe('the built-in roles', () => {
     { role: 'edit', resource: 'nodemaintenances', verbs: ['get', 'list', 'watch'] },
   ])('$role gets $verbs of $resource', async ({ role, resource, verbs }) => {
     const rules = (await rulesOf(role)).filter(({ resources }) => resources?.includes(resource));
-    expect(rules.flatMap((rule) => rule.verbs).sort()).toEqual(verbs);
+    expect(rules.flatMap((rule) => rule.verbs).toSorted()).toEqual(verbs);
   });
 });
 

@@ -1,5 +1,4 @@
 import { parseAdvanceRequest, parseMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceInput.ts';
-import { evacuationNameOf } from '../../api/names.ts';
 
 const anyTerm = {
   nodeSelectorTerms: [{ matchExpressions: [{ key: 'rack', operator: 'In', values: ['7'] }] }],
@@ -164,17 +163,5 @@ describe('an advance request', () => {
     },
   ])('$when', ({ value, want }) => {
     expect(parseAdvanceRequest(value)).toEqual(want);
-  });
-});
-
-describe('the name of an Evacuation', () => {
-  const uid = 'f5823a89-e03f-4752-b013-445643b8c7a0';
-  test('is the UID and the name of its pod', () => {
-    expect(evacuationNameOf(uid, 'muffin-orders')).toBe(`${uid}-muffin-orders`);
-  });
-
-  test('is cut to 253 characters, the last of them a letter or digit', () => {
-    const name = evacuationNameOf(uid, `${'a'.repeat(213)}-.-${'b'.repeat(20)}`);
-    expect(name).toBe(`${uid}-${'a'.repeat(213)}`);
   });
 });

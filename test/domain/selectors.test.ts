@@ -92,8 +92,8 @@ describe('the key of a selector', () => {
       fc.property(fc.array(expression), (expressions) => {
         const matchExpressions = expressions as NonNullable<LabelSelector['matchExpressions']>;
         const reversed = matchExpressions
-          .map((e) => ({ ...e, values: [...(e.values ?? [])].reverse() }))
-          .reverse();
+          .map((e) => ({ ...e, values: (e.values ?? []).toReversed() }))
+          .toReversed();
         expect(selectorKey({ matchExpressions: reversed })).toBe(selectorKey({ matchExpressions }));
       }),
     );

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { resources } from '../../kube/resources.ts';
-import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { begun, createWorld, drained, finished, type World } from './world.ts';
 
@@ -57,12 +57,12 @@ describe('a worker that is killed', () => {
     await world.eventually('crash', 'Idle is begun', (seen) => begun(seen, 'Idle'));
     expect((await world.node('node-1')).spec.unschedulable).toBeUndefined();
     await crash(() => world.patch('crash', { stage: 'Cordon' }));
-    await eventually(
+    await eventuallyHolds(
       'node-1 is cordoned',
       () => world.node('node-1'),
       (node) => node.spec.unschedulable === true,
     );
-    await eventually(
+    await eventuallyHolds(
       'node-2 is cordoned',
       () => world.node('node-2'),
       (node) => node.spec.unschedulable === true,
@@ -77,7 +77,7 @@ describe('a worker that is killed', () => {
       await world.kube.mergePatch(resources.nodes, { name: 'node-2' }, { spec: { unschedulable: false } });
       await world.patch('crash', { stage: 'Drain' });
     });
-    await eventually(
+    await eventuallyHolds(
       'Evacuations are made',
       async () => world.record.evacuations.size,
       (made) => made > 0,
@@ -86,7 +86,7 @@ describe('a worker that is killed', () => {
   });
 
   test('in the middle of a tier: the next one finishes it, within 15 s of its own start', async () => {
-    await eventually(
+    await eventuallyHolds(
       'some pods of the tier are gone, not all',
       async () => world.record.gone.length,
       (gone) => gone > 0,
@@ -101,7 +101,7 @@ describe('a worker that is killed', () => {
 
   test('when drained: a pod that appeared meanwhile is evacuated by the next one', async () => {
     await crash(() => world.placePods('node-2', 1));
-    await eventually(
+    await eventuallyHolds(
       'node-2 is empty again',
       () => world.podsOn('node-2'),
       (pods) => pods.length === 0,
@@ -124,7 +124,7 @@ describe('a worker that is killed', () => {
     for (const made of world.record.evacuations.values()) expect(made.size).toBe(1);
     expect(evicted.filter((uid) => !world.record.evacuations.has(uid))).toEqual([]);
     expect(await acceptedEvictions()).toBe(world.record.evacuations.size);
-    await eventually(
+    await eventuallyHolds(
       'no Evacuation is left',
       async () => (await world.kube.list(resources.evacuations)).items,
       (left) => left.length === 0,

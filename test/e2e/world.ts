@@ -12,7 +12,7 @@ import type { Log } from '../../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
 import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
-import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
 
 export const silent: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -54,7 +54,12 @@ export interface World {
   placePods(
     node: string,
     count: number,
-    differs?: { labels?: { [key: string]: string }; priorityClassName?: string; grace?: number },
+    differs?: {
+      labels?: { [key: string]: string };
+      priorityClassName?: string;
+      grace?: number;
+      awaited?: boolean;
+    },
   ): Promise<string[]>;
   deployment(
     name: string,
@@ -70,14 +75,20 @@ export interface World {
   close(): Promise<void>;
 }
 
-export async function createWorld({ nodes }: { nodes: number }): Promise<World> {
+export async function createWorld({
+  nodes,
+  install = true,
+}: {
+  nodes: number;
+  install?: boolean;
+}): Promise<World> {
   const dir = await mkdtemp(join(tmpdir(), 'nm-e2e-'));
-  const sandbox = await startSandbox({ dir, nodes });
+  const sandbox = await startSandbox({ dir, nodes, install });
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silent });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection });
   const stop = new AbortController();
-  const record = await startRecord(kube, stop.signal);
+  const record = await startRecord(kube, stop.signal, install);
   const maintenance = (name: string) => kube.get(resources.nodeMaintenances, { name });
   let serial = 0;
 
@@ -95,7 +106,7 @@ export async function createWorld({ nodes }: { nodes: number }): Promise<World> 
     patch: (name, spec) => kube.mergePatch(resources.nodeMaintenances, { name }, { spec }),
     eventually: async (name, fact, holds, timeoutMs) => {
       const found = (seen: NodeMaintenance | undefined) => seen !== undefined && holds(seen);
-      return (await eventually(fact, () => maintenance(name), found, timeoutMs)) as NodeMaintenance;
+      return (await eventuallyHolds(fact, () => maintenance(name), found, timeoutMs)) as NodeMaintenance;
     },
     node: async (name) => (await kube.get(resources.nodes, { name })) as Node,
     podsOn: async (node) => {
@@ -103,7 +114,7 @@ export async function createWorld({ nodes }: { nodes: number }): Promise<World> 
       return items.map(slimPod);
     },
     placePods: async (node, count, differs = {}) => {
-      const { labels = {}, priorityClassName, grace = 1 } = differs;
+      const { labels = {}, priorityClassName, grace = 1, awaited = true } = differs;
       const names = Array.from({ length: count }, () => `placed-${(serial += 1)}`);
       await Promise.all(
         names.map((name) =>
@@ -113,11 +124,12 @@ export async function createWorld({ nodes }: { nodes: number }): Promise<World> 
           } as RawPod),
         ),
       );
-      await eventually(
-        `${count} placed pods run`,
-        () => readyCount(kube, names),
-        (ready) => ready === count,
-      );
+      if (awaited)
+        await eventuallyHolds(
+          `${count} placed pods run`,
+          () => readyCount(kube, names),
+          (ready) => ready === count,
+        );
       return names;
     },
     deployment: async (name, replicas, { priorityClassName, labels = {} } = {}) => {
@@ -133,7 +145,7 @@ export async function createWorld({ nodes }: { nodes: number }): Promise<World> 
           },
         },
       } as KubeObject);
-      await eventually(
+      await eventuallyHolds(
         `${replicas} replicas of ${name} are ready`,
         () => kube.get(deployments, { namespace: 'default', name }),
         (seen) =>
@@ -145,7 +157,7 @@ export async function createWorld({ nodes }: { nodes: number }): Promise<World> 
         metadata: { name, namespace: 'default' },
         spec: { selector: { matchLabels }, ...spec },
       });
-      await eventually(
+      await eventuallyHolds(
         `budget ${name} is computed`,
         () => kube.get(budgets, { namespace: 'default', name }),
         (seen) => (seen?.status?.expectedPods ?? 0) > 0,
@@ -209,7 +221,7 @@ async function readyCount(kube: Kube, names: string[]): Promise<number> {
   return items.filter((pod) => names.includes(pod.metadata.name) && slimPod(pod).status.ready).length;
 }
 
-async function startRecord(kube: Kube, signal: AbortSignal): Promise<Record> {
+async function startRecord(kube: Kube, signal: AbortSignal, installed: boolean): Promise<Record> {
   const record: Record = { evacuations: new Map(), gone: [] };
   const evacuations = new Informer<Evacuation>({ kube, resource: resources.evacuations, log: silent });
   evacuations.subscribe(({ type, object }) => {
@@ -223,6 +235,7 @@ async function startRecord(kube: Kube, signal: AbortSignal): Promise<Record> {
   });
   evacuations.start(signal);
   pods.start(signal);
-  await Promise.all([evacuations.synced(signal), pods.synced(signal)]);
+  if (installed) await evacuations.synced(signal);
+  await pods.synced(signal);
   return record;
 }

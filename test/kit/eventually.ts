@@ -1,27 +1,52 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Milliseconds. */
-const lookEvery = 100;
+const lookEvery = 25;
+/** Longer than anything waited for should take, for a machine that is busy with other things. */
+const patience = 20_000;
 
 /**
- * Waits for a fact: looks until `holds` is true of what it sees, and returns that. Fails, after `timeoutMs`, with what was
- * expected and what was seen last.
+ * Looks until `look` throws no more, and resolves with what it returned. `look` is written with `expect`, so that the
+ * failure after the deadline, `Waited 20 s in vain for <fact>; last seen: ...`, holds the last observed state.
  */
 export async function eventually<T>(
   fact: string,
-  look: () => Promise<T> | T,
-  holds: (seen: T) => boolean,
-  timeoutMs = 30_000,
+  look: () => T | Promise<T>,
+  { within = patience }: { within?: number } = {},
 ): Promise<T> {
-  const deadline = Date.now() + timeoutMs;
+  const deadline = performance.now() + within;
   for (;;) {
-    const seen = await look();
-    if (holds(seen)) return seen;
-    if (Date.now() > deadline) {
-      throw new Error(
-        `Not within ${timeoutMs / 1_000} s: ${fact}. Last seen: ${JSON.stringify(seen, null, 1)?.slice(0, 4_000)}`,
-      );
+    try {
+      return await look();
+    } catch (error) {
+      if (performance.now() > deadline) throw inVain(fact, within, error);
     }
     await sleep(lookEvery);
   }
+}
+
+/** Looks for `ms`, and fails at the first look that throws: for what must not happen, when nothing else tells its end. */
+export async function throughout<T>(fact: string, ms: number, look: () => T | Promise<T>): Promise<void> {
+  const began = performance.now();
+  while (performance.now() - began < ms) {
+    try {
+      await look();
+    } catch (error) {
+      const after = ((performance.now() - began) / 1_000).toFixed(1);
+      throw new Error(`After ${after} s it was no longer so that ${fact}: ${wordsOf(error)}`, {
+        cause: error,
+      });
+    }
+    await sleep(lookEvery);
+  }
+}
+
+function inVain(fact: string, within: number, error: unknown): Error {
+  return new Error(`Waited ${within / 1_000} s in vain for ${fact}; last seen: ${wordsOf(error)}`, {
+    cause: error,
+  });
+}
+
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

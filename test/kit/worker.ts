@@ -4,7 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { eventually } from './eventually.ts';
+import { eventuallyHolds } from './holds.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -42,7 +42,7 @@ export function startWorker(sandbox: Sandbox, { env = {}, args = [] as string[] 
     exited: () => exited,
     log: read,
     ready: async () => {
-      await eventually(
+      await eventuallyHolds(
         'the worker is ready',
         () => readiness(read()),
         (seen) => seen === 'ok',

@@ -272,7 +272,7 @@ describe('the network', () => {
     expect(error.message).toContain(
       `create leases.coordination.k8s.io ${namespace}/unreachable: no answer from the apiserver: `,
     );
-    expect(error.cause).toBeInstanceOf(Error);
+    expect(error.cause).toMatchObject({ message: expect.any(String) });
     await client.close();
     await close();
   });
@@ -298,7 +298,7 @@ describe('the network', () => {
     await close();
   });
 
-  test('sees no more connections than requests may be in flight, and each request is observed', async () => {
+  test('sees a bounded number of connections, and each request is observed', async () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const observed: RequestObservation[] = [];
     const client = connect(kubeconfig, {
@@ -308,7 +308,8 @@ describe('the network', () => {
     await Promise.all(
       Array.from({ length: 50 }, () => client.get(resources.namespaces, { name: 'default' })),
     );
-    expect(network.mostConnections).toBeLessThanOrEqual(3);
+    // Four are spare, for the urgent.
+    expect(network.mostConnections).toBeLessThanOrEqual(3 + 4);
     expect(observed).toHaveLength(50);
     expect(observed[0]).toMatchObject({ verb: 'get', resource: 'namespaces', status: 200 });
     await client.close();
@@ -344,7 +345,7 @@ describe('throttling by priority and fairness', () => {
   ];
   const rules = [{ subjects: [{ kind: 'User', user: { name: user } }], resourceRules: everything }];
 
-  /** A level that lets nobody through, and everything of the user sent to it. */
+  /** A level that lets one request through at a time and rejects the others, and everything of the user sent to it. */
   async function throttle() {
     const metadata = { name: `${user}-${namespace}` };
     const limited = {
@@ -372,25 +373,15 @@ describe('throttling by priority and fairness', () => {
     const client = connect(copy.path, { onRequest: (observation) => observed.push(observation) });
     const relieve = await throttle();
     await eventually('the user to be throttled', async () => {
-      const probe = new AbortController();
-      const before = observed.length;
-      const request = client
-        .evict({ namespace, name: 'nobody', uid: 'none' }, { signal: probe.signal })
-        .catch(() => undefined);
-      await eventually('an answer', () => (observed.length > before ? undefined : 'none'));
-      probe.abort();
-      await request;
-      return observed.at(-1)?.status === 429 ? undefined : `status ${observed.at(-1)?.status}`;
+      const requests = Array.from({ length: 40 }, () =>
+        client.evict({ namespace, name: 'nobody', uid: 'none' }),
+      );
+      const errors = await Promise.all(requests.map(failureOf));
+      // The user may not evict at all: what counts is that every request came through to say so.
+      expect(new Set(errors.map(({ kind }) => kind))).toEqual(new Set([KubeErrorKind.Forbidden]));
+      return observed.some(({ status }) => status === 429) ? undefined : 'no 429 among 40 requests at once';
     });
-
-    const eviction = client.evict({ namespace, name: 'nobody', uid: 'none' });
-    const before = observed.length;
-    await eventually('two throttled attempts', () =>
-      observed.length >= before + 2 ? undefined : `${observed.length}`,
-    );
     await relieve();
-    // The user may not evict at all: what counts is that the request came through to say so.
-    expect((await failureOf(eviction)).kind).toBe(KubeErrorKind.Forbidden);
     await client.close();
     await copy.remove();
   });

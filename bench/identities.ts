@@ -1,0 +1,118 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse, stringify } from 'yaml';
+import type { KubeObject } from '../api/core.ts';
+import type { Kube } from '../kube/client.ts';
+import { type Resource, resources } from '../kube/resources.ts';
+import { type ApiServer, ask } from '../sandbox/apiserver.ts';
+import { workerIdentity } from '../sandbox/kubernetes.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
+import { type ContenderName, contenderNames } from './contender.ts';
+import { flowSchemaOf } from './requests.ts';
+
+/** Where the accounts of the peers live. */
+const namespace = 'bench-identities';
+
+const serviceAccounts: Resource = {
+  group: '',
+  version: 'v1',
+  plural: 'serviceaccounts',
+  kind: 'ServiceAccount',
+  namespaced: true,
+};
+const clusterRoleBindings: Resource = {
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  plural: 'clusterrolebindings',
+  kind: 'ClusterRoleBinding',
+  namespaced: false,
+};
+const flowSchemas: Resource = {
+  group: 'flowcontrol.apiserver.k8s.io',
+  version: 'v1',
+  plural: 'flowschemas',
+  kind: 'FlowSchema',
+  namespaced: false,
+};
+
+/** The administrator's access, for what has no client: /metrics, tokens, the deletion of a whole collection. */
+export function adminOf({ kubeconfig }: Sandbox): ApiServer {
+  const { clusters, users } = parse(readFileSync(kubeconfig, 'utf8')) as KubeConfigFile;
+  const { server, 'certificate-authority-data': ca } = clusters[0].cluster;
+  return {
+    port: Number(new URL(server).port),
+    ca: Buffer.from(ca, 'base64').toString(),
+    token: users[0].user.token,
+  };
+}
+
+interface KubeConfigFile {
+  clusters: [{ cluster: { server: string; 'certificate-authority-data': string } }];
+  users: [{ user: { token: string } }];
+}
+
+/**
+ * Gives each contender a user of its own that the apiserver counts the requests of, and returns their kubeconfigs. Ours is
+ * the worker's, with the permissions of deploy/ and the share of the apiserver that every ServiceAccount has; the peers
+ * may do everything and never have to wait for their share.
+ */
+export async function giveIdentities(
+  sandbox: Sandbox,
+  kube: Kube,
+  server: ApiServer,
+): Promise<Record<ContenderName, string>> {
+  await apply(kube, resources.namespaces, { metadata: { name: namespace } });
+  for (const name of ['kubectl', 'floor']) {
+    await apply(kube, serviceAccounts, { metadata: { name, namespace } });
+    await apply(kube, clusterRoleBindings, administrator(name));
+  }
+  for (const name of contenderNames) await apply(kube, flowSchemas, flowSchema(name));
+  const [kubectl, floor] = await Promise.all(
+    ['kubectl', 'floor'].map((name) => writeKubeconfig(sandbox, server, name)),
+  );
+  return { ours: sandbox.workerKubeconfig, kubectl: kubectl as string, floor: floor as string };
+}
+
+function apply(kube: Kube, resource: Resource, object: KubeObject): Promise<KubeObject> {
+  return kube.apply(resource, object, { fieldManager: 'bench', force: true });
+}
+
+function administrator(name: string): KubeObject {
+  const roleRef = { apiGroup: clusterRoleBindings.group, kind: 'ClusterRole', name: 'cluster-admin' };
+  const subjects = [{ kind: 'ServiceAccount', name, namespace }];
+  return { metadata: { name: `bench-${name}` }, roleRef, subjects } as KubeObject;
+}
+
+function flowSchema(contender: ContenderName): KubeObject {
+  const serviceAccount = contender === 'ours' ? workerIdentity : { namespace, name: contender };
+  const all = ['*'];
+  const spec = {
+    // Before the FlowSchema of all ServiceAccounts (9000), which has the same priority level.
+    matchingPrecedence: 1000,
+    priorityLevelConfiguration: { name: contender === 'ours' ? 'workload-low' : 'exempt' },
+    distinguisherMethod: { type: 'ByUser' },
+    rules: [
+      {
+        subjects: [{ kind: 'ServiceAccount', serviceAccount }],
+        resourceRules: [{ verbs: all, apiGroups: all, resources: all, namespaces: all, clusterScope: true }],
+        nonResourceRules: [{ verbs: all, nonResourceURLs: all }],
+      },
+    ],
+  };
+  return { metadata: { name: flowSchemaOf(contender) }, spec } as KubeObject;
+}
+
+/** Seconds; longer than any benchmark. */
+const tokenLifetime = 86_400;
+
+async function writeKubeconfig(sandbox: Sandbox, server: ApiServer, name: string): Promise<string> {
+  const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`;
+  const { status, body } = await ask(server, 'POST', path, { spec: { expirationSeconds: tokenLifetime } });
+  if (status !== 201) throw new Error(`POST ${path} answered ${status}: ${body.slice(0, 200)}`);
+  const { token } = (JSON.parse(body) as { status: { token: string } }).status;
+  const config = parse(readFileSync(sandbox.kubeconfig, 'utf8')) as KubeConfigFile;
+  config.users[0].user = { token };
+  const file = join(sandbox.dir, `${name}.kubeconfig`);
+  writeFileSync(file, stringify(config), { mode: 0o600 });
+  return file;
+}

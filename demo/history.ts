@@ -1,0 +1,88 @@
+import { Client, Connection } from '@temporalio/client';
+import { defaultPayloadConverter } from '@temporalio/common';
+import type { DrainStep } from '../activities/contract.ts';
+import { workflowIdOf } from '../api/names.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
+import { maintenanceName } from './workloads.ts';
+
+/** What Temporal has on record of the maintenance's workflow. */
+export interface WorkflowRecord {
+  /** COMPLETED, RUNNING, ... */
+  status: string;
+  /** Number of events in its history. */
+  events: number;
+  /** Workers that did anything for it, PID@HOST, in order of appearance. */
+  workers: readonly string[];
+  /** What each `drain` activity ended with, oldest first. */
+  drainSteps: readonly DrainStep[];
+  /** Attempts that followed one that had ended by a missing heartbeat. */
+  resumed: readonly { activity: string; attempt: number; worker: string }[];
+}
+
+export const workflowId = workflowIdOf(maintenanceName);
+
+/** The address of the workflow in Temporal's UI. */
+export function workflowLink({ temporalUi, temporalNamespace }: Sandbox): string {
+  return `${temporalUi}/namespaces/${temporalNamespace}/workflows/${workflowId}`;
+}
+
+export async function readWorkflow(sandbox: Sandbox): Promise<WorkflowRecord> {
+  const connection = await Connection.connect({
+    address: sandbox.temporalAddress,
+    // A proxy of this machine's has no way to its loopback interface.
+    channelArgs: { 'grpc.enable_http_proxy': 0 },
+  });
+  try {
+    const client = new Client({ connection, namespace: sandbox.temporalNamespace });
+    const handle = client.workflow.getHandle(workflowId);
+    const { status } = await handle.describe();
+    const { events } = await handle.fetchHistory();
+    return { status: status.name, ...readEvents(events ?? []) };
+  } finally {
+    await connection.close();
+  }
+}
+
+type History = Awaited<ReturnType<ReturnType<Client['workflow']['getHandle']>['fetchHistory']>>;
+type HistoryEvent = NonNullable<History['events']>[number];
+
+function readEvents(events: readonly HistoryEvent[]): Omit<WorkflowRecord, 'status'> {
+  const activities = new Map(events.map((event) => [String(event.eventId), activityOf(event)]));
+  const nameOf = (scheduledEventId: unknown) => activities.get(String(scheduledEventId)) ?? '';
+  const workers = events.flatMap((event) => workerOf(event) ?? []);
+  return {
+    events: events.length,
+    workers: [...new Set(workers)],
+    drainSteps: events.flatMap(({ activityTaskCompletedEventAttributes: done }) =>
+      nameOf(done?.scheduledEventId) === 'drain' ? resultOf(done?.result) : [],
+    ),
+    resumed: events.flatMap(({ activityTaskStartedEventAttributes: started }) =>
+      started?.lastFailure?.timeoutFailureInfo
+        ? [
+            {
+              activity: nameOf(started.scheduledEventId),
+              attempt: started.attempt ?? 0,
+              worker: started.identity ?? '',
+            },
+          ]
+        : [],
+    ),
+  };
+}
+
+function activityOf({ activityTaskScheduledEventAttributes }: HistoryEvent): string {
+  return activityTaskScheduledEventAttributes?.activityType?.name ?? '';
+}
+
+function workerOf(event: HistoryEvent): string | undefined {
+  const { workflowTaskStartedEventAttributes, activityTaskStartedEventAttributes } = event;
+  return (
+    workflowTaskStartedEventAttributes?.identity ?? activityTaskStartedEventAttributes?.identity ?? undefined
+  );
+}
+
+type Result = NonNullable<HistoryEvent['activityTaskCompletedEventAttributes']>['result'];
+
+function resultOf(result: Result | undefined): DrainStep[] {
+  return (result?.payloads ?? []).map((payload) => defaultPayloadConverter.fromPayload<DrainStep>(payload));
+}

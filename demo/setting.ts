@@ -1,0 +1,118 @@
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Lease } from '../api/core.ts';
+import { SYSTEM_NAMESPACE } from '../api/names.ts';
+import { connectKube, type Kube } from '../kube/client.ts';
+import { type Cluster, watchCluster } from '../kube/cluster.ts';
+import { Informer } from '../kube/informer.ts';
+import type { Log } from '../kube/log.ts';
+import { resources } from '../kube/resources.ts';
+import { SandboxError } from '../sandbox/errors.ts';
+import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
+import { until } from '../sandbox/until.ts';
+import { type Kubectl, kubectlOf } from './kubectl.ts';
+import { record, type Recording } from './recording.ts';
+import type { Screen } from './screen.ts';
+import { type DemoWorker, lastWords, startWorker } from './worker.ts';
+import { nodeCount } from './workloads.ts';
+
+/** What the demo plays in: a sandbox that is watched, and the workers that it starts. */
+export interface Setting {
+  screen: Screen;
+  sandbox: Sandbox;
+  kube: Kube;
+  cluster: Cluster;
+  recording: Recording;
+  kubectl: Kubectl;
+  /** Starts one more worker. */
+  startWorker(): DemoWorker;
+  /** Holder of the Lease by which workers elect the one that runs the control loops; undefined when nobody has it. */
+  leader(): string | undefined;
+  /**
+   * Waits for a fact; `probe` answers with what is seen instead, or undefined. Throws SandboxError when a worker that
+   * was not killed has ended, or when it takes too long.
+   */
+  until(fact: string, probe: () => string | undefined): Promise<void>;
+}
+
+/** Where and how a setting is made. */
+export interface SettingOptions {
+  dir: string;
+  screen: Screen;
+  signal: AbortSignal;
+  /** Takes what has to be undone, in order; to be done in reverse order, whatever happens. */
+  undo: (() => Promise<unknown>)[];
+}
+
+/** Milliseconds that anything may take, on a machine that is busy with other things. */
+const within = 120_000;
+
+export async function createSetting({ dir, screen, signal, undo }: SettingOptions): Promise<Setting> {
+  const sandbox = await startSandbox({
+    dir,
+    nodes: nodeCount,
+    report: (text) => screen.say(`   ${text}`),
+    ...(screen.isLive ? { progress: (text) => screen.draw([`   ${text}`.slice(0, screen.width())]) } : {}),
+    signal,
+  });
+  undo.push(() => sandbox.stop());
+  screen.clear();
+  const log = fileLog(join(sandbox.dir, 'logs', 'demo.log'));
+  const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'node-maintenance-demo', log });
+  undo.push(() => kube.close());
+  const { cluster, leases } = await watch(kube, log, { signal, undo });
+  const workers: DemoWorker[] = [];
+  return {
+    screen,
+    sandbox,
+    kube,
+    cluster,
+    recording: record(cluster),
+    kubectl: kubectlOf(sandbox, signal),
+    startWorker: () => {
+      const worker = startWorker(sandbox, workers.length + 1);
+      workers.push(worker);
+      undo.push(() => worker.stop());
+      return worker;
+    },
+    leader: () => leases.get(controllersLease)?.spec.holderIdentity || undefined,
+    until: (fact, probe) => until(fact, () => untilWorkerDies(workers, probe), { within, signal }),
+  };
+}
+
+const controllersLease = `${SYSTEM_NAMESPACE}/node-maintenance-controllers`;
+
+async function watch(
+  kube: Kube,
+  log: Log,
+  { signal, undo }: Pick<SettingOptions, 'signal' | 'undo'>,
+): Promise<{ cluster: Cluster; leases: Informer<Lease> }> {
+  const over = new AbortController();
+  undo.push(async () => over.abort());
+  const watching = AbortSignal.any([signal, over.signal]);
+  const cluster = watchCluster({ kube, log });
+  const leases = new Informer({ kube, resource: resources.leases, namespace: SYSTEM_NAMESPACE, log });
+  cluster.start(watching);
+  leases.start(watching);
+  await Promise.all([cluster.synced(watching), leases.synced(watching)]);
+  return { cluster, leases };
+}
+
+function untilWorkerDies(
+  workers: readonly DemoWorker[],
+  probe: () => string | undefined,
+): string | undefined {
+  const dead = workers.find((worker) => !worker.wasKilled && !worker.isAlive());
+  if (dead) throw new SandboxError(`The worker ended by itself (pid ${dead.pid}): ${lastWords(dead)}`);
+  return probe();
+}
+
+/** What the demo's own Kubernetes client has to say, for the rare case that somebody needs it. */
+function fileLog(file: string): Log {
+  const write = (level: string) => (message: string, fields?: Record<string, unknown>) =>
+    appendFileSync(
+      file,
+      `${JSON.stringify({ time: new Date().toISOString(), level, msg: message, ...fields })}\n`,
+    );
+  return { debug: () => undefined, info: write('info'), warn: write('warn'), error: write('error') };
+}

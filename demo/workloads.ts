@@ -1,0 +1,245 @@
+import { stringify } from 'yaml';
+import type { KubeObject } from '../api/core.ts';
+import { NODE_MAINTENANCE } from '../api/names.ts';
+import type { DrainPlanEntry, NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { completeDrainPlan, entryKey } from '../domain/drainPlan.ts';
+
+/** What runs on the demo's cluster, and the maintenance of a part of it. */
+
+export const nodeCount = 6;
+export const maintained: readonly string[] = ['node-1', 'node-2'];
+export const rackLabel = { name: 'rack', value: '7' } as const;
+export const maintenanceName = 'rack-7';
+
+/** A Deployment with a PodDisruptionBudget. */
+export interface Workload {
+  namespace: string;
+  name: string;
+  /** A multiple of the number of nodes: as many pods run on each. */
+  replicas: number;
+  minAvailable: number;
+  /** Absent: priority 0. */
+  priorityClassName?: string;
+  /** Its pods take three seconds to exit. */
+  exitsSlowly?: boolean;
+}
+
+/** Pods that leave together, because one entry of the drain plan selects them first. */
+export interface Tier {
+  title: string;
+  entry: DrainPlanEntry;
+  workloads: readonly Workload[];
+}
+
+const batch: Workload = {
+  namespace: 'shop',
+  name: 'batch',
+  replicas: 12,
+  minAvailable: 10,
+  priorityClassName: 'batch',
+};
+const web: Workload = { namespace: 'shop', name: 'web', replicas: 18, minAvailable: 16 };
+const postgres: Workload = {
+  namespace: 'shop',
+  name: 'postgres',
+  replicas: 12,
+  minAvailable: 11,
+  priorityClassName: 'standard',
+  exitsSlowly: true,
+};
+const api: Workload = {
+  namespace: 'shop',
+  name: 'api',
+  replicas: 12,
+  minAvailable: 10,
+  priorityClassName: 'standard',
+};
+const payments: Workload = {
+  namespace: 'shop',
+  name: 'payments',
+  replicas: 12,
+  minAvailable: 11,
+  priorityClassName: 'important',
+  exitsSlowly: true,
+};
+const dns: Workload = {
+  namespace: 'kube-system',
+  name: 'dns',
+  replicas: 6,
+  minAvailable: 5,
+  priorityClassName: 'system-cluster-critical',
+};
+
+/** In the order in which their pods have to leave. The plan below says so; the proof at the end compares with this. */
+export const tiers: readonly Tier[] = [
+  {
+    title: 'priority up to 1000',
+    entry: { podPriority: 1_000, podType: 'Default' },
+    workloads: [batch, web],
+  },
+  {
+    title: 'app=postgres, priority up to 5000',
+    entry: { podSelector: { matchLabels: { app: 'postgres' } }, podPriority: 5_000, podType: 'Default' },
+    workloads: [postgres],
+  },
+  {
+    title: 'priority up to 5000',
+    entry: { podPriority: 5_000, podType: 'Default' },
+    workloads: [api],
+  },
+  {
+    title: 'priority up to 15000',
+    entry: { podPriority: 15_000, podType: 'Default' },
+    workloads: [payments],
+  },
+  {
+    title: 'system-cluster-critical',
+    // Not in the YAML: one of the entries that every plan is completed with.
+    entry: { podPriority: 2_000_000_000, podType: 'Default' },
+    workloads: [dns],
+  },
+];
+
+export const workloads: readonly Workload[] = tiers.flatMap((tier) => tier.workloads);
+export const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
+
+const priorities = { batch: -1_000, standard: 5_000, important: 15_000 } as const;
+
+export const maintenance: NodeMaintenance = {
+  apiVersion: NODE_MAINTENANCE.apiVersion,
+  kind: NODE_MAINTENANCE.kind,
+  metadata: { name: maintenanceName },
+  spec: {
+    nodeSelector: {
+      nodeSelectorTerms: [
+        { matchExpressions: [{ key: rackLabel.name, operator: 'In', values: [rackLabel.value] }] },
+      ],
+    },
+    stage: 'Drain',
+    reason: 'New firmware for rack 7',
+    drainPlan: tiers.slice(0, -1).map(({ entry }) => entry),
+  },
+};
+
+const completePlan = completeDrainPlan(maintenance.spec.drainPlan).map(entryKey);
+
+/** The index in the executed drain plan at which a tier is evacuated. */
+export function positionOf({ entry }: Tier): number {
+  return completePlan.indexOf(entryKey(entry));
+}
+
+/** How many pods of a workload have to leave the maintained nodes. */
+export function leavingPods({ replicas }: Workload): number {
+  return (replicas / nodeCount) * maintained.length;
+}
+
+export function podsOf(tier: Tier): number {
+  return sum(tier.workloads.map(leavingPods));
+}
+
+export const allLeavingPods = sum(tiers.map(podsOf));
+export const allReplicas = sum(workloads.map(({ replicas }) => replicas));
+
+/** The YAML of everything that runs on the cluster before the maintenance. */
+export function workloadsYaml(): string {
+  const objects = [
+    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } },
+    ...Object.entries(priorities).map(([name, value]) => priorityClass(name, value)),
+    ...workloads.flatMap((workload) => [deployment(workload), budget(workload)]),
+    agents(),
+  ];
+  return objects.map((object) => stringify(object)).join('---\n');
+}
+
+export function maintenanceYaml(): string {
+  return stringify(maintenance);
+}
+
+function priorityClass(name: string, value: number): KubeObject & { value: number } {
+  return { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name }, value };
+}
+
+function deployment(workload: Workload): KubeObject & { spec: object } {
+  const { namespace, name, replicas, priorityClassName } = workload;
+  const selector = { matchLabels: { app: name } };
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name, namespace },
+    spec: {
+      replicas,
+      selector,
+      template: {
+        metadata: { labels: podLabels(workload) },
+        spec: {
+          ...(priorityClassName === undefined ? {} : { priorityClassName }),
+          topologySpreadConstraints: [evenly(selector)],
+          containers: [{ name, image: `${name}:1` }],
+        },
+      },
+    },
+  };
+}
+
+function podLabels({ name, exitsSlowly }: Workload): Record<string, string> {
+  return { app: name, ...(exitsSlowly ? { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' } : {}) };
+}
+
+/** Strictly even, but not counting cordoned nodes: those have no pods and would hold up every replacement. */
+function evenly(labelSelector: object): object {
+  return {
+    maxSkew: 1,
+    topologyKey: 'kubernetes.io/hostname',
+    whenUnsatisfiable: 'DoNotSchedule',
+    nodeTaintsPolicy: 'Honor',
+    labelSelector,
+  };
+}
+
+function budget({ namespace, name, minAvailable }: Workload): KubeObject & { spec: object } {
+  return {
+    apiVersion: 'policy/v1',
+    kind: 'PodDisruptionBudget',
+    metadata: { name, namespace },
+    spec: { minAvailable, selector: { matchLabels: { app: name } } },
+  };
+}
+
+function agents(): KubeObject & { spec: object } {
+  const { namespace, name } = daemonSet;
+  const labels = { app: name };
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: { name, namespace },
+    spec: {
+      selector: { matchLabels: labels },
+      template: { metadata: { labels }, spec: { containers: [{ name, image: `${name}:1` }] } },
+    },
+  };
+}
+
+/** One line for each workload: what it is called, how it is guarded, and when it will leave. */
+export function workloadLines(): string[] {
+  const rows = tiers.flatMap(({ workloads: ofTier }, index) =>
+    ofTier.map((workload) => [
+      `${workload.namespace}/${workload.name}`,
+      `${workload.replicas} pods`,
+      `at least ${workload.minAvailable} available`,
+      workload.priorityClassName ?? 'no priority class',
+      `tier ${index + 1}`,
+    ]),
+  );
+  rows.push([`${daemonSet.namespace}/${daemonSet.name}`, `${nodeCount} pods`, '', 'DaemonSet', 'stays']);
+  const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

@@ -1,0 +1,111 @@
+import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
+import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
+import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
+import { workflowIdOf } from '../../api/names.ts';
+import { bundleWorkflows } from '../../worker/temporal.ts';
+import type { Progress } from '../../workflows/run.ts';
+import type { nodeMaintenance } from '../../workflows/nodeMaintenance.ts';
+import { eventually } from './eventually.ts';
+import type { FakeMaintenance } from './fakeMaintenance.ts';
+
+export type Handle = WorkflowHandle<typeof nodeMaintenance>;
+
+/** A Temporal server, and the workflows of this project on it. */
+export interface WorkflowLab {
+  client: Client;
+  /** Starts a worker for `taskQueue` that runs our workflows with these activities. */
+  worker(taskQueue: string, activities: NodeMaintenanceActivities): Promise<void>;
+  /** Starts the workflow of a maintenance, with a worker of its own. */
+  begun(fake: FakeMaintenance, input?: object): Promise<Handle>;
+  /** Ends every run and every worker, to be called after each test. */
+  clear(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Temporal's own log is for its operators; a failure that a test expects is not news. */
+export function quietTemporal(): void {
+  Runtime.install({
+    logger: new DefaultLogger('ERROR'),
+    shutdownSignals: [],
+    telemetryOptions: { logging: { forward: {}, filter: 'ERROR' } },
+  });
+}
+
+export async function workflowLab(address: string, namespace = 'default'): Promise<WorkflowLab> {
+  const [native, connection, workflowBundle] = await Promise.all([
+    NativeConnection.connect({ address }),
+    Connection.connect({ address }),
+    bundleWorkflows(),
+  ]);
+  const client = new Client({ connection, namespace });
+  const running: { worker: Worker; ended: Promise<void> }[] = [];
+  const handles: Handle[] = [];
+
+  const worker: WorkflowLab['worker'] = async (taskQueue, activities) => {
+    const created = await Worker.create({
+      connection: native,
+      namespace,
+      taskQueue,
+      workflowBundle,
+      activities,
+      // A cancellation reaches an activity with the answer to a heartbeat.
+      maxHeartbeatThrottleInterval: 50,
+      defaultHeartbeatThrottleInterval: 50,
+    });
+    running.push({ worker: created, ended: created.run() });
+  };
+  return {
+    client,
+    worker,
+    begun: async (fake, input = { name: fake.name }) => {
+      const taskQueue = `queue-of-${fake.name}`;
+      await worker(taskQueue, fake.activities);
+      const workflowId = workflowIdOf(fake.name);
+      const args: [never] = [input as never];
+      const handle = await client.workflow.start<typeof nodeMaintenance>('nodeMaintenance', {
+        workflowId,
+        taskQueue,
+        args,
+      });
+      const latest = client.workflow.getHandle<typeof nodeMaintenance>(handle.workflowId);
+      handles.push(latest);
+      return latest;
+    },
+    clear: async () => {
+      await Promise.all(handles.splice(0).map((handle) => terminated(handle)));
+      for (const { worker: one } of running) if (one.getState() === 'RUNNING') one.shutdown();
+      await Promise.all(running.splice(0).map(({ ended }) => ended));
+    },
+    close: async () => {
+      await connection.close();
+      await native.close();
+    },
+  };
+}
+
+/** Ends a run at once, if it has not ended. */
+export async function terminated(handle: WorkflowHandle): Promise<void> {
+  try {
+    await handle.terminate();
+  } catch (error) {
+    if (!(error instanceof WorkflowNotFoundError)) throw error;
+  }
+}
+
+/** Resolves when the run's `progress` says all of this. */
+export async function eventuallyProgress(
+  handle: WorkflowHandle,
+  expected: Partial<Progress>,
+): Promise<Progress> {
+  return eventually(`progress ${JSON.stringify(expected)}`, async () => {
+    const progress = await handle.query<Progress>('progress');
+    expect(progress).toMatchObject(expected);
+    return progress;
+  });
+}
+
+/** Types of the events of a run's history, in order. */
+export async function eventsOf(handle: WorkflowHandle): Promise<string[]> {
+  const { events } = await handle.fetchHistory();
+  return (events ?? []).map(({ eventType }) => String(eventType));
+}
