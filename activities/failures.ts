@@ -2,9 +2,6 @@ import { ApplicationFailure } from '@temporalio/common';
 import { KubeError } from '../kube/errors.ts';
 import { FailureType } from './contract.ts';
 
-/** Longest pause before a retry of something that only a person can mend. */
-const patience = '30s';
-
 /** What the workflow, and a person in the UI, sees of an error: typed, with the apiserver's own words. */
 export function toFailure(error: unknown): unknown {
   if (!(error instanceof KubeError)) return error;
@@ -12,12 +9,7 @@ export function toFailure(error: unknown): unknown {
   switch (error.kind) {
     case 'Forbidden':
     case 'Unauthorized':
-      return ApplicationFailure.create({
-        type: FailureType.Forbidden,
-        message,
-        nextRetryDelay: patience,
-        cause: error,
-      });
+      return ApplicationFailure.create({ type: FailureType.Forbidden, message, cause: error });
     case 'Invalid':
       return ApplicationFailure.create({
         type: FailureType.Invalid,

@@ -31,6 +31,10 @@ export class Census {
     await this.#pods.synced(signal);
   }
 
+  list(): Readonly<Pod>[] {
+    return this.#pods.list();
+  }
+
   get size(): number {
     return this.#pods.size;
   }

@@ -35,7 +35,7 @@ const flowSchemas: Resource = {
   namespaced: false,
 };
 
-/** The administrator's access, for what has no client: /metrics, tokens, the deletion of a whole collection. */
+/** The administrator's access, for what has no client: /metrics and tokens. */
 export function adminOf({ kubeconfig }: Sandbox): ApiServer {
   const { clusters, users } = parse(readFileSync(kubeconfig, 'utf8')) as KubeConfigFile;
   const { server, 'certificate-authority-data': ca } = clusters[0].cluster;

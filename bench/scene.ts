@@ -1,7 +1,6 @@
 import type { KubeObject, Node } from '../api/core.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { type Resource, resources } from '../kube/resources.ts';
-import { ask } from '../sandbox/apiserver.ts';
 import { until } from '../sandbox/until.ts';
 import type { Bed } from './bed.ts';
 import { podsOf, type Scene } from './works.ts';
@@ -122,10 +121,15 @@ function deployment(name: string, replicas: number): Deployment {
   return { metadata: { name, namespace }, spec };
 }
 
-async function clearPods({ server }: Bed): Promise<void> {
-  const { status, body } = await ask(server, 'DELETE', `/api/v1/namespaces/${namespace}/pods`);
-  if (status !== 200) throw new Error(`The pods of an earlier run could not be deleted (${status}): ${body}`);
+/** The Deployments make new ones, where they may. */
+async function clearPods({ kube, census }: Bed): Promise<void> {
+  await forEachBounded(deletionsAtOnce, census.list(), async ({ metadata }) => {
+    const { name, uid = '' } = metadata;
+    await kube.delete(resources.pods, { namespace, name }, { uid });
+  });
 }
+
+const deletionsAtOnce = 32;
 
 function misplaced({ census }: Bed, scene: Scene, targets: readonly string[]): string | undefined {
   const wrong = targets.filter((node) => census.count(node, 'ready') !== scene.podsPerNode);

@@ -15,7 +15,7 @@ export interface WorkflowRecord {
   workers: readonly string[];
   /** What each `drain` activity ended with, oldest first. */
   drainSteps: readonly DrainStep[];
-  /** Attempts that followed one that had ended by a missing heartbeat. */
+  /** Activities that were finished by a later attempt than the first. */
   resumed: readonly { activity: string; attempt: number; worker: string }[];
 }
 
@@ -56,17 +56,11 @@ function readEvents(events: readonly HistoryEvent[]): Omit<WorkflowRecord, 'stat
     drainSteps: events.flatMap(({ activityTaskCompletedEventAttributes: done }) =>
       nameOf(done?.scheduledEventId) === 'drain' ? resultOf(done?.result) : [],
     ),
-    resumed: events.flatMap(({ activityTaskStartedEventAttributes: started }) =>
-      started?.lastFailure?.timeoutFailureInfo
-        ? [
-            {
-              activity: nameOf(started.scheduledEventId),
-              attempt: started.attempt ?? 0,
-              worker: started.identity ?? '',
-            },
-          ]
-        : [],
-    ),
+    resumed: events.flatMap(({ activityTaskStartedEventAttributes: started }) => {
+      const { attempt, identity, scheduledEventId } = started ?? {};
+      if (!attempt || attempt === 1) return [];
+      return [{ activity: nameOf(scheduledEventId), attempt, worker: identity ?? '' }];
+    }),
   };
 }
 

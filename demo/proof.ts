@@ -88,10 +88,10 @@ export interface Section {
 
 export function prove(evidence: Evidence): Section[] {
   return [
-    { title: 'While the nodes were drained', rows: drainRows(evidence) },
-    { title: 'When the worker was killed', rows: crashRows(evidence) },
-    { title: 'When the nodes were drained', rows: drainedRows(evidence) },
-    { title: 'When the nodes were given back', rows: givenBackRows(evidence) },
+    { title: 'During the drain', rows: drainRows(evidence) },
+    { title: 'After the worker was killed', rows: crashRows(evidence) },
+    { title: 'With the nodes drained', rows: drainedRows(evidence) },
+    { title: 'With the nodes given back', rows: givenBackRows(evidence) },
   ];
 }
 
@@ -163,20 +163,21 @@ function budgetsRow(recording: Recording): Row {
 }
 
 function crashRows({ workflow, killedWorker, secondWorker }: Evidence): Row[] {
-  const resumed = workflow.resumed.map(
-    ({ activity, attempt, worker }) => `${activity}, attempt ${attempt}, by ${worker}`,
-  );
   return [
     same(
       'Another worker went on with the same workflow',
       `${killedWorker}, then ${secondWorker}`,
       workflow.workers.join(', then '),
     ),
-    same(
-      'It resumed the tier that was under way',
-      `drain, attempt 2, by ${secondWorker}`,
-      resumed.join('; ') || 'nothing',
-    ),
+    {
+      fact: 'It resumed the tier that was under way',
+      expected: `drain, by ${secondWorker}`,
+      seen:
+        workflow.resumed
+          .map(({ activity, attempt, worker }) => `${activity}, by ${worker} (attempt ${attempt})`)
+          .join('; ') || 'nothing was resumed',
+      holds: workflow.resumed.some(({ activity, worker }) => activity === 'drain' && worker === secondWorker),
+    },
     same(
       'Temporal has the end of each tier on record, once',
       [...tiers.slice(1).map((tier) => `entry ${positionOf(tier) + 1}`), 'Drained'].join(', '),
@@ -248,10 +249,10 @@ function givenBackRows({ recording, givenBack, workflow }: Evidence): Row[] {
       holds: maintenance !== undefined && !finalizers.includes(MAINTENANCE_FINALIZER),
     },
     {
-      fact: 'The workflow has ended; its history grew with tiers, not with pods',
-      expected: `COMPLETED, at most ${mostEvents} events`,
-      seen: `${workflow.status}, ${workflow.events} events`,
-      holds: workflow.status === 'COMPLETED' && workflow.events <= mostEvents,
+      fact: 'The workflow has ended',
+      expected: 'COMPLETED',
+      seen: `${workflow.status}, after ${workflow.events} events`,
+      holds: workflow.status === 'COMPLETED',
     },
   ];
 }
@@ -260,6 +261,3 @@ function schedulable(nodes: readonly Node[]): string {
   const open = nodes.filter(({ spec }) => spec.unschedulable !== true);
   return `${open.length} of ${nodes.length}`;
 }
-
-/** Events of a history with this many tiers: about ten for each tier, and those of the stages and of a lost worker. */
-const mostEvents = 60 + 10 * tiers.length;

@@ -24,6 +24,8 @@ export interface Setting {
   cluster: Cluster;
   recording: Recording;
   kubectl: Kubectl;
+  /** See SettingOptions. */
+  undo: SettingOptions['undo'];
   /** Starts one more worker. */
   startWorker(): DemoWorker;
   /** Holder of the Lease by which workers elect the one that runs the control loops; undefined when nobody has it. */
@@ -69,6 +71,7 @@ export async function createSetting({ dir, screen, signal, undo }: SettingOption
     cluster,
     recording: record(cluster),
     kubectl: kubectlOf(sandbox, signal),
+    undo,
     startWorker: () => {
       const worker = startWorker(sandbox, workers.length + 1);
       workers.push(worker);

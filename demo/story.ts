@@ -79,11 +79,11 @@ async function type({ screen, kubectl }: Setting, ...args: string[]): Promise<st
 
 async function show(setting: Setting, ...args: string[]): Promise<void> {
   const output = await type(setting, ...args);
-  for (const text of output.trimEnd().split('\n')) setting.screen.say(`     ${text}`);
+  for (const text of output.trimEnd().split('\n')) setting.screen.say(`     ${text.trimEnd()}`);
 }
 
 function startFirstWorker({ screen, sandbox, startWorker }: Setting): DemoWorker {
-  sayCommand(screen, 'npm start');
+  sayCommand(screen, 'KUBECONFIG=worker.kubeconfig npm start');
   const worker = startWorker();
   screen.say(`   Process ${worker.pid}. The Temporal UI is at ${sandbox.temporalUi}`);
   return worker;
@@ -123,7 +123,9 @@ async function declareMaintenance(setting: Setting): Promise<View> {
   screen.say('   One durable workflow does it. Look at it in the Temporal UI, for as long as this runs:');
   screen.say(`   ${screen.colors.cyan(link)}`);
   screen.say();
-  return showMaintenance(screen, { cluster, recording, link });
+  const view = showMaintenance(screen, { cluster, recording, link });
+  setting.undo.push(async () => view.stop());
+  return view;
 }
 
 /** The tier in which the worker is killed: its pods leave one at a time. */

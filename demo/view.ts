@@ -33,6 +33,7 @@ export function showMaintenance(screen: Screen, { cluster, recording, link }: Su
   const note = (text: string) => screen.say(`   ${seconds().toFixed(1).padStart(5)} s  ${text}`);
   const news = newsOf(screen);
   let worker = '';
+  let isOver = false;
   const look = () => {
     const progress = observeProgress(cluster, recording);
     for (const text of news(progress)) note(text);
@@ -52,6 +53,8 @@ export function showMaintenance(screen: Screen, { cluster, recording, link }: Su
       worker = text;
     },
     stop: () => {
+      if (isOver) return;
+      isOver = true;
       clearInterval(timer);
       for (const end of unsubscribe) end();
       look();
@@ -64,13 +67,14 @@ export function showMaintenance(screen: Screen, { cluster, recording, link }: Su
 function newsOf({ isLive, colors }: Screen): (progress: Progress) => string[] {
   const known = new Set<string>();
   return (progress) => {
-    const facts = [...begun(progress), ...waiting(progress), ...done(progress)];
-    if (!isLive && progress.tier !== undefined) facts.unshift(published(progress));
-    return facts.flatMap(({ key, text, isGood }) => {
-      if (known.has(key)) return [];
-      known.add(key);
-      return [isGood ? colors.green(text) : text];
-    });
+    const counts = isLive ? [] : published(progress);
+    return [...begun(progress), ...counts, ...waiting(progress), ...done(progress)].flatMap(
+      ({ key, text, isGood }) => {
+        if (known.has(key)) return [];
+        known.add(key);
+        return [isGood ? colors.green(text) : text];
+      },
+    );
   };
 }
 
@@ -107,7 +111,8 @@ function waiting({ blocked }: Progress): Fact[] {
 }
 
 /** The published counts alone make a line new: pods go one by one between two writes of the status. */
-function published(progress: Progress): Fact {
+function published(progress: Progress): Fact[] {
   const counts = progress.nodes.map((node) => [node.podsEvacuating, node.podsPendingEvacuation]);
-  return { key: JSON.stringify([progress.tier, counts]), text: statusLine(progress) };
+  if (progress.tier === undefined || counts.flat().every((count) => count === 0)) return [];
+  return [{ key: JSON.stringify([progress.tier, counts]), text: statusLine(progress) }];
 }

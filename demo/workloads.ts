@@ -38,7 +38,13 @@ const batch: Workload = {
   minAvailable: 10,
   priorityClassName: 'batch',
 };
-const web: Workload = { namespace: 'shop', name: 'web', replicas: 18, minAvailable: 16 };
+const web: Workload = {
+  namespace: 'shop',
+  name: 'web',
+  replicas: 18,
+  minAvailable: 16,
+  exitsSlowly: true,
+};
 const postgres: Workload = {
   namespace: 'shop',
   name: 'postgres',

@@ -105,16 +105,16 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
 
   /** By `namespace/name`, or by `name` for cluster-scoped objects. */
   get(key: string): Readonly<T> | undefined {
-    return this.#store.get(key) as Readonly<T> | undefined;
+    return this.#store.get(key);
   }
 
   list(): Readonly<T>[] {
-    return this.#store.list() as Readonly<T>[];
+    return this.#store.list();
   }
 
   /** Throws for an index that the options do not declare. */
   byIndex(index: string, value: string): Readonly<T>[] {
-    return this.#store.byIndex(index, value) as Readonly<T>[];
+    return this.#store.byIndex(index, value);
   }
 
   /** Reports what is known already as Added, then every change. Returns the function that ends it. */
@@ -215,7 +215,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
 
   #tell(handler: ChangeHandler<T>, change: Change<T>): void {
     try {
-      handler(change as Change<Readonly<T>>);
+      handler(change);
     } catch (error) {
       const fields = { resource: this.#name, key: change.key, change: change.type, error: wordsOf(error) };
       this.#options.log.error('Handler of a change failed', fields);

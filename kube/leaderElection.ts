@@ -13,7 +13,7 @@ export interface LeaderElectionOptions {
   readonly namespace: string;
   /** Unique among all candidates, at all times: two with the same one would both lead. */
   readonly identity: string;
-  /** How long others wait for a leader that went silent. Default 10. */
+  /** How long others wait for a leader that went silent. Default 8. */
   readonly leaseDurationSeconds?: number;
   /** How long a leader that cannot renew goes on; less than the duration. Default two thirds of it. */
   readonly renewDeadlineSeconds?: number;
@@ -54,7 +54,7 @@ class Elector {
   #reported: string | undefined;
 
   constructor(options: LeaderElectionOptions) {
-    const { identity, namespace, name, leaseDurationSeconds = 10 } = options;
+    const { identity, namespace, name, leaseDurationSeconds = 8 } = options;
     this.#options = options;
     this.#candidate = { identity, leaseDurationSeconds };
     this.#key = { namespace, name };

@@ -183,7 +183,7 @@ export class Transport {
       (entry): entry is [string, string] => entry[1] !== undefined,
     );
     const prefix = this.#server.pathname.replace(/\/$/, '');
-    return prefix + path + (parameters.length === 0 ? '' : `?${new URLSearchParams(parameters)}`);
+    return prefix + path + (parameters.length === 0 ? '' : `?${new URLSearchParams(parameters).toString()}`);
   }
 
   async #prepare(name: RequestName) {

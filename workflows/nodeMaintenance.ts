@@ -37,8 +37,12 @@ const quick: ActivityOptions = {
   },
 };
 
-/** Runs for as long as its stage does; a worker that dies is noticed by the missing heartbeat. */
+/**
+ * Runs for as long as its stage does; a worker that dies is noticed by the missing heartbeat. Its end is awaited when it
+ * is cancelled (left out, the option is TRY_CANCEL): what it still writes must come before the nodes are given back.
+ */
 const lasting: ActivityOptions = {
+  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
   startToCloseTimeout: '30 days',
   heartbeatTimeout: '8s',
   retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
@@ -58,6 +62,7 @@ export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): P
   try {
     if (carried === undefined) await begin(run, input);
     while (!isOver(run)) {
+      show(run);
       await stages[run.stage](run, turn);
       if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
     }
@@ -76,7 +81,6 @@ async function begin(run: Run, input: MaintenanceInput): Promise<void> {
     if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure) throw error.cause;
     throw error;
   }
-  show(run);
 }
 
 type StageWork = (run: Run, turn: ReturnType<typeof createTurn>) => Promise<void>;
@@ -84,10 +88,10 @@ type StageWork = (run: Run, turn: ReturnType<typeof createTurn>) => Promise<void
 const stages: Record<NodeMaintenanceStage, StageWork> = {
   async Idle(run) {
     // "The controller should not touch the pods or nodes ... in any way in the Idle stage" (KEP-4212 > Idle).
-    const { generation } = run;
+    const { generation, paused } = run;
     run.nodes = (await beginStage(refTo(run), 'Idle')).nodes;
     show(run);
-    await condition(() => run.generation !== generation || run.gone);
+    await condition(() => run.generation !== generation || run.paused !== paused || run.gone);
   },
 
   async Cordon(run, turn) {
@@ -128,9 +132,7 @@ async function enter(run: Run, stage: NodeMaintenanceStage): Promise<void> {
 }
 
 function takeTurn(run: Run, step: DrainStep | undefined): void {
-  if (step === undefined) return;
-  takeInStep(run, step);
-  show(run);
+  if (step !== undefined) takeInStep(run, step);
 }
 
 async function complete(run: Run): Promise<Outcome> {

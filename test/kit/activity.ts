@@ -15,7 +15,7 @@ export interface UnderWay<T> {
 /** Starts an activity that lasts. */
 export function started<T>(act: () => Promise<T>): UnderWay<T> {
   const environment = new MockActivityEnvironment();
-  const ended = environment.run(act);
+  const ended: Promise<T> = environment.run(act);
   // Awaited, if at all, only later: until then a failure is nobody's.
   ended.catch(() => undefined);
   return {

@@ -103,9 +103,9 @@ export class FakeMaintenance {
       keepCordoned: (ref, stage) => this.#lasts<Interrupted>('keepCordoned', stage, ref, stage),
       drain: (ref, position) => this.#lasts<DrainStep>('drain', position, ref, 'Drain'),
       keepDrained: (ref) => this.#lasts<Interrupted>('keepDrained', '', ref, 'Drain'),
-      removeEvacuations: async () => this.#note('removeEvacuations'),
-      giveBackNodes: async () => this.#note('giveBackNodes'),
-      finish: async () => this.#note('finish'),
+      removeEvacuations: async () => void this.#note('removeEvacuations'),
+      giveBackNodes: async () => void this.#note('giveBackNodes'),
+      finish: async () => void this.#note('finish'),
     };
   }
 

@@ -32,7 +32,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  for (const stop of stops.splice(0).reverse()) await stop();
+  for (const stop of stops.splice(0).toReversed()) await stop();
   await dropNamespace(kube, namespace);
 });
 
@@ -252,7 +252,7 @@ describe('an informer behind an unreliable network', () => {
     clearInterval(cutting);
     const { items } = await kube.list(resources.leases, { namespace });
     const versions = (leases: readonly Lease[]) =>
-      leases.map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`).sort();
+      leases.map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`).toSorted();
     const want = versions(items);
     await eventually('the same versions', () => {
       const have = versions(informer.list());

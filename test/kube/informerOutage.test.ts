@@ -63,7 +63,7 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   network.up();
 
   await eventually('everything that changed', () => (told.length >= 5 ? undefined : `${told}`));
-  expect(told.slice().sort()).toEqual([
+  expect(told.toSorted()).toEqual([
     'Added comes a',
     'Added reborn b',
     'Deleted goes a',

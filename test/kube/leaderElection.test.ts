@@ -32,14 +32,14 @@ afterAll(async () => {
 function contest() {
   const story: string[] = [];
   let leading = 0;
-  const contest = { story, most: 0 };
+  const seen = { most: 0 };
   const candidate = (identity: string, client: Kube = kube) => {
     const stop = new AbortController();
     const log = recordedLog();
     const options = { kube: client, name, namespace, identity, ...quick, log, signal: stop.signal };
     const done = runWhenLeader(options, async (signal) => {
       story.push(`${identity} leads`);
-      contest.most = Math.max(contest.most, ++leading);
+      seen.most = Math.max(seen.most, ++leading);
       await untilAborted(signal);
       leading--;
       story.push(`${identity} ends`);
@@ -47,7 +47,7 @@ function contest() {
     return { done, log, stop: () => stop.abort() };
   };
   const tells = (line: string) => eventually(line, () => (story.includes(line) ? undefined : `${story}`));
-  return { ...contest, contest, candidate, tells };
+  return { story, seen, candidate, tells };
 }
 
 function untilAborted(signal: AbortSignal): Promise<void> {
@@ -60,7 +60,7 @@ function untilAborted(signal: AbortSignal): Promise<void> {
 const leaseNow = () => kube.get(resources.leases, { namespace, name });
 
 test('of two candidates one leads; when it stops, the other leads at once', async () => {
-  const { candidate, tells, story, contest: seen } = contest();
+  const { candidate, tells, story, seen } = contest();
   const first = candidate('first');
   await tells('first leads');
   const second = candidate('second');
@@ -87,7 +87,7 @@ test('of two candidates one leads; when it stops, the other leads at once', asyn
 test('a leader that loses the apiserver stops before another one leads, and may lead again later', async () => {
   const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
   const far = connect(kubeconfig);
-  const { candidate, tells, story, contest: seen } = contest();
+  const { candidate, tells, story, seen } = contest();
   const first = candidate('first', far);
   await tells('first leads');
   const second = candidate('second');
@@ -109,7 +109,7 @@ test('a leader that loses the apiserver stops before another one leads, and may 
 test('a leader that hangs without an answer stops at its deadline', async () => {
   const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
   const far = connect(kubeconfig);
-  const { candidate, tells, story, contest: seen } = contest();
+  const { candidate, tells, story, seen } = contest();
   const first = candidate('first', far);
   await tells('first leads');
   network.swallow();

@@ -33,7 +33,7 @@ describe('In Idle a maintenance', () => {
   ] as const)("is moved on by a person's edit of the stage to $to", async ({ to, calls }) => {
     const fake = new FakeMaintenance({ stage: 'Idle' });
     const handle = await lab.begun(fake);
-    await eventuallyProgress(handle, { stage: 'Idle' });
+    await eventuallyProgress(handle, { nodes: fake.nodes });
     await handle.signal('observe', fake.edited(to));
     await fake.underWay(calls[calls.length - 1] ?? '');
     expect(fake.calls.slice(2)).toEqual(calls);
@@ -54,12 +54,12 @@ describe('What the controller saw', () => {
   test('is ignored when the workflow knows a newer generation', async () => {
     const fake = new FakeMaintenance({ stage: 'Cordon' });
     const handle = await lab.begun(fake);
-    const late = fake.edited('Drain');
-    const newest = fake.edited('Drain');
     await fake.underWay('keepCordoned Cordon');
+    const late = fake.edited('Cordon');
+    const newest = fake.edited('Drain');
     await handle.signal('observe', newest);
     await fake.underWay('drain 0');
-    await handle.signal('observe', { ...late, stage: 'Complete' });
+    await handle.signal('observe', late);
     expect(await handle.query('progress')).toMatchObject({ stage: 'Drain' });
     expect(fake.calls).not.toContain('drain 0 cancelled');
   });

@@ -1,0 +1,205 @@
+import { execFile } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { TestWorkflowEnvironment } from '@temporalio/testing';
+import { workflowIdOf } from '../../api/names.ts';
+import { resources } from '../../kube/resources.ts';
+import { searchAttributes } from '../../temporal-config/devServer.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { begun, createWorld, drained, finished, type World } from '../e2e/world.ts';
+
+/**
+ * Records one history of every shape that the `nodeMaintenance` workflow can take, from real runs, into
+ * test/replay/histories/. Run it (`node test/replay/record.ts`) after a change of the workflow that is guarded by
+ * `patched`, and commit the new file beside the old ones: old histories must go on replaying.
+ */
+const folder = fileURLToPath(new URL('histories/', import.meta.url));
+
+interface Scene {
+  world: World;
+  worker(): WorkerProcess;
+  restart(): Promise<void>;
+}
+
+const plan = [
+  { podType: 'Default' as const, podPriority: -1 },
+  { podType: 'Default' as const, podPriority: 1000 },
+];
+
+/** Name of the history -> how it comes about. Each uses a maintenance of its own name. */
+const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
+  async 'idle-cordon-drain-complete'({ world }, name) {
+    await world.apply(name, { nodes: ['node-1'], drainPlan: plan });
+    await world.eventually(name, 'Idle is begun', (seen) => begun(seen, 'Idle'));
+    await world.patch(name, { stage: 'Cordon' });
+    await world.eventually(name, 'Cordon is begun', (seen) => begun(seen, 'Cordon'));
+    await world.patch(name, { stage: 'Drain' });
+    await world.eventually(name, 'it is drained', drained);
+    await world.patch(name, { stage: 'Complete' });
+    await world.eventually(name, 'it is finished', finished);
+  },
+
+  async 'pause-resume-cancel'({ world }, name) {
+    await world.placePods('node-2', 3, {
+      labels: { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' },
+      grace: 30,
+    });
+    await world.apply(name, { nodes: ['node-2'], stage: 'Drain' });
+    const run = world.temporal.workflow.getHandle(workflowIdOf(name));
+    await world.eventually(name, 'Drain is begun', (seen) => begun(seen, 'Drain'));
+    await run.executeUpdate('pause');
+    await run.signal('resume');
+    await world.eventually(name, 'it is drained', drained);
+    await run.signal('advance', { to: 'nonsense' });
+    await run.executeUpdate('cancel');
+    await world.eventually(name, 'it is finished', finished);
+  },
+
+  async 'worker-killed'({ world, worker, restart }, name) {
+    await world.placePods('node-1', 3, {
+      labels: { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' },
+      grace: 30,
+    });
+    await world.apply(name, { nodes: ['node-1'], stage: 'Drain', drainPlan: plan });
+    await world.eventually(name, 'Drain is begun', (seen) => begun(seen, 'Drain'));
+    await worker().kill();
+    await restart();
+    await world.eventually(name, 'it is drained', drained);
+    await world.patch(name, { stage: 'Complete' });
+    await world.eventually(name, 'it is finished', finished);
+  },
+
+  async 'deleted-in-drain'({ world }, name) {
+    const { metadata } = await world.apply(name, { nodes: ['node-2'], stage: 'Drain' });
+    await world.eventually(name, 'it is drained', drained);
+    await world.kube.delete(resources.nodeMaintenances, { name }, { uid: metadata.uid ?? '' });
+    await ended(world, name);
+  },
+
+  async 'deleted-in-idle'({ world }, name) {
+    const { metadata } = await world.apply(name, { nodes: ['node-2'] });
+    await world.eventually(name, 'Idle is begun', (seen) => begun(seen, 'Idle'));
+    await world.kube.delete(resources.nodeMaintenances, { name }, { uid: metadata.uid ?? '' });
+    await ended(world, name);
+  },
+
+  async 'cancelled-from-temporal'({ world }, name) {
+    await startFromTemporal(world, name, { name, nodes: ['node-1'], stage: 'Cordon' });
+    await world.eventually(name, 'Cordon is begun', (seen) => begun(seen, 'Cordon'));
+    await world.temporal.workflow.getHandle(workflowIdOf(name)).cancel();
+    await world.eventually(name, 'it is finished', finished);
+  },
+
+  async refused({ world }, name) {
+    await startFromTemporal(world, name, { name, nodes: ['no-such-node'] });
+    await ended(world, name);
+  },
+};
+
+async function startFromTemporal({ temporal }: World, name: string, input: object): Promise<void> {
+  const options = { workflowId: workflowIdOf(name), taskQueue: 'node-maintenance', args: [input] };
+  await temporal.workflow.start('nodeMaintenance', options);
+}
+
+async function ended({ temporal }: World, name: string): Promise<void> {
+  await temporal.workflow
+    .getHandle(workflowIdOf(name))
+    .result()
+    .catch(() => undefined);
+}
+
+const world = await createWorld({ nodes: 3 });
+let worker = startWorker(world.sandbox);
+try {
+  await worker.ready();
+  await mkdir(folder, { recursive: true });
+  await world.deployment('web', 6);
+  const scene: Scene = {
+    world,
+    worker: () => worker,
+    restart: async () => {
+      worker = startWorker(world.sandbox);
+      await worker.ready();
+    },
+  };
+  for (const [shape, run] of Object.entries(shapes)) {
+    await run(scene, shape);
+    await save(shape, world.sandbox.temporalAddress);
+  }
+  await recordContinueAsNew();
+} finally {
+  await worker.kill();
+  await world.close();
+}
+
+/** A Temporal of its own, which suggests to continue as new after a few events. */
+async function recordContinueAsNew(): Promise<void> {
+  const shape = 'continued-as-new';
+  await worker.kill();
+  const environment = await TestWorkflowEnvironment.createLocal({
+    server: {
+      executable: { type: 'existing-path', path: `${world.sandbox.bin}/temporal` },
+      extraArgs: [
+        ...['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=30'],
+        ...Object.entries(searchAttributes).flatMap(([name, type]) => [
+          '--search-attribute',
+          `${name}=${type}`,
+        ]),
+      ],
+    },
+  });
+  try {
+    worker = startWorker(world.sandbox, { env: { TEMPORAL_ADDRESS: environment.address } });
+    await worker.ready();
+    await world.apply(shape, { nodes: ['node-3'], drainPlan: plan });
+    await world.eventually(shape, 'Idle is begun', (seen) => begun(seen, 'Idle'));
+    await world.patch(shape, { stage: 'Drain' });
+    await world.eventually(shape, 'it is drained', drained);
+    const first = (await environment.client.workflow.getHandle(workflowIdOf(shape)).describe()).runId;
+    await world.patch(shape, { stage: 'Complete' });
+    await world.eventually(shape, 'it is finished', finished);
+    await save(shape, environment.address);
+    await save(`${shape}-before`, environment.address, { of: shape, runId: first });
+  } finally {
+    await worker.kill();
+    await environment.teardown();
+  }
+}
+
+async function save(
+  shape: string,
+  address: string,
+  { of = shape, runId }: { of?: string; runId?: string } = {},
+): Promise<void> {
+  const which = runId === undefined ? [] : ['--run-id', runId];
+  const { stdout } = await promisify(execFile)(
+    `${world.sandbox.bin}/temporal`,
+    [
+      'workflow',
+      'show',
+      '--workflow-id',
+      workflowIdOf(of),
+      ...which,
+      '--output',
+      'json',
+      '--address',
+      address,
+    ],
+    { env: { ...process.env, TEMPORAL_ADDRESS: address }, maxBuffer: 64 * 1024 * 1024 },
+  );
+  await writeFile(
+    `${folder}${shape}.json`,
+    `${JSON.stringify(scrubbed(JSON.parse(stdout)), undefined, 1)}\n`,
+  );
+  process.stdout.write(`${shape}: recorded\n`);
+}
+
+/** Without what tells of the machine that it was recorded on. */
+function scrubbed(value: unknown, key = ''): unknown {
+  if (key === 'identity') return 'worker';
+  if (key === 'stackTrace') return '';
+  if (Array.isArray(value)) return value.map((item) => scrubbed(item));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, scrubbed(inner, name)]));
+}

@@ -1,0 +1,129 @@
+import { join } from 'node:path';
+import { TestWorkflowEnvironment } from '@temporalio/testing';
+import { defineSearchAttributeKey } from '@temporalio/common';
+import { searchAttributes } from '../../temporal-config/devServer.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { eventually } from '../kit/eventually.ts';
+import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Handle, quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
+
+/** A server that suggests continue-as-new after this many events, in place of 4,096. */
+const suggestedAfter = 40;
+
+let sandbox: Sandbox;
+let server: TestWorkflowEnvironment;
+let lab: WorkflowLab;
+
+beforeAll(async () => {
+  quietTemporal();
+  sandbox = await testSandbox();
+  const keys = Object.entries(searchAttributes).map(([name, type]) =>
+    defineSearchAttributeKey(name, type === 'Keyword' ? 'KEYWORD' : 'KEYWORD_LIST'),
+  );
+  server = await TestWorkflowEnvironment.createLocal({
+    server: {
+      executable: { type: 'existing-path', path: join(sandbox.bin, 'temporal') },
+      extraArgs: [
+        '--dynamic-config-value',
+        `limit.historyCount.suggestContinueAsNew=${suggestedAfter}`,
+        '--dynamic-config-value',
+        'history.transferProcessorMaxPollRPS=1000',
+      ],
+      searchAttributes: keys,
+    },
+  });
+  lab = await workflowLab(server.address);
+}, 120_000);
+
+afterEach(() => lab.clear());
+
+afterAll(async () => {
+  await lab?.close();
+  await server?.teardown();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+async function runIdOf(handle: Handle): Promise<string> {
+  return (await handle.describe()).runId;
+}
+
+/** Sends pairs of pause and resume until the run has been continued as a new one; resolves with its id. */
+async function continued(handle: Handle, fake: FakeMaintenance, call: string): Promise<string> {
+  const before = await runIdOf(handle);
+  for (let turn = 0; turn < suggestedAfter; turn++) {
+    await fake.underWay(call);
+    if ((await runIdOf(handle)) !== before) return runIdOf(handle);
+    await handle.executeUpdate('pause', { args: [] });
+    await fake.underWay('keepCordoned Drain');
+    await handle.executeUpdate('resume', { args: [] });
+  }
+  throw new Error(`the run was not continued as new in ${suggestedAfter} turns`);
+}
+
+test('A long maintenance goes on in a new run, tier by tier, and begins no stage twice', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain' });
+  const handle = await lab.begun(fake);
+  const first = await runIdOf(handle);
+  for (let position = 0; position < 11; position++) await fake.tierDrained(position, position + 1);
+  await fake.underWay('drain 11');
+  expect(await runIdOf(handle)).not.toBe(first);
+  expect(await handle.query('progress')).toMatchObject({ position: 11, stage: 'Drain', uid: fake.uid });
+  expect(fake.calls).toEqual([
+    'admit',
+    'beginStage Cordon',
+    'beginStage Drain',
+    ...Array.from({ length: 12 }, (_, position) => `drain ${position}`),
+  ]);
+});
+
+test('A new run remembers that the nodes are drained', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain', position: 3 });
+  const handle = await lab.begun(fake);
+  await fake.drained(3);
+  await continued(handle, fake, 'keepDrained');
+  expect(await handle.query('progress')).toMatchObject({ drained: true, position: 3 });
+  expect(fake.calls.filter((call) => call.startsWith('drain '))).toEqual(['drain 3']);
+});
+
+test('A new run remembers a pause', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain', position: 3 });
+  const handle = await lab.begun(fake);
+  await fake.underWay('drain 3');
+  const first = await runIdOf(handle);
+  for (let turn = 0; (await runIdOf(handle)) === first && turn < suggestedAfter; turn++) {
+    await handle.executeUpdate('pause', { args: [] });
+    await fake.underWay('keepCordoned Drain');
+  }
+  expect(await runIdOf(handle)).not.toBe(first);
+  await fake.underWay('keepCordoned Drain');
+  expect(await handle.query('progress')).toMatchObject({ paused: true, position: 3 });
+  expect(fake.calls.filter((call) => call === 'drain 3')).toHaveLength(1);
+});
+
+test('A new run takes orders and gives the nodes back, once', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain' });
+  const handle = await lab.begun(fake);
+  await continued(handle, fake, 'drain 0');
+  await handle.executeUpdate('cancel', { args: [] });
+  expect(await handle.result()).toMatchObject({ name: fake.name });
+  expect(fake.calls.slice(-4)).toEqual([
+    'beginStage Complete',
+    'removeEvacuations',
+    'giveBackNodes',
+    'finish',
+  ]);
+  expect(fake.calls.filter((call) => call === 'admit')).toHaveLength(1);
+});
+
+test('The search attributes of a new run are those of the first', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain' });
+  const handle = await lab.begun(fake);
+  const newest = await continued(handle, fake, 'drain 0');
+  await eventually('the new run to be found', async () => {
+    const found: string[] = [];
+    const query = `NodeMaintenanceName = "${fake.name}" AND NodeMaintenanceStage = "Drain" AND ExecutionStatus = "Running"`;
+    for await (const { runId } of lab.client.workflow.list({ query })) found.push(runId);
+    expect(found).toEqual([newest]);
+  });
+});
