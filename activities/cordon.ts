@@ -101,15 +101,19 @@ function nodeStatusOf(maintenance: NodeMaintenance, node: Node): NodeMaintenance
 
 /**
  * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
- * (KEP-4212 > Uncordon (Complete)). Reads the maintenances from the apiserver, not from an informer: of two that
- * complete together, the later one must see that the other no longer holds the node.
+ * (KEP-4212 > Uncordon (Complete)). Reads nodes and maintenances from the apiserver, not from an informer: a node that
+ * was cordoned a moment ago must be seen as that, and of two maintenances that complete together, the later one must see
+ * that the other no longer holds the node.
  */
 export async function giveBackNodes(deps: Deps, ref: MaintenanceRef): Promise<void> {
-  const { kube, nodes } = deps.cluster;
-  const { items: all } = await kube.list(resources.nodeMaintenances, {});
+  const { kube } = deps.cluster;
+  const [{ items: all }, { items: nodes }] = await Promise.all([
+    kube.list(resources.nodeMaintenances),
+    kube.list(resources.nodes),
+  ]);
   const maintenance = all.find((one) => one.metadata.uid === ref.uid);
   if (maintenance === undefined) return;
-  await forEachBounded(nodesAtOnce, nodesOf(maintenance, nodes.list()), (node) =>
+  await forEachBounded(nodesAtOnce, nodesOf(maintenance, nodes), (node) =>
     giveBackNode(deps, maintenance, all, node),
   );
 }
@@ -158,5 +162,7 @@ async function setUnschedulable({ cluster }: Deps, node: Node, unschedulable: bo
     await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
   } catch (error) {
     if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+    const living = await cluster.kube.get(resources.nodes, { name });
+    if (living?.metadata.uid === uid) throw error;
   }
 }

@@ -13,16 +13,26 @@ const attempts = 3;
 
 /** Writes `.spec.stage`: the object is what both kubectl and the workflow obey. */
 export async function requestStage(
-  { cluster: { kube } }: Deps,
+  deps: Deps,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
 ): Promise<Interrupted> {
+  const current = await read(deps, ref);
+  if (current === undefined) return { kind: 'Gone' };
+  const { spec, metadata } = current.spec.stage === stage ? current : await writeStage(deps, ref, stage);
+  return { kind: 'StageChanged', stage: spec.stage, generation: metadata.generation ?? 0 };
+}
+
+/** Fails, to be tried again, when the object goes meanwhile: only a look at it tells that from a crowd of writers. */
+function writeStage(
+  { cluster: { kube } }: Deps,
+  ref: MaintenanceRef,
+  stage: NodeMaintenanceStage,
+): Promise<NodeMaintenance> {
   const patch = { metadata: { uid: ref.uid }, spec: { stage } };
-  const written = await kube
-    .mergePatch(resources.nodeMaintenances, { name: ref.name }, patch, { fieldManager: FIELD_MANAGER })
-    .catch(undefinedIfGone);
-  if (written === undefined) return { kind: 'Gone' };
-  return { kind: 'StageChanged', stage: written.spec.stage, generation: written.metadata.generation ?? 0 };
+  return kube.mergePatch(resources.nodeMaintenances, { name: ref.name }, patch, {
+    fieldManager: FIELD_MANAGER,
+  });
 }
 
 /** The pause is on the object, where people see it and where a new run finds it. */
@@ -70,22 +80,23 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
   const without = (finalizers: string[]) =>
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
   const released = await changeFinalizers(deps, ref, without);
-  if (released === undefined) return;
-  deps.events.record(released, { type: 'Normal', reason: 'Completed', message: 'The nodes are given back.' });
+  if (!released?.changed) return;
+  deps.events.record(released.maintenance, { type: 'Normal', reason: 'Completed', message: 'The nodes are given back.' });
   await deps.events.flush();
 }
 
-function placeFinalizer(deps: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
-  return changeFinalizers(deps, ref, (finalizers) =>
+async function placeFinalizer(deps: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
+  const placed = await changeFinalizers(deps, ref, (finalizers) =>
     finalizers.includes(MAINTENANCE_FINALIZER) ? finalizers : [...finalizers, MAINTENANCE_FINALIZER],
   );
+  return placed?.maintenance;
 }
 
 async function changeFinalizers(
   deps: Deps,
   ref: MaintenanceRef,
   change: (finalizers: string[]) => string[],
-): Promise<NodeMaintenance | undefined> {
+): Promise<{ maintenance: NodeMaintenance; changed: boolean } | undefined> {
   for (let attempt = 1; ; attempt++) {
     const current = await read(deps, ref);
     if (current === undefined) return undefined;
@@ -93,15 +104,16 @@ async function changeFinalizers(
     const finalizers = change(before);
     // An object that is being deleted takes no new finalizer.
     const refused = finalizers.length > before.length && current.metadata.deletionTimestamp !== undefined;
-    if (refused || finalizers.length === before.length) return current;
+    if (refused || finalizers.length === before.length) return { maintenance: current, changed: false };
     const { uid, resourceVersion } = current.metadata;
     try {
-      return await deps.cluster.kube.mergePatch(
+      const maintenance = await deps.cluster.kube.mergePatch(
         resources.nodeMaintenances,
         { name: ref.name },
         { metadata: { uid, resourceVersion, finalizers } },
         { fieldManager: FIELD_MANAGER },
       );
+      return { maintenance, changed: true };
     } catch (error) {
       if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
     }
@@ -121,9 +133,4 @@ async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChang
 async function read({ cluster }: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
   const current = await cluster.kube.get(resources.nodeMaintenances, { name: ref.name });
   return current?.metadata.uid === ref.uid ? current : undefined;
-}
-
-/** A patch that carries another object's UID is refused as a conflict: to us that object is gone. */
-function undefinedIfGone(error: unknown): undefined {
-  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
 }

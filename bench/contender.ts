@@ -12,6 +12,8 @@ export interface Contender {
 
 /** One drain, from before the order until nothing is left of it. */
 export interface Attempt {
+  /** The contender's process, once it runs; absent when it is ours. */
+  readonly pid?: number | undefined;
   /** Gives the order, before the first await; resolves when the contender itself reports that it is done. */
   drain(signal: AbortSignal): Promise<void>;
   /** Resolves when no more requests come of this drain. */

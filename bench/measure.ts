@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PodDisruptionBudget } from '../api/core.ts';
 import { resources } from '../kube/resources.ts';
+import { type ServerName, serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
 import type { Bed } from './bed.ts';
 import type { Account, Attempt, Contender, ContenderName } from './contender.ts';
+import { cpuBetween, readCpu } from './cpu.ts';
 import { readRequests, type Requests, requestsBetween } from './requests.ts';
 import { namespace, podLabel, setScene } from './scene.ts';
 import { podsOf, type Scene } from './works.ts';
@@ -21,6 +23,8 @@ export interface DrainMeasurement extends Account {
   requests: Requests;
   /** Pods gone in each second. */
   gonePerSecond: number[];
+  /** Seconds of CPU time by process, until the last pod was gone. */
+  cpuSeconds: Record<string, number>;
 }
 
 /** Milliseconds that any drain may take. */
@@ -44,11 +48,13 @@ async function clock(bed: Bed, drain: Attempt, targets: readonly string[]) {
   const signal = AbortSignal.any([bed.signal, over.signal, AbortSignal.timeout(drainedWithin)]);
   try {
     const before = await readRequests(bed.server);
+    const cpuBefore = readCpu(processesOf(bed, drain));
     const ordered = performance.now();
     const secondsAt = (time: number) => (time - ordered) / 1000;
     const departures = bed.census.departures(targets, signal);
     const reported = drain.drain(signal).then(() => performance.now());
     const [endedAt, reportedAt] = await Promise.all([departures.ended, reported]);
+    const cpuSeconds = cpuBetween(cpuBefore, readCpu(processesOf(bed, drain)));
     await drain.settle(signal);
     const after = await readRequests(bed.server);
     const gonePerSecond = histogram(departures.times.map(secondsAt));
@@ -58,10 +64,19 @@ async function clock(bed: Bed, drain: Attempt, targets: readonly string[]) {
       wallSeconds: secondsAt(endedAt),
       reportedSeconds: secondsAt(reportedAt),
       gonePerSecond,
+      cpuSeconds,
     };
   } finally {
     over.abort();
   }
+}
+
+function processesOf({ sandbox }: Bed, { pid }: Attempt): Record<string, number | undefined> {
+  const servers = serverNames.map((name): [ServerName, number | undefined] => [
+    name,
+    sandbox.server(name).pid(),
+  ]);
+  return { ...Object.fromEntries(servers), contender: pid, bench: process.pid };
 }
 
 function histogram(seconds: readonly number[]): number[] {

@@ -37,6 +37,10 @@ class OurDrain implements Attempt {
     this.#requestsBefore = requestsBefore;
   }
 
+  get pid(): number | undefined {
+    return this.#worker.pid;
+  }
+
   async drain(signal: AbortSignal): Promise<void> {
     const { kube, maintenances } = this.#bed;
     this.#ordered = true;

@@ -31,7 +31,7 @@ function sceneText({ nodes, podsPerNode }: Scene): string {
 function tableOf(result: WorkResult): string[] {
   switch (result.kind) {
     case 'Drain':
-      return [...drainTable(result.runs), '', ...requestLines(result.runs), ''];
+      return [...drainTable(result.runs), '', ...costLines(result.runs), ''];
     case 'Blocked':
       return [...blockedTable(result.runs), ''];
     case 'History':
@@ -94,13 +94,16 @@ function aligned(rows: readonly string[][]): string[] {
   );
 }
 
-/** What the requests of each contender's first run were for. */
-function requestLines(runs: readonly DrainMeasurement[]): string[] {
+/** What the requests of each contender's first run were for, and which processes worked for it. */
+function costLines(runs: readonly DrainMeasurement[]): string[] {
   return contenderNames.flatMap((name) => {
     const first = runs.find(({ contender }) => contender === name);
     if (first === undefined) return [];
     const kinds = Object.entries(first.requests.byKind).map(([kind, count]) => `${kind} ${count}`);
-    return [`  requests of ${name}: ${kinds.join(', ')}`];
+    const cpu = Object.entries(first.cpuSeconds).map(
+      ([process, seconds]) => `${process} ${seconds.toFixed(1)}`,
+    );
+    return [`  ${name}, requests: ${kinds.join(', ')}`, `  ${name}, CPU s: ${cpu.join(', ')}`];
   });
 }
 

@@ -1,9 +1,10 @@
+import { availableParallelism } from 'node:os';
 import { judgeBlocked, judgeDrain, judgeHistory } from './bars.ts';
 import type { Bed } from './bed.ts';
 import type { Contender, ContenderName } from './contender.ts';
 import { floor } from './floor.ts';
 import { kubectl } from './kubectl.ts';
-import { measureBlocked, measureDrain } from './measure.ts';
+import { type DrainMeasurement, measureBlocked, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
 import { ours } from './ours.ts';
 import type { WorkResult } from './report.ts';
@@ -37,10 +38,19 @@ async function runDrains(bed: Bed, { options, report }: Plan, work: WorkOf<'Drai
   for (const { name, run } of schedule(options)) {
     report(`${work.name}, run ${run}: ${name}`);
     const measurement = await measureDrain(bed, contenders[name], work.scene, run);
-    report(`${work.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s`);
+    report(
+      `${work.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
+    );
     runs.push(measurement);
   }
   return { kind: 'Drain', work, runs, verdicts: judgeDrain(work.name, runs) };
+}
+
+/** Says so when other programs had more than a tenth of the machine: then times tell little, and ratios not all. */
+function disturbance({ cpuSeconds, wallSeconds }: DrainMeasurement): string {
+  const elsewhere = cpuSeconds['elsewhere'] ?? 0;
+  const share = elsewhere / (wallSeconds * availableParallelism());
+  return share > 0.1 ? `; other programs took ${Math.round(share * 100)} % of the machine: run it again` : '';
 }
 
 /** Who goes when: the order of the contenders turns round with every run, so that none always comes after the same. */

@@ -55,6 +55,10 @@ export class WorkerProcess {
     return worker;
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
   /** Requests to Kubernetes so far, by its own counter. */
   async requests(): Promise<number> {
     const page = await (await fetch(this.#metrics)).text();

@@ -1,4 +1,4 @@
-import type { NodeProgress, Progress } from './progress.ts';
+import type { NodeProgress, Progress, Share } from './progress.ts';
 import { type Colors, line, type Piece } from './screen.ts';
 
 /** What the block of a terminal is drawn from. */
@@ -11,14 +11,21 @@ export interface Board {
   link: string;
 }
 
-/** Columns of a line's beginning and of a bar. */
-const titleWidth = 40;
-const widestBar = 24;
+/** How a board is drawn. */
+interface Style {
+  colors: Colors;
+  /** Columns of a bar. */
+  bar: number;
+  /** Columns of what stands before the bar of a tier. */
+  title: number;
+}
 
 /** The block: where the maintenance stands, tier by tier and node by node. */
 export function drawBoard(board: Board, colors: Colors, width: number): string[] {
   const { progress, seconds, worker, link } = board;
   const { bold, dim, cyan } = colors;
+  const title = Math.max(...progress.tiers.map((_, index) => tierTitle(progress, index).length)) + 2;
+  const style = { colors, title, bar: Math.min(24, Math.max(6, width - 66)) };
   const rows: Piece[][] = [
     [],
     [
@@ -26,9 +33,9 @@ export function drawBoard(board: Board, colors: Colors, width: number): string[]
       [progress.stage, cyan],
       [`  ${seconds.toFixed(0)} s`, dim],
     ],
-    ...progress.tiers.map((_, index) => tierRow(progress, index, colors)),
+    ...progress.tiers.map((_, index) => tierRow(progress, index, style)),
     [],
-    ...progress.nodes.map((node) => nodeRow(node, colors)),
+    ...progress.nodes.map((node) => nodeRow(node, style)),
     ...blockedRows(progress, colors),
     [],
     [['   worker  ', dim], [worker]],
@@ -37,36 +44,44 @@ export function drawBoard(board: Board, colors: Colors, width: number): string[]
   return rows.map((pieces) => line(pieces, width));
 }
 
-function tierRow({ tiers, tier: underWay = 0 }: Progress, index: number, colors: Colors): Piece[] {
-  const tier = tiers[index];
+function tierRow(progress: Progress, index: number, style: Style): Piece[] {
+  const tier = progress.tiers[index];
   if (tier === undefined) return [];
-  const isDone = tier.gone === tier.total;
-  const isNow = index + 1 === underWay && !isDone;
-  const paint = isDone ? colors.green : isNow ? colors.bold : colors.dim;
-  const mark = isDone ? '✓' : isNow ? '▸' : ' ';
-  const title = `   ${mark} ${index + 1}  ${tier.title}`;
+  const { green, bold, dim } = style.colors;
+  const paint = isDone(tier) ? green : progress.tier === index + 1 ? bold : dim;
   return [
-    [title.padEnd(titleWidth), paint],
-    ...bar(tier, colors),
+    [tierTitle(progress, index).padEnd(style.title), paint],
+    ...bar(tier, style),
     [`  ${tier.gone}/${tier.total} pods left`],
   ];
 }
 
-function nodeRow(node: NodeProgress, colors: Colors): Piece[] {
+function tierTitle({ tiers, tier: underWay }: Progress, index: number): string {
+  const tier = tiers[index];
+  if (tier === undefined) return '';
+  const mark = isDone(tier) ? '✓' : underWay === index + 1 ? '▸' : ' ';
+  return `   ${mark} ${index + 1}  ${tier.title}`;
+}
+
+function isDone({ gone, total }: Share): boolean {
+  return gone === total;
+}
+
+function nodeRow(node: NodeProgress, style: Style): Piece[] {
   const counts = `${node.gone}/${node.total} gone, ${node.podsEvacuating} evacuating, ${node.podsPendingEvacuation} pending`;
   return [
-    [`   ${node.title}  `, colors.bold],
-    ...bar(node, colors),
+    [`   ${node.title}  `, style.colors.bold],
+    ...bar(node, style),
     [`  ${counts}`],
-    [node.drainMessage === '' ? '' : `  ${node.drainMessage}`, colors.dim],
+    [node.drainMessage === '' ? '' : `  ${node.drainMessage}`, style.colors.dim],
   ];
 }
 
-function bar({ gone, total }: { gone: number; total: number }, { green, dim }: Colors): Piece[] {
-  const filled = total === 0 ? 0 : Math.round((gone / total) * widestBar);
+function bar({ gone, total }: Share, { bar: width, colors }: Style): Piece[] {
+  const filled = total === 0 ? 0 : Math.round((gone / total) * width);
   return [
-    ['█'.repeat(filled), green],
-    ['░'.repeat(widestBar - filled), dim],
+    ['█'.repeat(filled), colors.green],
+    ['░'.repeat(width - filled), colors.dim],
   ];
 }
 

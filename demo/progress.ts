@@ -14,7 +14,7 @@ export interface Progress {
 }
 
 /** How many of the pods that have to leave have left. */
-interface Share {
+export interface Share {
   title: string;
   gone: number;
   total: number;

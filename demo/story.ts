@@ -137,17 +137,17 @@ async function killHalfWay(setting: Setting, view: View, first: DemoWorker): Pro
   await until(`a part of the pods of "${fatalTier.title}" to be on their way`, () => halfWay(setting));
   const dead = leader();
   await first.kill();
-  view.note(screen.colors.red(`✗ kill -9 ${first.pid}: the worker is dead, with pods on their way out`));
+  view.note(`✗ kill -9 ${first.pid}: the worker is dead, with pods on their way out`, screen.colors.red);
   const second = startWorker();
   view.note(
-    `npm start: another worker, process ${second.pid}. It takes over when the dead one's Lease has expired`,
+    `Another worker starts, process ${second.pid}. It takes over when the dead one's Lease has expired.`,
   );
   view.worker(`process ${second.pid}, waits for the Lease and the heartbeat of the dead one to expire`);
   await until('the other worker to lead', () => {
     const holder = leader();
     return holder === undefined || holder === dead ? `${holder} leads` : undefined;
   });
-  view.note(screen.colors.green(`✓ process ${second.pid} goes on where the other one stood`));
+  view.note(`✓ Process ${second.pid} goes on where the other one stood`, screen.colors.green);
   view.worker(`process ${second.pid}, has taken over`);
   return second;
 }

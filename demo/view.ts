@@ -2,15 +2,17 @@ import type { Cluster } from '../kube/cluster.ts';
 import { drawBoard, statusLine } from './board.ts';
 import { observeProgress, type Progress } from './progress.ts';
 import type { Recording } from './recording.ts';
-import type { Screen } from './screen.ts';
+import { type Screen, wrap } from './screen.ts';
 
 export interface View {
   /** Leaves a line, with the time since the maintenance was declared. */
-  note(text: string): void;
+  note: Note;
   /** What the block says of the worker. */
   worker(text: string): void;
   stop(): void;
 }
+
+type Note = (text: string, paint?: (text: string) => string) => void;
 
 /** What a view looks at. */
 export interface Subject {
@@ -30,13 +32,20 @@ const drawEvery = 200;
 export function showMaintenance(screen: Screen, { cluster, recording, link }: Subject): View {
   const began = performance.now();
   const seconds = () => (performance.now() - began) / 1000;
-  const note = (text: string) => screen.say(`   ${seconds().toFixed(1).padStart(5)} s  ${text}`);
-  const news = newsOf(screen);
+  const note: Note = (text, paint = (same) => same) => {
+    const time = `   ${seconds().toFixed(1).padStart(5)} s  `;
+    // In a pipe a change is one line, however long.
+    const lines = screen.isLive ? wrap(text, screen.width() - time.length) : [text];
+    for (const [index, words] of lines.entries()) {
+      screen.say(`${index === 0 ? time : ' '.repeat(time.length)}${paint(words)}`);
+    }
+  };
+  const news = newsOf(screen.isLive);
   let worker = '';
   let isOver = false;
   const look = () => {
     const progress = observeProgress(cluster, recording);
-    for (const text of news(progress)) note(text);
+    for (const { text, isGood } of news(progress)) note(text, isGood ? screen.colors.green : undefined);
     return progress;
   };
   const draw = () =>
@@ -64,17 +73,14 @@ export function showMaintenance(screen: Screen, { cluster, recording, link }: Su
 }
 
 /** Keeps what was said already, and returns what is new in a progress. */
-function newsOf({ isLive, colors }: Screen): (progress: Progress) => string[] {
+function newsOf(isLive: boolean): (progress: Progress) => Fact[] {
   const known = new Set<string>();
   return (progress) => {
     const counts = isLive ? [] : published(progress);
-    return [...begun(progress), ...counts, ...waiting(progress), ...done(progress)].flatMap(
-      ({ key, text, isGood }) => {
-        if (known.has(key)) return [];
-        known.add(key);
-        return [isGood ? colors.green(text) : text];
-      },
-    );
+    const facts = [...begun(progress), ...counts, ...waiting(progress), ...done(progress)];
+    const fresh = facts.filter(({ key }) => !known.has(key));
+    for (const { key } of fresh) known.add(key);
+    return fresh;
   };
 }
 

@@ -144,9 +144,16 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
       return KubeErrorKind.Expired;
     case 429:
       return hasCause('DisruptionBudget') ? KubeErrorKind.DisruptionRefused : KubeErrorKind.Throttled;
+    case 422:
+      return isForNamesake(body) ? KubeErrorKind.Conflict : KubeErrorKind.Invalid;
     default:
       return status >= 500 ? KubeErrorKind.Unavailable : KubeErrorKind.Invalid;
   }
+}
+
+/** A patch with the UID of another object of the same name would change the UID, says the apiserver. */
+function isForNamesake(body: StatusBody | undefined): boolean {
+  return body?.details?.causes?.some(({ field }) => field === 'metadata.uid') === true;
 }
 
 /** Undefined for what is not a Status: priority and fairness, proxies and unknown paths answer in plain text. */

@@ -1,8 +1,38 @@
 import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import type { MaintenanceRef, NodeMaintenanceActivities } from '../../activities/contract.ts';
+import { createActivities } from '../../activities/index.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { EventRecorder } from '../../kube/events.ts';
+import { silentLog, type TestCluster } from './cluster.ts';
+
+/** The activities as the worker has them; `told` resolves when their Events are written. */
+export function activitiesOn({ cluster }: TestCluster): {
+  activities: NodeMaintenanceActivities;
+  told: () => Promise<void>;
+} {
+  const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
+  return { activities: createActivities({ cluster, events }), told: () => events.flush() };
+}
+
+export function refOf({ metadata }: NodeMaintenance): MaintenanceRef {
+  return { name: metadata.name, uid: metadata.uid ?? '', generation: metadata.generation ?? 0 };
+}
+
+/** Temporal logs every failure of an activity; one that a test expects is not news. */
+const newEnvironment = () => new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
 
 /** Runs an activity as the Temporal worker does, until it ends. */
 export function performed<T>(act: () => Promise<T>): Promise<T> {
-  return new MockActivityEnvironment().run(act);
+  return newEnvironment().run(act);
+}
+
+/** Runs an activity twice, as Temporal does when a worker dies at its end: the second time it has nothing to write. */
+export async function performedTwice<T>({ requests }: TestCluster, act: () => Promise<T>): Promise<T> {
+  const first = await performed(act);
+  const written = await requests.writesOf(async () => expect(await performed(act)).toEqual(first));
+  expect(written).toEqual([]);
+  return first;
 }
 
 export interface UnderWay<T> {
@@ -14,7 +44,7 @@ export interface UnderWay<T> {
 
 /** Starts an activity that lasts. */
 export function started<T>(act: () => Promise<T>): UnderWay<T> {
-  const environment = new MockActivityEnvironment();
+  const environment = newEnvironment();
   const ended: Promise<T> = environment.run(act);
   // Awaited, if at all, only later: until then a failure is nobody's.
   ended.catch(() => undefined);

@@ -11,7 +11,7 @@ import { begun, createWorld, drained, finished, type World } from '../e2e/world.
 
 /**
  * Records one history of every shape that the `nodeMaintenance` workflow can take, from real runs, into
- * test/replay/histories/. Run it (`node test/replay/record.ts`) after a change of the workflow that is guarded by
+ * test/replay/histories/. Run it (`node test/replay/record.ts [SHAPE...]`) after a change of the workflow that is guarded by
  * `patched`, and commit the new file beside the old ones: old histories must go on replaying.
  */
 const folder = fileURLToPath(new URL('histories/', import.meta.url));
@@ -109,6 +109,12 @@ async function ended({ temporal }: World, name: string): Promise<void> {
     .catch(() => undefined);
 }
 
+/** All shapes, or those that the arguments name. */
+function isWanted(shape: string): boolean {
+  const wanted = process.argv.slice(2);
+  return wanted.length === 0 || wanted.includes(shape);
+}
+
 const world = await createWorld({ nodes: 3 });
 let worker = startWorker(world.sandbox);
 try {
@@ -123,11 +129,11 @@ try {
       await worker.ready();
     },
   };
-  for (const [shape, run] of Object.entries(shapes)) {
+  for (const [shape, run] of Object.entries(shapes).filter(([shape]) => isWanted(shape))) {
     await run(scene, shape);
     await save(shape, world.sandbox.temporalAddress);
   }
-  await recordContinueAsNew();
+  if (isWanted('continued-as-new')) await recordContinueAsNew();
 } finally {
   await worker.kill();
   await world.close();
@@ -141,7 +147,7 @@ async function recordContinueAsNew(): Promise<void> {
     server: {
       executable: { type: 'existing-path', path: `${world.sandbox.bin}/temporal` },
       extraArgs: [
-        ...['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=30'],
+        ...['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=15'],
         ...Object.entries(searchAttributes).flatMap(([name, type]) => [
           '--search-attribute',
           `${name}=${type}`,
@@ -154,9 +160,9 @@ async function recordContinueAsNew(): Promise<void> {
     await worker.ready();
     await world.apply(shape, { nodes: ['node-3'], drainPlan: plan });
     await world.eventually(shape, 'Idle is begun', (seen) => begun(seen, 'Idle'));
+    const first = (await environment.client.workflow.getHandle(workflowIdOf(shape)).describe()).runId;
     await world.patch(shape, { stage: 'Drain' });
     await world.eventually(shape, 'it is drained', drained);
-    const first = (await environment.client.workflow.getHandle(workflowIdOf(shape)).describe()).runId;
     await world.patch(shape, { stage: 'Complete' });
     await world.eventually(shape, 'it is finished', finished);
     await save(shape, environment.address);

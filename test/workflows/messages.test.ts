@@ -38,7 +38,7 @@ async function settledIn(stage: 'Idle' | 'Cordon' | 'Drain') {
 }
 
 const update = (handle: Handle, name: string, ...args: unknown[]) =>
-  handle.executeUpdate<unknown, [unknown?]>(name, { args: args as [unknown?] });
+  handle.executeUpdate<unknown, [unknown]>(name, { args: args as [unknown] });
 
 /** The sentence with which an update was refused. */
 async function refusalOf(answer: Promise<unknown>): Promise<string> {

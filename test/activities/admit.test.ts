@@ -1,0 +1,235 @@
+import { workflowIdOf } from '../../api/names.ts';
+import { completeDrainPlan } from '../../domain/drainPlan.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { activitiesOn, performed, performedTwice } from '../kit/activity.ts';
+import { daemons, labelled, pods } from '../kit/builders.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let admit: ReturnType<typeof activitiesOn>['activities']['admit'];
+let n1: string;
+let n2: string;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'admit' });
+  ({ admit } = activitiesOn(c).activities);
+  [n1, n2] = await Promise.all([c.nodeNamed('n', { rack: c.namespace }), c.nodeNamed('n')]);
+}, 120_000);
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+/** The request of a workflow that was started with this input under the id that belongs to it. */
+const startedWith = (input: { name: string }) => ({ input, workflowId: workflowIdOf(input.name) });
+
+describe('A maintenance that is started from Temporal', () => {
+  test('is created, with the complete drain plan, and created once', async () => {
+    const name = c.named('nm');
+    const drainPlan = [pods(1000), labelled(pods(5000), { app: 'db' }), daemons(10)];
+    const input = { name, nodes: [n2, n1], stage: 'Drain' as const, reason: 'firmware 2.4', drainPlan };
+    const admitted = await performedTwice(c, () => admit(startedWith(input)));
+    const { metadata, spec } = await c.maintenanceNow(name);
+    expect(spec).toMatchObject({ stage: 'Drain', reason: 'firmware 2.4' });
+    expect(spec.drainPlan).toEqual(completeDrainPlan(drainPlan));
+    expect(admitted).toEqual({
+      name,
+      uid: metadata.uid,
+      generation: 1,
+      stage: 'Drain',
+      paused: false,
+      position: 0,
+      planLength: 15,
+      nodes: [n1, n2].toSorted(),
+    });
+  });
+
+  test('is Idle unless it says otherwise', async () => {
+    const name = c.named('nm');
+    expect(await performed(() => admit(startedWith({ name, nodes: [n1] } as never)))).toMatchObject({
+      stage: 'Idle',
+    });
+  });
+
+  test.each([
+    { how: 'in the order of the API', term: ['key', 'operator', 'values'] },
+    { how: 'in another order', term: ['values', 'operator', 'key'] },
+  ])('may give a whole nodeSelector, its fields $how', async ({ term }) => {
+    const requirement: Record<string, unknown> = {
+      key: 'rack',
+      operator: 'In',
+      values: [c.namespace, 'nowhere'],
+    };
+    const matchExpressions = [Object.fromEntries(term.map((field) => [field, requirement[field]]))];
+    const matchFields = [{ values: [n1], operator: 'In', key: 'metadata.name' }];
+    const nodeSelector = { nodeSelectorTerms: [{ matchFields, matchExpressions }] };
+    const input = { name: c.named('nm'), nodeSelector };
+    expect(await performedTwice(c, () => admit(startedWith(input)))).toMatchObject({ nodes: [n1] });
+  });
+
+  test('runs the object that exists with the same specification, wherever that has come to', async () => {
+    const input = { name: c.named('nm'), nodes: [n1], stage: 'Cordon' as const, reason: 'disk' };
+    const first = await performed(() => admit(startedWith(input)));
+    await c.staged(input.name, 'Drain');
+    const again = await performed(() => admit(startedWith(input)));
+    expect(again).toEqual({ ...first, stage: 'Drain', generation: 2 });
+  });
+});
+
+describe('A maintenance that exists', () => {
+  test('goes on where its status says, if its run was terminated', async () => {
+    const applied = await c.applied(c.maintenance({ nodes: [n1], stage: 'Drain', drainPlan: [pods(7)] }));
+    const condition = { type: 'Paused', reason: 'PauseRequested', message: '', status: 'True' };
+    const conditions = [{ ...condition, lastTransitionTime: '2026-01-01T00:00:00Z' }];
+    await c.withStatus(applied, { drainPosition: 4, conditions });
+    const { name, uid } = applied.metadata;
+    expect(await performedTwice(c, () => admit(startedWith({ name })))).toEqual({
+      name,
+      uid,
+      generation: 1,
+      stage: 'Drain',
+      paused: true,
+      position: 4,
+      planLength: 13,
+      nodes: [n1],
+    });
+  });
+
+  test('and is being deleted is on its way to Complete', async () => {
+    const maintenance = c.maintenance({ nodes: [n1], stage: 'Cordon' });
+    maintenance.metadata.finalizers = ['example.com/held'];
+    const applied = await c.applied(maintenance);
+    await c.deleted(applied);
+    const { name } = applied.metadata;
+    expect(await performed(() => admit(startedWith({ name })))).toMatchObject({ stage: 'Complete' });
+  });
+
+  test.each([
+    { field: 'nodeSelector', differs: () => ({ nodes: [n2] }) },
+    { field: 'drainPlan', differs: () => ({ nodes: [n1], drainPlan: [pods(1)] }) },
+    { field: 'reason', differs: () => ({ nodes: [n1], reason: 'another' }) },
+  ])('with another $field is left alone, and the start refused', async ({ field, differs }) => {
+    const { metadata } = await c.applied(c.maintenance({ nodes: [n1] }));
+    const { name, resourceVersion } = metadata;
+    await expect(performed(() => admit(startedWith({ name, ...differs() })))).rejects.toMatchObject({
+      type: 'InvalidInput',
+      nonRetryable: true,
+      message: `name: NodeMaintenance "${name}" exists with another ${field}; choose another name, or give only the name to run the existing one`,
+    });
+    expect((await c.maintenanceNow(name)).metadata.resourceVersion).toBe(resourceVersion);
+  });
+});
+
+describe('A start that makes no sense is refused with field and remedy, and nothing is created:', () => {
+  const refused = 'The maintenance was not started: ';
+  const rows: { when: string; input: () => object; says: string }[] = [
+    {
+      when: 'a node that does not exist',
+      input: () => ({ nodes: [n1, 'rack-9'] }),
+      says: 'nodes[1]: there is no node "rack-9"; kubectl get nodes lists them',
+    },
+    {
+      when: 'a name alone, and no object of that name',
+      input: () => ({}),
+      says: 'name: there is no NodeMaintenance "NAME"; give "nodes" or "nodeSelector" to create it',
+    },
+    {
+      when: 'a drain plan out of order',
+      input: () => ({ nodes: [n1], drainPlan: [pods(5000), pods(1000)] }),
+      says: `${refused}drainPlan[1] has podPriority 1000 after 5000 (ascending for each podType): move it before drainPlan[0]`,
+    },
+    {
+      when: 'a drain plan with an entry twice',
+      input: () => ({ nodes: [n1], drainPlan: [pods(1000), pods(1000)] }),
+      says: `${refused}drainPlan[1] repeats drainPlan[0]: remove one of them`,
+    },
+    {
+      when: 'a list of no nodes',
+      input: () => ({ nodes: [] }),
+      says: `${refused}nodes: expected at least one node name (got [])`,
+    },
+    {
+      when: 'the same node twice',
+      input: () => ({ nodes: ['a', 'a'] }),
+      says: `${refused}nodes[1]: a is already nodes[0]; remove one`,
+    },
+    {
+      when: 'nodes and nodeSelector',
+      input: () => ({ nodes: [n1], nodeSelector: { nodeSelectorTerms: [{ matchExpressions: [] }] } }),
+      says: `${refused}nodes, nodeSelector: give one of the two, not both`,
+    },
+    {
+      when: 'no choice of nodes beside a stage',
+      input: () => ({ stage: 'Drain' }),
+      says: `${refused}nodes or nodeSelector: one is required beside stage (give only name to run a NodeMaintenance that exists)`,
+    },
+    {
+      when: 'a field that does not exist',
+      input: () => ({ nodes: [n1], node: n1 }),
+      says: `${refused}node: unknown field; remove it or correct its name`,
+    },
+  ];
+
+  test.each(rows)('$when', async ({ input, says }) => {
+    const name = c.named('nm');
+    const request = startedWith({ name, ...input() });
+    const written = await c.requests.writesOf(() =>
+      expect(performed(() => admit(request))).rejects.toMatchObject({
+        type: 'InvalidInput',
+        nonRetryable: true,
+        message: says.replace('NAME', name),
+      }),
+    );
+    expect(written).toEqual([]);
+  });
+
+  test.each([
+    {
+      when: 'a node selector without terms',
+      input: { nodeSelector: { nodeSelectorTerms: [] } },
+      field: 'nodeSelector',
+    },
+    { when: 'a stage that does not exist', input: { nodes: ['a'], stage: 'Paint' }, field: 'stage' },
+    { when: 'text in place of a list', input: { nodes: 'a' }, field: 'nodes' },
+    {
+      when: 'a priority that is no number',
+      input: { nodes: ['a'], drainPlan: [{ podType: 'Default', podPriority: 'high' }] },
+      field: 'drainPlan[0].podPriority',
+    },
+  ])('$when', async ({ input, field }) => {
+    const request = startedWith({ name: c.named('nm'), ...input });
+    const message = expect.stringContaining(`${refused}${field}`);
+    await expect(performed(() => admit(request))).rejects.toMatchObject({ type: 'InvalidInput', message });
+    expect(await c.admin.get(resources.nodeMaintenances, { name: request.input.name })).toBeUndefined();
+  });
+
+  test.each([
+    { when: 'no input at all', input: undefined, says: 'expected one JSON object (got undefined)' },
+    { when: 'a text', input: 'rack-7', says: 'expected one JSON object (got "rack-7")' },
+    { when: 'an empty object', input: {}, says: 'name: ' },
+    { when: 'a name that no object can have', input: { name: 'Rack 7' }, says: 'name: ' },
+  ])('$when', async ({ input, says }) => {
+    const workflowId = 'node-maintenance-rack-7';
+    await expect(performed(() => admit({ input, workflowId }))).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: expect.stringContaining(refused + says),
+    });
+  });
+
+  test('a workflow id that belongs to another maintenance', async () => {
+    const name = c.named('nm');
+    const request = { input: { name, nodes: [n1] }, workflowId: 'my-workflow' };
+    const written = await c.requests.writesOf(() =>
+      expect(performed(() => admit(request))).rejects.toMatchObject({
+        type: 'InvalidInput',
+        message: `workflow id: expected "node-maintenance-${name}" for the maintenance "${name}" (got "my-workflow"), so that no node has two runs for one maintenance`,
+      }),
+    );
+    expect(written).toEqual([]);
+  });
+});
