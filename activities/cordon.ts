@@ -66,9 +66,9 @@ export async function cordon(deps: Deps, view: View, writer: StatusWriter): Prom
   }
 }
 
-function isRecorded(view: View, writer: StatusWriter): boolean {
-  const recorded = new Set(writer.latest.status?.nodeStatuses.map((status) => status.nodeRef.name));
-  return recorded.size === view.nodes.length && view.nodes.every((node) => recorded.has(node.metadata.name));
+function isRecorded({ nodes }: View, { latest: { status } }: StatusWriter): boolean {
+  const recorded = new Set(status?.nodeStatuses.map((node) => node.nodeRef.name));
+  return status?.nodes === nodes.length && nodes.every((node) => recorded.has(node.metadata.name));
 }
 
 function recordNodes({ cluster }: Deps, view: View, latest: NodeMaintenance): NodeMaintenanceNodeStatus[] {

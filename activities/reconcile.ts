@@ -21,13 +21,15 @@ export async function reconcile<T>(
 ): Promise<T> {
   const context = Context.current();
   const beat = setInterval(() => context.heartbeat(), heartbeatEvery);
-  const changes = collectChanges(cluster, concerns);
+  const changes = new Changes(cluster, concerns);
+  // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
+  context.cancelled.catch((error: unknown) => changes.end(error));
   try {
     for (;;) {
-      changes.clear();
+      changes.begin();
       const result = await turn();
       if (result !== undefined) return result;
-      await Promise.race([changes.next(), context.cancelled]);
+      await changes.next();
     }
   } finally {
     clearInterval(beat);
@@ -36,42 +38,54 @@ export async function reconcile<T>(
 }
 
 /** Remembers whether anything of concern changed, so that a change during a turn is not missed. */
-function collectChanges(cluster: Cluster, concerns: (pod: Pod) => boolean) {
-  let changed = false;
-  let wake: () => void = () => undefined;
-  let timers: NodeJS.Timeout[] = [];
-  const note = () => {
-    if (changed) return;
-    changed = true;
-    wake();
-  };
-  const notePod = ({ object }: { object: Pod }) => {
-    if (concerns(object)) note();
-  };
-  const unsubscribe = [
-    cluster.nodes.subscribe(note),
-    cluster.maintenances.subscribe(note),
-    cluster.evacuations.subscribe(note),
-    cluster.pods.subscribe(notePod),
-  ];
-  const clearTimers = () => {
+class Changes {
+  readonly #unsubscribe: (() => void)[];
+  #changed = false;
+  #ended: { because: unknown } | undefined;
+  #wake: () => void = () => undefined;
+
+  constructor(cluster: Cluster, concerns: (pod: Pod) => boolean) {
+    const note = () => this.#note();
+    this.#unsubscribe = [
+      cluster.nodes.subscribe(note),
+      cluster.maintenances.subscribe(note),
+      cluster.evacuations.subscribe(note),
+      cluster.pods.subscribe(({ object }) => {
+        if (concerns(object)) this.#note();
+      }),
+    ];
+  }
+
+  /** What changes from here on is for the next turn. */
+  begin(): void {
+    this.#changed = false;
+  }
+
+  /** Resolves soon after a change, or for the resync; rejects when the activity was cancelled. */
+  async next(): Promise<void> {
+    const timers: NodeJS.Timeout[] = [];
+    await new Promise<void>((resolve) => {
+      this.#wake = () => timers.push(setTimeout(resolve, settleFor));
+      timers.push(setTimeout(resolve, resyncEvery));
+      if (this.#changed || this.#ended !== undefined) this.#wake();
+    });
+    this.#wake = () => undefined;
     for (const timer of timers) clearTimeout(timer);
-    timers = [];
-  };
-  return {
-    clear: () => {
-      changed = false;
-    },
-    next: () =>
-      new Promise<void>((resolve) => {
-        const settle = () => timers.push(setTimeout(resolve, settleFor));
-        wake = settle;
-        timers.push(setTimeout(resolve, resyncEvery));
-        if (changed) settle();
-      }).finally(clearTimers),
-    stop: () => {
-      clearTimers();
-      for (const stop of unsubscribe) stop();
-    },
-  };
+    if (this.#ended !== undefined) throw this.#ended.because;
+  }
+
+  end(because: unknown): void {
+    this.#ended = { because };
+    this.#wake();
+  }
+
+  stop(): void {
+    for (const stop of this.#unsubscribe) stop();
+  }
+
+  #note(): void {
+    if (this.#changed) return;
+    this.#changed = true;
+    this.#wake();
+  }
 }

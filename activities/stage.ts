@@ -81,7 +81,11 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
   const released = await changeFinalizers(deps, ref, without);
   if (!released?.changed) return;
-  deps.events.record(released.maintenance, { type: 'Normal', reason: 'Completed', message: 'The nodes are given back.' });
+  deps.events.record(released.maintenance, {
+    type: 'Normal',
+    reason: 'Completed',
+    message: 'The nodes are given back.',
+  });
   await deps.events.flush();
 }
 

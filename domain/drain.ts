@@ -140,6 +140,6 @@ export function listed(names: readonly string[]): string {
 }
 
 /** By code unit, so that the same world gives the same bytes in every locale. */
-function compareNames(a: string, b: string): number {
+export function compareNames(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -5,7 +5,7 @@ import type {
   NodeMaintenanceStatus,
 } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from './conditions.ts';
-import { type DrainDecision, listed } from './drain.ts';
+import { compareNames, type DrainDecision, listed } from './drain.ts';
 import { podName, podTypeOf } from './pod.ts';
 
 export const emptyStatus: NodeMaintenanceStatus = {
@@ -29,7 +29,10 @@ export function withStage(
   return { ...status, stageStatuses: [...status.stageStatuses, { name, startTimestamp: now }] };
 }
 
-/** The status with these nodes, and their sums for `kubectl get`. What was recorded of a node before stays with it. */
+/**
+ * The status with these nodes, and their sums for `kubectl get`. What was recorded of a node before stays with it, also
+ * when the node is no longer selected: it is given back on Complete like the others.
+ */
 export function withNodes(
   status: NodeMaintenanceStatus,
   nodeStatuses: readonly NodeMaintenanceNodeStatus[],
@@ -39,13 +42,19 @@ export function withNodes(
     const recorded = node.unschedulableBefore ?? before.get(node.nodeRef.name);
     return recorded === undefined ? node : { ...node, unschedulableBefore: recorded };
   });
+  const selected = new Set(merged.map((node) => node.nodeRef.name));
+  const left = status.nodeStatuses.filter((node) => !selected.has(node.nodeRef.name)).map(deselected);
   return {
     ...status,
-    nodeStatuses: merged,
+    nodeStatuses: [...merged, ...left].toSorted((a, b) => compareNames(a.nodeRef.name, b.nodeRef.name)),
     nodes: merged.length,
     podsPendingEvacuation: sum(merged.map((node) => node.podsPendingEvacuation)),
     podsEvacuating: sum(merged.map((node) => node.podsEvacuating)),
   };
+}
+
+function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
+  return { ...node, drainMessage: 'No longer selected.', podsPendingEvacuation: 0, podsEvacuating: 0 };
 }
 
 /** The status that a drain decision leads to: targets, messages, counts, position and the Drained condition. */

@@ -212,14 +212,19 @@ async function lint(root: string, plants: readonly Plant[]): Promise<Map<Plant, 
     await place(join(root, name), (path) => copyFile(join(repository, name), path));
   await symlink(join(repository, 'node_modules'), join(root, 'node_modules'), 'dir');
   for (const [index, { room, code }] of plants.entries())
-    await place(join(root, room, `plant-${index}.ts`), (path) => writeFile(path, `${code}\n`));
+    await place(join(root, room, fileName(index)), (path) => writeFile(path, `${code}\n`));
   const diagnostics = await diagnosticsOf(root, new Set(plants.map(({ room }) => room)));
   return new Map(
     plants.map((plant, index) => {
-      const own = diagnostics.filter(({ filename }) => filename.endsWith(`/plant-${index}.ts`));
+      const own = diagnostics.filter(({ filename }) => filename.endsWith(`/${fileName(index)}`));
       return [plant, own.map(({ code }) => code)];
     }),
   );
+}
+
+/** Only in test files does the linter look for mistakes of tests. */
+function fileName(index: number): string {
+  return `plant-${index}.test.ts`;
 }
 
 async function place(path: string, write: (path: string) => Promise<void>): Promise<void> {

@@ -7,7 +7,7 @@ import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
 /** The activities as the worker has them; `told` resolves when their Events are written. */
-export function activitiesOn({ cluster }: TestCluster): {
+export function activitiesOn({ cluster }: Pick<TestCluster, 'cluster'>): {
   activities: NodeMaintenanceActivities;
   told: () => Promise<void>;
 } {

@@ -31,6 +31,11 @@ describe('an answer of the apiserver', () => {
     { answer: 410, text: status({ reason: 'Expired' }), kind: KubeErrorKind.Expired },
     { answer: 400, text: status({ reason: 'BadRequest' }), kind: KubeErrorKind.Invalid },
     { answer: 422, text: status({ reason: 'Invalid' }), kind: KubeErrorKind.Invalid },
+    {
+      answer: 422,
+      text: status({ reason: 'Invalid', details: { causes: [{ field: 'metadata.uid' }] } }),
+      kind: KubeErrorKind.Conflict,
+    },
     { answer: 429, text: 'Too many requests, please try again later.\n', kind: KubeErrorKind.Throttled },
     { answer: 429, text: budget, kind: KubeErrorKind.DisruptionRefused },
     { answer: 503, text: 'no healthy upstream', kind: KubeErrorKind.Unavailable },

@@ -1,0 +1,276 @@
+import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { watchCluster } from '../../kube/cluster.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { activitiesOn, performed, performedTwice, refOf, started } from '../kit/activity.ts';
+import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+let told: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'cordon' });
+  ({ activities: acts, told } = activitiesOn(c));
+}, 120_000);
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+/** Which nodes a maintenance has on record, and whether they were unschedulable before it. */
+async function recorded({ metadata }: NodeMaintenance): Promise<Record<string, boolean | undefined>> {
+  const { nodeStatuses } = await c.statusOf(metadata.name);
+  return Object.fromEntries(nodeStatuses.map((one) => [one.nodeRef.name, one.unschedulableBefore]));
+}
+
+/** A record that a maintenance has cordoned these nodes; the value says whether they were unschedulable before it. */
+async function withRecord(maintenance: NodeMaintenance, before: Record<string, boolean>) {
+  const nodeStatuses = Object.entries(before).map(([name, unschedulableBefore]) => ({
+    nodeRef: { name },
+    unschedulableBefore,
+  }));
+  return c.withStatus(maintenance, { nodeStatuses, nodes: nodeStatuses.length });
+}
+
+describe('keepCordoned', () => {
+  test('cordons the selected nodes and no other, after it has put on record what they were before', async () => {
+    const [open, closed, other] = [
+      await c.nodeNamed('open'),
+      await c.nodeNamed('closed'),
+      await c.nodeNamed('x'),
+    ];
+    await c.cordoned(closed);
+    const applied = await c.applied(c.maintenance({ nodes: [open, closed], stage: 'Cordon' }));
+    c.requests.clear();
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(open);
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [open]: false, [closed]: true });
+    expect(c.requests.writes()).toEqual(['patch nodemaintenances.nodemaintenance.k8s.io', 'patch nodes']);
+    expect((await c.node(other)).spec.unschedulable).toBeUndefined();
+    await told();
+    expect(await c.eventsAbout(applied)).toEqual(['NodesCordoned: Made 1 of 2 nodes unschedulable.']);
+  });
+
+  test('that goes on after a crash finds nothing to write, and ends when the stage changes', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const crashed = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await crashed.cancelled();
+    await c.caughtUpWith({ ...(await c.node(node)), kind: 'Node' });
+    await c.caughtUpWith(await c.maintenanceNow(applied.metadata.name));
+    const written = await c.requests.writesOf(async () => {
+      const again = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+      await c.staged(applied.metadata.name, 'Drain');
+      expect(await again.ended).toEqual({ kind: 'StageChanged', stage: 'Drain', generation: 2 });
+    });
+    expect(written).toEqual([]);
+  });
+
+  test('cordons again what somebody uncordons, and tells', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await c.uncordoned(node);
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [node]: false });
+  });
+
+  test('cordons a node that begins to match, and remembers one that matches no longer', async () => {
+    const rack = c.named('rack');
+    const first = await c.nodeNamed('first', { rack });
+    const later = await c.nodeNamed('later');
+    const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(first);
+    await c.patched(resources.nodes, { name: later }, { metadata: { labels: { rack } } });
+    await c.eventuallyCordoned(later);
+    await c.patched(resources.nodes, { name: first }, { metadata: { labels: { rack: null } } });
+    await c.eventuallyStatus(applied.metadata.name, 'one node is selected', ({ nodes }) =>
+      expect(nodes).toBe(1),
+    );
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [first]: false, [later]: false });
+  });
+
+  test('takes over the record of a maintenance that already holds the node', async () => {
+    const node = await c.nodeNamed('n');
+    const holder = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await c.caughtUpWith(await withRecord(holder, { [node]: false }));
+    await c.cordoned(node);
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyStatus(applied.metadata.name, 'the node is on record', ({ nodeStatuses }) =>
+      expect(nodeStatuses).toHaveLength(1),
+    );
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [node]: false });
+  });
+
+  test('waits until its view is as new as the workflow says', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const ref = { ...refOf(applied), generation: 2 };
+    const cordon = started(() => acts.keepCordoned(ref, 'Drain'));
+    await c.staged(applied.metadata.name, 'Drain');
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+  });
+
+  test.each([
+    { when: 'goes', uid: undefined },
+    { when: 'has given its name to another', uid: 'of-the-former' },
+  ])('ends when the object $when', async ({ uid }) => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned({ ...refOf(applied), ...(uid && { uid }) }, 'Cordon'));
+    if (uid === undefined) {
+      await c.eventuallyCordoned(node);
+      await c.deleted(applied);
+    }
+    expect(await cordon.ended).toEqual({ kind: 'Gone' });
+  });
+
+  test('of an object that is being deleted ends: it is on its way to Complete', async () => {
+    const node = await c.nodeNamed('n');
+    const maintenance = c.maintenance({ nodes: [node], stage: 'Cordon' });
+    maintenance.metadata.finalizers = ['example.com/theirs'];
+    const applied = await c.applied(maintenance);
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await c.deleted(applied);
+    expect(await cordon.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+  });
+});
+
+describe('giveBackNodes', () => {
+  test('makes schedulable what the maintenance had cordoned', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('makes schedulable on the way from Idle to Complete, as the KEP has it', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' }));
+    await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('leaves a node that somebody else had cordoned as it was, and tells whose turn it is', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: true,
+    });
+    await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+    expect((await c.node(node)).spec.unschedulable).toBe(true);
+    await told();
+    expect(await c.eventsAbout(applied)).toEqual([
+      `NodeLeftUnschedulable: Node ${node} stays unschedulable: it was so before this maintenance. kubectl uncordon ${node} when it may take pods.`,
+    ]);
+  });
+
+  test.each(['Cordon', 'Drain'] as const)(
+    'leaves a node that another maintenance in %s holds, and names it',
+    async (stage) => {
+      const node = await c.nodeNamed('n');
+      await c.cordoned(node);
+      const holder = await c.applied(c.maintenance({ nodes: [node], stage }));
+      const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+        [node]: false,
+      });
+      await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+      expect((await c.node(node)).spec.unschedulable).toBe(true);
+      await told();
+      expect(await c.eventsAbout(applied)).toEqual([
+        `NodeStillHeld: Node ${node} stays unschedulable: ${holder.metadata.name} still holds it.`,
+      ]);
+    },
+  );
+
+  test.each(['Idle', 'Complete'] as const)('is not held up by a maintenance in %s', async (stage) => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    await c.applied(c.maintenance({ nodes: [node], stage }));
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    await performed(() => acts.giveBackNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('gives back a node that is no longer selected', async () => {
+    const rack = c.named('rack');
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: { rack }, stage: 'Complete' })), {
+      [node]: false,
+    });
+    await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('gives back what was cordoned a moment ago, though the informers lag behind', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    const cut = new AbortController();
+    const lagging = watchCluster({ kube: c.cluster.kube, log: silentLog });
+    lagging.start(cut.signal);
+    await lagging.synced(cut.signal);
+    cut.abort();
+    await c.cordoned(node);
+    expect(lagging.nodes.get(node)?.spec.unschedulable).toBeUndefined();
+    const { activities } = activitiesOn({ cluster: lagging });
+    await performed(() => activities.giveBackNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('of an object that is gone does nothing', async () => {
+    await performedTwice(c, () => acts.giveBackNodes({ name: 'nobody', uid: 'of-nobody', generation: 1 }));
+  });
+
+  test('does without a node that is gone', async () => {
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: ['gone'], stage: 'Complete' })), {
+      gone: false,
+    });
+    await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+  });
+});
+
+test('Two maintenances that complete together give the node back between them', async () => {
+  const node = await c.nodeNamed('n');
+  await c.cordoned(node);
+  const both = await Promise.all(
+    [1, 2].map(async () => {
+      const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+      return withRecord(applied, { [node]: false });
+    }),
+  );
+  await Promise.all(
+    both.map(async (one) => {
+      await performed(() => acts.requestStage(refOf(one), 'Complete'));
+      await performed(() => acts.giveBackNodes(refOf(one)));
+    }),
+  );
+  await eventually('the node to be schedulable', async () =>
+    expect((await c.node(node)).spec.unschedulable ?? false).toBe(false),
+  );
+});

@@ -1,0 +1,317 @@
+import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
+import type { Pod } from '../../api/core.ts';
+import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { activitiesOn, refOf, started } from '../kit/activity.ts';
+import { labelled, pods } from '../kit/builders.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+let told: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'drain' });
+  ({ activities: acts, told } = activitiesOn(c));
+}, 120_000);
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+const draining = async (nodes: string[], drainPlan = [pods(1000), pods(5000)]) =>
+  c.applied(c.maintenance({ nodes, stage: 'Drain', drainPlan }));
+
+const created = () => c.requests.count('create evacuations.evacuation.coordination.k8s.io');
+
+/** What the status says of the node. */
+async function nodeStatus({ metadata }: NodeMaintenance, node: string) {
+  const { nodeStatuses } = await c.statusOf(metadata.name);
+  return nodeStatuses.find(({ nodeRef }) => nodeRef.name === node);
+}
+
+/** Removes a pod as the evacuation controller does: with its Evacuation. */
+async function evacuated(pod: Pod): Promise<void> {
+  await c.podsDeleted([pod]);
+  const evacuation = await c.evacuationOf(pod);
+  if (evacuation === undefined) return;
+  const { name, namespace = '' } = evacuation.metadata;
+  await c.admin.mergePatch(resources.evacuations, { name, namespace }, { metadata: { finalizers: [] } });
+  await c.deleted(evacuation);
+}
+
+describe('drain', () => {
+  test('asks for the evacuation of the pods of its tier, and of no others', async () => {
+    const node = await c.nodeNamed('n');
+    const other = await c.nodeNamed('other');
+    const [low, high] = [await c.podOn(node, { priority: 1000 }), await c.podOn(node, { priority: 1001 })];
+    const elsewhere = await c.podOn(other, { priority: 1000 });
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    const { metadata, spec } = await c.eventuallyEvacuating(low);
+    expect(metadata.name).toBe(`${low.metadata.uid}-${low.metadata.name}`);
+    expect(metadata.finalizers).toEqual([INSTIGATOR_FINALIZER]);
+    expect(spec).toEqual({
+      podRef: { name: low.metadata.name, uid: low.metadata.uid },
+      progressDeadlineSeconds: 1800,
+    });
+    await c.eventuallyStatus(applied.metadata.name, 'one pod is evacuating', (status) =>
+      expect(status).toMatchObject({ podsEvacuating: 1, podsPendingEvacuation: 1, drainPosition: 0 }),
+    );
+    expect(await nodeStatus(applied, node)).toEqual({
+      nodeRef: { name: node },
+      drainTargets: [pods(1000)],
+      drainMessage: 'Evacuating',
+      podsEvacuating: 1,
+      podsPendingEvacuation: 1,
+      unschedulableBefore: false,
+    });
+    await c.eventuallyCordoned(node);
+    await drain.cancelled();
+    expect(await c.evacuationOf(high)).toBeUndefined();
+    expect(await c.evacuationOf(elsewhere)).toBeUndefined();
+  });
+
+  test('ends a tier when its pods are gone from every node, at the next entry that has pods', async () => {
+    const [n1, n2] = [await c.nodeNamed('n'), await c.nodeNamed('n')];
+    const [first, second] = [await c.podOn(n1, { priority: 1000 }), await c.podOn(n2, { priority: 900 })];
+    await c.podOn(n1, { priority: 5000 });
+    const applied = await draining([n1, n2], [pods(1000), pods(3000), pods(5000)]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await Promise.all([first, second].map((pod) => c.eventuallyEvacuating(pod)));
+    await evacuated(first);
+    await eventually('the first node to wait for the second', async () =>
+      expect(await nodeStatus(applied, n1)).toMatchObject({ drainMessage: `Waiting for node ${n2}.` }),
+    );
+    await evacuated(second);
+    expect(await drain.ended).toEqual({
+      kind: 'TierDrained',
+      position: 2,
+      nodes: expect.arrayContaining([n1, n2]),
+    });
+    expect((await c.statusOf(applied.metadata.name)).drainPosition).toBe(2);
+    await told();
+    expect(await c.eventsAbout(applied)).toContain(
+      'TierDrained: Entry 1 of 15 of the drain plan is done on 2 nodes; entry 3 is next.',
+    );
+  });
+
+  test('ends with Drained, on the object too, when no pod is left', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node, { priority: 5000 });
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 1));
+    await c.eventuallyEvacuating(pod);
+    await evacuated(pod);
+    expect(await drain.ended).toEqual({ kind: 'Drained', nodes: [node] });
+    const { conditions } = await c.eventuallyDrained(applied.metadata.name);
+    expect(conditions).toMatchObject([
+      {
+        type: 'Drained',
+        status: 'True',
+        reason: 'AllPodsTerminated',
+        message: 'No pod is left on the nodes.',
+      },
+    ]);
+  });
+
+  test('that goes on after a crash asks for nothing twice', async () => {
+    const node = await c.nodeNamed('n');
+    const some = await c.podsOn(node, 5, { priority: 1000 });
+    const applied = await draining([node]);
+    const crashed = started(() => acts.drain(refOf(applied), 0));
+    await Promise.all(some.map((pod) => c.eventuallyEvacuating(pod)));
+    const { name } = applied.metadata;
+    await c.eventuallyStatus(name, '5 pods are evacuating', ({ podsEvacuating }) =>
+      expect(podsEvacuating).toBe(5),
+    );
+    await crashed.cancelled();
+    await c.caughtUpWith(await c.maintenanceNow(name));
+    const written = await c.requests.writesOf(async () => {
+      const again = started(() => acts.drain(refOf(applied), 0));
+      await c.staged(name, 'Complete');
+      expect(await again.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+    });
+    expect(written).toEqual([]);
+  });
+
+  test('evacuates a pod that appears at an earlier entry of the plan', async () => {
+    const node = await c.nodeNamed('n');
+    await c.podOn(node, { priority: 5000 });
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 1));
+    const late = await c.podOn(node, { priority: 10 });
+    await c.eventuallyEvacuating(late);
+    await drain.cancelled();
+  });
+
+  test('evacuates by label where the plan says so', async () => {
+    const node = await c.nodeNamed('n');
+    const [web, db] = await Promise.all(
+      ['web', 'db'].map((app) => c.podOn(node, { priority: 1000, labels: { app } })),
+    );
+    const applied = await draining([node], [labelled(pods(1000), { app: 'web' }), pods(1000)]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(web as Pod);
+    await evacuated(web as Pod);
+    expect(await drain.ended).toMatchObject({ kind: 'TierDrained', position: 1 });
+    expect(await c.evacuationOf(db as Pod)).toBeUndefined();
+  });
+
+  test('leaves DaemonSet and static pods running, and reports them', async () => {
+    const node = await c.nodeNamed('n');
+    const daemon = await c.daemonPodOn(node);
+    const mirror = await c.podOn(node, { annotations: { 'kubernetes.io/config.mirror': 'hash' } });
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    expect(await drain.ended).toEqual({ kind: 'Drained', nodes: [node] });
+    const names = [daemon, mirror].map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).toSorted();
+    expect(await c.statusOf(applied.metadata.name)).toMatchObject({
+      podsRemaining: 2,
+      conditions: [
+        {
+          type: 'Drained',
+          status: 'True',
+          reason: 'DaemonSetPodsRemain',
+          message: `Left running: ${names.join(', ')}.`,
+        },
+      ],
+    });
+    for (const pod of [daemon, mirror]) expect(await c.evacuationOf(pod)).toBeUndefined();
+  });
+
+  test('joins the Evacuation that somebody else has asked for', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node, { priority: 1000 });
+    const theirs = await c.applied(c.evacuation(pod, ['example.com/instigator']));
+    const applied = await draining([node]);
+    const before = created();
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await eventually('our finalizer beside theirs', async () => {
+      const { metadata } = (await c.evacuationOf(pod)) ?? { metadata: {} as never };
+      expect(metadata.uid).toBe(theirs.metadata.uid);
+      expect(metadata.finalizers).toEqual(['example.com/instigator', INSTIGATOR_FINALIZER]);
+    });
+    await drain.cancelled();
+    expect(created()).toBe(before);
+  });
+
+  test('waits for a pod in a namespace that is being deleted, and does not insist on its Evacuation', async () => {
+    const node = await c.nodeNamed('n');
+    const namespace = await c.namespaceNamed(c.named('ending'));
+    const pod = await c.podOn(node, { namespace, finalizers: ['example.com/held'] });
+    const found = await c.admin.get(resources.namespaces, { name: namespace });
+    await c.deleted({ ...found, kind: 'Namespace' } as never);
+    await eventually('the pod to be terminating', () =>
+      expect(c.podsOf(node)[0]?.metadata.deletionTimestamp).toBeDefined(),
+    );
+    const applied = await draining([node]);
+    const before = created();
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await throughout('an Evacuation was tried once at most', 2_000, () =>
+      expect(created() - before).toBeLessThanOrEqual(1),
+    );
+    const key = { namespace, name: pod.metadata.name };
+    await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: [] } });
+    expect(await drain.ended).toEqual({ kind: 'Drained', nodes: [node] });
+  });
+
+  test('waits for another maintenance that wants less of the node, and names it', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node, { priority: 5000 });
+    const lesser = await draining([node], [pods(1000)]);
+    const applied = await draining([node], [pods(5000)]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await eventually('the message', async () =>
+      expect(await nodeStatus(applied, node)).toMatchObject({
+        drainMessage: `Evacuating (limited by ${lesser.metadata.name})`,
+        drainTargets: [pods(1000)],
+      }),
+    );
+    expect(await c.evacuationOf(pod)).toBeUndefined();
+    await c.staged(lesser.metadata.name, 'Complete');
+    await c.eventuallyEvacuating(pod);
+    await drain.cancelled();
+  });
+
+  test('without a node that matches waits for one', async () => {
+    const rack = c.named('rack');
+    const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Drain' }));
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyStatus(applied.metadata.name, 'it says that no node matches', ({ conditions }) =>
+      expect(conditions).toMatchObject([{ type: 'Drained', status: 'False', reason: 'NoNodeMatches' }]),
+    );
+    const node = await c.nodeNamed('n', { rack });
+    expect(await drain.ended).toEqual({ kind: 'Drained', nodes: [node] });
+  });
+
+  test('ends when the object goes', async () => {
+    const node = await c.nodeNamed('n');
+    await c.podOn(node);
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.deleted(applied);
+    expect(await drain.ended).toEqual({ kind: 'Gone' });
+  });
+});
+
+describe('keepDrained', () => {
+  test('evacuates what appears on a drained node: Drained is False until it is gone again', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await draining([node]);
+    const { name } = applied.metadata;
+    const kept = started(() => acts.keepDrained(refOf(applied)));
+    const { conditions } = await c.eventuallyDrained(name);
+    const late = await c.podOn(node, { priority: 1_000_000_000 });
+    await c.eventuallyEvacuating(late);
+    await c.eventuallyStatus(name, 'Drained is False', (status) =>
+      expect(status.conditions).toMatchObject([
+        { type: 'Drained', status: 'False', message: '1 pods are left to evacuate.' },
+      ]),
+    );
+    await evacuated(late);
+    const again = await c.eventuallyDrained(name);
+    expect(again.drainPosition).toBe(again.drainPosition);
+    expect(again.conditions[0]?.lastTransitionTime).not.toBe(conditions[0]?.lastTransitionTime);
+    await kept.cancelled();
+  });
+
+  test('that goes on after a crash finds nothing to write, and ends when the stage changes', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await draining([node]);
+    const { name } = applied.metadata;
+    const crashed = started(() => acts.keepDrained(refOf(applied)));
+    await c.eventuallyDrained(name);
+    await crashed.cancelled();
+    await c.caughtUpWith(await c.maintenanceNow(name));
+    await c.caughtUpWith({ ...(await c.node(node)), kind: 'Node' });
+    const written = await c.requests.writesOf(async () => {
+      const again = started(() => acts.keepDrained(refOf(applied)));
+      await c.staged(name, 'Complete');
+      expect(await again.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+    });
+    expect(written).toEqual([]);
+  });
+
+  test('never takes back the position that was reached', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await draining([node]);
+    const { name } = applied.metadata;
+    const kept = started(() => acts.keepDrained(refOf(applied)));
+    const { drainPosition } = await c.eventuallyDrained(name);
+    const late = await c.podOn(node, { priority: 10 });
+    await c.eventuallyEvacuating(late);
+    await c.eventuallyStatus(name, 'Drained is False', (status) =>
+      expect(status.conditions).toMatchObject([{ status: 'False' }]),
+    );
+    expect((await c.statusOf(name)).drainPosition).toBe(drainPosition);
+    await kept.cancelled();
+  });
+});
