@@ -56,6 +56,7 @@ export interface World {
     count: number,
     differs?: {
       labels?: { [key: string]: string };
+      annotations?: { [key: string]: string };
       priorityClassName?: string;
       grace?: number;
       awaited?: boolean;
@@ -114,12 +115,12 @@ export async function createWorld({
       return items.map(slimPod);
     },
     placePods: async (node, count, differs = {}) => {
-      const { labels = {}, priorityClassName, grace = 1, awaited = true } = differs;
+      const { labels = {}, annotations = {}, priorityClassName, grace = 1, awaited = true } = differs;
       const names = Array.from({ length: count }, () => `placed-${(serial += 1)}`);
       await Promise.all(
         names.map((name) =>
           kube.create(resources.pods, {
-            metadata: { name, namespace: 'default', labels },
+            metadata: { name, namespace: 'default', labels, annotations },
             spec: podSpec({ nodeName: node, priorityClassName, terminationGracePeriodSeconds: grace }),
           } as RawPod),
         ),
