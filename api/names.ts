@@ -25,9 +25,6 @@ export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-complet
 /** On every Evacuation that node maintenance asked for (KEP-4212 › Drain). */
 export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
 
-/** The condition that says "all pods pending termination have terminated on all target nodes" (KEP-4212). */
-export const DRAINED_CONDITION = 'Drained';
-
 /** KEP-4212 sets 30 minutes, so that an evacuator has time "to recover from a disruption". Seconds. */
 export const DEFAULT_PROGRESS_DEADLINE_SECONDS = 1800;
 

@@ -9,6 +9,9 @@ import {
 import { byNamespace } from '../kube/cluster.ts';
 import type { Informer } from '../kube/informer.ts';
 
+/** The budgets as their informer has them. */
+type Budgets = Pick<Informer<PodDisruptionBudget>, 'get' | 'byIndex'>;
+
 export type Answer = { kind: 'Go' } | { kind: 'Wait'; message: string };
 
 /** After a refusal nothing more is asked of a budget until it changes, or for this long. Milliseconds. */
@@ -19,14 +22,14 @@ const refusalHolds = 10_000;
  * status, less what we evicted since, allows it; the others wait for the watch of that budget.
  */
 export class DisruptionGate {
-  readonly #budgets: Informer<PodDisruptionBudget>;
+  readonly #budgets: Budgets;
   readonly #wake: (key: string) => void;
   readonly #waiting = new Map<string, Set<string>>();
   /** Budget -> evictions that its status may not show yet. */
   readonly #underWay = new Map<string, Set<string>>();
   readonly #refused = new Map<string, { resourceVersion: string | undefined; until: number }>();
 
-  constructor(budgets: Informer<PodDisruptionBudget>, wake: (key: string) => void) {
+  constructor(budgets: Budgets, wake: (key: string) => void) {
     this.#budgets = budgets;
     this.#wake = wake;
   }

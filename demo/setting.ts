@@ -106,7 +106,10 @@ function untilWorkerDies(
   probe: () => string | undefined,
 ): string | undefined {
   const dead = workers.find((worker) => !worker.wasKilled && !worker.isAlive());
-  if (dead) throw new SandboxError(`The worker ended by itself (pid ${dead.pid}): ${lastWords(dead)}`);
+  if (dead) {
+    const why = `${lastWords(dead)} (npm run demo -- --keep keeps its whole log)`;
+    throw new SandboxError(`The worker ended by itself (pid ${dead.pid}): ${why}`);
+  }
   return probe();
 }
 

@@ -173,6 +173,10 @@ async function awaitDrained(setting: Setting, view: View): Promise<Snapshot> {
     );
   });
   await untilReady(setting);
+  await until('the last Evacuation to be removed', () => {
+    const left = cluster.evacuations.list().length;
+    return left === 0 ? undefined : `${left} are left`;
+  });
   view.stop();
   return takeSnapshot(kube);
 }

@@ -55,7 +55,9 @@ function workerOf(process: ProcessIdentity, log: string): DemoWorker {
   };
 }
 
-/** The end of a worker's log, for the message about one that ended by itself. */
+/** The line of a worker's log that says why it ended by itself. */
 export function lastWords({ log }: DemoWorker): string {
-  return readFileSync(log, 'utf8').trim().split('\n').at(-1)?.slice(0, 500) || 'it said nothing';
+  const lines = readFileSync(log, 'utf8').trim().split('\n');
+  const telling = lines.findLast((line) => /error|fatal/i.test(line)) ?? lines.at(-1);
+  return telling?.trim().slice(0, 500) || 'it said nothing';
 }

@@ -9,7 +9,7 @@ import { withoutManagedFields } from './slim.ts';
 import { type Change, type Indexes, keyOf, Store } from './store.ts';
 import { type WatchEvent, watchEvents } from './watch.ts';
 
-export { type Change, keyOf } from './store.ts';
+export type { Change } from './store.ts';
 
 interface CommonOptions<T extends KubeObject> {
   readonly kube: Kube;

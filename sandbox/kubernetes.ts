@@ -111,7 +111,7 @@ function kwokArguments(layout: Layout): string[] {
     '--cidr=10.64.0.0/10',
     ...readdirSync(stages)
       .filter((file) => file.endsWith('.yaml'))
-      .sort()
+      .toSorted()
       .map((file) => `--config=${join(stages, file)}`),
   ];
 }
@@ -292,7 +292,7 @@ export async function untilControllersWork(server: ApiServer, patience: Patience
 }
 
 /** What `sandbox up` installs: CRDs, policies, permissions and the namespace of the worker. */
-export const deployment = fileURLToPath(new URL('../deploy', import.meta.url));
+const deployment = fileURLToPath(new URL('../deploy', import.meta.url));
 
 /** Applies deploy/ and waits until its CRDs are served. Without a deploy/kustomization.yaml it does nothing. */
 export async function install(layout: Layout, server: ApiServer, patience: Patience): Promise<boolean> {

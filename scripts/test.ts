@@ -147,10 +147,11 @@ async function clearUp(run: Run): Promise<string[]> {
   if (existsSync(run.sandbox)) {
     const stopped = await stopSandbox(run.sandbox);
     if (stopped.length > 0) console.log(`Stopped the sandbox: ${stopped.join(', ')}`);
-    if (sandboxStatus(run.sandbox).kind !== 'Down') leftovers.push('a part of the sandbox');
   }
+  const isClear = sandboxStatus(run.sandbox).kind === 'Down' && findByEnvironment(mark, run.dir).length === 0;
+  if (!isClear) leftovers.push('something that could not be stopped');
   await rm(run.dir, { recursive: true, force: true });
-  if (leftovers.length === 0) console.log('Nothing is left running.');
+  if (isClear) console.log('Nothing is left running.');
   return leftovers;
 }
 

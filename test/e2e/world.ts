@@ -14,7 +14,7 @@ import { slimPod } from '../../kube/slim.ts';
 import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 
-export const silent: Log = { debug() {}, info() {}, warn() {}, error() {} };
+const silent: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
 const deployments: Resource = {
   group: 'apps',
@@ -176,7 +176,7 @@ export async function createWorld({
   };
 }
 
-export function selecting(names: string[]): NodeMaintenanceSpec['nodeSelector'] {
+function selecting(names: string[]): NodeMaintenanceSpec['nodeSelector'] {
   return {
     nodeSelectorTerms: names.map((name) => ({
       matchFields: [{ key: 'metadata.name', operator: 'In', values: [name] }],

@@ -43,6 +43,7 @@ const workloads = (plural: string, kind: string): Resource => ({
   namespaced: true,
 });
 const daemonSets = workloads('daemonsets', 'DaemonSet');
+const deployments = workloads('deployments', 'Deployment');
 
 /** What `applied` and `deleted` can find the place of, by kind. */
 const places: Record<string, Resource> = {
@@ -52,7 +53,7 @@ const places: Record<string, Resource> = {
   Namespace: resources.namespaces,
   Node: resources.nodes as Resource,
   Pod: resources.pods,
-  Deployment: workloads('deployments', 'Deployment'),
+  Deployment: deployments,
   DaemonSet: daemonSets,
 };
 
@@ -283,24 +284,26 @@ export class TestCluster {
     return Promise.all(Array.from({ length: count }, () => this.podOn(node, differs)));
   }
 
+  /** A Deployment whose pods run on this node alone, one in place of each that goes. Resolves with the first of them. */
+  async deploymentOn(node: string, replicas: number, labels: Record<string, string>): Promise<Pod[]> {
+    await this.admin.create<KubeObject>(deployments, {
+      metadata: { name: this.named('app'), namespace: this.namespace },
+      spec: { replicas, selector: { matchLabels: labels }, template: pinnedPod(node, labels) },
+    } as KubeObject);
+    return eventually(`${replicas} pods on node ${node}`, () => {
+      const ready = this.podsOf(node).filter((pod) => pod.status.ready);
+      expect(ready).toHaveLength(replicas);
+      return [...ready];
+    });
+  }
+
   /** A DaemonSet for this node alone, and its pod. */
   async daemonPodOn(node: string): Promise<Pod> {
     const name = this.named('daemon');
     const labels = { daemon: name };
-    await this.admin.create(daemonSets, {
+    await this.admin.create<KubeObject>(daemonSets, {
       metadata: { name, namespace: this.namespace },
-      spec: {
-        selector: { matchLabels: labels },
-        template: {
-          metadata: { labels },
-          spec: {
-            nodeSelector: { 'kubernetes.io/hostname': node },
-            tolerations: [{ operator: 'Exists' }],
-            terminationGracePeriodSeconds: 0,
-            containers: [{ name: 'main', image: 'fake' }],
-          },
-        },
-      },
+      spec: { selector: { matchLabels: labels }, template: pinnedPod(node, labels) },
     } as KubeObject);
     const pod = await eventually(`the pod of DaemonSet ${name}`, () => {
       const [found] = this.podsOf(node).filter((one) => one.metadata.labels?.['daemon'] === name);
@@ -495,6 +498,19 @@ export class TestCluster {
 /** Kept in the sandbox: they are the same for every test. */
 function priorityClassName(value: number): string {
   return `priority-${value}`.replace('--', '-minus-');
+}
+
+/** The template of pods that run on one node and go at once when they are deleted. */
+function pinnedPod(node: string, labels: Record<string, string>): object {
+  return {
+    metadata: { labels },
+    spec: {
+      nodeSelector: { 'kubernetes.io/hostname': node },
+      tolerations: [{ operator: 'Exists' }],
+      terminationGracePeriodSeconds: 0,
+      containers: [{ name: 'main', image: 'fake' }],
+    },
+  };
 }
 
 function selectorOf(nodes: readonly string[] | Record<string, string>): NodeSelector {

@@ -13,13 +13,22 @@ import { eventually } from './eventually.ts';
 /** Often, because the worker takes a cancellation from the answer to a heartbeat. Milliseconds. */
 const heartbeatEvery = 50;
 
+interface Given {
+  name?: string;
+  uid?: string;
+  stage?: NodeMaintenanceStage;
+  paused?: boolean;
+  position?: number;
+  nodes?: string[];
+}
+
 /**
  * The activities of one maintenance without a cluster: they keep the object in memory, write down every call, and last
  * as the real ones do, until the test ends them (`ends`) or the workflow cancels them.
  */
 export class FakeMaintenance {
-  readonly uid = crypto.randomUUID();
-  readonly name = `fake-${this.uid.slice(0, 8)}`;
+  readonly uid: string;
+  readonly name: string;
   /** Every call in order: `admit`, `beginStage Drain`, `drain 2`, `drain 2 cancelled`. */
   readonly calls: string[] = [];
   readonly activities: NodeMaintenanceActivities;
@@ -33,9 +42,9 @@ export class FakeMaintenance {
   readonly #failures = new Map<string, Error[]>();
   readonly #open = new Map<string, (step: DrainStep) => void>();
 
-  constructor(
-    given: { stage?: NodeMaintenanceStage; paused?: boolean; position?: number; nodes?: string[] } = {},
-  ) {
+  constructor(given: Given = {}) {
+    this.uid = given.uid ?? crypto.randomUUID();
+    this.name = given.name ?? `fake-${this.uid.slice(0, 8)}`;
     this.stage = given.stage ?? 'Idle';
     this.paused = given.paused ?? false;
     this.position = given.position ?? 0;

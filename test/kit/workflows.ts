@@ -1,7 +1,12 @@
+import { join } from 'node:path';
 import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
+import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
+import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import { workflowIdOf } from '../../api/names.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { searchAttributes, tunedArguments } from '../../temporal-config/devServer.ts';
 import { bundleWorkflows } from '../../worker/temporal.ts';
 import type { Progress } from '../../workflows/run.ts';
 import type { nodeMaintenance } from '../../workflows/nodeMaintenance.ts';
@@ -28,6 +33,23 @@ export function quietTemporal(): void {
     logger: new DefaultLogger('ERROR'),
     shutdownSignals: [],
     telemetryOptions: { logging: { forward: {}, filter: 'ERROR' } },
+  });
+}
+
+/** A Temporal of the test file's own, in memory, with the sandbox's binary; `settings` are dynamic configuration. */
+export function ownTemporal(
+  { bin }: Sandbox,
+  settings: Record<string, number> = {},
+): Promise<TestWorkflowEnvironment> {
+  const changed = Object.entries(settings).map(([key, value]) => `--dynamic-config-value=${key}=${value}`);
+  return TestWorkflowEnvironment.createLocal({
+    server: {
+      executable: { type: 'existing-path', path: join(bin, 'temporal') },
+      extraArgs: [...tunedArguments(), ...changed],
+      searchAttributes: Object.entries(searchAttributes).map(([name, type]) =>
+        defineSearchAttributeKey(name, type === 'Keyword' ? 'KEYWORD' : 'KEYWORD_LIST'),
+      ),
+    },
   });
 }
 
@@ -108,4 +130,14 @@ export async function eventuallyProgress(
 export async function eventsOf(handle: WorkflowHandle): Promise<string[]> {
   const { events } = await handle.fetchHistory();
   return (events ?? []).map(({ eventType }) => String(eventType));
+}
+
+/** What a run was told by signals of this name, oldest first. */
+export async function signalsTo(handle: WorkflowHandle, name: string): Promise<unknown[]> {
+  const { events } = await handle.fetchHistory();
+  return (events ?? [])
+    .map(({ workflowExecutionSignaledEventAttributes: signal }) => signal)
+    .filter((signal) => signal?.signalName === name)
+    .flatMap((signal) => signal?.input?.payloads ?? [])
+    .map((payload) => defaultPayloadConverter.fromPayload(payload));
 }

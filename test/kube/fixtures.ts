@@ -63,7 +63,7 @@ export interface PodDiffers {
 }
 
 /** A pod that goes at once when it is deleted. */
-export function podManifest({ namespace, name, nodeName, labels = {} }: PodDiffers): RawPod {
+function podManifest({ namespace, name, nodeName, labels = {} }: PodDiffers): RawPod {
   const spec = { nodeName, containers: [{ name: 'main', image: 'fake' }], terminationGracePeriodSeconds: 0 };
   return { metadata: { namespace, name, labels }, spec };
 }

@@ -129,7 +129,7 @@ try {
       await worker.ready();
     },
   };
-  for (const [shape, run] of Object.entries(shapes).filter(([shape]) => isWanted(shape))) {
+  for (const [shape, run] of Object.entries(shapes).filter(([name]) => isWanted(name))) {
     await run(scene, shape);
     await save(shape, world.sandbox.temporalAddress);
   }
@@ -147,7 +147,8 @@ async function recordContinueAsNew(): Promise<void> {
     server: {
       executable: { type: 'existing-path', path: `${world.sandbox.bin}/temporal` },
       extraArgs: [
-        ...['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=15'],
+        '--dynamic-config-value',
+        'limit.historyCount.suggestContinueAsNew=15',
         ...Object.entries(searchAttributes).flatMap(([name, type]) => [
           '--search-attribute',
           `${name}=${type}`,

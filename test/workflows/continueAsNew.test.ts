@@ -1,12 +1,9 @@
-import { join } from 'node:path';
-import { TestWorkflowEnvironment } from '@temporalio/testing';
-import { defineSearchAttributeKey } from '@temporalio/common';
-import { searchAttributes } from '../../temporal-config/devServer.ts';
+import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from '../kit/eventually.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { type Handle, quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
+import { type Handle, ownTemporal, quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
 
 /** A server that suggests continue-as-new after this many events, in place of 4,096. */
 const suggestedAfter = 40;
@@ -18,21 +15,7 @@ let lab: WorkflowLab;
 beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
-  const keys = Object.entries(searchAttributes).map(([name, type]) =>
-    defineSearchAttributeKey(name, type === 'Keyword' ? 'KEYWORD' : 'KEYWORD_LIST'),
-  );
-  server = await TestWorkflowEnvironment.createLocal({
-    server: {
-      executable: { type: 'existing-path', path: join(sandbox.bin, 'temporal') },
-      extraArgs: [
-        '--dynamic-config-value',
-        `limit.historyCount.suggestContinueAsNew=${suggestedAfter}`,
-        '--dynamic-config-value',
-        'history.transferProcessorMaxPollRPS=1000',
-      ],
-      searchAttributes: keys,
-    },
-  });
+  server = await ownTemporal(sandbox, { 'limit.historyCount.suggestContinueAsNew': suggestedAfter });
   lab = await workflowLab(server.address);
 }, 120_000);
 
