@@ -1,11 +1,11 @@
-import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker } from '@temporalio/worker';
 import type { NodeMaintenanceActivities } from '../activities/contract.ts';
 import { TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
 import { searchAttributes } from '../temporal-config/devServer.ts';
+import { bundleElsewhere } from './bundle.ts';
 import { untilItAnswers } from './patience.ts';
 
 export interface Temporal {
@@ -70,7 +70,7 @@ export async function createWorker(
     connection: temporal.native,
     namespace: temporal.namespace,
     taskQueue: TASK_QUEUE,
-    workflowBundle: await bundleWorkflows(),
+    workflowBundle: await bundleElsewhere(),
     activities,
     // Every maintenance keeps one activity open for as long as its stage lasts; most of them only wait.
     maxConcurrentActivityTaskExecutions: 1_000,
@@ -82,10 +82,4 @@ export async function createWorker(
     shutdownGraceTime: seconds,
     shutdownForceTime: 20 * seconds,
   });
-}
-
-export function bundleWorkflows(): Promise<{ code: string }> {
-  const workflowsPath = fileURLToPath(new URL('../workflows/index.ts', import.meta.url));
-  // The bundler's own report is of no use to an operator; its errors are thrown.
-  return bundleWorkflowCode({ workflowsPath, logger: new DefaultLogger('ERROR') });
 }

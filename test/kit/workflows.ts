@@ -7,7 +7,7 @@ import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import { workflowIdOf } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { searchAttributes, tunedArguments } from '../../temporal-config/devServer.ts';
-import { bundleWorkflows } from '../../worker/temporal.ts';
+import { bundleWorkflows } from '../../worker/bundle.ts';
 import type { Progress } from '../../workflows/run.ts';
 import type { nodeMaintenance } from '../../workflows/nodeMaintenance.ts';
 import { eventually } from './eventually.ts';

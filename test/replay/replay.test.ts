@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { DefaultLogger, Runtime, Worker } from '@temporalio/worker';
-import { bundleWorkflows } from '../../worker/temporal.ts';
+import { bundleWorkflows } from '../../worker/bundle.ts';
 
 const folder = new URL('histories/', import.meta.url);
 const shapes = readdirSync(folder).map((file) => file.replace('.json', ''));

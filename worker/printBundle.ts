@@ -1,0 +1,4 @@
+import { bundleWorkflows } from './bundle.ts';
+
+const { code } = await bundleWorkflows();
+process.stdout.write(code);
