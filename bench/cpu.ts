@@ -25,7 +25,7 @@ export function cpuBetween(before: CpuTimes, after: CpuTimes): Record<string, nu
     Object.entries(after).map(([name, seconds]) => [name, seconds - (before[name] ?? 0)]),
   );
   const known = Object.values(used).reduce((sum, seconds) => sum + seconds, 0);
-  const sorted = Object.entries(used).sort((a, b) => b[1] - a[1]);
+  const sorted = Object.entries(used).toSorted((a, b) => b[1] - a[1]);
   return { ...Object.fromEntries(sorted), elsewhere: Math.max(0, (machine ?? 0) - known) };
 }
 

@@ -50,7 +50,7 @@ export function requestsBetween(before: Reading, after: Reading, name: Contender
   const other = known.reduce((rest, [, count]) => rest - count, total);
   return {
     total,
-    byKind: Object.fromEntries([...known.sort((a, b) => b[1] - a[1]), ['other', other]]),
+    byKind: Object.fromEntries([...known.toSorted((a, b) => b[1] - a[1]), ['other', other]]),
     refused: after.refused - before.refused,
   };
 }

@@ -1,4 +1,4 @@
-import type { KubeObject, Node } from '../api/core.ts';
+import type { KubeObject, Node, Pod } from '../api/core.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { type Resource, resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
@@ -41,8 +41,9 @@ export async function setScene(bed: Bed, scene: Scene): Promise<string[]> {
   const targets = bed.nodes.slice(0, scene.nodes);
   const spares = bed.nodes.slice(scene.nodes);
   await Promise.all([cordon(bed, spares, true), cordon(bed, targets, false)]);
+  const old = census.list();
   await applyDeployments(bed, scene);
-  await clearPods(bed);
+  await deletePods(bed, old);
   await until('the pods to be placed', () => misplaced(bed, scene, targets), {
     within: placedWithin,
     signal,
@@ -122,8 +123,8 @@ function deployment(name: string, replicas: number): Deployment {
 }
 
 /** The Deployments make new ones, where they may. */
-async function clearPods({ kube, census }: Bed): Promise<void> {
-  await forEachBounded(deletionsAtOnce, census.list(), async ({ metadata }) => {
+async function deletePods({ kube }: Bed, pods: readonly Readonly<Pod>[]): Promise<void> {
+  await forEachBounded(deletionsAtOnce, pods, async ({ metadata }) => {
     const { name, uid = '' } = metadata;
     await kube.delete(resources.pods, { namespace, name }, { uid });
   });

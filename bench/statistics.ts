@@ -7,7 +7,7 @@ export interface Spread {
 
 /** undefined when nothing was measured. */
 export function spreadOf(values: readonly (number | undefined)[]): Spread | undefined {
-  const sorted = values.filter((value) => value !== undefined).sort((a, b) => a - b);
+  const sorted = values.filter((value) => value !== undefined).toSorted((a, b) => a - b);
   const [min, max] = [sorted[0], sorted.at(-1)];
   if (min === undefined || max === undefined) return undefined;
   const middle = sorted.length >> 1;

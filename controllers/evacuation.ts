@@ -45,6 +45,8 @@ export class EvacuationController {
   readonly #evicted = new Set<string>();
   /** UIDs of pods that were seen to go, while they still have an Evacuation -> when. */
   readonly #gone = new Map<string, number>();
+  /** UIDs of Evacuations that we removed, until the informer shows it. */
+  readonly #removed = new Set<string>();
   /** Evacuation key -> when its message was last written. */
   readonly #described = new Map<string, number>();
 
@@ -58,7 +60,7 @@ export class EvacuationController {
     const { evacuations, pods, budgets } = this.#cluster;
     const unsubscribe = [
       evacuations.subscribe(({ type, key, object }) => {
-        if (type === 'Deleted') this.#forget(key, object.spec.podRef.uid);
+        if (type === 'Deleted') this.#forget(key, object);
         else this.#evictions.add(key);
       }),
       pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
@@ -165,6 +167,8 @@ export class EvacuationController {
     const grace = (pod.metadata.deletionGracePeriodSeconds ?? 0) * 1_000;
     const waited = this.#cluster.kube.now().getTime() - (leavesAt - grace);
     if (waited < terminatingNotice) return { requeueAfterMs: terminatingNotice - waited };
+    // Whatever held the pod up until now is out of date.
+    this.#described.delete(key);
     const message = `The pod is terminating, until ${pod.metadata.deletionTimestamp} at the latest by its grace period.`;
     await this.#describe(key, evacuation, { message });
     return undefined;
@@ -193,6 +197,7 @@ export class EvacuationController {
   async #remove(key: string): Promise<Outcome> {
     const evacuation = this.#cluster.evacuations.get(key);
     if (evacuation === undefined || this.#podOf(evacuation) !== undefined) return undefined;
+    if (this.#removed.has(evacuation.metadata.uid ?? '')) return undefined;
     const { uid: podUid } = evacuation.spec.podRef;
     const goneSince = this.#gone.get(podUid);
     if (this.#evictions.length > 0 && Date.now() - (goneSince ?? 0) < removalPatience)
@@ -216,6 +221,7 @@ export class EvacuationController {
       }
       if (deletionTimestamp === undefined)
         await kube.delete(resources.evacuations, { namespace, name }, { uid });
+      this.#removed.add(uid);
     } catch (error) {
       ignoreIfOutdated(error);
     }
@@ -232,11 +238,12 @@ export class EvacuationController {
     return pod !== undefined && isFor(spec.podRef, pod) ? pod : undefined;
   }
 
-  #forget(key: string, podUid: string): void {
+  #forget(key: string, { metadata, spec }: Evacuation): void {
     this.#described.delete(key);
     this.#gate.settled(key);
-    this.#evicted.delete(podUid);
-    this.#gone.delete(podUid);
+    this.#evicted.delete(spec.podRef.uid);
+    this.#gone.delete(spec.podRef.uid);
+    this.#removed.delete(metadata.uid ?? '');
   }
 }
 

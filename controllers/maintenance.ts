@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { MAINTENANCE_FINALIZER, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
@@ -5,6 +6,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { wantedStage } from '../domain/stage.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import type { Log } from '../kube/log.ts';
+import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
@@ -17,6 +19,9 @@ interface Deps {
 const checkEvery = 30_000;
 /** How soon after a signal it is checked that the run took it in. Milliseconds. */
 const verifyAfter = 2_000;
+/** How often runs without an object are looked for, and how long each may take to answer. Milliseconds. */
+const sweepEvery = 300_000;
+const answerWithin = 5_000;
 const workers = 4;
 
 /**
@@ -35,16 +40,13 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
     queue.add(metadata.name);
   });
   for (const { metadata } of cluster.maintenances.list()) queue.add(metadata.name);
-  const orphans = setInterval(() => void tellOrphans(deps, told).catch(report), checkEvery * 10);
-  const report = (error: unknown) =>
-    log.warn('Runs without an object could not be listed', { error: String(error) });
-  await tellOrphans(deps, told).catch(report);
+  const sweeping = sweep(deps, signal);
 
   const reconcile = async (name: string) => {
     const gone = deleted.get(name);
     if (gone !== undefined) {
       await tell(deps, name, { uid: gone, kind: 'Gone' });
-      deleted.delete(name);
+      if (deleted.get(name) === gone) deleted.delete(name);
       told.delete(name);
     }
     const maintenance = cluster.maintenances.get(name);
@@ -54,8 +56,8 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
   try {
     await queue.run({ workers, reconcile, signal, log });
   } finally {
-    clearInterval(orphans);
     unsubscribe();
+    await sweeping;
   }
 }
 
@@ -67,10 +69,8 @@ async function keepRunning(
   const { name, uid = '', generation = 0, deletionTimestamp } = maintenance.metadata;
   const version = `${uid}/${generation}`;
   // A run of a deleted namesake takes no notice, and is on its way out: then this object's run is started here.
-  if (told.get(name) === version && (await isRunning(deps, name))) {
-    const observed = (maintenance.status?.observedGeneration ?? 0) >= generation;
-    return { requeueAfterMs: observed ? checkEvery : verifyAfter };
-  }
+  if (told.get(name) === version && (await isRunning(deps, name)))
+    return { requeueAfterMs: isObserved(maintenance) ? checkEvery : verifyAfter };
   const stage = wantedStage(maintenance.spec.stage, deletionTimestamp !== undefined);
   await deps.temporal.workflow.signalWithStart('nodeMaintenance', {
     workflowId: workflowIdOf(name),
@@ -83,6 +83,11 @@ async function keepRunning(
   deps.log.info('Workflow told', { maintenance: name, generation, stage });
   told.set(name, version);
   return { requeueAfterMs: verifyAfter };
+}
+
+/** Whether the run has taken in the newest generation. */
+function isObserved({ metadata, status }: NodeMaintenance): boolean {
+  return (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
 }
 
 /** "The finalizer is not removed until the Complete stage has been completed": then there is nothing left to run. */
@@ -115,14 +120,40 @@ async function tell(
   }
 }
 
-/** Runs whose object was deleted while no controller was there to see it. */
-async function tellOrphans(deps: Deps, told: Map<string, string>): Promise<void> {
+/** Looks for runs without an object now, and every some minutes, until the signal. */
+async function sweep(deps: Deps, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    await deps.temporal
+      .withAbortSignal(signal, () => tellOrphans(deps, signal))
+      .catch((error: unknown) => {
+        if (!signal.aborted)
+          deps.log.warn('Runs without an object could not be listed', { error: String(error) });
+      });
+    await sleep(sweepEvery, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** Runs whose object was deleted, and perhaps followed by a namesake, while no controller was there to see it. */
+async function tellOrphans(deps: Deps, signal: AbortSignal): Promise<void> {
   const query = 'WorkflowType = "nodeMaintenance" AND ExecutionStatus = "Running"';
   for await (const { workflowId } of deps.temporal.workflow.list({ query })) {
     const name = workflowId.slice(workflowIdOf('').length);
-    if (deps.cluster.maintenances.get(name) !== undefined || told.has(name)) continue;
-    const { uid } = await deps.temporal.workflow.getHandle(workflowId).query<{ uid: string }>('progress');
-    // A run that was only just started from Temporal has yet to create its object.
-    if (uid !== '') await tell(deps, name, { uid, kind: 'Gone' });
+    const maintenance = deps.cluster.maintenances.get(name);
+    if (maintenance !== undefined && isObserved(maintenance)) continue;
+    // One run that does not answer must not keep the others from being told.
+    await tellIfOrphan(deps, name).catch((error: unknown) => {
+      if (!signal.aborted) deps.log.warn('Run did not tell its object', { workflowId, error: String(error) });
+    });
   }
+}
+
+async function tellIfOrphan(deps: Deps, name: string): Promise<void> {
+  const { cluster, temporal } = deps;
+  const handle = temporal.workflow.getHandle(workflowIdOf(name));
+  const ask = () => handle.query<{ uid: string }>('progress');
+  const { uid } = await temporal.withDeadline(Date.now() + answerWithin, ask);
+  // A run that was only just started from Temporal has yet to create its object.
+  if (uid === '') return;
+  const living = await cluster.kube.get(resources.nodeMaintenances, { name });
+  if (living?.metadata.uid !== uid) await tell(deps, name, { uid, kind: 'Gone' });
 }

@@ -19,7 +19,7 @@ export interface WorkflowRecord {
   resumed: readonly { activity: string; attempt: number; worker: string }[];
 }
 
-export const workflowId = workflowIdOf(maintenanceName);
+const workflowId = workflowIdOf(maintenanceName);
 
 /** The address of the workflow in Temporal's UI. */
 export function workflowLink({ temporalUi, temporalNamespace }: Sandbox): string {

@@ -84,5 +84,5 @@ function blockedEvacuations({ evacuations, pods }: Cluster): Blocked[] {
     const known = byApp.get(app);
     byApp.set(app, { app, evacuations: (known?.evacuations ?? 0) + 1, message: status.message });
   }
-  return [...byApp.values()].sort((a, b) => (a.app < b.app ? -1 : 1));
+  return [...byApp.values()].toSorted((a, b) => (a.app < b.app ? -1 : 1));
 }

@@ -231,7 +231,7 @@ function unschedulable(nodes: readonly Node[]): string {
   const names = nodes
     .filter(({ spec }) => spec.unschedulable === true)
     .map(({ metadata }) => metadata.name)
-    .sort();
+    .toSorted();
   return names.join(', ') || 'none';
 }
 

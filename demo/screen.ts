@@ -1,3 +1,4 @@
+import { isatty } from 'node:tty';
 import { createLogUpdate } from 'log-update';
 import picocolors from 'picocolors';
 
@@ -13,7 +14,7 @@ export interface Screen {
   readonly colors: Colors;
   /** Columns. */
   width(): number;
-  say(line?: string): void;
+  say(text?: string): void;
   /** Replaces the block; lines longer than the screen is wide must have been cut. */
   draw(lines: readonly string[]): void;
   /** Removes the block and shows the cursor again. */
@@ -23,12 +24,12 @@ export interface Screen {
 /** Columns of what is not a terminal. */
 const widthOfPipes = 110;
 
-export function createScreen(stream: NodeJS.WriteStream): Screen {
-  const isTerminal = stream.isTTY === true;
+export function createScreen(stream: NodeJS.WriteStream & { fd: number }): Screen {
+  const isTerminal = isatty(stream.fd);
   const colors = picocolors.createColors(isTerminal && picocolors.isColorSupported);
   const width = () => stream.columns || widthOfPipes;
   if (!isTerminal || process.env['TERM'] === 'dumb') {
-    const say = (line = '') => void stream.write(`${line}\n`);
+    const say = (text = '') => void stream.write(`${text}\n`);
     return { isLive: false, colors, width, say, draw: () => undefined, clear: () => undefined };
   }
   const block = createLogUpdate(stream);
@@ -40,7 +41,7 @@ export function createScreen(stream: NodeJS.WriteStream): Screen {
     isLive: true,
     colors,
     width,
-    say: (line = '') => block.persist(line),
+    say: (text = '') => block.persist(text),
     draw: (lines) => block(lines.join('\n')),
     clear,
   };

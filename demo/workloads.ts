@@ -107,11 +107,11 @@ export const tiers: readonly Tier[] = [
 ];
 
 export const workloads: readonly Workload[] = tiers.flatMap((tier) => tier.workloads);
-export const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
+const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
 
 const priorities = { batch: -1_000, standard: 5_000, important: 15_000 } as const;
 
-export const maintenance: NodeMaintenance = {
+const maintenance: NodeMaintenance = {
   apiVersion: NODE_MAINTENANCE.apiVersion,
   kind: NODE_MAINTENANCE.kind,
   metadata: { name: maintenanceName },
@@ -135,7 +135,7 @@ export function positionOf({ entry }: Tier): number {
 }
 
 /** How many pods of a workload have to leave the maintained nodes. */
-export function leavingPods({ replicas }: Workload): number {
+function leavingPods({ replicas }: Workload): number {
   return (replicas / nodeCount) * maintained.length;
 }
 

@@ -44,7 +44,7 @@ const quick: ActivityOptions = {
 const lasting: ActivityOptions = {
   cancellationType: 'WAIT_CANCELLATION_COMPLETED',
   startToCloseTimeout: '30 days',
-  heartbeatTimeout: '8s',
+  heartbeatTimeout: '6s',
   retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
 };
 

@@ -39,7 +39,10 @@ function gateOver(...budgets: PodDisruptionBudget[]) {
 
 /** The answers for these pods, `a`, `b`, ..., in turn. */
 function answers(gate: DisruptionGate, keys: string, pods: Pod[] = []): string {
-  return [...keys].map((key, index) => gate.ask(key, pods[index] ?? pod()).kind).join(' ');
+  return keys
+    .split('')
+    .map((key, index) => gate.ask(key, pods[index] ?? pod()).kind)
+    .join(' ');
 }
 
 describe('An eviction may be tried', () => {

@@ -41,7 +41,9 @@ function started(): () => Promise<void> {
   };
 }
 
-const asked = (pod: Pod, finalizers?: string[]) => c.applied(c.evacuation(pod, finalizers));
+/** Not awaited in the informer: it may be gone before one looks. */
+const asked = (pod: Pod, finalizers?: string[]) =>
+  c.admin.create(resources.evacuations, c.evacuation(pod, finalizers));
 const evictions = () => c.requests.count('evict pods');
 
 async function eventuallyRemoved(evacuation: Evacuation): Promise<void> {

@@ -2,6 +2,8 @@ import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import { MAINTENANCE_FINALIZER, workflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { runMaintenanceController } from '../../controllers/maintenance.ts';
+import { Informer } from '../../kube/informer.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -12,6 +14,7 @@ import {
   ownTemporal,
   quietTemporal,
   signalsTo,
+  terminated,
   workflowLab,
   type WorkflowLab,
 } from '../kit/workflows.ts';
@@ -37,6 +40,8 @@ beforeAll(async () => {
 afterEach(async () => {
   await stopped();
   await lab.clear();
+  await everyRunTerminated();
+  await c.maintenancesDropped();
 });
 
 afterAll(async () => {
@@ -46,16 +51,31 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 }, 60_000);
 
-function controlling(): void {
+function controlling(cluster = c.cluster): void {
   const abort = new AbortController();
-  const deps = { cluster: c.cluster, temporal: lab.client, log: silentLog };
+  const deps = { cluster, temporal: lab.client, log: silentLog };
   running = { abort, ended: runMaintenanceController(deps, abort.signal) };
+}
+
+/** An informer that has not caught up with anything. */
+function unsynced(): Informer<NodeMaintenance> {
+  return new Informer({ kube: c.cluster.kube, resource: resources.nodeMaintenances, log: silentLog });
 }
 
 async function stopped(): Promise<void> {
   running?.abort.abort();
   await running?.ended;
   running = undefined;
+}
+
+/** By the names of the objects, because a run that was only just started is not listed yet. */
+async function everyRunTerminated(): Promise<void> {
+  const { items } = await c.admin.list(resources.nodeMaintenances);
+  for (const maintenance of items) await terminated(runOf(maintenance));
+  await eventually('no run to be listed', async () => {
+    const { count } = await lab.client.workflow.count('ExecutionStatus = "Running"');
+    expect(count).toBe(0);
+  });
 }
 
 const runOf = ({ metadata }: NodeMaintenance) => lab.client.workflow.getHandle(workflowIdOf(metadata.name));
@@ -200,24 +220,15 @@ describe('A run', () => {
 
   test('whose object the informer has not seen yet is left alone', async () => {
     const { metadata } = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Cordon' }));
-    const { name, uid = '' } = metadata;
-    const fake = new FakeMaintenance({ name, uid, stage: 'Cordon' });
-    const handle = await lab.begun(fake);
-    await fake.underWay('keepCordoned Cordon');
-    const { maintenances } = c.cluster;
-    const blind = { ...c.cluster, maintenances: Object.create(maintenances) as typeof maintenances };
-    Object.assign(blind.maintenances, {
-      get: () => undefined,
-      list: () => [],
-      subscribe: () => () => undefined,
-    });
-    const abort = new AbortController();
-    const deps = { cluster: blind, temporal: lab.client, log: silentLog };
-    const ended = runMaintenanceController(deps, abort.signal);
+    const fake = new FakeMaintenance({ name: metadata.name, uid: metadata.uid ?? '', stage: 'Cordon' });
     const orphan = new FakeMaintenance({ stage: 'Cordon' });
-    await lab.begun(orphan);
-    abort.abort();
-    await ended;
+    // Newest first: when the older one has been told, the other was looked at.
+    const told = await lab.begun(orphan);
+    const handle = await lab.begun(fake);
+    await Promise.all([orphan, fake].map((one) => one.underWay('keepCordoned Cordon')));
+    controlling({ ...c.cluster, maintenances: unsynced() });
+    await told.result();
+    await stopped();
     expect(await signalsTo(handle, 'observe')).toEqual([]);
   });
 

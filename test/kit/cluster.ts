@@ -432,7 +432,7 @@ export class TestCluster {
   /** Takes back everything that was made here, whatever holds it, and ends the connections. */
   async close(): Promise<void> {
     try {
-      await this.#dropMaintenances();
+      await this.maintenancesDropped();
       for (const namespace of this.#namespaces) await this.#dropNamespace(namespace);
       await eventually('the pods on the nodes to be gone', () => {
         const left = [...this.#nodes].flatMap((node) => this.podsOf(node));
@@ -445,7 +445,8 @@ export class TestCluster {
     }
   }
 
-  async #dropMaintenances(): Promise<void> {
+  /** Removes the maintenances that were made so far, whatever holds them. */
+  async maintenancesDropped(): Promise<void> {
     const { items } = await this.admin.list(resources.nodeMaintenances);
     for (const { metadata } of items.filter((one) => one.metadata.name.startsWith(this.namespace)))
       await this.#drop(resources.nodeMaintenances, { name: metadata.name });

@@ -22,7 +22,7 @@ export interface WorkflowLab {
   worker(taskQueue: string, activities: NodeMaintenanceActivities): Promise<void>;
   /** Starts the workflow of a maintenance, with a worker of its own. */
   begun(fake: FakeMaintenance, input?: object): Promise<Handle>;
-  /** Ends every run and every worker, to be called after each test. */
+  /** Ends every run that was begun here, and every worker; to be called after each test. */
   clear(): Promise<void>;
   close(): Promise<void>;
 }
@@ -130,6 +130,14 @@ export async function eventuallyProgress(
 export async function eventsOf(handle: WorkflowHandle): Promise<string[]> {
   const { events } = await handle.fetchHistory();
   return (events ?? []).map(({ eventType }) => String(eventType));
+}
+
+/** Scheduled, started, completed, timed out: a workflow was asked to look, which says nothing of what it did. */
+const lookTypes = ['5', '6', '7', '8'];
+
+/** The events of a run's history that are more than a look. */
+export async function deedsOf(handle: WorkflowHandle): Promise<string[]> {
+  return (await eventsOf(handle)).filter((type) => !lookTypes.includes(type));
 }
 
 /** What a run was told by signals of this name, oldest first. */

@@ -4,7 +4,7 @@ import { eventually } from '../kit/eventually.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import {
-  eventsOf,
+  deedsOf,
   eventuallyProgress,
   type Handle,
   quietTemporal,
@@ -101,9 +101,9 @@ describe('advance', () => {
     'as an update, from $from to $to, is refused and leaves no trace in the history',
     async ({ from, to, says }) => {
       const { fake, handle } = await settledIn(from);
-      const before = await eventsOf(handle);
+      const before = await deedsOf(handle);
       expect(await refusalOf(update(handle, 'advance', { to }))).toBe(says);
-      expect(await eventsOf(handle)).toEqual(before);
+      expect(await deedsOf(handle)).toEqual(before);
       expect(fake.stage).toBe(from);
     },
   );
@@ -114,9 +114,9 @@ describe('advance', () => {
     { payload: ['Drain'], says: 'expected one JSON object, such as {"to": "Drain"}, or none' },
   ])('as an update with payload $payload is refused with what is wrong', async ({ payload, says }) => {
     const { handle } = await settledIn('Cordon');
-    const before = await eventsOf(handle);
+    const before = await deedsOf(handle);
     expect(await refusalOf(update(handle, 'advance', payload))).toBe(says);
-    expect(await eventsOf(handle)).toEqual(before);
+    expect(await deedsOf(handle)).toEqual(before);
   });
 
   test.each([{ to: 'Cordon' }, { to: 'Nowhere' }, 'Drain', 42])(
@@ -168,7 +168,10 @@ describe('pause', () => {
     await fake.underWay('drain 3');
     expect(fake.paused).toBe(false);
     expect(fake.calls.filter((call) => call.startsWith('drain'))).toEqual([
-      ...['drain 0', 'drain 3', 'drain 3 cancelled', 'drain 3'],
+      'drain 0',
+      'drain 3',
+      'drain 3 cancelled',
+      'drain 3',
     ]);
   });
 

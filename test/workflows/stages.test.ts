@@ -101,7 +101,10 @@ describe('In Drain a maintenance', () => {
       'admit',
       'beginStage Cordon',
       'beginStage Drain',
-      ...['drain 0', 'drain 2', 'drain 3', 'drain 7'],
+      'drain 0',
+      'drain 2',
+      'drain 3',
+      'drain 7',
       'keepDrained',
     ]);
   });
