@@ -41,7 +41,9 @@ export class DisruptionGate {
     if (budget === undefined) return { kind: 'Go' };
     if (budgets.length > 1) return this.#wait(key, budgets, ambiguousMessage(budgets));
     if (leavesUnguarded(pod, budget)) return { kind: 'Go' };
-    if (this.#remaining(budget) === 0) return this.#wait(key, [budget], blockedMessage(budget));
+    if (this.#remaining(budget) === 0) {
+      return this.#wait(key, [budget], blockedMessage(budget, this.#unseenEvictions(budget)));
+    }
     this.#stopWaiting(key);
     member(this.#underWay, keyOf(budget)).add(key);
     return { kind: 'Go' };
@@ -102,7 +104,11 @@ export class DisruptionGate {
       if (refused.resourceVersion === budget.metadata.resourceVersion && Date.now() < refused.until) return 0;
       this.#refused.delete(key);
     }
-    return remainingDisruptions(budget, this.#underWay.get(key)?.size ?? 0);
+    return remainingDisruptions(budget, this.#unseenEvictions(budget));
+  }
+
+  #unseenEvictions(budget: PodDisruptionBudget): number {
+    return this.#underWay.get(keyOf(budget))?.size ?? 0;
   }
 
   #guardsOf(pod: Pod): PodDisruptionBudget[] {

@@ -29,17 +29,23 @@ export function remainingDisruptions(budget: PodDisruptionBudget, unseenEviction
 }
 
 /** Why a budget lets nothing go, for the person who has to act on it: its name, its numbers, and whether waiting helps. */
-export function blockedMessage(budget: PodDisruptionBudget): string {
+export function blockedMessage(budget: PodDisruptionBudget, unseenEvictions: number): string {
   const name = `${budget.metadata.namespace}/${budget.metadata.name}`;
   if (budget.status === undefined)
     return `Blocked by PodDisruptionBudget ${name}: its status is not computed yet.`;
   const { disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods } = budget.status;
   const numbers = `disruptionsAllowed ${disruptionsAllowed}, currentHealthy ${currentHealthy}, desiredHealthy ${desiredHealthy}, expectedPods ${expectedPods}`;
-  const remedy =
-    expectedPods > 0 && desiredHealthy >= expectedPods
-      ? ' It can never allow a disruption: add a replica or relax the budget.'
-      : '';
-  return `Blocked by PodDisruptionBudget ${name} (${numbers}).${remedy}`;
+  return `Blocked by PodDisruptionBudget ${name} (${numbers}).${outlook(budget.status, unseenEvictions)}`;
+}
+
+/** What to expect: nothing, for a budget that leaves no room; its next change, when our own evictions have used it up. */
+function outlook(
+  { disruptionsAllowed, desiredHealthy, expectedPods }: NonNullable<PodDisruptionBudget['status']>,
+  unseenEvictions: number,
+): string {
+  if (expectedPods > 0 && desiredHealthy >= expectedPods)
+    return ' It can never allow a disruption: add a replica or relax the budget.';
+  return disruptionsAllowed > 0 && unseenEvictions > 0 ? ` ${unseenEvictions} evictions are under way.` : '';
 }
 
 /** The eviction API refuses such a pod for ever (500), so say it before asking. */

@@ -70,13 +70,19 @@ describe('the budgets that guard a pod', () => {
 
 describe('the message of a blocked eviction', () => {
   test('names the budget and its numbers', () => {
-    expect(blockedMessage(budget())).toBe(
+    expect(blockedMessage(budget(), 0)).toBe(
       'Blocked by PodDisruptionBudget default/web (disruptionsAllowed 0, currentHealthy 3, desiredHealthy 2, expectedPods 3).',
     );
   });
 
+  test('says when it is our own evictions that have used the budget up', () => {
+    expect(blockedMessage(budget({}, { disruptionsAllowed: 2 }), 2)).toMatch(
+      /expectedPods 3\)\. 2 evictions are under way\.$/,
+    );
+  });
+
   test('says when waiting cannot help', () => {
-    expect(blockedMessage(budget({}, { desiredHealthy: 3 }))).toMatch(
+    expect(blockedMessage(budget({}, { desiredHealthy: 3 }), 0)).toMatch(
       /can never allow a disruption: add a replica or relax the budget/,
     );
   });

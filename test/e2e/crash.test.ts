@@ -123,7 +123,8 @@ describe('a worker that is killed', () => {
   test('never made a second Evacuation for a pod, evicted none twice, and left none behind', async () => {
     for (const made of world.record.evacuations.values()) expect(made.size).toBe(1);
     expect(evicted.filter((uid) => !world.record.evacuations.has(uid))).toEqual([]);
-    expect(await acceptedEvictions()).toBe(world.record.evacuations.size);
+    // Fewer when a kill cut off the answer to one that was carried out.
+    expect(await acceptedEvictions()).toBeLessThanOrEqual(world.record.evacuations.size);
     await eventuallyHolds(
       'no Evacuation is left',
       async () => (await world.kube.list(resources.evacuations)).items,
