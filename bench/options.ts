@@ -1,4 +1,4 @@
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { contenderNames, type ContenderName } from './contender.ts';
 import { parseWork, type Work } from './works.ts';
 
@@ -16,7 +16,7 @@ export interface Options {
   strict: boolean;
 }
 
-const defaultWorks = ['1x250', '10x70', 'pdb', 'history'];
+const defaultWorks = '1x250,10x70,pdb,history';
 
 /** Ends the process for `--help` (exit 0) and for arguments that make no sense (exit 2). */
 export function parseOptions(argv: readonly string[], now: Date): Options {
@@ -25,13 +25,16 @@ export function parseOptions(argv: readonly string[], now: Date): Options {
     .description(
       'Drains nodes of a sandbox of its own: this project beside kubectl drain and bare evictions.',
     )
-    .option(
-      '--work <list>',
-      'NODESxPODS (pods of each node), pdb, history',
-      parseWorks,
-      parseWorks(defaultWorks.join()),
+    .addOption(
+      new Option('--work <list>', 'NODESxPODS (pods of each node), pdb, history')
+        .argParser(parseWorks)
+        .default(parseWorks(defaultWorks), defaultWorks),
     )
-    .option('--only <list>', `of ${contenderNames.join()}`, parseContenders, [...contenderNames])
+    .addOption(
+      new Option('--only <list>', `of ${contenderNames.join()}`)
+        .argParser(parseContenders)
+        .default([...contenderNames], 'all'),
+    )
     .option('--runs <number>', 'of ours and of the floor; the median is shown', positive, 3)
     .option('--kubectl-runs <number>', 'of kubectl: it takes up to 142 s and hardly varies', positive, 1)
     .option('--json <file>', 'where the results go', file)

@@ -47,9 +47,9 @@ async function runDrains(bed: Bed, { options, report }: Plan, work: WorkOf<'Drai
 }
 
 /** Says so when other programs had more than a tenth of the machine: then times tell little, and ratios not all. */
-function disturbance({ cpuSeconds, wallSeconds }: DrainMeasurement): string {
+function disturbance({ cpuSeconds, wallSeconds, reportedSeconds }: DrainMeasurement): string {
   const elsewhere = cpuSeconds['elsewhere'] ?? 0;
-  const share = elsewhere / (wallSeconds * availableParallelism());
+  const share = elsewhere / (Math.max(wallSeconds, reportedSeconds) * availableParallelism());
   return share > 0.1 ? `; other programs took ${Math.round(share * 100)} % of the machine: run it again` : '';
 }
 

@@ -39,7 +39,8 @@ export function handleMessages(run: Run, turn: Turn, acts: Acts): void {
     await ready();
     run.paused = paused;
     turn.interrupt();
-    await acts.recordPause(refTo(run), paused);
+    // Answered only when the drain really rests: whoever paused may now touch the nodes.
+    await Promise.all([turn.ended(), acts.recordPause(refTo(run), paused)]);
     return progressOf(run);
   };
 

@@ -86,6 +86,13 @@ describe('Those that wait', () => {
     });
   });
 
+  test('are told when our own evictions have used the budget up', () => {
+    const { gate } = gateOver(budget({ allowed: 1 }));
+    answers(gate, 'a');
+    const { message } = gate.ask('b', pod()) as { message: string };
+    expect(message).toMatch(/\(disruptionsAllowed 1, .*\)\. 1 evictions are under way\.$/);
+  });
+
   test('are woken one for each disruption that the budget newly allows, in the order of their asking', () => {
     const { gate, changed, woken } = gateOver(budget());
     answers(gate, 'abcd');
