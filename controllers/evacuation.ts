@@ -19,13 +19,15 @@ interface Deps {
 const evictionsAtOnce = 48;
 /** Evacuations that are removed at the same time. */
 const removalsAtOnce = 16;
-/** Removals give way to evictions, but not for longer than this. Milliseconds. */
-const removalPatience = 5_000;
+/** Removals give way to evictions and to pods that were just evicted, but not for longer than this. Milliseconds. */
+const removalPatience = 20_000;
 const removalRetry = 200;
+/** The work that an eviction makes for the control plane is taken to be done after this long. Milliseconds. */
+const evictionSettles = 5_000;
 /** The message of a waiting Evacuation is refreshed at most this often. Milliseconds. */
 const messageEvery = 30_000;
 /** A pod that is still there this long after its eviction is reported as terminating. Milliseconds. */
-const terminatingNotice = 5_000;
+const terminatingNotice = 10_000;
 /** An eviction that the apiserver finds impossible is tried again this often. Milliseconds. */
 const misconfiguredRetry = 30_000;
 
@@ -43,6 +45,9 @@ export class EvacuationController {
   readonly #gate: DisruptionGate;
   /** UIDs of pods whose eviction the apiserver accepted, until they are gone. */
   readonly #evicted = new Set<string>();
+  /** Of these, the ones that are not seen to be gone, and when the last eviction was accepted. */
+  readonly #leaving = new Set<string>();
+  #lastEviction = 0;
   /** UIDs of pods that were seen to go, while they still have an Evacuation -> when. */
   readonly #gone = new Map<string, number>();
   /** UIDs of Evacuations that we removed, until the informer shows it. */
@@ -92,6 +97,7 @@ export class EvacuationController {
 
   #podChanged(type: 'Added' | 'Updated' | 'Deleted', pod: Pod): void {
     const uid = pod.metadata.uid ?? '';
+    if (type === 'Deleted') this.#leaving.delete(uid);
     const [evacuation] = this.#cluster.evacuations.byIndex(byPodUid, uid);
     if (evacuation === undefined) return;
     const key = `${evacuation.metadata.namespace}/${evacuation.metadata.name}`;
@@ -127,6 +133,8 @@ export class EvacuationController {
       case 'Evicted':
         // Its budget's status may not show it yet: settled when the pod is seen to go.
         this.#evicted.add(pod.metadata.uid ?? '');
+        this.#leaving.add(pod.metadata.uid ?? '');
+        this.#lastEviction = Date.now();
         return undefined;
       case 'Gone':
         this.#gate.settled(key);
@@ -200,12 +208,17 @@ export class EvacuationController {
     if (this.#removed.has(evacuation.metadata.uid ?? '')) return undefined;
     const { uid: podUid } = evacuation.spec.podRef;
     const goneSince = this.#gone.get(podUid);
-    if (this.#evictions.length > 0 && Date.now() - (goneSince ?? 0) < removalPatience)
+    if (this.#isEvicting() && Date.now() - (goneSince ?? 0) < removalPatience)
       return { requeueAfterMs: removalRetry };
     // What our informer never saw go may just not have been seen yet.
     if (goneSince === undefined && (await this.#exists(evacuation))) return { requeueAfterMs: removalRetry };
     await this.#release(evacuation);
     return undefined;
+  }
+
+  #isEvicting(): boolean {
+    const isSettling = this.#leaving.size > 0 && Date.now() - this.#lastEviction < evictionSettles;
+    return isSettling || this.#evictions.length > 0;
   }
 
   async #release({ metadata }: Evacuation): Promise<void> {
@@ -242,6 +255,8 @@ export class EvacuationController {
     this.#described.delete(key);
     this.#gate.settled(key);
     this.#evicted.delete(spec.podRef.uid);
+    // Seen to go before the eviction was answered.
+    this.#leaving.delete(spec.podRef.uid);
     this.#gone.delete(spec.podRef.uid);
     this.#removed.delete(metadata.uid ?? '');
   }

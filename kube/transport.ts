@@ -170,6 +170,8 @@ export class Transport {
         ...(request.body === undefined ? {} : { 'content-type': request.contentType ?? 'application/json' }),
       },
       body: request.body === undefined ? null : JSON.stringify(request.body),
+      // Unless told so, undici closes the connection after every DELETE that has a body.
+      reset: false,
       signal,
     });
     // While undici dials it does not listen to the signal; once it has a connection it drops what was aborted.
