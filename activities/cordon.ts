@@ -1,11 +1,11 @@
 import type { Node } from '../api/core.ts';
-import { FIELD_MANAGER } from '../api/names.ts';
+import { FIELD_MANAGER, UNCORDONED_BY_ANNOTATION } from '../api/names.ts';
 import type {
   NodeMaintenance,
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
 } from '../api/nodeMaintenance.ts';
-import { giveBack, isCordoned, unschedulableBefore } from '../domain/cordon.ts';
+import { giveBack, isCordoned, isRace, unschedulableBefore } from '../domain/cordon.ts';
 import { withNodes } from '../domain/status.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError } from '../kube/errors.ts';
@@ -14,7 +14,7 @@ import type { Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { reconcile } from './reconcile.ts';
 import { StatusWriter } from './statusWriter.ts';
-import { isView, look, otherHolders, selectedNodes, type View } from './view.ts';
+import { existingNodes, isView, look, otherHolders, selectedNodes, type View } from './view.ts';
 
 /** Nodes that are patched at the same time. */
 const nodesAtOnce = 16;
@@ -29,6 +29,7 @@ export async function keepCordoned(
   stage: NodeMaintenanceStage,
 ): Promise<Interrupted> {
   const { cluster } = deps;
+  const cordon = new Cordon(deps);
   let writer: StatusWriter | undefined;
   try {
     return await reconcile(
@@ -39,7 +40,7 @@ export async function keepCordoned(
         if (!isView(view)) return view;
         writer ??= new StatusWriter(cluster.kube, view.maintenance);
         writer.see(view.maintenance);
-        await cordon(deps, view, writer);
+        await cordon.reconcile(view, writer);
         return undefined;
       },
     );
@@ -48,21 +49,59 @@ export async function keepCordoned(
   }
 }
 
-/** Cordons the nodes of a view. What they were before is on record before the first of them is touched. */
-export async function cordon(deps: Deps, view: View, writer: StatusWriter): Promise<void> {
-  if (!isRecorded(view, writer)) {
-    const statuses = recordNodes(deps, view, writer.latest);
-    writer.publish((status) => withNodes(status, statuses));
-    await writer.flush();
+/** Keeps the nodes of one maintenance cordoned, and knows which of them somebody else has uncordoned meanwhile. */
+export class Cordon {
+  readonly #deps: Deps;
+  /** UIDs of the nodes that were seen to be cordoned. */
+  readonly #cordoned = new Set<string>();
+  /** Node -> when somebody made it schedulable. */
+  readonly #undone = new Map<string, number[]>();
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
   }
-  const open = view.nodes.filter((node) => !isCordoned(node));
-  await forEachBounded(nodesAtOnce, open, (node) => setUnschedulable(deps, node, true));
-  if (open.length > 0) {
-    deps.events.record(view.maintenance, {
-      type: 'Normal',
-      reason: 'NodesCordoned',
-      message: `Made ${open.length} of ${view.nodes.length} nodes unschedulable.`,
-    });
+
+  /** Cordons the nodes of a view. What they were before is on record before the first of them is touched. */
+  async reconcile(view: View, writer: StatusWriter): Promise<void> {
+    const deps = this.#deps;
+    if (!isRecorded(view, writer)) {
+      const statuses = recordNodes(deps, view, writer.latest);
+      const existing = existingNodes(deps.cluster);
+      writer.publish((status) => withNodes(status, statuses, existing));
+      await writer.flush();
+    }
+    const open = view.nodes.filter((node) => !isCordoned(node));
+    for (const { metadata } of view.nodes.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
+    const undone = open.filter(({ metadata }) => this.#cordoned.delete(metadata.uid ?? ''));
+    await forEachBounded(nodesAtOnce, open, (node) => setUnschedulable(deps, node, true));
+    for (const node of undone) this.#announceUndone(view.maintenance, node);
+    if (open.length > undone.length) {
+      deps.events.record(view.maintenance, {
+        type: 'Normal',
+        reason: 'NodesCordoned',
+        message: `Made ${open.length - undone.length} of ${view.nodes.length} nodes unschedulable.`,
+      });
+    }
+  }
+
+  #announceUndone(maintenance: NodeMaintenance, node: Node): void {
+    const { cluster, events } = this.#deps;
+    const { name } = node.metadata;
+    const now = cluster.kube.now().getTime();
+    const times = [...(this.#undone.get(name) ?? []), now];
+    this.#undone.set(name, times);
+    const who = node.metadata.annotations?.[UNCORDONED_BY_ANNOTATION] ?? 'somebody who left no trace';
+    const restored = `Node ${name} was made schedulable by ${who}, and is unschedulable again for this maintenance.`;
+    events.record(
+      maintenance,
+      isRace(times, now)
+        ? {
+            type: 'Warning',
+            reason: 'CordonRace',
+            message: `${restored} It happens again and again: stop it there, or set stage to Complete here.`,
+          }
+        : { type: 'Normal', reason: 'CordonRestored', message: restored },
+    );
   }
 }
 
@@ -157,7 +196,10 @@ async function giveBackNode(
 async function setUnschedulable({ cluster }: Deps, node: Node, unschedulable: boolean): Promise<void> {
   const { name, uid } = node.metadata;
   // The UID makes this a patch of this very node; one that is gone needs nothing.
-  const patch = { metadata: { uid }, spec: { unschedulable } };
+  const patch = {
+    metadata: { uid, annotations: { [UNCORDONED_BY_ANNOTATION]: null } },
+    spec: { unschedulable },
+  };
   try {
     await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
   } catch (error) {

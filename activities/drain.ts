@@ -1,15 +1,16 @@
 import type { Pod } from '../api/core.ts';
-import { decideDrain, type DrainSnapshot } from '../domain/drain.ts';
-import { join, wishAt } from '../domain/drainTargets.ts';
+import { needsAPerson } from '../domain/blocker.ts';
+import { type DrainDecision, decideDrain } from '../domain/drain.ts';
+import { podName } from '../domain/pod.ts';
 import { withDrain } from '../domain/status.ts';
-import { byNode, type Cluster } from '../kube/cluster.ts';
-import { cordon } from './cordon.ts';
+import { Cordon } from './cordon.ts';
 import type { DrainStep, Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { Evacuations } from './evacuations.ts';
 import { reconcile } from './reconcile.ts';
+import { cachedSight, freshSight, takeSnapshot } from './snapshot.ts';
 import { StatusWriter } from './statusWriter.ts';
-import { isView, look, otherHolders, planOf, type View } from './view.ts';
+import { existingNodes, isView, look, type View } from './view.ts';
 
 /**
  * Evacuates what the drain plan wants at `position`, on every selected node together; resolves with the next position at
@@ -38,8 +39,10 @@ async function runDrain<T>(
   position: number,
   ending: Ending<T>,
 ): Promise<T | Interrupted> {
-  const { cluster, events } = deps;
+  const { cluster } = deps;
+  const cordon = new Cordon(deps);
   const evacuations = new Evacuations(cluster);
+  const announcer = new Announcer(deps);
   let writer: StatusWriter | undefined;
   let watched: ReadonlySet<string> = new Set();
   const concerns = (pod: Pod) => watched.has(pod.spec.nodeName ?? '');
@@ -49,12 +52,18 @@ async function runDrain<T>(
       if (!isView(view)) return view;
       writer ??= new StatusWriter(cluster.kube, view.maintenance);
       writer.see(view.maintenance);
-      watched = new Set(view.nodes.map((node) => node.metadata.name));
-      await cordon(deps, view, writer);
+      await cordon.reconcile(view, writer);
+      await evacuations.withdrawFrom(deselectedNodes(view), view.maintenance);
       const at = Math.min(position, view.plan.length - 1);
-      const decision = decideDrain(snapshot(cluster, view, at, evacuations));
+      const seen = { ...view, maintenance: writer.latest };
+      const { decision, nodes } = await decide(deps, seen, at, evacuations);
+      watched = new Set(nodes);
+      announcer.announce(view, decision);
       const now = cluster.kube.now().toISOString();
-      writer.publish((status) => withDrain(status, decision, { planLength: view.plan.length, now }));
+      const existing = existingNodes(cluster);
+      writer.publish((status) =>
+        withDrain(status, decision, { planLength: view.plan.length, now, existing }),
+      );
       if (decision.evacuate.length > 0) {
         await evacuations.start(decision.evacuate);
         return undefined;
@@ -62,7 +71,7 @@ async function runDrain<T>(
       const end = ending({ view, decided: decision.position });
       if (end === undefined) return undefined;
       await writer.flush();
-      announce(events, view, at, decision.position);
+      announcer.announceEnd(view, at, decision.position);
       return end;
     });
   } finally {
@@ -70,42 +79,84 @@ async function runDrain<T>(
   }
 }
 
-function snapshot(
-  { pods, maintenances }: Cluster,
+/** The decision, and the names of all nodes that it rests on. */
+async function decide(
+  { cluster }: Deps,
   view: View,
   position: number,
   evacuations: Evacuations,
-): DrainSnapshot {
-  const { plan, maintenance } = view;
-  const all = maintenances.list().filter((other) => other.spec.stage === 'Drain');
-  const nodes = view.nodes.map((node) => {
-    const name = node.metadata.name;
-    const others = otherHolders(all, maintenance.metadata.uid ?? '', node);
-    const reached = [maintenance, ...others].flatMap((one) =>
-      (one.status?.nodeStatuses ?? []).filter((status) => status.nodeRef.name === name),
-    );
-    return {
-      name,
-      pods: pods.byIndex(byNode, name).map((pod) => ({ pod, evacuating: evacuations.has(pod) })),
-      reached: join(reached.map((status) => status.drainTargets)),
-      others: others.map((other) => ({
-        maintenance: other.metadata.name,
-        wish: wishAt(planOf(other), other.status?.drainPosition ?? 0),
-      })),
-    };
-  });
-  return { plan, position, nodes };
+): Promise<{ decision: DrainDecision; nodes: string[] }> {
+  const lookAt = evacuations.snapshotOf(cluster.kube.now());
+  const snapshot = takeSnapshot(view, position, cachedSight(cluster), lookAt);
+  const nodes = snapshot.nodes.map((node) => node.name);
+  const decision = decideDrain(snapshot);
+  if (decision.overruled.length === 0) return { decision, nodes };
+  // Passing another maintenance cannot be taken back: it must not rest on informers that have not caught up.
+  const sight = await freshSight(cluster, nodes);
+  return { decision: decideDrain(takeSnapshot(view, position, sight, lookAt)), nodes };
 }
 
-function announce(
-  events: Deps['events'],
-  { maintenance, plan, nodes }: View,
-  from: number,
-  to: number,
-): void {
-  const drained = to === plan.length;
-  const message = drained
-    ? `All pods that can be evacuated have left ${nodes.length} nodes.`
-    : `Entry ${from + 1} of ${plan.length} of the drain plan is done on ${nodes.length} nodes; entry ${to + 1} is next.`;
-  events.record(maintenance, { type: 'Normal', reason: drained ? 'Drained' : 'TierDrained', message });
+/** Nodes of the status that the selector has ceased to match. */
+function deselectedNodes({ maintenance, nodes }: View): string[] {
+  const selected = new Set(nodes.map((node) => node.metadata.name));
+  const known = maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name) ?? [];
+  return known.filter((name) => !selected.has(name));
+}
+
+/** Tells by Events what happens in a drain, each thing once. */
+class Announcer {
+  readonly #deps: Deps;
+  readonly #blockers = new Set<string>();
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+  }
+
+  announce(view: View, decision: DrainDecision): void {
+    const { events } = this.#deps;
+    for (const { node, by } of decision.fastForwarded) {
+      // "We can at least emit an event saying that we are fast-forwarding" (KEP-4212 > Pod Selection and DrainTargets Example)
+      const message = `Node ${node} is ${by}: pods leave it before the drain plan of this maintenance asks for them.`;
+      events.record(view.maintenance, { type: 'Warning', reason: 'FastForwarded', message });
+    }
+    if (decision.overruled.length > 0) this.#announceConflict(view, decision.overruled);
+    this.#announceBlocked(view, decision);
+  }
+
+  announceEnd({ maintenance, plan, nodes }: View, from: number, to: number): void {
+    const drained = to === plan.length;
+    const message = drained
+      ? `All pods that can be evacuated have left ${nodes.length} nodes.`
+      : `Entry ${from + 1} of ${plan.length} of the drain plan is done on ${nodes.length} nodes; entry ${to + 1} is next.`;
+    this.#deps.events.record(maintenance, {
+      type: 'Normal',
+      reason: drained ? 'Drained' : 'TierDrained',
+      message,
+    });
+  }
+
+  /** On every maintenance that it concerns. */
+  #announceConflict({ maintenance }: View, overruled: readonly string[]): void {
+    const { cluster, events } = this.#deps;
+    const { name } = maintenance.metadata;
+    const younger = overruled.join(', ');
+    const message = `The drain plans of ${[name, ...overruled].join(', ')} demand opposite orders, and each waits for the other: the oldest, ${name}, goes first; ${younger} ${overruled.length > 1 ? 'are' : 'is'} fast-forwarded.`;
+    const concerned = overruled.flatMap((other) => cluster.maintenances.get(other) ?? []);
+    for (const one of [maintenance, ...concerned])
+      events.record(one, { type: 'Warning', reason: 'DrainPlansConflict', message });
+  }
+
+  /** One pod for each cause: a budget that blocks a thousand pods is one piece of news. */
+  #announceBlocked({ maintenance }: View, { blocked }: DrainDecision): void {
+    for (const { pod, blocker } of blocked) {
+      if (this.#blockers.has(blocker.message)) continue;
+      this.#blockers.add(blocker.message);
+      this.#deps.events.record(maintenance, {
+        type: needsAPerson(blocker) ? 'Warning' : 'Normal',
+        reason: blocker.reason,
+        message: `Pod ${podName(pod)} cannot leave node ${pod.spec.nodeName}: ${blocker.message}`,
+        related: { apiVersion: 'v1', kind: 'Pod', ...pod.metadata },
+      });
+    }
+  }
 }

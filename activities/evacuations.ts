@@ -1,4 +1,4 @@
-import type { Pod } from '../api/core.ts';
+import type { Node, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import {
   DEFAULT_PROGRESS_DEADLINE_SECONDS,
@@ -7,17 +7,19 @@ import {
   INSTIGATOR_FINALIZER,
 } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { targetsPod, wishAt } from '../domain/drainTargets.ts';
+import { type DrainTargets, join, targetsPod, wishAt } from '../domain/drainTargets.ts';
 import { evacuationName } from '../domain/evacuation.ts';
+import { blockerOf } from '../domain/blocker.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
+import type { PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
-import type { Cluster } from '../kube/cluster.ts';
+import { byNode, type Cluster } from '../kube/cluster.ts';
 import { KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { nodesOf } from './cordon.ts';
-import { isHolding, planOf } from './view.ts';
+import { isDraining, planOf } from './view.ts';
 
 /** Evacuations that are written at the same time, and at most in one turn, so that progress is published in between. */
 const writesAtOnce = 32;
@@ -48,6 +50,19 @@ export class Evacuations {
     }
     const made = this.#made.get(uid);
     return made !== undefined && Date.now() - made < informerLag;
+  }
+
+  /** How a pod stands at this moment. */
+  snapshotOf(now: Date): (pod: Pod) => PodSnapshot {
+    return (pod) => ({ pod, evacuating: this.has(pod), blocker: blockerOf(pod, this.#find(pod), now) });
+  }
+
+  /** Takes back what was asked of nodes that the maintenance has ceased to select. */
+  async withdrawFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
+    const pods = nodes.flatMap((node) => this.#cluster.pods.byIndex(byNode, node));
+    const asked = pods.flatMap((pod) => this.#find(pod) ?? []);
+    const unwanted = asked.filter((evacuation) => isUnwanted(this.#cluster, maintenance, evacuation));
+    await forEachBounded(writesAtOnce, unwanted, (evacuation) => withdraw(this.#cluster, evacuation));
   }
 
   /** Makes sure that the pods have their Evacuations; those of a namespace that is being deleted leave by themselves. */
@@ -113,13 +128,20 @@ export async function removeEvacuations({ cluster }: Deps, ref: MaintenanceRef):
   if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return;
   const names = new Set(nodesOf(maintenance, nodes.list()).map((node) => node.metadata.name));
   const { items } = await kube.list(resources.evacuations, {});
-  const ours = items.filter((evacuation) => {
-    const pod = podOf(cluster, evacuation);
-    // Without its pod an Evacuation is over: the evacuation controller removes it.
-    if (pod === undefined || !isInstigated(evacuation) || !names.has(pod.spec.nodeName ?? '')) return false;
-    return isCancellable(evacuation) && !isWantedByOthers(cluster, maintenance, pod);
-  });
+  const ours = items.filter(
+    (evacuation) =>
+      names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') &&
+      isUnwanted(cluster, maintenance, evacuation),
+  );
   await forEachBounded(writesAtOnce, ours, (evacuation) => withdraw(cluster, evacuation));
+}
+
+/** Whether an Evacuation is ours, may be cancelled, and no other maintenance wants its pod to leave. */
+function isUnwanted(cluster: Cluster, own: NodeMaintenance, evacuation: Evacuation): boolean {
+  const pod = podOf(cluster, evacuation);
+  // Without its pod an Evacuation is over: the evacuation controller removes it.
+  if (pod === undefined || !isInstigated(evacuation)) return false;
+  return isCancellable(evacuation) && !isWantedByOthers(cluster, own, pod);
 }
 
 /** "If the evacuator ... has set .status.evacuationCancellationPolicy to Forbid, deletion ... will not be attempted." */
@@ -137,11 +159,18 @@ function isWantedByOthers({ maintenances, nodes }: Cluster, own: NodeMaintenance
   if (node === undefined) return false;
   return maintenances
     .list()
-    .filter(
-      (other) => other.metadata.uid !== own.metadata.uid && other.spec.stage === 'Drain' && isHolding(other),
-    )
+    .filter((other) => other.metadata.uid !== own.metadata.uid && isDraining(other))
     .filter((other) => selectsNode(other.spec.nodeSelector, node))
-    .some((other) => targetsPod(wishAt(planOf(other), other.status?.drainPosition ?? 0), pod));
+    .some((other) => targetsPod(join([wishOf(other), reachedOn(other, node)]), pod));
+}
+
+function wishOf(maintenance: NodeMaintenance): DrainTargets {
+  return wishAt(planOf(maintenance), maintenance.status?.drainPosition ?? 0);
+}
+
+/** A maintenance that was fast-forwarded needs more than it wished for. */
+function reachedOn({ status }: NodeMaintenance, { metadata }: Node): DrainTargets {
+  return status?.nodeStatuses.find((one) => one.nodeRef.name === metadata.name)?.drainTargets ?? [];
 }
 
 /**

@@ -49,9 +49,17 @@ export function selectedNodes(maintenance: NodeMaintenance, nodes: readonly Node
   return nodes.filter((node) => selectsNode(maintenance.spec.nodeSelector, node));
 }
 
+export function existingNodes({ nodes }: Cluster): ReadonlySet<string> {
+  return new Set(nodes.list().map((node) => node.metadata.name));
+}
+
 /** Whether a maintenance keeps nodes cordoned; one that is being deleted is on its way to Complete. */
-export function isHolding(maintenance: NodeMaintenance): boolean {
+function isHolding(maintenance: NodeMaintenance): boolean {
   return holdsNodes(stageOf(maintenance));
+}
+
+export function isDraining(maintenance: NodeMaintenance): boolean {
+  return stageOf(maintenance) === 'Drain';
 }
 
 /** The other maintenances that hold a node. */

@@ -73,6 +73,8 @@ export interface Condition {
 
 export interface Node extends KubeObject {
   spec: { unschedulable?: boolean };
+  /** Of the conditions only those of maintenance. */
+  status?: { conditions?: Condition[] };
 }
 
 export interface Pod extends KubeObject {

@@ -25,11 +25,20 @@ export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-complet
 /** On every Evacuation that node maintenance asked for (KEP-4212 › Drain). */
 export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
 
+/**
+ * On a Node that somebody uncordoned: who it was, by user and field manager. Written inside the apiserver by the policy
+ * `node-maintenance-uncordoned-by`, because an uncordon leaves no trace in managedFields.
+ */
+export const UNCORDONED_BY_ANNOTATION = 'nodemaintenance.k8s.io/uncordoned-by';
+
 /** KEP-4212 sets 30 minutes, so that an evacuator has time "to recover from a disruption". Seconds. */
 export const DEFAULT_PROGRESS_DEADLINE_SECONDS = 1800;
 
 /** Server-side apply owner of what this project writes. */
 export const FIELD_MANAGER = 'node-maintenance';
+
+/** Server-side apply owner of the maintenance conditions of a Node: what it no longer applies goes. */
+export const NODE_CONDITIONS_MANAGER = 'node-maintenance-conditions';
 
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';

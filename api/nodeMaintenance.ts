@@ -234,6 +234,14 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
 });
 export type NodeMaintenanceNodeStatus = z.infer<typeof NodeMaintenanceNodeStatus>;
 
+const BlockedPod = z.strictObject({
+  namespace: z.string().describe('Namespace of the pod.'),
+  name: z.string().describe('Name of the pod.'),
+  node: z.string().describe('Node that the pod runs on.'),
+  reason: z.string().describe('Kind of what blocks it, in CamelCase, for machines.'),
+  message: z.string().describe('What blocks it and what to do about it, for people.'),
+});
+
 export const NodeMaintenanceStatus = z.strictObject({
   stageStatuses: z
     .array(StageStatus)
@@ -266,6 +274,16 @@ export const NodeMaintenanceStatus = z.strictObject({
     .describe(
       'Extension to KEP-4212: number of DaemonSet and static pods that are left running because nothing in this cluster keeps them away from the node.',
     ),
+  podsBlocked: int32(0)
+    .optional()
+    .describe('Extension to KEP-4212: number of pods that are targeted and cannot leave.'),
+  blockedPods: z
+    .array(BlockedPod)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: pods that are targeted and cannot leave, and why; the first twenty of .status.podsBlocked.',
+    )
+    .meta(ATOMIC_LIST),
 });
 export type NodeMaintenanceStatus = z.infer<typeof NodeMaintenanceStatus>;
 

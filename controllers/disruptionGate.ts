@@ -1,7 +1,9 @@
 import type { Pod, PodDisruptionBudget } from '../api/core.ts';
+import { type Blocker, BlockerReason } from '../domain/blocker.ts';
 import {
   ambiguousMessage,
   blockedMessage,
+  budgetBlocker,
   budgetsOf,
   leavesUnguarded,
   remainingDisruptions,
@@ -12,7 +14,14 @@ import type { Informer } from '../kube/informer.ts';
 /** The budgets as their informer has them. */
 type Budgets = Pick<Informer<PodDisruptionBudget>, 'get' | 'byIndex'>;
 
-export type Answer = { kind: 'Go' } | { kind: 'Wait'; message: string };
+export type Answer = { kind: 'Go' } | Waiting;
+
+interface Waiting {
+  kind: 'Wait';
+  /** With the numbers of the moment. */
+  message: string;
+  blocker: Blocker;
+}
 
 /** After a refusal nothing more is asked of a budget until it changes, or for this long. Milliseconds. */
 const refusalHolds = 10_000;
@@ -39,10 +48,11 @@ export class DisruptionGate {
     const budgets = this.#guardsOf(pod);
     const [budget] = budgets;
     if (budget === undefined) return { kind: 'Go' };
-    if (budgets.length > 1) return this.#wait(key, budgets, ambiguousMessage(budgets));
+    if (budgets.length > 1) return this.#waitInVain(key, budgets);
     if (leavesUnguarded(pod, budget)) return { kind: 'Go' };
     if (this.#remaining(budget) === 0) {
-      return this.#wait(key, [budget], blockedMessage(budget, this.#unseenEvictions(budget)));
+      const message = blockedMessage(budget, this.#unseenEvictions(budget));
+      return this.#wait(key, [budget], { message, blocker: budgetBlocker(budget) });
     }
     this.#stopWaiting(key);
     member(this.#underWay, keyOf(budget)).add(key);
@@ -117,9 +127,17 @@ export class DisruptionGate {
     return budgetsOf(pod, this.#budgets.byIndex(byNamespace, pod.metadata.namespace ?? ''));
   }
 
-  #wait(key: string, budgets: readonly PodDisruptionBudget[], message: string): Answer {
+  #waitInVain(key: string, budgets: readonly PodDisruptionBudget[]): Answer {
+    const message = ambiguousMessage(budgets);
+    return this.#wait(key, budgets, {
+      message,
+      blocker: { reason: BlockerReason.SeveralDisruptionBudgets, message },
+    });
+  }
+
+  #wait(key: string, budgets: readonly PodDisruptionBudget[], why: Omit<Waiting, 'kind'>): Answer {
     for (const budget of budgets) member(this.#waiting, keyOf(budget)).add(key);
-    return { kind: 'Wait', message };
+    return { kind: 'Wait', ...why };
   }
 
   #stopWaiting(key: string): void {

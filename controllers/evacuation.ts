@@ -1,10 +1,18 @@
-import type { Pod } from '../api/core.ts';
+import type { Condition, Pod } from '../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../api/evacuation.ts';
 import { FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../api/names.ts';
+import {
+  type Blocker,
+  BlockerReason,
+  blockedCondition,
+  lateness,
+  stuckTerminating,
+} from '../domain/blocker.ts';
+import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
 import { isFor } from '../domain/evacuation.ts';
 import { byPodUid, type Cluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
-import { isKubeError } from '../kube/errors.ts';
+import { isKubeError, KubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
@@ -125,7 +133,7 @@ export class EvacuationController {
   async #evict(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
     const answer = this.#gate.ask(key, pod);
     if (answer.kind === 'Wait') {
-      await this.#describe(key, evacuation, { message: answer.message });
+      await this.#describe(key, evacuation, { message: answer.message }, answer.blocker);
       return undefined;
     }
     const outcome = await this.#ask(key, pod);
@@ -146,7 +154,7 @@ export class EvacuationController {
         return undefined;
       case 'Misconfigured':
         this.#gate.settled(key);
-        await this.#describe(key, evacuation, { message: outcome.message });
+        await this.#describeRefusal(key, evacuation, outcome.message);
         return { requeueAfterMs: misconfiguredRetry };
       default:
         return assertNever(outcome);
@@ -159,40 +167,54 @@ export class EvacuationController {
       return await this.#cluster.kube.evict({ namespace, name, uid });
     } catch (error) {
       this.#gate.settled(key);
-      throw error;
+      if (!isRefusal(error)) throw error;
+      return { kind: 'Misconfigured', message: `The eviction is refused: ${error.apiMessage}` };
     }
+  }
+
+  async #describeRefusal(key: string, evacuation: Evacuation, message: string): Promise<void> {
+    await this.#describe(key, evacuation, { message }, { reason: BlockerReason.EvictionRefused, message });
   }
 
   async #countRefusal(key: string, evacuation: Evacuation, message: string): Promise<void> {
     const failedEvictionCounter = (evacuation.status?.failedEvictionCounter ?? 0) + 1;
     this.#described.delete(key);
-    await this.#describe(key, evacuation, { message, failedEvictionCounter });
+    const blocker = {
+      reason: BlockerReason.DisruptionBudget,
+      message: `The eviction is refused: ${message}`,
+    };
+    await this.#describe(key, evacuation, { message, failedEvictionCounter }, blocker);
   }
 
-  /** A pod with a long grace period says so, once. */
+  /** A pod with a long grace period says so, once, and so does one that stays beyond it. */
   async #awaitTermination(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
+    const now = this.#cluster.kube.now();
     const leavesAt = Date.parse(pod.metadata.deletionTimestamp ?? '');
     const grace = (pod.metadata.deletionGracePeriodSeconds ?? 0) * 1_000;
-    const waited = this.#cluster.kube.now().getTime() - (leavesAt - grace);
+    const waited = now.getTime() - (leavesAt - grace);
     if (waited < terminatingNotice) return { requeueAfterMs: terminatingNotice - waited };
     // Whatever held the pod up until now is out of date.
     this.#described.delete(key);
+    const stuck = stuckTerminating(pod, now);
     const message = `The pod is terminating, until ${pod.metadata.deletionTimestamp} at the latest by its grace period.`;
-    await this.#describe(key, evacuation, { message });
-    return undefined;
+    await this.#describe(key, evacuation, { message: stuck?.message ?? message }, stuck);
+    return stuck === undefined ? { requeueAfterMs: leavesAt + lateness - now.getTime() + 1 } : undefined;
   }
 
+  /** Writes the message, and the condition that tells machines whether anything blocks. */
   async #describe(
     key: string,
     { metadata, status }: Evacuation,
     next: Partial<EvacuationStatus>,
+    blocker?: Blocker,
   ): Promise<void> {
     if (status?.message === next.message && next.failedEvictionCounter === undefined) return;
     const described = this.#described.get(key);
     if (described !== undefined && Date.now() - described < messageEvery) return;
     this.#described.set(key, Date.now());
     const { name, namespace = '', uid } = metadata;
-    const patch = { metadata: { uid }, status: next };
+    const conditions = blockedConditions(status?.conditions ?? [], blocker, this.#cluster.kube.now());
+    const patch = { metadata: { uid }, status: { ...next, conditions } };
     await this.#cluster.kube
       .mergePatch(resources.evacuations, { namespace, name }, patch, {
         subresource: 'status',
@@ -260,6 +282,28 @@ export class EvacuationController {
     this.#gone.delete(spec.podRef.uid);
     this.#removed.delete(metadata.uid ?? '');
   }
+}
+
+function blockedConditions(
+  conditions: readonly Condition[],
+  blocker: Blocker | undefined,
+  now: Date,
+): readonly Condition[] {
+  const wasBlocked = conditions.some(({ type }) => type === blockedCondition);
+  if (blocker === undefined && !wasBlocked) return conditions;
+  const facts: ConditionFacts =
+    blocker === undefined
+      ? { type: blockedCondition, status: 'False', reason: 'Leaving', message: '' }
+      : { type: blockedCondition, status: 'True', ...blocker };
+  return withCondition(conditions, facts, now.toISOString());
+}
+
+/** An answer that asking again at once would not change: of an admission webhook, or of the apiserver's permissions. */
+function isRefusal(error: unknown): error is KubeError {
+  if (!(error instanceof KubeError)) return false;
+  // A webhook that does not answer is an internal error of the apiserver.
+  const isBroken = error.reason === 'InternalError';
+  return isBroken || isKubeError(error, 'Forbidden', 'Invalid', 'NamespaceTerminating');
 }
 
 /** The object changed or went meanwhile: the informer will show it, and then it is looked at again. */

@@ -37,3 +37,12 @@ export function giveBack(
   if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: heldBy.toSorted() };
   return own?.unschedulableBefore === true ? { kind: 'CordonedBefore' } : { kind: 'Uncordon' };
 }
+
+/** Somebody makes a node schedulable as often as we make it unschedulable: so often, within so long (milliseconds). */
+const raceCount = 3;
+const raceWithin = 60_000;
+
+/** "It should alert via events if too many occur ... and a race to change this field is detected" (KEP-4212 > Cordon). */
+export function isRace(undoneAt: readonly number[], now: number): boolean {
+  return undoneAt.filter((time) => now - time < raceWithin).length >= raceCount;
+}

@@ -1,4 +1,5 @@
 import type { Pod, PodDisruptionBudget } from '../api/core.ts';
+import { type Blocker, BlockerReason } from './blocker.ts';
 import { selectsLabels } from './labelSelector.ts';
 
 /** The budgets that guard a pod: "a null selector will match no pods, while an empty ({}) selector will select all". */
@@ -35,16 +36,28 @@ export function blockedMessage(budget: PodDisruptionBudget, unseenEvictions: num
     return `Blocked by PodDisruptionBudget ${name}: its status is not computed yet.`;
   const { disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods } = budget.status;
   const numbers = `disruptionsAllowed ${disruptionsAllowed}, currentHealthy ${currentHealthy}, desiredHealthy ${desiredHealthy}, expectedPods ${expectedPods}`;
-  return `Blocked by PodDisruptionBudget ${name} (${numbers}).${outlook(budget.status, unseenEvictions)}`;
+  return `Blocked by PodDisruptionBudget ${name} (${numbers}).${outlook(budget, disruptionsAllowed, unseenEvictions)}`;
+}
+
+/** The same for machines and Events: it stays as it is while the numbers change. */
+export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
+  const name = `${budget.metadata.namespace}/${budget.metadata.name}`;
+  if (neverAllows(budget))
+    return {
+      reason: BlockerReason.DisruptionBudgetNeverAllows,
+      message: `PodDisruptionBudget ${name} can never allow a disruption: add a replica or relax the budget.`,
+    };
+  const message = `PodDisruptionBudget ${name} allows no disruption now.`;
+  return { reason: BlockerReason.DisruptionBudget, message };
+}
+
+function neverAllows({ status }: PodDisruptionBudget): boolean {
+  return status !== undefined && status.expectedPods > 0 && status.desiredHealthy >= status.expectedPods;
 }
 
 /** What to expect: nothing, for a budget that leaves no room; its next change, when our own evictions have used it up. */
-function outlook(
-  { disruptionsAllowed, desiredHealthy, expectedPods }: NonNullable<PodDisruptionBudget['status']>,
-  unseenEvictions: number,
-): string {
-  if (expectedPods > 0 && desiredHealthy >= expectedPods)
-    return ' It can never allow a disruption: add a replica or relax the budget.';
+function outlook(budget: PodDisruptionBudget, disruptionsAllowed: number, unseenEvictions: number): string {
+  if (neverAllows(budget)) return ' It can never allow a disruption: add a replica or relax the budget.';
   return disruptionsAllowed > 0 && unseenEvictions > 0 ? ` ${unseenEvictions} evictions are under way.` : '';
 }
 

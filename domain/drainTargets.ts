@@ -58,6 +58,11 @@ export function targetsPod(targets: DrainTargets, pod: Pod): boolean {
   );
 }
 
+/** Whether `targets` select pods that `bound` does not: then they go further than whoever wants `bound` asks for. */
+export function exceeds(targets: DrainTargets, bound: DrainTargets): boolean {
+  return targets.some((entry) => entry.podPriority > reachedBy(bound, entry));
+}
+
 /** The priority up to which `targets` select the pods of an entry's key; an entry without a selector covers them all. */
 function reachedBy(targets: DrainTargets, { podType, podSelector }: DrainPlanEntry): number {
   const key = selectorKey(podSelector);

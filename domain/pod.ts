@@ -1,5 +1,14 @@
 import type { Pod } from '../api/core.ts';
 import type { PodType } from '../api/nodeMaintenance.ts';
+import type { Blocker } from './blocker.ts';
+
+export interface PodSnapshot {
+  pod: Pod;
+  /** Whether the pod has a matching Evacuation that we instigate. */
+  evacuating: boolean;
+  /** What keeps it from leaving, if anything does. */
+  blocker?: Blocker | undefined;
+}
 
 /** The kubelet publishes a static pod as a mirror pod that carries this annotation. */
 const mirrorAnnotation = 'kubernetes.io/config.mirror';

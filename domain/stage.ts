@@ -17,7 +17,7 @@ export function transitionProblem(from: NodeMaintenanceStage, to: NodeMaintenanc
 }
 
 /** Stages during which nodes are cordoned, and so "in progress" for other maintenances (KEP-4212 > Uncordon). */
-export function holdsNodes(stage: NodeMaintenanceStage): boolean {
+export function holdsNodes(stage: NodeMaintenanceStage): stage is 'Cordon' | 'Drain' {
   return stage === 'Cordon' || stage === 'Drain';
 }
 

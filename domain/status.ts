@@ -4,8 +4,10 @@ import type {
   NodeMaintenanceStage,
   NodeMaintenanceStatus,
 } from '../api/nodeMaintenance.ts';
+import { needsAPerson } from './blocker.ts';
 import { type ConditionFacts, withCondition } from './conditions.ts';
-import { compareNames, type DrainDecision, listed } from './drain.ts';
+import type { BlockedPod, DrainDecision } from './drain.ts';
+import { compareNames, listed } from './names.ts';
 import { podName, podTypeOf } from './pod.ts';
 
 export const emptyStatus: NodeMaintenanceStatus = {
@@ -31,11 +33,13 @@ export function withStage(
 
 /**
  * The status with these nodes, and their sums for `kubectl get`. What was recorded of a node before stays with it, also
- * when the node is no longer selected: it is given back on Complete like the others.
+ * when the node is no longer selected: it is given back on Complete like the others. A node that is no more (`existing`
+ * lacks its name) is forgotten: one that comes back under its name is another machine, as far as anybody knows.
  */
 export function withNodes(
   status: NodeMaintenanceStatus,
   nodeStatuses: readonly NodeMaintenanceNodeStatus[],
+  existing: ReadonlySet<string>,
 ): NodeMaintenanceStatus {
   const before = new Map(status.nodeStatuses.map((node) => [node.nodeRef.name, node.unschedulableBefore]));
   const merged = nodeStatuses.map((node) => {
@@ -43,7 +47,9 @@ export function withNodes(
     return recorded === undefined ? node : { ...node, unschedulableBefore: recorded };
   });
   const selected = new Set(merged.map((node) => node.nodeRef.name));
-  const left = status.nodeStatuses.filter((node) => !selected.has(node.nodeRef.name)).map(deselected);
+  const left = status.nodeStatuses
+    .filter(({ nodeRef: { name } }) => !selected.has(name) && existing.has(name))
+    .map(deselected);
   return {
     ...status,
     nodeStatuses: [...merged, ...left].toSorted((a, b) => compareNames(a.nodeRef.name, b.nodeRef.name)),
@@ -54,21 +60,42 @@ export function withNodes(
 }
 
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
-  return { ...node, drainMessage: 'No longer selected.', podsPendingEvacuation: 0, podsEvacuating: 0 };
+  return {
+    ...node,
+    drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
+    podsPendingEvacuation: 0,
+    podsEvacuating: 0,
+  };
+}
+
+/** The others are told by their Evacuations, and counted. */
+const blockedPodsShown = 20;
+const longestReason = 1_024;
+
+function blockedPod({ pod: { metadata, spec }, blocker }: BlockedPod) {
+  return {
+    namespace: metadata.namespace ?? '',
+    name: metadata.name,
+    node: spec.nodeName ?? '',
+    reason: blocker.reason,
+    message: blocker.message.slice(0, longestReason),
+  };
 }
 
 /** The status that a drain decision leads to: targets, messages, counts, position and the Drained condition. */
 export function withDrain(
   status: NodeMaintenanceStatus,
   decision: DrainDecision,
-  { planLength, now }: { planLength: number; now: string },
+  { planLength, now, existing }: { planLength: number; now: string; existing: ReadonlySet<string> },
 ): NodeMaintenanceStatus {
-  const drained = withNodes(status, decision.nodeStatuses);
+  const drained = withNodes(status, decision.nodeStatuses, existing);
   return {
     ...drained,
     // "DrainTargets cannot backtrack": a position that was published once is never taken back.
     drainPosition: Math.max(status.drainPosition, Math.min(decision.position, planLength - 1)),
     podsRemaining: decision.remaining.length,
+    podsBlocked: decision.blocked.length,
+    blockedPods: decision.blocked.slice(0, blockedPodsShown).map(blockedPod),
     conditions: withCondition(status.conditions, drainedCondition(decision, planLength), now),
   };
 }
@@ -81,9 +108,22 @@ function drainedCondition(decision: DrainDecision, planLength: number): Conditio
   }
   if (decision.position < planLength) {
     const left = sum(decision.nodeStatuses.map((node) => node.podsPendingEvacuation + node.podsEvacuating));
-    return { type, status: 'False', reason: 'Draining', message: `${left} pods are left to evacuate.` };
+    const stuck = decision.blocked.filter(({ blocker }) => needsAPerson(blocker));
+    const message = `${left} pods are left to evacuate${blockedPart(decision.blocked)}.`;
+    return { type, status: 'False', reason: stuck.length > 0 ? 'Blocked' : 'Draining', message };
   }
   return { type, status: 'True', ...drainedReason(decision.remaining) };
+}
+
+/** `, of which 2 cannot leave: shop/db-0 (...), ...`; one pod for each cause, those that need a person first. */
+function blockedPart(blocked: readonly BlockedPod[]): string {
+  if (blocked.length === 0) return '';
+  const causes = new Map(blocked.toReversed().map((one) => [one.blocker.message, one] as const));
+  const named = [...causes.values()]
+    .toReversed()
+    .toSorted((a, b) => Number(needsAPerson(b.blocker)) - Number(needsAPerson(a.blocker)))
+    .map(({ pod, blocker }) => `${podName(pod)} (${blocker.message.slice(0, longestReason)})`);
+  return `, of which ${blocked.length} cannot leave: ${listed(named)}`;
 }
 
 function drainedReason(remaining: readonly Pod[]): { reason: string; message: string } {

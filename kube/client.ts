@@ -48,6 +48,8 @@ export interface DeleteOptions extends RequestOptions {
   /** The object that is meant: a namesake with another UID is left alone. */
   readonly uid: string;
   readonly propagationPolicy?: 'Background' | 'Foreground' | 'Orphan';
+  /** For a pod, in place of its own; 0 removes it at once, whatever still runs. */
+  readonly gracePeriodSeconds?: number | undefined;
 }
 
 export interface JsonPatchOperation {
@@ -187,13 +189,19 @@ export class Kube {
 
   /** `Deleted` once the apiserver accepted it, finalizers may hold it longer; `Gone` when that object is no more. */
   async delete(resource: Resource, key: ObjectKey, options: DeleteOptions): Promise<'Deleted' | 'Gone'> {
-    const { uid, propagationPolicy } = options;
+    const { uid, propagationPolicy, gracePeriodSeconds } = options;
     try {
       await this.#transport.send({
         name: nameOf('delete', resource, key),
         method: 'DELETE',
         path: pathOf(resource, key),
-        body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid }, propagationPolicy },
+        body: {
+          apiVersion: 'v1',
+          kind: 'DeleteOptions',
+          preconditions: { uid },
+          propagationPolicy,
+          gracePeriodSeconds,
+        },
         ...carried(options),
       });
       return 'Deleted';

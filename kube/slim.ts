@@ -1,8 +1,15 @@
 import type { KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { RawPod } from './resources.ts';
 
-/** Annotations that decisions read: where a static pod comes from, and who wants to evacuate a pod. */
-const keptAnnotations = ['kubernetes.io/config.', 'evacuation.coordination.k8s.io/'];
+/** Annotations that are read: where a static pod comes from, who wants to evacuate a pod, who uncordoned a node. */
+const keptAnnotations = [
+  'kubernetes.io/config.',
+  'evacuation.coordination.k8s.io/',
+  'nodemaintenance.k8s.io/',
+];
+
+/** Of a Node's conditions these are ours; the heartbeats of the others are of no interest. */
+const maintenanceConditions = new Set(['MaintenanceInProgress', 'DrainInProgress', 'Drained']);
 
 /** The object without the bookkeeping of server-side apply, which is often half of it. Changes its argument. */
 export function withoutManagedFields<T extends KubeObject>(raw: T): T {
@@ -24,7 +31,12 @@ export function slimPod(raw: RawPod): Pod {
 
 export function slimNode(raw: Node): Node {
   const unschedulable = raw.spec?.unschedulable;
-  return { metadata: slimMetadata(raw.metadata), spec: present({ unschedulable }) };
+  const conditions = raw.status?.conditions?.filter(({ type }) => maintenanceConditions.has(type));
+  return {
+    metadata: slimMetadata(raw.metadata),
+    spec: present({ unschedulable }),
+    ...(conditions === undefined || conditions.length === 0 ? {} : { status: { conditions } }),
+  };
 }
 
 export function slimBudget(raw: PodDisruptionBudget): PodDisruptionBudget {

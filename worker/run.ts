@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
+import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -98,6 +99,7 @@ async function lead({ kube, cluster, temporal, config, log, signal }: Leading): 
       await Promise.all([
         runMaintenanceController({ cluster, temporal: temporal.client, log }, leading),
         new EvacuationController({ cluster, log }).run(leading),
+        runNodeConditionsController({ cluster, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

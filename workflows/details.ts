@@ -1,5 +1,5 @@
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
-import { listed } from '../domain/drain.ts';
+import { listed } from '../domain/names.ts';
 import { stagesAfter } from '../domain/stage.ts';
 import type { Run } from './run.ts';
 

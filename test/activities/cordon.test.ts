@@ -1,11 +1,12 @@
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
+import { UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { watchCluster } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf, started } from '../kit/activity.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually } from '../kit/eventually.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -37,6 +38,20 @@ async function withRecord(maintenance: NodeMaintenance, before: Record<string, b
     unschedulableBefore,
   }));
   return c.withStatus(maintenance, { nodeStatuses, nodes: nodeStatuses.length });
+}
+
+/** Somebody uncordons the node, and the maintenance cordons it again. */
+async function undo(node: string): Promise<void> {
+  const isSeen = (cordoned: boolean) =>
+    eventually(`node ${node} in the informer`, () =>
+      expect(c.cluster.nodes.get(node)?.spec.unschedulable ?? false).toBe(cordoned),
+    );
+  await isSeen(true);
+  // The activity looks at what the informer has only a moment after it has it.
+  await throughout('the node is seen to be cordoned', 200, () => undefined);
+  await c.uncordoned(node);
+  await c.eventuallyCordoned(node);
+  await isSeen(true);
 }
 
 describe('keepCordoned', () => {
@@ -80,10 +95,34 @@ describe('keepCordoned', () => {
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
     await c.eventuallyCordoned(node);
-    await c.uncordoned(node);
-    await c.eventuallyCordoned(node);
+    await undo(node);
     await cordon.cancelled();
     expect(await recorded(applied)).toEqual({ [node]: false });
+    await told();
+    expect((await c.eventsAbout(applied)).toSorted()).toEqual([
+      `CordonRestored: Node ${node} was made schedulable by user sandbox-admin (field manager kubectl-edit), and is unschedulable again for this maintenance.`,
+      'NodesCordoned: Made 1 of 1 nodes unschedulable.',
+    ]);
+    expect((await c.node(node)).metadata.annotations).not.toHaveProperty(UNCORDONED_BY_ANNOTATION);
+  });
+
+  test('warns of a race when it has to cordon a node for the third time within a minute', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    for (let time = 1; time <= 3; time++) await undo(node);
+    await cordon.cancelled();
+    await told();
+    const events = await c.eventsAbout(applied);
+    expect(events.map((event) => event.replace(/:.*/s, '')).toSorted()).toEqual([
+      'CordonRace',
+      'CordonRestored',
+      'NodesCordoned',
+    ]);
+    expect(events.find((event) => event.startsWith('CordonRace'))).toContain(
+      'made schedulable by user sandbox-admin (field manager kubectl-edit)',
+    );
   });
 
   test('cordons a node that begins to match, and remembers one that matches no longer', async () => {

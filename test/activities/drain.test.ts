@@ -2,7 +2,7 @@ import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import type { Pod } from '../../api/core.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, refOf, started } from '../kit/activity.ts';
 import { labelled, pods } from '../kit/builders.ts';
@@ -26,8 +26,8 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 }, 60_000);
 
-const draining = async (nodes: string[], drainPlan = [pods(1000), pods(5000)]) =>
-  c.applied(c.maintenance({ nodes, stage: 'Drain', drainPlan }));
+const draining = async (nodes: string[], drainPlan = [pods(1000), pods(5000)], what = 'nm') =>
+  c.applied(c.maintenance({ name: c.named(what), nodes, stage: 'Drain', drainPlan }));
 
 const created = () => c.requests.count('create evacuations.evacuation.coordination.k8s.io');
 
@@ -239,6 +239,121 @@ describe('drain', () => {
     await c.staged(lesser.metadata.name, 'Complete');
     await c.eventuallyEvacuating(pod);
     await drain.cancelled();
+  });
+
+  test('is fast-forwarded by an older maintenance that has gone further, and says so by an Event, once', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node, { priority: 5000 });
+    const older = await draining([node], [pods(5000)]);
+    await c.withStatus(older, { nodeStatuses: [{ nodeRef: { name: node }, drainTargets: [pods(5000)] }] });
+    const applied = await draining([node], [pods(1000)]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(pod);
+    await eventually('the message', async () =>
+      expect(await nodeStatus(applied, node)).toMatchObject({
+        drainMessage: expect.stringMatching(/^Evacuating \(fast-forwarded by (older )?/),
+        drainTargets: [pods(5000)],
+      }),
+    );
+    await drain.cancelled();
+    await told();
+    const events = (await c.eventsAbout(applied)).filter((event) => event.startsWith('FastForwarded'));
+    expect(events).toEqual([expect.stringContaining(`Node ${node} is fast-forwarded by`)]);
+  });
+
+  test('of two plans that demand opposite orders the older goes first; both objects say so', async () => {
+    const node = await c.nodeNamed('n');
+    const [x, y] = [{ app: 'x' }, { app: 'y' }];
+    const [first, second] = [await c.podOn(node, { labels: x }), await c.podOn(node, { labels: y })];
+    const older = await draining([node], [labelled(pods(10), x), pods(50)], 'a');
+    const younger = await draining([node], [labelled(pods(10), y), pods(50)], 'b');
+    const drains = [older, younger].map((one) => started(() => acts.drain(refOf(one), 0)));
+    await c.eventuallyEvacuating(first);
+    await evacuated(first);
+    expect(await drains[0]?.ended).toMatchObject({ kind: 'TierDrained' });
+    await c.eventuallyEvacuating(second);
+    await drains[1]?.cancelled();
+    await told();
+    for (const one of [older, younger]) {
+      const events = await c.eventsAbout(one);
+      expect(events).toContainEqual(
+        expect.stringMatching(
+          new RegExp(`^DrainPlansConflict: .*the oldest, ${older.metadata.name}, goes first`),
+        ),
+      );
+    }
+  });
+
+  test('takes back what it asked of a node that no longer matches, and forgets one that is no more', async () => {
+    const rack = c.named('rack');
+    const [leaving, vanishing] = [
+      await c.nodeNamed('leaving', { rack }),
+      await c.nodeNamed('vanishing', { rack }),
+    ];
+    await c.nodeNamed('staying', { rack });
+    const pod = await c.podOn(leaving);
+    const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Drain' }));
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(pod);
+    await c.patched(resources.nodes, { name: leaving }, { metadata: { labels: { rack: null } } });
+    await eventually('the Evacuation to be withdrawn', async () =>
+      expect(await c.evacuationOf(pod)).toBeUndefined(),
+    );
+    expect((await c.node(leaving)).spec.unschedulable).toBe(true);
+    expect(await drain.ended).toMatchObject({ kind: 'Drained' });
+    const kept = started(() => acts.keepDrained(refOf(applied)));
+    await c.deleted({ ...(await c.node(vanishing)), kind: 'Node' });
+    await c.eventuallyStatus(applied.metadata.name, 'the node is forgotten', ({ nodes, nodeStatuses }) => {
+      expect(nodes).toBe(1);
+      expect(nodeStatuses.map(({ nodeRef }) => nodeRef.name)).not.toContain(vanishing);
+    });
+    expect(await nodeStatus(applied, leaving)).toMatchObject({
+      drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
+      unschedulableBefore: false,
+    });
+    await kept.cancelled();
+  });
+
+  test('names the pods that cannot leave, each cause by one Event', async () => {
+    const node = await c.nodeNamed('n');
+    const stuck = await c.podOn(node, { finalizers: ['example.com/held'] });
+    const held = await c.podsOn(node, 2, { labels: { app: 'held' } });
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    for (const pod of held) {
+      const evacuation = await c.eventuallyEvacuating(pod);
+      const why = { reason: 'SeveralDisruptionBudgets', message: 'Two budgets.' };
+      const condition = {
+        type: 'Blocked',
+        status: 'True',
+        lastTransitionTime: '2026-01-01T00:00:00Z',
+        ...why,
+      };
+      await c.withStatus(evacuation, { conditions: [condition] });
+    }
+    await c.deleted(stuck);
+    const { name } = applied.metadata;
+    const names = [...held, stuck].map(({ metadata }) => metadata.name).toSorted();
+    // A pod is late after ten seconds; without the evacuation controller it is looked at every thirty.
+    const status = await eventually(
+      'all three are named',
+      async () => {
+        const seen = await c.statusOf(name);
+        expect(seen.podsBlocked).toBe(3);
+        expect(seen.blockedPods?.map((one) => one.name)).toEqual(names);
+        expect(seen.conditions).toMatchObject([{ type: 'Drained', status: 'False', reason: 'Blocked' }]);
+        return seen;
+      },
+      { within: 45_000 },
+    );
+    expect(status.conditions[0]?.message).toMatch(/^3 pods are left to evacuate, of which 3 cannot leave: /);
+    await drain.cancelled();
+    await told();
+    const reasons = (await c.eventsAbout(applied)).map((event) => event.split(':')[0]);
+    expect(reasons.filter((reason) => reason === 'SeveralDisruptionBudgets')).toHaveLength(1);
+    expect(reasons.filter((reason) => reason === 'StuckTerminating')).toHaveLength(1);
+    const key = { namespace: c.namespace, name: stuck.metadata.name };
+    await c.admin.mergePatch(resources.pods as Resource, key, { metadata: { finalizers: [] } });
   });
 
   test('without a node that matches waits for one', async () => {

@@ -72,6 +72,7 @@ describe('An eviction may be tried', () => {
       kind: 'Wait',
       message:
         'Blocked by more than one PodDisruptionBudget (default/all, default/web): the eviction API allows one; make their selectors disjoint.',
+      blocker: expect.objectContaining({ reason: 'SeveralDisruptionBudgets' }),
     });
   });
 });
@@ -83,6 +84,11 @@ describe('Those that wait', () => {
       kind: 'Wait',
       message:
         'Blocked by PodDisruptionBudget default/web (disruptionsAllowed 0, currentHealthy 3, desiredHealthy 3, expectedPods 3). It can never allow a disruption: add a replica or relax the budget.',
+      blocker: {
+        reason: 'DisruptionBudgetNeverAllows',
+        message:
+          'PodDisruptionBudget default/web can never allow a disruption: add a replica or relax the budget.',
+      },
     });
   });
 

@@ -1,5 +1,5 @@
 import { EvacuationController } from '../../controllers/evacuation.ts';
-import type { Pod } from '../../api/core.ts';
+import type { Condition, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
@@ -127,10 +127,7 @@ describe('An Evacuation', () => {
   test('that others have asked for too keeps their finalizers', async () => {
     const pod = await c.podOn(node);
     await asked(pod, [INSTIGATOR_FINALIZER, 'example.com/instigator']);
-    await eventually('our finalizer to be gone', async () => {
-      const { metadata } = (await c.evacuationOf(pod)) as Evacuation;
-      expect(metadata.finalizers).toEqual(['example.com/instigator']);
-    });
+    await eventuallyReleased(pod);
   });
 
   test('that only others have asked for has its pod evicted all the same', async () => {
@@ -155,8 +152,17 @@ describe('An Evacuation', () => {
     expect(c.podsOf(node).map(({ metadata }) => metadata.uid)).toContain(pod.metadata.uid);
     expect(evictions()).toBe(1);
     await c.podsDeleted(c.podsOf(node));
+    await eventuallyReleased(pod);
   });
 });
+
+/** We no longer ask for the evacuation of the pod; another instigator does. */
+async function eventuallyReleased(pod: Pod): Promise<void> {
+  await eventually('our finalizer to be gone', async () => {
+    const { metadata } = (await c.evacuationOf(pod)) as Evacuation;
+    expect(metadata.finalizers).toEqual(['example.com/instigator']);
+  });
+}
 
 describe('A budget', () => {
   test('that allows nothing holds 50 evictions up without a single try, and is named with its numbers', async () => {
@@ -224,10 +230,18 @@ describe('A budget', () => {
 
 describe('A pod that takes its time', () => {
   test('is reported as terminating after some seconds, and evicted once', async () => {
-    const pod = await c.podOn(node, { finalizers: ['example.com/held'] });
+    const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 600 });
     await asked(pod);
     await eventuallySays(pod, /^The pod is terminating, until \S+ at the latest by its grace period\.$/);
     expect(evictions()).toBe(1);
+    expect(await blocked(pod)).toBeUndefined();
+  });
+
+  test('for longer than it may is reported as stuck, with what holds it', async () => {
+    const pod = await c.podOn(node, { finalizers: ['example.com/held'] });
+    await asked(pod);
+    await eventuallySays(pod, /^It should have ended at \S+, but its finalizers example.com\/held hold it: /);
+    expect(await blocked(pod)).toMatchObject({ status: 'True', reason: 'StuckTerminating' });
   });
 
   test('is reported as terminating also when a budget had held it up a moment before', async () => {
@@ -237,9 +251,13 @@ describe('A pod that takes its time', () => {
     await asked(pod);
     await eventuallySays(pod, /^Blocked by PodDisruptionBudget/);
     await c.patched(resources.podDisruptionBudgets, budget, { spec: { minAvailable: 0 } });
-    await eventuallySays(pod, /^The pod is terminating/);
+    await eventuallySays(pod, /^It should have ended/);
   });
 });
+
+async function blocked(pod: Pod): Promise<Condition | undefined> {
+  return (await c.evacuationOf(pod))?.status?.conditions.find(({ type }) => type === 'Blocked');
+}
 
 /** Removes the Deployments of a test, so that the next one has the node to itself. */
 async function dropWorkloads(): Promise<void> {

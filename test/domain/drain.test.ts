@@ -2,19 +2,26 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Pod } from '../../api/core.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
-import { type DrainSnapshot, decideDrain, type NodeSnapshot } from '../../domain/drain.ts';
-import { wishAt } from '../../domain/drainTargets.ts';
+import { BlockerReason } from '../../domain/blocker.ts';
+import type { NodeSnapshot } from '../../domain/contention.ts';
+import { type DrainSnapshot, decideDrain } from '../../domain/drain.ts';
 import { daemonPod, mirrorPod, pod, pods } from '../kit/builders.ts';
 
 const node = (name: string, living: Pod[], differs: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   name,
   pods: living.map((one) => ({ pod: one, evacuating: false })),
   reached: [],
-  others: [],
   ...differs,
 });
 const plan = completeDrainPlan([pods(5000), pods(15000)]);
-const drain = (nodes: NodeSnapshot[], position = 0): DrainSnapshot => ({ plan, position, nodes });
+const drain = (nodes: NodeSnapshot[], position = 0): DrainSnapshot => ({
+  maintenance: 'own',
+  maintenances: [
+    { name: 'own', createdAt: '2026-01-01T00:00:00Z', plan, position, nodes: nodes.map(({ name }) => name) },
+  ],
+  nodes,
+  published: new Map(),
+});
 
 describe('the next step of a drain', () => {
   test('evacuates the targeted pods only, in a stable order', () => {
@@ -49,17 +56,6 @@ describe('the next step of a drain', () => {
     expect(decideDrain(drain([node('one', [late])], 3)).evacuate).toEqual([late]);
   });
 
-  test('an intersecting maintenance limits the node', () => {
-    const [low, high] = [pod({ priority: 1 }), pod({ priority: 9000 })];
-    const others = [{ maintenance: 'maintenance-a', wish: wishAt(plan, 0) }];
-    const decision = decideDrain(drain([node('one', [low, high], { others })], 1));
-    expect(decision.evacuate).toEqual([low]);
-    expect(decision.nodeStatuses[0]).toMatchObject({
-      drainMessage: 'Evacuating (limited by maintenance-a)',
-      drainTargets: [pods(5000)],
-    });
-  });
-
   test('DaemonSet and static pods hold no position and are reported', () => {
     const [daemon, mirror] = [daemonPod({ name: 'd' }), mirrorPod({ name: 's' })];
     const decision = decideDrain(drain([node('one', [daemon, mirror])]));
@@ -76,6 +72,21 @@ describe('the next step of a drain', () => {
       podsPendingEvacuation: 1,
       podsEvacuating: 1,
     });
+  });
+});
+
+describe('a pod that cannot leave', () => {
+  const blocker = { reason: BlockerReason.DisruptionBudget, message: 'Blocked.' };
+
+  test('is named with its reason when it is targeted', () => {
+    const [targeted, later] = [pod({ priority: 1 }), pod({ priority: 9000 })];
+    const one = node('one', [], {
+      pods: [
+        { pod: targeted, evacuating: true, blocker },
+        { pod: later, evacuating: false, blocker },
+      ],
+    });
+    expect(decideDrain(drain([one])).blocked).toEqual([{ pod: targeted, blocker }]);
   });
 });
 

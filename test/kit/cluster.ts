@@ -133,6 +133,7 @@ export class TestCluster {
   readonly #watching: AbortController;
   readonly #namespaces = new Set<string>();
   readonly #nodes = new Set<string>();
+  readonly #silent = new Set<string>();
   #serial = 0;
 
   constructor({ sandbox, admin, cluster, requests, watching, name }: Parts) {
@@ -160,6 +161,18 @@ export class TestCluster {
     await eventually(`node ${name} in the informer`, () =>
       expect(this.cluster.nodes.get(name)).toBeDefined(),
     );
+    return name;
+  }
+
+  /** Adds a node that nobody runs: its pods are said to run, and never end by themselves. */
+  async silentNodeNamed(what: string): Promise<string> {
+    const name = this.named(what);
+    this.#nodes.add(name);
+    this.#silent.add(name);
+    await this.caughtUpWith({
+      ...(await this.admin.create<KubeObject>(resources.nodes as Resource, { metadata: { name } })),
+      kind: 'Node',
+    });
     return name;
   }
 
@@ -258,24 +271,22 @@ export class TestCluster {
     const { namespace = this.namespace, name = this.named('pod'), labels, annotations, finalizers } = differs;
     const { priority, grace = 0 } = differs;
     if (priority !== undefined) await this.#priorityClassOf(priority);
-    await this.admin.create(
-      resources.pods as Resource,
-      {
-        metadata: {
-          name,
-          namespace,
-          ...(labels && { labels }),
-          ...(annotations && { annotations }),
-          ...(finalizers && { finalizers }),
-        },
-        spec: {
-          nodeName: node,
-          containers: [{ name: 'main', image: 'fake' }],
-          terminationGracePeriodSeconds: grace,
-          ...(priority !== undefined && { priorityClassName: priorityClassName(priority) }),
-        },
-      } as KubeObject,
-    );
+    await this.#createPod({
+      metadata: {
+        name,
+        namespace,
+        ...(labels && { labels }),
+        ...(annotations && { annotations }),
+        ...(finalizers && { finalizers }),
+      },
+      spec: {
+        nodeName: node,
+        containers: [{ name: 'main', image: 'fake' }],
+        terminationGracePeriodSeconds: grace,
+        ...(priority !== undefined && { priorityClassName: priorityClassName(priority) }),
+      },
+    });
+    if (this.#silent.has(node)) await this.#saidToRun({ namespace, name });
     return this.#readyPod(`${namespace}/${name}`);
   }
 
@@ -432,6 +443,10 @@ export class TestCluster {
   /** Takes back everything that was made here, whatever holds it, and ends the connections. */
   async close(): Promise<void> {
     try {
+      for (const { metadata } of [...this.#silent].flatMap((node) => this.podsOf(node))) {
+        const { namespace = '', name, uid = '' } = metadata;
+        await this.admin.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 });
+      }
       await this.maintenancesDropped();
       for (const namespace of this.#namespaces) await this.#dropNamespace(namespace);
       await eventually('the pods on the nodes to be gone', () => {
@@ -475,6 +490,18 @@ export class TestCluster {
       expect(pod?.status).toEqual({ phase: 'Running', ready: true });
       return pod as Pod;
     });
+  }
+
+  /** The apiserver knows a new PriorityClass only a moment after it was made. */
+  async #createPod(pod: object): Promise<void> {
+    await eventually('the pod to be taken', async () => {
+      await this.admin.create(resources.pods as Resource, pod as KubeObject);
+    });
+  }
+
+  async #saidToRun(key: { namespace: string; name: string }): Promise<void> {
+    const status = { phase: 'Running', conditions: [{ type: 'Ready', status: 'True' }] };
+    await this.admin.mergePatch(resources.pods, key, { status }, { subresource: 'status' });
   }
 
   async #priorityClassOf(value: number): Promise<void> {

@@ -1,0 +1,105 @@
+import type { Node, Pod } from '../api/core.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { DrainingMaintenance } from '../domain/contention.ts';
+import type { DrainSnapshot } from '../domain/drain.ts';
+import { join } from '../domain/drainTargets.ts';
+import type { PodSnapshot } from '../domain/pod.ts';
+import { forEachBounded } from '../kube/bounded.ts';
+import { byNode, type Cluster } from '../kube/cluster.ts';
+import { resources } from '../kube/resources.ts';
+import { slimPod } from '../kube/slim.ts';
+import { isDraining, planOf, selectedNodes, type View } from './view.ts';
+
+/** What a snapshot is taken of. */
+export interface Sight {
+  maintenances: readonly NodeMaintenance[];
+  nodes: readonly Node[];
+  podsOn(node: string): readonly Pod[];
+}
+
+/** What the informers have. */
+export function cachedSight({ maintenances, nodes, pods }: Cluster): Sight {
+  return {
+    maintenances: maintenances.list(),
+    nodes: nodes.list(),
+    podsOn: (node) => pods.byIndex(byNode, node),
+  };
+}
+
+const nodesAtOnce = 8;
+
+/** What the apiserver has of these nodes, for a decision that must not rest on two informers that differ by a moment. */
+export async function freshSight({ kube, nodes }: Cluster, names: readonly string[]): Promise<Sight> {
+  const { items: maintenances } = await kube.list(resources.nodeMaintenances);
+  const pods = new Map<string, Pod[]>();
+  await forEachBounded(nodesAtOnce, names, async (name) => {
+    const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });
+    pods.set(name, items.map(slimPod));
+  });
+  return { maintenances, nodes: nodes.list(), podsOn: (node) => pods.get(node) ?? [] };
+}
+
+/** A maintenance at a position, and all others in the Drain stage that share nodes with it, directly or through others. */
+export function takeSnapshot(
+  { maintenance }: View,
+  position: number,
+  sight: Sight,
+  look: (pod: Pod) => PodSnapshot,
+): DrainSnapshot {
+  const others = sight.maintenances.filter(
+    (one) => one.metadata.uid !== maintenance.metadata.uid && isDraining(one),
+  );
+  const own = { ...draining(maintenance, sight.nodes), position };
+  const connected = connectedTo(
+    own,
+    others.map((one) => draining(one, sight.nodes)),
+  );
+  const names = new Set(connected.map((one) => one.name));
+  const statuses = [maintenance, ...others]
+    .filter((one) => names.has(one.metadata.name))
+    .flatMap((one) => one.status?.nodeStatuses ?? []);
+  return {
+    maintenance: own.name,
+    maintenances: connected,
+    nodes: [...new Set(connected.flatMap((one) => one.nodes))].map((name) => ({
+      name,
+      pods: sight.podsOn(name).map(look),
+      reached: join(
+        statuses.filter((status) => status.nodeRef.name === name).map((status) => status.drainTargets),
+      ),
+    })),
+    published: new Map(
+      (maintenance.status?.nodeStatuses ?? []).map(
+        ({ nodeRef, drainTargets }) => [nodeRef.name, drainTargets] as const,
+      ),
+    ),
+  };
+}
+
+function draining(maintenance: NodeMaintenance, nodes: readonly Node[]): DrainingMaintenance {
+  const { name, creationTimestamp = '' } = maintenance.metadata;
+  const plan = planOf(maintenance);
+  return {
+    name,
+    createdAt: creationTimestamp,
+    plan,
+    position: Math.min(maintenance.status?.drainPosition ?? 0, plan.length - 1),
+    nodes: selectedNodes(maintenance, nodes).map((node) => node.metadata.name),
+  };
+}
+
+function connectedTo(
+  own: DrainingMaintenance,
+  others: readonly DrainingMaintenance[],
+): DrainingMaintenance[] {
+  const connected = [own];
+  const nodes = new Set(own.nodes);
+  let apart = others;
+  for (;;) {
+    const joining = apart.filter((one) => one.nodes.some((node) => nodes.has(node)));
+    if (joining.length === 0) return connected;
+    connected.push(...joining);
+    for (const node of joining.flatMap((one) => one.nodes)) nodes.add(node);
+    apart = apart.filter((one) => !joining.includes(one));
+  }
+}

@@ -1,0 +1,58 @@
+import type { Pod } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
+
+/** Extension to KEP-4212: the condition of an Evacuation that cannot go on by itself; its reason is a BlockerReason. */
+export const blockedCondition = 'Blocked';
+
+export const BlockerReason = {
+  /** A budget allows no disruption now. It may do so by itself: when other pods become ready. */
+  DisruptionBudget: 'DisruptionBudget',
+  /** A budget leaves no room for any disruption, ever. */
+  DisruptionBudgetNeverAllows: 'DisruptionBudgetNeverAllows',
+  /** "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support." */
+  SeveralDisruptionBudgets: 'SeveralDisruptionBudgets',
+  /** The apiserver, or an admission webhook, does not take the eviction. */
+  EvictionRefused: 'EvictionRefused',
+  /** The pod should have ended by its grace period, and is still there. */
+  StuckTerminating: 'StuckTerminating',
+} as const;
+export type BlockerReason = (typeof BlockerReason)[keyof typeof BlockerReason];
+
+/** Why a pod does not leave. The message is the same for as long as the cause is. */
+export interface Blocker {
+  reason: string;
+  message: string;
+}
+
+/** Whether somebody has to act: all that waiting can mend is a budget that is used up. */
+export function needsAPerson({ reason }: Blocker): boolean {
+  return reason !== BlockerReason.DisruptionBudget;
+}
+
+/** A pod may be this late before it counts as stuck. Milliseconds. */
+export const lateness = 10_000;
+
+/** What keeps a pod that is to leave: the pod itself, or what its Evacuation reports. */
+export function blockerOf(
+  pod: Pod,
+  evacuation: Pick<Evacuation, 'status'> | undefined,
+  now: Date,
+): Blocker | undefined {
+  if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, now);
+  const blocked = evacuation?.status?.conditions?.find(({ type }) => type === blockedCondition);
+  return blocked?.status === 'True' ? { reason: blocked.reason, message: blocked.message } : undefined;
+}
+
+/** A pod's deletionTimestamp is the moment at which its grace period is over. */
+export function stuckTerminating({ metadata, spec }: Pod, now: Date): Blocker | undefined {
+  const { deletionTimestamp = '', finalizers = [] } = metadata;
+  if (!(now.getTime() - Date.parse(deletionTimestamp) > lateness)) return undefined;
+  const cause =
+    finalizers.length > 0
+      ? `its finalizers ${finalizers.toSorted().join(', ')} hold it: see to the controllers that own them`
+      : `the kubelet of node ${spec.nodeName} has not ended it: see whether the node is alive`;
+  return {
+    reason: BlockerReason.StuckTerminating,
+    message: `It should have ended at ${deletionTimestamp}, but ${cause}.`,
+  };
+}

@@ -1,0 +1,93 @@
+import { runNodeConditionsController } from '../../controllers/nodeConditions.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+const stop = new AbortController();
+let running: Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'shown' });
+  running = runNodeConditionsController({ cluster: c.cluster, log: silentLog }, stop.signal);
+}, 120_000);
+
+afterAll(async () => {
+  await c?.close();
+  stop.abort();
+  await running;
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+/** `Type Status Reason: message` of the node's conditions of maintenance. */
+async function shown(node: string): Promise<string[]> {
+  const conditions = (await c.node(node)).status?.conditions ?? [];
+  return conditions
+    .filter(({ type }) => /Maintenance|Drain/.test(type))
+    .map(({ type, status, reason, message }) => `${type} ${status} ${reason}: ${message}`);
+}
+
+const eventuallyShown = (node: string, want: string[]) =>
+  eventually(`the conditions of node ${node}`, async () => expect(await shown(node)).toEqual(want));
+
+describe('the conditions of a node', () => {
+  test('name the maintenances that hold it and follow their stages, and go when it is given back', async () => {
+    const node = await c.nodeNamed('n');
+    const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Idle' }));
+    const other = await c.applied(
+      c.maintenance({ name: `${metadata.name}-z`, nodes: [node], stage: 'Cordon' }),
+    );
+    const both = `NodeMaintenance ${metadata.name} (Drain), ${other.metadata.name} (Cordon)`;
+    const own = `NodeMaintenance ${metadata.name} (Drain)`;
+    await eventuallyShown(node, [
+      `MaintenanceInProgress True AdminRequested: NodeMaintenance ${other.metadata.name} (Cordon)`,
+      'DrainInProgress False NotRequested: No NodeMaintenance drains the node.',
+      'Drained False NotRequested: No NodeMaintenance drains the node.',
+    ]);
+    const drain = await c.staged(metadata.name, 'Drain');
+    await eventuallyShown(node, [
+      `MaintenanceInProgress True AdminRequested: ${both}`,
+      `DrainInProgress True AdminRequested: ${own}`,
+      `Drained False AdminRequested: ${own}`,
+    ]);
+    const done = { reason: 'AllPodsTerminated', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' };
+    await c.withStatus(drain, { conditions: [{ type: 'Drained', status: 'True', ...done }] });
+    await eventuallyShown(node, [
+      `MaintenanceInProgress True AdminRequested: ${both}`,
+      `DrainInProgress False DrainCompleted: ${own}`,
+      `Drained True DrainCompleted: ${own}`,
+    ]);
+    const conditions = (await c.node(node)).status?.conditions ?? [];
+    expect(conditions.map(({ type }) => type)).toContain('Ready');
+    await c.staged(metadata.name, 'Complete');
+    await c.deleted(other);
+    await eventuallyShown(node, []);
+    expect((await c.node(node)).status?.conditions?.length).toBe(conditions.length - 3);
+  });
+
+  test('come back when somebody removes them, and are written once otherwise', async () => {
+    const node = await c.nodeNamed('n');
+    const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await eventually('three conditions', async () => expect(await shown(node)).toHaveLength(3));
+    const ready = (await c.node(node)).status?.conditions?.filter(({ type }) => type === 'Ready');
+    await c.withStatus({ ...(await c.node(node)), kind: 'Node' }, { conditions: ready });
+    await eventually('three conditions', async () => expect(await shown(node)).toHaveLength(3));
+    await c.caughtUpWith({ ...(await c.node(node)), kind: 'Node' });
+    const written = await c.requests.writesOf(async () => {
+      await c.patched(
+        resources.nodes,
+        { name: node },
+        {
+          metadata: { labels: { touched: 'yes' } },
+        },
+      );
+    });
+    expect(written).toEqual([]);
+    await c.staged(metadata.name, 'Complete');
+    await eventuallyShown(node, []);
+  });
+});
