@@ -57,6 +57,7 @@ export interface World {
     differs?: {
       labels?: { [key: string]: string };
       annotations?: { [key: string]: string };
+      finalizers?: string[];
       priorityClassName?: string;
       grace?: number;
       awaited?: boolean;
@@ -115,12 +116,13 @@ export async function createWorld({
       return items.map(slimPod);
     },
     placePods: async (node, count, differs = {}) => {
-      const { labels = {}, annotations = {}, priorityClassName, grace = 1, awaited = true } = differs;
+      const { labels = {}, annotations = {}, finalizers = [], priorityClassName, grace = 1 } = differs;
+      const { awaited = true } = differs;
       const names = Array.from({ length: count }, () => `placed-${(serial += 1)}`);
       await Promise.all(
         names.map((name) =>
           kube.create(resources.pods, {
-            metadata: { name, namespace: 'default', labels, annotations },
+            metadata: { name, namespace: 'default', labels, annotations, finalizers },
             spec: podSpec({ nodeName: node, priorityClassName, terminationGracePeriodSeconds: grace }),
           } as RawPod),
         ),
