@@ -7,7 +7,7 @@ const heartbeatEvery = 1_000;
 /** Changes that come together are decided together. Milliseconds. */
 const settleFor = 40;
 /** Looked again at this often even when no change was seen. Milliseconds. */
-const resyncEvery = 30_000;
+const resyncEvery = 10_000;
 
 /**
  * Runs `turn` now and after every change of nodes, maintenances, Evacuations and the pods of concern, until it resolves

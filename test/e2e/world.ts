@@ -61,6 +61,9 @@ export interface World {
       priorityClassName?: string;
       grace?: number;
       awaited?: boolean;
+      namespace?: string;
+      restartPolicy?: 'Never';
+      volumes?: object[];
     },
   ): Promise<string[]>;
   deployment(
@@ -117,20 +120,26 @@ export async function createWorld({
     },
     placePods: async (node, count, differs = {}) => {
       const { labels = {}, annotations = {}, finalizers = [], priorityClassName, grace = 1 } = differs;
-      const { awaited = true } = differs;
+      const { awaited = true, namespace = 'default', restartPolicy, volumes } = differs;
       const names = Array.from({ length: count }, () => `placed-${(serial += 1)}`);
       await Promise.all(
         names.map((name) =>
           kube.create(resources.pods, {
-            metadata: { name, namespace: 'default', labels, annotations, finalizers },
-            spec: podSpec({ nodeName: node, priorityClassName, terminationGracePeriodSeconds: grace }),
+            metadata: { name, namespace, labels, annotations, finalizers },
+            spec: podSpec({
+              nodeName: node,
+              priorityClassName,
+              terminationGracePeriodSeconds: grace,
+              restartPolicy,
+              volumes,
+            }),
           } as RawPod),
         ),
       );
       if (awaited)
         await eventuallyHolds(
           `${count} placed pods run`,
-          () => readyCount(kube, names),
+          () => readyCount(kube, names, namespace),
           (ready) => ready === count,
         );
       return names;
@@ -219,8 +228,8 @@ function spread(app: string): object {
   };
 }
 
-async function readyCount(kube: Kube, names: string[]): Promise<number> {
-  const { items } = await kube.list(resources.pods, { namespace: 'default' });
+async function readyCount(kube: Kube, names: string[], namespace: string): Promise<number> {
+  const { items } = await kube.list(resources.pods, { namespace });
   return items.filter((pod) => names.includes(pod.metadata.name) && slimPod(pod).status.ready).length;
 }
 

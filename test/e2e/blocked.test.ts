@@ -1,0 +1,215 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { KubeObject } from '../../api/core.ts';
+import type { NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
+import { eventually } from '../kit/eventually.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, type World } from './world.ts';
+
+// "I also want to be able to discover workloads that are blocking the node drain" (KEP-4212 > User Stories).
+
+const name = 'odd-pods';
+const node = 'node-1';
+const held = ['example.com/held'];
+
+let world: World;
+let worker: WorkerProcess;
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 2 });
+  worker = startWorker(world.sandbox);
+  await worker.ready();
+}, 120_000);
+afterAll(async () => {
+  await worker?.kill();
+  await world?.close();
+});
+
+const policies = (kind: string, plural: string): Resource => ({
+  group: 'admissionregistration.k8s.io',
+  version: 'v1',
+  plural,
+  kind,
+  namespaced: false,
+});
+const policy = policies('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
+const policyBinding = policies('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
+
+const stubborn = 'stubborn';
+
+/** As a webhook of some application does, for the pods of a namespace: it takes no eviction. */
+async function refuseEvictions(): Promise<void> {
+  const metadata = { name: stubborn };
+  const spec = {
+    failurePolicy: 'Fail',
+    matchConstraints: {
+      resourceRules: [
+        { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods/eviction'] },
+      ],
+    },
+    validations: [
+      { expression: `object.metadata.namespace != '${stubborn}'`, message: 'ask the data team first' },
+    ],
+  };
+  const binding = { policyName: stubborn, validationActions: ['Deny'] };
+  await world.kube.create(policy, { metadata, spec } as KubeObject);
+  await world.kube.create(policyBinding, { metadata, spec: binding } as KubeObject);
+  await world.kube.create(resources.namespaces, { metadata });
+  // Policies take effect a moment after they were made.
+  await eventually('evictions to be refused', async () => {
+    const [probe = ''] = await world.placePods('node-2', 1, { namespace: stubborn });
+    const target = { namespace: stubborn, name: probe };
+    const uid = (await world.kube.get(resources.pods, target))?.metadata.uid ?? '';
+    await expect(world.kube.evict({ ...target, uid })).rejects.toThrow('ask the data team first');
+  });
+}
+
+async function statusNow(): Promise<NodeMaintenanceStatus> {
+  const status = (await world.maintenance(name))?.status;
+  expect(status).toBeDefined();
+  return status as NodeMaintenanceStatus;
+}
+
+async function podNames(): Promise<string[]> {
+  return (await world.podsOn(node)).map(({ metadata }) => metadata.name).toSorted();
+}
+
+/** What odd pods are called. */
+const pods: Record<string, string> = {};
+
+async function placed(what: string, differs: Parameters<World['placePods']>[2] = {}): Promise<string> {
+  const [pod = ''] = await world.placePods(node, 1, differs);
+  pods[what] = pod;
+  return pod;
+}
+
+const released = (pod: string, namespace = 'default') =>
+  world.kube.mergePatch(resources.pods, { namespace, name: pod }, { metadata: { finalizers: [] } });
+
+describe('the pods of a node that is drained', () => {
+  beforeAll(async () => {
+    await placed('without a controller');
+    await placed('with an emptyDir', { volumes: [{ name: 'scratch', emptyDir: {} }] });
+    const finished = await placed('finished', { restartPolicy: 'Never' });
+    const key = { namespace: 'default', name: finished };
+    await world.kube.mergePatch(
+      resources.pods,
+      key,
+      { status: { phase: 'Succeeded', conditions: [{ type: 'Ready', status: 'False' }] } },
+      { subresource: 'status' },
+    );
+    await placed('terminating for ever', { finalizers: held });
+    await placed('behind two budgets', { labels: { app: 'two' } });
+    await world.budget('two-1', { app: 'two' }, { minAvailable: 0 });
+    await world.budget('two-2', { app: 'two' }, { minAvailable: 0 });
+    await world.placePods('node-2', 1, { labels: { app: 'never' } });
+    await placed('behind a budget of maxUnavailable 0', { labels: { app: 'never' } });
+    await world.budget('never', { app: 'never' }, { minAvailable: 2 });
+    await refuseEvictions();
+    await placed('whose eviction is refused', { namespace: stubborn });
+    await world.kube.create(resources.namespaces, { metadata: { name: 'ending' } });
+    const inEnding = { namespace: 'ending', finalizers: held };
+    await eventually('the namespace to take pods', () => placed('in a terminating namespace', inEnding));
+    const ending = await world.kube.get(resources.namespaces, { name: 'ending' });
+    await world.kube.delete(resources.namespaces, { name: 'ending' }, { uid: ending?.metadata.uid ?? '' });
+    await world.kube.create(resources.pods, {
+      metadata: { name: 'on-no-node', namespace: 'default' },
+      spec: { containers: [{ name: 'main', image: 'none' }], nodeSelector: { never: 'there' } },
+    } as never);
+    await placed('static', { annotations: { 'kubernetes.io/config.mirror': 'made-by-hand' } });
+    await world.apply(name, { nodes: [node], stage: 'Drain' });
+  }, 120_000);
+
+  test('leave when nothing blocks them, whatever drain filters other tools have', async () => {
+    const gone = ['without a controller', 'with an emptyDir', 'finished'].map((what) => pods[what]);
+    await eventually('these pods to be gone', async () => {
+      const left = await podNames();
+      expect(left.filter((pod) => gone.includes(pod))).toEqual([]);
+    });
+  });
+
+  test('are named with their reason when they are blocked, and so is the one to act on it', async () => {
+    const want = [
+      [
+        'behind a budget of maxUnavailable 0',
+        'DisruptionBudgetNeverAllows',
+        /default\/never can never allow/,
+      ],
+      ['behind two budgets', 'SeveralDisruptionBudgets', /default\/two-1, default\/two-2/],
+      ['in a terminating namespace', 'StuckTerminating', /finalizers example.com\/held hold it/],
+      ['terminating for ever', 'StuckTerminating', /finalizers example.com\/held hold it/],
+      ['whose eviction is refused', 'EvictionRefused', /ask the data team first/],
+    ] as const;
+    await eventually(
+      'all blocked pods to be named',
+      async () => {
+        const { blockedPods = [], podsBlocked } = await statusNow();
+        expect(blockedPods.map((pod) => pod.name).toSorted()).toEqual(
+          want.map(([what]) => pods[what]).toSorted(),
+        );
+        expect(podsBlocked).toBe(want.length);
+      },
+      { within: 50_000 },
+    );
+    const { blockedPods = [], conditions } = await statusNow();
+    for (const [what, reason, message] of want) {
+      expect(blockedPods.find((pod) => pod.name === pods[what])).toMatchObject({
+        node,
+        reason,
+        message: expect.stringMatching(message),
+      });
+    }
+    const drained = conditions.find(({ type }) => type === 'Drained');
+    expect(drained).toMatchObject({ status: 'False', reason: 'Blocked' });
+    expect(drained?.message).toMatch(
+      /^5 pods are left to evacuate, of which 5 cannot leave: default\/placed-/,
+    );
+  });
+
+  test('are named by Warning Events of the maintenance, one for each cause', async () => {
+    const fieldSelector = `involvedObject.name=${name},type=Warning`;
+    await eventually('the Events', async () => {
+      const { items } = await world.kube.list(resources.events, { namespace: 'default', fieldSelector });
+      const reasons = new Set(items.map(({ reason }) => reason));
+      expect([...reasons].toSorted()).toEqual([
+        'DisruptionBudgetNeverAllows',
+        'EvictionRefused',
+        'SeveralDisruptionBudgets',
+        'StuckTerminating',
+      ]);
+    });
+  });
+
+  test('stay where they are when no node has them: a pending pod is none of the maintenance', async () => {
+    const pending = await world.kube.get(resources.pods, { namespace: 'default', name: 'on-no-node' });
+    expect(pending?.status?.phase).toBe('Pending');
+    const { items } = await world.kube.list(resources.evacuations, { namespace: 'default' });
+    expect(items.map(({ spec }) => spec.podRef.name)).not.toContain('on-no-node');
+  });
+
+  test('leave once people have acted on what blocks them; the static pod is reported', async () => {
+    for (const budget of ['two-1', 'never']) {
+      const key = { namespace: 'default', name: budget };
+      const uid = (await world.kube.get(resources.podDisruptionBudgets, key))?.metadata.uid ?? '';
+      await world.kube.delete(resources.podDisruptionBudgets, key, { uid });
+    }
+    const uid = (await world.kube.get(policyBinding, { name: stubborn }))?.metadata.uid ?? '';
+    await world.kube.delete(policyBinding, { name: stubborn }, { uid });
+    await released(pods['terminating for ever'] ?? '');
+    await released(pods['in a terminating namespace'] ?? '', 'ending');
+    await eventually(
+      'the drain to end',
+      async () =>
+        expect((await statusNow()).conditions.find(({ type }) => type === 'Drained')).toMatchObject({
+          status: 'True',
+          reason: 'StaticPodsRemain',
+        }),
+      { within: 60_000 },
+    );
+    expect(await podNames()).toEqual([pods['static']]);
+    expect((await statusNow()).blockedPods).toEqual([]);
+    expect((await statusNow()).nodeStatuses[0]?.drainMessage).toBe(
+      `Drained, left running: default/${pods['static']}.`,
+    );
+  });
+});
