@@ -4,10 +4,10 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { SYSTEM_NAMESPACE } from '../api/names.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
+import { workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
 import type { Bed } from './bed.ts';
 import { parseSamples } from './requests.ts';
@@ -37,9 +37,8 @@ export class WorkerProcess {
     const log = join(bed.sandbox.dir, 'worker.log');
     const output = openSync(log, 'w');
     const profiling = bed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${bed.profile}`];
-    const main = fileURLToPath(new URL('../worker/main.ts', import.meta.url));
     const ports = [`--health-port=${healthPort}`, `--metrics-port=${metricsPort}`];
-    const child = spawn(process.execPath, [...profiling, main, ...ports], {
+    const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...ports], {
       env: { ...bed.sandbox.env, HOME: bed.sandbox.dir, KUBECONFIG: bed.kubeconfigs.ours },
       stdio: ['ignore', output, output],
     });

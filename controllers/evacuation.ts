@@ -34,8 +34,8 @@ const removalRetry = 200;
 const evictionSettles = 5_000;
 /** The message of a waiting Evacuation is refreshed at most this often. Milliseconds. */
 const messageEvery = 30_000;
-/** A pod that is still there this long after its eviction is reported as terminating. Milliseconds. */
-const terminatingNotice = 10_000;
+/** A pod that is still there this long after its eviction is reported as terminating: most are gone by then. Milliseconds. */
+const terminatingNotice = 30_000;
 /** An eviction that the apiserver finds impossible is tried again this often. Milliseconds. */
 const misconfiguredRetry = 30_000;
 

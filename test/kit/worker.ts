@@ -4,6 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { workerArguments } from '../../scripts/tools.ts';
 import { eventuallyHolds } from './holds.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -27,7 +28,7 @@ export function startWorker(sandbox: Sandbox, { env = {}, args = [] as string[] 
   serial += 1;
   const logFile = join(sandbox.dir, `worker-${process.pid}-${serial}.log`);
   const log = openSync(logFile, 'a');
-  const child = spawn(process.execPath, ['worker/main.ts', ...args], {
+  const child = spawn(process.execPath, [...workerArguments(), ...args], {
     cwd: root,
     env: { ...process.env, ...sandbox.env, KUBECONFIG: sandbox.workerKubeconfig, NODE_OPTIONS: '', ...env },
     stdio: ['ignore', log, log],
