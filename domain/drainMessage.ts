@@ -3,8 +3,16 @@ import { type DrainTargets, exceeds, join } from './drainTargets.ts';
 import { compareNames, listed } from './names.ts';
 import { podName } from './pod.ts';
 
+/** A status has one message for each node, of which there may be a thousand. Characters. */
+const longestMessage = 512;
+
 /** The state of the drain on one node, in the words of KEP-4212 > Pod Selection and DrainTargets Example. */
 export function drainMessage(contention: Contention, standing: StandingOnNode): string {
+  const message = messageOf(contention, standing);
+  return message.length > longestMessage ? `${message.slice(0, longestMessage - 3)}...` : message;
+}
+
+function messageOf(contention: Contention, standing: StandingOnNode): string {
   const { node, limitedBy, maintenance } = standing;
   const awaited = node.leaving > 0 ? [] : awaitedNodes(contention, maintenance.name);
   if (awaited.length > 0) return `Waiting for ${groupedByMaintenance(awaited, maintenance.name)}.`;

@@ -1,0 +1,84 @@
+import { describe, expect, test } from '@jest/globals';
+import { BlockerReason } from '../../domain/blocker.ts';
+import { decideDrain } from '../../domain/drain.ts';
+import { completeDrainPlan } from '../../domain/drainPlan.ts';
+import { emptyStatus, withDrain, withNodes } from '../../domain/status.ts';
+import { pod } from '../kit/builders.ts';
+
+const now = '2026-01-01T12:00:00Z';
+const plan = completeDrainPlan();
+
+/** The status of a drain of many nodes, with pods that cannot leave. */
+function statusOf(count: number, nodeName: (i: number) => string, blocked: number) {
+  const names = Array.from({ length: count }, (_, i) => nodeName(i));
+  const blocker = { reason: BlockerReason.EvictionRefused, message: 'No. '.repeat(500) };
+  const nodes = names.map((name, i) => ({
+    name,
+    pods: i < blocked ? [{ pod: pod({ name: `p-${i}` }), evacuating: true, blocker }] : [],
+    reached: [],
+  }));
+  const createdAt = '2026-01-01T00:00:00Z';
+  const own = { name: 'own', createdAt, plan, position: plan.length - 1, nodes: names };
+  const decision = decideDrain({ maintenance: 'own', maintenances: [own], nodes, published: new Map() });
+  return withDrain(emptyStatus, decision, { planLength: plan.length, now, existing: new Set(names) });
+}
+
+describe('the status of 1,000 nodes', () => {
+  // etcd takes requests of 1.5 MiB; the status is the largest part of the object.
+  const bytes = (status: object) => JSON.stringify(status).length;
+
+  test('with usual names and the plan of the KEP takes less than half a MiB, however many pods are blocked', () => {
+    const status = statusOf(1_000, (i) => `ip-10-0-${i}-1.eu-central-1.compute.internal`, 1_000);
+    expect(bytes(status)).toBeLessThan(512 * 1024);
+    expect(status.podsBlocked).toBe(1_000);
+    expect(status.blockedPods).toHaveLength(20);
+  });
+
+  test('with names as long as they may be takes less than 1.5 MiB', () => {
+    const status = statusOf(1_000, (i) => `${i}`.padStart(253, 'n'), 500);
+    expect(bytes(status)).toBeLessThan(1.5 * 1024 * 1024);
+  });
+});
+
+describe('the nodes of a status', () => {
+  const recorded = (name: string, unschedulableBefore: boolean) => ({
+    nodeRef: { name },
+    drainTargets: [],
+    drainMessage: '',
+    podsPendingEvacuation: 2,
+    podsEvacuating: 1,
+    unschedulableBefore,
+  });
+  const before = { ...emptyStatus, nodeStatuses: [recorded('gone', true), recorded('left', true)] };
+
+  test('keep what was recorded of one that is no longer selected, and lose one that is no more', () => {
+    const status = withNodes(before, [recorded('new', false)], new Set(['left', 'new']));
+    expect(status.nodeStatuses).toEqual([
+      {
+        ...recorded('left', true),
+        drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
+        podsPendingEvacuation: 0,
+        podsEvacuating: 0,
+      },
+      recorded('new', false),
+    ]);
+    expect(status).toMatchObject({ nodes: 1, podsPendingEvacuation: 2, podsEvacuating: 1 });
+  });
+});
+
+describe('the condition Drained', () => {
+  test('says how many pods are left, and names one of each cause that blocks them', () => {
+    const status = statusOf(3, (i) => `n-${i}`, 2);
+    expect(status.conditions).toEqual([
+      {
+        type: 'Drained',
+        status: 'False',
+        reason: 'Blocked',
+        message: expect.stringMatching(
+          /^2 pods are left to evacuate, of which 2 cannot leave: default\/p-0 \(No\. No\./,
+        ),
+        lastTransitionTime: now,
+      },
+    ]);
+  });
+});
