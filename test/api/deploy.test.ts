@@ -38,6 +38,8 @@ describe('the worker may', () => {
     'update leases -n node-maintenance',
     'update leases -n kube-node-maintenance',
     'get customresourcedefinitions/nodemaintenances.nodemaintenance.k8s.io',
+    'get mutatingadmissionpolicies/drain-plan.nodemaintenance.k8s.io',
+    'get mutatingadmissionpolicybindings/drain-plan.nodemaintenance.k8s.io',
   ])('%s', async (action) => {
     expect(await may(worker, action)).toBe('yes');
   });
@@ -52,6 +54,7 @@ describe('the worker may not', () => {
     'get secrets --all-namespaces',
     'update leases -n kube-node-lease',
     'create customresourcedefinitions',
+    'create mutatingadmissionpolicies',
     'get customresourcedefinitions/leases.example.com',
   ])('%s', async (action) => {
     expect(await may(worker, action)).toBe('no');
