@@ -65,15 +65,18 @@ function mebibytes(bytes: number): string {
   return (bytes / (1024 * 1024)).toFixed(1).replace('.0', '');
 }
 
-/** Names of the nodes that "must pass an authorization check for the DELETE operation", those selected so far included. */
+/**
+ * Names of the nodes that "must pass an authorization check for the DELETE operation": those that match one of the specs,
+ * and those that one names and that may come later.
+ */
 export function nodesToAuthorize(
   specs: readonly NodeMaintenanceSpec[],
   nodes: readonly SelectableNode[],
 ): string[] {
-  return nodes
-    .filter((node) => specs.some((spec) => selectsNode(spec.nodeSelector, node)))
-    .map((node) => node.metadata.name)
-    .toSorted(compareNames);
+  const matching = nodes.filter((node) => specs.some((spec) => selectsNode(spec.nodeSelector, node)));
+  const names = matching.map((node) => node.metadata.name);
+  const expected = specs.flatMap((spec) => unknownNames(spec, nodes));
+  return [...new Set([...names, ...expected])].toSorted(compareNames);
 }
 
 /** Whoever asks may not delete these nodes; `unchecked` others were not asked about any more. */
@@ -113,14 +116,18 @@ function selectsNoNode({ selected }: Seen): string | undefined {
 }
 
 function namesUnknownNodes({ spec, nodes }: Seen): string | undefined {
+  const unknown = unknownNames(spec, nodes);
+  if (unknown.length === 0) return undefined;
+  return `spec.nodeSelector names ${unknown.length === 1 ? 'a node that does' : 'nodes that do'} not exist: ${quoted(unknown)}`;
+}
+
+function unknownNames({ nodeSelector }: NodeMaintenanceSpec, nodes: readonly SelectableNode[]): string[] {
   const known = new Set(nodes.map((node) => node.metadata.name));
-  const named = spec.nodeSelector.nodeSelectorTerms
+  const named = nodeSelector.nodeSelectorTerms
     .flatMap(({ matchFields = [] }) => matchFields)
     .filter(({ key, operator }) => key === 'metadata.name' && operator === 'In')
     .flatMap(({ values = [] }) => values);
-  const unknown = [...new Set(named)].filter((name) => !known.has(name)).toSorted(compareNames);
-  if (unknown.length === 0) return undefined;
-  return `spec.nodeSelector names ${unknown.length === 1 ? 'a node that does' : 'nodes that do'} not exist: ${quoted(unknown)}`;
+  return [...new Set(named)].filter((name) => !known.has(name)).toSorted(compareNames);
 }
 
 function overlapsOthers({ name, maintenances, selected }: Seen): string | undefined {

@@ -16,12 +16,20 @@ export interface Lifetimes {
   servingMs: number;
   /** How long a new authority is only trusted, before it signs: until then the apiserver may not know it. */
   settleMs: number;
+  /** How much a clock elsewhere may be behind ours. */
+  skewMs: number;
 }
 
-const hour = 3_600_000;
+const minute = 60_000;
+const hour = 60 * minute;
 const day = 24 * hour;
 
-export const usualLifetimes: Lifetimes = { authorityMs: 90 * day, servingMs: 3 * day, settleMs: hour };
+export const usualLifetimes: Lifetimes = {
+  authorityMs: 90 * day,
+  servingMs: 3 * day,
+  settleMs: hour,
+  skewMs: 5 * minute,
+};
 
 export type CertificateStep =
   | { kind: 'DropAuthority'; authority: number }
@@ -66,7 +74,15 @@ function turnsAfter(now: number, { authorities, serving }: Issued, { settleMs }:
   return [...turns, ...(serving === undefined ? [] : [renewalOf(serving)])].filter((turn) => turn > now);
 }
 
+export function authorityValidity({ authorityMs, skewMs }: Lifetimes, now: number): Validity {
+  return { notBefore: now - skewMs, notAfter: now + authorityMs };
+}
+
 /** A certificate that outlives its authority would be of no use. */
-export function servingValidity(authority: Validity, lifetimes: Lifetimes, now: number): Validity {
-  return { notBefore: now, notAfter: Math.min(now + lifetimes.servingMs, authority.notAfter) };
+export function servingValidity(
+  authority: Validity,
+  { servingMs, skewMs }: Lifetimes,
+  now: number,
+): Validity {
+  return { notBefore: now - skewMs, notAfter: Math.min(now + servingMs, authority.notAfter) };
 }

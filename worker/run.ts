@@ -9,6 +9,7 @@ import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
+import { startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
 import { install, installationProblems } from './install.ts';
@@ -56,12 +57,17 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   await cluster.synced(signal);
   log.info('Cluster seen', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
 
+  const admission = await startAdmission(cluster, config, log, signal);
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
-  const worker = await createWorker(temporal, createActivities({ cluster, events }));
+  const { starterOf } = temporal;
+  const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
   parts.worker = worker;
   try {
-    await runUntil(signal, worker, () => lead({ kube, cluster, temporal, config, log, signal }));
+    await runUntil(signal, worker, async () => {
+      await Promise.all([lead({ kube, cluster, temporal, config, log, signal }), admission.keep()]);
+    });
   } finally {
+    admission.close();
     await events.flush();
     await temporal.close();
     await kube.close();
@@ -104,7 +110,13 @@ async function lead({ kube, cluster, temporal, config, log, signal }: Leading): 
   );
 }
 
-async function prepareCluster(kube: Kube, config: Config, log: Log, signal: AbortSignal): Promise<void> {
+/** Waits for the Kubernetes API and for the installation, which it applies if it is told to. */
+export async function prepareCluster(
+  kube: Kube,
+  config: Config,
+  log: Log,
+  signal: AbortSignal,
+): Promise<void> {
   // Refusals are waited out too: an apiserver that is starting refuses what it allows a moment later.
   const waiting = {
     what: 'the Kubernetes API',

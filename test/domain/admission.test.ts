@@ -155,6 +155,10 @@ describe('who wants to maintain nodes', () => {
     expect(nodesToAuthorize([spec(rack('1')), spec(named('c1'))], cluster.nodes)).toEqual(['c1', 'n1']);
   });
 
+  test('needs it for a node that is named before it is there', () => {
+    expect(nodesToAuthorize([spec(named('n9', 'n1'))], cluster.nodes)).toEqual(['n1', 'n9']);
+  });
+
   test.each([
     { nodes: ['a'], unchecked: 0, says: 'node "a": ' },
     { nodes: ['a', 'b'], unchecked: 0, says: 'nodes "a", "b": ' },

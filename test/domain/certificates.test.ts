@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import {
+  authorityValidity,
   type CertificateStep,
   type Issued,
   nextCertificateStep,
@@ -8,7 +9,7 @@ import {
   type Validity,
 } from '../../domain/certificates.ts';
 
-const lifetimes = { authorityMs: 900, servingMs: 30, settleMs: 10 };
+const lifetimes = { authorityMs: 900, servingMs: 30, settleMs: 10, skewMs: 0 };
 const hosts = ['localhost', '127.0.0.1'];
 
 const authority = (notBefore: number): Validity => ({ notBefore, notAfter: notBefore + 900 });
@@ -105,6 +106,12 @@ describe('the next step towards certificates that everybody trusts', () => {
   test('a serving certificate does not outlive its authority', () => {
     expect(servingValidity(authority(0), lifetimes, 500)).toEqual({ notBefore: 500, notAfter: 530 });
     expect(servingValidity(authority(0), lifetimes, 890)).toEqual({ notBefore: 890, notAfter: 900 });
+  });
+
+  test('begins before it is issued, for clocks that are behind', () => {
+    const skewed = { ...lifetimes, skewMs: 5 };
+    expect(authorityValidity(skewed, 100)).toEqual({ notBefore: 95, notAfter: 1_000 });
+    expect(servingValidity(authority(0), skewed, 100)).toEqual({ notBefore: 95, notAfter: 130 });
   });
 
   test('whenever one looks, some steps lead to rest with a certificate that is valid and of a trusted authority', () => {
