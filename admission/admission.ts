@@ -6,7 +6,7 @@ import { wordsOf } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import type { Log } from '../kube/log.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
-import { issuedOf, type Material, readable, take } from './certificates.ts';
+import { issuedOf, type Material, sound, take } from './certificates.ts';
 import {
   type Endpoint,
   hostsOf,
@@ -53,6 +53,7 @@ export class Admission {
   readonly server: Server;
   readonly #options: AdmissionOptions;
   readonly #secrets: Informer<Secret>;
+  #isServing = false;
 
   constructor(options: AdmissionOptions) {
     const { view, namespace, log } = options;
@@ -66,6 +67,11 @@ export class Admission {
     this.#secrets.subscribe(({ type, object }) => {
       if (type !== 'Deleted') this.#serveWith(object);
     });
+  }
+
+  /** Whether it has a certificate to speak with. */
+  get isServing(): boolean {
+    return this.#isServing;
   }
 
   /** Follows the Secret until the signal aborts; returns at once. */
@@ -97,7 +103,7 @@ export class Admission {
   async #reconcile(endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
     const { view, namespace, worker } = this.#options;
     const secret = await view.kube.get(secrets, { namespace, name: secretName });
-    const before = readable(materialOf(secret));
+    const before = sound(materialOf(secret));
     const { material, until } = await this.#renewed(before, hostsOf(endpoint));
     if (material !== before) await storeMaterial(view.kube, namespace, secret, material);
     await register(view.kube, endpoint, material, worker);
@@ -122,6 +128,7 @@ export class Admission {
     const { log } = this.#options;
     try {
       this.server.setSecureContext({ cert: serving.certificate, key: serving.key });
+      this.#isServing = true;
       log.info('Serving certificate loaded', { resourceVersion: secret.metadata.resourceVersion });
     } catch (error) {
       log.error('Serving certificate could not be loaded', { secret: secretName, error: wordsOf(error) });

@@ -1,8 +1,4 @@
-// What @peculiar/x509 needs and leaves to its users to choose.
-import 'reflect-metadata';
-import { createPrivateKey, randomBytes, type webcrypto, X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
-import * as x509 from '@peculiar/x509';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import {
   authorityValidity,
   type CertificateStep,
@@ -24,8 +20,6 @@ export interface Material {
   serving: KeyPair | undefined;
 }
 
-const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
-
 /** The material after a step. */
 export async function take(
   step: Exclude<CertificateStep, { kind: 'Rest' }>,
@@ -33,9 +27,11 @@ export async function take(
   { hosts, lifetimes, now }: { hosts: readonly string[]; lifetimes: Lifetimes; now: number },
 ): Promise<Material> {
   const { authorities } = material;
+  if (step.kind === 'DropAuthority')
+    return { ...material, authorities: authorities.toSpliced(step.authority, 1) };
+  // Only now: it takes 25 MB, and most processes never issue anything.
+  const { issueAuthority, issueServing } = await import('./issue.ts');
   switch (step.kind) {
-    case 'DropAuthority':
-      return { ...material, authorities: authorities.toSpliced(step.authority, 1) };
     case 'IssueAuthority': {
       const authority = await issueAuthority(authorityValidity(lifetimes, now));
       return { ...material, authorities: [...authorities, authority] };
@@ -49,14 +45,17 @@ export async function take(
   }
 }
 
-/** The material, or nothing of it when a part cannot be read: somebody has damaged it, and it is made anew. */
-export function readable(material: Material): Material {
+/** The material, or nothing of it when a part does not fit: somebody has damaged it, and it is made anew. */
+export function sound(material: Material): Material {
+  const pairs = [...material.authorities, ...(material.serving ? [material.serving] : [])];
+  return pairs.every(fits) ? material : { authorities: [], serving: undefined };
+}
+
+function fits({ certificate, key }: KeyPair): boolean {
   try {
-    issuedOf(material);
-    for (const { key } of material.authorities) createPrivateKey(key);
-    return material;
+    return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key));
   } catch {
-    return { authorities: [], serving: undefined };
+    return false;
   }
 }
 
@@ -89,68 +88,4 @@ function issuerOf(serving: KeyPair, authorities: readonly KeyPair[]): number | u
 function hostsOf({ certificate }: KeyPair): string[] {
   const names = new X509Certificate(certificate).subjectAltName?.split(', ') ?? [];
   return names.map((name) => name.slice(name.indexOf(':') + 1));
-}
-
-async function issueAuthority(validity: Validity): Promise<KeyPair> {
-  const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
-  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
-    serialNumber: serialNumber(),
-    // Two authorities at a time: their names tell which one signed.
-    name: `CN=node-maintenance-webhook-ca-${randomBytes(4).toString('hex')}`,
-    ...datesOf(validity),
-    keys,
-    signingAlgorithm: algorithm,
-    extensions: [
-      new x509.BasicConstraintsExtension(true, 0, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign, true),
-      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
-    ],
-  });
-  return pairOf(certificate, keys.privateKey);
-}
-
-async function issueServing(
-  authority: KeyPair,
-  hosts: readonly string[],
-  validity: Validity,
-): Promise<KeyPair> {
-  const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
-  const issuer = new x509.X509Certificate(authority.certificate);
-  const certificate = await x509.X509CertificateGenerator.create({
-    serialNumber: serialNumber(),
-    subject: 'CN=node-maintenance-webhook',
-    issuer: issuer.subject,
-    ...datesOf(validity),
-    publicKey: keys.publicKey,
-    signingKey: createPrivateKey(authority.key).toCryptoKey(algorithm, false, ['sign']),
-    signingAlgorithm: algorithm,
-    extensions: [
-      new x509.BasicConstraintsExtension(false, undefined, true),
-      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-      new x509.SubjectAlternativeNameExtension(
-        hosts.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value })),
-      ),
-      await x509.AuthorityKeyIdentifierExtension.create(issuer),
-    ],
-  });
-  return pairOf(certificate, keys.privateKey);
-}
-
-/** Positive, and never the same twice. */
-function serialNumber(): string {
-  return `01${randomBytes(15).toString('hex')}`;
-}
-
-function datesOf({ notBefore, notAfter }: Validity): { notBefore: Date; notAfter: Date } {
-  return { notBefore: new Date(notBefore), notAfter: new Date(notAfter) };
-}
-
-async function pairOf(certificate: x509.X509Certificate, privateKey: webcrypto.CryptoKey): Promise<KeyPair> {
-  const pkcs8 = Buffer.from(await crypto.subtle.exportKey('pkcs8', privateKey));
-  const key = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' });
-  return {
-    certificate: `${certificate.toString('pem')}\n`,
-    key: key.export({ format: 'pem', type: 'pkcs8' }).toString(),
-  };
 }

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import type { KubeObject } from '../api/core.ts';
 import { NODE_MAINTENANCE } from '../api/names.ts';
 import type { Resource } from '../kube/resources.ts';
@@ -98,7 +99,10 @@ export function registration(
 }
 
 function clientConfig(endpoint: Endpoint, path: string): object {
-  if (endpoint.kind === 'Url') return { url: `https://${endpoint.host}:${endpoint.port}${path}` };
+  if (endpoint.kind === 'Url') {
+    const host = isIPv6(endpoint.host) ? `[${endpoint.host}]` : endpoint.host;
+    return { url: `https://${host}:${endpoint.port}${path}` };
+  }
   const { namespace, name } = endpoint;
   return { service: { namespace, name, path, port: 443 } };
 }

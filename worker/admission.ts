@@ -9,7 +9,7 @@ import type { Config } from './config.ts';
 import { listenOn } from './http.ts';
 
 export interface ServedAdmission {
-  port: number;
+  isServing(): boolean;
   /** Keeps certificates and registration, on one process of all, until the signal aborts. */
   keep(): Promise<void>;
   close(): void;
@@ -31,7 +31,7 @@ export async function startAdmission(
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   const election = { kube: view.kube, name: 'node-maintenance-admission', namespace, identity, log, signal };
   return {
-    port,
+    isServing: () => admission.isServing,
     keep: () => runWhenLeader(election, (leading) => admission.keep(endpoint, leading)),
     close: () => {
       admission.server.close();

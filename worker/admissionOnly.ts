@@ -1,11 +1,10 @@
 import type { Logger } from 'pino';
-import type { AdmissionView } from '../admission/reviewers.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { connectKube } from '../kube/client.ts';
 import { Informer } from '../kube/informer.ts';
 import { resources } from '../kube/resources.ts';
 import { slimNode } from '../kube/slim.ts';
-import { startAdmission } from './admission.ts';
+import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, serve } from './http.ts';
 import { toLog } from './log.ts';
@@ -14,11 +13,11 @@ import { prepareCluster } from './run.ts';
 /** Serves admission until the signal, and does nothing else: for more of it, or for a cluster whose Temporal is elsewhere. */
 export async function runAdmissionOnly(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
-  const parts: { view?: AdmissionView } = {};
+  const parts: { admission?: ServedAdmission } = {};
   const health = await serve(
     {
       '/healthz': () => ({ status: 200, type: 'text/plain', body: 'ok\n' }),
-      '/readyz': () => readinessOf(parts.view),
+      '/readyz': () => readinessOf(parts.admission),
     },
     config.healthPort,
     '--health-port',
@@ -31,8 +30,8 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
     const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
     for (const informer of [nodes, maintenances]) informer.start(signal);
     await Promise.all([nodes.synced(signal), maintenances.synced(signal)]);
-    parts.view = { kube, nodes, maintenances };
-    const admission = await startAdmission(parts.view, config, log, signal);
+    const admission = await startAdmission({ kube, nodes, maintenances }, config, log, signal);
+    parts.admission = admission;
     await admission.keep().finally(() => admission.close());
   } finally {
     await kube.close();
@@ -40,8 +39,8 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
   }
 }
 
-function readinessOf(view: AdmissionView | undefined): Answer {
-  return view === undefined
-    ? { status: 503, type: 'text/plain', body: 'the cluster is not seen yet\n' }
-    : { status: 200, type: 'text/plain', body: 'ok\n' };
+function readinessOf(admission: ServedAdmission | undefined): Answer {
+  return admission?.isServing() === true
+    ? { status: 200, type: 'text/plain', body: 'ok\n' }
+    : { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
 }

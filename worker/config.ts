@@ -81,10 +81,11 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
   };
 }
 
-/** Every pod has KUBERNETES_SERVICE_HOST. */
+/** Every pod has KUBERNETES_SERVICE_HOST; one with a KUBECONFIG works on another cluster than its own. */
 function webhookHost(host: string | undefined, env: NodeJS.ProcessEnv): WebhookHost {
   if (host !== undefined) return { kind: 'Host', host };
-  return env['KUBERNETES_SERVICE_HOST'] ? { kind: 'Service' } : { kind: 'Host', host: '127.0.0.1' };
+  const isInCluster = env['KUBERNETES_SERVICE_HOST'] && !env['KUBECONFIG'];
+  return isInCluster ? { kind: 'Service' } : { kind: 'Host', host: '127.0.0.1' };
 }
 
 const portNumber = z.coerce.number().int().min(0).max(65_535);

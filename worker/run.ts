@@ -9,7 +9,7 @@ import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
-import { startAdmission } from './admission.ts';
+import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
 import { install, installationProblems } from './install.ts';
@@ -21,6 +21,7 @@ import { connectTemporal, createWorker, type Temporal } from './temporal.ts';
 /** What the health endpoint reports, as far as the process has come. */
 interface Parts {
   cluster?: Cluster;
+  admission?: ServedAdmission;
   worker?: Worker;
 }
 
@@ -58,6 +59,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   log.info('Cluster seen', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
 
   const admission = await startAdmission(cluster, config, log, signal);
+  parts.admission = admission;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   const { starterOf } = temporal;
   const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
@@ -153,10 +155,12 @@ function healthOf({ worker }: Parts): Answer {
   };
 }
 
-function readinessOf({ cluster, worker }: Parts): Answer {
+function readinessOf({ cluster, admission, worker }: Parts): Answer {
   const state = worker?.getState() ?? 'not created: waiting for Kubernetes or Temporal';
   if (cluster?.hasSynced() !== true)
     return { status: 503, type: 'text/plain', body: 'the cluster is not seen yet\n' };
+  if (admission?.isServing() !== true)
+    return { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
   const ready = state === 'RUNNING';
   return {
     status: ready ? 200 : 503,

@@ -1,10 +1,10 @@
 import { request } from 'node:https';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { registrationName, registrations } from '../../admission/registration.ts';
+import { hostsOf, registration, registrationName, registrations } from '../../admission/registration.ts';
 import { type Secret, secretName, secrets } from '../../admission/secret.ts';
-import { SYSTEM_NAMESPACE } from '../../api/names.ts';
+import { SYSTEM_NAMESPACE, WORKER_USER } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { type Answer, kubectlOf } from '../api/kubectl.ts';
+import { type Answer, kubectlOf, succeeds } from '../api/kubectl.ts';
 import {
   operatorOf,
   operatorsDropped,
@@ -110,6 +110,29 @@ test('through two changes of the authority every replica serves what the apiserv
   }
 }, 120_000);
 
+test('in a cluster it is registered by its Service, and its certificate has the name of that', async () => {
+  const endpoint = {
+    kind: 'Service',
+    namespace: 'node-maintenance',
+    name: 'node-maintenance-worker',
+  } as const;
+  const object = {
+    apiVersion: 'admissionregistration.k8s.io/v1',
+    kind: 'ValidatingWebhookConfiguration',
+    ...registration(endpoint, '', WORKER_USER),
+  };
+  const args = ['apply', '--server-side', '--force-conflicts', '--dry-run=server', '-o', 'json', '-f', '-'];
+  const { webhooks } = JSON.parse(await succeeds(kubectlOf(sandbox)(args, object))) as {
+    webhooks: { clientConfig: object }[];
+  };
+  expect(webhooks.map(({ clientConfig }) => clientConfig)).toEqual(
+    ['/authorization', '/warnings'].map((path) => ({
+      service: { namespace: 'node-maintenance', name: 'node-maintenance-worker', path, port: 443 },
+    })),
+  );
+  expect(hostsOf(endpoint)).toContain('node-maintenance-worker.node-maintenance.svc');
+});
+
 describe('what somebody else does to it is put back:', () => {
   let served: TestAdmission;
   beforeEach(async () => {
@@ -150,6 +173,10 @@ describe('what somebody else does to it is put back:', () => {
         );
         return c.admin.mergePatch(secrets, key, { data: { 'ca.crt': damage } });
       },
+    },
+    {
+      when: 'given another key',
+      change: ({ data = {} }) => c.admin.mergePatch(secrets, key, { data: { 'tls.key': data['ca.key'] } }),
     },
   ])('the certificates are $when', async ({ change }) => {
     const before = await bundle();
