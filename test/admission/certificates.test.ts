@@ -44,10 +44,13 @@ function asked(): Promise<Answer> {
   return kubectlOf(sandbox)(args, c.maintenance({ nodes: [node] }));
 }
 
-const eventuallyHeard = () =>
-  eventually('the apiserver to reach the server', async () =>
-    expect(await asked()).toMatchObject({ code: 0 }),
-  );
+/** Resolves when the apiserver knows this server, and reaches it. */
+const eventuallyHeard = ({ port, admission }: TestAdmission) =>
+  eventually('the apiserver to reach the server', async () => {
+    expect(admission.isServing).toBe(true);
+    expect(JSON.stringify(await registered(c))).toContain(`:${port}/`);
+    expect(await asked()).toMatchObject({ code: 0 });
+  });
 
 async function bundle(): Promise<string> {
   const webhooks = (await registered(c))?.webhooks as { clientConfig: { caBundle: string } }[] | undefined;
@@ -77,9 +80,12 @@ test('through two changes of the authority every replica serves what the apiserv
   const old = await c.admin.get(secrets, key);
   if (old !== undefined) await c.admin.delete(secrets, key, { uid: old.metadata.uid ?? '' });
   const lifetimes = { authorityMs: 18_000, servingMs: 8_000, settleMs: 3_000, skewMs: 0 };
-  const replicas = [await servedAdmission(c, { lifetimes }), await servedAdmission(c, { keeps: false })];
+  const keeper = await servedAdmission(c, { lifetimes });
+  const other = await servedAdmission(c, { keeps: false });
+  const replicas = [keeper, other];
   try {
-    await eventuallyHeard();
+    await eventuallyHeard(keeper);
+    await eventually('the other replica to serve', () => expect(other.admission.isServing).toBe(true));
     const bundles = new Set<string>();
     const serials = new Set<string>();
     const failures: string[] = [];
@@ -121,7 +127,16 @@ test('in a cluster it is registered by its Service, and its certificate has the 
     kind: 'ValidatingWebhookConfiguration',
     ...registration(endpoint, '', WORKER_USER),
   };
-  const args = ['apply', '--server-side', '--force-conflicts', '--dry-run=server', '-o', 'json', '-f', '-'];
+  const args = [
+    'apply',
+    '--server-side',
+    '--field-manager=node-maintenance',
+    '--dry-run=server',
+    '-o',
+    'json',
+    '-f',
+    '-',
+  ];
   const { webhooks } = JSON.parse(await succeeds(kubectlOf(sandbox)(args, object))) as {
     webhooks: { clientConfig: object }[];
   };
@@ -137,7 +152,7 @@ describe('what somebody else does to it is put back:', () => {
   let served: TestAdmission;
   beforeEach(async () => {
     served = await servedAdmission(c);
-    await eventuallyHeard();
+    await eventuallyHeard(served);
   });
   afterEach(() => served.stopped());
 
@@ -182,6 +197,6 @@ describe('what somebody else does to it is put back:', () => {
     const before = await bundle();
     await change((await c.admin.get(secrets, key)) as Secret);
     await eventually('another authority', async () => expect(await bundle()).not.toBe(before));
-    await eventuallyHeard();
+    await eventuallyHeard(served);
   });
 });
