@@ -1,5 +1,6 @@
 import type { KubeObject } from '../api/core.ts';
 import { NODE_MAINTENANCE } from '../api/names.ts';
+import type { DrainPlanEntry } from '../api/nodeMaintenance.ts';
 import { injectedEntries } from '../domain/drainPlan.ts';
 
 /**
@@ -19,14 +20,18 @@ const apiVersion = 'admissionregistration.k8s.io/v1';
 /** Below every podPriority, an int32. */
 const lowest = -2_147_483_649;
 
+const entryText = ({ podPriority, podType }: DrainPlanEntry) =>
+  `{"podPriority": dyn(${podPriority}), "podType": dyn("${podType}")}`;
+
+function listText(items: readonly string[]): string {
+  return `[\n  ${items.join(',\n  ')}\n]`;
+}
+
 /** Each injected entry, and the priority after which its part of the plan begins: it is the last of that part. */
-function slots(): string {
-  const rows = injectedEntries.map(({ podType, podPriority }, i) => {
-    const before = injectedEntries[i - 1];
-    const after = before?.podType === podType ? before.podPriority : lowest;
-    return `{"after": dyn(${after}), "entry": dyn({"podPriority": dyn(${podPriority}), "podType": dyn("${podType}")})}`;
-  });
-  return `[\n  ${rows.join(',\n  ')}\n]`;
+function slotText(entry: DrainPlanEntry, index: number): string {
+  const before = injectedEntries[index - 1];
+  const after = before?.podType === entry.podType ? before.podPriority : lowest;
+  return `{"after": dyn(${after}), "entry": dyn(${entryText(entry)})}`;
 }
 
 const partOfSlot =
@@ -34,7 +39,7 @@ const partOfSlot =
 
 const variables = [
   { name: 'plan', expression: 'has(object.spec.drainPlan) ? object.spec.drainPlan : []' },
-  { name: 'slots', expression: slots() },
+  { name: 'slots', expression: listText(injectedEntries.map(slotText)) },
   // The plan, put in order from slot to slot: another one than was written, if that was out of order.
   { name: 'ordered', expression: `variables.slots.map(slot, ${partOfSlot}).flatten()` },
   {
@@ -45,9 +50,30 @@ const variables = [
     name: 'isToBeCompleted',
     expression: [
       'variables.ordered == variables.plan',
-      'variables.complete != variables.plan',
       "(request.operation == 'CREATE' || (has(oldObject.spec.drainPlan) && variables.complete == oldObject.spec.drainPlan))",
     ].join(' && '),
+  },
+];
+
+/**
+ * As narrow as can be: for some seconds after it starts, and after the CRD is installed, the apiserver does not know the
+ * schema and answers 503 to whatever matches, whichever the failurePolicy. Stages and finalizers must not wait for that.
+ */
+const matchConditions = [
+  {
+    // The schema is checked after admission, so that anything may be in the plan here.
+    name: 'plan-is-readable',
+    expression:
+      'has(object.spec) && (!has(object.spec.drainPlan) || object.spec.drainPlan.all(e, has(e.podType) && has(e.podPriority) && type(e.podPriority) == int))',
+  },
+  {
+    name: 'plan-lacks-an-entry',
+    expression: `!has(object.spec.drainPlan) || ${listText(injectedEntries.map(entryText))}.exists(entry, !(entry in object.spec.drainPlan))`,
+  },
+  {
+    name: 'plan-is-written',
+    expression:
+      "request.operation == 'CREATE' || (has(oldObject.spec.drainPlan) && !(has(object.spec.drainPlan) && object.spec.drainPlan == oldObject.spec.drainPlan))",
   },
 ];
 
@@ -71,14 +97,7 @@ export function drainPlanPolicy(): KubeObject[] {
             },
           ],
         },
-        // The schema is checked after admission, so that anything may be in the plan here.
-        matchConditions: [
-          {
-            name: 'plan-is-readable',
-            expression:
-              'has(object.spec) && (!has(object.spec.drainPlan) || object.spec.drainPlan.all(e, has(e.podType) && has(e.podPriority) && type(e.podPriority) == int))',
-          },
-        ],
+        matchConditions,
         variables,
         mutations: [
           {

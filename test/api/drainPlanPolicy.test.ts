@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { compareEntries, completeDrainPlan, entryKey } from '../../domain/drainPlan.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { entry, maintenance } from './objects.ts';
@@ -13,10 +12,6 @@ let kubectl: Kubectl;
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
-  // The apiserver looks for new policies, and for the schema of new CRDs, every few seconds.
-  await eventually('the policy to be in force', async () =>
-    expect(await stored([undefined])).toHaveLength(1),
-  );
 }, 180_000);
 
 afterAll(() => releaseSandbox(sandbox));
