@@ -1,8 +1,11 @@
+import { Context } from '@temporalio/activity';
 import { parseMaintenanceInput, toNodeMaintenance, type MaintenanceInput } from '../api/maintenanceInput.ts';
-import { FIELD_MANAGER, workflowIdOf } from '../api/names.ts';
+import { FIELD_MANAGER, STARTED_BY, TEMPORAL_USER, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { admissionWarnings, denialMessage, nodesToAuthorize, storageProblem } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey } from '../domain/drainPlan.ts';
+import { mayDeleteNodes } from '../kube/authorization.ts';
 import { KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { Admitted } from './contract.ts';
@@ -43,7 +46,7 @@ function parse(value: unknown): MaintenanceInput {
   throw invalidInput(`The maintenance was not started: ${problems.join('; ')}`);
 }
 
-async function create({ cluster }: Deps, input: MaintenanceInput): Promise<NodeMaintenance> {
+async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintenance> {
   const object = toNodeMaintenance(input);
   if (object === undefined) {
     throw invalidInput(
@@ -51,12 +54,41 @@ async function create({ cluster }: Deps, input: MaintenanceInput): Promise<NodeM
     );
   }
   for (const [index, node] of (input.nodes ?? []).entries()) {
-    if ((await cluster.kube.get(resources.nodes, { name: node })) === undefined) {
+    if ((await deps.cluster.kube.get(resources.nodes, { name: node })) === undefined) {
       throw invalidInput(`nodes[${index}]: there is no node "${node}"; kubectl get nodes lists them`);
     }
   }
-  const { spec } = object;
-  const complete = { ...object, spec: { ...spec, drainPlan: completeDrainPlan(spec.drainPlan) } };
+  const warnings = await examine(deps, object);
+  const created = await store(deps, object);
+  for (const message of warnings)
+    deps.events.record(created, { type: 'Warning', reason: 'AdmissionWarning', message });
+  return created;
+}
+
+/**
+ * What the admission server asks of everybody else, the worker has to ask by itself, for it is exempt: whether those who
+ * start maintenances from Temporal may delete the nodes, and what is worth a warning.
+ */
+async function examine({ cluster }: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
+  const surroundings = { nodes: cluster.nodes.list(), maintenances: cluster.maintenances.list() };
+  const proposal = { name: metadata.name, spec };
+  const problem = storageProblem(proposal, surroundings);
+  if (problem !== undefined) throw invalidInput(problem);
+  const names = nodesToAuthorize([spec], surroundings.nodes);
+  const permission = await mayDeleteNodes(cluster.kube, { username: TEMPORAL_USER }, names);
+  if (permission.kind === 'Denied') throw invalidInput(denialMessage({ user: TEMPORAL_USER, ...permission }));
+  return admissionWarnings(proposal, surroundings);
+}
+
+async function store({ cluster, starterOf }: Deps, object: NodeMaintenance): Promise<NodeMaintenance> {
+  const { metadata, spec } = object;
+  const run = Context.current().info.workflowExecution;
+  const starter = run === undefined ? 'unknown' : await starterOf(run.workflowId, run.runId);
+  const complete = {
+    ...object,
+    metadata: { ...metadata, annotations: { [STARTED_BY]: `temporal:${starter}` } },
+    spec: { ...spec, drainPlan: completeDrainPlan(spec.drainPlan) },
+  };
   try {
     return await cluster.kube.create(resources.nodeMaintenances, complete, { fieldManager: FIELD_MANAGER });
   } catch (error) {

@@ -5,4 +5,6 @@ import type { EventRecorder } from '../kube/events.ts';
 export interface Deps {
   cluster: Cluster;
   events: EventRecorder;
+  /** Who started a run, in the words of their Temporal client. */
+  starterOf: (workflowId: string, runId: string) => Promise<string>;
 }

@@ -43,6 +43,16 @@ export const NODE_CONDITIONS_MANAGER = 'node-maintenance-conditions';
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 
+/** The worker's ServiceAccount, as the apiserver names it, and the Service in front of its admission server. */
+export const WORKER_USER = 'system:serviceaccount:node-maintenance:node-maintenance-worker';
+export const WORKER_SERVICE = 'node-maintenance-worker';
+
+/** On whose behalf maintenances are started from Temporal: no account, only a name to give rights to. */
+export const TEMPORAL_USER = 'nodemaintenance.k8s.io:temporal';
+
+/** On a NodeMaintenance that was started from Temporal: who started it, in the words of their client. */
+export const STARTED_BY = 'nodemaintenance.k8s.io/started-by';
+
 export const TASK_QUEUE = 'node-maintenance';
 
 /** Temporal's workflow id of the NodeMaintenance called `name`. */

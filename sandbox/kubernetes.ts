@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { stringify } from 'yaml';
 import type { Condition, KubeObject, Lease } from '../api/core.ts';
+import { NODE_MAINTENANCE } from '../api/names.ts';
 import { type ApiServer, ask, get } from './apiserver.ts';
 import { SandboxError } from './errors.ts';
 import { type Layout, type ServerCommand, writePrivate } from './layout.ts';
@@ -294,11 +295,12 @@ export async function untilControllersWork(server: ApiServer, patience: Patience
 /** What `sandbox up` installs: CRDs, policies, permissions and the namespace of the worker. */
 const deployment = fileURLToPath(new URL('../deploy', import.meta.url));
 
-/** Applies deploy/ and waits until its CRDs are served. Without a deploy/kustomization.yaml it does nothing. */
+/** Applies deploy/ and waits until its CRDs are served and its policy is in force. Without a deploy/kustomization.yaml it does nothing. */
 export async function install(layout: Layout, server: ApiServer, patience: Patience): Promise<boolean> {
   if (!existsSync(join(deployment, 'kustomization.yaml'))) return false;
   await until(`${deployment} to be applied`, () => apply(layout), patience);
   await until('the CustomResourceDefinitions to be Established', () => unestablished(server), patience);
+  await until('the policy for drain plans to be in force', () => incompletePlan(server), patience);
   return true;
 }
 
@@ -316,6 +318,17 @@ async function apply(layout: Layout): Promise<string | undefined> {
       `kubectl apply -k ${deployment} failed: ${complaint.split('\n').slice(-3).join(' | ')}`,
     );
   }
+}
+
+/** Tries what is applied first: the apiserver takes seconds to know the schema, and refuses it until then. */
+async function incompletePlan(server: ApiServer): Promise<string | undefined> {
+  const { apiVersion, kind, plural } = NODE_MAINTENANCE;
+  const nodeSelector = { nodeSelectorTerms: [{}] };
+  const object = { apiVersion, kind, metadata: { name: 'sandbox-probe' }, spec: { nodeSelector } };
+  const { status, body } = await ask(server, 'POST', `/apis/${apiVersion}/${plural}?dryRun=All`, object);
+  if (status !== 201) return `a NodeMaintenance is refused with ${status}: ${body.slice(0, 300)}`;
+  const { spec } = JSON.parse(body) as { spec: { drainPlan?: unknown[] } };
+  return spec.drainPlan === undefined ? 'a NodeMaintenance keeps an incomplete plan' : undefined;
 }
 
 async function unestablished(server: ApiServer): Promise<string | undefined> {

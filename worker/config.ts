@@ -8,10 +8,17 @@ export interface Config {
   /** `named`: the port was asked for, so that its being taken is an error. */
   healthPort: Port;
   metricsPort: Port;
-  /** Namespace of the worker's leader election Lease. */
+  webhookPort: Port;
+  webhookHost: WebhookHost;
+  /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
   install: boolean;
+  /** Serve admission and nothing else. */
+  admissionOnly: boolean;
 }
+
+/** Where the apiserver finds the admission server. */
+export type WebhookHost = { kind: 'Service' } | { kind: 'Host'; host: string };
 
 export interface Port {
   number: number;
@@ -33,13 +40,21 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
     )
     .addOption(portOption('--health-port <port>', 'liveness and readiness', 'HEALTH_PORT', 8080))
     .addOption(portOption('--metrics-port <port>', 'Prometheus', 'METRICS_PORT', 9464))
+    .addOption(portOption('--webhook-port <port>', 'admission server', 'WEBHOOK_PORT', 9443))
+    .addOption(
+      new Option(
+        '--webhook-host <host>',
+        'host by which the apiserver finds the admission server (default: the Service in a cluster, 127.0.0.1 elsewhere)',
+      ).env('WEBHOOK_HOST'),
+    )
     .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
     .addOption(
-      new Option('--namespace <name>', 'namespace of the leader election')
+      new Option('--namespace <name>', 'namespace of the Leases, certificates and Service')
         .env('NODE_MAINTENANCE_NAMESPACE')
         .default(SYSTEM_NAMESPACE),
     )
-    .option('--install', 'apply the CRDs, RBAC and namespaces of deploy/ first', false)
+    .option('--install', 'apply the CRDs, RBAC, policies and namespaces of deploy/ first', false)
+    .option('--admission-only', 'serve admission and nothing else; needs no Temporal', false)
     .exitOverride();
   const before = process.env;
   try {
@@ -58,9 +73,19 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
     logLevel: options['logLevel'] as string,
     healthPort: port('healthPort'),
     metricsPort: port('metricsPort'),
+    webhookPort: port('webhookPort'),
+    webhookHost: webhookHost(options['webhookHost'] as string | undefined, env),
     namespace: options['namespace'] as string,
     install: options['install'] as boolean,
+    admissionOnly: options['admissionOnly'] as boolean,
   };
+}
+
+/** Every pod has KUBERNETES_SERVICE_HOST; one with a KUBECONFIG works on another cluster than its own. */
+function webhookHost(host: string | undefined, env: NodeJS.ProcessEnv): WebhookHost {
+  if (host !== undefined) return { kind: 'Host', host };
+  const isInCluster = env['KUBERNETES_SERVICE_HOST'] && !env['KUBECONFIG'];
+  return isInCluster ? { kind: 'Service' } : { kind: 'Host', host: '127.0.0.1' };
 }
 
 const portNumber = z.coerce.number().int().min(0).max(65_535);

@@ -1,5 +1,5 @@
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server as NetServer } from 'node:net';
 import type { Port } from './config.ts';
 
 export interface Answer {
@@ -11,13 +11,10 @@ export interface Answer {
 /** Path -> answer. */
 export type Routes = Record<string, () => Promise<Answer> | Answer>;
 
-/**
- * Serves the routes; resolves with the port. A port that was not asked for by name gives way to a free one, so that two
- * workers run side by side on one host. Throws an Error that names flag and remedy when one that was asked for is taken.
- */
+/** Serves the routes; resolves with the port. */
 export async function serve(
   routes: Routes,
-  { number, named }: Port,
+  port: Port,
   flag: string,
 ): Promise<{ port: number; server: Server }> {
   const server = createServer((request, response) => {
@@ -29,6 +26,14 @@ export async function serve(
       .then(({ status, type, body }) => response.writeHead(status, { 'content-type': type }).end(body))
       .catch(() => response.destroy());
   });
+  return { port: await listenOn(server, port, flag), server };
+}
+
+/**
+ * Resolves with the port that is listened on. One that was not asked for by name gives way to a free one, so that two
+ * workers run side by side on one host. Throws an Error that names flag and remedy when one that was asked for is taken.
+ */
+export async function listenOn(server: NetServer, { number, named }: Port, flag: string): Promise<number> {
   try {
     await listen(server, number);
   } catch (error) {
@@ -40,10 +45,10 @@ export async function serve(
       );
     await listen(server, 0);
   }
-  return { port: (server.address() as AddressInfo).port, server };
+  return (server.address() as AddressInfo).port;
 }
 
-function listen(server: Server, port: number): Promise<void> {
+function listen(server: NetServer, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, () => {

@@ -5,11 +5,19 @@ import type { KubeObject } from '../api/core.ts';
 import { FIELD_MANAGER } from '../api/names.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
-import { type Resource, resources } from '../kube/resources.ts';
+import { type CustomResourceDefinition, type Resource, resources } from '../kube/resources.ts';
 
 const deploy = new URL('../deploy/', import.meta.url);
 /** Tells whether an installed object is the one that this worker was released with. */
 const digestAnnotation = 'nodemaintenance.k8s.io/manifest-digest';
+
+const policy = (kind: string, plural: string): Resource => ({
+  group: 'admissionregistration.k8s.io',
+  version: 'v1',
+  plural,
+  kind,
+  namespaced: false,
+});
 
 /** The kinds that deploy/ consists of. */
 const kinds: Record<string, Resource> = {
@@ -22,6 +30,8 @@ const kinds: Record<string, Resource> = {
     kind: 'ServiceAccount',
     namespaced: true,
   },
+  MutatingAdmissionPolicy: policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies'),
+  MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
   ...Object.fromEntries(
     ['Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'].map((kind) => [
       kind,
@@ -48,22 +58,25 @@ export async function install(kube: Kube, log: Log): Promise<void> {
 
 /** What the cluster lacks, or has from another release; one sentence each, empty when all is well. */
 export async function installationProblems(kube: Kube): Promise<string[]> {
-  const crds = (await readManifests()).filter((manifest) => manifest.kind === 'CustomResourceDefinition');
-  const problems = await Promise.all(crds.map((crd) => crdProblem(kube, crd)));
+  const checked = ['CustomResourceDefinition', 'MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding'];
+  const manifests = (await readManifests()).filter(({ kind = '' }) => checked.includes(kind));
+  const problems = await Promise.all(manifests.map((manifest) => problem(kube, manifest)));
   return problems.flat();
 }
 
-async function crdProblem(kube: Kube, manifest: KubeObject): Promise<string[]> {
+async function problem(kube: Kube, manifest: KubeObject): Promise<string[]> {
   const { name } = manifest.metadata;
-  const installed = await kube.get(resources.customResourceDefinitions, { name });
-  if (installed === undefined) return [`CustomResourceDefinition ${name} is missing`];
-  const established = installed.status?.conditions?.some(
-    ({ type, status }) => type === 'Established' && status === 'True',
-  );
-  if (!established) return [`CustomResourceDefinition ${name} is not established yet`];
-  return hasDigest(installed, manifest)
-    ? []
-    : [`CustomResourceDefinition ${name} is of another release than this worker`];
+  const what = `${manifest.kind} ${name}`;
+  const installed = await kube.get(resourceOf(manifest), { name });
+  if (installed === undefined) return [`${what} is missing`];
+  if (manifest.kind === 'CustomResourceDefinition' && !isEstablished(installed as CustomResourceDefinition))
+    return [`${what} is not established yet`];
+  return hasDigest(installed, manifest) ? [] : [`${what} is of another release than this worker`];
+}
+
+function isEstablished({ status }: CustomResourceDefinition): boolean {
+  const conditions = status?.conditions ?? [];
+  return conditions.some((seen) => seen.type === 'Established' && seen.status === 'True');
 }
 
 /** Without our annotation (kubectl applied it) the schema itself is compared, as far as the manifest goes. */

@@ -1,4 +1,5 @@
 import { CommanderError } from 'commander';
+import { runAdmissionOnly } from './admissionOnly.ts';
 import { type Config, parseConfig } from './config.ts';
 import { createLogger } from './log.ts';
 import { runWorker } from './run.ts';
@@ -14,7 +15,8 @@ for (const name of ['SIGTERM', 'SIGINT'] as const) {
 }
 
 try {
-  await runWorker(config, logger, stop.signal);
+  const run = config.admissionOnly ? runAdmissionOnly : runWorker;
+  await run(config, logger, stop.signal);
   logger.info('Stopped');
   process.exit(0);
 } catch (error) {

@@ -10,6 +10,7 @@ import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
+import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
 import { install, installationProblems } from './install.ts';
@@ -21,6 +22,7 @@ import { connectTemporal, createWorker, type Temporal } from './temporal.ts';
 /** What the health endpoint reports, as far as the process has come. */
 interface Parts {
   cluster?: Cluster;
+  admission?: ServedAdmission;
   worker?: Worker;
 }
 
@@ -57,12 +59,18 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   await cluster.synced(signal);
   log.info('Cluster seen', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
 
+  const admission = await startAdmission(cluster, config, log, signal);
+  parts.admission = admission;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
-  const worker = await createWorker(temporal, createActivities({ cluster, events }));
+  const { starterOf } = temporal;
+  const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
   parts.worker = worker;
   try {
-    await runUntil(signal, worker, () => lead({ kube, cluster, temporal, config, log, signal }));
+    await runUntil(signal, worker, async () => {
+      await Promise.all([lead({ kube, cluster, temporal, config, log, signal }), admission.keep()]);
+    });
   } finally {
+    admission.close();
     await events.flush();
     await temporal.close();
     await kube.close();
@@ -106,7 +114,13 @@ async function lead({ kube, cluster, temporal, config, log, signal }: Leading): 
   );
 }
 
-async function prepareCluster(kube: Kube, config: Config, log: Log, signal: AbortSignal): Promise<void> {
+/** Waits for the Kubernetes API and for the installation, which it applies if it is told to. */
+export async function prepareCluster(
+  kube: Kube,
+  config: Config,
+  log: Log,
+  signal: AbortSignal,
+): Promise<void> {
   // Refusals are waited out too: an apiserver that is starting refuses what it allows a moment later.
   const waiting = {
     what: 'the Kubernetes API',
@@ -143,10 +157,12 @@ function healthOf({ worker }: Parts): Answer {
   };
 }
 
-function readinessOf({ cluster, worker }: Parts): Answer {
+function readinessOf({ cluster, admission, worker }: Parts): Answer {
   const state = worker?.getState() ?? 'not created: waiting for Kubernetes or Temporal';
   if (cluster?.hasSynced() !== true)
     return { status: 503, type: 'text/plain', body: 'the cluster is not seen yet\n' };
+  if (admission?.isServing() !== true)
+    return { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
   const ready = state === 'RUNNING';
   return {
     status: ready ? 200 : 503,

@@ -12,6 +12,8 @@ export interface Temporal {
   client: Client;
   native: NativeConnection;
   namespace: string;
+  /** The identity of the client that started a run, as it calls itself: `temporal-cli:jane@laptop`. */
+  starterOf: (workflowId: string, runId: string) => Promise<string>;
   close(): Promise<void>;
 }
 
@@ -30,6 +32,12 @@ export async function connectTemporal(log: Log, signal: AbortSignal): Promise<Te
     client: new Client({ connection, namespace }),
     native,
     namespace,
+    starterOf: async (workflowId, runId) => {
+      const execution = { workflowId, runId };
+      const request = { namespace, execution, maximumPageSize: 1 };
+      const { history } = await connection.workflowService.getWorkflowExecutionHistory(request);
+      return history?.events?.[0]?.workflowExecutionStartedEventAttributes?.identity || 'unknown';
+    },
     close: async () => {
       await connection.close();
       await native.close();

@@ -1,22 +1,26 @@
 import { workflowIdOf } from '../../api/names.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice } from '../kit/activity.ts';
 import { daemons, labelled, pods } from '../kit/builders.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
 let admit: ReturnType<typeof activitiesOn>['activities']['admit'];
+let told: () => Promise<void>;
 let n1: string;
 let n2: string;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'admit' });
-  ({ admit } = activitiesOn(c).activities);
+  const made = activitiesOn(c);
+  ({ told } = made);
+  ({ admit } = made.activities);
   [n1, n2] = await Promise.all([c.nodeNamed('n', { rack: c.namespace }), c.nodeNamed('n')]);
 }, 120_000);
 
@@ -78,6 +82,62 @@ describe('A maintenance that is started from Temporal', () => {
     await c.staged(input.name, 'Drain');
     const again = await performed(() => admit(startedWith(input)));
     expect(again).toEqual({ ...first, stage: 'Drain', generation: 2 });
+  });
+});
+
+describe('A maintenance that is started from Temporal is admitted as any other:', () => {
+  const role: Resource = {
+    group: 'rbac.authorization.k8s.io',
+    version: 'v1',
+    plural: 'clusterroles',
+    kind: 'ClusterRole',
+    namespaced: false,
+  };
+  const mayDelete = (resourceNames?: string[]) =>
+    c.admin.mergePatch(
+      role,
+      { name: 'node-maintenance-temporal' },
+      { rules: [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }] },
+    );
+
+  test('the object says who started it', async () => {
+    const name = c.named('nm');
+    await performed(() => admit(startedWith({ name, nodes: [n1] } as never)));
+    expect((await c.maintenanceNow(name)).metadata.annotations).toMatchObject({
+      'nodemaintenance.k8s.io/started-by': 'temporal:jane@laptop',
+    });
+  });
+
+  test('a warning becomes an Event of the object', async () => {
+    const node = await c.nodeNamed('shared');
+    const other = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const name = c.named('nm');
+    await performed(() => admit(startedWith({ name, nodes: [node], stage: 'Drain' } as never)));
+    await told();
+    expect(await c.eventsAbout(await c.maintenanceNow(name))).toEqual([
+      `AdmissionWarning: spec.nodeSelector matches nodes that other maintenances hold: "${other.metadata.name}"; pods leave as the slowest plan says, and a node is given back when the last one is complete`,
+    ]);
+  });
+
+  test('without the right to delete a node it is refused, and nothing is created', async () => {
+    await mayDelete([n1]);
+    try {
+      await eventually('only one node may be deleted', () =>
+        expect(
+          performed(() => admit(startedWith({ name: c.named('nm'), nodes: [n1, n2] } as never))),
+        ).rejects.toMatchObject({
+          type: 'InvalidInput',
+          nonRetryable: true,
+          message: `spec.nodeSelector: user "nodemaintenance.k8s.io:temporal" may not delete node "${n2}": whoever maintains a node needs the right to delete it; select other nodes, or ask for verb delete on these`,
+        }),
+      );
+      const name = c.named('nm');
+      expect(await performed(() => admit(startedWith({ name, nodes: [n1] } as never)))).toMatchObject({
+        name,
+      });
+    } finally {
+      await mayDelete();
+    }
   });
 });
 

@@ -78,8 +78,10 @@ describe('a NodeMaintenance is taken', () => {
     },
   ])('$when', async ({ spec }) => {
     const created = JSON.parse(await succeeds(tryCreate(maintenance('api-taken', spec))));
-    expect(created.spec).toMatchObject(spec);
-    expect(drainPlanProblems((spec as { drainPlan?: DrainPlanEntry[] }).drainPlan ?? [])).toEqual([]);
+    const { drainPlan, ...rest } = spec as { drainPlan?: DrainPlanEntry[] };
+    expect(created.spec).toMatchObject(rest);
+    expect(created.spec.drainPlan).toEqual(expect.arrayContaining(drainPlan ?? []));
+    expect(drainPlanProblems(drainPlan ?? [])).toEqual([]);
   });
 });
 
@@ -148,9 +150,9 @@ const onlyOneNode =
 describe('a NodeMaintenance is refused', () => {
   test.each([
     {
-      when: 'the drainPlan has 257 entries',
+      when: 'the drainPlan has 257 entries beside the twelve',
       spec: { drainPlan: Array.from({ length: 257 }, (_, i) => entry('Default', i)) },
-      want: 'spec.drainPlan: Too many: 257: must have at most 256 items',
+      want: 'spec.drainPlan: Too many: 269: must have at most 268 items',
     },
     {
       when: 'podType is missing',

@@ -38,6 +38,13 @@ describe('the worker may', () => {
     'update leases -n node-maintenance',
     'update leases -n kube-node-maintenance',
     'get customresourcedefinitions/nodemaintenances.nodemaintenance.k8s.io',
+    'create subjectaccessreviews',
+    'create validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'patch validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'create secrets/node-maintenance-webhook -n node-maintenance',
+    'patch secrets/node-maintenance-webhook -n node-maintenance',
+    'get mutatingadmissionpolicies/drain-plan.nodemaintenance.k8s.io',
+    'get mutatingadmissionpolicybindings/drain-plan.nodemaintenance.k8s.io',
   ])('%s', async (action) => {
     expect(await may(worker, action)).toBe('yes');
   });
@@ -50,12 +57,26 @@ describe('the worker may not', () => {
     'delete nodes',
     'delete nodemaintenances',
     'get secrets --all-namespaces',
+    'get secrets -n node-maintenance',
+    'list secrets -n node-maintenance',
+    'create secrets -n node-maintenance',
+    'create validatingwebhookconfigurations',
+    'patch validatingwebhookconfigurations/another.example.com',
+    'delete validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'impersonate users',
     'update leases -n kube-node-lease',
     'create customresourcedefinitions',
+    'create mutatingadmissionpolicies',
     'get customresourcedefinitions/leases.example.com',
   ])('%s', async (action) => {
     expect(await may(worker, action)).toBe('no');
   });
+});
+
+test('maintenances from Temporal may be of any node, by a user of their own that may do nothing else', async () => {
+  const user = 'nodemaintenance.k8s.io:temporal';
+  expect(await may(user, 'delete nodes')).toBe('yes');
+  expect(await may(user, 'create nodemaintenances')).toBe('no');
 });
 
 describe('the built-in roles', () => {

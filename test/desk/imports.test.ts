@@ -58,6 +58,15 @@ const allowed: Plant[] = [
     ].join('\n'),
   },
   {
+    room: 'admission',
+    code: [
+      "export { a } from '../domain/b.ts';",
+      "export { b } from '../kube/c.ts';",
+      "export { createServer } from 'node:https';",
+      "export * from '@peculiar/x509';",
+    ].join('\n'),
+  },
+  {
     room: 'worker',
     code: "export { a } from '../controllers/b.ts';\nexport const home = process.env['HOME'];",
   },
@@ -122,6 +131,8 @@ const forbidden: (Plant & { rule?: string })[] = [
   { room: 'kube', code: "console.log('hello');", rule: 'eslint(no-console)' },
   { room: 'admission', code: "export { a } from '../controllers/b.ts';" },
   { room: 'admission', code: "export { a } from '../worker/run.ts';" },
+  { room: 'admission', code: "export { a } from '../activities/b.ts';" },
+  { room: 'admission', code: "export { Client } from '@temporalio/client';" },
   { room: 'temporal-config', code: "export { a } from '../worker/run.ts';" },
   { room: 'cli', code: "export { a } from '../worker/run.ts';" },
   { room: 'cli', code: "export { a } from '../workflows/messages.ts';" },
@@ -132,6 +143,7 @@ const forbidden: (Plant & { rule?: string })[] = [
   { room: 'sandbox', code: "export { a } from '../worker/run.ts';" },
   { room: 'sandbox', code: "export { a } from '../kube/client.ts';" },
   { room: 'scripts', code: "export { a } from '../worker/run.ts';" },
+  { room: 'scripts', code: "export { a } from '../admission/drainPlanPolicy.ts';" },
   { room: 'bench', code: "export { KubeConfig } from '@kubernetes/client-node';" },
   { room: 'demo', code: "export { a } from '../test/kit/builders.ts';" },
 ];

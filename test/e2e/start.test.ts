@@ -87,6 +87,7 @@ describe('a maintenance that is started from the Temporal CLI', () => {
       reason: 'firmware 2.4',
       drainPlan: completeDrainPlan(),
     });
+    expect(seen.metadata.annotations?.['nodemaintenance.k8s.io/started-by']).toMatch(/^temporal:.+@/);
     expect(await world.podsOn('node-1')).toEqual([]);
     expect(await cordoned('node-1')).toBe(true);
   });

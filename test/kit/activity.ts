@@ -6,13 +6,16 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
+/** Nobody starts these activities but a test. */
+const starterOf = async () => 'jane@laptop';
+
 /** The activities as the worker has them; `told` resolves when their Events are written. */
 export function activitiesOn({ cluster }: Pick<TestCluster, 'cluster'>): {
   activities: NodeMaintenanceActivities;
   told: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  return { activities: createActivities({ cluster, events }), told: () => events.flush() };
+  return { activities: createActivities({ cluster, events, starterOf }), told: () => events.flush() };
 }
 
 export function refOf({ metadata }: NodeMaintenance): MaintenanceRef {

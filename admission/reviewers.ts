@@ -1,0 +1,82 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Node } from '../api/core.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import {
+  admissionWarnings,
+  denialMessage,
+  nodesToAuthorize,
+  type Proposal,
+  storageProblem,
+} from '../domain/admission.ts';
+import { mayDeleteNodes } from '../kube/authorization.ts';
+import type { Kube } from '../kube/client.ts';
+import type { Informer } from '../kube/informer.ts';
+import type { AdmissionRequest, Reviewer } from './review.ts';
+
+/** What the reviewers see of the cluster. */
+export interface AdmissionView {
+  readonly kube: Kube;
+  readonly nodes: Pick<Informer<Node>, 'list' | 'hasSynced'>;
+  readonly maintenances: Pick<Informer<NodeMaintenance>, 'list' | 'hasSynced'>;
+}
+
+/** "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." */
+export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer {
+  return async (request, signal) => {
+    if (!mattersToNodes(request)) return { kind: 'Allowed' };
+    const names = nodesToAuthorize(
+      objectsOf(request).map(({ spec }) => spec),
+      nodes.list(),
+    );
+    const permission = await mayDeleteNodes(kube, request.user, names, { signal });
+    if (permission.kind === 'Granted') return { kind: 'Allowed' };
+    const message = denialMessage({ user: request.user.username, ...permission });
+    return { kind: 'Refused', reason: 'Forbidden', message };
+  };
+}
+
+/** What is worth a word, and what could not be stored. */
+export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewer {
+  return (request) => {
+    const proposal = proposalOf(request);
+    if (proposal === undefined) return Promise.resolve({ kind: 'Allowed' });
+    const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
+    const problem = storageProblem(proposal, surroundings);
+    if (problem !== undefined) {
+      return Promise.resolve({ kind: 'Refused', reason: 'Invalid', message: problem });
+    }
+    return Promise.resolve({ kind: 'Allowed', warnings: admissionWarnings(proposal, surroundings) });
+  };
+}
+
+function objectsOf(request: AdmissionRequest): NodeMaintenance[] {
+  switch (request.operation) {
+    case 'CREATE':
+      return [request.object];
+    case 'UPDATE':
+      return [request.object, request.oldObject];
+    case 'DELETE':
+      return [request.oldObject];
+  }
+}
+
+/**
+ * Labels and annotations are anybody's. Finalizers are not: without ours nodes are not given back; nor are owners, with
+ * which the garbage collector would delete the maintenance.
+ */
+function mattersToNodes(request: AdmissionRequest): boolean {
+  if (request.operation !== 'UPDATE') return true;
+  const [after, before] = [request.object, request.oldObject].map(({ spec, metadata }) => ({
+    spec,
+    finalizers: metadata.finalizers ?? [],
+    owners: metadata.ownerReferences ?? [],
+  }));
+  return !isDeepStrictEqual(after, before);
+}
+
+function proposalOf(request: AdmissionRequest): Proposal | undefined {
+  if (request.operation === 'DELETE') return undefined;
+  const { metadata, spec } = request.object;
+  const before = request.operation === 'UPDATE' ? request.oldObject.spec : undefined;
+  return { name: metadata.name, spec, before };
+}

@@ -1,0 +1,92 @@
+import type { KubeObject } from '../api/core.ts';
+import { forEachBounded } from './bounded.ts';
+import type { Kube, RequestOptions } from './client.ts';
+import { type Resource, resources } from './resources.ts';
+
+/** Somebody as the apiserver knows them. */
+export interface Requester {
+  readonly username: string;
+  readonly uid?: string | undefined;
+  readonly groups?: readonly string[] | undefined;
+  readonly extra?: Readonly<Record<string, readonly string[]>> | undefined;
+}
+
+export type Permission =
+  | { readonly kind: 'Granted' }
+  /** The first nodes, in the order in which they were given, that were denied; `unchecked` were not asked about. */
+  | { readonly kind: 'Denied'; readonly nodes: readonly string[]; readonly unchecked: number };
+
+interface SubjectAccessReview extends KubeObject {
+  spec: Omit<Requester, 'username'> & {
+    user: string;
+    resourceAttributes: { group: string; version: string; resource: string; verb: string; name?: string };
+  };
+  status?: { allowed: boolean };
+}
+
+const subjectAccessReviews: Resource<SubjectAccessReview> = {
+  group: 'authorization.k8s.io',
+  version: 'v1',
+  plural: 'subjectaccessreviews',
+  kind: 'SubjectAccessReview',
+  namespaced: false,
+};
+
+/** Reviews under way at once: half of what the client may have in flight, for a drain needs the other half. */
+const atOnce = 32;
+/** Nodes that are asked about before the answers are looked at. */
+const batch = 64;
+/** With more of them denied than a message names, the rest makes no difference. */
+const enough = 6;
+
+/**
+ * Whether somebody may delete these nodes: by one question if they may delete nodes at large, else by one for each
+ * node, until enough are denied.
+ */
+export async function mayDeleteNodes(
+  kube: Kube,
+  requester: Requester,
+  nodes: readonly string[],
+  options: RequestOptions = {},
+): Promise<Permission> {
+  if (nodes.length === 0 || (await mayDelete(kube, requester, undefined, options)))
+    return { kind: 'Granted' };
+  const denied: string[] = [];
+  for (let checked = 0; checked < nodes.length; checked += batch) {
+    denied.push(...(await deniedOf(kube, requester, nodes.slice(checked, checked + batch), options)));
+    const unchecked = Math.max(nodes.length - checked - batch, 0);
+    if (denied.length >= enough) return { kind: 'Denied', nodes: denied, unchecked };
+  }
+  return denied.length === 0 ? { kind: 'Granted' } : { kind: 'Denied', nodes: denied, unchecked: 0 };
+}
+
+async function deniedOf(
+  kube: Kube,
+  requester: Requester,
+  nodes: readonly string[],
+  options: RequestOptions,
+): Promise<string[]> {
+  const denied = new Set<string>();
+  await forEachBounded(atOnce, nodes, async (node) => {
+    if (!(await mayDelete(kube, requester, node, options))) denied.add(node);
+  });
+  return nodes.filter((node) => denied.has(node));
+}
+
+/** Without a name: any node. */
+async function mayDelete(
+  kube: Kube,
+  { username, uid, groups, extra }: Requester,
+  name: string | undefined,
+  options: RequestOptions,
+): Promise<boolean> {
+  const { group, version, plural } = resources.nodes;
+  const resourceAttributes = { group, version, resource: plural, verb: 'delete', ...(name && { name }) };
+  const review: SubjectAccessReview = {
+    // It is answered, not stored, and so has no name.
+    metadata: { name: '' },
+    spec: { user: username, uid, groups, extra, resourceAttributes },
+  };
+  const { status } = await kube.create(subjectAccessReviews, review, options);
+  return status?.allowed === true;
+}

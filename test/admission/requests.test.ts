@@ -1,0 +1,230 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { MAINTENANCE_FINALIZER } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { completeDrainPlan } from '../../domain/drainPlan.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
+import { entry } from '../api/objects.ts';
+import {
+  operatorOf,
+  operatorsDropped,
+  servedAdmission,
+  type TestAdmission,
+  unregistered,
+} from '../kit/admission.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let kubectl: Kubectl;
+let served: TestAdmission;
+/** May maintain n1, and no other node. */
+let operator: string;
+let n1: string;
+let n2: string;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kubectl = kubectlOf(sandbox);
+  c = await testCluster(sandbox, { prefix: 'adm' });
+  [n1, n2] = await Promise.all([c.nodeNamed('n'), c.nodeNamed('n')]);
+  operator = await operatorOf(c, [n1]);
+  served = await servedAdmission(c);
+  await eventually('the registration to be in force', async () => {
+    expect(await asked(['create', '--dry-run=server'], c.maintenance({ nodes: [n2] }))).toMatchObject({
+      code: 1,
+    });
+    expect(await asked(['create', '--dry-run=server'], c.maintenance({ nodes: [n1] }))).toMatchObject({
+      code: 0,
+    });
+  });
+}, 180_000);
+
+afterAll(async () => {
+  await served?.stopped();
+  await unregistered(c);
+  await operatorsDropped(c);
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+/** kubectl as the operator; a manifest goes to standard input. */
+function asked(args: string[], object?: object): Promise<Answer> {
+  return kubectl([...args, '--as', operator, ...(object ? ['-f', '-'] : [])], object);
+}
+
+const patched = (name: string, patch: object, as: typeof asked = asked) =>
+  as(['patch', 'nm', name, '--type=merge', '-p', JSON.stringify(patch)]);
+
+const selecting = (...nodes: string[]) => ({
+  spec: { nodeSelector: c.maintenance({ nodes }).spec.nodeSelector },
+});
+
+/** A maintenance of the administrator's, that the operator finds there. */
+const applied = (nodes: string[]): Promise<NodeMaintenance> => c.applied(c.maintenance({ nodes }));
+
+const denied = (...nodes: string[]) =>
+  `denied the request: spec.nodeSelector: user "${operator}" may not delete ${nodes.length > 1 ? 'nodes' : 'node'} ${nodes.map((node) => `"${node}"`).join(', ')}: whoever maintains a node needs the right to delete it; select other nodes, or ask for verb delete on these`;
+
+describe('an operator who may delete one node', () => {
+  test('may maintain it, from the beginning to the end', async () => {
+    const maintenance = c.maintenance({ nodes: [n1] });
+    const { name } = maintenance.metadata;
+    expect(await asked(['create'], maintenance)).toMatchObject({ code: 0 });
+    expect(await patched(name, { spec: { stage: 'Cordon' } })).toMatchObject({ code: 0 });
+    expect(await asked(['delete', 'nm', name])).toMatchObject({ code: 0 });
+  });
+
+  test('is refused a maintenance of others, with the field, the node and the remedy', async () => {
+    const { code, stderr } = await asked(['create'], c.maintenance({ nodes: [n1, n2] }));
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(denied(n2)) });
+    expect(stderr).toContain('(Forbidden)');
+  });
+
+  test('is refused a maintenance of a node that is named before it exists', async () => {
+    const { stderr } = await asked(['create'], c.maintenance({ nodes: [n1, 'rack-9'] }));
+    expect(stderr).toContain(denied('rack-9'));
+  });
+
+  test.each<{ what: string; nodes: () => string[]; patch: () => object }>([
+    { what: 'the nodes to others', nodes: () => [n1], patch: () => selecting(n1, n2) },
+    { what: 'the nodes from others', nodes: () => [n1, n2], patch: () => selecting(n1) },
+    { what: 'the stage of others', nodes: () => [n2], patch: () => ({ spec: { stage: 'Complete' } }) },
+    {
+      what: 'what keeps the object until the nodes of others are given back',
+      nodes: () => [n2],
+      patch: () => ({ metadata: { finalizers: ['example.com/mine'] } }),
+    },
+    {
+      what: 'an owner, with which it would be deleted',
+      nodes: () => [n2],
+      patch: () => ({
+        metadata: { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: n1, uid: 'gone' }] },
+      }),
+    },
+  ])('may not change $what', async ({ nodes, patch }) => {
+    const { metadata } = await applied(nodes());
+    const { code, stderr } = await patched(metadata.name, patch());
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(denied(n2)) });
+  });
+
+  test('may not let go what keeps a maintenance of others', async () => {
+    const maintenance = c.maintenance({ nodes: [n2] });
+    maintenance.metadata.finalizers = [MAINTENANCE_FINALIZER];
+    const { metadata } = await c.applied(maintenance);
+    const { stderr } = await patched(metadata.name, { metadata: { finalizers: null } });
+    expect(stderr).toContain(denied(n2));
+  });
+
+  test('may label and annotate what is of others', async () => {
+    const { metadata } = await applied([n2]);
+    const patch = { metadata: { labels: { team: 'x' }, annotations: { note: 'seen' } } };
+    expect(await patched(metadata.name, patch)).toMatchObject({ code: 0 });
+  });
+
+  test('may not delete a maintenance of others', async () => {
+    const { metadata } = await applied([n2]);
+    const { code, stderr } = await asked(['delete', 'nm', metadata.name]);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(denied(n2)) });
+    expect(await c.maintenanceNow(metadata.name)).toBeDefined();
+  });
+});
+
+describe('a person with kubectl is warned', () => {
+  test('of a selector that matches nothing', async () => {
+    const { code, stderr } = await kubectl(
+      ['create', '-f', '-'],
+      c.maintenance({ nodes: { rack: 'nowhere' } }),
+    );
+    expect({ code, stderr }).toEqual({ code: 0, stderr: 'Warning: spec.nodeSelector matches no node now\n' });
+  });
+
+  test('of one that matches every node, and that is not refused', async () => {
+    const everything = c.maintenance({ nodes: [] });
+    everything.spec.nodeSelector = {
+      nodeSelectorTerms: [{ matchExpressions: [{ key: 'nowhere', operator: 'DoesNotExist' }] }],
+    };
+    const { code, stderr } = await kubectl(['create', '-f', '-'], everything);
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: expect.stringMatching(
+        /^Warning: spec.nodeSelector matches all \d+ nodes: the cluster may get into a degraded and unrecoverable state\n/,
+      ),
+    });
+  });
+
+  test('of others that hold the same nodes, and of new nodes in the middle of it', async () => {
+    const other = await c.applied(c.maintenance({ nodes: [n1], stage: 'Cordon' }));
+    const mine = await c.applied(c.maintenance({ nodes: [n2], stage: 'Cordon' }));
+    const { stderr } = await patched(mine.metadata.name, selecting(n1, n2), kubectl);
+    expect(stderr).toContain(`matches nodes that other maintenances hold: "${other.metadata.name}"; `);
+    expect(stderr).toContain('Warning: spec.nodeSelector changes in stage Cordon: ');
+  });
+
+  test('not of what does not change', async () => {
+    const { metadata } = await c.applied(c.maintenance({ nodes: { rack: 'nowhere' } }));
+    const { code, stderr } = await patched(metadata.name, { spec: { reason: 'b' } }, kubectl);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  });
+});
+
+test('a plan whose status could not be stored is refused, whoever asks', async () => {
+  const values = Array.from({ length: 64 }, (_, i) => `${'x'.repeat(60)}${i}`);
+  const drainPlan = Array.from({ length: 200 }, (_, i) =>
+    entry('Default', i, {
+      matchExpressions: [{ key: 'app', operator: 'In', values }],
+      matchLabels: { i: `${i}` },
+    }),
+  );
+  const { code, stderr } = await kubectl(
+    ['create', '-f', '-'],
+    c.maintenance({ nodes: [n1, n2], drainPlan }),
+  );
+  expect({ code, stderr }).toEqual({
+    code: 1,
+    stderr: expect.stringMatching(
+      /spec\.drainPlan: the status of 2 nodes with 203 drain targets each .* use fewer podSelectors/,
+    ),
+  });
+});
+
+describe('while no admission server runs', () => {
+  beforeAll(() => served.stopped());
+
+  test('an operator of some nodes is refused, and told why', async () => {
+    const { code, stderr } = await asked(['create'], c.maintenance({ nodes: [n1] }));
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringMatching(
+        /failed calling webhook "authorization\.nodemaintenance\.k8s\.io".*connection refused/,
+      ),
+    });
+  });
+
+  test('an administrator and the worker go on, and the plan is complete', async () => {
+    const byAdmin = await c.applied(c.maintenance({ nodes: [n1], drainPlan: [entry('Default', 1000)] }));
+    expect(byAdmin.spec.drainPlan).toEqual(completeDrainPlan([entry('Default', 1000)]));
+    const { name } = byAdmin.metadata;
+    expect((await kubectl(['delete', 'nm', name])).code).toBe(0);
+    const { KUBECONFIG: _, ...rest } = sandbox.env;
+    const worker = kubectlOf({ ...sandbox, env: { ...rest, KUBECONFIG: sandbox.workerKubeconfig } });
+    expect(await worker(['create', '-f', '-'], c.maintenance({ nodes: [n1] }))).toMatchObject({ code: 0 });
+  });
+
+  test('the rules of the CRD hold', async () => {
+    const drainPlan = [entry('Default', 2), entry('Default', 1)];
+    const { stderr } = await kubectl(['create', '-f', '-'], c.maintenance({ nodes: [n1], drainPlan }));
+    expect(stderr).toContain('drainPlan must list the entries of podType Default in ascending order');
+  });
+
+  test('and when one runs again, the operator is heard again', async () => {
+    served = await servedAdmission(c);
+    await eventually('the server to be found', async () => {
+      expect(await asked(['create', '--dry-run=server'], c.maintenance({ nodes: [n1] }))).toMatchObject({
+        code: 0,
+      });
+    });
+  });
+});

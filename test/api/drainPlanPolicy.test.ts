@@ -1,0 +1,168 @@
+import fc from 'fast-check';
+import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
+import { compareEntries, completeDrainPlan, entryKey } from '../../domain/drainPlan.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
+import { entry, maintenance } from './objects.ts';
+
+let sandbox: Sandbox | undefined;
+let kubectl: Kubectl;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kubectl = kubectlOf(sandbox);
+}, 180_000);
+
+afterAll(() => releaseSandbox(sandbox));
+
+type Plan = DrainPlanEntry[] | undefined;
+
+/** What the apiserver would store of each plan, as one kubectl prints it: one line each. Nothing is stored. */
+async function stored(plans: readonly Plan[]): Promise<DrainPlanEntry[][]> {
+  const items = plans.map((drainPlan, i) => maintenance(`api-policy-${i}`, { drainPlan }));
+  const format = `jsonpath={.spec.drainPlan}{"\\n"}`;
+  const created = kubectl(['create', '--dry-run=server', '-o', format, '-f', '-'], {
+    apiVersion: 'v1',
+    kind: 'List',
+    items,
+  });
+  const lines = (await succeeds(created)).trim().split('\n');
+  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as DrainPlanEntry[]);
+}
+
+const postgres = { matchLabels: { app: 'postgres' } };
+const max = 2_147_483_647;
+
+const anyEntry = fc
+  .record({
+    podType: fc.constantFrom('Default', 'DaemonSet', 'Static'),
+    podPriority: fc.oneof(
+      fc.integer({ min: -max - 1, max }),
+      fc.constantFrom(
+        -max - 1,
+        0,
+        999_999_999,
+        1_000_000_000,
+        1_000_000_001,
+        2_000_000_000,
+        2_000_001_000,
+        max,
+      ),
+    ),
+    podSelector: fc.constantFrom(
+      undefined,
+      undefined,
+      postgres,
+      {},
+      { matchExpressions: [{ key: 'app', operator: 'Exists' }] },
+    ),
+  })
+  .map(({ podType, podPriority, podSelector }) => entry(podType, podPriority, podSelector));
+
+const anySoundPlan = fc
+  .array(anyEntry, { maxLength: 30 })
+  .map((entries) => [...new Map(entries.map((one) => [entryKey(one), one])).values()])
+  .map((entries) => entries.toSorted(compareEntries));
+
+describe('the apiserver completes a drain plan as the domain does, with no process of ours:', () => {
+  test.each<{ when: string; plan: Plan }>([
+    { when: 'there is none', plan: undefined },
+    { when: 'it is empty', plan: [] },
+    {
+      when: 'it ends below the first injected entry',
+      plan: [entry('Default', 5000), entry('DaemonSet', 3000)],
+    },
+    {
+      when: 'a concrete selector has the priority of an injected entry',
+      plan: [entry('Default', 1_000_000_000, postgres)],
+    },
+    { when: 'an empty selector has it: that is no injected entry', plan: [entry('Static', max, {})] },
+    {
+      when: 'it has some of the twelve, between entries of its own',
+      plan: [
+        entry('Default', -5),
+        entry('Default', 1_000_000_000, postgres),
+        entry('Default', 1_000_000_000),
+        entry('Default', 1_500_000_000),
+        entry('Static', max),
+      ],
+    },
+    { when: 'it is complete', plan: completeDrainPlan([entry('DaemonSet', 7)]) },
+    {
+      when: 'it has 256 entries',
+      plan: Array.from({ length: 256 }, (_, i) => entry('Default', i, postgres)),
+    },
+  ])('$when', async ({ plan }) => {
+    expect(await stored([plan])).toEqual([completeDrainPlan(plan)]);
+  });
+
+  test('whatever sound plan there is, and once is enough', async () => {
+    const anyPlans = fc.array(anySoundPlan, { minLength: 60, maxLength: 60 });
+    await fc.assert(
+      fc.asyncProperty(anyPlans, async (plans) => {
+        const complete = await stored(plans);
+        expect(complete).toEqual(plans.map((plan) => completeDrainPlan(plan)));
+        expect(await stored(complete)).toEqual(complete);
+      }),
+      { numRuns: 2, endOnFailure: true },
+    );
+  }, 120_000);
+});
+
+describe('a plan that is not sound is left for the rules of the CRD to refuse:', () => {
+  test.each([
+    {
+      when: 'two pod types in the wrong order',
+      drainPlan: [entry('DaemonSet', 1), entry('Default', 1)],
+      want: 'drainPlan must list podType Default first',
+    },
+    {
+      when: 'priorities in the wrong order, with an injected one between them',
+      drainPlan: [entry('Default', 1_500_000_000), entry('Default', 1000)],
+      want: 'drainPlan must list the entries of podType Default in ascending order',
+    },
+    {
+      when: 'an entry twice',
+      drainPlan: [entry('Default', 1000), entry('Default', 1000)],
+      want: 'drainPlan must not repeat an entry',
+    },
+    { when: 'an entry without a podType', drainPlan: [{ podPriority: 1 }], want: 'podType: Required value' },
+    { when: 'a text for a plan', drainPlan: 'everything', want: 'must be of type array' },
+  ])('$when', async ({ drainPlan, want }) => {
+    const object = maintenance('api-policy', { drainPlan });
+    const { code, stderr } = await kubectl(
+      ['create', '--dry-run=server', '--validate=false', '-f', '-'],
+      object,
+    );
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(want) });
+  });
+});
+
+describe('the manifest of a maintenance, with the plan as its author wrote it, may be applied again', () => {
+  const short = maintenance('api-policy-applied', { drainPlan: [entry('Default', 1000)] });
+  afterEach(() => succeeds(kubectl(['delete', 'nm', 'api-policy-applied'])));
+
+  test.each([
+    { by: 'kubectl apply', flags: [] },
+    { by: 'kubectl apply --server-side', flags: ['--server-side'] },
+  ])('by $by', async ({ flags }) => {
+    for (const _ of ['first', 'again']) await succeeds(kubectl(['apply', ...flags, '-f', '-'], short));
+    const now = JSON.parse(await succeeds(kubectl(['get', 'nm', 'api-policy-applied', '-o', 'json'])));
+    expect(now.spec.drainPlan).toEqual(completeDrainPlan([entry('Default', 1000)]));
+    expect(now.metadata.generation).toBe(1);
+  });
+
+  test('with another stage', async () => {
+    await succeeds(kubectl(['apply', '-f', '-'], short));
+    const changed = { ...short, spec: { ...(short as { spec: object }).spec, stage: 'Complete' } };
+    expect(await kubectl(['apply', '-f', '-'], changed)).toMatchObject({ code: 0 });
+  });
+
+  test('but not with another plan', async () => {
+    await succeeds(kubectl(['apply', '-f', '-'], short));
+    const other = maintenance('api-policy-applied', { drainPlan: [entry('Default', 999)] });
+    const { code, stderr } = await kubectl(['apply', '-f', '-'], other);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('drainPlan is immutable') });
+  });
+});

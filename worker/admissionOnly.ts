@@ -1,0 +1,46 @@
+import type { Logger } from 'pino';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { connectKube } from '../kube/client.ts';
+import { Informer } from '../kube/informer.ts';
+import { resources } from '../kube/resources.ts';
+import { slimNode } from '../kube/slim.ts';
+import { type ServedAdmission, startAdmission } from './admission.ts';
+import type { Config } from './config.ts';
+import { type Answer, serve } from './http.ts';
+import { toLog } from './log.ts';
+import { prepareCluster } from './run.ts';
+
+/** Serves admission until the signal, and does nothing else: for more of it, or for a cluster whose Temporal is elsewhere. */
+export async function runAdmissionOnly(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
+  const log = toLog(logger);
+  const parts: { admission?: ServedAdmission } = {};
+  const health = await serve(
+    {
+      '/healthz': () => ({ status: 200, type: 'text/plain', body: 'ok\n' }),
+      '/readyz': () => readinessOf(parts.admission),
+    },
+    config.healthPort,
+    '--health-port',
+  );
+  log.info('Admission started, without the rest of the worker', { health: health.port });
+  const kube = connectKube({ userAgent: 'node-maintenance-admission', log });
+  try {
+    await prepareCluster(kube, config, log, signal);
+    const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
+    const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
+    for (const informer of [nodes, maintenances]) informer.start(signal);
+    await Promise.all([nodes.synced(signal), maintenances.synced(signal)]);
+    const admission = await startAdmission({ kube, nodes, maintenances }, config, log, signal);
+    parts.admission = admission;
+    await admission.keep().finally(() => admission.close());
+  } finally {
+    await kube.close();
+    health.server.close();
+  }
+}
+
+function readinessOf(admission: ServedAdmission | undefined): Answer {
+  return admission?.isServing() === true
+    ? { status: 200, type: 'text/plain', body: 'ok\n' }
+    : { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
+}
