@@ -27,7 +27,7 @@ export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_n
 
 /**
  * On a Node that somebody uncordoned: who it was, by user and field manager. Written inside the apiserver by the policy
- * `node-maintenance-uncordoned-by`, because an uncordon leaves no trace in managedFields.
+ * `uncordoned-by.nodemaintenance.k8s.io`, because an uncordon leaves no trace in managedFields.
  */
 export const UNCORDONED_BY_ANNOTATION = 'nodemaintenance.k8s.io/uncordoned-by';
 
