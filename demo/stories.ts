@@ -1,0 +1,20 @@
+import { tellStory as drain } from './drain/story.ts';
+import type { SettingOptions } from './setting.ts';
+import type { Section } from './table.ts';
+
+export interface Story {
+  /** What happens in it, in a line. */
+  about: string;
+  /** Plays it from an empty directory to the end. Returns what was proved. */
+  tell(options: SettingOptions): Promise<Section[]>;
+}
+
+export const storyNames = ['drain'] as const;
+export type StoryName = (typeof storyNames)[number];
+
+export const stories: Readonly<Record<StoryName, Story>> = {
+  drain: {
+    about: 'two nodes are drained, the worker is killed on the way, the nodes are given back',
+    tell: drain,
+  },
+};
