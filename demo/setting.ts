@@ -46,8 +46,11 @@ export interface SettingOptions {
   undo: (() => Promise<unknown>)[];
 }
 
-/** Milliseconds that anything may take, on a machine that is busy with other things. */
-const within = 120_000;
+/**
+ * Milliseconds that anything may take, on a machine that is busy with other things. An eviction that is cut off by the
+ * kill of a worker can use up its budget for two minutes: so long Kubernetes waits for the pod to go.
+ */
+const within = 240_000;
 
 /** Where a story plays: `nodes` are there from the beginning, by the names node-1, node-2, ... */
 export interface Scene extends Watched {
