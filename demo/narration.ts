@@ -18,7 +18,7 @@ export function chapters({ say, colors }: Screen): (title: string) => void {
   };
 }
 
-export function sayCommand({ say, colors }: Screen, command: string): void {
+function sayCommand({ say, colors }: Screen, command: string): void {
   say(`   ${colors.dim('$')} ${colors.cyan(command)}`);
 }
 

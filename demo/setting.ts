@@ -34,8 +34,10 @@ export interface Setting {
    * Waits for a fact; `probe` answers with what is seen instead, or undefined. Throws SandboxError when a worker that
    * was not killed has ended, or when it takes too long.
    */
-  until(fact: string, probe: () => string | undefined): Promise<void>;
+  until(fact: string, probe: Probe): Promise<void>;
 }
+
+type Probe = () => Promise<string | undefined> | string | undefined;
 
 /** Where and how a setting is made. */
 export interface SettingOptions {
@@ -113,10 +115,7 @@ async function watch(
   return { cluster, leases };
 }
 
-function untilWorkerDies(
-  workers: readonly DemoWorker[],
-  probe: () => string | undefined,
-): string | undefined {
+function untilWorkerDies(workers: readonly DemoWorker[], probe: Probe): ReturnType<Probe> {
   const dead = workers.find((worker) => !worker.wasKilled && !worker.isAlive());
   if (dead) {
     const why = `${lastWords(dead)} (npm run demo -- --keep keeps its whole log)`;
