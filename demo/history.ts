@@ -3,9 +3,8 @@ import { defaultPayloadConverter } from '@temporalio/common';
 import type { DrainStep } from '../activities/contract.ts';
 import { workflowIdOf } from '../api/names.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
-import { maintenanceName } from './workloads.ts';
 
-/** What Temporal has on record of the maintenance's workflow. */
+/** What Temporal has on record of a maintenance's workflow. */
 export interface WorkflowRecord {
   /** COMPLETED, RUNNING, ... */
   status: string;
@@ -19,14 +18,12 @@ export interface WorkflowRecord {
   resumed: readonly { activity: string; attempt: number; worker: string }[];
 }
 
-const workflowId = workflowIdOf(maintenanceName);
-
 /** The address of the workflow in Temporal's UI. */
-export function workflowLink({ temporalUi, temporalNamespace }: Sandbox): string {
-  return `${temporalUi}/namespaces/${temporalNamespace}/workflows/${workflowId}`;
+export function workflowLink({ temporalUi, temporalNamespace }: Sandbox, maintenance: string): string {
+  return `${temporalUi}/namespaces/${temporalNamespace}/workflows/${workflowIdOf(maintenance)}`;
 }
 
-export async function readWorkflow(sandbox: Sandbox): Promise<WorkflowRecord> {
+export async function readWorkflow(sandbox: Sandbox, maintenance: string): Promise<WorkflowRecord> {
   const connection = await Connection.connect({
     address: sandbox.temporalAddress,
     // A proxy of this machine's has no way to its loopback interface.
@@ -34,7 +31,7 @@ export async function readWorkflow(sandbox: Sandbox): Promise<WorkflowRecord> {
   });
   try {
     const client = new Client({ connection, namespace: sandbox.temporalNamespace });
-    const handle = client.workflow.getHandle(workflowId);
+    const handle = client.workflow.getHandle(workflowIdOf(maintenance));
     const { status } = await handle.describe();
     const { events } = await handle.fetchHistory();
     return { status: status.name, ...readEvents(events ?? []) };

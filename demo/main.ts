@@ -1,19 +1,21 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command } from 'commander';
+import { Command, CommanderError, Option } from 'commander';
 import { messageOf, SandboxError } from '../sandbox/errors.ts';
-import type { Section } from './proof.ts';
 import { createScreen, type Screen } from './screen.ts';
-import { tellStory } from './story.ts';
-import { drawProof } from './table.ts';
+import { type StoryName, stories, storyNames } from './stories.ts';
+import { drawProof, type Section } from './table.ts';
 
 /** npm run demo */
 
 const program = new Command('npm run demo --')
   .description(
-    'Drains two nodes of a Kubernetes cluster that it starts on this machine, kills its own worker on the way, ' +
-      'gives the nodes back, and proves that all went well. Nothing is left running.',
+    'Plays a story on a Kubernetes cluster that it starts on this machine, with the real worker, and proves that all went ' +
+      'well. Nothing is left running.',
+  )
+  .addOption(
+    new Option('--story <name>', 'which one').choices(storyNames).default('drain' satisfies StoryName),
   )
   .option(
     '--keep',
@@ -22,8 +24,28 @@ const program = new Command('npm run demo --')
   )
   .addHelpText(
     'after',
-    '\nWhat it runs is built from source the first time, which takes minutes. Exit status: 0 proved, 1 not.',
-  );
+    [
+      '\nStories:',
+      ...storyNames.map((name) => `  ${name.padEnd(8)} ${stories[name].about}`),
+      '\nWhat it runs is built from source the first time, which takes minutes. Exit status: 0 proved, 1 not, 2 misused.',
+    ].join('\n'),
+  )
+  .exitOverride();
+
+interface Options {
+  story: StoryName;
+  keep: boolean;
+}
+
+/** Ends the process for `--help` (exit 0) and for arguments that make no sense (exit 2). */
+function parseOptions(): Options {
+  try {
+    return program.parse().opts<Options & Record<string, unknown>>();
+  } catch (error) {
+    if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
+    throw error;
+  }
+}
 
 const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
@@ -51,14 +73,14 @@ function interruption(): Interruption {
   return { signal: controller.signal, exitCode: () => exitCode };
 }
 
-async function main(keep: boolean): Promise<number> {
+async function main({ story, keep }: Options): Promise<number> {
   const began = performance.now();
   const screen = createScreen(process.stdout);
   const { signal, exitCode } = interruption();
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-demo-'));
   const undo: (() => Promise<unknown>)[] = [() => tidy(screen, dir, keep)];
   try {
-    const sections = await tellStory({ dir, screen, signal, undo });
+    const sections = await stories[story].tell({ dir, screen, signal, undo });
     for (const text of drawProof(sections, screen.colors, screen.width())) screen.say(text);
     await undoAll(undo);
     return conclude(screen, sections, (performance.now() - began) / 1000);
@@ -104,5 +126,4 @@ function explain(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : messageOf(error);
 }
 
-const { keep } = program.parse().opts<{ keep: boolean }>();
-process.exit(await main(keep));
+process.exit(await main(parseOptions()));

@@ -2,7 +2,6 @@ import type { Node, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import { podTypeOf } from '../domain/pod.ts';
 import type { Cluster } from '../kube/cluster.ts';
-import { maintained, type Workload, workloads } from './workloads.ts';
 
 /**
  * A pod or an Evacuation appeared or went, and when by etcd's own clock: the sandbox has one etcd, whose revision every
@@ -25,6 +24,14 @@ export interface Readiness {
   fewest: number | undefined;
 }
 
+/** What is to be watched. */
+export interface Watched {
+  /** Names of the nodes that are going to be drained. */
+  maintained: readonly string[];
+  /** The Deployments, each with a name of its own that its pods have as label `app`. */
+  workloads: readonly { name: string; replicas: number }[];
+}
+
 /**
  * What the API showed while the demo ran, written down by watching it. The proof reads this, and nothing that the demo
  * did itself.
@@ -38,11 +45,11 @@ export interface Recording {
   arrivals: readonly string[];
   /** Of each maintained node, every change of `.spec.unschedulable`, oldest first. */
   cordons: ReadonlyMap<string, readonly boolean[]>;
-  readiness(workload: Workload): Readiness;
+  readiness(workload: { name: string }): Readiness;
   stop(): void;
 }
 
-export function record({ nodes, pods, evacuations }: Cluster): Recording {
+export function record({ nodes, pods, evacuations }: Cluster, { maintained, workloads }: Watched): Recording {
   const departures: Departure[] = [];
   const created: Happening[] = [];
   const arrivals: string[] = [];
@@ -51,10 +58,11 @@ export function record({ nodes, pods, evacuations }: Cluster): Recording {
   const fewest = new Map<string, number>();
 
   const departed = (pod: Readonly<Pod>) => {
-    if (isOfConcern(pod)) departures.push({ ...happening(pod), app: appOf(pod), node: nodeOf(pod) });
+    if (hasToLeave(pod, maintained))
+      departures.push({ ...happening(pod), app: appOf(pod), node: nodeOf(pod) });
   };
   const scheduled = (pod: Readonly<Pod>, before: Readonly<Pod> | undefined) => {
-    const isNew = before?.spec.nodeName === undefined && isOfConcern(pod);
+    const isNew = before?.spec.nodeName === undefined && hasToLeave(pod, maintained);
     if (isNew && cordons.get(nodeOf(pod))?.at(-1) === true) arrivals.push(pod.metadata.name);
   };
   const countReady = (pod: Readonly<Pod>, isGone: boolean) => {
@@ -103,8 +111,8 @@ function isHealthy({ metadata, status }: Readonly<Pod>): boolean {
   return status.ready && metadata.deletionTimestamp === undefined;
 }
 
-/** A pod on a maintained node that has to leave it. */
-export function isOfConcern(pod: Readonly<Pod>): boolean {
+/** Whether a pod runs on one of these nodes and is of a type that leaves. */
+export function hasToLeave(pod: Readonly<Pod>, maintained: readonly string[]): boolean {
   return maintained.includes(nodeOf(pod)) && podTypeOf(pod) === 'Default';
 }
 

@@ -11,13 +11,13 @@ import { SandboxError } from '../sandbox/errors.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
 import { until } from '../sandbox/until.ts';
 import { type Kubectl, kubectlOf } from './kubectl.ts';
-import { record, type Recording } from './recording.ts';
+import { record, type Recording, type Watched } from './recording.ts';
 import type { Screen } from './screen.ts';
 import { type DemoWorker, lastWords, startWorker } from './worker.ts';
-import { nodeCount } from './workloads.ts';
 
-/** What the demo plays in: a sandbox that is watched, and the workers that it starts. */
+/** What a story plays in: a sandbox that is watched, and the workers that it starts. */
 export interface Setting {
+  scene: Scene;
   screen: Screen;
   sandbox: Sandbox;
   kube: Kube;
@@ -34,8 +34,10 @@ export interface Setting {
    * Waits for a fact; `probe` answers with what is seen instead, or undefined. Throws SandboxError when a worker that
    * was not killed has ended, or when it takes too long.
    */
-  until(fact: string, probe: () => string | undefined): Promise<void>;
+  until(fact: string, probe: Probe): Promise<void>;
 }
+
+type Probe = () => Promise<string | undefined> | string | undefined;
 
 /** Where and how a setting is made. */
 export interface SettingOptions {
@@ -46,13 +48,24 @@ export interface SettingOptions {
   undo: (() => Promise<unknown>)[];
 }
 
-/** Milliseconds that anything may take, on a machine that is busy with other things. */
-const within = 120_000;
+/**
+ * Milliseconds that anything may take, on a machine that is busy with other things. An eviction that is cut off by the
+ * kill of a worker can use up its budget for two minutes: so long Kubernetes waits for the pod to go.
+ */
+const within = 240_000;
 
-export async function createSetting({ dir, screen, signal, undo }: SettingOptions): Promise<Setting> {
+/** Where a story plays: `nodes` are there from the beginning, by the names node-1, node-2, ... */
+export interface Scene extends Watched {
+  nodes: number;
+}
+
+export async function createSetting(
+  { dir, screen, signal, undo }: SettingOptions,
+  scene: Scene,
+): Promise<Setting> {
   const sandbox = await startSandbox({
     dir,
-    nodes: nodeCount,
+    nodes: scene.nodes,
     report: (text) => screen.say(`   ${text}`),
     ...(screen.isLive ? { progress: (text) => screen.draw([`   ${text}`.slice(0, screen.width())]) } : {}),
     signal,
@@ -65,11 +78,12 @@ export async function createSetting({ dir, screen, signal, undo }: SettingOption
   const { cluster, leases } = await watch(kube, log, { signal, undo });
   const workers: DemoWorker[] = [];
   return {
+    scene,
     screen,
     sandbox,
     kube,
     cluster,
-    recording: record(cluster),
+    recording: record(cluster, scene),
     kubectl: kubectlOf(sandbox, signal),
     undo,
     startWorker: () => {
@@ -101,10 +115,7 @@ async function watch(
   return { cluster, leases };
 }
 
-function untilWorkerDies(
-  workers: readonly DemoWorker[],
-  probe: () => string | undefined,
-): string | undefined {
+function untilWorkerDies(workers: readonly DemoWorker[], probe: Probe): ReturnType<Probe> {
   const dead = workers.find((worker) => !worker.wasKilled && !worker.isAlive());
   if (dead) {
     const why = `${lastWords(dead)} (npm run demo -- --keep keeps its whole log)`;

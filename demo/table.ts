@@ -1,5 +1,17 @@
-import type { Row, Section } from './proof.ts';
 import { type Colors, type Piece, line, wrap } from './screen.ts';
+
+/** One asserted fact. */
+export interface Row {
+  fact: string;
+  expected: string;
+  seen: string;
+  holds: boolean;
+}
+
+export interface Section {
+  title: string;
+  rows: readonly Row[];
+}
 
 /** The widest table that is comfortable to read, and the narrowest that has columns. Columns of the screen. */
 const widest = 130;

@@ -1,7 +1,7 @@
-import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { byNode, type Cluster } from '../kube/cluster.ts';
-import { type Departure, isOfConcern, type Recording } from './recording.ts';
-import { maintained, maintenanceName, podsOf, positionOf, type Tier, tiers } from './workloads.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { byNode, type Cluster } from '../../kube/cluster.ts';
+import { type Departure, hasToLeave, type Recording } from '../recording.ts';
+import { leavingPodsOf, maintained, maintenanceName, positionOf, type Tier, tiers } from './workloads.ts';
 
 /** What the API shows of the maintenance at this moment. */
 export interface Progress {
@@ -52,7 +52,7 @@ function tierUnderWay(maintenance: Readonly<NodeMaintenance> | undefined): numbe
 }
 
 function tierProgress(tier: Tier, departures: readonly Departure[]): Share {
-  return { title: tier.title, gone: departuresOf(tier, departures).length, total: podsOf(tier) };
+  return { title: tier.title, gone: departuresOf(tier, departures).length, total: leavingPodsOf(tier) };
 }
 
 export function departuresOf(tier: Tier, departures: readonly Departure[]): Departure[] {
@@ -67,7 +67,7 @@ function nodeProgress(name: string, cluster: Cluster, departures: readonly Depar
   return {
     title: name,
     gone,
-    total: gone + cluster.pods.byIndex(byNode, name).filter(isOfConcern).length,
+    total: gone + cluster.pods.byIndex(byNode, name).filter((pod) => hasToLeave(pod, maintained)).length,
     podsPendingEvacuation: status?.podsPendingEvacuation ?? 0,
     podsEvacuating: status?.podsEvacuating ?? 0,
     drainMessage: status?.drainMessage ?? '',

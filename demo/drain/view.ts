@@ -1,8 +1,8 @@
-import type { Cluster } from '../kube/cluster.ts';
+import type { Cluster } from '../../kube/cluster.ts';
 import { drawBoard, statusLine } from './board.ts';
 import { observeProgress, type Progress } from './progress.ts';
-import type { Recording } from './recording.ts';
-import { type Screen, wrap } from './screen.ts';
+import type { Recording } from '../recording.ts';
+import { type Screen, wrap } from '../screen.ts';
 
 export interface View {
   /** Leaves a line, with the time since the maintenance was declared. */

@@ -1,16 +1,14 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { MAINTENANCE_FINALIZER } from '../api/names.ts';
-import { isTrue } from '../domain/conditions.ts';
-import { readWorkflow, workflowLink } from './history.ts';
-import { commandLine } from './kubectl.ts';
+import { readWorkflow, workflowLink } from '../history.ts';
+import { applyFile, chapters, complete, show, showAndApply, startFirstWorker, type } from '../narration.ts';
+import { countEvictions } from '../proof.ts';
+import { appOf, hasToLeave } from '../recording.ts';
+import { createSetting, type Setting, type SettingOptions } from '../setting.ts';
+import type { Section } from '../table.ts';
+import { untilDrained, untilLeads, untilNoEvacuationIsLeft, untilReady } from '../waiting.ts';
+import type { DemoWorker } from '../worker.ts';
 import { departuresOf } from './progress.ts';
-import { countEvictions, prove, type Section, type Snapshot, takeSnapshot } from './proof.ts';
-import { appOf, isOfConcern } from './recording.ts';
-import type { Screen } from './screen.ts';
-import { createSetting, type Setting, type SettingOptions } from './setting.ts';
+import { prove, type Snapshot, takeSnapshot } from './proof.ts';
 import { showMaintenance, type View } from './view.ts';
-import type { DemoWorker } from './worker.ts';
 import {
   allLeavingPods,
   allReplicas,
@@ -29,7 +27,7 @@ import {
 export async function tellStory(options: SettingOptions): Promise<Section[]> {
   const chapter = chapters(options.screen);
   chapter('Kubernetes and Temporal start on this machine');
-  const setting = await createSetting(options);
+  const setting = await createSetting(options, { nodes: nodeCount, maintained, workloads });
   chapter('The worker starts, with the permissions of deploy/worker-rbac.yaml and no others');
   const first = startFirstWorker(setting);
   chapter(`${nodeCount} nodes get work to do; two of them stand in rack 7`);
@@ -52,74 +50,28 @@ export async function tellStory(options: SettingOptions): Promise<Section[]> {
     evictions: countEvictions(await setting.kubectl('get', '--raw', '/metrics')),
     drained,
     givenBack,
-    workflow: await readWorkflow(setting.sandbox),
+    workflow: await readWorkflow(setting.sandbox, maintenanceName),
     killedWorker: first.identity,
     secondWorker: second.identity,
   });
 }
 
-function chapters({ say, colors }: Screen): (title: string) => void {
-  let number = 0;
-  return (title) => {
-    number += 1;
-    say();
-    say(`${colors.cyan(`${number}.`)} ${colors.bold(title)}`);
-  };
-}
-
-function sayCommand({ say, colors }: Screen, command: string): void {
-  say(`   ${colors.dim('$')} ${colors.cyan(command)}`);
-}
-
-/** Types a kubectl command where everybody sees it; what it prints stays hidden. */
-async function type({ screen, kubectl }: Setting, ...args: string[]): Promise<string> {
-  sayCommand(screen, commandLine(args));
-  return kubectl(...args);
-}
-
-async function show(setting: Setting, ...args: string[]): Promise<void> {
-  const output = await type(setting, ...args);
-  for (const text of output.trimEnd().split('\n')) setting.screen.say(`     ${text.trimEnd()}`);
-}
-
-function startFirstWorker({ screen, sandbox, startWorker }: Setting): DemoWorker {
-  sayCommand(screen, 'KUBECONFIG=worker.kubeconfig npm start');
-  const worker = startWorker();
-  screen.say(`   Process ${worker.pid}. The Temporal UI is at ${sandbox.temporalUi}`);
-  return worker;
-}
-
 async function startWorkloads(setting: Setting): Promise<void> {
-  const { screen, sandbox } = setting;
+  const { screen } = setting;
   await type(setting, 'label', 'node', ...maintained, `${rackLabel.name}=${rackLabel.value}`);
-  writeFileSync(join(sandbox.dir, 'workloads.yaml'), workloadsYaml());
-  await type(setting, 'apply', '-f', 'workloads.yaml');
+  await applyFile(setting, 'workloads.yaml', workloadsYaml());
   for (const text of workloadLines()) screen.say(`     ${text}`);
   await untilReady(setting);
-  await setting.until('the worker to lead', () =>
-    setting.leader() === undefined ? 'none leads' : undefined,
-  );
+  await untilLeads(setting);
   screen.say(
     `   ${allReplicas} pods are ready; ${allLeavingPods} of them run on ${maintained.join(' and ')}.`,
   );
 }
 
-function untilReady({ until, recording }: Setting): Promise<void> {
-  return until('all pods to be ready', () => {
-    const counts = workloads.map((workload) => recording.readiness(workload).ready);
-    const ready = counts.reduce((total, count) => total + count, 0);
-    return ready === allReplicas ? undefined : `${ready} of ${allReplicas} are ready`;
-  });
-}
-
 async function declareMaintenance(setting: Setting): Promise<View> {
   const { screen, sandbox, cluster, recording } = setting;
-  const file = `${maintenanceName}.yaml`;
-  writeFileSync(join(sandbox.dir, file), maintenanceYaml());
-  sayCommand(screen, `cat ${file}`);
-  for (const text of maintenanceYaml().trimEnd().split('\n')) screen.say(`     ${screen.colors.dim(text)}`);
-  await type(setting, 'apply', '-f', file);
-  const link = workflowLink(sandbox);
+  await showAndApply(setting, `${maintenanceName}.yaml`, maintenanceYaml());
+  const link = workflowLink(sandbox, maintenanceName);
   screen.say('   One durable workflow does it. Look at it in the Temporal UI, for as long as this runs:');
   screen.say(`   ${screen.colors.cyan(link)}`);
   screen.say();
@@ -156,40 +108,23 @@ async function killHalfWay(setting: Setting, view: View, first: DemoWorker): Pro
 function halfWay({ cluster, recording }: Setting): string | undefined {
   const left = departuresOf(fatalTier, recording.departures).length;
   const names = new Set(fatalTier.workloads.map(({ name }) => name));
-  const here = cluster.pods.list().filter((pod) => isOfConcern(pod) && names.has(appOf(pod)));
+  const here = cluster.pods.list().filter((pod) => hasToLeave(pod, maintained) && names.has(appOf(pod)));
   const waiting = here.filter(({ metadata }) => metadata.deletionTimestamp === undefined).length;
   const leaving = here.length - waiting + left;
   return leaving > 0 && waiting > 0 ? undefined : `${leaving} leave, ${waiting} wait`;
 }
 
 async function awaitDrained(setting: Setting, view: View): Promise<Snapshot> {
-  const { kube, cluster, until } = setting;
-  await until('condition Drained to be True', () => {
-    const status = cluster.maintenances.get(maintenanceName)?.status;
-    if (isTrue(status?.conditions, 'Drained')) return undefined;
-    return (
-      status?.nodeStatuses.map((node) => `${node.nodeRef.name}: ${node.drainMessage}`).join('; ') ??
-      'no status'
-    );
-  });
+  await untilDrained(setting, maintenanceName);
   await untilReady(setting);
-  await until('the last Evacuation to be removed', () => {
-    const left = cluster.evacuations.list().length;
-    return left === 0 ? undefined : `${left} are left`;
-  });
+  await untilNoEvacuationIsLeft(setting);
   view.stop();
-  return takeSnapshot(kube);
+  return takeSnapshot(setting.kube);
 }
 
 async function giveBack(setting: Setting): Promise<Snapshot> {
-  const { kube, cluster, until } = setting;
-  const complete = JSON.stringify({ spec: { stage: 'Complete' } });
-  await type(setting, 'patch', 'nodemaintenance', maintenanceName, '--type', 'merge', '-p', complete);
-  await until('the finalizer to be removed', () => {
-    const finalizers = cluster.maintenances.get(maintenanceName)?.metadata.finalizers ?? [];
-    return finalizers.includes(MAINTENANCE_FINALIZER) ? `finalizers ${finalizers.join(', ')}` : undefined;
-  });
+  await complete(setting, maintenanceName);
   await show(setting, 'get', 'nodemaintenance', maintenanceName);
   await show(setting, 'get', 'nodes', '--label-columns', rackLabel.name);
-  return takeSnapshot(kube);
+  return takeSnapshot(setting.kube);
 }

@@ -1,8 +1,17 @@
-import { stringify } from 'yaml';
-import type { KubeObject } from '../api/core.ts';
-import { NODE_MAINTENANCE } from '../api/names.ts';
-import type { DrainPlanEntry, NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { completeDrainPlan, entryKey } from '../domain/drainPlan.ts';
+import { NODE_MAINTENANCE } from '../../api/names.ts';
+import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { completeDrainPlan, entryKey } from '../../domain/drainPlan.ts';
+import {
+  agents,
+  budget,
+  daemonSet,
+  deployment,
+  namespace,
+  podsOf,
+  priorityClass,
+  type Workload,
+  yamlOf,
+} from '../manifests.ts';
 
 /** What runs on the demo's cluster, and the maintenance of a part of it. */
 
@@ -11,41 +20,33 @@ export const maintained: readonly string[] = ['node-1', 'node-2'];
 export const rackLabel = { name: 'rack', value: '7' } as const;
 export const maintenanceName = 'rack-7';
 
-/** A Deployment with a PodDisruptionBudget. */
-export interface Workload {
-  namespace: string;
-  name: string;
-  /** A multiple of the number of nodes: as many pods run on each. */
-  replicas: number;
+/** A Deployment with a PodDisruptionBudget. `replicas` is a multiple of the number of nodes: as many run on each. */
+export interface BudgetedWorkload extends Workload {
   minAvailable: number;
-  /** Absent: priority 0. */
-  priorityClassName?: string;
-  /** Its pods take three seconds to exit. */
-  exitsSlowly?: boolean;
 }
 
 /** Pods that leave together, because one entry of the drain plan selects them first. */
 export interface Tier {
   title: string;
   entry: DrainPlanEntry;
-  workloads: readonly Workload[];
+  workloads: readonly BudgetedWorkload[];
 }
 
-const batch: Workload = {
+const batch: BudgetedWorkload = {
   namespace: 'shop',
   name: 'batch',
   replicas: 12,
   minAvailable: 10,
   priorityClassName: 'batch',
 };
-const web: Workload = {
+const web: BudgetedWorkload = {
   namespace: 'shop',
   name: 'web',
   replicas: 18,
   minAvailable: 16,
   exitsSlowly: true,
 };
-const postgres: Workload = {
+const postgres: BudgetedWorkload = {
   namespace: 'shop',
   name: 'postgres',
   replicas: 12,
@@ -53,14 +54,14 @@ const postgres: Workload = {
   priorityClassName: 'standard',
   exitsSlowly: true,
 };
-const api: Workload = {
+const api: BudgetedWorkload = {
   namespace: 'shop',
   name: 'api',
   replicas: 12,
   minAvailable: 10,
   priorityClassName: 'standard',
 };
-const payments: Workload = {
+const payments: BudgetedWorkload = {
   namespace: 'shop',
   name: 'payments',
   replicas: 12,
@@ -68,7 +69,7 @@ const payments: Workload = {
   priorityClassName: 'important',
   exitsSlowly: true,
 };
-const dns: Workload = {
+const dns: BudgetedWorkload = {
   namespace: 'kube-system',
   name: 'dns',
   replicas: 6,
@@ -106,8 +107,7 @@ export const tiers: readonly Tier[] = [
   },
 ];
 
-export const workloads: readonly Workload[] = tiers.flatMap((tier) => tier.workloads);
-const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
+export const workloads: readonly BudgetedWorkload[] = tiers.flatMap((tier) => tier.workloads);
 
 const priorities = { batch: -1_000, standard: 5_000, important: 15_000 } as const;
 
@@ -139,89 +139,38 @@ function leavingPods({ replicas }: Workload): number {
   return (replicas / nodeCount) * maintained.length;
 }
 
-export function podsOf(tier: Tier): number {
+export function leavingPodsOf(tier: Tier): number {
   return sum(tier.workloads.map(leavingPods));
 }
 
-export const allLeavingPods = sum(tiers.map(podsOf));
+export const allLeavingPods = sum(tiers.map(leavingPodsOf));
 export const allReplicas = sum(workloads.map(({ replicas }) => replicas));
 
 /** The YAML of everything that runs on the cluster before the maintenance. */
 export function workloadsYaml(): string {
-  const objects = [
-    { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } },
+  return yamlOf([
+    namespace('shop'),
     ...Object.entries(priorities).map(([name, value]) => priorityClass(name, value)),
-    ...workloads.flatMap((workload) => [deployment(workload), budget(workload)]),
+    ...workloads.flatMap((workload) => [
+      deployment(workload, { topologySpreadConstraints: [evenly(workload)] }),
+      budget(workload, { minAvailable: workload.minAvailable }),
+    ]),
     agents(),
-  ];
-  return objects.map((object) => stringify(object)).join('---\n');
+  ]);
 }
 
 export function maintenanceYaml(): string {
-  return stringify(maintenance);
-}
-
-function priorityClass(name: string, value: number): KubeObject & { value: number } {
-  return { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name }, value };
-}
-
-function deployment(workload: Workload): KubeObject & { spec: object } {
-  const { namespace, name, replicas, priorityClassName } = workload;
-  const selector = { matchLabels: { app: name } };
-  return {
-    apiVersion: 'apps/v1',
-    kind: 'Deployment',
-    metadata: { name, namespace },
-    spec: {
-      replicas,
-      selector,
-      template: {
-        metadata: { labels: podLabels(workload) },
-        spec: {
-          ...(priorityClassName === undefined ? {} : { priorityClassName }),
-          topologySpreadConstraints: [evenly(selector)],
-          containers: [{ name, image: `${name}:1` }],
-        },
-      },
-    },
-  };
-}
-
-function podLabels({ name, exitsSlowly }: Workload): Record<string, string> {
-  return { app: name, ...(exitsSlowly ? { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' } : {}) };
+  return yamlOf([maintenance]);
 }
 
 /** Strictly even, but not counting cordoned nodes: those have no pods and would hold up every replacement. */
-function evenly(labelSelector: object): object {
+function evenly(workload: Workload): object {
   return {
     maxSkew: 1,
     topologyKey: 'kubernetes.io/hostname',
     whenUnsatisfiable: 'DoNotSchedule',
     nodeTaintsPolicy: 'Honor',
-    labelSelector,
-  };
-}
-
-function budget({ namespace, name, minAvailable }: Workload): KubeObject & { spec: object } {
-  return {
-    apiVersion: 'policy/v1',
-    kind: 'PodDisruptionBudget',
-    metadata: { name, namespace },
-    spec: { minAvailable, selector: { matchLabels: { app: name } } },
-  };
-}
-
-function agents(): KubeObject & { spec: object } {
-  const { namespace, name } = daemonSet;
-  const labels = { app: name };
-  return {
-    apiVersion: 'apps/v1',
-    kind: 'DaemonSet',
-    metadata: { name, namespace },
-    spec: {
-      selector: { matchLabels: labels },
-      template: { metadata: { labels }, spec: { containers: [{ name, image: `${name}:1` }] } },
-    },
+    labelSelector: podsOf(workload),
   };
 }
 

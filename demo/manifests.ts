@@ -1,0 +1,90 @@
+import { stringify } from 'yaml';
+import type { KubeObject } from '../api/core.ts';
+
+/** The Kubernetes objects that stories are made of. Nothing runs in these pods: their nodes are kwok's. */
+
+/** A Deployment whose pods have its name as label `app`. */
+export interface Workload {
+  namespace: string;
+  name: string;
+  replicas: number;
+  /** Absent: priority 0. */
+  priorityClassName?: string;
+  /** Its pods take three seconds to exit. */
+  exitsSlowly?: boolean;
+}
+
+type Manifest = KubeObject & Record<string, unknown>;
+
+export function yamlOf(objects: readonly object[]): string {
+  return objects.map((object) => stringify(object)).join('---\n');
+}
+
+export function namespace(name: string): Manifest {
+  return { apiVersion: 'v1', kind: 'Namespace', metadata: { name } };
+}
+
+export function priorityClass(name: string, value: number): Manifest {
+  return { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name }, value };
+}
+
+/** `placement` is what the pods' spec says of nodes. */
+export function deployment(workload: Workload, placement: object): Manifest {
+  const { namespace: of, name, replicas, priorityClassName } = workload;
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name, namespace: of },
+    spec: {
+      replicas,
+      selector: podsOf(workload),
+      template: {
+        metadata: { labels: podLabels(workload) },
+        spec: {
+          ...(priorityClassName === undefined ? {} : { priorityClassName }),
+          ...placement,
+          containers: [{ name, image: `${name}:1` }],
+        },
+      },
+    },
+  };
+}
+
+function podLabels({ name, exitsSlowly }: Workload): Record<string, string> {
+  return { app: name, ...(exitsSlowly ? { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' } : {}) };
+}
+
+/** Label selector of a workload's pods. */
+export function podsOf({ name }: { name: string }): { matchLabels: { app: string } } {
+  return { matchLabels: { app: name } };
+}
+
+/** `limit` is minAvailable or maxUnavailable. */
+export function budget(workload: Workload, limit: object): Manifest {
+  const { namespace: of, name } = workload;
+  return {
+    apiVersion: 'policy/v1',
+    kind: 'PodDisruptionBudget',
+    metadata: { name, namespace: of },
+    spec: { ...limit, selector: podsOf(workload) },
+  };
+}
+
+export const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
+
+/** One pod for each node; a drain leaves them running. */
+export function agents(): Manifest {
+  const { name } = daemonSet;
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: daemonSet,
+    spec: {
+      selector: podsOf(daemonSet),
+      template: {
+        metadata: { labels: podsOf(daemonSet).matchLabels },
+        spec: { containers: [{ name, image: `${name}:1` }] },
+      },
+    },
+  };
+}

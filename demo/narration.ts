@@ -1,0 +1,63 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { commandLine } from './kubectl.ts';
+import type { Screen } from './screen.ts';
+import type { Setting } from './setting.ts';
+import { untilFinished } from './waiting.ts';
+import type { DemoWorker } from './worker.ts';
+
+/** How a story is told, whichever it is. */
+
+/** Numbered headings. */
+export function chapters({ say, colors }: Screen): (title: string) => void {
+  let number = 0;
+  return (title) => {
+    number += 1;
+    say();
+    say(`${colors.cyan(`${number}.`)} ${colors.bold(title)}`);
+  };
+}
+
+function sayCommand({ say, colors }: Screen, command: string): void {
+  say(`   ${colors.dim('$')} ${colors.cyan(command)}`);
+}
+
+/** Types a kubectl command where everybody sees it; what it prints stays hidden. */
+export async function type({ screen, kubectl }: Setting, ...args: string[]): Promise<string> {
+  sayCommand(screen, commandLine(args));
+  return kubectl(...args);
+}
+
+/** Types a kubectl command and says what it printed. */
+export async function show(setting: Setting, ...args: string[]): Promise<void> {
+  const output = await type(setting, ...args);
+  for (const text of output.trimEnd().split('\n')) setting.screen.say(`     ${text.trimEnd()}`);
+}
+
+export function startFirstWorker({ screen, sandbox, startWorker }: Setting): DemoWorker {
+  sayCommand(screen, 'KUBECONFIG=worker.kubeconfig npm start');
+  const worker = startWorker();
+  screen.say(`   Process ${worker.pid}. The Temporal UI is at ${sandbox.temporalUi}`);
+  return worker;
+}
+
+/** Writes a file where kubectl's user would have it, and types the command that applies it. */
+export async function applyFile(setting: Setting, file: string, yaml: string): Promise<void> {
+  writeFileSync(join(setting.sandbox.dir, file), yaml);
+  await type(setting, 'apply', '-f', file);
+}
+
+/** The same, when the file is of interest itself. */
+export async function showAndApply(setting: Setting, file: string, yaml: string): Promise<void> {
+  const { screen } = setting;
+  sayCommand(screen, `cat ${file}`);
+  for (const text of yaml.trimEnd().split('\n')) screen.say(`     ${screen.colors.dim(text)}`);
+  await applyFile(setting, file, yaml);
+}
+
+/** Types what ends a maintenance, and waits until it has given its nodes back. */
+export async function complete(setting: Setting, maintenance: string): Promise<void> {
+  const patch = JSON.stringify({ spec: { stage: 'Complete' } });
+  await type(setting, 'patch', 'nodemaintenance', maintenance, '--type', 'merge', '-p', patch);
+  await untilFinished(setting, maintenance);
+}
