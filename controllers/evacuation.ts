@@ -186,13 +186,13 @@ export class EvacuationController {
     await this.#describe(key, evacuation, { message, failedEvictionCounter }, blocker);
   }
 
-  /** A pod with a long grace period says so, once, and so does one that stays beyond it. */
+  /** A pod with a long grace period says so, once, and so does any that stays beyond its own. */
   async #awaitTermination(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
     const now = this.#cluster.kube.now();
     const leavesAt = Date.parse(pod.metadata.deletionTimestamp ?? '');
     const grace = (pod.metadata.deletionGracePeriodSeconds ?? 0) * 1_000;
-    const waited = now.getTime() - (leavesAt - grace);
-    if (waited < terminatingNotice) return { requeueAfterMs: terminatingNotice - waited };
+    const notice = grace > terminatingNotice ? leavesAt - grace + terminatingNotice : leavesAt + lateness + 1;
+    if (now.getTime() < notice) return { requeueAfterMs: notice - now.getTime() };
     // Whatever held the pod up until now is out of date.
     this.#described.delete(key);
     const stuck = stuckTerminating(pod, now);

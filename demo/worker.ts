@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { isAlive, kill, launch, type ProcessIdentity, terminate } from '../sandbox/processes.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
+import { workerArguments } from '../scripts/tools.ts';
 
 /** One process of `npm start`, with the permissions of deploy/worker-rbac.yaml. */
 export interface DemoWorker {
@@ -28,7 +28,7 @@ export function startWorker(sandbox: Sandbox, number: number): DemoWorker {
   const log = join(sandbox.dir, 'logs', `worker-${number}.log`);
   const process = launch({
     command: globalThis.process.execPath,
-    args: [fileURLToPath(new URL('../worker/main.ts', import.meta.url))],
+    args: workerArguments(),
     // Nothing of the caller's: TEMPORAL_... of another Temporal would lead the worker astray.
     env: { ...sandbox.env, KUBECONFIG: sandbox.workerKubeconfig, HOME: sandbox.dir },
     log,

@@ -58,7 +58,8 @@ function neverAllows({ status }: PodDisruptionBudget): boolean {
 /** What to expect: nothing, for a budget that leaves no room; its next change, when our own evictions have used it up. */
 function outlook(budget: PodDisruptionBudget, disruptionsAllowed: number, unseenEvictions: number): string {
   if (neverAllows(budget)) return ' It can never allow a disruption: add a replica or relax the budget.';
-  return disruptionsAllowed > 0 && unseenEvictions > 0 ? ` ${unseenEvictions} evictions are under way.` : '';
+  if (disruptionsAllowed === 0 || unseenEvictions === 0) return '';
+  return unseenEvictions === 1 ? ' 1 eviction is under way.' : ` ${unseenEvictions} evictions are under way.`;
 }
 
 /** The eviction API refuses such a pod for ever (500), so say it before asking. */

@@ -2,6 +2,7 @@ import type { Pod } from '../api/core.ts';
 import type { NodeMaintenanceNodeStatus } from '../api/nodeMaintenance.ts';
 import type { Blocker } from './blocker.ts';
 import {
+  type ContestedNode,
   type Contention,
   type DrainingMaintenance,
   deadlockOf,
@@ -60,13 +61,15 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
   const breaksDeadlock = oldest?.name === maintenance;
   const contention = breaksDeadlock ? withWishGranted(seen, maintenance) : seen;
   const standings = standingsOf(contention, maintenance);
+  const position = firstWantedPosition(snapshot, standings);
+  const messages = messagesAt(snapshot, contention, position);
   const targeted = standings.flatMap(({ node }) =>
     node.evacuable.filter(({ pod }) => targetsPod(node.targets, pod)),
   );
   return {
     evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
-    nodeStatuses: standings.map((standing) => statusOf(contention, standing)),
-    position: firstWantedPosition(snapshot, standings),
+    nodeStatuses: standings.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
+    position,
     remaining: standings.flatMap(({ node }) => node.remaining.map(({ pod }) => pod)),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
     fastForwarded: standings
@@ -76,13 +79,33 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
   };
 }
 
-function statusOf(contention: Contention, standing: StandingOnNode): NodeMaintenanceNodeStatus {
-  const { node } = standing;
+/**
+ * The drain messages, by node. When the maintenance is about to go on they are those of the position that comes next: at
+ * the present one there is nothing left to say.
+ */
+function messagesAt(snapshot: DrainSnapshot, now: Contention, next: number): Map<string, string> {
+  const own = now.maintenances.get(snapshot.maintenance);
+  const isMoving = own !== undefined && next > own.position && next < own.plan.length;
+  const contention = isMoving
+    ? resolveContention(
+        snapshot.maintenances.map((one) => (one.name === own.name ? { ...one, position: next } : one)),
+        snapshot.nodes,
+      )
+    : now;
+  return new Map(
+    standingsOf(contention, snapshot.maintenance).map((standing) => [
+      standing.node.name,
+      drainMessage(contention, standing),
+    ]),
+  );
+}
+
+function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStatus {
   const evacuating = node.evacuable.filter((pod) => pod.evacuating).length;
   return {
     nodeRef: { name: node.name },
     drainTargets: [...node.targets],
-    drainMessage: drainMessage(contention, standing),
+    drainMessage: message,
     podsPendingEvacuation: node.evacuable.length - evacuating,
     podsEvacuating: evacuating,
   };

@@ -96,7 +96,7 @@ describe('Those that wait', () => {
     const { gate } = gateOver(budget({ allowed: 1 }));
     answers(gate, 'a');
     const { message } = gate.ask('b', pod()) as { message: string };
-    expect(message).toMatch(/\(disruptionsAllowed 1, .*\)\. 1 evictions are under way\.$/);
+    expect(message).toMatch(/\(disruptionsAllowed 1, .*\)\. 1 eviction is under way\.$/);
   });
 
   test('are woken one for each disruption that the budget newly allows, in the order of their asking', () => {
