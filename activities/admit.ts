@@ -1,16 +1,16 @@
 import { Context } from '@temporalio/activity';
 import { parseMaintenanceInput, toNodeMaintenance, type MaintenanceInput } from '../api/maintenanceInput.ts';
-import { FIELD_MANAGER, STARTED_BY, TEMPORAL_USER, workflowIdOf } from '../api/names.ts';
+import { FIELD_MANAGER, STARTED_BY, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { admissionWarnings, denialMessage, nodesToAuthorize, storageProblem } from '../domain/admission.ts';
+import { admissionWarnings, storageProblem } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey } from '../domain/drainPlan.ts';
-import { mayDeleteNodes } from '../kube/authorization.ts';
 import { KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { Admitted } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { invalidInput } from './failures.ts';
+import { authorizeTemporal } from './temporalUser.ts';
 import { planOf, selectedNodes, stageOf } from './view.ts';
 
 /**
@@ -65,18 +65,14 @@ async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintena
   return created;
 }
 
-/**
- * What the admission server asks of everybody else, the worker has to ask by itself, for it is exempt: whether those who
- * start maintenances from Temporal may delete the nodes, and what is worth a warning.
- */
-async function examine({ cluster }: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
+/** The checks of the admission server, from which the worker is exempt. Returns what is worth a warning. */
+async function examine(deps: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
+  const { cluster } = deps;
   const surroundings = { nodes: cluster.nodes.list(), maintenances: cluster.maintenances.list() };
   const proposal = { name: metadata.name, spec };
   const problem = storageProblem(proposal, surroundings);
   if (problem !== undefined) throw invalidInput(problem);
-  const names = nodesToAuthorize([spec], surroundings.nodes);
-  const permission = await mayDeleteNodes(cluster.kube, { username: TEMPORAL_USER }, names);
-  if (permission.kind === 'Denied') throw invalidInput(denialMessage({ user: TEMPORAL_USER, ...permission }));
+  await authorizeTemporal(deps, spec);
   return admissionWarnings(proposal, surroundings);
 }
 

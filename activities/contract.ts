@@ -43,8 +43,11 @@ export type FailureType = (typeof FailureType)[keyof typeof FailureType];
 export interface NodeMaintenanceActivities {
   /** Validates the input, creates the object when the workflow was started from Temporal, and reads where it stands. */
   admit(request: { input: unknown; workflowId: string }): Promise<Admitted>;
-  /** Writes `.spec.stage`; resolves with the generation that has it. Gone when the object is. */
-  requestStage(ref: MaintenanceRef, to: NodeMaintenanceStage): Promise<Interrupted>;
+  /**
+   * Writes `.spec.stage`; resolves with the generation that has it. Gone when the object is. Fails with InvalidInput when it
+   * was ordered by a message, and those who may send messages may not maintain the nodes.
+   */
+  requestStage(ref: MaintenanceRef, to: NodeMaintenanceStage, orderedBy?: 'Message'): Promise<Interrupted>;
   /** Records the pause on the object, where people see it and a new run finds it. */
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
   /** Places the finalizer and amends `.status.stageStatuses`. */

@@ -11,7 +11,7 @@ import { beginStage, finish, recordPause, requestStage } from './stage.ts';
 export function createActivities(deps: Deps): NodeMaintenanceActivities {
   return {
     admit: (request) => translated(admit(deps, request)),
-    requestStage: (ref, to) => translated(requestStage(deps, ref, to)),
+    requestStage: (ref, to, orderedBy) => translated(requestStage(deps, ref, to, orderedBy)),
     recordPause: (ref, paused) => translated(recordPause(deps, ref, paused)),
     beginStage: (ref, stage) => translated(beginStage(deps, ref, stage)),
     keepCordoned: (ref, stage) => translated(keepCordoned(deps, ref, stage)),

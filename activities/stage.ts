@@ -7,6 +7,7 @@ import { resources } from '../kube/resources.ts';
 import type { Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { type StatusChange, StatusWriter } from './statusWriter.ts';
+import { authorizeTemporal } from './temporalUser.ts';
 import { selectedNodes } from './view.ts';
 
 const attempts = 3;
@@ -16,9 +17,11 @@ export async function requestStage(
   deps: Deps,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
+  orderedBy?: 'Message',
 ): Promise<Interrupted> {
   const current = await read(deps, ref);
   if (current === undefined) return { kind: 'Gone' };
+  if (orderedBy === 'Message' && current.spec.stage !== stage) await authorizeTemporal(deps, current.spec);
   const { spec, metadata } = current.spec.stage === stage ? current : await writeStage(deps, ref, stage);
   return { kind: 'StageChanged', stage: spec.stage, generation: metadata.generation ?? 0 };
 }

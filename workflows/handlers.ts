@@ -3,6 +3,7 @@ import type { NodeMaintenanceActivities } from '../activities/contract.ts';
 import type { AdvanceRequest } from '../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { stagesAfter, transitionProblem } from '../domain/stage.ts';
+import { withItsOwnFailure } from './failures.ts';
 import {
   advanceSignal,
   advanceUpdate,
@@ -26,7 +27,8 @@ export function handleMessages(run: Run, turn: Turn, acts: Acts): void {
 
   const moveTo = async (to: NodeMaintenanceStage): Promise<Progress> => {
     await ready();
-    if (takeIn(run, await acts.requestStage(refTo(run), to))) turn.interrupt();
+    const seen = await withItsOwnFailure(acts.requestStage(refTo(run), to, 'Message'));
+    if (takeIn(run, seen)) turn.interrupt();
     return progressOf(run);
   };
   const advance = async (request?: AdvanceRequest): Promise<Progress> => {

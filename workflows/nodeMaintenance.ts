@@ -1,7 +1,5 @@
 import {
-  ActivityFailure,
   type ActivityOptions,
-  ApplicationFailure,
   allHandlersFinished,
   CancellationScope,
   condition,
@@ -16,6 +14,7 @@ import type { DrainStep, NodeMaintenanceActivities } from '../activities/contrac
 import type { MaintenanceInput } from '../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { describeRun } from './details.ts';
+import { withItsOwnFailure } from './failures.ts';
 import { handleMessages } from './handlers.ts';
 import { isOver, newRun, type Run, refTo, takeIn, takeInStep } from './run.ts';
 import { searchAttributesOf } from './searchAttributes.ts';
@@ -74,13 +73,8 @@ export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): P
 }
 
 async function begin(run: Run, input: MaintenanceInput): Promise<void> {
-  try {
-    Object.assign(run, await admit({ input, workflowId: workflowInfo().workflowId }));
-  } catch (error) {
-    // The cause is the sentence that a person needs; "Activity task failed" is not.
-    if (error instanceof ActivityFailure && error.cause instanceof ApplicationFailure) throw error.cause;
-    throw error;
-  }
+  const { workflowId } = workflowInfo();
+  Object.assign(run, await withItsOwnFailure(admit({ input, workflowId })));
 }
 
 type StageWork = (run: Run, turn: ReturnType<typeof createTurn>) => Promise<void>;

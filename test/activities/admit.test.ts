@@ -1,6 +1,6 @@
 import { workflowIdOf } from '../../api/names.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
-import { type Resource, resources } from '../../kube/resources.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice } from '../kit/activity.ts';
 import { daemons, labelled, pods } from '../kit/builders.ts';
@@ -86,20 +86,6 @@ describe('A maintenance that is started from Temporal', () => {
 });
 
 describe('A maintenance that is started from Temporal is admitted as any other:', () => {
-  const role: Resource = {
-    group: 'rbac.authorization.k8s.io',
-    version: 'v1',
-    plural: 'clusterroles',
-    kind: 'ClusterRole',
-    namespaced: false,
-  };
-  const mayDelete = (resourceNames?: string[]) =>
-    c.admin.mergePatch(
-      role,
-      { name: 'node-maintenance-temporal' },
-      { rules: [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }] },
-    );
-
   test('the object says who started it', async () => {
     const name = c.named('nm');
     await performed(() => admit(startedWith({ name, nodes: [n1] } as never)));
@@ -120,7 +106,7 @@ describe('A maintenance that is started from Temporal is admitted as any other:'
   });
 
   test('without the right to delete a node it is refused, and nothing is created', async () => {
-    await mayDelete([n1]);
+    await c.temporalMayDelete([n1]);
     try {
       await eventually('only one node may be deleted', () =>
         expect(
@@ -136,7 +122,7 @@ describe('A maintenance that is started from Temporal is admitted as any other:'
         name,
       });
     } finally {
-      await mayDelete();
+      await c.temporalMayDelete();
     }
   });
 });

@@ -1,5 +1,6 @@
-import { MAINTENANCE_FINALIZER } from '../../api/names.ts';
+import { MAINTENANCE_FINALIZER, TEMPORAL_USER } from '../../api/names.ts';
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
+import { mayDeleteNodes } from '../../kube/authorization.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf } from '../kit/activity.ts';
@@ -53,6 +54,36 @@ describe('requestStage', () => {
       nonRetryable: true,
       message: expect.stringContaining('stage cannot go from Drain back to Cordon'),
     });
+  });
+});
+
+describe('requestStage by a message from Temporal', () => {
+  test('is refused to those who may not delete the nodes; nothing changes, and the run itself goes on', async () => {
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await c.temporalMayDelete(['another-node']);
+    try {
+      const { kube } = c.cluster;
+      await eventually('the right to be gone', async () =>
+        expect(await mayDeleteNodes(kube, { username: TEMPORAL_USER }, [node])).toMatchObject({
+          kind: 'Denied',
+        }),
+      );
+      await expect(
+        performed(() => acts.requestStage(refOf(applied), 'Complete', 'Message')),
+      ).rejects.toMatchObject({
+        type: 'InvalidInput',
+        nonRetryable: true,
+        message: expect.stringContaining(`may not delete node "${node}"`),
+      });
+      expect((await c.maintenanceNow(applied.metadata.name)).spec.stage).toBe('Cordon');
+      expect(await performed(() => acts.requestStage(refOf(applied), 'Cordon', 'Message'))).toMatchObject({
+        kind: 'StageChanged',
+      });
+      const byTheRun = await performed(() => acts.requestStage(refOf(applied), 'Complete'));
+      expect(byTheRun).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+    } finally {
+      await c.temporalMayDelete();
+    }
   });
 });
 

@@ -28,6 +28,13 @@ const priorityClasses: Resource = {
   kind: 'PriorityClass',
   namespaced: false,
 };
+const clusterRoles: Resource = {
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  plural: 'clusterroles',
+  kind: 'ClusterRole',
+  namespaced: false,
+};
 const serviceAccounts: Resource = {
   group: '',
   version: 'v1',
@@ -244,6 +251,12 @@ export class TestCluster {
     const stored = await this.admin.mergePatch<T>(resource, key, patch, { fieldManager });
     await this.caughtUpWith({ ...stored, kind: resource.kind });
     return stored;
+  }
+
+  /** Which nodes those may maintain who give orders through Temporal; all of them unless told. */
+  async temporalMayDelete(resourceNames?: string[]): Promise<void> {
+    const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }];
+    await this.admin.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
   }
 
   /** `kubectl cordon NODE` */
