@@ -242,11 +242,12 @@ describe('drain', () => {
   });
 
   test('is fast-forwarded by an older maintenance that has gone further, and says so by an Event, once', async () => {
-    const node = await c.nodeNamed('n');
+    const [node, other] = [await c.nodeNamed('n'), await c.nodeNamed('other')];
     const pod = await c.podOn(node, { priority: 5000 });
+    await c.podOn(other, { priority: 10 });
     const older = await draining([node], [pods(5000)]);
     await c.withStatus(older, { nodeStatuses: [{ nodeRef: { name: node }, drainTargets: [pods(5000)] }] });
-    const applied = await draining([node], [pods(1000)]);
+    const applied = await draining([node, other], [pods(1000)]);
     const drain = started(() => acts.drain(refOf(applied), 0));
     await c.eventuallyEvacuating(pod);
     await eventually('the message', async () =>

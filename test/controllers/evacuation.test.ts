@@ -54,11 +54,12 @@ async function eventuallyRemoved(evacuation: Evacuation): Promise<void> {
 }
 
 async function eventuallySays(pod: Pod, message: string | RegExp): Promise<void> {
-  await eventually(`the message of the Evacuation of ${pod.metadata.name}`, async () =>
+  const says = async () =>
     expect((await c.evacuationOf(pod))?.status?.message).toEqual(
       typeof message === 'string' ? message : expect.stringMatching(message),
-    ),
-  );
+    );
+  // A pod that takes its time is spoken of after half a minute.
+  await eventually(`the message of the Evacuation of ${pod.metadata.name}`, says, { within: 50_000 });
 }
 
 /** A budget whose numbers its controller has computed. */
