@@ -1,5 +1,5 @@
 import type { Node } from '../api/core.ts';
-import { FIELD_MANAGER, UNCORDONED_BY_ANNOTATION } from '../api/names.ts';
+import { FIELD_MANAGER, MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../api/names.ts';
 import type {
   NodeMaintenance,
   NodeMaintenanceNodeStatus,
@@ -14,7 +14,7 @@ import type { Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { reconcile } from './reconcile.ts';
 import { StatusWriter } from './statusWriter.ts';
-import { existingNodes, isView, look, otherHolders, selectedNodes, type View } from './view.ts';
+import { isView, look, namesOf, otherHolders, selectedNodes, type View } from './view.ts';
 
 /** Nodes that are patched at the same time. */
 const nodesAtOnce = 16;
@@ -29,7 +29,7 @@ export async function keepCordoned(
   stage: NodeMaintenanceStage,
 ): Promise<Interrupted> {
   const { cluster } = deps;
-  const cordon = new Cordon(deps);
+  const cordon = deps.cordons.of(ref.uid);
   let writer: StatusWriter | undefined;
   try {
     return await reconcile(
@@ -38,7 +38,7 @@ export async function keepCordoned(
       async () => {
         const view = await look(cluster, ref, stage);
         if (!isView(view)) return view;
-        writer ??= new StatusWriter(cluster.kube, view.maintenance);
+        writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastWrites);
         writer.see(view.maintenance);
         await cordon.reconcile(view, writer);
         return undefined;
@@ -49,15 +49,40 @@ export async function keepCordoned(
   }
 }
 
+type CordonDeps = Pick<Deps, 'cluster' | 'events'>;
+
+/** Of when somebody uncordoned a node: as many as make a race. */
+const timesKept = 3;
+
+/** The cordons of all maintenances of this process: they outlast the activities of a stage. */
+export class Cordons {
+  readonly #deps: CordonDeps;
+  readonly #byMaintenance = new Map<string, Cordon>();
+
+  constructor(deps: CordonDeps) {
+    this.#deps = deps;
+  }
+
+  of(uid: string): Cordon {
+    const known = this.#byMaintenance.get(uid) ?? new Cordon(this.#deps);
+    this.#byMaintenance.set(uid, known);
+    return known;
+  }
+
+  forget(uid: string): void {
+    this.#byMaintenance.delete(uid);
+  }
+}
+
 /** Keeps the nodes of one maintenance cordoned, and knows which of them somebody else has uncordoned meanwhile. */
-export class Cordon {
-  readonly #deps: Deps;
+class Cordon {
+  readonly #deps: CordonDeps;
   /** UIDs of the nodes that were seen to be cordoned. */
   readonly #cordoned = new Set<string>();
   /** Node -> when somebody made it schedulable. */
   readonly #undone = new Map<string, number[]>();
 
-  constructor(deps: Deps) {
+  constructor(deps: CordonDeps) {
     this.#deps = deps;
   }
 
@@ -65,9 +90,8 @@ export class Cordon {
   async reconcile(view: View, writer: StatusWriter): Promise<void> {
     const deps = this.#deps;
     if (!isRecorded(view, writer)) {
-      const statuses = recordNodes(deps, view, writer.latest);
-      const existing = existingNodes(deps.cluster);
-      writer.publish((status) => withNodes(status, statuses, existing));
+      const statuses = await recordNodes(deps, view, writer.latest);
+      writer.publish((status) => withNodes(status, statuses, namesOf(view.existing)));
       await writer.flush();
     }
     const open = view.nodes.filter((node) => !isCordoned(node));
@@ -88,7 +112,7 @@ export class Cordon {
     const { cluster, events } = this.#deps;
     const { name } = node.metadata;
     const now = cluster.kube.now().getTime();
-    const times = [...(this.#undone.get(name) ?? []), now];
+    const times = [...(this.#undone.get(name) ?? []), now].slice(-timesKept);
     this.#undone.set(name, times);
     const who = node.metadata.annotations?.[UNCORDONED_BY_ANNOTATION] ?? 'somebody who left no trace';
     const restored = `Node ${name} was made schedulable by ${who}, and is unschedulable again for this maintenance.`;
@@ -106,22 +130,54 @@ export class Cordon {
 }
 
 function isRecorded({ nodes }: View, { latest: { status } }: StatusWriter): boolean {
-  const recorded = new Set(status?.nodeStatuses.map((node) => node.nodeRef.name));
+  const recorded = new Set(
+    status?.nodeStatuses
+      .filter((node) => node.unschedulableBefore !== undefined)
+      .map((node) => node.nodeRef.name),
+  );
   return status?.nodes === nodes.length && nodes.every((node) => recorded.has(node.metadata.name));
 }
 
-function recordNodes({ cluster }: Deps, view: View, latest: NodeMaintenance): NodeMaintenanceNodeStatus[] {
-  const all = cluster.maintenances.list();
-  return view.nodes.map((node) => {
-    const own = nodeStatusOf(latest, node);
-    const holders = otherHolders(all, latest.metadata.uid ?? '', node).map((other) =>
-      nodeStatusOf(other, node),
-    );
-    return {
-      ...(own ?? newNodeStatus(node)),
-      unschedulableBefore: unschedulableBefore(node, own, holders),
-    };
+/**
+ * What the nodes were before any maintenance. A node that is cordoned and of which no maintenance has a record is looked at
+ * once more, in the apiserver: another maintenance may be giving it back at this moment.
+ */
+async function recordNodes(
+  { cluster: { kube, maintenances } }: Pick<Deps, 'cluster'>,
+  view: View,
+  latest: NodeMaintenance,
+): Promise<NodeMaintenanceNodeStatus[]> {
+  const isUnexplained = (node: Node, all: readonly NodeMaintenance[]) =>
+    isCordoned(node) && recordsOf(node, latest, all).length === 0;
+  const seen = maintenances.list();
+  const unexplained = view.nodes
+    .filter((node) => isUnexplained(node, seen))
+    .map((node) => node.metadata.name);
+  const { items: all } =
+    unexplained.length === 0 ? { items: seen } : await kube.list(resources.nodeMaintenances);
+  const fresh = new Map<string, Node>();
+  await forEachBounded(nodesAtOnce, unexplained, async (name) => {
+    const node = await kube.get(resources.nodes, { name });
+    if (node !== undefined) fresh.set(name, node);
   });
+  return view.nodes.map((cached) => {
+    const node = fresh.get(cached.metadata.name) ?? cached;
+    const [own, ...others] = [nodeStatusOf(latest, node), ...recordsOf(node, latest, all)];
+    return { ...(own ?? newNodeStatus(node)), unschedulableBefore: unschedulableBefore(node, own, others) };
+  });
+}
+
+/** The records of the other maintenances that have not yet given the node back, whether or not they still select it. */
+function recordsOf(
+  node: Node,
+  own: NodeMaintenance,
+  all: readonly NodeMaintenance[],
+): NodeMaintenanceNodeStatus[] {
+  return all
+    .filter(({ metadata }) => metadata.uid !== own.metadata.uid)
+    .filter(({ metadata }) => metadata.finalizers?.includes(MAINTENANCE_FINALIZER))
+    .flatMap((other) => nodeStatusOf(other, node) ?? [])
+    .filter((status) => status.unschedulableBefore !== undefined);
 }
 
 function newNodeStatus(node: Node): NodeMaintenanceNodeStatus {
@@ -193,7 +249,11 @@ async function giveBackNode(
   }
 }
 
-async function setUnschedulable({ cluster }: Deps, node: Node, unschedulable: boolean): Promise<void> {
+async function setUnschedulable(
+  { cluster }: Pick<Deps, 'cluster'>,
+  node: Node,
+  unschedulable: boolean,
+): Promise<void> {
   const { name, uid } = node.metadata;
   // The UID makes this a patch of this very node; one that is gone needs nothing.
   const patch = {

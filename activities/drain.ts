@@ -1,16 +1,17 @@
 import type { Pod } from '../api/core.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { needsAPerson } from '../domain/blocker.ts';
 import { type DrainDecision, decideDrain } from '../domain/drain.ts';
-import { podName } from '../domain/pod.ts';
-import { withDrain } from '../domain/status.ts';
-import { Cordon } from './cordon.ts';
+import { listed } from '../domain/names.ts';
+import { podName, podTypeOf } from '../domain/pod.ts';
+import { emptyStatus, withDrain } from '../domain/status.ts';
 import type { DrainStep, Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { Evacuations } from './evacuations.ts';
 import { reconcile } from './reconcile.ts';
 import { cachedSight, freshSight, takeSnapshot } from './snapshot.ts';
 import { StatusWriter } from './statusWriter.ts';
-import { existingNodes, isView, look, type View } from './view.ts';
+import { isView, look, namesOf, type View } from './view.ts';
 
 /**
  * Evacuates what the drain plan wants at `position`, on every selected node together; resolves with the next position at
@@ -31,16 +32,21 @@ export async function keepDrained(deps: Deps, ref: MaintenanceRef): Promise<Inte
   return runDrain<Interrupted>(deps, ref, Number.MAX_SAFE_INTEGER, () => undefined);
 }
 
+/** Paused: "no new Evacuation, no new tier"; the nodes stay cordoned, and the status goes on telling what is there. */
+export async function rest(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+  return runDrain<Interrupted>(deps, ref, 'asPublished', () => undefined);
+}
+
 type Ending<T> = (turn: { view: View; decided: number }) => T | undefined;
 
 async function runDrain<T>(
   deps: Deps,
   ref: MaintenanceRef,
-  position: number,
+  position: number | 'asPublished',
   ending: Ending<T>,
 ): Promise<T | Interrupted> {
   const { cluster } = deps;
-  const cordon = new Cordon(deps);
+  const cordon = deps.cordons.of(ref.uid);
   const evacuations = new Evacuations(cluster);
   const announcer = new Announcer(deps);
   let writer: StatusWriter | undefined;
@@ -50,20 +56,25 @@ async function runDrain<T>(
     return await reconcile<T | Interrupted>(cluster, concerns, async () => {
       const view = await look(cluster, ref, 'Drain');
       if (!isView(view)) return view;
-      writer ??= new StatusWriter(cluster.kube, view.maintenance);
+      writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastWrites);
       writer.see(view.maintenance);
       await cordon.reconcile(view, writer);
       await evacuations.withdrawFrom(deselectedNodes(view), view.maintenance);
-      const at = Math.min(position, view.plan.length - 1);
-      const seen = { ...view, maintenance: writer.latest };
+      // What we published last may not be in the informer yet.
+      const { status: published = emptyStatus } = writer.latest;
+      const seen = { ...view, maintenance: { ...view.maintenance, status: published } };
+      const isResting = position === 'asPublished';
+      const at = Math.min(isResting ? published.drainPosition : position, view.plan.length - 1);
       const { decision, nodes } = await decide(deps, seen, at, evacuations);
       watched = new Set(nodes);
       announcer.announce(view, decision);
       const now = cluster.kube.now().toISOString();
-      const existing = existingNodes(cluster);
-      writer.publish((status) =>
-        withDrain(status, decision, { planLength: view.plan.length, now, existing }),
-      );
+      const existing = namesOf(view.existing);
+      writer.publish((status) => {
+        const next = withDrain(status, decision, { planLength: view.plan.length, now, existing });
+        return isResting ? { ...next, drainPosition: status.drainPosition } : next;
+      });
+      if (isResting) return undefined;
       if (decision.evacuate.length > 0) {
         await evacuations.start(decision.evacuate);
         return undefined;
@@ -71,7 +82,7 @@ async function runDrain<T>(
       const end = ending({ view, decided: decision.position });
       if (end === undefined) return undefined;
       await writer.flush();
-      announcer.announceEnd(view, at, decision.position);
+      announcer.announceEnd(view, at, decision);
       return end;
     });
   } finally {
@@ -106,25 +117,42 @@ function deselectedNodes({ maintenance, nodes }: View): string[] {
 /** Tells by Events what happens in a drain, each thing once. */
 class Announcer {
   readonly #deps: Deps;
-  readonly #blockers = new Set<string>();
+  readonly #said = new Set<string>();
 
   constructor(deps: Deps) {
     this.#deps = deps;
   }
 
   announce(view: View, decision: DrainDecision): void {
-    const { events } = this.#deps;
-    for (const { node, by } of decision.fastForwarded) {
-      // "We can at least emit an event saying that we are fast-forwarding" (KEP-4212 > Pod Selection and DrainTargets Example)
-      const message = `Node ${node} is ${by}: pods leave it before the drain plan of this maintenance asks for them.`;
-      events.record(view.maintenance, { type: 'Warning', reason: 'FastForwarded', message });
-    }
+    this.#announceFastForwarded(view, decision);
     if (decision.overruled.length > 0) this.#announceConflict(view, decision.overruled);
     this.#announceBlocked(view, decision);
   }
 
-  announceEnd({ maintenance, plan, nodes }: View, from: number, to: number): void {
+  /** "We can at least emit an event saying that we are fast-forwarding" (KEP-4212 > Pod Selection and DrainTargets Example). */
+  #announceFastForwarded({ maintenance }: View, { fastForwarded }: DrainDecision): void {
+    const news = fastForwarded.filter(({ node, by }) => this.#isNew(`${node} ${by}`));
+    for (const by of new Set(news.map((one) => one.by))) {
+      const nodes = news.filter((one) => one.by === by).map(({ node }) => node);
+      const [noun, verb, them] = nodes.length > 1 ? ['Nodes', 'are', 'them'] : ['Node', 'is', 'it'];
+      const message = `${noun} ${listed(nodes)} ${verb} ${by}: pods leave ${them} before the drain plan of this maintenance asks for them.`;
+      this.#deps.events.record(maintenance, { type: 'Warning', reason: 'FastForwarded', message });
+    }
+  }
+
+  #isNew(news: string): boolean {
+    const isNew = !this.#said.has(news);
+    this.#said.add(news);
+    return isNew;
+  }
+
+  announceEnd(
+    { maintenance, plan, nodes }: View,
+    from: number,
+    { position: to, remaining }: DrainDecision,
+  ): void {
     const drained = to === plan.length;
+    if (drained && remaining.length > 0) this.#announceRemaining(maintenance, remaining);
     const message = drained
       ? `All pods that can be evacuated have left ${nodes.length} nodes.`
       : `Entry ${from + 1} of ${plan.length} of the drain plan is done on ${nodes.length} nodes; entry ${to + 1} is next.`;
@@ -135,8 +163,22 @@ class Announcer {
     });
   }
 
+  #announceRemaining(maintenance: NodeMaintenance, remaining: readonly Pod[]): void {
+    const reasons = {
+      DaemonSet: 'their DaemonSet would make them again',
+      Static: 'only the kubelet of their node can end them: take their manifests away there',
+    };
+    for (const podType of ['DaemonSet', 'Static'] as const) {
+      const names = remaining.filter((pod) => podTypeOf(pod) === podType).map(podName);
+      if (names.length === 0) continue;
+      const message = `${names.length} ${podType} pods are left running, because ${reasons[podType]}: ${listed(names)}.`;
+      this.#deps.events.record(maintenance, { type: 'Warning', reason: `${podType}PodsRemain`, message });
+    }
+  }
+
   /** On every maintenance that it concerns. */
   #announceConflict({ maintenance }: View, overruled: readonly string[]): void {
+    if (!this.#isNew(`overruled ${overruled.join(' ')}`)) return;
     const { cluster, events } = this.#deps;
     const { name } = maintenance.metadata;
     const younger = overruled.join(', ');
@@ -149,8 +191,7 @@ class Announcer {
   /** One pod for each cause: a budget that blocks a thousand pods is one piece of news. */
   #announceBlocked({ maintenance }: View, { blocked }: DrainDecision): void {
     for (const { pod, blocker } of blocked) {
-      if (this.#blockers.has(blocker.message)) continue;
-      this.#blockers.add(blocker.message);
+      if (!this.#isNew(blocker.message)) continue;
       this.#deps.events.record(maintenance, {
         type: needsAPerson(blocker) ? 'Warning' : 'Normal',
         reason: blocker.reason,

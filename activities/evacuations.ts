@@ -1,4 +1,4 @@
-import type { Node, Pod } from '../api/core.ts';
+import type { Node, ObjectMeta, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import {
   DEFAULT_PROGRESS_DEADLINE_SECONDS,
@@ -45,8 +45,7 @@ export class Evacuations {
     const seen = this.#find(pod);
     if (seen !== undefined) {
       this.#made.delete(uid);
-      // One that is on its way out counts: the next can only be made when its name is free.
-      return isInstigated(seen) || seen.metadata.deletionTimestamp !== undefined;
+      return isInstigated(seen) && seen.metadata.deletionTimestamp === undefined;
     }
     const made = this.#made.get(uid);
     return made !== undefined && Date.now() - made < informerLag;
@@ -54,14 +53,21 @@ export class Evacuations {
 
   /** How a pod stands at this moment. */
   snapshotOf(now: Date): (pod: Pod) => PodSnapshot {
-    return (pod) => ({ pod, evacuating: this.has(pod), blocker: blockerOf(pod, this.#find(pod), now) });
+    return (pod) => {
+      const evacuation = this.#find(pod);
+      const seen = evacuation && { ...evacuation, metadata: withoutOurFinalizer(evacuation.metadata) };
+      return { pod, evacuating: this.has(pod), blocker: blockerOf(pod, seen, now) };
+    };
   }
 
   /** Takes back what was asked of nodes that the maintenance has ceased to select. */
   async withdrawFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
     const pods = nodes.flatMap((node) => this.#cluster.pods.byIndex(byNode, node));
     const asked = pods.flatMap((pod) => this.#find(pod) ?? []);
-    const unwanted = asked.filter((evacuation) => isUnwanted(this.#cluster, maintenance, evacuation));
+    const others = this.#cluster.maintenances
+      .list()
+      .filter(({ metadata }) => metadata.uid !== maintenance.metadata.uid);
+    const unwanted = asked.filter((evacuation) => isUnwanted(this.#cluster, others, evacuation));
     await forEachBounded(writesAtOnce, unwanted, (evacuation) => withdraw(this.#cluster, evacuation));
   }
 
@@ -80,7 +86,10 @@ export class Evacuations {
         await this.#cluster.kube.create(resources.evacuations, evacuationFor(pod), {
           fieldManager: FIELD_MANAGER,
         });
-      else await joinEvacuation(this.#cluster, existing);
+      else if (existing.metadata.deletionTimestamp === undefined)
+        await joinEvacuation(this.#cluster, existing);
+      // Somebody deleted it. The next can only be made when its name is free.
+      else if (isInstigated(existing)) await dropFinalizer(this.#cluster, existing);
     } catch (error) {
       if (!isSettledElsewhere(error)) throw error;
     }
@@ -108,6 +117,19 @@ async function joinEvacuation({ kube }: Cluster, { metadata }: Evacuation): Prom
   await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
 }
 
+/** What keeps an Evacuation that we no longer ask for. */
+function withoutOurFinalizer(metadata: ObjectMeta): ObjectMeta {
+  const finalizers = (metadata.finalizers ?? []).filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+  return { ...metadata, finalizers };
+}
+
+async function dropFinalizer({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
+  const { name, namespace = '', uid, resourceVersion } = metadata;
+  const { finalizers } = withoutOurFinalizer(metadata);
+  const patch = { metadata: { uid, resourceVersion, finalizers } };
+  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+}
+
 /** Another turn finds the Evacuation in the informer; a namespace on its way out takes its pods along. */
 function isSettledElsewhere(error: unknown): boolean {
   const settled: readonly string[] = ['AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating'];
@@ -124,24 +146,26 @@ function isInstigated({ metadata }: Evacuation): boolean {
  */
 export async function removeEvacuations({ cluster }: Deps, ref: MaintenanceRef): Promise<void> {
   const { kube, nodes } = cluster;
-  const maintenance = await kube.get(resources.nodeMaintenances, { name: ref.name });
-  if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return;
+  // Of two maintenances that are cancelled together, the later one must see that the other wants nothing any more.
+  const { items: all } = await kube.list(resources.nodeMaintenances);
+  const maintenance = all.find(({ metadata }) => metadata.uid === ref.uid);
+  if (maintenance === undefined) return;
+  const others = all.filter((one) => one !== maintenance);
   const names = new Set(nodesOf(maintenance, nodes.list()).map((node) => node.metadata.name));
   const { items } = await kube.list(resources.evacuations, {});
   const ours = items.filter(
     (evacuation) =>
-      names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') &&
-      isUnwanted(cluster, maintenance, evacuation),
+      names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') && isUnwanted(cluster, others, evacuation),
   );
   await forEachBounded(writesAtOnce, ours, (evacuation) => withdraw(cluster, evacuation));
 }
 
 /** Whether an Evacuation is ours, may be cancelled, and no other maintenance wants its pod to leave. */
-function isUnwanted(cluster: Cluster, own: NodeMaintenance, evacuation: Evacuation): boolean {
+function isUnwanted(cluster: Cluster, others: readonly NodeMaintenance[], evacuation: Evacuation): boolean {
   const pod = podOf(cluster, evacuation);
   // Without its pod an Evacuation is over: the evacuation controller removes it.
   if (pod === undefined || !isInstigated(evacuation)) return false;
-  return isCancellable(evacuation) && !isWantedByOthers(cluster, own, pod);
+  return isCancellable(evacuation) && !isWantedByOthers(cluster, others, pod);
 }
 
 /** "If the evacuator ... has set .status.evacuationCancellationPolicy to Forbid, deletion ... will not be attempted." */
@@ -154,13 +178,11 @@ function podOf({ pods }: Cluster, { metadata, spec }: Evacuation): Pod | undefin
   return pod?.metadata.uid === spec.podRef.uid ? pod : undefined;
 }
 
-function isWantedByOthers({ maintenances, nodes }: Cluster, own: NodeMaintenance, pod: Pod): boolean {
+function isWantedByOthers({ nodes }: Cluster, others: readonly NodeMaintenance[], pod: Pod): boolean {
   const node = nodes.get(pod.spec.nodeName ?? '');
   if (node === undefined) return false;
-  return maintenances
-    .list()
-    .filter((other) => other.metadata.uid !== own.metadata.uid && isDraining(other))
-    .filter((other) => selectsNode(other.spec.nodeSelector, node))
+  return others
+    .filter((other) => isDraining(other) && selectsNode(other.spec.nodeSelector, node))
     .some((other) => targetsPod(join([wishOf(other), reachedOn(other, node)]), pod));
 }
 
@@ -177,14 +199,12 @@ function reachedOn({ status }: NodeMaintenance, { metadata }: Node): DrainTarget
  * "If there are foreign finalizers on the Evacuation, it should only remove its own instigator finalizer." Otherwise it
  * is deleted first: without a finalizer but not deleted it would still be a request.
  */
-async function withdraw({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
+async function withdraw(cluster: Cluster, { metadata }: Evacuation): Promise<void> {
+  const { kube } = cluster;
   const { name, namespace = '', uid = '' } = metadata;
   const isShared = (metadata.finalizers ?? []).some((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
   if (!isShared) await kube.delete(resources.evacuations, { namespace, name }, { uid });
   const current = await kube.get(resources.evacuations, { namespace, name });
   if (current === undefined || current.metadata.uid !== uid) return;
-  const { resourceVersion, finalizers = [] } = current.metadata;
-  const foreign = finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
-  const patch = { metadata: { uid, resourceVersion, finalizers: foreign } };
-  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+  await dropFinalizer(cluster, current);
 }

@@ -1,20 +1,22 @@
 import { admit } from './admit.ts';
 import type { NodeMaintenanceActivities } from './contract.ts';
-import { giveBackNodes, keepCordoned } from './cordon.ts';
+import { Cordons, giveBackNodes, keepCordoned } from './cordon.ts';
 import type { Deps } from './deps.ts';
-import { drain, keepDrained } from './drain.ts';
+import { drain, keepDrained, rest } from './drain.ts';
 import { removeEvacuations } from './evacuations.ts';
 import { toFailure } from './failures.ts';
 import { beginStage, finish, recordPause, requestStage } from './stage.ts';
 
 /** The activities of the `nodeMaintenance` workflow. Each may be run again at any moment, by another process. */
-export function createActivities(deps: Deps): NodeMaintenanceActivities {
+export function createActivities(given: Omit<Deps, 'cordons' | 'lastWrites'>): NodeMaintenanceActivities {
+  const deps: Deps = { ...given, cordons: new Cordons(given), lastWrites: new Map() };
   return {
     admit: (request) => translated(admit(deps, request)),
     requestStage: (ref, to, orderedBy) => translated(requestStage(deps, ref, to, orderedBy)),
     recordPause: (ref, paused) => translated(recordPause(deps, ref, paused)),
     beginStage: (ref, stage) => translated(beginStage(deps, ref, stage)),
-    keepCordoned: (ref, stage) => translated(keepCordoned(deps, ref, stage)),
+    keepCordoned: (ref, stage) =>
+      translated(stage === 'Drain' ? rest(deps, ref) : keepCordoned(deps, ref, stage)),
     drain: (ref, position) => translated(drain(deps, ref, position)),
     keepDrained: (ref) => translated(keepDrained(deps, ref)),
     removeEvacuations: (ref) => translated(removeEvacuations(deps, ref)),

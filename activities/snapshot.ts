@@ -2,7 +2,7 @@ import type { Node, Pod } from '../api/core.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { DrainingMaintenance } from '../domain/contention.ts';
 import type { DrainSnapshot } from '../domain/drain.ts';
-import { join } from '../domain/drainTargets.ts';
+import { type DrainTargets, join } from '../domain/drainTargets.ts';
 import type { PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { byNode, type Cluster } from '../kube/cluster.ts';
@@ -13,15 +13,13 @@ import { isDraining, planOf, selectedNodes, type View } from './view.ts';
 /** What a snapshot is taken of. */
 export interface Sight {
   maintenances: readonly NodeMaintenance[];
-  nodes: readonly Node[];
   podsOn(node: string): readonly Pod[];
 }
 
 /** What the informers have. */
-export function cachedSight({ maintenances, nodes, pods }: Cluster): Sight {
+export function cachedSight({ maintenances, pods }: Cluster): Sight {
   return {
     maintenances: maintenances.list(),
-    nodes: nodes.list(),
     podsOn: (node) => pods.byIndex(byNode, node),
   };
 }
@@ -29,19 +27,19 @@ export function cachedSight({ maintenances, nodes, pods }: Cluster): Sight {
 const nodesAtOnce = 8;
 
 /** What the apiserver has of these nodes, for a decision that must not rest on two informers that differ by a moment. */
-export async function freshSight({ kube, nodes }: Cluster, names: readonly string[]): Promise<Sight> {
+export async function freshSight({ kube }: Cluster, names: readonly string[]): Promise<Sight> {
   const { items: maintenances } = await kube.list(resources.nodeMaintenances);
   const pods = new Map<string, Pod[]>();
   await forEachBounded(nodesAtOnce, names, async (name) => {
     const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });
     pods.set(name, items.map(slimPod));
   });
-  return { maintenances, nodes: nodes.list(), podsOn: (node) => pods.get(node) ?? [] };
+  return { maintenances, podsOn: (node) => pods.get(node) ?? [] };
 }
 
 /** A maintenance at a position, and all others in the Drain stage that share nodes with it, directly or through others. */
 export function takeSnapshot(
-  { maintenance }: View,
+  { maintenance, existing }: View,
   position: number,
   sight: Sight,
   look: (pod: Pod) => PodSnapshot,
@@ -49,24 +47,19 @@ export function takeSnapshot(
   const others = sight.maintenances.filter(
     (one) => one.metadata.uid !== maintenance.metadata.uid && isDraining(one),
   );
-  const own = { ...draining(maintenance, sight.nodes), position };
+  const own = { ...draining(maintenance, existing), position };
   const connected = connectedTo(
     own,
-    others.map((one) => draining(one, sight.nodes)),
+    others.map((one) => draining(one, existing)),
   );
-  const names = new Set(connected.map((one) => one.name));
-  const statuses = [maintenance, ...others]
-    .filter((one) => names.has(one.metadata.name))
-    .flatMap((one) => one.status?.nodeStatuses ?? []);
+  const reached = reachedTargets(connected, [maintenance, ...others]);
   return {
     maintenance: own.name,
     maintenances: connected,
     nodes: [...new Set(connected.flatMap((one) => one.nodes))].map((name) => ({
       name,
       pods: sight.podsOn(name).map(look),
-      reached: join(
-        statuses.filter((status) => status.nodeRef.name === name).map((status) => status.drainTargets),
-      ),
+      reached: join(reached.get(name) ?? []),
     })),
     published: new Map(
       (maintenance.status?.nodeStatuses ?? []).map(
@@ -74,6 +67,22 @@ export function takeSnapshot(
       ),
     ),
   };
+}
+
+/** Node -> what each maintenance that selects it says to have reached there. */
+function reachedTargets(
+  connected: readonly DrainingMaintenance[],
+  maintenances: readonly NodeMaintenance[],
+): Map<string, DrainTargets[]> {
+  const selected = new Map(connected.map((one) => [one.name, new Set(one.nodes)] as const));
+  const reached = new Map<string, DrainTargets[]>();
+  for (const { metadata, status } of maintenances) {
+    for (const { nodeRef, drainTargets } of status?.nodeStatuses ?? []) {
+      if (selected.get(metadata.name)?.has(nodeRef.name) !== true) continue;
+      reached.set(nodeRef.name, [...(reached.get(nodeRef.name) ?? []), drainTargets]);
+    }
+  }
+  return reached;
 }
 
 function draining(maintenance: NodeMaintenance, nodes: readonly Node[]): DrainingMaintenance {

@@ -80,6 +80,8 @@ export async function beginStage(
 
 /** Lets the object go: "the finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
 export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
+  deps.cordons.forget(ref.uid);
+  deps.lastWrites.delete(ref.uid);
   const without = (finalizers: string[]) =>
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
   const released = await changeFinalizers(deps, ref, without);
@@ -131,7 +133,7 @@ async function changeFinalizers(
 async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChange): Promise<boolean> {
   const current = await read(deps, ref);
   if (current === undefined) return false;
-  const writer = new StatusWriter(deps.cluster.kube, current);
+  const writer = new StatusWriter(deps.cluster.kube, current, deps.lastWrites);
   writer.publish(change);
   await writer.flush();
   return writer.latest !== current;

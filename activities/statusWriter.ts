@@ -22,13 +22,15 @@ export class StatusWriter {
   #latest: NodeMaintenance;
   #change: StatusChange | undefined;
   #generation = 0;
-  #lastWrite = 0;
+  readonly #lastWrites: Map<string, number>;
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
   #error: unknown;
 
-  constructor(kube: Kube, seen: NodeMaintenance) {
+  /** `lastWrites`: maintenance UID -> when its status was last written, by whichever activity; Date.now(). */
+  constructor(kube: Kube, seen: NodeMaintenance, lastWrites: Map<string, number>) {
     this.#kube = kube;
+    this.#lastWrites = lastWrites;
     this.#latest = seen;
     this.#uid = seen.metadata.uid ?? '';
   }
@@ -50,7 +52,7 @@ export class StatusWriter {
     this.#generation = this.#latest.metadata.generation ?? 0;
     this.#timer ??= setTimeout(
       () => this.#writeSoon(),
-      Math.max(0, this.#lastWrite + writeEvery - Date.now()),
+      Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEvery - Date.now()),
     );
   }
 
@@ -75,7 +77,7 @@ export class StatusWriter {
       const change = this.#change;
       this.#change = undefined;
       if (change === undefined) return;
-      this.#lastWrite = Date.now();
+      this.#lastWrites.set(this.#uid, Date.now());
       await this.#write(change);
     };
     this.#writing = this.#writing.then(write).catch((error: unknown) => {

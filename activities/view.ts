@@ -11,7 +11,9 @@ import type { Interrupted, MaintenanceRef } from './contract.ts';
 export interface View {
   maintenance: NodeMaintenance;
   plan: readonly DrainPlanEntry[];
+  /** The nodes that it selects, of all that exist. */
   nodes: readonly Node[];
+  existing: readonly Node[];
 }
 
 /**
@@ -30,7 +32,8 @@ export async function look(
   if (generation < ref.generation) return undefined;
   const wanted = stageOf(maintenance);
   if (wanted !== stage) return { kind: 'StageChanged', stage: wanted, generation };
-  return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, nodes.list()) };
+  const existing = nodes.list();
+  return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, existing), existing };
 }
 
 export function stageOf({ metadata, spec }: NodeMaintenance): NodeMaintenanceStage {
@@ -49,8 +52,8 @@ export function selectedNodes(maintenance: NodeMaintenance, nodes: readonly Node
   return nodes.filter((node) => selectsNode(maintenance.spec.nodeSelector, node));
 }
 
-export function existingNodes({ nodes }: Cluster): ReadonlySet<string> {
-  return new Set(nodes.list().map((node) => node.metadata.name));
+export function namesOf(nodes: readonly Node[]): Set<string> {
+  return new Set(nodes.map((node) => node.metadata.name));
 }
 
 /** Whether a maintenance keeps nodes cordoned; one that is being deleted is on its way to Complete. */

@@ -7,6 +7,7 @@ import {
   servingValidity,
   type Validity,
 } from '../domain/certificates.ts';
+import { canonicalHost } from './host.ts';
 
 /** A certificate and its private key, as PEM. */
 export interface KeyPair {
@@ -87,5 +88,5 @@ function issuerOf(serving: KeyPair, authorities: readonly KeyPair[]): number | u
 /** `DNS:localhost, IP Address:127.0.0.1` */
 function hostsOf({ certificate }: KeyPair): string[] {
   const names = new X509Certificate(certificate).subjectAltName?.split(', ') ?? [];
-  return names.map((name) => name.slice(name.indexOf(':') + 1));
+  return names.map((name) => canonicalHost(name.slice(name.indexOf(':') + 1)));
 }

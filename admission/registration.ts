@@ -2,6 +2,7 @@ import { isIPv6 } from 'node:net';
 import type { KubeObject } from '../api/core.ts';
 import { NODE_MAINTENANCE } from '../api/names.ts';
 import type { Resource } from '../kube/resources.ts';
+import { canonicalHost } from './host.ts';
 
 /** Where the apiserver finds the server: by a Service of its cluster, or anywhere by URL. */
 export type Endpoint =
@@ -28,7 +29,7 @@ export const paths = { authorization: '/authorization', warnings: '/warnings' } 
 /** The names by which the apiserver may call the server; its certificate has to have them all. */
 export function hostsOf(endpoint: Endpoint): string[] {
   const local = ['localhost', '127.0.0.1'];
-  if (endpoint.kind === 'Url') return [...new Set([endpoint.host, ...local])];
+  if (endpoint.kind === 'Url') return [...new Set([canonicalHost(endpoint.host), ...local])];
   const service = `${endpoint.name}.${endpoint.namespace}.svc`;
   return [service, `${service}.cluster.local`, ...local];
 }

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Condition, Node } from '../api/core.ts';
 import { NODE_CONDITIONS_MANAGER } from '../api/names.ts';
-import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions.ts';
 import { type Holder, nodeConditions } from '../domain/nodeConditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
@@ -54,10 +54,13 @@ export async function runNodeConditionsController(
 
 /** The status of a drain changes once a second; what nodes show of it, a few times in all. */
 function hasChanged(before: NodeMaintenance, after: NodeMaintenance): boolean {
-  return (
-    !isDeepStrictEqual(holderOf(before), holderOf(after)) ||
-    !isDeepStrictEqual(before.spec.nodeSelector, after.spec.nodeSelector)
-  );
+  const shown = ({ metadata, spec, status }: NodeMaintenance) => [
+    metadata.deletionTimestamp !== undefined,
+    spec.stage,
+    spec.nodeSelector,
+    isTrue(status?.conditions, 'Drained') && status?.nodeStatuses.map(isEmptied),
+  ];
+  return !isDeepStrictEqual(shown(before), shown(after));
 }
 
 async function showHolders({ kube, nodes, maintenances }: Cluster, name: string): Promise<void> {
@@ -66,7 +69,7 @@ async function showHolders({ kube, nodes, maintenances }: Cluster, name: string)
   const holders = maintenances
     .list()
     .filter(({ spec }) => selectsNode(spec.nodeSelector, node))
-    .flatMap((maintenance) => holderOf(maintenance) ?? []);
+    .flatMap((maintenance) => holderOf(maintenance, name) ?? []);
   const wanted = nodeConditions(holders);
   const shown = shownConditions(node);
   if (isDeepStrictEqual(shown.map(factsOf), wanted)) return;
@@ -91,10 +94,17 @@ async function showHolders({ kube, nodes, maintenances }: Cluster, name: string)
   }
 }
 
-function holderOf({ metadata, spec, status }: NodeMaintenance): Holder | undefined {
+function holderOf({ metadata, spec, status }: NodeMaintenance, node: string): Holder | undefined {
   const stage = wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
   if (!holdsNodes(stage)) return undefined;
-  return { name: metadata.name, stage, drained: isTrue(status?.conditions, 'Drained') };
+  const own = status?.nodeStatuses.find((one) => one.nodeRef.name === node);
+  return { name: metadata.name, stage, drained: isTrue(status?.conditions, 'Drained') && isEmptied(own) };
+}
+
+/** A node that has only just joined has no drain targets yet. */
+function isEmptied(node: NodeMaintenanceNodeStatus | undefined): boolean {
+  if (node === undefined || node.drainTargets.length === 0) return false;
+  return node.podsPendingEvacuation === 0 && node.podsEvacuating === 0;
 }
 
 /** Those of the node's conditions that are ours, in the order in which we write them. */

@@ -13,6 +13,8 @@ export const BlockerReason = {
   SeveralDisruptionBudgets: 'SeveralDisruptionBudgets',
   /** The apiserver, or an admission webhook, does not take the eviction. */
   EvictionRefused: 'EvictionRefused',
+  /** Somebody deleted the Evacuation, and its finalizers keep the next one from being made. */
+  EvacuationDeleted: 'EvacuationDeleted',
   /** The pod should have ended by its grace period, and is still there. */
   StuckTerminating: 'StuckTerminating',
 } as const;
@@ -35,12 +37,22 @@ export const lateness = 10_000;
 /** What keeps a pod that is to leave: the pod itself, or what its Evacuation reports. */
 export function blockerOf(
   pod: Pod,
-  evacuation: Pick<Evacuation, 'status'> | undefined,
+  evacuation: Pick<Evacuation, 'status' | 'metadata'> | undefined,
   now: Date,
 ): Blocker | undefined {
   if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, now);
+  const { deletionTimestamp, finalizers = [] } = evacuation?.metadata ?? {};
+  if (deletionTimestamp !== undefined && finalizers.length > 0) return formerEvacuation(finalizers);
   const blocked = evacuation?.status?.conditions?.find(({ type }) => type === blockedCondition);
   return blocked?.status === 'True' ? { reason: blocked.reason, message: blocked.message } : undefined;
+}
+
+function formerEvacuation(finalizers: readonly string[]): Blocker {
+  const names = finalizers.toSorted().join(', ');
+  return {
+    reason: BlockerReason.EvacuationDeleted,
+    message: `Somebody deleted its Evacuation; the next can only be made when its finalizers ${names} are gone: see to the controllers that own them.`,
+  };
 }
 
 /** A pod's deletionTimestamp is the moment at which its grace period is over. */

@@ -12,7 +12,7 @@ import {
   standingsOf,
   withWishGranted,
 } from './contention.ts';
-import { drainMessage, fastForwardedBy, isFastForwarded } from './drainMessage.ts';
+import { drainMessages, fastForwardedBy, isFastForwarded } from './drainMessage.ts';
 import { type DrainTargets, exceeds, targetsPod, wishAt } from './drainTargets.ts';
 import type { PodSnapshot } from './pod.ts';
 
@@ -92,12 +92,7 @@ function messagesAt(snapshot: DrainSnapshot, now: Contention, next: number): Map
         snapshot.nodes,
       )
     : now;
-  return new Map(
-    standingsOf(contention, snapshot.maintenance).map((standing) => [
-      standing.node.name,
-      drainMessage(contention, standing),
-    ]),
-  );
+  return drainMessages(contention, snapshot.maintenance);
 }
 
 function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStatus {
@@ -122,6 +117,8 @@ function firstWantedPosition(
 ): number {
   const own = maintenances.find(({ name }) => name === maintenance);
   if (own === undefined) return 0;
+  // Without a node nothing is done: whoever comes later is drained in order.
+  if (standings.length === 0) return own.position;
   const evacuable: readonly PodSnapshot[] = standings.flatMap(({ node }) => node.evacuable);
   for (let next = own.position; next < own.plan.length; next++) {
     const wish = wishAt(own.plan, next);

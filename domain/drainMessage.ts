@@ -6,16 +6,25 @@ import { podName } from './pod.ts';
 /** A status has one message for each node, of which there may be a thousand. Characters. */
 const longestMessage = 512;
 
-/** The state of the drain on one node, in the words of KEP-4212 > Pod Selection and DrainTargets Example. */
-export function drainMessage(contention: Contention, standing: StandingOnNode): string {
-  const message = messageOf(contention, standing);
-  return message.length > longestMessage ? `${message.slice(0, longestMessage - 3)}...` : message;
+/**
+ * The state of the drain on each node of a maintenance, in the words of KEP-4212 > Pod Selection and DrainTargets Example.
+ */
+export function drainMessages(contention: Contention, maintenance: string): Map<string, string> {
+  const awaited = awaitedNodes(contention, maintenance);
+  const waiting =
+    awaited.length === 0 ? undefined : `Waiting for ${groupedByMaintenance(awaited, maintenance)}.`;
+  return new Map(
+    standingsOf(contention, maintenance).map((standing) => {
+      const message = messageOf(standing, waiting);
+      const isLong = message.length > longestMessage;
+      return [standing.node.name, isLong ? `${message.slice(0, longestMessage - 3)}...` : message];
+    }),
+  );
 }
 
-function messageOf(contention: Contention, standing: StandingOnNode): string {
-  const { node, limitedBy, maintenance } = standing;
-  const awaited = node.leaving > 0 ? [] : awaitedNodes(contention, maintenance.name);
-  if (awaited.length > 0) return `Waiting for ${groupedByMaintenance(awaited, maintenance.name)}.`;
+function messageOf(standing: StandingOnNode, waiting: string | undefined): string {
+  const { node, limitedBy } = standing;
+  if (node.leaving === 0 && waiting !== undefined) return waiting;
   if (limitedBy.length > 0) return `Evacuating (limited by ${listed(limitedBy)})`;
   if (node.leaving > 0 && isFastForwarded(standing)) return `Evacuating (${fastForwardedBy(standing)})`;
   if (node.evacuable.length > 0) return 'Evacuating';
@@ -58,21 +67,19 @@ interface AwaitedNode {
 
 /**
  * The nodes on which pods are leaving for which a maintenance waits: its own, and where others hold its pods back, the
- * ones for which these others wait.
+ * ones for which these others wait. Every maintenance is asked once.
  */
-function awaitedNodes(
-  contention: Contention,
-  maintenance: string,
-  asked: ReadonlySet<string> = new Set(),
-): AwaitedNode[] {
-  if (asked.has(maintenance)) return [];
-  const unfinished = standingsOf(contention, maintenance).filter(({ wanted }) => wanted > 0);
-  const alreadyAsked = new Set([...asked, maintenance]);
-  return unfinished.flatMap(({ node, limitedBy }) =>
-    node.leaving > 0
-      ? [{ node: node.name, maintenance }]
-      : limitedBy.flatMap((other) => awaitedNodes(contention, other, alreadyAsked)),
-  );
+function awaitedNodes(contention: Contention, maintenance: string): AwaitedNode[] {
+  const asked = new Set([maintenance]);
+  const awaited: AwaitedNode[] = [];
+  for (const name of asked) {
+    const unfinished = standingsOf(contention, name).filter(({ wanted }) => wanted > 0);
+    const leaving = unfinished.filter(({ node }) => node.leaving > 0);
+    const heldBack = unfinished.filter(({ node }) => node.leaving === 0);
+    awaited.push(...leaving.map(({ node }) => ({ node: node.name, maintenance: name })));
+    for (const other of heldBack.flatMap(({ limitedBy }) => limitedBy)) asked.add(other);
+  }
+  return awaited;
 }
 
 /** `node one`, `nodes one, two`, `node two (maintenance-a)`; the maintenance's own nodes come first, without its name. */

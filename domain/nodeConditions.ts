@@ -6,7 +6,7 @@ import { compareNames } from './names.ts';
 export interface Holder {
   name: string;
   stage: Extract<NodeMaintenanceStage, 'Cordon' | 'Drain'>;
-  /** Whether its condition Drained is True. */
+  /** Whether it is drained, and this node with it. */
   drained: boolean;
 }
 

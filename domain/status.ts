@@ -7,6 +7,7 @@ import type {
 import { needsAPerson } from './blocker.ts';
 import { type ConditionFacts, withCondition } from './conditions.ts';
 import type { BlockedPod, DrainDecision } from './drain.ts';
+import { join } from './drainTargets.ts';
 import { compareNames, listed } from './names.ts';
 import { podName, podTypeOf } from './pod.ts';
 
@@ -41,11 +42,8 @@ export function withNodes(
   nodeStatuses: readonly NodeMaintenanceNodeStatus[],
   existing: ReadonlySet<string>,
 ): NodeMaintenanceStatus {
-  const before = new Map(status.nodeStatuses.map((node) => [node.nodeRef.name, node.unschedulableBefore]));
-  const merged = nodeStatuses.map((node) => {
-    const recorded = node.unschedulableBefore ?? before.get(node.nodeRef.name);
-    return recorded === undefined ? node : { ...node, unschedulableBefore: recorded };
-  });
+  const before = new Map(status.nodeStatuses.map((node) => [node.nodeRef.name, node] as const));
+  const merged = nodeStatuses.map((node) => continued(node, before.get(node.nodeRef.name)));
   const selected = new Set(merged.map((node) => node.nodeRef.name));
   const left = status.nodeStatuses
     .filter(({ nodeRef: { name } }) => !selected.has(name) && existing.has(name))
@@ -56,6 +54,20 @@ export function withNodes(
     nodes: merged.length,
     podsPendingEvacuation: sum(merged.map((node) => node.podsPendingEvacuation)),
     podsEvacuating: sum(merged.map((node) => node.podsEvacuating)),
+  };
+}
+
+/** "DrainTargets cannot backtrack": not even when a worker that was paused writes late what it decided long ago. */
+function continued(
+  node: NodeMaintenanceNodeStatus,
+  before: NodeMaintenanceNodeStatus | undefined,
+): NodeMaintenanceNodeStatus {
+  if (before === undefined) return node;
+  const recorded = node.unschedulableBefore ?? before.unschedulableBefore;
+  return {
+    ...node,
+    drainTargets: [...join([before.drainTargets, node.drainTargets])],
+    ...(recorded === undefined ? {} : { unschedulableBefore: recorded }),
   };
 }
 

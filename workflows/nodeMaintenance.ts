@@ -66,8 +66,9 @@ export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): P
       if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
     }
   } catch (error) {
-    // Cancelled from Temporal: the nodes are still given back.
+    // Cancelled from Temporal: the nodes are still given back, if whoever did it may order that.
     if (!isCancellation(error) || run.uid === '') throw error;
+    return CancellationScope.nonCancellable(() => complete(run, 'Message'));
   }
   return CancellationScope.nonCancellable(() => complete(run));
 }
@@ -129,9 +130,9 @@ function takeTurn(run: Run, step: DrainStep | undefined): void {
   if (step !== undefined) takeInStep(run, step);
 }
 
-async function complete(run: Run): Promise<Outcome> {
+async function complete(run: Run, orderedBy?: 'Message'): Promise<Outcome> {
   // Written here too, for an object that is being deleted: "its .spec.stage is set to Complete" (KEP-4212 > Finalizers).
-  if (!run.gone) takeIn(run, await requestStage(refTo(run), 'Complete'));
+  if (!run.gone) takeIn(run, await withItsOwnFailure(requestStage(refTo(run), 'Complete', orderedBy)));
   if (!run.gone) {
     run.stage = 'Complete';
     await enter(run, 'Complete');

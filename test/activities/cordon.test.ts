@@ -1,5 +1,5 @@
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
-import { UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
+import { MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { watchCluster } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
@@ -52,6 +52,12 @@ async function undo(node: string): Promise<void> {
   await c.uncordoned(node);
   await c.eventuallyCordoned(node);
   await isSeen(true);
+}
+
+/** As every maintenance beyond Idle, until it has given its nodes back. */
+async function held({ metadata }: NodeMaintenance): Promise<void> {
+  const patch = { metadata: { finalizers: [MAINTENANCE_FINALIZER] } };
+  await c.patched(resources.nodeMaintenances, { name: metadata.name }, patch);
 }
 
 describe('keepCordoned', () => {
@@ -111,8 +117,12 @@ describe('keepCordoned', () => {
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
     await c.eventuallyCordoned(node);
-    for (let time = 1; time <= 3; time++) await undo(node);
+    for (let time = 1; time <= 2; time++) await undo(node);
     await cordon.cancelled();
+    // A race goes on across the activities of one maintenance.
+    const next = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await undo(node);
+    await next.cancelled();
     await told();
     const events = await c.eventsAbout(applied);
     expect(events.map((event) => event.replace(/:.*/s, '')).toSorted()).toEqual([
@@ -145,6 +155,7 @@ describe('keepCordoned', () => {
   test('takes over the record of a maintenance that already holds the node', async () => {
     const node = await c.nodeNamed('n');
     const holder = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await held(holder);
     await c.caughtUpWith(await withRecord(holder, { [node]: false }));
     await c.cordoned(node);
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
@@ -154,6 +165,27 @@ describe('keepCordoned', () => {
     );
     await cordon.cancelled();
     expect(await recorded(applied)).toEqual({ [node]: false });
+  });
+
+  test('takes over the record of a maintenance that is only about to give the node back, and of one that left it', async () => {
+    const rack = c.named('rack');
+    const [completing, left] = [await c.nodeNamed('n'), await c.nodeNamed('n')];
+    for (const [node, stage] of [
+      [completing, 'Complete'],
+      [left, 'Cordon'],
+    ] as const) {
+      const former = await c.applied(c.maintenance({ nodes: stage === 'Cordon' ? { rack } : [node], stage }));
+      await held(former);
+      await c.caughtUpWith(await withRecord(former, { [node]: false }));
+      await c.cordoned(node);
+    }
+    const applied = await c.applied(c.maintenance({ nodes: [completing, left], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyStatus(applied.metadata.name, 'the nodes are on record', ({ nodeStatuses }) =>
+      expect(nodeStatuses).toHaveLength(2),
+    );
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [completing]: false, [left]: false });
   });
 
   test('waits until its view is as new as the workflow says', async () => {

@@ -357,6 +357,40 @@ describe('drain', () => {
     await c.admin.mergePatch(resources.pods as Resource, key, { metadata: { finalizers: [] } });
   });
 
+  test('asks again for a pod whose Evacuation somebody deleted', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node);
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    const first = await c.eventuallyEvacuating(pod);
+    await c.deleted(first);
+    await eventually('another Evacuation', async () => {
+      const second = await c.evacuationOf(pod);
+      expect(second).toBeDefined();
+      expect(second?.metadata.uid).not.toBe(first.metadata.uid);
+    });
+    await drain.cancelled();
+  });
+
+  test('at rest asks for nothing, keeps its position, and goes on telling what is there', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await draining([node]);
+    const { name } = applied.metadata;
+    const resting = started(() => acts.keepCordoned(refOf(applied), 'Drain'));
+    await c.eventuallyStatus(name, 'nothing is left', ({ conditions, drainPosition }) => {
+      expect(conditions).toMatchObject([{ type: 'Drained', status: 'True' }]);
+      expect(drainPosition).toBe(0);
+    });
+    const before = created();
+    await c.podOn(node, { priority: 10 });
+    await c.eventuallyStatus(name, 'a pod is left', (status) => {
+      expect(status.podsPendingEvacuation).toBe(1);
+      expect(status.conditions).toMatchObject([{ type: 'Drained', status: 'False' }]);
+    });
+    expect(created()).toBe(before);
+    await resting.cancelled();
+  });
+
   test('without a node that matches waits for one', async () => {
     const rack = c.named('rack');
     const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Drain' }));

@@ -1,6 +1,7 @@
 import { runNodeConditionsController } from '../../controllers/nodeConditions.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { pods } from '../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -55,7 +56,8 @@ describe('the conditions of a node', () => {
       `Drained False AdminRequested: ${own}`,
     ]);
     const done = { reason: 'AllPodsTerminated', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' };
-    await c.withStatus(drain, { conditions: [{ type: 'Drained', status: 'True', ...done }] });
+    const nodeStatuses = [{ nodeRef: { name: node }, drainTargets: [pods(2_147_483_647)] }];
+    await c.withStatus(drain, { nodeStatuses, conditions: [{ type: 'Drained', status: 'True', ...done }] });
     await eventuallyShown(node, [
       `MaintenanceInProgress True AdminRequested: ${both}`,
       `DrainInProgress False DrainCompleted: ${own}`,
@@ -67,6 +69,23 @@ describe('the conditions of a node', () => {
     await c.deleted(other);
     await eventuallyShown(node, []);
     expect((await c.node(node)).status?.conditions?.length).toBe(conditions.length - 3);
+  });
+
+  test('do not say Drained of a node that has only just joined a drained maintenance', async () => {
+    const rack = c.named('rack');
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Drain' }));
+    const done = { reason: 'AllPodsTerminated', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' };
+    await c.withStatus(applied, { conditions: [{ type: 'Drained', status: 'True', ...done }] });
+    await c.patched(resources.nodes, { name: node }, { metadata: { labels: { rack } } });
+    const own = `NodeMaintenance ${applied.metadata.name} (Drain)`;
+    await eventuallyShown(node, [
+      `MaintenanceInProgress True AdminRequested: ${own}`,
+      `DrainInProgress True AdminRequested: ${own}`,
+      `Drained False AdminRequested: ${own}`,
+    ]);
+    await c.staged(applied.metadata.name, 'Complete');
+    await eventuallyShown(node, []);
   });
 
   test('come back when somebody removes them, and are written once otherwise', async () => {

@@ -4,7 +4,8 @@ import { BlockerReason, blockerOf, needsAPerson } from '../../domain/blocker.ts'
 import { pod } from '../kit/builders.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
-const evacuation = (status: 'True' | 'False'): Pick<Evacuation, 'status'> => ({
+const evacuation = (status: 'True' | 'False'): Pick<Evacuation, 'status' | 'metadata'> => ({
+  metadata: { name: 'e' },
   status: {
     activeEvacuatorCompleted: false,
     failedEvictionCounter: 0,
@@ -32,6 +33,18 @@ describe('what keeps a pod from leaving', () => {
       want: {
         reason: 'DisruptionBudget',
         message: 'PodDisruptionBudget shop/db allows no disruption now.',
+      },
+    },
+    {
+      when: 'its Evacuation was deleted and others hold it',
+      of: pod(),
+      seen: {
+        metadata: { name: 'e', deletionTimestamp: '2026-01-01T11:59:55Z', finalizers: ['x/y'] },
+      },
+      want: {
+        reason: 'EvacuationDeleted',
+        message:
+          'Somebody deleted its Evacuation; the next can only be made when its finalizers x/y are gone: see to the controllers that own them.',
       },
     },
     {

@@ -42,6 +42,10 @@ describe('the next step of a drain', () => {
     expect(decideDrain(drain([node('one', [])])).position).toBe(plan.length);
   });
 
+  test('without a node the position stays: whoever comes later is drained in order', () => {
+    expect(decideDrain(drain([], 1))).toMatchObject({ position: 1, nodeStatuses: [], evacuate: [] });
+  });
+
   test('"the next entry is selected once all the nodes have reached their drain targets"', () => {
     const decision = decideDrain(drain([node('one', [pod({ priority: 9000 })]), node('two', [pod()])]));
     expect(decision.position).toBe(0);

@@ -192,6 +192,19 @@ describe('the message of a node that waits', () => {
   });
 });
 
+describe('a thousand nodes that two maintenances share', () => {
+  test('wait for one elsewhere; the decision asks every maintenance once', () => {
+    const world = new Overlap();
+    const shared = Array.from({ length: 1_000 }, (_, i) => `n-${i}`);
+    world.maintenance('a', [...shared, 'last'], [pods(5)]);
+    world.maintenance('b', shared, [pods(10)]);
+    world.place('last', [pod({ priority: 5 })]);
+    for (const node of shared) world.place(node, [pod({ priority: 10 })]);
+    const messages = new Set(world.decide('b').nodeStatuses.map(({ drainMessage }) => drainMessage));
+    expect([...messages]).toEqual(['Waiting for node last (a).']);
+  });
+});
+
 describe('plans that demand opposite orders', () => {
   const x = { app: 'x' };
   const y = { app: 'y' };

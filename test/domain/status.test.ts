@@ -66,6 +66,19 @@ describe('the nodes of a status', () => {
   });
 });
 
+test('drain targets that were published are not taken back by a decision that was made before', () => {
+  const target = (podPriority: number) => ({ podType: 'Default' as const, podPriority });
+  const one = (podPriority: number) => ({
+    nodeRef: { name: 'one' },
+    drainTargets: [target(podPriority)],
+    drainMessage: '',
+    podsPendingEvacuation: 0,
+    podsEvacuating: 0,
+  });
+  const status = withNodes({ ...emptyStatus, nodeStatuses: [one(10_000)] }, [one(5_000)], new Set(['one']));
+  expect(status.nodeStatuses[0]?.drainTargets).toEqual([target(10_000)]);
+});
+
 describe('the condition Drained', () => {
   test('says how many pods are left, and names one of each cause that blocks them', () => {
     const status = statusOf(3, (i) => `n-${i}`, 2);
