@@ -43,8 +43,10 @@ export const NODE_CONDITIONS_MANAGER = 'node-maintenance-conditions';
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 
-/** The worker's ServiceAccount, as the apiserver names it, and the Service in front of its admission server. */
-export const WORKER_USER = 'system:serviceaccount:node-maintenance:node-maintenance-worker';
+/** The user name of the worker's ServiceAccount in this namespace. */
+export function workerUser(namespace: string): string {
+  return `system:serviceaccount:${namespace}:node-maintenance-worker`;
+}
 export const WORKER_SERVICE = 'node-maintenance-worker';
 
 /** On whose behalf maintenances are started from Temporal: no account, only a name to give rights to. */

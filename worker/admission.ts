@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { Admission } from '../admission/admission.ts';
 import type { Endpoint } from '../admission/registration.ts';
 import type { AdmissionView } from '../admission/reviewers.ts';
-import { WORKER_SERVICE, WORKER_USER } from '../api/names.ts';
+import { WORKER_SERVICE, workerUser } from '../api/names.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
 import type { Config } from './config.ts';
@@ -23,7 +23,7 @@ export async function startAdmission(
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
   const { namespace } = config;
-  const admission = new Admission({ view, namespace, worker: WORKER_USER, log });
+  const admission = new Admission({ view, namespace, worker: workerUser(namespace), log });
   const port = await listenOn(admission.server, config.webhookPort, '--webhook-port');
   admission.start(signal);
   const endpoint = endpointOf(config, port);

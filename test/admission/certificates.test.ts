@@ -2,7 +2,7 @@ import { request } from 'node:https';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { hostsOf, registration, registrationName, registrations } from '../../admission/registration.ts';
 import { type Secret, secretName, secrets } from '../../admission/secret.ts';
-import { SYSTEM_NAMESPACE, WORKER_USER } from '../../api/names.ts';
+import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Answer, kubectlOf, succeeds } from '../api/kubectl.ts';
 import {
@@ -125,7 +125,7 @@ test('in a cluster it is registered by its Service, and its certificate has the 
   const object = {
     apiVersion: 'admissionregistration.k8s.io/v1',
     kind: 'ValidatingWebhookConfiguration',
-    ...registration(endpoint, '', WORKER_USER),
+    ...registration(endpoint, '', workerUser(SYSTEM_NAMESPACE)),
   };
   const args = [
     'apply',

@@ -5,7 +5,7 @@ import {
   registrations,
   type ValidatingWebhookConfiguration,
 } from '../../admission/registration.ts';
-import { SYSTEM_NAMESPACE, WORKER_USER } from '../../api/names.ts';
+import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
 import type { Lifetimes } from '../../domain/certificates.ts';
 import type { KubeObject } from '../../api/core.ts';
 import type { Resource } from '../../kube/resources.ts';
@@ -27,7 +27,7 @@ export async function servedAdmission(
   const admission = new Admission({
     view: cluster,
     namespace: SYSTEM_NAMESPACE,
-    worker: WORKER_USER,
+    worker: workerUser(SYSTEM_NAMESPACE),
     log: silentLog,
     ...(lifetimes && { lifetimes }),
   });
