@@ -95,6 +95,8 @@ export interface PodDisruptionBudget extends KubeObject {
     currentHealthy: number;
     desiredHealthy: number;
     expectedPods: number;
+    /** Pod -> when its disruption was granted: evicted, and not seen to go yet. */
+    disruptedPods?: Record<string, string>;
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Pod, PodDisruptionBudget } from '../api/core.ts';
 import { type Blocker, BlockerReason } from './blocker.ts';
 import { selectsLabels } from './labelSelector.ts';
+import { listed } from './names.ts';
 
 /** The budgets that guard a pod: "a null selector will match no pods, while an empty ({}) selector will select all". */
 export function budgetsOf(pod: Pod, budgets: readonly PodDisruptionBudget[]): PodDisruptionBudget[] {
@@ -58,6 +59,10 @@ function neverAllows({ status }: PodDisruptionBudget): boolean {
 /** What to expect: nothing, for a budget that leaves no room; its next change, when our own evictions have used it up. */
 function outlook(budget: PodDisruptionBudget, disruptionsAllowed: number, unseenEvictions: number): string {
   if (neverAllows(budget)) return ' It can never allow a disruption: add a replica or relax the budget.';
+  const granted = Object.keys(budget.status?.disruptedPods ?? {}).toSorted();
+  // An eviction that was cut off leaves its pod in place and its disruption granted: Kubernetes takes that back itself.
+  if (disruptionsAllowed === 0 && granted.length > 0)
+    return ` It waits for ${listed(granted)} to go, or two minutes for each whose eviction was cut off.`;
   if (disruptionsAllowed === 0 || unseenEvictions === 0) return '';
   return unseenEvictions === 1 ? ' 1 eviction is under way.' : ` ${unseenEvictions} evictions are under way.`;
 }

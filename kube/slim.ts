@@ -47,8 +47,9 @@ export function slimBudget(raw: PodDisruptionBudget): PodDisruptionBudget {
   };
   if (raw.status === undefined) return slim;
   const { observedGeneration, disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods } = raw.status;
+  const { disruptedPods } = raw.status;
   const counts = { disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods };
-  return { ...slim, status: { ...present({ observedGeneration }), ...counts } };
+  return { ...slim, status: { ...present({ observedGeneration, disruptedPods }), ...counts } };
 }
 
 function slimMetadata(metadata: ObjectMeta): ObjectMeta {

@@ -81,6 +81,13 @@ describe('the message of a blocked eviction', () => {
     );
   });
 
+  test('names the pods that were evicted and are not gone yet, which may take two minutes', () => {
+    const disruptedPods = { 'web-2': '2026-01-01T00:00:00Z', 'web-1': '2026-01-01T00:00:00Z' };
+    expect(blockedMessage(budget({}, { disruptedPods }), 0)).toMatch(
+      /expectedPods 3\)\. It waits for web-1, web-2 to go, or two minutes for each whose eviction was cut off\.$/,
+    );
+  });
+
   test('says when waiting cannot help', () => {
     expect(blockedMessage(budget({}, { desiredHealthy: 3 }), 0)).toMatch(
       /can never allow a disruption: add a replica or relax the budget/,
