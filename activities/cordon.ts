@@ -190,7 +190,11 @@ function newNodeStatus(node: Node): NodeMaintenanceNodeStatus {
   };
 }
 
-function nodeStatusOf(maintenance: NodeMaintenance, node: Node): NodeMaintenanceNodeStatus | undefined {
+/** What the maintenance has on record of the node. */
+export function nodeStatusOf(
+  maintenance: NodeMaintenance,
+  node: Node,
+): NodeMaintenanceNodeStatus | undefined {
   return maintenance.status?.nodeStatuses.find((status) => status.nodeRef.name === node.metadata.name);
 }
 

@@ -1,4 +1,4 @@
-import type { Node, ObjectMeta, Pod } from '../api/core.ts';
+import type { ObjectMeta, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import {
   DEFAULT_PROGRESS_DEADLINE_SECONDS,
@@ -18,7 +18,7 @@ import { KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
-import { nodesOf } from './cordon.ts';
+import { nodeStatusOf, nodesOf } from './cordon.ts';
 import { isDraining, planOf } from './view.ts';
 
 /** Evacuations that are written at the same time, and at most in one turn, so that progress is published in between. */
@@ -55,7 +55,11 @@ export class Evacuations {
   snapshotOf(now: Date): (pod: Pod) => PodSnapshot {
     return (pod) => {
       const evacuation = this.#find(pod);
-      const seen = evacuation && { ...evacuation, metadata: withoutOurFinalizer(evacuation.metadata) };
+      // Of one that is being deleted only what others hold it by blocks: we let go of it ourselves.
+      const isDeleted = evacuation?.metadata.deletionTimestamp !== undefined;
+      const seen = isDeleted
+        ? { ...evacuation, metadata: withoutOurFinalizer(evacuation.metadata) }
+        : evacuation;
       return { pod, evacuating: this.has(pod), blocker: blockerOf(pod, seen, now) };
     };
   }
@@ -181,18 +185,16 @@ function podOf({ pods }: Cluster, { metadata, spec }: Evacuation): Pod | undefin
 function isWantedByOthers({ nodes }: Cluster, others: readonly NodeMaintenance[], pod: Pod): boolean {
   const node = nodes.get(pod.spec.nodeName ?? '');
   if (node === undefined) return false;
-  return others
-    .filter((other) => isDraining(other) && selectsNode(other.spec.nodeSelector, node))
-    .some((other) => targetsPod(join([wishOf(other), reachedOn(other, node)]), pod));
+  return (
+    others
+      .filter((other) => isDraining(other) && selectsNode(other.spec.nodeSelector, node))
+      // One that was fast-forwarded needs more than it wished for.
+      .some((other) => targetsPod(join([wishOf(other), nodeStatusOf(other, node)?.drainTargets ?? []]), pod))
+  );
 }
 
 function wishOf(maintenance: NodeMaintenance): DrainTargets {
   return wishAt(planOf(maintenance), maintenance.status?.drainPosition ?? 0);
-}
-
-/** A maintenance that was fast-forwarded needs more than it wished for. */
-function reachedOn({ status }: NodeMaintenance, { metadata }: Node): DrainTargets {
-  return status?.nodeStatuses.find((one) => one.nodeRef.name === metadata.name)?.drainTargets ?? [];
 }
 
 /**

@@ -56,10 +56,12 @@ export function resolveContention(
   maintenances: readonly DrainingMaintenance[],
   nodes: readonly NodeSnapshot[],
 ): Contention {
-  const wishes = new Map(maintenances.map((one) => [one.name, wishAt(one.plan, one.position)] as const));
+  const claimants = maintenances.map((maintenance) => ({
+    claim: { maintenance, wish: wishAt(maintenance.plan, maintenance.position) },
+    selected: new Set(maintenance.nodes),
+  }));
   const resolved = nodes.map((node) => {
-    const here = maintenances.filter((one) => one.nodes.includes(node.name));
-    const claims = here.map((maintenance) => ({ maintenance, wish: wishes.get(maintenance.name) ?? [] }));
+    const claims = claimants.filter(({ selected }) => selected.has(node.name)).map(({ claim }) => claim);
     const targets = resolveDrainTargets(
       node.reached,
       claims.map(({ wish }) => wish),
