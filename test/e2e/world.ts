@@ -7,6 +7,7 @@ import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance, NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
 import { workflowIdOf } from '../../api/names.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';
+import { isKubeError } from '../../kube/errors.ts';
 import { Informer } from '../../kube/informer.ts';
 import type { Log } from '../../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
@@ -104,10 +105,12 @@ export async function createWorld({
     record,
     maintenance,
     apply: (name, { nodes: names, ...spec }) =>
-      kube.create(resources.nodeMaintenances, {
-        metadata: { name },
-        spec: { stage: 'Idle', ...spec, nodeSelector: selecting(names) },
-      }),
+      whenSchemasAreKnown(() =>
+        kube.create(resources.nodeMaintenances, {
+          metadata: { name },
+          spec: { stage: 'Idle', ...spec, nodeSelector: selecting(names) },
+        }),
+      ),
     patch: (name, spec) => kube.mergePatch(resources.nodeMaintenances, { name }, { spec }),
     eventually: async (name, fact, holds, timeoutMs) => {
       const found = (seen: NodeMaintenance | undefined) => seen !== undefined && holds(seen);
@@ -185,6 +188,20 @@ export async function createWorld({
       await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** For some seconds after its start the apiserver answers 503 to what a policy matches: it has not read the schemas yet. */
+async function whenSchemasAreKnown<T extends object>(create: () => Promise<T>): Promise<T> {
+  const refusedForNow = (error: unknown) => {
+    if (isKubeError(error, 'Unavailable') && error.status === 503) return undefined;
+    throw error;
+  };
+  const created = await eventuallyHolds(
+    'the apiserver knows the schemas',
+    () => create().catch(refusedForNow),
+    (one) => one !== undefined,
+  );
+  return created as T;
 }
 
 function selecting(names: string[]): NodeMaintenanceSpec['nodeSelector'] {
