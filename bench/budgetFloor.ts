@@ -102,9 +102,13 @@ class BudgetFloorDrain implements Attempt {
   async #evict(pod: Readonly<Pod>, signal: AbortSignal): Promise<void> {
     const { name, uid = '' } = pod.metadata;
     this.#unseen.add(name);
-    const outcome = await this.#parts.kube.evict({ namespace, name, uid }, { signal });
-    if (outcome.kind === 'Evicted') return;
+    const target = { namespace, name, uid };
+    const kind = await this.#parts.kube.evict(target, { signal }).then(
+      (outcome) => outcome.kind,
+      () => 'Failed' as const,
+    );
+    if (kind === 'Evicted') return;
     this.#unseen.delete(name);
-    if (outcome.kind !== 'Gone') this.#waiting.unshift(pod);
+    if (kind !== 'Gone' && !signal.aborted) this.#waiting.unshift(pod);
   }
 }

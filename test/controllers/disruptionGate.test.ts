@@ -25,7 +25,7 @@ function gateOver(...budgets: PodDisruptionBudget[]) {
   const gate = new DisruptionGate(store, (key) => woken.push(key));
   const tell = (changes: ReturnType<typeof store.put>) => {
     for (const change of changes)
-      gate.changed(change.type, change.object, change.type === 'Updated' ? change.previous : undefined);
+      gate.changed(change.object, change.type === 'Updated' ? change.previous : undefined);
   };
   for (const one of budgets) tell(store.put(one));
   return {
