@@ -34,7 +34,7 @@ const evictionsAtOnce = 48;
 /** Evacuations that are removed at the same time. */
 const removalsAtOnce = 16;
 /** Removals give way to evictions and to pods that were just evicted, but not for longer than this. Milliseconds. */
-const removalPatience = 20_000;
+const removalPatience = 60_000;
 const removalRetry = 200;
 /** The work that an eviction makes for the control plane is taken to be done after this long. Milliseconds. */
 const evictionSettles = 5_000;
