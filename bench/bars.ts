@@ -1,5 +1,5 @@
 import type { ContenderName } from './contender.ts';
-import type { BlockedMeasurement, DrainMeasurement } from './measure.ts';
+import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import { type Spread, spreadOf } from './statistics.ts';
 
 /** A number that the project is judged by, and whether it is good enough; by the median. */
@@ -58,6 +58,30 @@ export function judgeBlocked(runs: readonly BlockedMeasurement[]): Verdict[] {
   const mine = runs.filter(({ contender }) => contender === 'ours');
   const value = spreadOf(mine.map(({ refusedPerSecond }) => refusedPerSecond));
   return [judge({ what: 'refused evictions per second', value, unit: '', bound: { atMost: 2 } })];
+}
+
+export function judgeBudget(runs: readonly BudgetMeasurement[]): Verdict[] {
+  const mine = runs.filter(({ contender }) => contender === 'ours');
+  return [
+    judge({
+      what: 'wall time, ours / floor',
+      value: ratio(runs, 'ours', 'floor'),
+      unit: 'x',
+      bound: { atMost: 1.2 },
+    }),
+    judge({
+      what: 'refused evictions per second',
+      value: spreadOf(mine.map(({ refusedPerSecond }) => refusedPerSecond)),
+      unit: '',
+      bound: { atMost: 2 },
+    }),
+    judge({
+      what: 'longest wait for a disruption that is allowed',
+      value: spreadOf(mine.map(({ longestWait }) => longestWait)),
+      unit: ' s',
+      bound: { atMost: 2 },
+    }),
+  ];
 }
 
 export function judgeHistory(events: { small: number; large: number } | undefined): Verdict[] {

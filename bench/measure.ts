@@ -7,8 +7,9 @@ import type { Bed } from './bed.ts';
 import type { Account, Attempt, Contender, ContenderName } from './contender.ts';
 import { cpuBetween, readCpu } from './cpu.ts';
 import { readRequests, type Requests, requestsBetween } from './requests.ts';
+import { watchFreed } from './freed.ts';
 import { namespace, podLabel, setScene } from './scene.ts';
-import { podsOf, type Scene } from './works.ts';
+import { podsOf, type Scene, type WorkOf } from './works.ts';
 
 /** One measured drain. Times are in seconds since the order was sent. */
 export interface DrainMeasurement extends Account {
@@ -37,19 +38,38 @@ export async function measureDrain(
   run: number,
 ): Promise<DrainMeasurement> {
   const targets = await setScene(bed, scene);
-  const { measured, account } = await attempt(bed, contender, targets, (drain) => clock(bed, drain, targets));
-  const { before, after, ...times } = measured;
-  const requests = requestsBetween(before, after, contender.name);
-  return { contender: contender.name, run, pods: podsOf(scene), ...times, requests, ...account };
+  return measureDrainOf(bed, contender, { targets, pods: podsOf(scene), run });
 }
 
-async function clock(bed: Bed, drain: Attempt, targets: readonly string[]) {
+async function measureDrainOf(
+  bed: Bed,
+  contender: Contender,
+  { targets, pods, run, onOrder }: Task,
+): Promise<DrainMeasurement> {
+  const { measured, account } = await attempt(bed, contender, targets, (drain) =>
+    clock(bed, drain, { targets, onOrder }),
+  );
+  const { before, after, ...times } = measured;
+  const requests = requestsBetween(before, after, contender.name);
+  return { contender: contender.name, run, pods, ...times, requests, ...account };
+}
+
+interface Task {
+  targets: readonly string[];
+  pods: number;
+  run: number;
+  /** Called when the order is given. */
+  onOrder?: (() => void) | undefined;
+}
+
+async function clock(bed: Bed, drain: Attempt, { targets, onOrder }: Pick<Task, 'targets' | 'onOrder'>) {
   const over = new AbortController();
   const signal = AbortSignal.any([bed.signal, over.signal, AbortSignal.timeout(drainedWithin)]);
   try {
     const before = await readRequests(bed.server);
     const cpuBefore = readCpu(processesOf(bed, drain));
     const ordered = performance.now();
+    onOrder?.();
     const secondsAt = (time: number) => (time - ordered) / 1000;
     const departures = bed.census.departures(targets, signal);
     const reported = drain.drain(signal).then(() => performance.now());
@@ -107,6 +127,35 @@ async function attempt<T>(
   return { measured, account: await drain.end() };
 }
 
+/** One drain of pods that share a budget. */
+export interface BudgetMeasurement extends DrainMeasurement {
+  refusedPerSecond: number;
+  /** Seconds for which a disruption that the budget allowed lay idle: the longest time, and the 99th percentile. */
+  longestWait: number;
+  p99Wait: number;
+}
+
+export async function measureBudget(
+  bed: Bed,
+  contender: Contender,
+  { scene, maxUnavailable }: WorkOf<'Budget'>,
+  run: number,
+): Promise<BudgetMeasurement> {
+  const targets = await setScene(bed, scene);
+  return withBudget(bed, { pods: podsOf(scene), maxUnavailable }, async (signal) => {
+    const freed = await watchFreed(bed.kube, namespace, { log: bed.log, signal });
+    const onOrder = () => freed.begin(performance.now());
+    const drain = await measureDrainOf(bed, contender, { targets, pods: podsOf(scene), run, onOrder });
+    const { waits } = freed;
+    return {
+      ...drain,
+      refusedPerSecond: drain.requests.refused / drain.wallSeconds,
+      longestWait: waits.at(-1) ?? 0,
+      p99Wait: waits[Math.floor(waits.length * 0.99)] ?? 0,
+    };
+  });
+}
+
 /** One drain that a budget blocks. */
 export interface BlockedMeasurement {
   contender: ContenderName;
@@ -122,8 +171,7 @@ export async function measureBlocked(
   seconds: number,
 ): Promise<BlockedMeasurement> {
   const targets = await setScene(bed, scene);
-  const budget = await blockEvictions(bed, podsOf(scene));
-  try {
+  return withBudget(bed, { pods: podsOf(scene), maxUnavailable: 0 }, async () => {
     const { measured } = await attempt(bed, contender, targets, (drain) => waitBlocked(bed, drain, seconds));
     const { refused, total } = requestsBetween(measured.before, measured.after, contender.name);
     return {
@@ -132,10 +180,7 @@ export async function measureBlocked(
       refusedPerSecond: refused / seconds,
       requestsPerSecond: total / seconds,
     };
-  } finally {
-    const { name, uid = '' } = budget.metadata;
-    await bed.kube.delete(resources.podDisruptionBudgets, { namespace, name }, { uid });
-  }
+  });
 }
 
 async function waitBlocked(bed: Bed, drain: Attempt, seconds: number) {
@@ -154,18 +199,32 @@ async function waitBlocked(bed: Bed, drain: Attempt, seconds: number) {
   }
 }
 
-async function blockEvictions({ kube, signal }: Bed, pods: number): Promise<PodDisruptionBudget> {
+/** One budget for all the pods while `use` runs; its signal aborts when the budget goes. */
+async function withBudget<T>(
+  bed: Bed,
+  { pods, maxUnavailable }: { pods: number; maxUnavailable: number },
+  use: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const { kube } = bed;
+  const over = new AbortController();
   const budget = {
-    metadata: { name: 'nothing-may-go', namespace },
-    spec: { selector: { matchLabels: podLabel }, maxUnavailable: 0 },
+    metadata: { name: 'shared', namespace },
+    spec: { selector: { matchLabels: podLabel }, maxUnavailable },
   };
   const created = await kube.create(resources.podDisruptionBudgets, budget as PodDisruptionBudget);
-  const { name } = created.metadata;
-  const unseen = async () => {
-    const seen = await kube.get(resources.podDisruptionBudgets, { namespace, name });
-    const expected = seen?.status?.expectedPods ?? 0;
-    return expected === pods ? undefined : `it counts ${expected} pods of ${pods}`;
-  };
-  await until('the PodDisruptionBudget to count its pods', unseen, { within: 60_000, signal });
-  return created;
+  const { name, uid = '' } = created.metadata;
+  try {
+    const unseen = async () => {
+      const seen = await kube.get(resources.podDisruptionBudgets, { namespace, name });
+      const { expectedPods = 0, disruptionsAllowed = 0 } = seen?.status ?? {};
+      if (expectedPods === pods && disruptionsAllowed === maxUnavailable) return undefined;
+      return `it counts ${expectedPods} pods of ${pods} and allows ${disruptionsAllowed} disruptions`;
+    };
+    const within = { within: 60_000, signal: bed.signal };
+    await until('the PodDisruptionBudget to count its pods', unseen, within);
+    return await use(AbortSignal.any([bed.signal, over.signal]));
+  } finally {
+    over.abort();
+    await kube.delete(resources.podDisruptionBudgets, { namespace, name }, { uid });
+  }
 }

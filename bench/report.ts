@@ -1,6 +1,6 @@
 import { type Verdict } from './bars.ts';
 import { type ContenderName, contenderNames } from './contender.ts';
-import type { BlockedMeasurement, DrainMeasurement } from './measure.ts';
+import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import { type Spread, spreadOf } from './statistics.ts';
 import type { Scene, Work } from './works.ts';
 
@@ -8,6 +8,7 @@ import type { Scene, Work } from './works.ts';
 export type WorkResult = { verdicts: Verdict[] } & (
   | { kind: 'Drain'; work: Work & { kind: 'Drain' }; runs: DrainMeasurement[] }
   | { kind: 'Blocked'; work: Work & { kind: 'Blocked' }; runs: BlockedMeasurement[] }
+  | { kind: 'Budget'; work: Work & { kind: 'Budget' }; runs: BudgetMeasurement[] }
   | { kind: 'History'; work: Work & { kind: 'History' }; events?: { small: number; large: number } }
 );
 
@@ -21,6 +22,8 @@ function titleOf(work: Work): string {
   if (work.kind === 'Drain') return `${work.name}: ${sceneText(work.scene)}`;
   if (work.kind === 'Blocked')
     return `${work.name}: ${sceneText(work.scene)}, a PodDisruptionBudget that lets none go, ${work.seconds} s`;
+  if (work.kind === 'Budget')
+    return `${work.name}: ${sceneText(work.scene)}, one PodDisruptionBudget of maxUnavailable ${work.maxUnavailable}`;
   return `${work.name}: ${sceneText(work.small)}, then ${sceneText(work.large)}`;
 }
 
@@ -34,6 +37,8 @@ function tableOf(result: WorkResult): string[] {
       return [...drainTable(result.runs), '', ...costLines(result.runs), ''];
     case 'Blocked':
       return [...blockedTable(result.runs), ''];
+    case 'Budget':
+      return [...table(budgetColumns, result.runs), '', ...costLines(result.runs), ''];
     case 'History':
       return result.events === undefined
         ? []
@@ -57,6 +62,12 @@ const drainColumns: readonly Column<DrainMeasurement>[] = [
 const blockedColumns: readonly Column<BlockedMeasurement>[] = [
   { title: 'refused/s', value: ({ refusedPerSecond }) => refusedPerSecond, digits: 2 },
   { title: 'requests/s', value: ({ requestsPerSecond }) => requestsPerSecond, digits: 2 },
+];
+
+const budgetColumns: readonly Column<BudgetMeasurement>[] = [
+  ...drainColumns,
+  { title: 'longest wait s', value: ({ longestWait }) => longestWait, digits: 2 },
+  { title: 'p99 wait s', value: ({ p99Wait }) => p99Wait, digits: 2 },
 ];
 
 interface Column<T> {

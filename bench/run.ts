@@ -1,14 +1,15 @@
 import { availableParallelism } from 'node:os';
-import { judgeBlocked, judgeDrain, judgeHistory } from './bars.ts';
+import { judgeBlocked, judgeBudget, judgeDrain, judgeHistory } from './bars.ts';
 import type { Bed } from './bed.ts';
+import { budgetFloor } from './budgetFloor.ts';
 import type { Contender, ContenderName } from './contender.ts';
 import { floor } from './floor.ts';
 import { kubectl } from './kubectl.ts';
-import { type DrainMeasurement, measureBlocked, measureDrain } from './measure.ts';
+import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
 import { ours } from './ours.ts';
 import type { WorkResult } from './report.ts';
-import type { Work } from './works.ts';
+import type { Work, WorkOf } from './works.ts';
 
 const contenders: Record<ContenderName, Contender> = { ours, kubectl, floor };
 
@@ -24,14 +25,14 @@ export async function runWork(bed: Bed, plan: Plan, work: Work): Promise<WorkRes
       return runDrains(bed, plan, work);
     case 'Blocked':
       return runBlocked(bed, plan, work);
+    case 'Budget':
+      return runBudget(bed, plan, work);
     case 'History':
       return runHistory(bed, plan, work);
     default:
       return assertNever(work);
   }
 }
-
-type WorkOf<Kind extends Work['kind']> = Extract<Work, { kind: Kind }>;
 
 async function runDrains(bed: Bed, { options, report }: Plan, work: WorkOf<'Drain'>): Promise<WorkResult> {
   const runs = [];
@@ -61,6 +62,22 @@ function schedule(options: Options): { name: ContenderName; run: number }[] {
     const names = options.contenders.filter((name) => run <= runsOf(name));
     return (run % 2 === 1 ? names : names.toReversed()).map((name) => ({ name, run }));
   });
+}
+
+/** Without kubectl: it takes minutes, and its evictions are refused in a loop for each pod. */
+async function runBudget(bed: Bed, { options, report }: Plan, work: WorkOf<'Budget'>): Promise<WorkResult> {
+  const runs = [];
+  const able = { ours, floor: budgetFloor };
+  for (const { name, run } of schedule(options)) {
+    if (name === 'kubectl') continue;
+    report(`${work.name}, run ${run}: ${name}`);
+    const measurement = await measureBudget(bed, able[name], work, run);
+    report(
+      `${work.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
+    );
+    runs.push(measurement);
+  }
+  return { kind: 'Budget', work, runs, verdicts: judgeBudget(runs) };
 }
 
 /** The floor would only prove that bare evictions are refused. */

@@ -9,12 +9,18 @@ export type Work =
   | { kind: 'Drain'; name: string; scene: Scene }
   /** How often evictions are refused while a budget blocks them all. */
   | { kind: 'Blocked'; name: 'pdb'; scene: Scene; seconds: number }
+  /** How fast pods leave that share one budget, and how long a disruption that it allows lies idle. */
+  | { kind: 'Budget'; name: 'budget'; scene: Scene; maxUnavailable: number }
   /** How the workflow's history grows with the number of pods. */
   | { kind: 'History'; name: 'history'; small: Scene; large: Scene };
+
+export type WorkOf<Kind extends Work['kind']> = Extract<Work, { kind: Kind }>;
 
 /** A work by its name on the command line; undefined for a name that means none. */
 export function parseWork(name: string): Work | undefined {
   if (name === 'pdb') return { kind: 'Blocked', name, scene: { nodes: 1, podsPerNode: 300 }, seconds: 20 };
+  if (name === 'budget')
+    return { kind: 'Budget', name, scene: { nodes: 4, podsPerNode: 250 }, maxUnavailable: 10 };
   if (name === 'history') {
     const [small, large] = [25, 250].map((podsPerNode) => ({ nodes: 1, podsPerNode })) as [Scene, Scene];
     return { kind: 'History', name, small, large };

@@ -6,10 +6,12 @@ import {
   BlockerReason,
   blockedCondition,
   lateness,
+  needsAPerson,
   stuckTerminating,
 } from '../domain/blocker.ts';
 import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
 import { isFor } from '../domain/evacuation.ts';
+import { rest } from '../kube/abort.ts';
 import { byPodUid, type Cluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
 import { isKubeError, KubeError } from '../kube/errors.ts';
@@ -32,12 +34,14 @@ const evictionsAtOnce = 48;
 /** Evacuations that are removed at the same time. */
 const removalsAtOnce = 16;
 /** Removals give way to evictions and to pods that were just evicted, but not for longer than this. Milliseconds. */
-const removalPatience = 20_000;
+const removalPatience = 60_000;
 const removalRetry = 200;
 /** The work that an eviction makes for the control plane is taken to be done after this long. Milliseconds. */
 const evictionSettles = 5_000;
 /** The message of a waiting Evacuation is refreshed at most this often. Milliseconds. */
 const messageEvery = 30_000;
+/** Pods that wait for a budget that will allow it are told so one after the other, at this distance. Milliseconds. */
+const explanationEvery = 200;
 /** A pod that is still there this long after its eviction is reported as terminating: most are gone by then. Milliseconds. */
 const terminatingNotice = 30_000;
 /** An eviction that the apiserver finds impossible is tried again this often. Milliseconds. */
@@ -55,6 +59,8 @@ export class EvacuationController {
   readonly #events: EventRecorder;
   readonly #turns: EvacuatorTurns;
   readonly #evictions = new WorkQueue();
+  /** Those that wait for a budget and are to say so. */
+  readonly #explanations = new WorkQueue();
   readonly #removals = new WorkQueue();
   readonly #gate: DisruptionGate;
   /** UIDs of pods whose eviction the apiserver accepted, until they are gone. */
@@ -79,23 +85,30 @@ export class EvacuationController {
 
   async run(signal: AbortSignal): Promise<void> {
     const { evacuations, pods, budgets } = this.#cluster;
+    // The oldest come first, at the gate too.
+    for (const { metadata } of evacuations.list().toSorted(byAge))
+      this.#evictions.add(`${metadata.namespace}/${metadata.name}`);
     const unsubscribe = [
       evacuations.subscribe(({ type, key, object }) => {
         if (type === 'Deleted') this.#forget(key, object);
         else this.#evictions.add(key);
       }),
       pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
-      budgets.subscribe(({ type, object, ...change }) =>
-        this.#gate.changed(type, object, 'previous' in change ? change.previous : undefined),
+      budgets.subscribe((change) =>
+        this.#gate.changed(change.object, change.type === 'Updated' ? change.previous : undefined),
       ),
     ];
-    for (const { metadata } of evacuations.list())
-      this.#evictions.add(`${metadata.namespace}/${metadata.name}`);
     try {
       await Promise.all([
         this.#evictions.run({
           workers: evictionsAtOnce,
-          reconcile: (key) => this.#advance(key),
+          reconcile: (key) => this.#advance(key).catch((error) => this.#giveWay(key, error)),
+          signal,
+          log: this.#log,
+        }),
+        this.#explanations.run({
+          workers: 1,
+          reconcile: (key) => this.#explain(key, signal),
           signal,
           log: this.#log,
         }),
@@ -131,25 +144,31 @@ export class EvacuationController {
       this.#removals.add(key);
       return undefined;
     }
-    // Withdrawn: the pod may stay.
-    if (evacuation.metadata.deletionTimestamp !== undefined) return undefined;
+    if (evacuation.metadata.deletionTimestamp !== undefined) {
+      // Withdrawn: the pod may stay.
+      this.#gate.settled(key);
+      return undefined;
+    }
     if (pod.metadata.deletionTimestamp !== undefined) return this.#awaitTermination(key, evacuation, pod);
     if (this.#evicted.has(pod.metadata.uid ?? '')) return undefined;
     const step = await this.#turns.advance(evacuation, pod);
     if (step.kind === 'Evict') return this.#evict(key, evacuation, pod);
+    this.#gate.settled(key);
     return step.forMs === undefined ? undefined : { requeueAfterMs: step.forMs };
   }
 
   async #evict(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
     const answer = this.#gate.ask(key, pod);
     if (answer.kind === 'Wait') {
-      await this.#describe(key, evacuation, { message: answer.message }, answer.blocker);
+      if (needsAPerson(answer.blocker))
+        await this.#describe(key, evacuation, { message: answer.message }, answer.blocker);
+      else this.#explanations.add(key);
       return undefined;
     }
     const outcome = await this.#ask(key, pod);
     switch (outcome.kind) {
       case 'Evicted':
-        // Its budget's status may not show it yet: settled when the pod is seen to go.
+        this.#gate.accepted(key);
         this.#evicted.add(pod.metadata.uid ?? '');
         this.#leaving.add(pod.metadata.uid ?? '');
         this.#lastEviction = Date.now();
@@ -170,6 +189,22 @@ export class EvacuationController {
       default:
         return assertNever(outcome);
     }
+  }
+
+  /** Whoever waits behind it at the gate need not wait for its next try. */
+  #giveWay(key: string, error: unknown): never {
+    this.#gate.settled(key);
+    throw error;
+  }
+
+  /** Says what a pod waits for. It may soon be over, or not for 1,000 pods, so it is said at a leisurely pace. */
+  async #explain(key: string, signal: AbortSignal): Promise<Outcome> {
+    const evacuation = this.#cluster.evacuations.get(key);
+    const waiting = this.#gate.reasonOf(key);
+    if (evacuation === undefined || waiting === undefined) return undefined;
+    const isSaid = await this.#describe(key, evacuation, { message: waiting.message }, waiting.blocker);
+    if (isSaid) await rest(explanationEvery, signal);
+    return { requeueAfterMs: messageEvery };
   }
 
   #announceEviction(evacuation: Evacuation, pod: Pod): void {
@@ -222,16 +257,16 @@ export class EvacuationController {
     return stuck === undefined ? { requeueAfterMs: leavesAt + lateness - now.getTime() + 1 } : undefined;
   }
 
-  /** Writes the message, and the condition that tells machines whether anything blocks. */
+  /** Writes the message, and the condition that tells machines whether anything blocks; false when that is not due. */
   async #describe(
     key: string,
     { metadata, status }: Evacuation,
     next: Partial<EvacuationStatus>,
     blocker?: Blocker,
-  ): Promise<void> {
-    if (status?.message === next.message && next.failedEvictionCounter === undefined) return;
+  ): Promise<boolean> {
+    if (status?.message === next.message && next.failedEvictionCounter === undefined) return false;
     const described = this.#described.get(key);
-    if (described !== undefined && Date.now() - described < messageEvery) return;
+    if (described !== undefined && Date.now() - described < messageEvery) return false;
     this.#described.set(key, Date.now());
     const { name, namespace = '', uid } = metadata;
     const conditions = blockedConditions(status?.conditions ?? [], blocker, this.#cluster.kube.now());
@@ -242,6 +277,7 @@ export class EvacuationController {
         fieldManager: FIELD_MANAGER,
       })
       .catch(ignoreIfOutdated);
+    return true;
   }
 
   /** Removes an Evacuation whose pod is gone: first our instigator finalizer, then the object; others finish in their time. */
@@ -330,6 +366,11 @@ function blockedConditions(
       ? { type: blockedCondition, status: 'False', reason: 'Leaving', message: '' }
       : { type: blockedCondition, status: 'True', ...blocker };
   return withCondition(conditions, facts, now.toISOString());
+}
+
+function byAge(a: Evacuation, b: Evacuation): number {
+  const [first = '', second = ''] = [a.metadata.creationTimestamp, b.metadata.creationTimestamp];
+  return first < second ? -1 : Number(first > second);
 }
 
 /** An answer that asking again at once would not change: of an admission webhook, or of the apiserver's permissions. */

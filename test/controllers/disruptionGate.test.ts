@@ -1,3 +1,4 @@
+import { jest } from '@jest/globals';
 import { DisruptionGate } from '../../controllers/disruptionGate.ts';
 import type { Pod, PodDisruptionBudget } from '../../api/core.ts';
 import { byNamespace } from '../../kube/cluster.ts';
@@ -6,13 +7,33 @@ import { pod } from '../kit/builders.ts';
 
 let serial = 0;
 
+interface BudgetDiffers {
+  name?: string;
+  allowed?: number;
+  healthy?: number;
+  desired?: number;
+  generation?: number;
+  /** What was evicted and has not been seen to go. */
+  disrupted?: Pod[];
+  policy?: 'IfHealthyBudget' | 'AlwaysAllow';
+}
+
 /** A budget for all pods of the namespace; name only what differs. */
-function budget({ name = 'web', allowed = 0, generation = 1 } = {}): PodDisruptionBudget {
+function budget(differs: BudgetDiffers = {}): PodDisruptionBudget {
+  const { name = 'web', allowed = 0, desired = 2, healthy = desired + allowed, generation = 1 } = differs;
+  const { disrupted = [], policy } = differs;
   serial += 1;
   return {
     metadata: { name, namespace: 'default', uid: name, resourceVersion: String(serial), generation },
-    spec: { selector: {}, maxUnavailable: allowed },
-    status: { disruptionsAllowed: allowed, currentHealthy: 3, desiredHealthy: 3 - allowed, expectedPods: 3 },
+    spec: { selector: {}, minAvailable: desired, ...(policy && { unhealthyPodEvictionPolicy: policy }) },
+    status: {
+      observedGeneration: generation,
+      disruptionsAllowed: allowed,
+      currentHealthy: healthy,
+      desiredHealthy: desired,
+      expectedPods: 3,
+      disruptedPods: Object.fromEntries(disrupted.map(({ metadata }) => [metadata.name, `at ${serial}`])),
+    },
   };
 }
 
@@ -25,13 +46,13 @@ function gateOver(...budgets: PodDisruptionBudget[]) {
   const gate = new DisruptionGate(store, (key) => woken.push(key));
   const tell = (changes: ReturnType<typeof store.put>) => {
     for (const change of changes)
-      gate.changed(change.type, change.object, change.type === 'Updated' ? change.previous : undefined);
+      gate.changed(change.object, change.type === 'Updated' ? change.previous : undefined);
   };
   for (const one of budgets) tell(store.put(one));
   return {
     gate,
-    /** The keys woken since the last look. */
-    woken: () => woken.splice(0),
+    /** The keys woken since the last look, each once. */
+    woken: () => [...new Set(woken.splice(0))],
     changed: (next: PodDisruptionBudget) => tell(store.put(next)),
     removed: (name: string) => tell(store.remove(`default/${name}`)),
   };
@@ -45,6 +66,14 @@ function answers(gate: DisruptionGate, keys: string, pods: Pod[] = []): string {
     .join(' ');
 }
 
+/** Asks for each of these, which may go, and has the apiserver accept it. */
+function evicted(gate: DisruptionGate, keys: string, pods: Pod[] = []): void {
+  keys.split('').forEach((key, index) => {
+    expect(gate.ask(key, pods[index] ?? pod()).kind).toBe('Go');
+    gate.accepted(key);
+  });
+}
+
 describe('An eviction may be tried', () => {
   test('at once when no budget guards the pod', () => {
     const { gate } = gateOver();
@@ -53,7 +82,37 @@ describe('An eviction may be tried', () => {
 
   test('as often as the budget allows, less what was tried and cannot be seen yet', () => {
     const { gate } = gateOver(budget({ allowed: 2 }));
-    expect(answers(gate, 'abcd')).toBe('Go Go Wait Wait');
+    evicted(gate, 'ab');
+    expect(answers(gate, 'cd')).toBe('Wait Wait');
+  });
+
+  test('when the one before is answered: two of one budget would meet in its status', () => {
+    const { gate, woken } = gateOver(budget({ allowed: 3 }));
+    expect(answers(gate, 'abc')).toBe('Go Wait Wait');
+    gate.accepted('a');
+    expect(woken()).toEqual(['b']);
+    expect(answers(gate, 'cb')).toBe('Wait Go');
+  });
+
+  test('when the answer to the one before is late: that one has met another write, and sleeps', () => {
+    jest.useFakeTimers();
+    try {
+      const { gate, woken } = gateOver(budget({ allowed: 3 }));
+      answers(gate, 'abc');
+      jest.runOnlyPendingTimers();
+      expect(woken()).toEqual(['b']);
+      expect(answers(gate, 'bc')).toBe('Go Wait');
+    } finally {
+      jest.useRealTimers();
+    }
+  });
+
+  test('at once beside the evictions of another budget', () => {
+    const app = (name: string) => ({ selector: { matchLabels: { app: name } } });
+    const of = (name: string) => ({ ...budget({ name, allowed: 1 }), spec: app(name) });
+    const { gate } = gateOver(of('a'), of('b'));
+    const pods = [pod({ labels: { app: 'a' } }), pod({ labels: { app: 'b' } })];
+    expect(answers(gate, 'ab', pods)).toBe('Go Go');
   });
 
   test('whatever the budget says for a pod that does not run', () => {
@@ -63,7 +122,7 @@ describe('An eviction may be tried', () => {
 
   test('for a pod that is not ready, when the application is healthy without it', () => {
     const { gate } = gateOver(budget());
-    expect(answers(gate, 'a', [pod({ ready: false })])).toBe('Go');
+    expect(answers(gate, 'ab', [pod({ ready: false }), pod({ ready: false })])).toBe('Go Go');
   });
 
   test('never while more than one budget guards the pod; the message names them', () => {
@@ -75,11 +134,56 @@ describe('An eviction may be tried', () => {
       blocker: expect.objectContaining({ reason: 'SeveralDisruptionBudgets' }),
     });
   });
+
+  test('not while the rules of the budget are newer than its numbers', () => {
+    const edited = budget({ allowed: 3 });
+    const { gate, changed } = gateOver({ ...edited, metadata: { ...edited.metadata, generation: 2 } });
+    expect(answers(gate, 'a')).toBe('Wait');
+    changed(budget({ allowed: 3, generation: 2 }));
+    expect(answers(gate, 'a')).toBe('Go');
+  });
+});
+
+describe('An eviction counts once', () => {
+  test('from when the status of the budget has it taken off, long before its pod is seen to go', () => {
+    const first = pod();
+    const { gate, changed, woken } = gateOver(budget({ allowed: 2 }));
+    evicted(gate, 'a', [first]);
+    evicted(gate, 'b');
+    expect(answers(gate, 'c')).toBe('Wait');
+    // Two were allowed; now one is, because the first is taken off. The second is not, and takes the one.
+    changed(budget({ allowed: 1, disrupted: [first] }));
+    expect(woken()).toEqual([]);
+    // Another pod has become ready: one for the second, one for the third.
+    changed(budget({ allowed: 2, disrupted: [first] }));
+    expect(woken()).toEqual(['c']);
+    // The budget's controller has seen the first go; we have not.
+    changed(budget({ allowed: 2 }));
+    expect(answers(gate, 'c')).toBe('Go');
+  });
+
+  test('also when the status shows it before it is answered', () => {
+    const first = pod();
+    const { gate, changed } = gateOver(budget({ allowed: 2 }));
+    answers(gate, 'a', [first]);
+    changed(budget({ allowed: 1, disrupted: [first] }));
+    gate.accepted('a');
+    expect(answers(gate, 'b')).toBe('Go');
+  });
+
+  test('until its pod is seen to go, when no version of the status that we saw has shown it', () => {
+    const { gate, woken } = gateOver(budget({ allowed: 1 }));
+    evicted(gate, 'a');
+    answers(gate, 'b');
+    gate.settled('a');
+    expect(woken()).toEqual(['b']);
+    expect(answers(gate, 'b')).toBe('Go');
+  });
 });
 
 describe('Those that wait', () => {
   test('are told which budget holds them up, with its numbers and what to do', () => {
-    const { gate } = gateOver(budget());
+    const { gate } = gateOver(budget({ desired: 3 }));
     expect(gate.ask('a', pod())).toEqual({
       kind: 'Wait',
       message:
@@ -92,24 +196,50 @@ describe('Those that wait', () => {
     });
   });
 
+  test('are told the numbers of the moment when asked again, and nothing once they may go', () => {
+    const { gate, changed } = gateOver(budget());
+    answers(gate, 'a');
+    expect(gate.reasonOf('a')?.message).toMatch(/disruptionsAllowed 0, currentHealthy 2/);
+    changed(budget({ healthy: 1 }));
+    expect(gate.reasonOf('a')?.message).toMatch(/disruptionsAllowed 0, currentHealthy 1/);
+    changed(budget({ allowed: 1 }));
+    answers(gate, 'a');
+    expect(gate.reasonOf('a')).toBeUndefined();
+  });
+
   test('are told when our own evictions have used the budget up', () => {
     const { gate } = gateOver(budget({ allowed: 1 }));
-    answers(gate, 'a');
+    evicted(gate, 'a');
     const { message } = gate.ask('b', pod()) as { message: string };
     expect(message).toMatch(/\(disruptionsAllowed 1, .*\)\. 1 eviction is under way\.$/);
   });
 
-  test('are woken one for each disruption that the budget newly allows, in the order of their asking', () => {
-    const { gate, changed, woken } = gateOver(budget());
-    answers(gate, 'abcd');
-    changed(budget({ allowed: 2 }));
-    expect(woken()).toEqual(['a', 'b']);
-  });
-
-  test('are woken all together when the rules of the budget change', () => {
+  test('go in the order of their asking; whoever comes later waits behind them', () => {
     const { gate, changed, woken } = gateOver(budget());
     answers(gate, 'abc');
-    changed(budget({ generation: 2 }));
+    changed(budget({ allowed: 2 }));
+    expect(answers(gate, 'dcb')).toBe('Wait Wait Wait');
+    expect(woken()).toEqual(['a']);
+    evicted(gate, 'ab');
+    changed(budget({ allowed: 4 }));
+    evicted(gate, 'cd');
+  });
+
+  test('are woken one at a time, however many there are and however much the budget allows', () => {
+    const { gate, changed, woken } = gateOver(budget());
+    const keys = Array.from({ length: 1_000 }, (_, index) => `pod-${index}`);
+    for (const key of keys) gate.ask(key, pod());
+    changed(budget({ allowed: 10 }));
+    expect(woken()).toEqual(['pod-0']);
+  });
+
+  test.each([
+    { when: 'the rules of the budget change', next: { generation: 2 } },
+    { when: 'it turns out that the budget can never allow a disruption', next: { desired: 3 } },
+  ])('are woken all together when $when', ({ next }) => {
+    const { gate, changed, woken } = gateOver(budget());
+    answers(gate, 'abc');
+    changed(budget(next));
     expect(woken()).toEqual(['a', 'b', 'c']);
   });
 
@@ -129,6 +259,34 @@ describe('Those that wait', () => {
     expect(answers(gate, 'a')).toBe('Go');
   });
 
+  test('do not hold up the line of a budget that no longer guards them', () => {
+    const selecting = (app: string) => ({ ...budget(), spec: { selector: { matchLabels: { app } } } });
+    const { gate, changed } = gateOver(selecting('x'));
+    const labels = { app: 'x' };
+    const [moved, stays] = [pod({ labels }), pod({ labels })];
+    answers(gate, 'ab', [moved, stays]);
+    const relabelled = { ...moved, metadata: { ...moved.metadata, labels: {} } };
+    expect(answers(gate, 'a', [relabelled])).toBe('Go');
+    changed({ ...budget({ allowed: 1 }), spec: { selector: { matchLabels: labels } } });
+    expect(answers(gate, 'b', [stays])).toBe('Go');
+  });
+
+  test('and are not ready are woken, wherever they stand, when the application is healthy without them', () => {
+    const { gate, changed, woken } = gateOver(budget({ healthy: 1 }));
+    answers(gate, 'abc', [pod(), pod({ ready: false }), pod()]);
+    changed(budget({ healthy: 2 }));
+    expect(woken()).toEqual(['b']);
+  });
+
+  test('and are not ready are woken when the budget lets such pods go always', () => {
+    const { gate, changed } = gateOver(budget({ healthy: 1 }));
+    const unready = pod({ ready: false });
+    answers(gate, 'ab', [pod(), unready]);
+    changed(budget({ healthy: 1, generation: 2, policy: 'AlwaysAllow' }));
+    expect(answers(gate, 'b', [unready])).toBe('Go');
+    expect(answers(gate, 'a')).toBe('Wait');
+  });
+
   test('are woken when an eviction under way turns out not to count', () => {
     const { gate, woken } = gateOver(budget({ allowed: 1 }));
     answers(gate, 'ab');
@@ -137,11 +295,12 @@ describe('Those that wait', () => {
     expect(answers(gate, 'b')).toBe('Go');
   });
 
-  test('are not woken any more once they are settled', () => {
+  test('are woken when the first of them gives up its turn', () => {
     const { gate, changed, woken } = gateOver(budget());
     answers(gate, 'ab');
+    changed(budget({ allowed: 1 }));
+    expect(woken()).toEqual(['a']);
     gate.settled('a');
-    changed(budget({ allowed: 2 }));
     expect(woken()).toEqual(['b']);
   });
 
@@ -154,15 +313,31 @@ describe('Those that wait', () => {
 });
 
 describe('After a refusal of the apiserver', () => {
-  test('nothing more is tried until the budget changes, whatever its status says', () => {
+  test('nothing more is tried until the budget changes, whatever its status says; the refused one is the next', () => {
     const { gate, changed, woken } = gateOver(budget({ allowed: 3 }));
     const refused = pod();
-    answers(gate, 'a', [refused]);
+    answers(gate, 'ab', [refused]);
     gate.refused('a', refused);
     expect(answers(gate, 'bc')).toBe('Wait Wait');
+    expect(woken()).toEqual([]);
     changed(budget({ allowed: 1 }));
     expect(woken()).toEqual(['a']);
     expect(answers(gate, 'ab')).toBe('Go Wait');
+  });
+
+  test('and a budget that does not change, one is tried again after a while', () => {
+    jest.useFakeTimers();
+    try {
+      const { gate, woken } = gateOver(budget({ allowed: 3 }));
+      const refused = pod();
+      answers(gate, 'ab', [refused]);
+      gate.refused('a', refused);
+      jest.runAllTimers();
+      expect(woken()).toEqual(['a']);
+      expect(answers(gate, 'ab')).toBe('Go Wait');
+    } finally {
+      jest.useRealTimers();
+    }
   });
 
   test('the refused eviction does not count as under way', () => {
@@ -171,11 +346,6 @@ describe('After a refusal of the apiserver', () => {
     answers(gate, 'a', [refused]);
     gate.refused('a', refused);
     changed(budget({ allowed: 1 }));
-    expect(answers(gate, 'b')).toBe('Go');
+    expect(answers(gate, 'a', [refused])).toBe('Go');
   });
-});
-
-test('An eviction that is tried again counts once', () => {
-  const { gate } = gateOver(budget({ allowed: 2 }));
-  expect(answers(gate, 'aab')).toBe('Go Go Go');
 });

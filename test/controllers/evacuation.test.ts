@@ -202,6 +202,62 @@ describe('A budget', () => {
     await dropWorkloads();
   });
 
+  test('that allows five lets 60 pods go, with hardly a refusal, and few of them are told to wait', async () => {
+    const app = c.named('app');
+    const pods = await c.deploymentOn(node, 60, { app });
+    await computed({ app }, { maxUnavailable: 5 }, 60);
+    const evacuations = await Promise.all(pods.map((pod) => asked(pod)));
+    for (const evacuation of evacuations) await eventuallyRemoved(evacuation);
+    expect(evictions()).toBeLessThanOrEqual(63);
+    // Two patches for each would be one to tell it to wait, and one to drop our finalizer.
+    expect(c.requests.count('patch evacuations.evacuation.coordination.k8s.io')).toBeLessThan(2 * 60);
+    await dropWorkloads();
+  });
+
+  test('that is removed while a pod waits lets it go', async () => {
+    const app = c.named('app');
+    const pod = await c.podOn(node, { labels: { app } });
+    const { name } = await computed({ app }, { minAvailable: 1 }, 1);
+    await asked(pod);
+    await eventuallySays(pod, /It can never allow a disruption/);
+    await c.deleted({ ...c.budget({ app }, {}, name), metadata: await metadataOf(name) });
+    await c.eventuallyGone(pod);
+  });
+
+  test('used up by an eviction that was cut off names its pod, and how long that may take', async () => {
+    const app = c.named('app');
+    const [cutOff, pod, third] = (await c.podsOn(node, 3, { labels: { app } })) as [Pod, Pod, Pod];
+    const { name } = await computed({ app }, { minAvailable: 2 }, 3);
+    const disruptedPods = { [cutOff.metadata.name]: new Date().toISOString() };
+    // As the eviction API does before it deletes the pod.
+    await c.withStatus({ ...c.budget({ app }, {}, name) }, { disruptionsAllowed: 0, disruptedPods });
+    await asked(pod);
+    const wait = `It waits for ${cutOff.metadata.name} to go, or two minutes for each whose eviction was cut off.`;
+    await eventuallySays(pod, new RegExp(`disruptionsAllowed 0, .* ${wait}$`));
+    expect(evictions()).toBe(0);
+    await c.podsDeleted([cutOff, pod, third]);
+  });
+
+  test('whose application is not healthy holds unready pods too, until it is to let them go always', async () => {
+    const { budget, sick } = await sickApplication();
+    await asked(sick);
+    await eventuallySays(sick, /disruptionsAllowed 0, currentHealthy 1, desiredHealthy 2, expectedPods 3/);
+    await c.patched(resources.podDisruptionBudgets, budget, {
+      spec: { unhealthyPodEvictionPolicy: 'AlwaysAllow' },
+    });
+    await c.eventuallyGone(sick);
+    expect(evictions()).toBe(1);
+  });
+
+  test('whose application is not healthy holds unready pods too, until it is healthy without them', async () => {
+    const { other, sick } = await sickApplication();
+    await asked(sick);
+    await eventuallySays(sick, /disruptionsAllowed 0, currentHealthy 1, desiredHealthy 2, expectedPods 3/);
+    await c.withStatus({ ...other, kind: 'Pod' }, readiness('True'));
+    await c.eventuallyGone(sick);
+    expect(evictions()).toBe(1);
+  });
+
   test('too many is named with the other one; the pod goes when one of them is removed', async () => {
     const app = c.named('app');
     const pod = await c.podOn(node, { labels: { app } });
@@ -232,6 +288,26 @@ describe('A budget', () => {
     await c.podsDeleted(pods);
   });
 });
+
+const readiness = (status: 'True' | 'False') => ({ conditions: [{ type: 'Ready', status }] });
+
+/** Three pods of which two should be healthy, and one is. */
+async function sickApplication() {
+  const app = c.named('app');
+  const pods = await c.podsOn(await c.silentNodeNamed('sick'), 3, { labels: { app } });
+  const budget = await computed({ app }, { minAvailable: 2 }, 3);
+  const [sick, other] = pods as [Pod, Pod];
+  for (const pod of [sick, other]) await c.withStatus({ ...pod, kind: 'Pod' }, readiness('False'));
+  await eventually('the budget to see it', () =>
+    expect(c.cluster.budgets.get(`${budget.namespace}/${budget.name}`)?.status?.currentHealthy).toBe(1),
+  );
+  return { budget, sick, other };
+}
+
+async function metadataOf(name: string) {
+  const found = await c.admin.get(resources.podDisruptionBudgets, { namespace: c.namespace, name });
+  return found?.metadata ?? { name };
+}
 
 describe('A pod that takes its time', () => {
   test('is reported as terminating after some seconds, and evicted once', async () => {
