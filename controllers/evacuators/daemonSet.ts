@@ -127,18 +127,24 @@ class DaemonSetEvacuator {
 
   /** First the status, then the pod: a crash between the two leaves a pod that is still to be deleted. */
   async #evacuate(turn: Turn): Promise<Requeue | undefined> {
-    const uid = uidOf(turn.pod);
-    const rest = (this.#notBefore.get(uid) ?? 0) - Date.now();
+    const rest = (this.#notBefore.get(uidOf(turn.pod)) ?? 0) - Date.now();
     if (rest > 0) return { requeueAfterMs: rest };
+    const emptied = this.#emptiedLately(turn);
+    if (emptied !== undefined) return this.#block(turn, emptied);
     const wasBlocked = isTrue(turn.evacuation.status?.conditions, blockedCondition);
-    const blocker = this.#emptiedLately(turn) ?? (await this.#terminate(turn, wasBlocked));
-    if (blocker !== undefined) {
-      this.#notBefore.set(uid, Date.now() + blockedRetry);
-      await this.#report(turn, { message: blocker.message }, blocker);
-      return { requeueAfterMs: blockedRetry };
-    }
+    const told = wasBlocked ? turn : await this.#announce(turn);
+    const refusal = await this.#delete(turn.pod);
+    if (refusal !== undefined) return this.#block(told, refusal);
     if (wasBlocked) await this.#announce(turn);
     return undefined;
+  }
+
+  async #block(turn: Turn, blocker: Blocker): Promise<Requeue> {
+    this.#notBefore.set(uidOf(turn.pod), Date.now() + blockedRetry);
+    const { message, conditions } = turn.evacuation.status ?? {};
+    const isSaid = message === blocker.message && isTrue(conditions, blockedCondition);
+    if (!isSaid) await this.#report(turn, { message: blocker.message }, blocker);
+    return { requeueAfterMs: blockedRetry };
   }
 
   /** Without the policy that holds it, or with a node's name in its template, the next pod is there at once, and so for ever. */
@@ -152,14 +158,13 @@ class DaemonSetEvacuator {
   }
 
   /** Why the pod does not go, if it does not. */
-  async #terminate(turn: Turn, wasBlocked: boolean): Promise<Blocker | undefined> {
-    if (!wasBlocked) await this.#announce(turn);
-    const { name, namespace = '' } = turn.pod.metadata;
-    const uid = uidOf(turn.pod);
+  async #delete(pod: Pod): Promise<Blocker | undefined> {
+    const { name, namespace = '' } = pod.metadata;
+    const uid = uidOf(pod);
     try {
       this.#deleted.add(uid);
       await this.#cluster.kube.delete(resources.pods, { namespace, name }, { uid });
-      this.#noteEmptied(turn.pod);
+      this.#noteEmptied(pod);
       return undefined;
     } catch (error) {
       this.#deleted.delete(uid);
@@ -177,14 +182,14 @@ class DaemonSetEvacuator {
   }
 
   /** As in the KEP's example. */
-  async #announce(turn: Turn): Promise<void> {
+  async #announce(turn: Turn): Promise<Turn> {
     const { message, evacuation, pod } = turn;
     const now = this.#cluster.kube.now();
     const { expectedEvacuationFinishTime } = evacuation.status ?? {};
     const isAnnounced = evacuation.status?.message === message && expectedEvacuationFinishTime !== undefined;
-    if (isAnnounced && Date.parse(expectedEvacuationFinishTime) > now.getTime()) return;
+    if (isAnnounced && Date.parse(expectedEvacuationFinishTime) > now.getTime()) return turn;
     const finish = new Date(now.getTime() + gracePeriodOf(pod) * 1_000);
-    await this.#report(turn, {
+    return this.#report(turn, {
       activeEvacuatorCompleted: false,
       evacuationProgressTimestamp: now.toISOString(),
       expectedEvacuationFinishTime: finish.toISOString(),
@@ -193,19 +198,15 @@ class DaemonSetEvacuator {
   }
 
   /** For the version that was judged: whoever lost their turn does not write over the next one's status. */
-  async #report(
-    { evacuation: { metadata, status } }: Turn,
-    next: Partial<EvacuationStatus>,
-    blocker?: Blocker,
-  ): Promise<void> {
+  async #report(turn: Turn, next: Partial<EvacuationStatus>, blocker?: Blocker): Promise<Turn> {
+    const { metadata, status } = turn.evacuation;
     const { name, namespace = '', uid, resourceVersion } = metadata;
     const conditions = blockedConditions(status?.conditions ?? [], blocker, this.#cluster.kube.now());
-    if (blocker !== undefined && status?.message === next.message) return;
     const patch = { metadata: { uid, resourceVersion }, status: { ...next, conditions } };
-    await this.#cluster.kube.mergePatch(resources.evacuations, { namespace, name }, patch, {
-      subresource: 'status',
-      fieldManager: FIELD_MANAGER,
-    });
+    const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+    const { kube } = this.#cluster;
+    const evacuation = await kube.mergePatch(resources.evacuations, { namespace, name }, patch, options);
+    return { ...turn, evacuation };
   }
 }
 

@@ -14,6 +14,7 @@ import { isKubeError } from '../../kube/errors.ts';
 import type { Change } from '../../kube/informer.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
+import { slimPod } from '../../kube/slim.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
 
 interface Deps {
@@ -23,8 +24,14 @@ interface Deps {
 
 const podsAtOnce = 4;
 
-/** Of the condition Ready that we write on a pod that is held by our gate: nobody else has anything to say about it yet. */
-const readyReason = 'WithheldForNodeMaintenance';
+/** On a pod without a node, about which no kubelet has anything to say yet. */
+const shownAsReady = {
+  type: 'Ready',
+  status: 'True',
+  reason: 'WithheldForNodeMaintenance',
+  message:
+    'It does not run: it waits for the end of a node maintenance, and is shown as ready so that its DaemonSet can be updated on other nodes.',
+};
 
 /**
  * Tends the pods of DaemonSets. Contract:
@@ -106,8 +113,7 @@ async function register({ kube }: Cluster, { metadata }: Pod): Promise<void> {
 
 async function tendWithheld(cluster: Cluster, pod: Pod): Promise<void> {
   const node = cluster.nodes.get(pod.spec.madeForNode ?? '');
-  // The DaemonSet controller removes what it made for a node that is no more.
-  if (node === undefined) return;
+  if (node === undefined) return releaseOrphan(cluster, pod);
   const maintenances = cluster.maintenances.list();
   const isWithheld = withholderOf(pod, node, maintenances) !== undefined;
   const isReady = isWithheld && stallsItsDaemonSet(cluster, pod);
@@ -124,6 +130,12 @@ async function tendWithheld(cluster: Cluster, pod: Pod): Promise<void> {
   );
   const current = drainers.filter((one) => one !== undefined);
   if (withholderOf(pod, node, current) === undefined) await lift(cluster, pod);
+}
+
+/** The DaemonSet controller removes what it made for a node that is no more as soon as anything changes. */
+async function releaseOrphan(cluster: Cluster, pod: Pod): Promise<void> {
+  const node = await cluster.kube.get(resources.nodes, { name: pod.spec.madeForNode ?? '' });
+  if (node === undefined) await lift(cluster, pod);
 }
 
 async function lift({ kube }: Cluster, { metadata, spec }: Pod): Promise<void> {
@@ -151,22 +163,17 @@ function isOf(pod: Pod, { metadata }: DaemonSet): boolean {
 
 /** "Available", to the DaemonSet controller, is a pod whose condition Ready is True: it asks for nothing else. */
 async function showReady({ kube }: Cluster, { metadata }: Pod, isReady: boolean): Promise<void> {
-  const { name, namespace = '', uid, resourceVersion } = metadata;
-  const condition = {
-    type: 'Ready',
-    status: isReady ? 'True' : 'False',
-    reason: readyReason,
-    message: isReady
-      ? 'It does not run: it waits for the end of a node maintenance, and is shown as ready so that its DaemonSet can be updated on other nodes.'
-      : 'It waits for the end of a node maintenance.',
-    lastTransitionTime: kube.now().toISOString(),
+  const key = { name: metadata.name, namespace: metadata.namespace ?? '' };
+  const raw = await kube.get(resources.pods, key);
+  if (raw === undefined || raw.metadata.uid !== metadata.uid || !isGated(slimPod(raw))) return;
+  const others = (raw.status?.conditions ?? []).filter(({ type }) => type !== 'Ready');
+  const ready = { ...shownAsReady, lastTransitionTime: kube.now().toISOString() };
+  const { uid, resourceVersion } = raw.metadata;
+  const patch = {
+    metadata: { uid, resourceVersion },
+    status: { conditions: isReady ? [...others, ready] : others },
   };
-  const object = { metadata: { name, namespace, uid, resourceVersion }, status: { conditions: [condition] } };
-  await kube.apply(resources.pods, object as KubeObject, {
-    fieldManager: FIELD_MANAGER,
-    force: true,
-    subresource: 'status',
-  });
+  await kube.mergePatch(resources.pods, key, patch, { subresource: 'status', fieldManager: FIELD_MANAGER });
 }
 
 function lacksEvacuator({ metadata }: Pod): boolean {

@@ -312,20 +312,16 @@ async function deletionsRefused(): Promise<() => Promise<void>> {
     metadata: { name },
     spec: { policyName: name, validationActions: ['Deny'] },
   } as KubeObject);
-  const probe = await c.podOn(await c.nodeNamed('probe'), { labels: { guarded: 'yes' } });
-  await eventually('the policy to refuse', () =>
-    expect(
-      c.admin.delete(
-        resources.pods,
-        { name: probe.metadata.name, namespace: c.namespace },
-        { uid: probe.metadata.uid ?? '', gracePeriodSeconds: 600 },
-      ),
-    ).rejects.toThrow(/not now/),
+  const node = await c.nodeNamed('probe');
+  const probe = () => c.podOn(node, { labels: { guarded: 'yes' } });
+  await eventually('the policy to refuse', async () =>
+    expect(c.deleted(await probe())).rejects.toThrow(/not now/),
   );
   return async () => {
     await c.admin.delete(binding, { name }, { uid: bound.metadata.uid ?? '' });
     await c.admin.delete(policy, { name }, { uid: made.metadata.uid ?? '' });
-    await eventually('the policy to be gone', () => c.deleted(probe));
+    await eventually('the policy to be gone', async () => c.deleted(await probe()));
+    await Promise.all(c.podsOf(node).map((pod) => c.deleted(pod)));
   };
 }
 
@@ -431,14 +427,6 @@ describe('A pod that is withheld from its node', () => {
     await eventuallyRunning(name, node);
   });
 
-  test('keeps the gates of others', async () => {
-    const { name, node, maintenance, withheld } = await emptied(1);
-    const theirs = { ...withheld.spec, schedulingGates: [{ name: MAINTENANCE_GATE }] };
-    expect((await rawPod(withheld))?.spec.schedulingGates).toEqual(theirs.schedulingGates);
-    await c.staged(maintenance.metadata.name, 'Complete');
-    await eventuallyRunning(name, node);
-  });
-
   test('goes with its node', async () => {
     const { name, node } = await emptied(1);
     const found = await c.node(node);
@@ -466,10 +454,7 @@ describe('A rolling update of a DaemonSet during a maintenance', () => {
       await eventually(`the update of ${other}`, () => expect(revisionOn(name, other)).toEqual(['2']));
     const withheld = await eventually('the withheld pod as it is', async () => {
       const found = await eventuallyWithheld(name, node, '2');
-      expect(readyOf(await rawPod(found))).toMatchObject({
-        status: 'False',
-        reason: 'WithheldForNodeMaintenance',
-      });
+      expect(readyOf(await rawPod(found))).toBeUndefined();
       return found;
     });
     expect(podsOf(name, node)).toEqual([]);
@@ -483,8 +468,8 @@ describe('A rolling update of a DaemonSet during a maintenance', () => {
     await c.applied(daemonSet('2', { name, updateStrategy }));
     for (const other of others)
       await eventually(`the update of ${other}`, () => expect(revisionOn(name, other)).toEqual(['2']));
-    await eventuallyWithheld(name, node, '2');
-    expect(c.requests.count('apply pods')).toBe(0);
+    const withheld = await eventuallyWithheld(name, node, '2');
+    expect(readyOf(await rawPod(withheld))).toBeUndefined();
   });
 
   test('leaves no withheld pod ready when the maintenance is complete in mid-update', async () => {
