@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { DaemonSet, KubeObject, Pod } from '../../api/core.ts';
+import type { DaemonSet, KubeObject, Node, Pod } from '../../api/core.ts';
 import {
   DAEMONSET_EVACUATOR_ANNOTATION,
   DAEMONSET_EVACUATOR_PRIORITY,
@@ -113,29 +113,24 @@ async function register({ kube }: Cluster, { metadata }: Pod): Promise<void> {
 
 async function tendWithheld(cluster: Cluster, pod: Pod): Promise<void> {
   const node = cluster.nodes.get(pod.spec.madeForNode ?? '');
-  if (node === undefined) return releaseOrphan(cluster, pod);
-  const maintenances = cluster.maintenances.list();
-  const isWithheld = withholderOf(pod, node, maintenances) !== undefined;
+  const isWithheld = node !== undefined && withholderOf(pod, node, cluster.maintenances.list()) !== undefined;
   const isReady = isWithheld && stallsItsDaemonSet(cluster, pod);
-  if (pod.status.ready !== isReady) {
-    await showReady(cluster, pod, isReady);
-    return;
-  }
-  if (isWithheld) return;
-  // The apiserver may have held the pod for drain targets that our informer does not show yet.
+  if (pod.status.ready !== isReady) await showReady(cluster, pod, isReady);
+  else if (!isWithheld && (await isLetGo(cluster, pod, node))) await lift(cluster, pod);
+}
+
+/** As the apiserver has it: it may have held the pod for what our informers do not show yet. */
+async function isLetGo({ kube, maintenances }: Cluster, pod: Pod, node: Node | undefined): Promise<boolean> {
+  // The DaemonSet controller removes what it made for a node that is no more as soon as anything about it changes.
+  if (node === undefined)
+    return (await kube.get(resources.nodes, { name: pod.spec.madeForNode ?? '' })) === undefined;
   const drainers = await Promise.all(
-    drainersOf(node, maintenances).map(({ metadata: { name } }) =>
-      cluster.kube.get(resources.nodeMaintenances, { name }),
+    drainersOf(node, maintenances.list()).map(({ metadata: { name } }) =>
+      kube.get(resources.nodeMaintenances, { name }),
     ),
   );
   const current = drainers.filter((one) => one !== undefined);
-  if (withholderOf(pod, node, current) === undefined) await lift(cluster, pod);
-}
-
-/** The DaemonSet controller removes what it made for a node that is no more as soon as anything changes. */
-async function releaseOrphan(cluster: Cluster, pod: Pod): Promise<void> {
-  const node = await cluster.kube.get(resources.nodes, { name: pod.spec.madeForNode ?? '' });
-  if (node === undefined) await lift(cluster, pod);
+  return withholderOf(pod, node, current) === undefined;
 }
 
 async function lift({ kube }: Cluster, { metadata, spec }: Pod): Promise<void> {
