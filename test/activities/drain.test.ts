@@ -167,7 +167,7 @@ describe('drain', () => {
 
   test('evacuates DaemonSet pods after all others, and leaves static pods running', async () => {
     const node = await c.nodeNamed('n');
-    const app = await c.podOn(node, { priority: 1_000_000_000 });
+    const app = await c.podOn(node, { priority: 1000 });
     const daemon = await c.daemonPodOn(node);
     const mirror = await c.podOn(node, { annotations: { 'kubernetes.io/config.mirror': 'hash' } });
     const applied = await draining([node]);

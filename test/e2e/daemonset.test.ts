@@ -170,7 +170,7 @@ describe('The pods of a DaemonSet', () => {
 
   test('stay where they are when the maintenance is cancelled before it comes to them', async () => {
     await world.placePods('node-2', 1, { labels: { app: 'stubborn' } });
-    await world.budget('stubborn', { app: 'stubborn' }, { maxUnavailable: 0 });
+    await world.budget('stubborn', { app: 'stubborn' }, { minAvailable: 1 });
     const before = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     await world.apply('cancelled', { nodes: ['node-2'], stage: 'Drain' });
     await world.eventually('cancelled', 'it is blocked', ({ status }) => status?.podsBlocked === 1, 60_000);
