@@ -113,6 +113,8 @@ describe('The pods of a DaemonSet', () => {
     expect(status).toEqual({
       activeEvacuatorClass: 'daemonset.apps.k8s.io',
       activeEvacuatorCompleted: false,
+      // Not the KEP's, but ours.
+      activeEvacuatorSince: expect.any(String),
       evacuationProgressTimestamp: expect.any(String),
       expectedEvacuationFinishTime: expect.any(String),
       failedEvictionCounter: 0,
