@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { needsAPerson } from '../domain/blocker.ts';
 import { type DrainDecision, decideDrain } from '../domain/drain.ts';
 import { listed } from '../domain/names.ts';
-import { podName, podTypeOf } from '../domain/pod.ts';
+import { podName } from '../domain/pod.ts';
 import { emptyStatus, withDrain } from '../domain/status.ts';
 import type { DrainStep, Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
@@ -164,16 +164,8 @@ class Announcer {
   }
 
   #announceRemaining(maintenance: NodeMaintenance, remaining: readonly Pod[]): void {
-    const reasons = {
-      DaemonSet: 'their DaemonSet would make them again',
-      Static: 'only the kubelet of their node can end them: take their manifests away there',
-    };
-    for (const podType of ['DaemonSet', 'Static'] as const) {
-      const names = remaining.filter((pod) => podTypeOf(pod) === podType).map(podName);
-      if (names.length === 0) continue;
-      const message = `${names.length} ${podType} pods are left running, because ${reasons[podType]}: ${listed(names)}.`;
-      this.#deps.events.record(maintenance, { type: 'Warning', reason: `${podType}PodsRemain`, message });
-    }
+    const message = `${remaining.length} static pods are left running, because only the kubelet of their node can end them: take their manifests away there: ${listed(remaining.map(podName))}.`;
+    this.#deps.events.record(maintenance, { type: 'Warning', reason: 'StaticPodsRemain', message });
   }
 
   /** On every maintenance that it concerns. */

@@ -78,8 +78,32 @@ export interface Node extends KubeObject {
 }
 
 export interface Pod extends KubeObject {
-  spec: { nodeName?: string; priority?: number };
+  spec: {
+    nodeName?: string;
+    priority?: number;
+    /** Absent for 30, the default of Kubernetes. */
+    terminationGracePeriodSeconds?: number;
+    /** Names. */
+    schedulingGates?: string[];
+    /** Of a pod with scheduling gates: the node that its DaemonSet made it for. */
+    madeForNode?: string;
+  };
   status: { phase?: string; ready: boolean };
+}
+
+export interface DaemonSet extends KubeObject {
+  spec: {
+    updateStrategy?: {
+      type?: 'RollingUpdate' | 'OnDelete';
+      rollingUpdate?: { maxUnavailable?: number | string; maxSurge?: number | string };
+    };
+  };
+  status?: {
+    observedGeneration?: number;
+    desiredNumberScheduled: number;
+    currentNumberScheduled: number;
+    updatedNumberScheduled?: number;
+  };
 }
 
 export interface PodDisruptionBudget extends KubeObject {

@@ -25,6 +25,19 @@ export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-complet
 /** On every Evacuation that node maintenance asked for (KEP-4212 › Drain). */
 export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
 
+/** Of the evacuator of DaemonSet pods (KEP-4212 › DaemonSet Controller). */
+export const DAEMONSET_EVACUATOR = 'daemonset.apps.k8s.io';
+
+/** On every pod of a DaemonSet, given by the policy `daemonset-evacuator.nodemaintenance.k8s.io` or by the worker. */
+export const DAEMONSET_EVACUATOR_ANNOTATION = `evacuation.coordination.k8s.io/priority_${DAEMONSET_EVACUATOR}`;
+export const DAEMONSET_EVACUATOR_PRIORITY = '10000/controller';
+
+/**
+ * The scheduling gate of a DaemonSet pod that must not come back to its node until the maintenance is complete. Set inside the
+ * apiserver by the policy `daemonset-gate.nodemaintenance.k8s.io`, lifted by the worker.
+ */
+export const MAINTENANCE_GATE = 'nodemaintenance.k8s.io/maintenance';
+
 /**
  * On a Node that somebody uncordoned: who it was, by user and field manager. Written inside the apiserver by the policy
  * `uncordoned-by.nodemaintenance.k8s.io`, because an uncordon leaves no trace in managedFields.

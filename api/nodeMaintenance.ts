@@ -273,7 +273,7 @@ export const NodeMaintenanceStatus = z.strictObject({
   podsRemaining: int32(0)
     .optional()
     .describe(
-      'Extension to KEP-4212: number of DaemonSet and static pods that are left running because nothing in this cluster keeps them away from the node.',
+      'Extension to KEP-4212: number of static pods that are left running because only the kubelet of their node can end them.',
     ),
   podsBlocked: int32(0)
     .optional()

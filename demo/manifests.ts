@@ -72,7 +72,7 @@ export function budget(workload: Workload, limit: object): Manifest {
 
 export const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
 
-/** One pod for each node; a drain leaves them running. */
+/** One pod for each node; they are the last to leave, and wait there for the end of the maintenance. */
 export function agents(): Manifest {
   const { name } = daemonSet;
   return {

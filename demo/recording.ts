@@ -37,7 +37,7 @@ export interface Watched {
  * did itself.
  */
 export interface Recording {
-  /** Pods that left the maintained nodes, DaemonSet pods aside. */
+  /** Pods that left the maintained nodes. */
   departures: readonly Departure[];
   /** Every Evacuation that was ever seen. */
   evacuations: readonly Happening[];
@@ -62,7 +62,8 @@ export function record({ nodes, pods, evacuations }: Cluster, { maintained, work
       departures.push({ ...happening(pod), app: appOf(pod), node: nodeOf(pod) });
   };
   const scheduled = (pod: Readonly<Pod>, before: Readonly<Pod> | undefined) => {
-    const isNew = before?.spec.nodeName === undefined && hasToLeave(pod, maintained);
+    // A DaemonSet's pod may come back the moment that the maintenance is complete.
+    const isNew = before?.spec.nodeName === undefined && podTypeOf(pod) === 'Default';
     if (isNew && cordons.get(nodeOf(pod))?.at(-1) === true) arrivals.push(pod.metadata.name);
   };
   const countReady = (pod: Readonly<Pod>, isGone: boolean) => {
@@ -113,7 +114,7 @@ function isHealthy({ metadata, status }: Readonly<Pod>): boolean {
 
 /** Whether a pod runs on one of these nodes and is of a type that leaves. */
 export function hasToLeave(pod: Readonly<Pod>, maintained: readonly string[]): boolean {
-  return maintained.includes(nodeOf(pod)) && podTypeOf(pod) === 'Default';
+  return maintained.includes(nodeOf(pod)) && podTypeOf(pod) !== 'Static';
 }
 
 export function appOf({ metadata }: Readonly<Pod>): string {

@@ -1,5 +1,6 @@
-import type { Pod } from '../api/core.ts';
+import type { Condition, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
+import { type ConditionFacts, withCondition } from './conditions.ts';
 
 /** Extension to KEP-4212: the condition of an Evacuation that cannot go on by itself; its reason is a BlockerReason. */
 export const blockedCondition = 'Blocked';
@@ -13,6 +14,10 @@ export const BlockerReason = {
   SeveralDisruptionBudgets: 'SeveralDisruptionBudgets',
   /** The apiserver, or an admission webhook, does not take the eviction. */
   EvictionRefused: 'EvictionRefused',
+  /** The apiserver, or an admission webhook, does not take the deletion of a DaemonSet's pod. */
+  DeletionRefused: 'DeletionRefused',
+  /** Nothing keeps a DaemonSet's pods away from the node: one was deleted, and the next is there. */
+  CameBack: 'CameBack',
   /** Somebody deleted the Evacuation, and its finalizers keep the next one from being made. */
   EvacuationDeleted: 'EvacuationDeleted',
   /** The pod should have ended by its grace period, and is still there. */
@@ -45,6 +50,21 @@ export function blockerOf(
   if (deletionTimestamp !== undefined && finalizers.length > 0) return formerEvacuation(finalizers);
   const blocked = evacuation?.status?.conditions?.find(({ type }) => type === blockedCondition);
   return blocked?.status === 'True' ? { reason: blocked.reason, message: blocked.message } : undefined;
+}
+
+/** The conditions of an Evacuation that this blocks, or nothing; one that nothing ever blocked does not mention it. */
+export function blockedConditions(
+  conditions: readonly Condition[],
+  blocker: Blocker | undefined,
+  now: Date,
+): readonly Condition[] {
+  const wasBlocked = conditions.some(({ type }) => type === blockedCondition);
+  if (blocker === undefined && !wasBlocked) return conditions;
+  const facts: ConditionFacts =
+    blocker === undefined
+      ? { type: blockedCondition, status: 'False', reason: 'Leaving', message: '' }
+      : { type: blockedCondition, status: 'True', ...blocker };
+  return withCondition(conditions, facts, now.toISOString());
 }
 
 function formerEvacuation(finalizers: readonly string[]): Blocker {

@@ -36,7 +36,7 @@ export interface Standing {
 export interface ContestedNode {
   name: string;
   targets: DrainTargets;
-  /** In order of their names; DaemonSet and static pods, which nothing evacuates yet, are among `remaining`. */
+  /** In order of their names; static pods are among `remaining`: only the kubelet of their node can end them. */
   evacuable: readonly PodSnapshot[];
   remaining: readonly PodSnapshot[];
   /** Living pods that the drain targets select: they leave, or are about to. */
@@ -92,9 +92,9 @@ function contestedNode(node: NodeSnapshot, claims: readonly Claim[], targets: Dr
   };
 }
 
-/** DaemonSet and static pods leave only by evacuators of their own; evicting them would start them again at once. */
+/** Nothing in this cluster evacuates static pods: their kubelet would have to. */
 function isEvacuable({ pod }: PodSnapshot): boolean {
-  return podTypeOf(pod) === 'Default';
+  return podTypeOf(pod) !== 'Static';
 }
 
 function standing(

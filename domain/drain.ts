@@ -34,7 +34,7 @@ export interface DrainDecision {
   nodeStatuses: readonly NodeMaintenanceNodeStatus[];
   /** The first position from the present one on at which a living pod is wanted; the plan's length when there is none. */
   position: number;
-  /** DaemonSet and static pods, which nothing evacuates yet: they are left running and reported. */
+  /** Static pods, which nothing evacuates: they are left running and reported. */
   remaining: readonly Pod[];
   /** Targeted pods that cannot leave, and why. */
   blocked: readonly BlockedPod[];

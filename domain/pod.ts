@@ -1,4 +1,4 @@
-import type { Pod } from '../api/core.ts';
+import type { OwnerReference, Pod } from '../api/core.ts';
 import type { PodType } from '../api/nodeMaintenance.ts';
 import type { Blocker } from './blocker.ts';
 
@@ -19,17 +19,27 @@ const mirrorAnnotation = 'kubernetes.io/config.mirror';
  */
 export function podTypeOf(pod: Pod): PodType {
   if (pod.metadata.annotations?.[mirrorAnnotation] !== undefined) return 'Static';
-  return isDaemonPod(pod) ? 'DaemonSet' : 'Default';
+  return daemonSetOf(pod) === undefined ? 'Default' : 'DaemonSet';
 }
 
-function isDaemonPod(pod: Pod): boolean {
+/** The DaemonSet that made the pod, if one did. */
+export function daemonSetOf(pod: Pod): OwnerReference | undefined {
   const controller = pod.metadata.ownerReferences?.find((owner) => owner.controller === true);
-  return controller?.kind === 'DaemonSet' && controller.apiVersion.startsWith('apps/');
+  return controller?.kind === 'DaemonSet' && controller.apiVersion.startsWith('apps/')
+    ? controller
+    : undefined;
 }
 
 /** A pod without a priority has the default one, 0, as the scheduler reads it. */
 export function podPriorityOf(pod: Pod): number {
   return pod.spec.priority ?? 0;
+}
+
+const defaultGracePeriod = 30;
+
+/** How long the pod may take to end. Seconds. */
+export function gracePeriodOf(pod: Pod): number {
+  return pod.spec.terminationGracePeriodSeconds ?? defaultGracePeriod;
 }
 
 /** Whether all its containers have ended, for good. */

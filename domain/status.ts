@@ -9,7 +9,7 @@ import { type ConditionFacts, withCondition } from './conditions.ts';
 import type { BlockedPod, DrainDecision } from './drain.ts';
 import { join } from './drainTargets.ts';
 import { compareNames, listed } from './names.ts';
-import { podName, podTypeOf } from './pod.ts';
+import { podName } from './pod.ts';
 
 export const emptyStatus: NodeMaintenanceStatus = {
   stageStatuses: [],
@@ -71,9 +71,11 @@ function continued(
   };
 }
 
+/** Nothing on it is targeted any more, so that nothing is kept away from it either. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
   return {
     ...node,
+    drainTargets: [],
     drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
     podsPendingEvacuation: 0,
     podsEvacuating: 0,
@@ -140,11 +142,7 @@ function blockedPart(blocked: readonly BlockedPod[]): string {
 
 function drainedReason(remaining: readonly Pod[]): { reason: string; message: string } {
   if (remaining.length === 0) return { reason: 'AllPodsTerminated', message: 'No pod is left on the nodes.' };
-  const daemons = remaining.filter((pod) => podTypeOf(pod) === 'DaemonSet');
-  return {
-    reason: daemons.length > 0 ? 'DaemonSetPodsRemain' : 'StaticPodsRemain',
-    message: `Left running: ${listed(remaining.map(podName))}.`,
-  };
+  return { reason: 'StaticPodsRemain', message: `Left running: ${listed(remaining.map(podName))}.` };
 }
 
 function sum(numbers: readonly number[]): number {

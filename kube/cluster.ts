@@ -1,16 +1,17 @@
-import type { Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { type RawPod, resources } from './resources.ts';
-import { slimBudget, slimNode, slimPod } from './slim.ts';
+import { slimBudget, slimDaemonSet, slimNode, slimPod } from './slim.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
 export const byNamespace = 'namespace';
 export const byPodUid = 'podUid';
+export const byGate = 'schedulingGate';
 
 /** What the worker knows of the cluster: one informer per kind, shared by all activities and controllers. */
 export interface Cluster {
@@ -18,6 +19,7 @@ export interface Cluster {
   nodes: Informer<Node>;
   pods: Informer<Pod, RawPod>;
   budgets: Informer<PodDisruptionBudget>;
+  daemonSets: Informer<DaemonSet>;
   maintenances: Informer<NodeMaintenance>;
   evacuations: Informer<Evacuation>;
   /** Begins to watch; returns at once and goes on until the signal is aborted. */
@@ -33,7 +35,10 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     kube,
     resource: resources.pods,
     transform: slimPod,
-    indexes: { [byNode]: (pod: Pod) => (pod.spec.nodeName === undefined ? [] : [pod.spec.nodeName]) },
+    indexes: {
+      [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]),
+      [byGate]: ({ spec }: Pod) => spec.schedulingGates ?? [],
+    },
     log,
   });
   const budgets = new Informer({
@@ -43,6 +48,12 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     indexes: { [byNamespace]: (budget: PodDisruptionBudget) => [budget.metadata.namespace ?? ''] },
     log,
   });
+  const daemonSets = new Informer({
+    kube,
+    resource: resources.daemonSets,
+    transform: slimDaemonSet,
+    log,
+  });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = new Informer<Evacuation>({
     kube,
@@ -50,12 +61,13 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     indexes: { [byPodUid]: (evacuation: Evacuation) => [evacuation.spec.podRef.uid] },
     log,
   });
-  const all = [nodes, pods, budgets, maintenances, evacuations];
+  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations];
   return {
     kube,
     nodes,
     pods,
     budgets,
+    daemonSets,
     maintenances,
     evacuations,
     start: (signal) => {

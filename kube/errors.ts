@@ -86,6 +86,14 @@ export function isKubeError(error: unknown, ...kinds: KubeErrorKind[]): error is
   return error instanceof KubeError && (kinds.length === 0 || kinds.includes(error.kind));
 }
 
+/** An answer that asking again at once would not change: of an admission webhook, or of the apiserver's permissions. */
+export function isRefusal(error: unknown): error is KubeError {
+  if (!(error instanceof KubeError)) return false;
+  // A webhook that does not answer is an internal error of the apiserver.
+  const isBroken = error.reason === 'InternalError';
+  return isBroken || isKubeError(error, 'Forbidden', 'Invalid', 'NamespaceTerminating');
+}
+
 /** What the apiserver answered: `retryAfter` is the header, in seconds. */
 export interface Refusal {
   readonly status: number;

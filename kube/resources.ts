@@ -1,4 +1,4 @@
-import type { KubeObject, Lease, Node, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, KubeObject, Lease, Node, NodeSelector, PodDisruptionBudget } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -26,7 +26,13 @@ export interface ObjectKey {
 
 /** A pod as the apiserver sends it. Informers keep the narrower api/core.ts `Pod`: see slimPod. */
 export interface RawPod extends KubeObject {
-  spec: { nodeName?: string; priority?: number };
+  spec: {
+    nodeName?: string;
+    priority?: number;
+    terminationGracePeriodSeconds?: number;
+    schedulingGates?: { name: string }[];
+    affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
+  };
   status?: { phase?: string; conditions?: { type: string; status: string }[] };
 }
 
@@ -78,6 +84,13 @@ export const resources = {
     kind: 'PodDisruptionBudget',
     namespaced: true,
   } as Resource<PodDisruptionBudget>,
+  daemonSets: {
+    group: 'apps',
+    version: 'v1',
+    plural: 'daemonsets',
+    kind: 'DaemonSet',
+    namespaced: true,
+  } as Resource<DaemonSet>,
   leases: {
     group: 'coordination.k8s.io',
     version: 'v1',

@@ -1,4 +1,4 @@
-import type { KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { RawPod } from './resources.ts';
 
 /** Annotations that are read: where a static pod comes from, who wants to evacuate a pod, who uncordoned a node. */
@@ -17,15 +17,57 @@ export function withoutManagedFields<T extends KubeObject>(raw: T): T {
   return raw;
 }
 
+/** What Kubernetes gives a pod that does not say. Seconds. */
+const defaultGracePeriod = 30;
+
 export function slimPod(raw: RawPod): Pod {
-  const { nodeName, priority } = raw.spec;
+  const { nodeName, priority, terminationGracePeriodSeconds: grace } = raw.spec;
   const phase = raw.status?.phase;
   const ready =
     raw.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true;
   return {
     metadata: slimMetadata(raw.metadata),
-    spec: present({ nodeName, priority }),
+    spec: {
+      ...present({ nodeName, priority }),
+      ...(grace === undefined || grace === defaultGracePeriod
+        ? {}
+        : { terminationGracePeriodSeconds: grace }),
+      ...slimGates(raw),
+    },
     status: { ...present({ phase }), ready },
+  };
+}
+
+/** Few pods have gates, and only while they wait. */
+function slimGates({ spec }: RawPod): Pick<Pod['spec'], 'schedulingGates' | 'madeForNode'> {
+  const { schedulingGates = [], affinity } = spec;
+  if (schedulingGates.length === 0) return {};
+  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  // As the DaemonSet controller writes it.
+  const fields = (terms ?? []).flatMap(({ matchFields = [] }) => matchFields);
+  const named = fields.find(({ key, operator }) => key === 'metadata.name' && operator === 'In');
+  return {
+    schedulingGates: schedulingGates.map(({ name }) => name),
+    ...present({ madeForNode: named?.values?.[0] }),
+  };
+}
+
+export function slimDaemonSet(raw: DaemonSet): DaemonSet {
+  const { updateStrategy } = raw.spec;
+  const slim = {
+    metadata: { ...slimMetadata(raw.metadata), ...present({ generation: raw.metadata.generation }) },
+    spec: present({ updateStrategy }),
+  };
+  if (raw.status === undefined) return slim;
+  const { observedGeneration, updatedNumberScheduled } = raw.status;
+  const { desiredNumberScheduled, currentNumberScheduled } = raw.status;
+  return {
+    ...slim,
+    status: {
+      ...present({ observedGeneration, updatedNumberScheduled }),
+      desiredNumberScheduled,
+      currentNumberScheduled,
+    },
   };
 }
 

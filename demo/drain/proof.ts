@@ -1,8 +1,7 @@
 import type { Node, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { MAINTENANCE_FINALIZER } from '../../api/names.ts';
+import { MAINTENANCE_FINALIZER, MAINTENANCE_GATE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { podTypeOf } from '../../domain/pod.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
@@ -17,11 +16,13 @@ import {
   same,
   unschedulable,
 } from '../proof.ts';
+import { daemonSet } from '../manifests.ts';
 import { appOf, hasToLeave, type Recording } from '../recording.ts';
 import type { Row, Section } from '../table.ts';
 import {
   allLeavingPods,
   allReplicas,
+  daemonTier,
   maintained,
   maintenanceName,
   nodeCount,
@@ -77,7 +78,7 @@ export function prove(evidence: Evidence): Section[] {
 function drainRows({ recording, evictions }: Evidence): Row[] {
   return [
     ...tiers.slice(1).map((_, index) => tierRow(recording, index)),
-    evacuationsRow(recording, allLeavingPods),
+    evacuationsRow(recording, allLeavingPods + maintained.length),
     evictionsRow(evictions, allLeavingPods),
     budgetsRow(recording),
     arrivalsRow(recording),
@@ -125,7 +126,10 @@ function crashRows({ workflow, killedWorker, secondWorker }: Evidence): Row[] {
     },
     same(
       'Temporal has the end of each tier on record, once',
-      [...tiers.slice(1).map((tier) => `entry ${positionOf(tier) + 1}`), 'Drained'].join(', '),
+      [...tiers.slice(1), daemonTier]
+        .map((tier) => `entry ${positionOf(tier) + 1}`)
+        .concat('Drained')
+        .join(', '),
       workflow.drainSteps
         .map((step) => (step.kind === 'TierDrained' ? `entry ${step.position + 1}` : step.kind))
         .join(', '),
@@ -137,21 +141,18 @@ function drainedRows({ drained }: Evidence): Row[] {
   const { maintenance, nodes, pods, evacuations } = drained;
   const condition = maintenance?.status?.conditions.find(({ type }) => type === 'Drained');
   const onNodes = pods.filter(({ spec }) => maintained.includes(spec.nodeName ?? ''));
-  const others = onNodes.filter((pod) => podTypeOf(pod) !== 'DaemonSet').length;
+  const awaiting = pods.filter(({ spec }) => spec.schedulingGates?.includes(MAINTENANCE_GATE)).length;
   const ready = pods.filter(
     (pod) => pod.status.ready && isWorkloadPod(pod) && !hasToLeave(pod, maintained),
   ).length;
   return [
     same(
       'Condition Drained',
-      'True, DaemonSetPodsRemain',
+      'True, AllPodsTerminated',
       condition === undefined ? 'none' : `${condition.status}, ${condition.reason}`,
     ),
-    same(
-      'Only DaemonSet pods are left on the nodes',
-      `${maintained.length} DaemonSet pods, 0 others`,
-      `${onNodes.length - others} DaemonSet pods, ${others} others`,
-    ),
+    same('No pod is left on the nodes', '0', String(onNodes.length)),
+    same(`Pods of ${daemonSet.name} that wait for the end`, String(maintained.length), String(awaiting)),
     same('Every Deployment is whole on the other nodes', `${allReplicas} pods ready`, `${ready} pods ready`),
     same('No Evacuation is left', '0', String(evacuations.length)),
     same('The nodes, and no others, are unschedulable', maintained.join(', '), unschedulable(nodes)),

@@ -107,6 +107,11 @@ export const tiers: readonly Tier[] = [
   },
 ];
 
+/** After all of them, and without a line in the YAML either: the pods of the DaemonSet. */
+export const daemonTier: Pick<Tier, 'entry'> = {
+  entry: { podPriority: 1_000_000_000, podType: 'DaemonSet' },
+};
+
 export const workloads: readonly BudgetedWorkload[] = tiers.flatMap((tier) => tier.workloads);
 
 const priorities = { batch: -1_000, standard: 5_000, important: 15_000 } as const;
@@ -130,7 +135,7 @@ const maintenance: NodeMaintenance = {
 const completePlan = completeDrainPlan(maintenance.spec.drainPlan).map(entryKey);
 
 /** The index in the executed drain plan at which a tier is evacuated. */
-export function positionOf({ entry }: Tier): number {
+export function positionOf({ entry }: Pick<Tier, 'entry'>): number {
   return completePlan.indexOf(entryKey(entry));
 }
 
@@ -143,6 +148,7 @@ export function leavingPodsOf(tier: Tier): number {
   return sum(tier.workloads.map(leavingPods));
 }
 
+/** Those of the DaemonSet aside. */
 export const allLeavingPods = sum(tiers.map(leavingPodsOf));
 export const allReplicas = sum(workloads.map(({ replicas }) => replicas));
 
@@ -185,7 +191,7 @@ export function workloadLines(): string[] {
       `tier ${index + 1}`,
     ]),
   );
-  rows.push([`${daemonSet.namespace}/${daemonSet.name}`, `${nodeCount} pods`, '', 'DaemonSet', 'stays']);
+  rows.push([`${daemonSet.namespace}/${daemonSet.name}`, `${nodeCount} pods`, '', 'DaemonSet', 'last']);
   const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   return rows.map((row) =>
     row

@@ -97,7 +97,7 @@ function warningRows({ fastForwarded, shared, drained }: Evidence): Row[] {
     ...drained.maintenances.map(({ metadata, status }) => {
       const condition = status?.conditions.find(({ type }) => type === 'Drained');
       const seen = condition === undefined ? 'none' : `${condition.status}, ${condition.reason}`;
-      return same(`Condition Drained of ${metadata.name}`, 'True, DaemonSetPodsRemain', seen);
+      return same(`Condition Drained of ${metadata.name}`, 'True, AllPodsTerminated', seen);
     }),
   ];
 }
@@ -118,7 +118,7 @@ function podRows({ recording, evictions, drained }: Evidence): Row[] {
   const evacuable = drained.pods.filter((pod) => podTypeOf(pod) === 'Default' && pod.status.ready);
   const moved = evacuable.filter(({ spec }) => spareNodes.includes(spec.nodeName ?? '')).length;
   return [
-    evacuationsRow(recording, allPods),
+    evacuationsRow(recording, allPods + nodes.length),
     evictionsRow(evictions, allPods),
     arrivalsRow(recording),
     same(`Pods that are ready on ${spareNodes.join(' and ')} instead`, String(allPods), String(moved)),

@@ -165,26 +165,36 @@ describe('drain', () => {
     expect(await c.evacuationOf(db as Pod)).toBeUndefined();
   });
 
-  test('leaves DaemonSet and static pods running, and reports them', async () => {
+  test('evacuates DaemonSet pods after all others, and leaves static pods running', async () => {
     const node = await c.nodeNamed('n');
+    const app = await c.podOn(node, { priority: 1000 });
     const daemon = await c.daemonPodOn(node);
     const mirror = await c.podOn(node, { annotations: { 'kubernetes.io/config.mirror': 'hash' } });
     const applied = await draining([node]);
-    const drain = started(() => acts.drain(refOf(applied), 0));
-    expect(await drain.ended).toEqual({ kind: 'Drained', nodes: [node] });
-    const names = [daemon, mirror].map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).toSorted();
+    const first = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(app);
+    expect(await c.evacuationOf(daemon)).toBeUndefined();
+    await evacuated(app);
+    const daemonTier = (await first.ended) as { position: number };
+    const second = started(() => acts.drain(refOf(applied), daemonTier.position));
+    const evacuation = await c.eventuallyEvacuating(daemon);
+    expect(evacuation.spec.evacuators).toEqual([
+      { evacuatorClass: 'daemonset.apps.k8s.io', priority: 10_000, role: 'controller' },
+    ]);
+    await evacuated(daemon);
+    expect(await second.ended).toEqual({ kind: 'Drained', nodes: [node] });
+    expect(await c.evacuationOf(mirror)).toBeUndefined();
     expect(await c.statusOf(applied.metadata.name)).toMatchObject({
-      podsRemaining: 2,
+      podsRemaining: 1,
       conditions: [
         {
           type: 'Drained',
           status: 'True',
-          reason: 'DaemonSetPodsRemain',
-          message: `Left running: ${names.join(', ')}.`,
+          reason: 'StaticPodsRemain',
+          message: `Left running: ${mirror.metadata.namespace}/${mirror.metadata.name}.`,
         },
       ],
     });
-    for (const pod of [daemon, mirror]) expect(await c.evacuationOf(pod)).toBeUndefined();
   });
 
   test('joins the Evacuation that somebody else has asked for', async () => {

@@ -26,6 +26,10 @@ describe('the worker may', () => {
     'patch nodes',
     'patch nodes --subresource=status',
     'watch pods --all-namespaces',
+    'patch pods --all-namespaces',
+    'delete pods --all-namespaces',
+    'patch pods --subresource=status --all-namespaces',
+    'watch daemonsets --all-namespaces',
     'create pods --subresource=eviction --all-namespaces',
     'watch poddisruptionbudgets --all-namespaces',
     'create nodemaintenances',
@@ -47,6 +51,8 @@ describe('the worker may', () => {
     'create secrets/node-maintenance-webhook -n node-maintenance',
     'patch secrets/node-maintenance-webhook -n node-maintenance',
     'get mutatingadmissionpolicies/drain-plan.nodemaintenance.k8s.io',
+    'get mutatingadmissionpolicies/daemonset-evacuator.nodemaintenance.k8s.io',
+    'get mutatingadmissionpolicybindings/daemonset-gate.nodemaintenance.k8s.io',
     'get mutatingadmissionpolicybindings/drain-plan.nodemaintenance.k8s.io',
   ])('%s', async (action) => {
     expect(await may(worker, action)).toBe('yes');
@@ -55,8 +61,10 @@ describe('the worker may', () => {
 
 describe('the worker may not', () => {
   test.each([
-    'delete pods --all-namespaces',
     'create pods --all-namespaces',
+    'update pods --all-namespaces',
+    'deletecollection pods --all-namespaces',
+    'patch daemonsets --all-namespaces',
     'delete nodes',
     'delete nodemaintenances',
     'get secrets --all-namespaces',

@@ -5,6 +5,7 @@ import { completeDrainPlan } from '../../domain/drainPlan.ts';
 import { BlockerReason } from '../../domain/blocker.ts';
 import type { NodeSnapshot } from '../../domain/contention.ts';
 import { type DrainSnapshot, decideDrain } from '../../domain/drain.ts';
+import { podTypeOf } from '../../domain/pod.ts';
 import { daemonPod, mirrorPod, pod, pods } from '../kit/builders.ts';
 
 const node = (name: string, living: Pod[], differs: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
@@ -60,11 +61,20 @@ describe('the next step of a drain', () => {
     expect(decideDrain(drain([node('one', [late])], 3)).evacuate).toEqual([late]);
   });
 
-  test('DaemonSet and static pods hold no position and are reported', () => {
-    const [daemon, mirror] = [daemonPod({ name: 'd' }), mirrorPod({ name: 's' })];
-    const decision = decideDrain(drain([node('one', [daemon, mirror])]));
-    expect(decision).toMatchObject({ evacuate: [], position: plan.length, remaining: [daemon, mirror] });
-    expect(decision.nodeStatuses[0]?.drainMessage).toBe('Drained, left running: default/d, default/s.');
+  test('static pods hold no position and are reported', () => {
+    const mirror = mirrorPod({ name: 's' });
+    const decision = decideDrain(drain([node('one', [mirror])]));
+    expect(decision).toMatchObject({ evacuate: [], position: plan.length, remaining: [mirror] });
+    expect(decision.nodeStatuses[0]?.drainMessage).toBe('Drained, left running: default/s.');
+  });
+
+  test('DaemonSet pods leave after all others, whatever their priority', () => {
+    const [app, daemon] = [pod({ priority: 2_000_000_000 }), daemonPod({ priority: -5 })];
+    const both = decideDrain(drain([node('one', [app, daemon])]));
+    expect(decideDrain(drain([node('one', [app, daemon])], both.position)).evacuate).toEqual([app]);
+    const { position } = decideDrain(drain([node('one', [daemon])]));
+    expect(plan[position]?.podType).toBe('DaemonSet');
+    expect(decideDrain(drain([node('one', [daemon])], position)).evacuate).toEqual([daemon]);
   });
 
   test('counts pods that have not yet started evacuation and those that have', () => {
@@ -101,13 +111,15 @@ describe('a whole drain', () => {
       priority: fc.constantFrom(0, 5000, 9000, 20000, 2_000_000_000),
     })
     .map(({ make, priority }) => make({ priority }));
+  /** Of two pods the one with the lower rank has to leave first: DaemonSet pods after all others. */
+  const rank = (one: Pod) => (podTypeOf(one) === 'DaemonSet' ? 2 ** 32 : 0) + (one.spec.priority ?? 0);
   const cluster = fc.array(fc.array(somePod, { maxLength: 5 }), { minLength: 1, maxLength: 4 });
 
   test('ends with every evacuable pod gone, lower priorities never after higher ones of an earlier step', () => {
     fc.assert(
       fc.property(cluster, (living) => {
         const nodes = living.map((list, i) => ({ name: `n${i}`, living: [...list] }));
-        const steps: number[][] = [];
+        const steps: Pod[][] = [];
         let position = 0;
         for (let turn = 0; position < plan.length; turn++) {
           expect(turn).toBeLessThan(100);
@@ -118,16 +130,15 @@ describe('a whole drain', () => {
             ),
           );
           expect(decision.position).toBeGreaterThanOrEqual(position);
-          if (decision.evacuate.length > 0) steps.push(decision.evacuate.map((p) => p.spec.priority ?? 0));
+          if (decision.evacuate.length > 0) steps.push([...decision.evacuate]);
           for (const n of nodes) n.living = n.living.filter((p) => !decision.evacuate.includes(p));
           position = decision.position;
         }
-        expect(
-          nodes.flatMap((n) => n.living).every((p) => p.metadata.ownerReferences || p.metadata.annotations),
-        ).toBe(true);
+        expect(nodes.flatMap((n) => n.living).map(podTypeOf)).not.toContain('Default');
+        expect(nodes.flatMap((n) => n.living).map(podTypeOf)).not.toContain('DaemonSet');
         for (const [i, step] of steps.entries()) {
           const previous = steps[i - 1];
-          if (previous) expect(Math.min(...step)).toBeGreaterThan(Math.max(...previous));
+          if (previous) expect(Math.min(...step.map(rank))).toBeGreaterThan(Math.max(...previous.map(rank)));
         }
       }),
     );

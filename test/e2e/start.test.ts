@@ -1,19 +1,10 @@
 import { execFile } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
-import type { KubeObject } from '../../api/core.ts';
-import { type Resource, resources } from '../../kube/resources.ts';
+import { resources } from '../../kube/resources.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { begun, createWorld, drained, finished, type World } from './world.ts';
-
-const daemonSets: Resource = {
-  group: 'apps',
-  version: 'v1',
-  plural: 'daemonsets',
-  kind: 'DaemonSet',
-  namespaced: true,
-};
 
 let world: World;
 let worker: WorkerProcess;
@@ -326,30 +317,20 @@ describe('a maintenance that is applied with kubectl', () => {
     await world.eventually('early', 'it is drained', drained);
   });
 
-  test('DaemonSet and static pods are left running, and the Drained condition says so', async () => {
-    await world.kube.create(daemonSets, {
-      metadata: { name: 'agent', namespace: 'default' },
-      spec: {
-        selector: { matchLabels: { app: 'agent' } },
-        template: {
-          metadata: { labels: { app: 'agent' } },
-          spec: { containers: [{ name: 'main', image: 'none' }], tolerations: [{ operator: 'Exists' }] },
-        },
-      },
-    } as KubeObject);
+  test('static pods are left running, and the Drained condition says so', async () => {
     await world.placePods('late-node', 1, { annotations: { 'kubernetes.io/config.mirror': 'made-by-hand' } });
     const seen = await world.eventually(
       'early',
-      'both kinds are reported',
-      ({ status }) => status?.podsRemaining === 2,
+      'it is reported',
+      ({ status }) => status?.podsRemaining === 1,
     );
     expect(seen.status?.conditions.find(({ type }) => type === 'Drained')).toMatchObject({
       status: 'True',
-      reason: 'DaemonSetPodsRemain',
+      reason: 'StaticPodsRemain',
     });
     expect(seen.status?.nodeStatuses[0]?.drainMessage).toMatch(
-      /^Drained, left running: default\/agent-\w+, default\/placed-\d+\.$/,
+      /^Drained, left running: default\/placed-\d+\.$/,
     );
-    expect(await world.podsOn('late-node')).toHaveLength(2);
+    expect(await world.podsOn('late-node')).toHaveLength(1);
   });
 });

@@ -1,6 +1,6 @@
-import type { Node, PodDisruptionBudget } from '../../api/core.ts';
+import type { DaemonSet, Node, PodDisruptionBudget } from '../../api/core.ts';
 import type { RawPod } from '../../kube/resources.ts';
-import { slimBudget, slimNode, slimPod, withoutManagedFields } from '../../kube/slim.ts';
+import { slimBudget, slimDaemonSet, slimNode, slimPod, withoutManagedFields } from '../../kube/slim.ts';
 
 const metadata = {
   name: 'web',
@@ -40,6 +40,37 @@ test('a slim pod keeps what decisions read', () => {
     metadata: kept,
     spec: { nodeName: 'n1', priority: 5 },
     status: { phase: 'Running', ready: true },
+  });
+});
+
+test('a slim pod keeps an unusual grace period, its gates, and the node that it was made for', () => {
+  const matchFields = [{ key: 'metadata.name', operator: 'In', values: ['six'] }];
+  const nodeAffinity = {
+    requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchFields }] },
+  };
+  const spec = { schedulingGates: [{ name: 'example.com/gate' }], affinity: { nodeAffinity } };
+  const specOf = (differs: object) => slimPod({ metadata, spec: { ...spec, ...differs } } as RawPod).spec;
+  const gated = { schedulingGates: ['example.com/gate'], madeForNode: 'six' };
+  expect(specOf({ terminationGracePeriodSeconds: 60 })).toEqual({
+    ...gated,
+    terminationGracePeriodSeconds: 60,
+  });
+  expect(specOf({ terminationGracePeriodSeconds: 30 })).toEqual(gated);
+  expect(specOf({ schedulingGates: undefined })).toEqual({});
+});
+
+test('a slim DaemonSet keeps how it is updated and how far', () => {
+  const counts = { desiredNumberScheduled: 3, currentNumberScheduled: 2 };
+  const updateStrategy = { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } };
+  const raw = {
+    metadata,
+    spec: { updateStrategy, template: { spec: {} } },
+    status: { ...counts, observedGeneration: 3, updatedNumberScheduled: 1, numberReady: 1 },
+  } as DaemonSet;
+  expect(slimDaemonSet(raw)).toEqual({
+    metadata: { ...kept, generation },
+    spec: { updateStrategy },
+    status: { ...counts, observedGeneration: 3, updatedNumberScheduled: 1 },
   });
 });
 

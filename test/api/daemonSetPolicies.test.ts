@@ -1,0 +1,272 @@
+import fc from 'fast-check';
+import type { Pod } from '../../api/core.ts';
+import { DAEMONSET_EVACUATOR_ANNOTATION, MAINTENANCE_GATE } from '../../api/names.ts';
+import type { DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import { targetsPod } from '../../domain/drainTargets.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
+import { entry } from './objects.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let kubectl: Kubectl;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kubectl = kubectlOf(sandbox);
+  c = await testCluster(sandbox, { prefix: 'ds-policy' });
+}, 180_000);
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+afterEach(() => c.maintenancesDropped());
+
+const max = 2_147_483_647;
+
+interface PodDiffers {
+  node?: string;
+  owner?: object | null;
+  annotations?: Record<string, string>;
+  labels?: Record<string, string>;
+  priorityClassName?: string;
+  spec?: object;
+}
+
+/** A pod as the DaemonSet controller makes it for a node. */
+function daemonPod({ node = 'six', owner, annotations, labels, priorityClassName, spec }: PodDiffers = {}) {
+  const controller = { apiVersion: 'apps/v1', kind: 'DaemonSet', name: 'agent', uid: 'd', controller: true };
+  const matchFields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
+  const terms = { nodeSelectorTerms: [{ matchFields }] };
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      generateName: 'agent-',
+      namespace: c.namespace,
+      ...(annotations && { annotations }),
+      ...(labels && { labels }),
+      ...(owner === null ? {} : { ownerReferences: [owner ?? controller] }),
+    },
+    spec: {
+      affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: terms } },
+      tolerations: [{ operator: 'Exists' }],
+      containers: [{ name: 'main', image: 'none' }],
+      ...(priorityClassName && { priorityClassName }),
+      ...spec,
+    },
+  };
+}
+
+interface Stored {
+  metadata: { annotations?: Record<string, string>; labels?: Record<string, string> };
+  spec: { schedulingGates?: { name: string }[]; priority: number };
+}
+
+/** What the apiserver makes of these pods. Nothing is stored. */
+async function admitted(pods: object[]): Promise<Stored[]> {
+  const list = { apiVersion: 'v1', kind: 'List', items: pods };
+  const format =
+    'jsonpath={.metadata.annotations}{"\\t"}{.spec.schedulingGates}{"\\t"}{.spec.priority}{"\\n"}';
+  const created = kubectl(['create', '--dry-run=server', '-o', format, '-f', '-'], list);
+  const lines = (await succeeds(created)).trimEnd().split('\n');
+  return lines.map((line) => {
+    const [annotations = '', gates = '', priority] = line.split('\t');
+    return {
+      metadata: annotations === '' ? {} : { annotations: JSON.parse(annotations) },
+      spec: { priority: Number(priority), ...(gates && { schedulingGates: JSON.parse(gates) }) },
+    };
+  });
+}
+
+async function gatesOf(...pods: object[]): Promise<string[][]> {
+  return (await admitted(pods)).map(({ spec }) => (spec.schedulingGates ?? []).map(({ name }) => name));
+}
+
+const held = [MAINTENANCE_GATE];
+
+/** A maintenance whose status says these targets, by node; nobody drains here. */
+async function maintenance(
+  targets: Record<string, DrainPlanEntry[]>,
+  stage: NodeMaintenanceStage = 'Drain',
+): Promise<NodeMaintenance> {
+  const applied = await c.applied(c.maintenance({ nodes: Object.keys(targets), stage }));
+  const nodeStatuses = Object.entries(targets).map(([name, drainTargets]) => ({
+    nodeRef: { name },
+    drainTargets,
+  }));
+  return c.withStatus(applied, { nodeStatuses });
+}
+
+/** Also for what is to be let through: by the time that `sentinel` is held, the apiserver knows of everything that was before. */
+async function eventuallyGated(...rows: [pod: object, gates: string[]][]): Promise<void> {
+  const sentinel = 'sentinel';
+  await maintenance({ [sentinel]: [entry('DaemonSet', max)] });
+  await eventually('the pods with their gates', async () =>
+    expect(await gatesOf(daemonPod({ node: sentinel }), ...rows.map(([pod]) => pod))).toEqual([
+      held,
+      ...rows.map(([, gates]) => gates),
+    ]),
+  );
+}
+
+describe('a pod of a DaemonSet is given its evacuator', () => {
+  const annotationOf = async (pod: object) => (await admitted([pod]))[0]?.metadata.annotations;
+
+  test('when it has none', async () => {
+    expect(await annotationOf(daemonPod())).toEqual({
+      [DAEMONSET_EVACUATOR_ANNOTATION]: '10000/controller',
+    });
+  });
+
+  test('beside other annotations', async () => {
+    expect(await annotationOf(daemonPod({ annotations: { 'example.com/mine': 'yes' } }))).toEqual({
+      'example.com/mine': 'yes',
+      [DAEMONSET_EVACUATOR_ANNOTATION]: '10000/controller',
+    });
+  });
+
+  test('unless its author said another thing about it', async () => {
+    const annotations = { [DAEMONSET_EVACUATOR_ANNOTATION]: '5/controller' };
+    expect(await annotationOf(daemonPod({ annotations }))).toEqual(annotations);
+  });
+
+  test.each([
+    { when: 'nothing controls it', owner: null },
+    { when: 'something else does', owner: { apiVersion: 'apps/v1', kind: 'ReplicaSet', controller: true } },
+    { when: 'a namesake does', owner: { apiVersion: 'example.com/v1', kind: 'DaemonSet', controller: true } },
+    {
+      when: 'a DaemonSet owns it, but does not control it',
+      owner: { apiVersion: 'apps/v1', kind: 'DaemonSet' },
+    },
+  ])('but not when $when', async ({ owner }) => {
+    const whole = owner === null ? null : { name: 'agent', uid: 'd', ...owner };
+    expect(await annotationOf(daemonPod({ owner: whole }))).toBeUndefined();
+  });
+});
+
+describe('a pod of a DaemonSet is held by a gate', () => {
+  test('when the drain targets of its node include it, whatever it tolerates', async () => {
+    await maintenance({ six: [entry('Default', max), entry('DaemonSet', 5000)] });
+    await eventuallyGated([daemonPod(), held]);
+  });
+
+  test('beside the gates that it has', async () => {
+    await maintenance({ six: [entry('DaemonSet', max)] });
+    const schedulingGates = [{ name: 'example.com/first' }];
+    await eventuallyGated([daemonPod({ spec: { schedulingGates } }), ['example.com/first', ...held]]);
+  });
+
+  test('once, when several maintenances target it', async () => {
+    for (const _ of ['one', 'two']) await maintenance({ six: [entry('DaemonSet', max)] });
+    await eventuallyGated([daemonPod(), held]);
+  });
+
+  test('but not when another node is meant', async () => {
+    await maintenance({ six: [entry('DaemonSet', max)], seven: [entry('Default', max)] });
+    await maintenance({ five: [entry('DaemonSet', max)] });
+    await eventuallyGated(
+      [daemonPod({ node: 'six' }), held],
+      [daemonPod({ node: 'five' }), held],
+      [daemonPod({ node: 'seven' }), []],
+      [daemonPod({ node: 'four' }), []],
+    );
+  });
+
+  test('but not when its priority is beyond the targets', async () => {
+    await maintenance({ six: [entry('Default', max), entry('DaemonSet', 5000)] });
+    await eventuallyGated(
+      [daemonPod(), held],
+      [daemonPod({ priorityClassName: 'system-node-critical' }), []],
+    );
+  });
+
+  test.each<{ stage: NodeMaintenanceStage }>([{ stage: 'Idle' }, { stage: 'Cordon' }, { stage: 'Complete' }])(
+    'but not in stage $stage',
+    async ({ stage }) => {
+      await maintenance({ six: [entry('DaemonSet', max)] }, stage);
+      await eventuallyGated([daemonPod(), []]);
+    },
+  );
+
+  test('but not when the maintenance is being deleted', async () => {
+    const made = await maintenance({ six: [entry('DaemonSet', max)] });
+    await c.applied({
+      ...c.maintenance({ name: made.metadata.name, nodes: ['six'], stage: 'Drain' }),
+      metadata: { name: made.metadata.name, finalizers: ['example.com/held'] },
+    });
+    await c.deleted({ ...made, kind: 'NodeMaintenance' });
+    await eventuallyGated([daemonPod(), []]);
+  });
+
+  test('but not when no DaemonSet made it, nor when it is bound already', async () => {
+    await maintenance({ six: [entry('DaemonSet', max), entry('Default', max)] });
+    await eventuallyGated(
+      [daemonPod({ owner: null }), []],
+      [daemonPod({ spec: { nodeName: 'six' } }), []],
+      [daemonPod(), held],
+    );
+  });
+
+  test('on each of a thousand nodes of a maintenance', async () => {
+    const nodes = Array.from({ length: 1_000 }, (_, i) => `thousand-${i}`);
+    const targets = [entry('Default', max), entry('DaemonSet', max)];
+    const applied = await c.applied(c.maintenance({ nodes: ['thousand-0'], stage: 'Drain' }));
+    await c.withStatus(applied, {
+      nodeStatuses: nodes.map((name) => ({ nodeRef: { name }, drainTargets: targets })),
+    });
+    await eventuallyGated(
+      [daemonPod({ node: 'thousand-0' }), held],
+      [daemonPod({ node: 'thousand-999' }), held],
+      [daemonPod({ node: 'thousand-1000' }), []],
+    );
+  });
+});
+
+const keys = ['app', 'tier'];
+const values = ['a', 'b', ''];
+const requirement = fc
+  .record({
+    key: fc.constantFrom(...keys),
+    operator: fc.constantFrom('In', 'NotIn', 'Exists', 'DoesNotExist'),
+    values: fc.subarray(values, { minLength: 1 }),
+  })
+  .map(({ operator, values: given, key }) =>
+    operator === 'In' || operator === 'NotIn' ? { key, operator, values: given } : { key, operator },
+  );
+const someLabels = fc.dictionary(fc.constantFrom(...keys), fc.constantFrom(...values), { maxKeys: 2 });
+const selector = fc.record(
+  { matchLabels: someLabels, matchExpressions: fc.array(requirement, { maxLength: 2 }) },
+  { requiredKeys: [] },
+);
+const target = fc
+  .record({
+    podType: fc.constantFrom('DaemonSet', 'DaemonSet', 'Default', 'Static'),
+    podPriority: fc.constantFrom(-1, 0, max),
+    podSelector: fc.option(selector, { nil: undefined }),
+  })
+  .map(({ podType, podPriority, podSelector }) => entry(podType, podPriority, podSelector));
+const scene = fc.record({ targets: fc.array(target, { maxLength: 3 }), labels: someLabels });
+
+test('the apiserver and the domain agree about whom drain targets include', async () => {
+  const scenes = fc.array(scene, { minLength: 80, maxLength: 80 });
+  await fc.assert(
+    fc.asyncProperty(scenes, async (drawn) => {
+      await c.maintenancesDropped();
+      const rows = drawn.map(({ targets, labels }, i) => {
+        const made = daemonPod({ node: `n${i}`, labels });
+        return { i, targets, made, isTargeted: targetsPod(targets, made as unknown as Pod) };
+      });
+      await maintenance(Object.fromEntries(rows.map(({ i, targets }) => [`n${i}`, targets])));
+      await eventuallyGated(
+        ...rows.map(({ made, isTargeted }): [object, string[]] => [made, isTargeted ? held : []]),
+      );
+    }),
+    { numRuns: 3, endOnFailure: true },
+  );
+}, 120_000);

@@ -1,0 +1,199 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { KubeObject, Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { MAINTENANCE_GATE } from '../../api/names.ts';
+import { resources } from '../../kube/resources.ts';
+import { slimPod } from '../../kube/slim.ts';
+import { throughout } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, drained, finished, type World } from './world.ts';
+
+let world: World;
+let worker: WorkerProcess;
+
+const namespace = 'critical-workloads';
+const name = 'critical-ds';
+const labels = { app: name, 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' };
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 3 });
+  worker = startWorker(world.sandbox);
+  await worker.ready();
+  await world.kube.create(resources.namespaces, { metadata: { name: namespace } });
+  await world.kube.create(resources.daemonSets, {
+    metadata: { name, namespace },
+    spec: {
+      selector: { matchLabels: { app: name } },
+      template: {
+        metadata: { labels },
+        spec: {
+          containers: [{ name: 'main', image: 'none' }],
+          // As node agents do.
+          tolerations: [{ operator: 'Exists' }],
+          terminationGracePeriodSeconds: 60,
+        },
+      },
+    },
+  } as KubeObject);
+  await eventuallyOn(['node-1', 'node-2', 'node-3'], '1');
+}, 180_000);
+
+afterAll(async () => {
+  await worker?.kill();
+  await world?.close();
+});
+
+async function daemonPods(): Promise<Pod[]> {
+  const { items } = await world.kube.list(resources.pods, { namespace, labelSelector: `app=${name}` });
+  return items.map(slimPod).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+}
+
+const nodesOf = (pods: Pod[]) =>
+  ['node-1', 'node-2', 'node-3'].filter((node) => pods.some(({ spec }) => spec.nodeName === node)).join();
+const isHeld = ({ spec }: Pod) => spec.schedulingGates?.includes(MAINTENANCE_GATE) === true;
+const generationOf = ({ metadata }: Pod) => metadata.labels?.['pod-template-generation'] ?? '';
+
+/** Each of these nodes has one ready pod of the DaemonSet, of this generation, and no other node has any. */
+async function eventuallyOn(nodes: string[], generation: string): Promise<Pod[]> {
+  const found = await eventuallyHolds(
+    `generation ${generation} runs on ${nodes.join(', ')}`,
+    async () => (await daemonPods()).filter(({ spec }) => spec.nodeName !== undefined),
+    (pods) =>
+      pods.length === nodes.length &&
+      nodesOf(pods) === nodes.join() &&
+      pods.every((pod) => pod.status.ready && generationOf(pod) === generation),
+    60_000,
+  );
+  return found;
+}
+
+const eventuallyHeld = (fact: string, holds: (pod: Pod) => boolean = () => true) =>
+  eventuallyHolds(
+    fact,
+    async () => (await daemonPods()).filter(isHeld),
+    ([pod, ...others]) =>
+      pod !== undefined && others.length === 0 && pod.spec.madeForNode === 'node-1' && holds(pod),
+  ) as Promise<[Pod]>;
+
+describe('The pods of a DaemonSet', () => {
+  let last: Pod;
+
+  test('leave last, when all other pods are gone', async () => {
+    await world.deployment('web', 6);
+    await world.placePods('node-1', 2);
+    const before = await world.podsOn('node-1');
+    last = before.find(({ metadata }) => metadata.labels?.['app'] === name) as Pod;
+    await world.apply('os-upgrade', { nodes: ['node-1'], stage: 'Drain', reason: 'OS upgrade' });
+    await eventuallyHolds(
+      'the evacuator reports',
+      async () => (await world.kube.list(resources.evacuations, { namespace })).items,
+      ([evacuation]) => evacuation?.status?.expectedEvacuationFinishTime !== undefined,
+    ).then(([evacuation]) => expectAsInTheKep(evacuation as Evacuation));
+    const others = before
+      .map(({ metadata }) => metadata.uid ?? '')
+      .filter((uid) => uid !== last.metadata.uid);
+    expect(others.filter((uid) => !world.record.gone.includes(uid))).toEqual([]);
+  });
+
+  /** KEP-4212 > DaemonSet Controller, field by field. */
+  function expectAsInTheKep({ metadata, spec, status }: Evacuation): void {
+    const uid = last.metadata.uid ?? '';
+    expect(metadata).toMatchObject({
+      finalizers: ['evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io'],
+      labels,
+      name: `${uid}-${last.metadata.name}`,
+      namespace,
+    });
+    expect(spec).toEqual({
+      podRef: { name: last.metadata.name, uid },
+      progressDeadlineSeconds: 1800,
+      evacuators: [{ evacuatorClass: 'daemonset.apps.k8s.io', priority: 10_000, role: 'controller' }],
+    });
+    expect(status).toEqual({
+      activeEvacuatorClass: 'daemonset.apps.k8s.io',
+      activeEvacuatorCompleted: false,
+      // Not the KEP's, but ours.
+      activeEvacuatorSince: expect.any(String),
+      evacuationProgressTimestamp: expect.any(String),
+      expectedEvacuationFinishTime: expect.any(String),
+      failedEvictionCounter: 0,
+      message: 'critical-ds is terminating the pod due to node maintenance (OS upgrade).',
+      conditions: [],
+    });
+    const { evacuationProgressTimestamp = '', expectedEvacuationFinishTime = '' } = status ?? {};
+    expect(Date.parse(expectedEvacuationFinishTime) - Date.parse(evacuationProgressTimestamp)).toBe(60_000);
+  }
+
+  test('wait for the end of the maintenance, and the node is drained without them', async () => {
+    await eventuallyHeld('a pod waits for node-1');
+    const { status } = await world.eventually('os-upgrade', 'it is drained', drained, 60_000);
+    expect(status?.conditions.find(({ type }) => type === 'Drained')).toMatchObject({
+      reason: 'AllPodsTerminated',
+    });
+    expect(status?.podsRemaining).toBe(0);
+    expect(await world.podsOn('node-1')).toEqual([]);
+    await eventuallyHolds(
+      'no Evacuation is left',
+      async () => (await world.kube.list(resources.evacuations)).items,
+      (left) => left.length === 0,
+    );
+  });
+
+  test('are updated on the other nodes meanwhile', async () => {
+    const key = { namespace, name };
+    const template = { metadata: { annotations: { 'example.com/revision': '2' } } };
+    await world.kube.mergePatch(resources.daemonSets, key, { spec: { template } });
+    await eventuallyOn(['node-2', 'node-3'], '2');
+    await eventuallyHeld('the waiting pod is shown as it is', (pod) => {
+      return generationOf(pod) === '2' && !pod.status.ready;
+    });
+    expect(drained((await world.maintenance('os-upgrade')) as never)).toBe(true);
+  });
+
+  test('stay away while every worker is dead', async () => {
+    await worker.kill();
+    const [held] = await eventuallyHeld('a pod waits for node-1');
+    const { uid = '' } = held.metadata;
+    await world.kube.delete(resources.pods, { namespace, name: held.metadata.name }, { uid });
+    const [next] = await eventuallyHeld('another pod waits for node-1', (pod) => pod.metadata.uid !== uid);
+    await throughout('it waits', 2_000, async () => expect(await world.podsOn('node-1')).toEqual([]));
+    expect(next.spec.nodeName).toBeUndefined();
+  });
+
+  test('run again when the maintenance is complete, let go by the next worker', async () => {
+    const [held] = await eventuallyHeld('a pod waits for node-1');
+    await world.patch('os-upgrade', { stage: 'Complete' });
+    worker = startWorker(world.sandbox);
+    const running = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
+    expect(running.map(({ metadata }) => metadata.uid)).toContain(held.metadata.uid);
+    await world.eventually('os-upgrade', 'it is finished', finished, 60_000);
+  });
+
+  test('stay where they are when the maintenance is cancelled before it comes to them', async () => {
+    await world.placePods('node-2', 1, { labels: { app: 'stubborn' } });
+    await world.budget('stubborn', { app: 'stubborn' }, { minAvailable: 1 });
+    const before = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
+    await world.apply('cancelled', { nodes: ['node-2'], stage: 'Drain' });
+    await world.eventually('cancelled', 'it is blocked', ({ status }) => status?.podsBlocked === 1, 60_000);
+    await world.patch('cancelled', { stage: 'Complete' });
+    await world.eventually('cancelled', 'it is finished', finished, 60_000);
+    const after = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
+    const uids = (pods: Pod[]) => new Set(pods.map(({ metadata }) => metadata.uid));
+    expect(uids(after)).toEqual(uids(before));
+  });
+
+  test('come back when the maintenance is cancelled while they leave', async () => {
+    await world.apply('short', { nodes: ['node-3'], stage: 'Drain' });
+    await eventuallyHolds(
+      'the pod of node-3 is on its way out',
+      async () => (await daemonPods()).map(({ spec }) => spec.nodeName),
+      (nodes) => !nodes.includes('node-3'),
+      60_000,
+    );
+    await world.patch('short', { stage: 'Complete' });
+    await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
+    await world.eventually('short', 'it is finished', finished, 60_000);
+    expect((await daemonPods()).filter(isHeld)).toEqual([]);
+  });
+});
