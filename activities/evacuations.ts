@@ -9,6 +9,7 @@ import {
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type DrainTargets, join, targetsPod, wishAt } from '../domain/drainTargets.ts';
 import { evacuationName } from '../domain/evacuation.ts';
+import { registeredEvacuators } from '../domain/evacuator.ts';
 import { blockerOf } from '../domain/blocker.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import type { PodSnapshot } from '../domain/pod.ts';
@@ -104,13 +105,24 @@ export class Evacuations {
   }
 }
 
-function evacuationFor({ metadata }: Pod): Evacuation {
-  const { name, namespace = '', uid = '' } = metadata;
+/** Resolved already, as admission would do it: labels and evacuators are the pod's. */
+function evacuationFor(pod: Pod): Evacuation {
+  const { name, namespace = '', uid = '', labels } = pod.metadata;
+  const { evacuators } = registeredEvacuators(pod);
   return {
     apiVersion: EVACUATION.apiVersion,
     kind: EVACUATION.kind,
-    metadata: { name: evacuationName(metadata), namespace, finalizers: [INSTIGATOR_FINALIZER] },
-    spec: { podRef: { name, uid }, progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS },
+    metadata: {
+      name: evacuationName(pod.metadata),
+      namespace,
+      ...(labels && { labels }),
+      finalizers: [INSTIGATOR_FINALIZER],
+    },
+    spec: {
+      podRef: { name, uid },
+      progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS,
+      ...(evacuators.length > 0 && { evacuators }),
+    },
   };
 }
 
@@ -127,11 +139,11 @@ function withoutOurFinalizer(metadata: ObjectMeta): ObjectMeta {
   return { ...metadata, finalizers };
 }
 
-async function dropFinalizer({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
+async function dropFinalizer({ kube }: Cluster, { metadata }: Evacuation): Promise<Evacuation> {
   const { name, namespace = '', uid, resourceVersion } = metadata;
   const { finalizers } = withoutOurFinalizer(metadata);
   const patch = { metadata: { uid, resourceVersion, finalizers } };
-  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+  return kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
 }
 
 /** Another turn finds the Evacuation in the informer; a namespace on its way out takes its pods along. */
@@ -208,5 +220,8 @@ async function withdraw(cluster: Cluster, { metadata }: Evacuation): Promise<voi
   if (!isShared) await kube.delete(resources.evacuations, { namespace, name }, { uid });
   const current = await kube.get(resources.evacuations, { namespace, name });
   if (current === undefined || current.metadata.uid !== uid) return;
-  await dropFinalizer(cluster, current);
+  const left = await dropFinalizer(cluster, current);
+  // The others let go meanwhile, and each of us left the deletion to the next.
+  const isForsaken = left.metadata.deletionTimestamp === undefined && !left.metadata.finalizers?.length;
+  if (isForsaken) await kube.delete(resources.evacuations, { namespace, name }, { uid });
 }

@@ -23,36 +23,48 @@ const Evacuator = z.strictObject({
   role: text(63).min(1).describe('Role of the evacuator towards the pod, for example controller.'),
 });
 
-export const EvacuationSpec = z.strictObject({
-  podRef: PodReference.describe(
-    'PodRef identifies the pod to be removed from its node. This field is immutable.',
-  ).meta(
-    cel({
-      rule: 'self == oldSelf',
-      message: 'podRef is immutable: delete this Evacuation and create one for the other pod',
-    }),
-  ),
-  progressDeadlineSeconds: int32(1)
-    .default(DEFAULT_PROGRESS_DEADLINE_SECONDS)
-    .describe(
-      'ProgressDeadlineSeconds is how long the active evacuator may leave .status.evacuationProgressTimestamp as it is before the next evacuator takes over. The default of 1800 (30m) should give potential evacuators enough time to recover from a disruption and continue with the graceful evacuation.',
+/** Resolved once, on admission or by the controller: an evacuator at work must not lose its place. */
+const evacuatorsAreImmutable = {
+  rule: '!has(oldSelf.evacuators) || (has(self.evacuators) && self.evacuators == oldSelf.evacuators)',
+  message:
+    "evacuators are resolved once from the pod's annotations and immutable then: delete this Evacuation and create another",
+  fieldPath: '.evacuators',
+};
+
+export const EvacuationSpec = z
+  .strictObject({
+    podRef: PodReference.describe(
+      'PodRef identifies the pod to be removed from its node. This field is immutable.',
+    ).meta(
+      cel({
+        rule: 'self == oldSelf',
+        message: 'podRef is immutable: delete this Evacuation and create one for the other pod',
+      }),
     ),
-  evacuators: z
-    .array(Evacuator)
-    .max(MAX_EVACUATORS)
-    .optional()
-    .describe(
-      "Evacuators that may remove the pod gracefully, resolved from the pod's annotations on admission. If the evacuators are unable to evacuate the pod, or if there are no evacuators, the evacuation controller will attempt to evict it.",
-    )
-    .meta(listMap('evacuatorClass')),
-});
+    progressDeadlineSeconds: int32(1)
+      .default(DEFAULT_PROGRESS_DEADLINE_SECONDS)
+      .describe(
+        'ProgressDeadlineSeconds is how long the active evacuator may leave .status.evacuationProgressTimestamp as it is before the next evacuator takes over. The default of 1800 (30m) should give potential evacuators enough time to recover from a disruption and continue with the graceful evacuation.',
+      ),
+    evacuators: z
+      .array(Evacuator)
+      .max(MAX_EVACUATORS)
+      .optional()
+      .describe(
+        "Evacuators that may remove the pod gracefully, resolved from the pod's annotations on admission. If the evacuators are unable to evacuate the pod, or if there are no evacuators, the evacuation controller will attempt to evict it.",
+      )
+      .meta(listMap('evacuatorClass')),
+  })
+  .meta(cel(evacuatorsAreImmutable));
 export type EvacuationSpec = z.infer<typeof EvacuationSpec>;
+
+export type Evacuator = z.infer<typeof Evacuator>;
 
 export const EvacuationStatus = z.strictObject({
   activeEvacuatorClass: text(253)
     .optional()
     .describe(
-      'ActiveEvacuatorClass is the evacuator whose turn it is; absent before the first and after the last.',
+      'ActiveEvacuatorClass is the evacuator whose turn it is; absent before the first and after the last, when the condition EvacuatorsExhausted is True.',
     ),
   activeEvacuatorCompleted: z
     .boolean()

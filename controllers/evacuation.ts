@@ -13,13 +13,17 @@ import { isFor } from '../domain/evacuation.ts';
 import { byPodUid, type Cluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
 import { isKubeError, KubeError } from '../kube/errors.ts';
+import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
 import { DisruptionGate } from './disruptionGate.ts';
+import { EvacuatorTurns } from './evacuatorTurns.ts';
 
 interface Deps {
   cluster: Cluster;
+  /** Its Events are many and matter less than others: they need a recorder of their own. */
+  events: EventRecorder;
   log: Log;
 }
 
@@ -42,12 +46,14 @@ const misconfiguredRetry = 30_000;
 type Outcome = { requeueAfterMs: number } | undefined;
 
 /**
- * Ends every Evacuation: evicts its pod, by UID, as its budget allows, and removes the Evacuation when the pod is gone.
- * Keeps nothing that the objects do not say, but for what only spares requests: kill it anywhere and it goes on.
+ * Ends every Evacuation: lets the evacuators of its pod have their turns, then evicts it, by UID, as its budget allows, and
+ * removes the Evacuation when the pod is gone. Keeps nothing that the objects do not say, but for what only spares requests: kill it anywhere and it goes on.
  */
 export class EvacuationController {
   readonly #cluster: Cluster;
   readonly #log: Log;
+  readonly #events: EventRecorder;
+  readonly #turns: EvacuatorTurns;
   readonly #evictions = new WorkQueue();
   readonly #removals = new WorkQueue();
   readonly #gate: DisruptionGate;
@@ -63,9 +69,11 @@ export class EvacuationController {
   /** Evacuation key -> when its message was last written. */
   readonly #described = new Map<string, number>();
 
-  constructor({ cluster, log }: Deps) {
+  constructor({ cluster, events, log }: Deps) {
     this.#cluster = cluster;
     this.#log = log;
+    this.#events = events;
+    this.#turns = new EvacuatorTurns({ cluster, events });
     this.#gate = new DisruptionGate(cluster.budgets, (key) => this.#evictions.add(key));
   }
 
@@ -127,7 +135,9 @@ export class EvacuationController {
     if (evacuation.metadata.deletionTimestamp !== undefined) return undefined;
     if (pod.metadata.deletionTimestamp !== undefined) return this.#awaitTermination(key, evacuation, pod);
     if (this.#evicted.has(pod.metadata.uid ?? '')) return undefined;
-    return this.#evict(key, evacuation, pod);
+    const step = await this.#turns.advance(evacuation, pod);
+    if (step.kind === 'Evict') return this.#evict(key, evacuation, pod);
+    return step.forMs === undefined ? undefined : { requeueAfterMs: step.forMs };
   }
 
   async #evict(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
@@ -143,6 +153,7 @@ export class EvacuationController {
         this.#evicted.add(pod.metadata.uid ?? '');
         this.#leaving.add(pod.metadata.uid ?? '');
         this.#lastEviction = Date.now();
+        this.#announceEviction(evacuation, pod);
         return undefined;
       case 'Gone':
         this.#gate.settled(key);
@@ -159,6 +170,12 @@ export class EvacuationController {
       default:
         return assertNever(outcome);
     }
+  }
+
+  #announceEviction(evacuation: Evacuation, pod: Pod): void {
+    const message = `Evicted from node ${pod.spec.nodeName} for ${this.#turns.accountOf(evacuation, pod)}.`;
+    const subject = { apiVersion: 'v1', kind: 'Pod', ...pod.metadata };
+    this.#events.record(subject, { type: 'Normal', reason: 'Evicted', message, related: evacuation });
   }
 
   async #ask(key: string, pod: Pod): Promise<EvictionOutcome> {
@@ -196,7 +213,11 @@ export class EvacuationController {
     // Whatever held the pod up until now is out of date.
     this.#described.delete(key);
     const stuck = stuckTerminating(pod, now);
-    const message = `The pod is terminating, until ${pod.metadata.deletionTimestamp} at the latest by its grace period.`;
+    // An evacuator that ended the pod has said so in its own words.
+    const message =
+      evacuation.status?.activeEvacuatorClass === undefined
+        ? `The pod is terminating, until ${pod.metadata.deletionTimestamp} at the latest by its grace period.`
+        : evacuation.status.message;
     await this.#describe(key, evacuation, { message: stuck?.message ?? message }, stuck);
     return stuck === undefined ? { requeueAfterMs: leavesAt + lateness - now.getTime() + 1 } : undefined;
   }
@@ -275,6 +296,7 @@ export class EvacuationController {
 
   #forget(key: string, { metadata, spec }: Evacuation): void {
     this.#described.delete(key);
+    this.#turns.forget({ metadata, spec });
     this.#gate.settled(key);
     this.#evicted.delete(spec.podRef.uid);
     // Seen to go before the eviction was answered.

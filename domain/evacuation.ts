@@ -1,4 +1,7 @@
 import type { ObjectMeta, Pod } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { compareNames, listed } from './names.ts';
 
 /** Longest name of a Kubernetes object (DNS-1123 subdomain). */
 const maxNameLength = 253;
@@ -12,4 +15,44 @@ export function evacuationName({ uid, name }: Pick<ObjectMeta, 'uid' | 'name'>):
 /** Whether the Evacuation's podRef means this very pod. */
 export function isFor(podRef: { name: string; uid: string }, pod: Pod): boolean {
   return podRef.name === pod.metadata.name && podRef.uid === pod.metadata.uid;
+}
+
+/** Begins the finalizers of those who ask for an evacuation; the rest is their name. */
+const instigatorPrefix = 'evacuation.coordination.k8s.io/instigator_';
+const nodeMaintenance = 'nodemaintenance.k8s.io';
+
+/** Who asks for the pod's evacuation, by name. */
+function instigatorsOf({ metadata }: Pick<Evacuation, 'metadata'>): string[] {
+  return (metadata.finalizers ?? [])
+    .filter((finalizer) => finalizer.startsWith(instigatorPrefix))
+    .map((finalizer) => finalizer.slice(instigatorPrefix.length))
+    .toSorted(compareNames);
+}
+
+/**
+ * On whose account a pod leaves, for people: "node maintenance rack-7 (firmware 2.4)". `draining` are the maintenances
+ * that drain the pod's node.
+ */
+export function accountOf(
+  evacuation: Pick<Evacuation, 'metadata'>,
+  draining: readonly Pick<NodeMaintenance, 'metadata' | 'spec'>[],
+): string {
+  const instigators = instigatorsOf(evacuation);
+  const others = instigators.filter((name) => name !== nodeMaintenance);
+  const maintenances = instigators.includes(nodeMaintenance)
+    ? draining.map(named).toSorted(compareNames)
+    : [];
+  const parties = [
+    ...(maintenances.length > 0
+      ? [`node ${maintenances.length > 1 ? 'maintenances' : 'maintenance'} ${listed(maintenances)}`]
+      : []),
+    ...others,
+  ];
+  return parties.length > 0 ? parties.join(' and ') : `Evacuation ${evacuation.metadata.name}`;
+}
+
+function named({ metadata, spec }: Pick<NodeMaintenance, 'metadata' | 'spec'>): string {
+  return spec.reason === undefined || spec.reason === ''
+    ? metadata.name
+    : `${metadata.name} (${spec.reason})`;
 }

@@ -42,6 +42,8 @@ const longestMessage = 1024;
 const longestName = 253;
 /** Events that wait to be written or may still be repeated; the oldest go first. */
 const mostEntries = 2_000;
+/** Milliseconds. */
+const sayDroppedEvery = 60_000;
 const writesAtOnce = 4;
 const writeAttempts = 3;
 /** A burst of this many writes, then this many a second: Events must never crowd out the work itself. */
@@ -62,6 +64,8 @@ export class EventRecorder {
   readonly #slots = new Semaphore(writesAtOnce);
   readonly #tokens = new TokenBucket(burst, writesPerSecond);
   #writing: Promise<void> | undefined;
+  #dropped = 0;
+  #droppedSaidAt = 0;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
@@ -102,9 +106,16 @@ export class EventRecorder {
     const [oldest] = this.#entries;
     if (oldest === undefined) return;
     this.#entries.delete(oldest[0]);
-    if (this.#unwritten.delete(oldest[1])) {
-      this.#options.log.warn('Event was dropped, too many are waiting', { reason: oldest[1].content.reason });
-    }
+    if (this.#unwritten.delete(oldest[1])) this.#countDropped();
+  }
+
+  /** One line for many: where thousands of pods leave, thousands may be dropped. */
+  #countDropped(): void {
+    this.#dropped += 1;
+    if (Date.now() - this.#droppedSaidAt < sayDroppedEvery) return;
+    this.#options.log.warn('Events were dropped, too many are waiting', { dropped: this.#dropped });
+    this.#dropped = 0;
+    this.#droppedSaidAt = Date.now();
   }
 
   async #writeAll(): Promise<void> {

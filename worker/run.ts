@@ -62,16 +62,20 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const admission = await startAdmission(cluster, config, log, signal);
   parts.admission = admission;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
+  const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log });
   const { starterOf } = temporal;
   const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
   parts.worker = worker;
   try {
     await runUntil(signal, worker, async () => {
-      await Promise.all([lead({ kube, cluster, temporal, config, log, signal }), admission.keep()]);
+      await Promise.all([
+        lead({ kube, cluster, podEvents, temporal, config, log, signal }),
+        admission.keep(),
+      ]);
     });
   } finally {
     admission.close();
-    await events.flush();
+    await Promise.all([events.flush(), podEvents.flush()]);
     await temporal.close();
     await kube.close();
     for (const { server } of [health, prometheus]) server.close();
@@ -92,13 +96,15 @@ async function runUntil(signal: AbortSignal, worker: Worker, loops: () => Promis
 interface Leading {
   kube: Kube;
   cluster: Cluster;
+  /** Of what happens to single pods. */
+  podEvents: EventRecorder;
   temporal: Temporal;
   config: Config;
   log: Log;
   signal: AbortSignal;
 }
 
-async function lead({ kube, cluster, temporal, config, log, signal }: Leading): Promise<void> {
+async function lead({ kube, cluster, podEvents, temporal, config, log, signal }: Leading): Promise<void> {
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
@@ -106,7 +112,7 @@ async function lead({ kube, cluster, temporal, config, log, signal }: Leading): 
       log.info('Control loops started', { identity });
       await Promise.all([
         runMaintenanceController({ cluster, temporal: temporal.client, log }, leading),
-        new EvacuationController({ cluster, log }).run(leading),
+        new EvacuationController({ cluster, events: podEvents, log }).run(leading),
         runNodeConditionsController({ cluster, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });

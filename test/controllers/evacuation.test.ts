@@ -2,6 +2,7 @@ import { EvacuationController } from '../../controllers/evacuation.ts';
 import type { Condition, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
@@ -34,7 +35,9 @@ afterAll(async () => {
 /** Starts the controller; the function ends it as a crash does: nothing but the objects remains. */
 function started(): () => Promise<void> {
   const running = new AbortController();
-  const ended = new EvacuationController({ cluster: c.cluster, log: silentLog }).run(running.signal);
+  const { cluster } = c;
+  const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
+  const ended = new EvacuationController({ cluster, events, log: silentLog }).run(running.signal);
   return async () => {
     running.abort();
     await ended;

@@ -386,9 +386,9 @@ export class TestCluster {
   }
 
   /** `Reason: message` of the Events about an object, oldest first. */
-  async eventsAbout({ metadata: { uid = '' } }: KubeObject): Promise<string[]> {
+  async eventsAbout({ metadata: { uid = '', namespace = 'default' } }: KubeObject): Promise<string[]> {
     const fieldSelector = `involvedObject.uid=${uid}`;
-    const { items } = await this.admin.list(resources.events, { namespace: 'default', fieldSelector });
+    const { items } = await this.admin.list(resources.events, { namespace, fieldSelector });
     return items.map(({ reason, message }) => `${reason}: ${message}`);
   }
 
