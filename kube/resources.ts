@@ -1,4 +1,12 @@
-import type { KubeObject, Lease, Node, PodDisruptionBudget } from '../api/core.ts';
+import type {
+  Deployment,
+  EndpointSlice,
+  KubeObject,
+  Lease,
+  Node,
+  PodDisruptionBudget,
+  Service,
+} from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -27,7 +35,10 @@ export interface ObjectKey {
 /** A pod as the apiserver sends it. Informers keep the narrower api/core.ts `Pod`: see slimPod. */
 export interface RawPod extends KubeObject {
   spec: { nodeName?: string; priority?: number };
-  status?: { phase?: string; conditions?: { type: string; status: string }[] };
+  status?: {
+    phase?: string;
+    conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
+  };
 }
 
 export interface ObjectReference {
@@ -71,6 +82,28 @@ export const resources = {
   pods: core('pods', 'Pod', true) as Resource<RawPod>,
   namespaces: core('namespaces', 'Namespace', false) as Resource,
   events: core('events', 'Event', true) as Resource<KubeEvent>,
+  services: core('services', 'Service', true) as Resource<Service>,
+  endpointSlices: {
+    group: 'discovery.k8s.io',
+    version: 'v1',
+    plural: 'endpointslices',
+    kind: 'EndpointSlice',
+    namespaced: true,
+  } as Resource<EndpointSlice>,
+  deployments: {
+    group: 'apps',
+    version: 'v1',
+    plural: 'deployments',
+    kind: 'Deployment',
+    namespaced: true,
+  } as Resource<Deployment>,
+  replicaSets: {
+    group: 'apps',
+    version: 'v1',
+    plural: 'replicasets',
+    kind: 'ReplicaSet',
+    namespaced: true,
+  } as Resource,
   podDisruptionBudgets: {
     group: 'policy',
     version: 'v1',
