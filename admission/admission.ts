@@ -1,21 +1,23 @@
 import type { Server } from 'node:https';
 import { FIELD_MANAGER } from '../api/names.ts';
 import { type Lifetimes, nextCertificateStep, usualLifetimes } from '../domain/certificates.ts';
-import type { Kube } from '../kube/client.ts';
 import { wordsOf } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import type { Log } from '../kube/log.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
 import { issuedOf, type Material, sound, take } from './certificates.ts';
+import { evacuationReviewer, evictionReviewer } from './evacuations.ts';
 import {
   type Endpoint,
   hostsOf,
+  mutating,
   paths,
-  registration,
+  type PlainEvictions,
   registrationName,
   registrations,
-  type ValidatingWebhookConfiguration,
+  validating,
 } from './registration.ts';
+import { evacuationWebhook, evictionWebhook, maintenanceWebhook } from './review.ts';
 import { type AdmissionView, authorizationReviewer, warningReviewer } from './reviewers.ts';
 import {
   bundleOf,
@@ -34,6 +36,7 @@ export interface AdmissionOptions {
   readonly namespace: string;
   /** User name of the worker, which is not asked. */
   readonly worker: string;
+  readonly plainEvictions: PlainEvictions;
   readonly lifetimes?: Lifetimes;
   readonly log: Log;
 }
@@ -42,7 +45,7 @@ export interface AdmissionOptions {
 const resyncEvery = 3_600_000;
 
 /**
- * The admission server of NodeMaintenances. Contract:
+ * The admission server of NodeMaintenances, Evacuations and evictions. Contract:
  *
  * 1. Every process that has one may serve; all serve the same certificate, from the Secret, and take a new one at once.
  * 2. One of them at a time keeps certificates and registration (`keep`): both are made, renewed, and put back when
@@ -59,7 +62,12 @@ export class Admission {
     const { view, namespace, log } = options;
     this.#options = options;
     this.server = createAdmissionServer(
-      { [paths.authorization]: authorizationReviewer(view), [paths.warnings]: warningReviewer(view) },
+      {
+        [paths.authorization]: maintenanceWebhook(authorizationReviewer(view)),
+        [paths.warnings]: maintenanceWebhook(warningReviewer(view)),
+        [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
+        [paths.evictions]: evictionWebhook(evictionReviewer(view.kube)),
+      },
       log,
     );
     const fieldSelector = `metadata.name=${secretName}`;
@@ -83,15 +91,13 @@ export class Admission {
   async keep(endpoint: Endpoint, signal: AbortSignal): Promise<void> {
     const { view, log } = this.#options;
     const queue = new WorkQueue();
-    const watching = new Informer<ValidatingWebhookConfiguration>({
-      kube: view.kube,
-      resource: registrations,
-      fieldSelector: `metadata.name=${registrationName}`,
-      log,
-    });
+    const fieldSelector = `metadata.name=${registrationName}`;
+    const watching = [validating, mutating].map(
+      (resource) => new Informer({ kube: view.kube, resource, fieldSelector, log }),
+    );
     const look = () => queue.add(registrationName);
-    const stop = [this.#secrets.subscribe(look), watching.subscribe(look)];
-    watching.start(signal);
+    const stop = [this.#secrets, ...watching].map((informer) => informer.subscribe(look));
+    for (const informer of watching) informer.start(signal);
     look();
     try {
       await queue.run({ workers: 1, reconcile: () => this.#reconcile(endpoint), signal, log });
@@ -101,12 +107,12 @@ export class Admission {
   }
 
   async #reconcile(endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
-    const { view, namespace, worker } = this.#options;
+    const { view, namespace } = this.#options;
     const secret = await view.kube.get(secrets, { namespace, name: secretName });
     const before = sound(materialOf(secret));
     const { material, until } = await this.#renewed(before, hostsOf(endpoint));
     if (material !== before) await storeMaterial(view.kube, namespace, secret, material);
-    await register(view.kube, endpoint, material, worker);
+    await this.#register(endpoint, material);
     return { requeueAfterMs: Math.min(until - view.kube.now().getTime(), resyncEvery) };
   }
 
@@ -134,13 +140,13 @@ export class Admission {
       log.error('Serving certificate could not be loaded', { secret: secretName, error: wordsOf(error) });
     }
   }
-}
 
-/** By server-side apply: what is as it should be is not written. */
-async function register(kube: Kube, endpoint: Endpoint, material: Material, worker: string): Promise<void> {
-  const caBundle = Buffer.from(bundleOf(material)).toString('base64');
-  await kube.apply(registrations, registration(endpoint, caBundle, worker), {
-    fieldManager: FIELD_MANAGER,
-    force: true,
-  });
+  /** By server-side apply: what is as it should be is not written. */
+  async #register(endpoint: Endpoint, material: Material): Promise<void> {
+    const { view, worker, plainEvictions } = this.#options;
+    const caBundle = Buffer.from(bundleOf(material)).toString('base64');
+    for (const [resource, object] of registrations({ endpoint, caBundle, worker, plainEvictions })) {
+      await view.kube.apply(resource, object, { fieldManager: FIELD_MANAGER, force: true });
+    }
+  }
 }

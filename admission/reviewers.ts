@@ -11,7 +11,7 @@ import {
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Informer } from '../kube/informer.ts';
-import type { AdmissionRequest, Reviewer } from './review.ts';
+import type { MaintenanceRequest, Reviewer } from './review.ts';
 
 /** What the reviewers see of the cluster. */
 export interface AdmissionView {
@@ -21,7 +21,7 @@ export interface AdmissionView {
 }
 
 /** "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." */
-export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer {
+export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<MaintenanceRequest> {
   return async (request, signal) => {
     if (!mattersToNodes(request)) return { kind: 'Allowed' };
     const names = nodesToAuthorize(
@@ -36,7 +36,7 @@ export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer 
 }
 
 /** What is worth a word, and what could not be stored. */
-export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewer {
+export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewer<MaintenanceRequest> {
   return (request) => {
     const proposal = proposalOf(request);
     if (proposal === undefined) return Promise.resolve({ kind: 'Allowed' });
@@ -49,7 +49,7 @@ export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewe
   };
 }
 
-function objectsOf(request: AdmissionRequest): NodeMaintenance[] {
+function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {
   switch (request.operation) {
     case 'CREATE':
       return [request.object];
@@ -64,7 +64,7 @@ function objectsOf(request: AdmissionRequest): NodeMaintenance[] {
  * Labels and annotations are anybody's. Finalizers are not: without ours nodes are not given back; nor are owners, with
  * which the garbage collector would delete the maintenance.
  */
-function mattersToNodes(request: AdmissionRequest): boolean {
+function mattersToNodes(request: MaintenanceRequest): boolean {
   if (request.operation !== 'UPDATE') return true;
   const [after, before] = [request.object, request.oldObject].map(({ spec, metadata }) => ({
     spec,
@@ -74,7 +74,7 @@ function mattersToNodes(request: AdmissionRequest): boolean {
   return !isDeepStrictEqual(after, before);
 }
 
-function proposalOf(request: AdmissionRequest): Proposal | undefined {
+function proposalOf(request: MaintenanceRequest): Proposal | undefined {
   if (request.operation === 'DELETE') return undefined;
   const { metadata, spec } = request.object;
   const before = request.operation === 'UPDATE' ? request.oldObject.spec : undefined;

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
-import { answer, parseReview, type Reviewer } from './review.ts';
+import type { Webhook } from './review.ts';
 
 /** Two objects of the largest size that the apiserver takes, and what is around them. */
 const largestBody = 8 * 1024 * 1024;
@@ -16,14 +16,14 @@ interface Reply {
 }
 
 /**
- * Answers AdmissionReviews, each path by its reviewer. It has no certificate yet (`setSecureContext`): until then nobody
+ * Answers AdmissionReviews, each path by its webhook. It has no certificate yet (`setSecureContext`): until then nobody
  * can speak to it. Whatever comes in, it answers, and lives on.
  */
-export function createAdmissionServer(reviewers: Readonly<Record<string, Reviewer>>, log: Log): Server {
+export function createAdmissionServer(webhooks: Readonly<Record<string, Webhook>>, log: Log): Server {
   const server = createServer({ requestTimeout: longestRequest }, (request, response) => {
     const abandoned = new AbortController();
     response.once('close', () => abandoned.abort(new Error('nobody waits for the answer any more')));
-    replyTo(request, reviewers, abandoned.signal)
+    replyTo(request, webhooks, abandoned.signal)
       .catch((error: unknown) => failed(error, abandoned.signal, log))
       .then((reply) => send(response, reply))
       .catch(() => response.destroy());
@@ -33,23 +33,22 @@ export function createAdmissionServer(reviewers: Readonly<Record<string, Reviewe
 
 async function replyTo(
   request: IncomingMessage,
-  reviewers: Readonly<Record<string, Reviewer>>,
+  webhooks: Readonly<Record<string, Webhook>>,
   signal: AbortSignal,
 ): Promise<Reply> {
   const { pathname } = new URL(request.url ?? '/', 'https://localhost');
-  const reviewer = Object.hasOwn(reviewers, pathname) ? reviewers[pathname] : undefined;
-  if (reviewer === undefined) return refused(404, `no webhook is served at ${pathname}`);
+  const webhook = Object.hasOwn(webhooks, pathname) ? webhooks[pathname] : undefined;
+  if (webhook === undefined) return refused(404, `no webhook is served at ${pathname}`);
   if (request.method !== 'POST')
     return { ...refused(405, 'expected POST'), headers: { allow: 'POST', connection: 'close' } };
   if (!/^application\/json\b/.test(request.headers['content-type'] ?? ''))
     return refused(415, 'expected content-type application/json');
   const text = await readBody(request);
   if (text === undefined) return refused(413, `expected at most ${largestBody} bytes`);
-  const parsed = parseReview(text);
-  if (!parsed.ok) return refused(400, parsed.problem);
-  const verdict = await reviewer(parsed.request, signal);
+  const answer = await webhook(text, signal);
+  if (!answer.ok) return refused(400, answer.problem);
   const headers = { 'content-type': 'application/json' };
-  return { status: 200, body: JSON.stringify(answer(parsed.request.uid, verdict)), headers };
+  return { status: 200, body: JSON.stringify(answer.review), headers };
 }
 
 /** What is left of a body that was not read ends with its connection. */

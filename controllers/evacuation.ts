@@ -264,11 +264,15 @@ export class EvacuationController {
     return isSettling || this.#evictions.length > 0;
   }
 
-  async #release({ metadata }: Evacuation): Promise<void> {
+  async #release(evacuation: Evacuation): Promise<void> {
     const { kube } = this.#cluster;
-    const { name, namespace = '', uid = '', resourceVersion, finalizers = [], deletionTimestamp } = metadata;
+    const { name, namespace = '', uid = '', resourceVersion } = evacuation.metadata;
+    const { finalizers = [], deletionTimestamp } = evacuation.metadata;
     const foreign = finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
     try {
+      // Nothing is left to cancel. As long as it is forbidden, a policy in the apiserver refuses the deletion.
+      if (evacuation.status?.evacuationCancellationPolicy === 'Forbid')
+        return await this.#allowCancellation(evacuation);
       if (foreign.length < finalizers.length) {
         const patch = { metadata: { uid, resourceVersion, finalizers: foreign } };
         await kube.mergePatch(resources.evacuations, { namespace, name }, patch, {
@@ -281,6 +285,14 @@ export class EvacuationController {
     } catch (error) {
       ignoreIfOutdated(error);
     }
+  }
+
+  async #allowCancellation({ metadata: { name, namespace = '', uid } }: Evacuation): Promise<void> {
+    const patch = { metadata: { uid }, status: { evacuationCancellationPolicy: 'Allow' } };
+    await this.#cluster.kube.mergePatch(resources.evacuations, { namespace, name }, patch, {
+      subresource: 'status',
+      fieldManager: FIELD_MANAGER,
+    });
   }
 
   async #exists({ metadata, spec }: Evacuation): Promise<boolean> {

@@ -22,8 +22,9 @@ export async function startAdmission(
   log: Log,
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
-  const { namespace } = config;
-  const admission = new Admission({ view, namespace, worker: workerUser(namespace), log });
+  const { namespace, plainEvictions } = config;
+  const worker = workerUser(namespace);
+  const admission = new Admission({ view, namespace, worker, plainEvictions, log });
   const port = await listenOn(admission.server, config.webhookPort, '--webhook-port');
   admission.start(signal);
   const endpoint = endpointOf(config, port);

@@ -10,6 +10,8 @@ export interface Config {
   metricsPort: Port;
   webhookPort: Port;
   webhookHost: WebhookHost;
+  /** What becomes of evictions, as of `kubectl drain`, of pods that have evacuators. */
+  plainEvictions: 'refuse' | 'allow';
   /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
   install: boolean;
@@ -29,33 +31,7 @@ const logLevels = ['trace', 'debug', 'info', 'warn', 'error'];
 
 /** Throws commander's CommanderError, after it has printed what is wrong, for arguments that make no sense. */
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
-  const command = new Command('npm start --')
-    .description('The worker: runs maintenances, evacuations and control loops until it is stopped.')
-    .addHelpText(
-      'after',
-      `
-Kubernetes: KUBECONFIG, or the ServiceAccount when it runs in a cluster.
-Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_KEY, or a profile of temporal.toml
-            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as the temporal CLI has them.`,
-    )
-    .addOption(portOption('--health-port <port>', 'liveness and readiness', 'HEALTH_PORT', 8080))
-    .addOption(portOption('--metrics-port <port>', 'Prometheus', 'METRICS_PORT', 9464))
-    .addOption(portOption('--webhook-port <port>', 'admission server', 'WEBHOOK_PORT', 9443))
-    .addOption(
-      new Option(
-        '--webhook-host <host>',
-        'host by which the apiserver finds the admission server (default: the Service in a cluster, 127.0.0.1 elsewhere)',
-      ).env('WEBHOOK_HOST'),
-    )
-    .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
-    .addOption(
-      new Option('--namespace <name>', 'namespace of the Leases, certificates and Service')
-        .env('NODE_MAINTENANCE_NAMESPACE')
-        .default(SYSTEM_NAMESPACE),
-    )
-    .option('--install', 'apply the CRDs, RBAC, policies and namespaces of deploy/ first', false)
-    .option('--admission-only', 'serve admission and nothing else; needs no Temporal', false)
-    .exitOverride();
+  const command = commandLine();
   const before = process.env;
   try {
     // commander reads option values from process.env alone.
@@ -75,10 +51,50 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
     metricsPort: port('metricsPort'),
     webhookPort: port('webhookPort'),
     webhookHost: webhookHost(options['webhookHost'] as string | undefined, env),
+    plainEvictions: options['plainEvictions'] as Config['plainEvictions'],
     namespace: options['namespace'] as string,
     install: options['install'] as boolean,
     admissionOnly: options['admissionOnly'] as boolean,
   };
+}
+
+function commandLine(): Command {
+  return new Command('npm start --')
+    .description('The worker: runs maintenances, evacuations and control loops until it is stopped.')
+    .addHelpText(
+      'after',
+      `
+Kubernetes: KUBECONFIG, or the ServiceAccount when it runs in a cluster.
+Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_KEY, or a profile of temporal.toml
+            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as the temporal CLI has them.`,
+    )
+    .addOption(portOption('--health-port <port>', 'liveness and readiness', 'HEALTH_PORT', 8080))
+    .addOption(portOption('--metrics-port <port>', 'Prometheus', 'METRICS_PORT', 9464))
+    .addOption(portOption('--webhook-port <port>', 'admission server', 'WEBHOOK_PORT', 9443))
+    .addOption(
+      new Option(
+        '--webhook-host <host>',
+        'host by which the apiserver finds the admission server (default: the Service in a cluster, 127.0.0.1 elsewhere)',
+      ).env('WEBHOOK_HOST'),
+    )
+    .addOption(
+      new Option(
+        '--plain-evictions <what>',
+        'evictions, as of kubectl drain, of pods whose annotations name evacuators',
+      )
+        .choices(['refuse', 'allow'])
+        .env('PLAIN_EVICTIONS')
+        .default('refuse'),
+    )
+    .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
+    .addOption(
+      new Option('--namespace <name>', 'namespace of the Leases, certificates and Service')
+        .env('NODE_MAINTENANCE_NAMESPACE')
+        .default(SYSTEM_NAMESPACE),
+    )
+    .option('--install', 'apply the CRDs, RBAC, policies and namespaces of deploy/ first', false)
+    .option('--admission-only', 'serve admission and nothing else; needs no Temporal', false)
+    .exitOverride();
 }
 
 /** Every pod has KUBERNETES_SERVICE_HOST; one with a KUBECONFIG works on another cluster than its own. */

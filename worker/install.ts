@@ -32,6 +32,11 @@ const kinds: Record<string, Resource> = {
   },
   MutatingAdmissionPolicy: policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies'),
   MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
+  ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
+  ValidatingAdmissionPolicyBinding: policy(
+    'ValidatingAdmissionPolicyBinding',
+    'validatingadmissionpolicybindings',
+  ),
   ...Object.fromEntries(
     ['Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'].map((kind) => [
       kind,
@@ -58,8 +63,9 @@ export async function install(kube: Kube, log: Log): Promise<void> {
 
 /** What the cluster lacks, or has from another release; one sentence each, empty when all is well. */
 export async function installationProblems(kube: Kube): Promise<string[]> {
-  const checked = ['CustomResourceDefinition', 'MutatingAdmissionPolicy', 'MutatingAdmissionPolicyBinding'];
-  const manifests = (await readManifests()).filter(({ kind = '' }) => checked.includes(kind));
+  const isChecked = ({ kind = '' }: KubeObject) =>
+    kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
+  const manifests = (await readManifests()).filter(isChecked);
   const problems = await Promise.all(manifests.map((manifest) => problem(kube, manifest)));
   return problems.flat();
 }

@@ -1,6 +1,6 @@
 import { request } from 'node:https';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { hostsOf, registration, registrationName, registrations } from '../../admission/registration.ts';
+import { hostsOf, registrationName, registrations, validating } from '../../admission/registration.ts';
 import { type Secret, secretName, secrets } from '../../admission/secret.ts';
 import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -122,29 +122,21 @@ test('in a cluster it is registered by its Service, and its certificate has the 
     namespace: 'node-maintenance',
     name: 'node-maintenance-worker',
   } as const;
-  const object = {
-    apiVersion: 'admissionregistration.k8s.io/v1',
-    kind: 'ValidatingWebhookConfiguration',
-    ...registration(endpoint, '', workerUser(SYSTEM_NAMESPACE)),
-  };
-  const args = [
-    'apply',
-    '--server-side',
-    '--field-manager=node-maintenance',
-    '--dry-run=server',
-    '-o',
-    'json',
-    '-f',
-    '-',
-  ];
-  const { webhooks } = JSON.parse(await succeeds(kubectlOf(sandbox)(args, object))) as {
-    webhooks: { clientConfig: object }[];
-  };
-  expect(webhooks.map(({ clientConfig }) => clientConfig)).toEqual(
-    ['/authorization', '/warnings'].map((path) => ({
-      service: { namespace: 'node-maintenance', name: 'node-maintenance-worker', path, port: 443 },
-    })),
-  );
+  const worker = workerUser(SYSTEM_NAMESPACE);
+  const made = registrations({ endpoint, caBundle: '', worker, plainEvictions: 'refuse' });
+  const args = ['apply', '--server-side', '--field-manager=node-maintenance', '--dry-run=server'];
+  for (const [{ kind }, object] of made) {
+    const manifest = { apiVersion: 'admissionregistration.k8s.io/v1', kind, ...object };
+    const answer = await succeeds(kubectlOf(sandbox)([...args, '-o', 'json', '-f', '-'], manifest));
+    const { webhooks } = JSON.parse(answer) as { webhooks: { clientConfig: object }[] };
+    const served =
+      kind === validating.kind ? ['/authorization', '/warnings', '/evictions'] : ['/evacuations'];
+    expect(webhooks.map(({ clientConfig }) => clientConfig)).toEqual(
+      served.map((path) => ({
+        service: { namespace: 'node-maintenance', name: 'node-maintenance-worker', path, port: 443 },
+      })),
+    );
+  }
   expect(hostsOf(endpoint)).toContain('node-maintenance-worker.node-maintenance.svc');
 });
 
@@ -167,7 +159,7 @@ describe('what somebody else does to it is put back:', () => {
   test('the registration is changed', async () => {
     const before = await webhooksNow();
     const operations = [{ op: 'replace', path: '/webhooks/0/failurePolicy', value: 'Ignore' } as const];
-    await c.admin.jsonPatch(registrations, { name: registrationName }, operations);
+    await c.admin.jsonPatch(validating, { name: registrationName }, operations);
     await eventually('the registration as it was', async () => expect(await webhooksNow()).toEqual(before));
   });
 

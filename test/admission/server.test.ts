@@ -3,10 +3,12 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type KeyPair, type Material, take } from '../../admission/certificates.ts';
-import type { Verdict } from '../../admission/review.ts';
+import { maintenanceWebhook, type Verdict } from '../../admission/review.ts';
 import { createAdmissionServer } from '../../admission/server.ts';
 import { usualLifetimes } from '../../domain/certificates.ts';
 import { silentLog } from '../kit/cluster.ts';
+
+const answering = (verdict: Verdict) => maintenanceWebhook(() => Promise.resolve(verdict));
 
 let server: Server;
 let authority: KeyPair;
@@ -19,9 +21,9 @@ beforeAll(async () => {
   [authority] = material.authorities as [KeyPair];
   server = createAdmissionServer(
     {
-      '/allow': () => Promise.resolve<Verdict>({ kind: 'Allowed', warnings: ['mind the gap'] }),
-      '/refuse': () => Promise.resolve<Verdict>({ kind: 'Refused', reason: 'Forbidden', message: 'no' }),
-      '/fail': () => Promise.reject(new Error('the apiserver is away')),
+      '/allow': answering({ kind: 'Allowed', warnings: ['mind the gap'] }),
+      '/refuse': answering({ kind: 'Refused', reason: 'Forbidden', message: 'no' }),
+      '/fail': maintenanceWebhook(() => Promise.reject(new Error('the apiserver is away'))),
     },
     silentLog,
   );

@@ -1,9 +1,11 @@
 import type { AddressInfo } from 'node:net';
 import { Admission } from '../../admission/admission.ts';
 import {
+  mutating,
+  type PlainEvictions,
   registrationName,
-  registrations,
-  type ValidatingWebhookConfiguration,
+  validating,
+  type WebhookConfiguration,
 } from '../../admission/registration.ts';
 import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
 import type { Lifetimes } from '../../domain/certificates.ts';
@@ -22,12 +24,17 @@ export interface TestAdmission {
 /** `keeps`: whether it is the one that keeps certificates and registration. */
 export async function servedAdmission(
   { cluster }: TestCluster,
-  { keeps = true, lifetimes }: { keeps?: boolean; lifetimes?: Lifetimes } = {},
+  {
+    keeps = true,
+    lifetimes,
+    plainEvictions = 'refuse',
+  }: { keeps?: boolean; lifetimes?: Lifetimes; plainEvictions?: PlainEvictions } = {},
 ): Promise<TestAdmission> {
   const admission = new Admission({
     view: cluster,
     namespace: SYSTEM_NAMESPACE,
     worker: workerUser(SYSTEM_NAMESPACE),
+    plainEvictions,
     log: silentLog,
     ...(lifetimes && { lifetimes }),
   });
@@ -49,16 +56,16 @@ export async function servedAdmission(
   };
 }
 
-export async function registered({
-  admin,
-}: TestCluster): Promise<ValidatingWebhookConfiguration | undefined> {
-  return admin.get(registrations, { name: registrationName });
+export async function registered({ admin }: TestCluster): Promise<WebhookConfiguration | undefined> {
+  return admin.get(validating, { name: registrationName });
 }
 
 /** Takes the registration back: other tests have no admission server. */
 export async function unregistered({ admin }: TestCluster): Promise<void> {
-  const uid = (await registered({ admin } as TestCluster))?.metadata.uid;
-  if (uid !== undefined) await admin.delete(registrations, { name: registrationName }, { uid });
+  for (const resource of [validating, mutating]) {
+    const uid = (await admin.get(resource, { name: registrationName }))?.metadata.uid;
+    if (uid !== undefined) await admin.delete(resource, { name: registrationName }, { uid });
+  }
 }
 
 const rbac = (kind: string, plural: string): Resource => ({

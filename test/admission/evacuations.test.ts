@@ -1,0 +1,263 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import type { PlainEvictions } from '../../admission/registration.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
+import { servedAdmission, type TestAdmission, unregistered } from '../kit/admission.ts';
+import { type PodDiffers, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let kubectl: Kubectl;
+let node: string;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kubectl = kubectlOf(sandbox);
+  c = await testCluster(sandbox, { prefix: 'evac-adm' });
+  node = await c.nodeNamed('n');
+}, 180_000);
+
+afterAll(async () => {
+  await unregistered(c);
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+const podWith = (classes: Record<string, string>, differs: PodDiffers = {}) => {
+  const annotations = Object.fromEntries(
+    Object.entries(classes).map(([name, value]) => [
+      `evacuation.coordination.k8s.io/priority_${name}`,
+      value,
+    ]),
+  );
+  return c.podOn(node, { annotations, ...differs });
+};
+const controller = { 'deployment.apps.k8s.io': '10000/controller' };
+
+type Change = (evacuation: Evacuation) => Evacuation;
+const asIs: Change = (evacuation) => evacuation;
+
+/** What kubectl answers to the Evacuation that a person writes for a pod; nothing is stored. */
+const wished = (pod: Pod, change: Change = asIs): Promise<Answer> =>
+  kubectl(['create', '--dry-run=server', '-o', 'json', '-f', '-'], change(c.evacuation(pod, [])));
+
+async function resolved(pod: Pod, change: Change = asIs): Promise<Evacuation> {
+  const { code, stdout, stderr } = await wished(pod, change);
+  expect({ code, stderr }).toMatchObject({ code: 0 });
+  return JSON.parse(stdout) as Evacuation;
+}
+
+/** As kubectl drain asks for it, without the patience. */
+const evicted = ({ metadata: { name, namespace = '' } }: Pod): Promise<Answer> => {
+  const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
+  const path = `/api/v1/namespaces/${namespace}/pods/${name}/eviction`;
+  return kubectl(['create', '--raw', path, '-f', '-'], eviction);
+};
+
+async function serving(plainEvictions: PlainEvictions): Promise<TestAdmission> {
+  const served = await servedAdmission(c, { plainEvictions });
+  const pod = await podWith({ 'probe.io': '1/x' });
+  await eventually('the registration to be in force', async () =>
+    expect((await resolved(pod)).spec.evacuators).toHaveLength(1),
+  );
+  return served;
+}
+
+describe('An Evacuation, on admission,', () => {
+  let served: TestAdmission;
+  beforeAll(async () => {
+    served = await serving('refuse');
+  }, 60_000);
+  afterAll(() => served?.stopped());
+
+  test('is resolved according to its pod, as in the example of the KEP', async () => {
+    const pod = await podWith(controller, { labels: { app: 'muffin-orders' } });
+    const { metadata, spec } = await resolved(pod);
+    expect(metadata.labels).toEqual({ app: 'muffin-orders' });
+    expect(spec).toEqual({
+      podRef: { name: pod.metadata.name, uid: pod.metadata.uid },
+      progressDeadlineSeconds: 1800,
+      evacuators: [{ evacuatorClass: 'deployment.apps.k8s.io', priority: 10_000, role: 'controller' }],
+    });
+  });
+
+  test('keeps labels of its own, and gets those of the pod that it has not', async () => {
+    const pod = await podWith({}, { labels: { app: 'orders', 'example.com/tier': 'front' } });
+    const { metadata } = await resolved(pod, (evacuation) => ({
+      ...evacuation,
+      metadata: { ...evacuation.metadata, labels: { app: 'mine' } },
+    }));
+    expect(metadata.labels).toEqual({ app: 'mine', 'example.com/tier': 'front' });
+  });
+
+  test('of a pod without evacuators has none', async () => {
+    expect((await resolved(await podWith({}))).spec.evacuators).toBeUndefined();
+  });
+
+  test.each([
+    { when: 'others', classes: controller, want: 1 },
+    { when: 'some where the pod names none', classes: {}, want: undefined },
+  ])('that brings $when, loses them with a warning', async ({ classes, want }) => {
+    const evacuators = [{ evacuatorClass: 'mine.io', priority: 1, role: 'x' }];
+    const { stdout, stderr } = await wished(await podWith(classes), (evacuation) => ({
+      ...evacuation,
+      spec: { ...evacuation.spec, evacuators },
+    }));
+    expect((JSON.parse(stdout) as Evacuation).spec.evacuators?.length).toBe(want);
+    expect(stderr).toContain(
+      "Warning: spec.evacuators: evacuators come from the pod's annotations; what was given here is replaced",
+    );
+  });
+
+  test.each<{ when: string; change: Change; says: (pod: Pod) => string }>([
+    {
+      when: 'of a pod that does not exist',
+      change: ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, podRef: { name: 'ghost', uid: 'u' } } }),
+      says: () => `spec.podRef.name: pod ${c.namespace}/ghost does not exist: name a living pod`,
+    },
+    {
+      when: 'of a former pod of the same name',
+      change: ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, podRef: { ...spec.podRef, uid: 'old' } } }),
+      says: ({ metadata: { name, uid } }) =>
+        `spec.podRef.uid: pod ${c.namespace}/${name} has the UID ${uid} (got "old"): the pod that was meant is gone`,
+    },
+    {
+      when: 'of another name than its pod gives it',
+      change: ({ metadata, ...rest }) => ({ ...rest, metadata: { ...metadata, name: 'mine' } }),
+      says: ({ metadata: { name, uid } }) =>
+        `metadata.name: expected "${uid}-${name}", <UID>-<name of the pod>, so that a pod has one Evacuation (got "mine")`,
+    },
+  ])('$when is refused, with the field and the remedy', async ({ change, says }) => {
+    const pod = await podWith({});
+    const { code, stderr } = await wished(pod, change);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(says(pod)) });
+  });
+
+  test('of a pod with a malformed annotation is refused, and the annotation is named', async () => {
+    const pod = await podWith({ 'bad.io': 'soon', ...controller });
+    const { code, stderr } = await wished(pod);
+    expect(code).toBe(1);
+    expect(stderr).toContain(
+      `pod ${c.namespace}/${pod.metadata.name}: metadata.annotations[evacuation.coordination.k8s.io/priority_bad.io]: expected "<priority>/<role>", such as "10000/controller" (got "soon")`,
+    );
+  });
+
+  test('of a drain is not held up by that: it goes by the other evacuators', async () => {
+    const pod = await podWith({ 'bad.io': 'soon', ...controller });
+    const finalizers = [INSTIGATOR_FINALIZER];
+    const { spec } = await resolved(pod, ({ metadata, ...rest }) => ({
+      ...rest,
+      metadata: { ...metadata, finalizers },
+    }));
+    expect(spec.evacuators?.map((one) => one.evacuatorClass)).toEqual(['deployment.apps.k8s.io']);
+  });
+});
+
+describe('A plain eviction', () => {
+  let served: TestAdmission;
+  beforeAll(async () => {
+    served = await serving('refuse');
+  }, 60_000);
+  afterAll(() => served?.stopped());
+
+  test('of a pod whose annotations name evacuators is refused as a budget refuses it: try again later', async () => {
+    const pod = await podWith(controller);
+    const { code, stderr } = await evicted(pod);
+    expect(code).toBe(1);
+    expect(stderr).toContain('TooManyRequests');
+    expect(stderr).toContain(
+      `pod ${c.namespace}/${pod.metadata.name} is not evicted but evacuated, by deployment.apps.k8s.io: use a NodeMaintenance for its node, or an Evacuation of the pod`,
+    );
+  });
+
+  test('of a pod that is being evacuated names its evacuator, and what that does', async () => {
+    const pod = await podWith(controller);
+    const evacuation = await c.applied(c.evacuation(pod, []));
+    await c.withStatus(evacuation, {
+      activeEvacuatorClass: 'deployment.apps.k8s.io',
+      message: 'waiting for a replacement',
+    });
+    expect((await evicted(pod)).stderr).toContain(
+      `pod ${c.namespace}/${pod.metadata.name} is being evacuated by deployment.apps.k8s.io (waiting for a replacement): wait for it; see Evacuation ${evacuation.metadata.name}`,
+    );
+  });
+
+  test('is what is left when all evacuators had their turn, whoever asks', async () => {
+    const pod = await podWith(controller);
+    const evacuation = await c.applied(c.evacuation(pod, []));
+    const lastTransitionTime = c.admin.now().toISOString();
+    const reason = { reason: 'EvacuatorCompleted', message: '', lastTransitionTime };
+    const conditions = [{ type: 'EvacuatorsExhausted', status: 'True', ...reason }];
+    await c.withStatus(evacuation, { conditions });
+    expect(await evicted(pod)).toMatchObject({ code: 0 });
+    await c.eventuallyGone(pod);
+  });
+
+  test.each([
+    { when: 'without evacuators', classes: {} },
+    { when: 'whose only annotation is malformed', classes: { 'bad.io': 'soon' } },
+  ])('of a pod $when takes place', async ({ classes }) => {
+    const pod = await podWith(classes);
+    expect(await evicted(pod)).toMatchObject({ code: 0 });
+    await c.eventuallyGone(pod);
+  });
+
+  test('by the worker takes place', async () => {
+    const pod = await podWith(controller);
+    const { name, namespace = '', uid = '' } = pod.metadata;
+    expect(await c.cluster.kube.evict({ name, namespace, uid })).toEqual({ kind: 'Evicted' });
+  });
+
+  test('by kubectl drain waits, and ends when the pod has been evacuated', async () => {
+    const own = await c.nodeNamed('drained');
+    const pod = await c.podOn(own, {
+      annotations: { 'evacuation.coordination.k8s.io/priority_data.io': '1/x' },
+    });
+    const args = ['drain', own, '--force', '--timeout=60s', '--ignore-daemonsets', '--delete-emptydir-data'];
+    const draining = kubectl(args);
+    await eventually('the node to be cordoned', async () =>
+      expect((await c.node(own)).spec.unschedulable).toBe(true),
+    );
+    await c.deleted(pod);
+    const { code, stderr } = await draining;
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    await c.uncordoned(own);
+  });
+});
+
+describe('While plain evictions are allowed', () => {
+  let served: TestAdmission;
+  beforeEach(async () => {
+    served = await serving('allow');
+  }, 60_000);
+  afterEach(() => served?.stopped());
+
+  test('a pod with evacuators can be evicted past them', async () => {
+    const pod = await podWith(controller);
+    await eventually('the eviction', async () => expect(await evicted(pod)).toMatchObject({ code: 0 }));
+    await c.eventuallyGone(pod);
+  });
+});
+
+describe('Without an admission server', () => {
+  beforeAll(async () => {
+    const served = await serving('refuse');
+    await served.stopped();
+  }, 60_000);
+
+  test('evictions and Evacuations go on: the one past the evacuators, the other to be resolved later', async () => {
+    const pod = await podWith(controller);
+    expect((await resolved(pod)).spec.evacuators).toBeUndefined();
+    expect(await evicted(pod)).toMatchObject({ code: 0 });
+    const { name, namespace = '' } = pod.metadata;
+    await eventually('the pod to go', async () =>
+      expect(await c.admin.get(resources.pods, { name, namespace })).toBeUndefined(),
+    );
+  });
+});
