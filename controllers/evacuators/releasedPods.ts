@@ -1,7 +1,8 @@
 import type { Pod } from '../../api/core.ts';
 import { RELEASED_ANNOTATION } from '../../api/names.ts';
-import { parseRelease, podTemplateHash, type Release } from '../../domain/release.ts';
+import { appsController, parseRelease, podTemplateHash, type Release } from '../../domain/release.ts';
 import { byPodUid, type Cluster } from '../../kube/cluster.ts';
+import type { JsonPatchOperation } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
@@ -17,6 +18,10 @@ interface Deps {
 const workers = 4;
 /** How soon to ask again for an eviction that was refused. Milliseconds. */
 const refusedRetry = 15_000;
+/** How soon to look whether the ReplicaSet has taken the pod back. Milliseconds. */
+const adoptedWithin = 3_000;
+
+const releasedPath = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '~1')}`;
 
 /**
  * Gives pods back to their ReplicaSets when nobody wants them to leave any more: the evacuation was cancelled, at whatever
@@ -56,8 +61,15 @@ export class ReleasedPods {
     if (pod === undefined || release === undefined || pod.metadata.deletionTimestamp !== undefined)
       return undefined;
     if (this.#isToLeave(pod)) return undefined;
-    if (await this.#hasReplicaSet(pod, release)) return this.#giveBack(pod, release);
-    return this.#evict(pod);
+    const isLabelled = pod.metadata.labels?.[podTemplateHash] !== undefined;
+    // The note stays until somebody owns the pod: a ReplicaSet that is deleted in this moment takes nobody back.
+    if (isLabelled && appsController(pod.metadata, 'ReplicaSet') !== undefined) {
+      await this.#patch(pod, [{ op: 'remove', path: releasedPath }]);
+      return undefined;
+    }
+    if (!(await this.#hasReplicaSet(pod, release))) return this.#evict(pod);
+    if (!isLabelled) await this.#giveBack(pod, release);
+    return { requeueAfterMs: adoptedWithin };
   }
 
   #isToLeave({ metadata: { uid = '' } }: Pod): boolean {
@@ -75,30 +87,33 @@ export class ReleasedPods {
     return found?.metadata.uid === replicaSet.uid && found.metadata.deletionTimestamp === undefined;
   }
 
-  async #giveBack({ metadata }: Pod, release: Release): Promise<undefined> {
-    const { cluster, events, log } = this.#deps;
-    const { name, namespace = '', uid = '', annotations } = metadata;
-    const note = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '~1')}`;
-    try {
-      await cluster.kube.jsonPatch(resources.pods, { namespace, name }, [
-        { op: 'test', path: '/metadata/uid', value: uid },
-        { op: 'test', path: note, value: annotations?.[RELEASED_ANNOTATION] },
-        { op: 'add', path: `/metadata/labels/${podTemplateHash}`, value: release.podTemplateHash },
-        { op: 'remove', path: note },
-      ]);
-    } catch (error) {
-      // It has changed or is gone: the informer will show it.
-      if (!isKubeError(error, 'NotFound', 'Conflict', 'Invalid')) throw error;
-      return undefined;
-    }
+  async #giveBack(pod: Pod, release: Release): Promise<void> {
+    const { events, log } = this.#deps;
+    const path = `/metadata/labels/${podTemplateHash}`;
+    if (!(await this.#patch(pod, [{ op: 'add', path, value: release.podTemplateHash }]))) return;
+    const { name, namespace, uid } = pod.metadata;
     const replicaSet = release.replicaSet.name;
     const message = `Given back to ReplicaSet ${replicaSet}: the evacuation was cancelled.`;
-    events.record(
-      { apiVersion: 'v1', kind: 'Pod', name, namespace, uid },
-      { type: 'Normal', reason: 'GivenBack', message },
-    );
+    const subject = { apiVersion: 'v1', kind: 'Pod', name, namespace, uid };
+    events.record(subject, { type: 'Normal', reason: 'GivenBack', message });
     log.info('Pod given back', { pod: `${namespace}/${name}`, replicaSet });
-    return undefined;
+  }
+
+  /** False when the pod has changed or is gone: the informer will show it. */
+  async #patch({ metadata }: Pod, operations: JsonPatchOperation[]): Promise<boolean> {
+    const { name, namespace = '', uid, annotations } = metadata;
+    const guards: JsonPatchOperation[] = [
+      { op: 'test', path: '/metadata/uid', value: uid },
+      { op: 'test', path: releasedPath, value: annotations?.[RELEASED_ANNOTATION] },
+    ];
+    try {
+      const key = { namespace, name };
+      await this.#deps.cluster.kube.jsonPatch(resources.pods, key, [...guards, ...operations]);
+      return true;
+    } catch (error) {
+      if (!isKubeError(error, 'NotFound', 'Conflict', 'Invalid')) throw error;
+      return false;
+    }
   }
 
   async #evict({ metadata }: Pod): Promise<Requeue | undefined> {

@@ -225,9 +225,11 @@ export class Replacement {
   }
 }
 
+/** A pod that was given back keeps its note until its ReplicaSet has it. */
 function releasedOf(pods: readonly RawPod[]): Map<string, Release> {
   return new Map(
     pods.flatMap(({ metadata }): [string, Release][] => {
+      if (metadata.labels?.[podTemplateHash] !== undefined) return [];
       const release = parseRelease(metadata.annotations?.[RELEASED_ANNOTATION]);
       return release === undefined ? [] : [[metadata.uid ?? '', release]];
     }),

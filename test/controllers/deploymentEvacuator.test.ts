@@ -256,6 +256,18 @@ describe('the pod of a Deployment', () => {
       });
   });
 
+  test('is evacuated again after it was given back', async () => {
+    const web = await app();
+    const evacuation = await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await cancelled(evacuation);
+    await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await c.uncordoned(web.nodes[1] ?? '');
+    await c.eventuallyGone(web.first);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
   test('is evicted at once when its Deployment has the strategy Recreate', async () => {
     const web = await app({ spec: { strategy: { type: 'Recreate' } } });
     await asked(web.first);
