@@ -43,8 +43,6 @@ export interface EvacuatorOptions {
 const retries = { firstMs: 1_000, capMs: 60_000 };
 /** A function that does not end for so long after the process was told to stop is left behind. Milliseconds. */
 const stopsWithin = 5_000;
-/** How soon to look again at an Evacuation that refused its completion. Milliseconds. */
-const lookAgain = 5_000;
 
 /**
  * Calls a function for every Evacuation whose turn is its class's. Keeps nothing that the objects do not say, but for
@@ -103,7 +101,7 @@ export class Evacuator {
     const evacuation = this.#options.view.evacuations.get(key);
     if (evacuation === undefined) return;
     if (!this.#isOurs(evacuation)) this.#completed.delete(evacuation.metadata.uid ?? '');
-    this.#queue.add(key);
+    if (!this.#turns.has(key) && this.#isDue(evacuation)) this.#queue.add(key);
   }
 
   #stopIfOver(key: string): void {
@@ -149,6 +147,8 @@ export class Evacuator {
     } finally {
       turn.end();
       this.#turns.delete(key);
+      // The turn may have been lost and regained meanwhile.
+      this.#look(key);
     }
   }
 
@@ -177,8 +177,8 @@ export class Evacuator {
     try {
       const message = await orLeftBehind(evacuate(pod, evacuation, turn), turn.signal);
       if (turn.signal.aborted) throw turn.signal.reason;
+      if (!(await turn.complete(message ?? undefined))) return this.#later(turn.uid);
       this.#failures.delete(turn.uid);
-      if (!(await turn.complete(message ?? undefined))) return { requeueAfterMs: lookAgain };
       this.#completed.add(turn.uid);
       log.info('Evacuation completed', fields);
       return undefined;
@@ -197,12 +197,18 @@ export class Evacuator {
 
   async #failed(turn: Turn, error: unknown, fields: Record<string, unknown>): Promise<Requeue> {
     const { evacuatorClass, log } = this.#options;
-    const count = (this.#failures.get(turn.uid)?.count ?? 0) + 1;
-    const waitMs = backOffMs(count - 1, retries);
-    this.#failures.set(turn.uid, { count, retryAt: performance.now() + waitMs });
-    log.warn('Evacuation failed, trying again', { ...fields, failures: count, error: wordsOf(error) });
+    const again = this.#later(turn.uid);
+    log.warn('Evacuation failed, trying again', { ...fields, ...again, error: wordsOf(error) });
     await turn.fail(`${evacuatorClass} failed, and is tried again: ${wordsOf(error)}`);
-    return { requeueAfterMs: waitMs };
+    return again;
+  }
+
+  /** The more often in a row, the later. */
+  #later(uid: string): Requeue {
+    const count = this.#failures.get(uid)?.count ?? 0;
+    const requeueAfterMs = backOffMs(count, retries);
+    this.#failures.set(uid, { count: count + 1, retryAt: performance.now() + requeueAfterMs });
+    return { requeueAfterMs };
   }
 
   #forget({ metadata: { uid = '' } }: Readonly<Evacuation>): void {

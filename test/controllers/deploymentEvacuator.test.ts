@@ -175,6 +175,18 @@ describe('the pod of a Deployment', () => {
     expect(await eventsOf(web.first)).toContain('Released');
   });
 
+  test.each([
+    { when: 'minAvailable 1', budget: { minAvailable: 1 } },
+    { when: 'maxUnavailable 0', budget: { maxUnavailable: 0 } },
+  ])('moves behind a budget of $when, which would never let it be evicted', async ({ budget }) => {
+    const web = await app();
+    await c.applied(c.budget({ app: web.name }, budget));
+    await c.uncordoned(web.nodes[1] ?? '');
+    await asked(web.first);
+    await c.eventuallyGone(web.first);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
   test('stays while its replacement has no room, and the Evacuation says what is missing without calling it progress', async () => {
     const web = await app();
     await asked(web.first);
