@@ -278,22 +278,37 @@ describe('the signal of an evacuator says that it is to stop', () => {
 });
 
 describe('an evacuator that forbids cancellation', () => {
-  test('goes on when its Evacuation is withdrawn, after a restart too', async () => {
+  test('keeps others from withdrawing its Evacuation, until it allows that again', async () => {
     const pod = await c.podOn(node);
-    const forbidding = (progress: Progress) => progress.forbidCancellation();
-    const first = lasting(forbidding);
-    started(first.evacuate);
-    const evacuation = await turnOf(pod);
-    await eventuallyStatus(pod, { evacuationCancellationPolicy: 'Forbid' });
-    await c.caughtUpWith({ ...((await c.evacuationOf(pod)) as Evacuation), kind: 'Evacuation' });
-    await c.deleted(evacuation).catch(() => undefined);
-    await stop?.();
-    expect(first.seen.reasons).toEqual([StopReason.Stopping]);
+    const past = Promise.withResolvers<void>();
     started(async (_pod, _evacuation, progress) => {
+      await progress.forbidCancellation();
+      await past.promise;
       await progress.allowCancellation();
       return 'Past it';
     });
+    const evacuation = await turnOf(pod);
+    await eventuallyStatus(pod, { evacuationCancellationPolicy: 'Forbid' });
+    await expect(c.deleted(evacuation)).rejects.toThrow('evacuationCancellationPolicy is Forbid');
+    past.resolve();
     await eventuallyStatus(pod, { activeEvacuatorCompleted: true, evacuationCancellationPolicy: 'Allow' });
+  });
+
+  test('goes on when its Evacuation was withdrawn all the same, after a restart too', async () => {
+    const pod = await c.podOn(node);
+    const evacuation = await c.applied(c.evacuation(pod));
+    await c.deleted(evacuation);
+    await c.withStatus(evacuation, {
+      activeEvacuatorClass: evacuatorClass,
+      evacuationCancellationPolicy: 'Forbid',
+    });
+    const first = lasting((progress) => progress.note('Going on'));
+    started(first.evacuate);
+    await eventuallyStatus(pod, { message: 'Going on' });
+    await stop?.();
+    expect(first.seen.reasons).toEqual([StopReason.Stopping]);
+    started(async () => 'Done');
+    await eventuallyStatus(pod, { activeEvacuatorCompleted: true });
   });
 
   test('is told when it is too late for that', async () => {
