@@ -23,6 +23,8 @@ interface PrinterColumn {
   type: 'string' | 'integer' | 'date';
   jsonPath: string;
   description: string;
+  /** Above 0: shown by `-o wide` only. */
+  priority?: number;
 }
 
 interface StoredKind {
@@ -88,6 +90,20 @@ const evacuation: StoredKind = {
       type: 'string',
       jsonPath: '.status.activeEvacuatorClass',
       description: 'Evacuator whose turn it is',
+    },
+    {
+      name: 'Since',
+      type: 'date',
+      jsonPath: '.status.activeEvacuatorSince',
+      description: 'Time since its turn began',
+      priority: 1,
+    },
+    {
+      name: 'Blocked',
+      type: 'string',
+      jsonPath: '.status.conditions[?(@.type=="Blocked")].reason',
+      description: 'Why it cannot go on by itself',
+      priority: 1,
     },
     {
       name: 'Progress Age',

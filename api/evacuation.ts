@@ -66,6 +66,9 @@ export const EvacuationStatus = z.strictObject({
     .describe(
       'ActiveEvacuatorClass is the evacuator whose turn it is; absent before the first and after the last, when the condition EvacuatorsExhausted is True.',
     ),
+  activeEvacuatorSince: timestamp()
+    .optional()
+    .describe('Extension to KEP-4212: ActiveEvacuatorSince is when the turn of the active evacuator began.'),
   activeEvacuatorCompleted: z
     .boolean()
     .default(false)

@@ -115,10 +115,12 @@ export class EvacuatorTurns {
   async #ask(evacuation: Evacuation, pod: Pod, { evacuatorClass, after }: Turn & { kind: 'Ask' }) {
     const next = successorsOf(evacuation, evacuatorClass, pod);
     const message = `Waiting for ${evacuatorClass} to respond; next: ${next}.`;
+    const now = this.#cluster.kube.now().toISOString();
     await this.#patchStatus(evacuation, {
       activeEvacuatorClass: evacuatorClass,
+      activeEvacuatorSince: now,
       activeEvacuatorCompleted: false,
-      evacuationProgressTimestamp: this.#cluster.kube.now().toISOString(),
+      evacuationProgressTimestamp: now,
       expectedEvacuationFinishTime: null,
       message,
     });
@@ -142,6 +144,7 @@ export class EvacuatorTurns {
     const now = this.#cluster.kube.now().toISOString();
     await this.#patchStatus(evacuation, {
       activeEvacuatorClass: null,
+      activeEvacuatorSince: null,
       activeEvacuatorCompleted: false,
       expectedEvacuationFinishTime: null,
       message,

@@ -6,6 +6,7 @@ import { EvacuationController } from '../../controllers/evacuation.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -90,8 +91,10 @@ async function eventuallyActive(pod: Pod, activeEvacuatorClass: string): Promise
   });
 }
 
-const eventuallyTold = (about: Parameters<TestCluster['eventsAbout']>[0], event: string) =>
-  eventually(`the Event ${event}`, async () => expect(await c.eventsAbout(about)).toContain(event));
+const eventuallyTold = (about: Parameters<TestCluster['eventsAbout']>[0], event: unknown) =>
+  eventually(`the Event ${String(event)}`, async () =>
+    expect(await c.eventsAbout(about)).toContainEqual(event),
+  );
 
 describe('A pod with evacuators', () => {
   test('has them resolved by the controller when admission did not, sorted, with the labels of the pod', async () => {
@@ -182,6 +185,50 @@ describe('A pod with evacuators', () => {
     const told = `EvacuatorAsked: first.io is asked to evacuate pod ${pod.metadata.name} from node ${node} for node maintenance ${maintenance.metadata.name} (firmware 2.4), and has 1800 s for each step; next: second.io, then the eviction API.`;
     await eventuallyTold(pod, told);
     await eventuallyTold(evacuation, told);
+  });
+});
+
+describe('kubectl', () => {
+  test('tells of an Evacuation who asked, who is acting and since when, what it does, and who comes next', async () => {
+    const own = await c.nodeNamed('told');
+    const maintenance = await c.applied(
+      c.maintenance({ nodes: [own], stage: 'Drain', reason: 'firmware 2.4' }),
+    );
+    const pod = await c.podOn(own, { annotations: registered(two), labels: { app: 'orders' } });
+    const evacuation = await asked(pod);
+    await eventuallyActive(pod, 'first.io');
+    await reports(evacuation, { message: '40 of 100 GiB moved' });
+    await eventuallyTold(evacuation, expect.stringContaining('EvacuatorAsked: first.io'));
+    const kubectl = kubectlOf(sandbox);
+    const listed = await succeeds(kubectl(['get', 'evac', '-A', '-o', 'wide']));
+    const [header = '', ...rows] = listed.split('\n');
+    expect(header.trim().split(/\s{2,}/)).toEqual([
+      'NAMESPACE',
+      'NAME',
+      'POD',
+      'ACTIVE EVACUATOR',
+      'SINCE',
+      'BLOCKED',
+      'PROGRESS AGE',
+      'MESSAGE',
+    ]);
+    const row = rows.find((line) => line.includes(`${pod.metadata.name} `));
+    expect(row).toMatch(/first\.io\s+\d+s\s+\d+s\s+40 of 100 GiB moved$/);
+    const told = await succeeds(kubectl(['describe', 'evac', '-n', c.namespace, evacuation.metadata.name]));
+    for (const fact of [
+      'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io',
+      'Evacuator Class:  second.io',
+      'Active Evacuator Class:          first.io',
+      'Active Evacuator Since:',
+      '40 of 100 GiB moved',
+      `for node maintenance ${maintenance.metadata.name} (firmware 2.4)`,
+      'next: second.io, then the eviction API',
+    ])
+      expect(told).toContain(fact);
+    const { metadata } = pod;
+    expect(await succeeds(kubectl(['describe', 'pod', '-n', c.namespace, metadata.name]))).toContain(
+      `for node maintenance ${maintenance.metadata.name} (firmware 2.4)`,
+    );
   });
 });
 
