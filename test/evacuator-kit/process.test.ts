@@ -175,12 +175,7 @@ describe('the example of the README', () => {
     await installed(project);
     await copyFile(example, join(project, 'evacuator.ts'));
     await writeFile(join(project, 'package.json'), '{ "type": "module" }');
-    const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node'];
-    const tsc = join(repository, 'node_modules', '.bin', 'tsc');
-    const checked = await run(tsc, [...options, '--skipLibCheck', 'false', 'evacuator.ts'], {
-      cwd: project,
-    }).catch((error: { stdout: string }) => error);
-    expect(checked.stdout).toBe('');
+    expect(await typeErrors(project)).toEqual([]);
     await started(join(project, 'evacuator.ts'));
     const { messages } = await migrated();
     expect(messages).toContainEqual(progressed);
@@ -196,6 +191,18 @@ async function installed(project: string): Promise<void> {
   await run('tar', ['-xzf', tarball, '-C', join(modules, 'node-maintenance'), '--strip-components=1']);
   for (const name of ['@kubernetes', '@types', 'undici', 'zod'])
     await symlink(join(repository, 'node_modules', name), join(modules, name), 'dir');
+}
+
+/** Of the program and of the package; those of other packages are theirs. */
+async function typeErrors(project: string): Promise<string[]> {
+  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node'];
+  const tsc = join(repository, 'node_modules', '.bin', 'tsc');
+  const { stdout } = await run(tsc, [...options, 'evacuator.ts'], { cwd: project }).catch(
+    (error: { stdout: string }) => error,
+  );
+  return stdout
+    .split('\n')
+    .filter((line) => line.startsWith('evacuator.ts') || line.includes('node_modules/node-maintenance/'));
 }
 
 describe('an evacuator says in one line what keeps it from starting', () => {
