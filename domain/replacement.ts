@@ -55,14 +55,15 @@ export function planReplacement(scene: Scene, leaving: ReadonlySet<string>): Pla
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const ours = pods.filter((pod) => leaving.has(uidOf(pod)));
   const services = servicesOf(ours, scene.services);
+  const fronts = services.map((service) => frontOf(service, scene.slices));
   const states = pods
     .filter((pod) => isOwned(pod, scene))
-    .map((pod) => ({ pod, ...stateOf(pod, scene, services) }));
+    .map((pod) => ({ pod, ...stateOf(pod, scene, fronts) }));
+  const byUid = new Map(ours.map((pod) => [uidOf(pod), pod]));
   const steps = new Map<string, Step>();
   const refusal = refusalOf(scene.deployment, services);
   for (const uid of leaving) {
-    const pod = ours.find((one) => uidOf(one) === uid);
-    const message = refusal ?? hopelessness(pod, scene.deployment);
+    const message = refusal ?? hopelessness(byUid.get(uid), scene.deployment);
     if (message !== undefined) steps.set(uid, { kind: 'HandOver', message });
   }
   const waiting = ours.filter((pod) => !steps.has(uidOf(pod)));
@@ -98,7 +99,7 @@ interface State {
 
 type Seen = State & { pod: Replica };
 
-function stateOf(pod: Replica, scene: Scene, services: readonly Service[]): State {
+function stateOf(pod: Replica, scene: Scene, fronts: readonly Front[]): State {
   const scheduled = conditionOf(pod, 'PodScheduled');
   if (scheduled?.status === 'False')
     return { stage: Stage.Made, lacks: `is not scheduled: ${scheduled.message ?? 'for no given reason'}` };
@@ -108,22 +109,27 @@ function stateOf(pod: Replica, scene: Scene, services: readonly Service[]): Stat
   const readySince = Date.parse(ready.lastTransitionTime ?? '');
   if (minReadySeconds > 0 && !(scene.now.getTime() - readySince >= minReadySeconds * 1_000))
     return { stage: Stage.Ready, lacks: `is Ready, but not for ${minReadySeconds} s yet` };
-  const without = services.find((service) => !isServing(pod, service, scene.slices));
+  const without = fronts.find((front) => !front.ready.has(uidOf(pod)));
   if (without !== undefined)
-    return {
-      stage: Stage.Ready,
-      lacks: `is not in the EndpointSlices of Service ${without.metadata.name} yet`,
-    };
+    return { stage: Stage.Ready, lacks: `is not in the EndpointSlices of Service ${without.service} yet` };
   return { stage: Stage.Available, lacks: '' };
 }
 
-function isServing(pod: Replica, service: Service, slices: readonly EndpointSlice[]): boolean {
-  return slices
-    .filter(({ metadata }) => metadata.labels?.['kubernetes.io/service-name'] === service.metadata.name)
-    .some(({ endpoints }) =>
-      // "nil should be interpreted as true"
-      endpoints?.some((one) => one.targetRef?.uid === uidOf(pod) && one.conditions?.ready !== false),
-    );
+/** To which pods a Service sends requests, by UID. */
+interface Front {
+  service: string;
+  ready: ReadonlySet<string | undefined>;
+}
+
+function frontOf({ metadata }: Service, slices: readonly EndpointSlice[]): Front {
+  const own = slices.filter(
+    (slice) => slice.metadata.labels?.['kubernetes.io/service-name'] === metadata.name,
+  );
+  // "nil should be interpreted as true"
+  const ready = own
+    .flatMap(({ endpoints }) => endpoints ?? [])
+    .filter(({ conditions }) => conditions?.ready !== false);
+  return { service: metadata.name, ready: new Set(ready.map(({ targetRef }) => targetRef?.uid)) };
 }
 
 function conditionOf({ status }: Replica, wanted: string) {
