@@ -5,7 +5,7 @@ import { INSTIGATOR_FINALIZER } from '../api/names.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { evacuationName } from '../domain/evacuation.ts';
 import { exhaustedCondition, registeredEvacuators } from '../domain/evacuator.ts';
-import { podName } from '../domain/pod.ts';
+import { isFinished, podName } from '../domain/pod.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
 import { slimPod } from '../kube/slim.ts';
@@ -81,7 +81,8 @@ export function evictionReviewer(kube: Kube): Reviewer<EvictionRequest> {
   return async ({ namespace, name }, signal) => {
     const raw = await kube.get(resources.pods, { namespace, name }, { signal });
     const pod = raw && slimPod(raw);
-    if (pod === undefined || isLeaving(pod)) return { kind: 'Allowed' };
+    if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isFinished(pod))
+      return { kind: 'Allowed' };
     const classes = registeredEvacuators(pod).evacuators.map((one) => one.evacuatorClass);
     if (classes.length === 0) return { kind: 'Allowed' };
     const key = { namespace, name: evacuationName(pod.metadata) };
@@ -89,10 +90,6 @@ export function evictionReviewer(kube: Kube): Reviewer<EvictionRequest> {
     if (isTrue(evacuation?.status?.conditions, exhaustedCondition)) return { kind: 'Allowed' };
     return { kind: 'Refused', reason: 'TooManyRequests', message: refusal(pod, classes, evacuation) };
   };
-}
-
-function isLeaving({ metadata, status }: Pod): boolean {
-  return metadata.deletionTimestamp !== undefined || ['Succeeded', 'Failed'].includes(status.phase ?? '');
 }
 
 function refusal(pod: Pod, classes: readonly string[], evacuation: Evacuation | undefined): string {

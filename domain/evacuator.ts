@@ -1,8 +1,8 @@
 import type { Pod } from '../api/core.ts';
-import type { Evacuation, Evacuator } from '../api/evacuation.ts';
+import type { Evacuation, EvacuationStatus, Evacuator } from '../api/evacuation.ts';
 import { isTrue } from './conditions.ts';
 import { compareNames } from './names.ts';
-import { podTypeOf } from './pod.ts';
+import { isFinished, podTypeOf } from './pod.ts';
 
 /** Which evacuators a pod has, and whose turn it is (KEP-4212 > Drain, DaemonSet Controller). */
 
@@ -104,7 +104,7 @@ export type Turn =
   /** All had their turn: the eviction API is next. */
   | { kind: 'Exhausted'; after: HandOver }
   /** An evacuator is at work, and has until then to report progress. Milliseconds since 1970. */
-  | { kind: 'Await'; evacuatorClass: string; until: number }
+  | { kind: 'Await'; until: number }
   /** The time of the last progress is missing, or lies ahead of the server's clock. */
   | { kind: 'Restamp' };
 
@@ -117,26 +117,30 @@ export function turnOf({ spec, status }: Pick<Evacuation, 'spec' | 'status'>, po
   const mayBeEvicted = podTypeOf(pod) === 'Default';
   const [first] = evacuators;
   if (first === undefined) return { kind: mayBeEvicted ? 'Evict' : 'Keep' };
-  if (mayBeEvicted && isTrue(status?.conditions, exhaustedCondition)) return { kind: 'Evict' };
+  const isNobodysTurn = isFinished(pod) || isTrue(status?.conditions, exhaustedCondition);
+  if (mayBeEvicted && isNobodysTurn) return { kind: 'Evict' };
   const active = evacuators.findIndex((one) => one.evacuatorClass === status?.activeEvacuatorClass);
-  const from = evacuators[active]?.evacuatorClass;
-  if (from === undefined) return { kind: 'Ask', evacuatorClass: first.evacuatorClass };
+  if (status === undefined || active < 0) return { kind: 'Ask', evacuatorClass: first.evacuatorClass };
+  const standing = standingOf(status, progressDeadlineSeconds, now);
+  if (standing.kind !== 'Ended') return standing;
+  const after = { from: status.activeEvacuatorClass ?? '', reason: standing.reason };
+  // A pod that nobody may evict goes on asking.
+  const next = evacuators[active + 1] ?? (mayBeEvicted ? undefined : first);
+  return next === undefined
+    ? { kind: 'Exhausted', after }
+    : { kind: 'Ask', evacuatorClass: next.evacuatorClass, after };
+}
 
-  const next = (reason: HandOverReason): Turn => {
-    const after = { from, reason };
-    // A pod that nobody may evict goes on asking.
-    const successor = evacuators[active + 1] ?? (mayBeEvicted ? undefined : first);
-    return successor === undefined
-      ? { kind: 'Exhausted', after }
-      : { kind: 'Ask', evacuatorClass: successor.evacuatorClass, after };
-  };
-  if (status?.activeEvacuatorCompleted === true) return next(HandOverReason.Completed);
-  const progressedAt = Date.parse(status?.evacuationProgressTimestamp ?? '');
+type Standing = Extract<Turn, { kind: 'Await' | 'Restamp' }> | { kind: 'Ended'; reason: HandOverReason };
+
+/** How it stands with the turn of the active evacuator. */
+function standingOf(status: EvacuationStatus, progressDeadlineSeconds: number, now: Date): Standing {
+  if (status.activeEvacuatorCompleted) return { kind: 'Ended', reason: HandOverReason.Completed };
+  const progressedAt = Date.parse(status.evacuationProgressTimestamp ?? '');
   if (!(progressedAt <= now.getTime() + clockSkew)) return { kind: 'Restamp' };
   const until = progressedAt + progressDeadlineSeconds * 1_000;
-  return now.getTime() >= until
-    ? next(HandOverReason.NoProgress)
-    : { kind: 'Await', evacuatorClass: from, until };
+  if (now.getTime() >= until) return { kind: 'Ended', reason: HandOverReason.NoProgress };
+  return { kind: 'Await', until };
 }
 
 /** Who comes after an evacuator, for people: "data.example.com, then the eviction API". */

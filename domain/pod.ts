@@ -32,6 +32,11 @@ export function podPriorityOf(pod: Pod): number {
   return pod.spec.priority ?? 0;
 }
 
+/** Whether all its containers have ended, for good. */
+export function isFinished({ status }: Pod): boolean {
+  return status.phase === 'Succeeded' || status.phase === 'Failed';
+}
+
 /** namespace/name, as people write it. */
 export function podName(pod: Pod): string {
   return `${pod.metadata.namespace}/${pod.metadata.name}`;

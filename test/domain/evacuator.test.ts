@@ -152,6 +152,13 @@ const atWork = (evacuatorClass: string, seconds: number, differs: Partial<Evacua
 });
 
 describe('whose turn it is', () => {
+  test.each([{ phase: 'Succeeded' }, { phase: 'Failed' }])(
+    "nobody's, when the pod has ended by itself ($phase): the eviction API",
+    ({ phase }) => {
+      expect(turnOf(evacuation(two, atWork('first.io', 1)), pod({ phase }), now)).toEqual({ kind: 'Evict' });
+    },
+  );
+
   test.each([
     { when: 'there are no evacuators: the eviction API', evacuators: undefined, want: { kind: 'Evict' } },
     { when: 'the list of evacuators is empty: the eviction API', evacuators: [], want: { kind: 'Evict' } },
@@ -164,7 +171,7 @@ describe('whose turn it is', () => {
       when: 'the first has reported progress: it has until its deadline',
       evacuators: two,
       status: atWork('first.io', 100),
-      want: { kind: 'Await', evacuatorClass: 'first.io', until: Date.parse(ago(100)) + 1_800_000 },
+      want: { kind: 'Await', until: Date.parse(ago(100)) + 1_800_000 },
     },
     {
       when: 'the first has completed: the second',
@@ -220,7 +227,7 @@ describe('whose turn it is', () => {
       when: "the time of progress is ahead by no more than clocks differ: it is the evacuator's",
       evacuators: two,
       status: atWork('first.io', -20),
-      want: { kind: 'Await', evacuatorClass: 'first.io', until: Date.parse(ago(-20)) + 1_800_000 },
+      want: { kind: 'Await', until: Date.parse(ago(-20)) + 1_800_000 },
     },
   ])('$when', ({ evacuators, status, want }) => {
     expect(turnOf(evacuation(evacuators, status), pod(), now)).toEqual(want);

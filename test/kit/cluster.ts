@@ -494,7 +494,14 @@ export class TestCluster {
     if (found === undefined) return;
     if ((found.metadata.finalizers ?? []).length > 0)
       await this.admin.mergePatch(resource, key, { metadata: { finalizers: [] } }).catch(() => undefined);
+    if ((found as Evacuation).status?.evacuationCancellationPolicy === 'Forbid')
+      await this.#allowCancellation(resource, key);
     await this.admin.delete(resource, key, { uid: found.metadata.uid ?? '' });
+  }
+
+  async #allowCancellation(resource: Resource, key: { namespace?: string; name: string }): Promise<void> {
+    const status = { evacuationCancellationPolicy: 'Allow' };
+    await this.admin.mergePatch(resource, key, { status }, { subresource: 'status' });
   }
 
   async #readyPod(key: string): Promise<Pod> {
