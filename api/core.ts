@@ -133,3 +133,24 @@ export interface Lease extends KubeObject {
     leaseTransitions?: number;
   };
 }
+
+export interface Deployment extends KubeObject {
+  spec: {
+    replicas?: number;
+    selector: LabelSelector;
+    minReadySeconds?: number;
+    strategy?: {
+      type?: 'RollingUpdate' | 'Recreate';
+      rollingUpdate?: { maxSurge?: number | string; maxUnavailable?: number | string };
+    };
+  };
+  status?: { observedGeneration?: number; replicas?: number; updatedReplicas?: number };
+}
+
+export interface Service extends KubeObject {
+  spec: { type?: string; selector?: Record<string, string> };
+}
+
+export interface EndpointSlice extends KubeObject {
+  endpoints?: { conditions?: { ready?: boolean }; targetRef?: { uid?: string } }[] | null;
+}

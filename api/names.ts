@@ -44,6 +44,9 @@ export const MAINTENANCE_GATE = 'nodemaintenance.k8s.io/maintenance';
  */
 export const UNCORDONED_BY_ANNOTATION = 'nodemaintenance.k8s.io/uncordoned-by';
 
+/** On a pod that was released from its ReplicaSet: from which, so that it can be given back (domain/release.ts). */
+export const RELEASED_ANNOTATION = 'nodemaintenance.k8s.io/released-from';
+
 /** KEP-4212 sets 30 minutes, so that an evacuator has time "to recover from a disruption". Seconds. */
 export const DEFAULT_PROGRESS_DEADLINE_SECONDS = 1800;
 

@@ -28,6 +28,25 @@ function meets({ key, operator, values = [] }: LabelSelectorRequirement, labels:
   }
 }
 
+/** In kubectl's notation: `app=web,tier in (a,b)`. */
+export function selectorText({ matchLabels = {}, matchExpressions = [] }: LabelSelector): string {
+  const labels = Object.entries(matchLabels).map(([key, value]) => `${key}=${value}`);
+  return [...labels, ...matchExpressions.map(requirementText)].join(',');
+}
+
+function requirementText({ key, operator, values = [] }: LabelSelectorRequirement): string {
+  switch (operator) {
+    case 'In':
+      return `${key} in (${values.join(',')})`;
+    case 'NotIn':
+      return `${key} notin (${values.join(',')})`;
+    case 'Exists':
+      return key;
+    case 'DoesNotExist':
+      return `!${key}`;
+  }
+}
+
 /**
  * One text per meaning: two selectors that differ only in the order in which they were written have the same key.
  * No selector has the key ''.

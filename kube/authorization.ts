@@ -90,3 +90,66 @@ async function mayDelete(
   const { status } = await kube.create(subjectAccessReviews, review, options);
   return status?.allowed === true;
 }
+
+/** What RBAC calls a rule, for the resources of one group. */
+export interface AccessRule {
+  readonly group: string;
+  /** With its subresource, if any: `evacuations/status`. */
+  readonly resource: string;
+  readonly verbs: readonly string[];
+  /** Without it: in all namespaces. */
+  readonly namespace?: string | undefined;
+}
+
+interface SelfSubjectAccessReview extends KubeObject {
+  spec: {
+    resourceAttributes: {
+      group: string;
+      resource: string;
+      subresource?: string;
+      verb: string;
+      namespace?: string | undefined;
+    };
+  };
+  status?: { allowed: boolean };
+}
+
+const selfSubjectAccessReviews: Resource<SelfSubjectAccessReview> = {
+  group: 'authorization.k8s.io',
+  version: 'v1',
+  plural: 'selfsubjectaccessreviews',
+  kind: 'SelfSubjectAccessReview',
+  namespaced: false,
+};
+
+/** Of these rules the ones that this client lacks, each with the verbs that it lacks. */
+export async function missingRules(
+  kube: Kube,
+  rules: readonly AccessRule[],
+  options: RequestOptions = {},
+): Promise<AccessRule[]> {
+  const questions = rules.flatMap((rule) => rule.verbs.map((verb) => ({ rule, verb })));
+  const denied = new Set<unknown>();
+  await forEachBounded(atOnce, questions, async (question) => {
+    if (!(await mayDo(kube, question.rule, question.verb, options))) denied.add(question);
+  });
+  return rules.flatMap((rule) => {
+    const verbs = questions.filter((question) => question.rule === rule && denied.has(question));
+    return verbs.length === 0 ? [] : [{ ...rule, verbs: verbs.map(({ verb }) => verb) }];
+  });
+}
+
+async function mayDo(
+  kube: Kube,
+  { group, resource: path, namespace }: AccessRule,
+  verb: string,
+  options: RequestOptions,
+): Promise<boolean> {
+  const [resource = '', subresource = ''] = path.split('/');
+  const review: SelfSubjectAccessReview = {
+    metadata: { name: '' },
+    spec: { resourceAttributes: { group, resource, subresource, verb, namespace } },
+  };
+  const { status } = await kube.create(selfSubjectAccessReviews, review, options);
+  return status?.allowed === true;
+}

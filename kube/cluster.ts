@@ -1,4 +1,4 @@
-import type { DaemonSet, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, KubeObject, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Kube } from './client.ts';
@@ -29,18 +29,19 @@ export interface Cluster {
   hasSynced(): boolean;
 }
 
+/** The part of it that an evacuator needs. */
+export type EvacuationView = Pick<Cluster, 'kube' | 'pods' | 'evacuations' | 'start' | 'synced'>;
+
+interface Watching {
+  kube: Kube;
+  log: Log;
+  /** Without it: all of them. */
+  namespace?: string | undefined;
+}
+
 export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
-  const pods = new Informer({
-    kube,
-    resource: resources.pods,
-    transform: slimPod,
-    indexes: {
-      [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]),
-      [byGate]: ({ spec }: Pod) => spec.schedulingGates ?? [],
-    },
-    log,
-  });
+  const pods = podInformer({ kube, log });
   const budgets = new Informer({
     kube,
     resource: resources.podDisruptionBudgets,
@@ -55,12 +56,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     log,
   });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
-  const evacuations = new Informer<Evacuation>({
-    kube,
-    resource: resources.evacuations,
-    indexes: { [byPodUid]: (evacuation: Evacuation) => [evacuation.spec.podRef.uid] },
-    log,
-  });
+  const evacuations = evacuationInformer({ kube, log });
   const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations];
   return {
     kube,
@@ -70,12 +66,51 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     daemonSets,
     maintenances,
     evacuations,
+    ...together(all),
+    hasSynced: () => all.every((informer) => informer.hasSynced),
+  };
+}
+
+/** For a process that evacuates pods and does nothing else. */
+export function watchEvacuations(watching: Watching): EvacuationView {
+  const pods = podInformer(watching);
+  const evacuations = evacuationInformer(watching);
+  return { kube: watching.kube, pods, evacuations, ...together([pods, evacuations]) };
+}
+
+function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> {
+  return new Informer({
+    kube,
+    namespace,
+    resource: resources.pods,
+    transform: slimPod,
+    indexes: {
+      [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]),
+      [byGate]: ({ spec }: Pod) => spec.schedulingGates ?? [],
+    },
+    log,
+  });
+}
+
+function evacuationInformer({ kube, log, namespace }: Watching): Informer<Evacuation> {
+  return new Informer<Evacuation>({
+    kube,
+    namespace,
+    resource: resources.evacuations,
+    indexes: { [byPodUid]: (evacuation: Evacuation) => [evacuation.spec.podRef.uid] },
+    log,
+  });
+}
+
+function together(
+  informers: readonly Pick<Informer<KubeObject>, 'start' | 'synced'>[],
+): Pick<Cluster, 'start' | 'synced'> {
+  return {
     start: (signal) => {
-      for (const informer of all) informer.start(signal);
+      for (const informer of informers) informer.start(signal);
     },
     synced: async (signal) => {
-      await Promise.all(all.map((informer) => informer.synced(signal)));
+      await Promise.all(informers.map((informer) => informer.synced(signal)));
     },
-    hasSynced: () => all.every((informer) => informer.hasSynced),
   };
 }

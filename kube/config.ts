@@ -27,6 +27,12 @@ export function loadKubeConfig(choice: KubeConfigChoice): KubeConfig {
   return config;
 }
 
+/** The namespace of the context, in a cluster that of the ServiceAccount: where kubectl would work. */
+export function defaultNamespace(choice: KubeConfigChoice): string {
+  const config = loadKubeConfig(choice);
+  return config.getContextObject(config.getCurrentContext())?.namespace ?? 'default';
+}
+
 function loadFiles(paths: string): KubeConfig {
   const files = paths.split(delimiter).filter((path) => path !== '');
   const [first, ...rest] = files.filter((path) => existsSync(path)).map(loadFile);

@@ -1,4 +1,14 @@
-import type { DaemonSet, KubeObject, Lease, Node, NodeSelector, PodDisruptionBudget } from '../api/core.ts';
+import type {
+  DaemonSet,
+  Deployment,
+  EndpointSlice,
+  KubeObject,
+  Lease,
+  Node,
+  NodeSelector,
+  PodDisruptionBudget,
+  Service,
+} from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -33,7 +43,10 @@ export interface RawPod extends KubeObject {
     schedulingGates?: { name: string }[];
     affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
   };
-  status?: { phase?: string; conditions?: { type: string; status: string }[] };
+  status?: {
+    phase?: string;
+    conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
+  };
 }
 
 export interface ObjectReference {
@@ -77,6 +90,28 @@ export const resources = {
   pods: core('pods', 'Pod', true) as Resource<RawPod>,
   namespaces: core('namespaces', 'Namespace', false) as Resource,
   events: core('events', 'Event', true) as Resource<KubeEvent>,
+  services: core('services', 'Service', true) as Resource<Service>,
+  endpointSlices: {
+    group: 'discovery.k8s.io',
+    version: 'v1',
+    plural: 'endpointslices',
+    kind: 'EndpointSlice',
+    namespaced: true,
+  } as Resource<EndpointSlice>,
+  deployments: {
+    group: 'apps',
+    version: 'v1',
+    plural: 'deployments',
+    kind: 'Deployment',
+    namespaced: true,
+  } as Resource<Deployment>,
+  replicaSets: {
+    group: 'apps',
+    version: 'v1',
+    plural: 'replicasets',
+    kind: 'ReplicaSet',
+    namespaced: true,
+  } as Resource,
   podDisruptionBudgets: {
     group: 'policy',
     version: 'v1',

@@ -3,6 +3,7 @@ import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
+import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
@@ -114,6 +115,7 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
       await Promise.all([
         runMaintenanceController({ cluster, temporal: temporal.client, log }, leading),
         new EvacuationController({ cluster, events: podEvents, log }).run(leading),
+        runDeploymentEvacuator({ cluster, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster, log }, leading),
         runNodeConditionsController({ cluster, log }, leading),
       ]);

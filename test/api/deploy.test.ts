@@ -31,6 +31,10 @@ describe('the worker may', () => {
     'patch pods --subresource=status --all-namespaces',
     'watch daemonsets --all-namespaces',
     'create pods --subresource=eviction --all-namespaces',
+    'get deployments --all-namespaces',
+    'get replicasets --all-namespaces',
+    'list services --all-namespaces',
+    'list endpointslices --all-namespaces',
     'watch poddisruptionbudgets --all-namespaces',
     'create nodemaintenances',
     'patch nodemaintenances --subresource=status',
@@ -62,6 +66,9 @@ describe('the worker may', () => {
 describe('the worker may not', () => {
   test.each([
     'create pods --all-namespaces',
+    'patch deployments --all-namespaces',
+    'patch replicasets --all-namespaces',
+    'update deployments --subresource=scale --all-namespaces',
     'update pods --all-namespaces',
     'deletecollection pods --all-namespaces',
     'patch daemonsets --all-namespaces',

@@ -47,6 +47,17 @@ const allowed: Plant[] = [
       "export { a } from '../evacuation.ts';",
       "export { b } from '../../domain/c.ts';",
       "export { c } from '../../kube/d.ts';",
+      "export { d } from '../../evacuator-kit/e.ts';",
+    ].join('\n'),
+  },
+  { room: 'controllers', code: "export { a } from '../evacuator-kit/b.ts';" },
+  {
+    room: 'evacuator-kit',
+    code: [
+      "export { a } from './b.ts';",
+      "export { b } from '../domain/c.ts';",
+      "export { c } from '../kube/d.ts';",
+      "export type { Pod } from '../api/core.ts';",
     ].join('\n'),
   },
   {
@@ -70,6 +81,7 @@ const allowed: Plant[] = [
     room: 'worker',
     code: "export { a } from '../controllers/b.ts';\nexport const home = process.env['HOME'];",
   },
+  { room: 'worker', code: "export { a } from '../evacuator-kit/b.ts';" },
   { room: 'test', code: "export { a } from '../worker/run.ts';\nexport { b } from '../sandbox/sandbox.ts';" },
 ];
 
@@ -119,6 +131,16 @@ const forbidden: (Plant & { rule?: string })[] = [
   { room: 'controllers', code: "export { a } from '../sandbox/sandbox.ts';" },
   { room: 'controllers/evacuators', code: "export { a } from '../../activities/b.ts';" },
   { room: 'controllers/evacuators', code: "export { a } from '../../worker/run.ts';" },
+  { room: 'evacuator-kit', code: "export { a } from '../controllers/b.ts';" },
+  { room: 'evacuator-kit', code: "export { a } from '../worker/run.ts';" },
+  { room: 'evacuator-kit', code: "export { a } from '../activities/b.ts';" },
+  { room: 'evacuator-kit', code: "export { KubeConfig } from '@kubernetes/client-node';" },
+  { room: 'evacuator-kit', code: "export { pino } from 'pino';" },
+  { room: 'domain', code: "export { a } from '../evacuator-kit/b.ts';" },
+  { room: 'activities', code: "export { a } from '../evacuator-kit/b.ts';" },
+  { room: 'admission', code: "export { a } from '../evacuator-kit/b.ts';" },
+  { room: 'scripts', code: "export { a } from '../evacuator-kit/b.ts';" },
+  { room: 'kube', code: "export { a } from '../evacuator-kit/b.ts';" },
   { room: 'kube', code: "export { a } from '../domain/b.ts';" },
   { room: 'kube', code: "export { a } from '../activities/b.ts';" },
   { room: 'kube', code: "export { pino } from 'pino';" },

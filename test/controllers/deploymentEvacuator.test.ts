@@ -1,0 +1,344 @@
+import type { Deployment, KubeObject, Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { RELEASED_ANNOTATION } from '../../api/names.ts';
+import { EvacuationController } from '../../controllers/evacuation.ts';
+import { runDeploymentEvacuator } from '../../controllers/evacuators/deployment.ts';
+import { EventRecorder } from '../../kube/events.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { type EndpointWatch, watchEndpoints } from '../kit/endpoints.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+const annotation = 'evacuation.coordination.k8s.io/priority_deployment.apps.k8s.io';
+const evacuatorClass = 'deployment.apps.k8s.io';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let stop: () => Promise<void>;
+const watches: EndpointWatch[] = [];
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'move' });
+}, 120_000);
+
+beforeEach(() => {
+  stop = started();
+});
+
+afterEach(async () => {
+  for (const watch of watches.splice(0)) watch.close();
+  await stop();
+});
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+function started(): () => Promise<void> {
+  const running = new AbortController();
+  const events = new EventRecorder({ kube: c.cluster.kube, component: 'test', log: silentLog });
+  const deps = { cluster: c.cluster, events, log: silentLog };
+  const ended = Promise.all([
+    new EvacuationController(deps).run(running.signal),
+    runDeploymentEvacuator(deps, running.signal),
+  ]);
+  return async () => {
+    running.abort();
+    await ended;
+    await events.flush();
+  };
+}
+
+/** An application on nodes of its own, with a Service; all of its pods are on the first node, which is cordoned then. */
+class App {
+  readonly name: string;
+  readonly nodes: readonly string[];
+  readonly endpoints: EndpointWatch;
+  readonly before: readonly Pod[];
+
+  constructor(name: string, nodes: readonly string[], endpoints: EndpointWatch, before: readonly Pod[]) {
+    this.name = name;
+    this.nodes = nodes;
+    this.endpoints = endpoints;
+    this.before = before;
+  }
+
+  get pods(): readonly Pod[] {
+    return c.cluster.pods.list().filter(({ metadata }) => metadata.labels?.['app'] === this.name);
+  }
+
+  get first(): Pod {
+    return this.before[0] as Pod;
+  }
+
+  async deployment(): Promise<Deployment | undefined> {
+    return c.admin.get(resources.deployments, { namespace: c.namespace, name: this.name });
+  }
+
+  async podNow({ metadata }: Pod) {
+    return c.admin.get(resources.pods, { namespace: c.namespace, name: metadata.name });
+  }
+}
+
+interface AppDiffers {
+  replicas?: number;
+  spec?: object;
+  annotated?: boolean;
+}
+
+async function app({ replicas = 1, spec = {}, annotated = true }: AppDiffers = {}): Promise<App> {
+  const name = c.named('app');
+  const nodes = [await c.nodeNamed('n', { app: name }), await c.nodeNamed('n', { app: name })];
+  const [first = '', second = ''] = nodes;
+  await c.cordoned(second);
+  await c.admin.create({ ...resources.services }, {
+    metadata: { name, namespace: c.namespace },
+    spec: { selector: { app: name }, ports: [{ port: 80 }] },
+  } as KubeObject as never);
+  const endpoints = await watchEndpoints(c.admin, c.namespace, name);
+  await c.admin.create(resources.deployments, {
+    metadata: { name, namespace: c.namespace },
+    spec: {
+      replicas,
+      selector: { matchLabels: { app: name } },
+      template: {
+        metadata: {
+          labels: { app: name },
+          ...(annotated && { annotations: { [annotation]: '10000/controller' } }),
+        },
+        spec: {
+          nodeSelector: { app: name },
+          terminationGracePeriodSeconds: 0,
+          containers: [{ name: 'main', image: 'fake' }],
+        },
+      },
+      ...spec,
+    },
+  } as Deployment);
+  watches.push(endpoints);
+  await eventually(`${replicas} ready endpoints`, () => expect(endpoints.ready()).toHaveLength(replicas));
+  const before = await eventually(`${replicas} pods that are Ready`, () => {
+    const ready = c.podsOf(first).filter((pod) => pod.status.ready);
+    expect(ready).toHaveLength(replicas);
+    return [...ready];
+  });
+  await c.cordoned(first);
+  return new App(name, nodes, endpoints, before);
+}
+
+const asked = (pod: Pod, spec: Partial<Evacuation['spec']> = {}) => {
+  const evacuation = c.evacuation(pod);
+  return c.admin.create(resources.evacuations, { ...evacuation, spec: { ...evacuation.spec, ...spec } });
+};
+
+async function eventuallyReleased(web: App, pod: Pod): Promise<void> {
+  await eventually(`pod ${pod.metadata.name} to be released`, async () => {
+    const now = await web.podNow(pod);
+    expect(now?.metadata.annotations?.[RELEASED_ANNOTATION]).toBeDefined();
+    expect(now?.metadata.ownerReferences ?? []).toEqual([]);
+  });
+}
+
+async function cancelled(evacuation: Evacuation): Promise<void> {
+  const { namespace = '', name, uid = '' } = evacuation.metadata;
+  await c.admin.mergePatch(resources.evacuations, { namespace, name }, { metadata: { finalizers: [] } });
+  await c.admin.delete(resources.evacuations, { namespace, name }, { uid });
+}
+
+/** The application as it was, with exactly as many pods. */
+async function eventuallyGivenBack(web: App): Promise<void> {
+  await eventually('the pod to be its ReplicaSet’s again', async () => {
+    const now = await web.podNow(web.first);
+    expect(now?.metadata.labels).toEqual(web.first.metadata.labels);
+    expect(now?.metadata.ownerReferences).toMatchObject([{ kind: 'ReplicaSet', controller: true }]);
+    expect(now?.metadata.annotations?.[RELEASED_ANNOTATION]).toBeUndefined();
+    expect(web.pods.map(({ metadata }) => metadata.name)).toEqual([web.first.metadata.name]);
+  });
+}
+
+describe('the pod of a Deployment', () => {
+  test('moves without its Service ever being without a ready endpoint, and the Deployment is not edited', async () => {
+    const web = await app();
+    const { metadata, spec } = (await web.deployment()) as Deployment;
+    await c.uncordoned(web.nodes[1] ?? '');
+    await asked(web.first);
+    await c.eventuallyGone(web.first);
+    await eventually('the replacement alone to serve', () => {
+      expect(web.pods.map((pod) => pod.spec.nodeName)).toEqual([web.nodes[1]]);
+      expect(web.endpoints.ready()).toEqual(web.pods.map((pod) => pod.metadata.name));
+    });
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+    const after = (await web.deployment()) as Deployment;
+    expect({ spec: after.spec, generation: after.metadata.generation }).toEqual({
+      spec,
+      generation: metadata.generation,
+    });
+    expect(await eventsOf(web.first)).toContain('Released');
+  });
+
+  test.each([
+    { when: 'minAvailable 1', budget: { minAvailable: 1 } },
+    { when: 'maxUnavailable 0', budget: { maxUnavailable: 0 } },
+  ])('moves behind a budget of $when, which would never let it be evicted', async ({ budget }) => {
+    const web = await app();
+    await c.applied(c.budget({ app: web.name }, budget));
+    await c.uncordoned(web.nodes[1] ?? '');
+    await asked(web.first);
+    await c.eventuallyGone(web.first);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
+  test('stays while its replacement has no room, and the Evacuation says what is missing without calling it progress', async () => {
+    const web = await app();
+    await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    const status = await eventually('the message', async () => {
+      const seen = (await c.evacuationOf(web.first))?.status;
+      expect(seen?.message).toMatch(
+        /^0 of 1 pods of Deployment .* are available without those that leave: .* is not scheduled: .*unschedulable/,
+      );
+      expect(seen?.expectedEvacuationFinishTime).toBeDefined();
+      return seen;
+    });
+    await throughout('the deadline draws near', 2_000, async () => {
+      const now = (await c.evacuationOf(web.first))?.status;
+      expect(now?.activeEvacuatorClass).toBe(evacuatorClass);
+      expect(now?.evacuationProgressTimestamp).toBe(status?.evacuationProgressTimestamp);
+    });
+    expect(web.endpoints.ready()).toEqual([web.first.metadata.name]);
+    await c.uncordoned(web.nodes[1] ?? '');
+    await c.eventuallyGone(web.first);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
+  test('is evicted at the deadline when its replacement never becomes Ready', async () => {
+    const web = await app();
+    await asked(web.first, { progressDeadlineSeconds: 3 });
+    await eventuallyReleased(web, web.first);
+    await c.eventuallyGone(web.first);
+  });
+
+  test('is given back when the evacuation is cancelled, and the replacement that does not serve is removed', async () => {
+    const web = await app();
+    const evacuation = await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await eventually('a replacement', () => expect(web.pods).toHaveLength(2));
+    await cancelled(evacuation);
+    await eventuallyGivenBack(web);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+    expect(await eventsOf(web.first)).toContain('GivenBack');
+  });
+
+  test('is given back when the evacuation was cancelled while no evacuator ran', async () => {
+    const web = await app();
+    const evacuation = await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await stop();
+    await cancelled(evacuation);
+    stop = started();
+    await eventuallyGivenBack(web);
+  });
+
+  test('is taken up by the next evacuator where the last one left it', async () => {
+    const web = await app();
+    await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await stop();
+    await c.uncordoned(web.nodes[1] ?? '');
+    stop = started();
+    await c.eventuallyGone(web.first);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+    expect(web.pods.map((pod) => pod.spec.nodeName)).toEqual([web.nodes[1]]);
+  });
+
+  test('goes when its Deployment is deleted meanwhile, evacuated or cancelled', async () => {
+    const [evacuated, withdrawn] = [await app(), await app()];
+    await asked(evacuated.first);
+    const evacuation = await asked(withdrawn.first);
+    for (const web of [evacuated, withdrawn]) {
+      await eventuallyReleased(web, web.first);
+      const { metadata } = (await web.deployment()) as Deployment;
+      const key = { namespace: c.namespace, name: web.name };
+      const options = { uid: metadata.uid ?? '', propagationPolicy: 'Foreground' } as const;
+      await c.admin.delete(resources.deployments, key, options);
+    }
+    await cancelled(evacuation);
+    for (const web of [evacuated, withdrawn])
+      await eventually(`all pods of ${web.name} to be gone`, () => expect(web.pods).toEqual([]), {
+        within: 50_000,
+      });
+  });
+
+  test('is evacuated again after it was given back', async () => {
+    const web = await app();
+    const evacuation = await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await cancelled(evacuation);
+    await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    await c.uncordoned(web.nodes[1] ?? '');
+    await c.eventuallyGone(web.first);
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
+  test('is evicted at once when its Deployment has the strategy Recreate', async () => {
+    const web = await app({ spec: { strategy: { type: 'Recreate' } } });
+    await asked(web.first);
+    await c.eventuallyGone(web.first);
+  });
+
+  test('follows a rollout that begins while it waits', async () => {
+    const web = await app();
+    await asked(web.first);
+    await eventuallyReleased(web, web.first);
+    const template = { metadata: { labels: { release: '2' } } };
+    await c.admin.mergePatch(
+      resources.deployments,
+      { namespace: c.namespace, name: web.name },
+      { spec: { template } },
+    );
+    await c.uncordoned(web.nodes[1] ?? '');
+    await c.eventuallyGone(web.first);
+    await eventually('the new release alone to serve', () => {
+      expect(web.pods.map(({ metadata }) => metadata.labels?.['release'])).toEqual(['2']);
+      expect(web.endpoints.ready()).toEqual(web.pods.map((pod) => pod.metadata.name));
+    });
+    expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+});
+
+test('a pod that is annotated and belongs to no Deployment is evicted', async () => {
+  const pod = await c.podOn(await c.nodeNamed('n'), { annotations: { [annotation]: '10000/controller' } });
+  await asked(pod);
+  await c.eventuallyGone(pod);
+});
+
+test('of many pods of one Deployment no more are out than maxSurge says, and as many serve as before', async () => {
+  const web = await app({ replicas: 8, spec: { strategy: { rollingUpdate: { maxSurge: 2 } } } });
+  let most = 0;
+  const end = c.cluster.pods.subscribe(() => {
+    const out = web.pods.filter(({ metadata }) => metadata.annotations?.[RELEASED_ANNOTATION] !== undefined);
+    most = Math.max(most, out.length);
+  });
+  await c.uncordoned(web.nodes[1] ?? '');
+  const before = web.endpoints.counts.length;
+  await Promise.all(web.before.map((pod) => asked(pod)));
+  for (const pod of web.before) await c.eventuallyGone(pod);
+  end();
+  expect(most).toBe(2);
+  expect(Math.min(...web.endpoints.counts.slice(before))).toBeGreaterThanOrEqual(8);
+});
+
+async function eventsOf({ metadata }: Pod): Promise<string[]> {
+  return eventually('Events', async () => {
+    const fieldSelector = `involvedObject.uid=${metadata.uid}`;
+    const { items } = await c.admin.list(resources.events, { namespace: c.namespace, fieldSelector });
+    const reasons = items.map(({ reason }) => reason);
+    expect(reasons.filter((reason) => reason === 'Released' || reason === 'GivenBack')).not.toEqual([]);
+    return reasons;
+  });
+}

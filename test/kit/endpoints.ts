@@ -1,0 +1,41 @@
+import type { EndpointSlice } from '../../api/core.ts';
+import type { Kube } from '../../kube/client.ts';
+import { Informer } from '../../kube/informer.ts';
+import { resources } from '../../kube/resources.ts';
+
+/** What clients of a Service saw. */
+export interface EndpointWatch {
+  /** Names of the pods that requests are sent to now, in order. */
+  ready(): string[];
+  /** How many of them there were, at every change since there was the first. */
+  readonly counts: readonly number[];
+  close(): void;
+}
+
+/** Watches the EndpointSlices of a Service throughout. */
+export async function watchEndpoints(kube: Kube, namespace: string, service: string): Promise<EndpointWatch> {
+  const stop = new AbortController();
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const slices = new Informer<EndpointSlice>({
+    kube,
+    resource: resources.endpointSlices,
+    namespace,
+    labelSelector: `kubernetes.io/service-name=${service}`,
+    log,
+  });
+  const counts: number[] = [];
+  const ready = () => slices.list().flatMap(readyOf).toSorted();
+  slices.subscribe(() => {
+    const { length } = ready();
+    if (length > 0 || counts.length > 0) counts.push(length);
+  });
+  slices.start(stop.signal);
+  await slices.synced(stop.signal);
+  return { ready, counts, close: () => stop.abort() };
+}
+
+function readyOf({ endpoints }: EndpointSlice): string[] {
+  return (endpoints ?? [])
+    .filter(({ conditions }) => conditions?.ready !== false)
+    .map(({ targetRef }) => (targetRef as { name?: string } | undefined)?.name ?? '');
+}
