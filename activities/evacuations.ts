@@ -8,10 +8,10 @@ import {
 } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type DrainTargets, join, targetsPod, wishAt } from '../domain/drainTargets.ts';
+import { drainersOf } from '../domain/drainers.ts';
 import { evacuationName } from '../domain/evacuation.ts';
 import { registeredEvacuators } from '../domain/evacuator.ts';
 import { blockerOf } from '../domain/blocker.ts';
-import { selectsNode } from '../domain/nodeSelector.ts';
 import type { PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { byNode, type Cluster } from '../kube/cluster.ts';
@@ -20,7 +20,7 @@ import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { nodeStatusOf, nodesOf } from './cordon.ts';
-import { isDraining, planOf } from './view.ts';
+import { planOf } from './view.ts';
 
 /** Evacuations that are written at the same time, and at most in one turn, so that progress is published in between. */
 const writesAtOnce = 32;
@@ -198,8 +198,7 @@ function isWantedByOthers({ nodes }: Cluster, others: readonly NodeMaintenance[]
   const node = nodes.get(pod.spec.nodeName ?? '');
   if (node === undefined) return false;
   return (
-    others
-      .filter((other) => isDraining(other) && selectsNode(other.spec.nodeSelector, node))
+    drainersOf(node, others)
       // One that was fast-forwarded needs more than it wished for.
       .some((other) => targetsPod(join([wishOf(other), nodeStatusOf(other, node)?.drainTargets ?? []]), pod))
   );

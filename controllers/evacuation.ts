@@ -1,20 +1,19 @@
-import type { Condition, Pod } from '../api/core.ts';
+import type { Pod } from '../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../api/evacuation.ts';
 import { FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../api/names.ts';
 import {
   type Blocker,
   BlockerReason,
-  blockedCondition,
+  blockedConditions,
   lateness,
   needsAPerson,
   stuckTerminating,
 } from '../domain/blocker.ts';
-import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
 import { isFor } from '../domain/evacuation.ts';
 import { rest } from '../kube/abort.ts';
 import { byPodUid, type Cluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
-import { isKubeError, KubeError } from '../kube/errors.ts';
+import { isKubeError, isRefusal } from '../kube/errors.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -354,31 +353,9 @@ export class EvacuationController {
   }
 }
 
-function blockedConditions(
-  conditions: readonly Condition[],
-  blocker: Blocker | undefined,
-  now: Date,
-): readonly Condition[] {
-  const wasBlocked = conditions.some(({ type }) => type === blockedCondition);
-  if (blocker === undefined && !wasBlocked) return conditions;
-  const facts: ConditionFacts =
-    blocker === undefined
-      ? { type: blockedCondition, status: 'False', reason: 'Leaving', message: '' }
-      : { type: blockedCondition, status: 'True', ...blocker };
-  return withCondition(conditions, facts, now.toISOString());
-}
-
 function byAge(a: Evacuation, b: Evacuation): number {
   const [first = '', second = ''] = [a.metadata.creationTimestamp, b.metadata.creationTimestamp];
   return first < second ? -1 : Number(first > second);
-}
-
-/** An answer that asking again at once would not change: of an admission webhook, or of the apiserver's permissions. */
-function isRefusal(error: unknown): error is KubeError {
-  if (!(error instanceof KubeError)) return false;
-  // A webhook that does not answer is an internal error of the apiserver.
-  const isBroken = error.reason === 'InternalError';
-  return isBroken || isKubeError(error, 'Forbidden', 'Invalid', 'NamespaceTerminating');
 }
 
 /** The object changed or went meanwhile: the informer will show it, and then it is looked at again. */

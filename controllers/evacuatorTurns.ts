@@ -2,6 +2,7 @@ import type { Pod } from '../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../api/evacuation.ts';
 import { FIELD_MANAGER } from '../api/names.ts';
 import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
+import { drainersOf } from '../domain/drainers.ts';
 import { accountOf } from '../domain/evacuation.ts';
 import {
   exhaustedCondition,
@@ -13,9 +14,7 @@ import {
   type Turn,
   turnOf,
 } from '../domain/evacuator.ts';
-import { selectsNode } from '../domain/nodeSelector.ts';
 import { podTypeOf } from '../domain/pod.ts';
-import { wantedStage } from '../domain/stage.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -73,14 +72,7 @@ export class EvacuatorTurns {
   /** On whose account the pod leaves its node, for people. */
   accountOf(evacuation: Evacuation, pod: Pod): string {
     const node = this.#cluster.nodes.get(pod.spec.nodeName ?? '');
-    const draining = this.#cluster.maintenances
-      .list()
-      .filter(
-        ({ metadata, spec }) =>
-          node !== undefined &&
-          wantedStage(spec.stage, metadata.deletionTimestamp !== undefined) === 'Drain' &&
-          selectsNode(spec.nodeSelector, node),
-      );
+    const draining = node === undefined ? [] : drainersOf(node, this.#cluster.maintenances.list());
     return accountOf(evacuation, draining);
   }
 

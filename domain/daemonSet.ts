@@ -1,18 +1,8 @@
 import type { DaemonSet, Node, Pod } from '../api/core.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { drainersOf } from './drainers.ts';
 import { targetsPod } from './drainTargets.ts';
 import { compareNames } from './names.ts';
-import { selectsNode } from './nodeSelector.ts';
-import { wantedStage } from './stage.ts';
-
-/** The maintenances that drain a node. */
-export function drainersOf(node: Node, maintenances: readonly NodeMaintenance[]): NodeMaintenance[] {
-  return maintenances.filter(
-    ({ metadata, spec }) =>
-      wantedStage(spec.stage, metadata.deletionTimestamp !== undefined) === 'Drain' &&
-      selectsNode(spec.nodeSelector, node),
-  );
-}
 
 /**
  * The maintenance that keeps a DaemonSet's pod away from a node, the oldest if several do: "only if there is a NodeMaintenance

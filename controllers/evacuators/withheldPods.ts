@@ -7,7 +7,8 @@ import {
   MAINTENANCE_GATE,
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { drainersOf, isRollingOut, maxUnavailableOf, withholderOf } from '../../domain/daemonSet.ts';
+import { isRollingOut, maxUnavailableOf, withholderOf } from '../../domain/daemonSet.ts';
+import { drainersOf } from '../../domain/drainers.ts';
 import { daemonSetOf } from '../../domain/pod.ts';
 import { byGate, type Cluster } from '../../kube/cluster.ts';
 import { isKubeError } from '../../kube/errors.ts';
