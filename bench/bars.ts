@@ -76,7 +76,7 @@ export function judgeBudget(runs: readonly BudgetMeasurement[]): Verdict[] {
       bound: { atMost: 2 },
     }),
     judge({
-      what: 'longest wait for a disruption that is allowed',
+      what: 'longest wait after the budget frees',
       value: spreadOf(mine.map(({ longestWait }) => longestWait)),
       unit: ' s',
       bound: { atMost: 2 },

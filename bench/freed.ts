@@ -9,6 +9,8 @@ export class FreedDisruptions {
   /** Since when each disruption that is allowed now has been so, oldest first. Milliseconds. */
   readonly #free: number[] = [];
   readonly #waits: number[] = [];
+  readonly #starts: number[] = [];
+  #began = 0;
   #granted: ReadonlySet<string> = new Set();
 
   /**
@@ -19,21 +21,31 @@ export class FreedDisruptions {
     const names = Object.keys(status?.disruptedPods ?? {});
     const accepted = names.filter((name) => !this.#granted.has(name));
     this.#granted = new Set(names);
-    for (const since of this.#free.splice(0, accepted.length)) this.#waits.push(at - since);
+    for (const since of this.#free.splice(0, accepted.length))
+      (since > this.#began ? this.#waits : this.#starts).push(at - Math.max(since, this.#began));
     const allowed = status?.disruptionsAllowed ?? 0;
     while (this.#free.length < allowed) this.#free.push(at);
     this.#free.length = allowed;
   }
 
-  /** From now on pods wait for them. */
+  /** The order is given. What is allowed by now has not become free while pods wait. */
   begin(at: number): void {
-    this.#free.fill(at);
+    this.#began = at;
   }
 
-  /** Seconds from when a disruption was allowed until an eviction was granted it, shortest first. */
+  /** Seconds from when a disruption became free until an eviction was granted it, shortest first. */
   get waits(): number[] {
-    return this.#waits.map((ms) => ms / 1000).toSorted((a, b) => a - b);
+    return inSeconds(this.#waits);
   }
+
+  /** Seconds from the order until an eviction was granted each disruption that was free before. */
+  get starts(): number[] {
+    return inSeconds(this.#starts);
+  }
+}
+
+function inSeconds(times: readonly number[]): number[] {
+  return times.map((ms) => ms / 1000).toSorted((a, b) => a - b);
 }
 
 /** Follows the one budget of the namespace until the signal aborts. */

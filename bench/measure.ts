@@ -130,7 +130,9 @@ async function attempt<T>(
 /** One drain of pods that share a budget. */
 export interface BudgetMeasurement extends DrainMeasurement {
   refusedPerSecond: number;
-  /** Seconds for which a disruption that the budget allowed lay idle: the longest time, and the 99th percentile. */
+  /** Seconds until the disruptions that were free before the order were all made use of. */
+  start: number;
+  /** Seconds for which a disruption that became free lay idle: the longest time, and the 99th percentile. */
   longestWait: number;
   p99Wait: number;
 }
@@ -146,10 +148,11 @@ export async function measureBudget(
     const freed = await watchFreed(bed.kube, namespace, { log: bed.log, signal });
     const onOrder = () => freed.begin(performance.now());
     const drain = await measureDrainOf(bed, contender, { targets, pods: podsOf(scene), run, onOrder });
-    const { waits } = freed;
+    const { starts, waits } = freed;
     return {
       ...drain,
       refusedPerSecond: drain.requests.refused / drain.wallSeconds,
+      start: starts.at(-1) ?? 0,
       longestWait: waits.at(-1) ?? 0,
       p99Wait: waits[Math.floor(waits.length * 0.99)] ?? 0,
     };

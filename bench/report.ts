@@ -66,6 +66,7 @@ const blockedColumns: readonly Column<BlockedMeasurement>[] = [
 
 const budgetColumns: readonly Column<BudgetMeasurement>[] = [
   ...drainColumns,
+  { title: 'start s', value: ({ start }) => start, digits: 2 },
   { title: 'longest wait s', value: ({ longestWait }) => longestWait, digits: 2 },
   { title: 'p99 wait s', value: ({ p99Wait }) => p99Wait, digits: 2 },
 ];
