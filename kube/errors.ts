@@ -151,12 +151,18 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
     case 410:
       return KubeErrorKind.Expired;
     case 429:
-      return hasCause('DisruptionBudget') ? KubeErrorKind.DisruptionRefused : KubeErrorKind.Throttled;
+      if (hasCause('DisruptionBudget')) return KubeErrorKind.DisruptionRefused;
+      return isOfWebhook(body) ? KubeErrorKind.Forbidden : KubeErrorKind.Throttled;
     case 422:
       return isForNamesake(body) ? KubeErrorKind.Conflict : KubeErrorKind.Invalid;
     default:
       return status >= 500 ? KubeErrorKind.Unavailable : KubeErrorKind.Invalid;
   }
+}
+
+/** Webhooks say by 429 that a pod leaves in another way than by eviction, ours too. The apiserver tells it by its words alone. */
+function isOfWebhook(body: StatusBody | undefined): boolean {
+  return body?.message?.startsWith('admission webhook ') === true;
 }
 
 /** A patch with the UID of another object of the same name would change the UID, says the apiserver. */
