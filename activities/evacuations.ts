@@ -11,11 +11,11 @@ import { type DrainTargets, join, targetsPod, wishAt } from '../domain/drainTarg
 import { drainersOf } from '../domain/drainers.ts';
 import { evacuationName } from '../domain/evacuation.ts';
 import { registeredEvacuators } from '../domain/evacuator.ts';
-import { blockerOf } from '../domain/blocker.ts';
+import { type Blocker, BlockerReason, blockerOf } from '../domain/blocker.ts';
 import type { PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { byNode, type Cluster } from '../kube/cluster.ts';
-import { KubeError } from '../kube/errors.ts';
+import { isRefusal, KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
@@ -23,8 +23,10 @@ import { nodeStatusOf, nodesOf } from './cordon.ts';
 import { planOf } from './view.ts';
 
 /** Evacuations that are written at the same time, and at most in one turn, so that progress is published in between. */
-const writesAtOnce = 32;
+const writesAtOnce = 12;
 const perTurn = 200;
+/** One that is refused is tried again after so long. Milliseconds. */
+const refusalRetry = 30_000;
 /** An Evacuation that we made but the informer does not show counts for this long. Milliseconds. */
 const informerLag = 10_000;
 
@@ -36,6 +38,8 @@ export class Evacuations {
   readonly #cluster: Cluster;
   /** Pod UID -> when its Evacuation was made, until the informer shows it. */
   readonly #made = new Map<string, number>();
+  /** Pod UID -> why its Evacuation is refused, and when that was. */
+  readonly #refused = new Map<string, { message: string; at: number }>();
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -61,7 +65,8 @@ export class Evacuations {
       const seen = isDeleted
         ? { ...evacuation, metadata: withoutOurFinalizer(evacuation.metadata) }
         : evacuation;
-      return { pod, evacuating: this.has(pod), blocker: blockerOf(pod, seen, now) };
+      const blocker = blockerOf(pod, seen, now) ?? this.#refusalOf(pod);
+      return { pod, evacuating: this.has(pod), blocker };
     };
   }
 
@@ -78,13 +83,27 @@ export class Evacuations {
 
   /** Makes sure that the pods have their Evacuations; those of a namespace that is being deleted leave by themselves. */
   async start(pods: readonly Pod[]): Promise<void> {
-    await forEachBounded(writesAtOnce, pods.slice(0, perTurn), async (pod) => {
-      await this.#ensure(pod);
-      this.#made.set(pod.metadata.uid ?? '', Date.now());
+    const due = pods.filter(({ metadata }) => {
+      const refused = this.#refused.get(metadata.uid ?? '');
+      return refused === undefined || Date.now() - refused.at >= refusalRetry;
+    });
+    await forEachBounded(writesAtOnce, due.slice(0, perTurn), async (pod) => {
+      const uid = pod.metadata.uid ?? '';
+      const refusal = await this.#ensure(pod);
+      if (refusal === undefined) {
+        this.#made.set(uid, Date.now());
+        this.#refused.delete(uid);
+      } else this.#refused.set(uid, { message: refusal, at: Date.now() });
     });
   }
 
-  async #ensure(pod: Pod): Promise<void> {
+  #refusalOf({ metadata }: Pod): Blocker | undefined {
+    const refused = this.#refused.get(metadata.uid ?? '');
+    return refused && { reason: BlockerReason.EvacuationRefused, message: refused.message };
+  }
+
+  /** Resolves with the refusal, if it is refused: that keeps this pod, and no other. */
+  async #ensure(pod: Pod): Promise<string | undefined> {
     const existing = this.#find(pod);
     try {
       if (existing === undefined)
@@ -95,8 +114,11 @@ export class Evacuations {
         await joinEvacuation(this.#cluster, existing);
       // Somebody deleted it. The next can only be made when its name is free.
       else if (isInstigated(existing)) await dropFinalizer(this.#cluster, existing);
+      return undefined;
     } catch (error) {
-      if (!isSettledElsewhere(error)) throw error;
+      if (isSettledElsewhere(error)) return undefined;
+      if (!isRefusal(error)) throw error;
+      return `Its Evacuation is refused: ${error.apiMessage}`;
     }
   }
 

@@ -30,7 +30,7 @@ function resolved(evacuation: Evacuation, pod: Pod): Verdict {
   const { podRef, evacuators: given } = evacuation.spec;
   if (podRef.uid !== uid)
     return invalid(
-      `spec.podRef.uid: pod ${podName(pod)} has the UID ${uid} (got "${podRef.uid}"): the pod that was meant is gone`,
+      `spec.podRef.uid: pod ${podName(pod)} has another UID than "${podRef.uid}": the pod that was meant is gone`,
     );
   const name = evacuationName(pod.metadata);
   if (evacuation.metadata.name !== name)

@@ -28,6 +28,8 @@ export interface Waiting {
 
 /** An eviction that was tried, until it is both answered and taken off, or its pod is seen to go. */
 interface Eviction extends AskedEviction {
+  /** Of the budget, as it was when the eviction was tried. */
+  resourceVersion: string | undefined;
   /** Neither answered nor late. */
   isCurrent: boolean;
   isAnswered: boolean;
@@ -45,6 +47,8 @@ const answersWithin = 100;
 const refusalHolds = 10_000;
 
 /**
+ * Whoever is woken asks again or settles: the others of the budget wait behind it.
+ *
  * One queue per PodDisruptionBudget, in place of one retry loop per pod: an eviction is only tried when the budget's
  * status, less what we evicted since, allows it, and it is its turn; the others wait for the watch of that budget.
  */
@@ -112,12 +116,15 @@ export class DisruptionGate {
   refused(key: string, pod: Pod): void {
     for (const budget of this.#guardsOf(pod)) {
       const budgetKey = keyOf(budget);
-      const { resourceVersion } = budget.metadata;
+      const { resourceVersion } = this.#underWay.get(budgetKey)?.get(key) ?? budget.metadata;
       this.#refused.set(budgetKey, { resourceVersion, until: Date.now() + refusalHolds });
       setTimeout(() => this.#admit(budgetKey), refusalHolds).unref();
       this.#waiting.set(budgetKey, new Map([[key, pod], ...(this.#waiting.get(budgetKey) ?? [])]));
     }
-    for (const evictions of this.#underWay.values()) evictions.delete(key);
+    for (const [budgetKey, evictions] of this.#underWay) {
+      // Meanwhile another version of the budget may have room.
+      if (evictions.delete(key)) this.#admit(budgetKey);
+    }
   }
 
   /** To be called for every change of a budget; `previous` is its last version, unless it is new or gone. */
@@ -136,7 +143,8 @@ export class DisruptionGate {
   }
 
   #begin(key: string, asked: AskedEviction, budgetKey: string): void {
-    const eviction = { ...asked, isCurrent: true, isAnswered: false, isTakenOff: false };
+    const { resourceVersion } = this.#budgets.get(budgetKey)?.metadata ?? {};
+    const eviction = { ...asked, resourceVersion, isCurrent: true, isAnswered: false, isTakenOff: false };
     entry(this.#underWay, budgetKey).set(key, eviction);
     const goOn = () => {
       eviction.isCurrent = false;

@@ -7,10 +7,12 @@ import {
   blockedConditions,
   lateness,
   needsAPerson,
+  reportedBlocker,
   stuckTerminating,
 } from '../domain/blocker.ts';
-import { isFor } from '../domain/evacuation.ts';
+import { isFor, isWithdrawn } from '../domain/evacuation.ts';
 import { rest } from '../kube/abort.ts';
+import { backOffMs } from '../kube/backOff.ts';
 import { byPodUid, type Cluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
 import { isKubeError, isRefusal } from '../kube/errors.ts';
@@ -43,8 +45,8 @@ const messageEvery = 30_000;
 const explanationEvery = 200;
 /** A pod that is still there this long after its eviction is reported as terminating: most are gone by then. Milliseconds. */
 const terminatingNotice = 30_000;
-/** An eviction that the apiserver finds impossible is tried again this often. Milliseconds. */
-const misconfiguredRetry = 30_000;
+/** What is refused for another reason than a budget may be refused to many: the more often, the later it is tried again. */
+const refusalRetry = { firstMs: 30_000, capMs: 300_000 };
 
 type Outcome = { requeueAfterMs: number } | undefined;
 
@@ -126,12 +128,12 @@ export class EvacuationController {
   #podChanged(type: 'Added' | 'Updated' | 'Deleted', pod: Pod): void {
     const uid = pod.metadata.uid ?? '';
     if (type === 'Deleted') this.#leaving.delete(uid);
-    const [evacuation] = this.#cluster.evacuations.byIndex(byPodUid, uid);
-    if (evacuation === undefined) return;
-    const key = `${evacuation.metadata.namespace}/${evacuation.metadata.name}`;
-    if (type === 'Deleted') this.#gone.set(uid, Date.now());
-    if (type === 'Deleted' || pod.metadata.deletionTimestamp !== undefined) this.#gate.settled(key);
-    this.#evictions.add(key);
+    for (const { metadata } of this.#cluster.evacuations.byIndex(byPodUid, uid)) {
+      const key = `${metadata.namespace}/${metadata.name}`;
+      if (type === 'Deleted') this.#gone.set(uid, Date.now());
+      if (type === 'Deleted' || pod.metadata.deletionTimestamp !== undefined) this.#gate.settled(key);
+      this.#evictions.add(key);
+    }
   }
 
   /** Takes an Evacuation one step further. */
@@ -143,8 +145,7 @@ export class EvacuationController {
       this.#removals.add(key);
       return undefined;
     }
-    if (evacuation.metadata.deletionTimestamp !== undefined) {
-      // Withdrawn: the pod may stay.
+    if (isWithdrawn(evacuation)) {
       this.#gate.settled(key);
       return undefined;
     }
@@ -159,10 +160,12 @@ export class EvacuationController {
   async #evict(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
     const answer = this.#gate.ask(key, pod);
     if (answer.kind === 'Wait') {
-      if (needsAPerson(answer.blocker))
-        await this.#describe(key, evacuation, { message: answer.message }, answer.blocker);
-      else this.#explanations.add(key);
-      return undefined;
+      if (!needsAPerson(answer.blocker)) {
+        this.#explanations.add(key);
+        return undefined;
+      }
+      await this.#describe(key, evacuation, { message: answer.message }, answer.blocker);
+      return { requeueAfterMs: messageEvery };
     }
     const outcome = await this.#ask(key, pod);
     switch (outcome.kind) {
@@ -184,7 +187,7 @@ export class EvacuationController {
       case 'Misconfigured':
         this.#gate.settled(key);
         await this.#describeRefusal(key, evacuation, outcome.message);
-        return { requeueAfterMs: misconfiguredRetry };
+        return { requeueAfterMs: backOffMs(evacuation.status?.failedEvictionCounter ?? 0, refusalRetry) };
       default:
         return assertNever(outcome);
     }
@@ -224,7 +227,10 @@ export class EvacuationController {
   }
 
   async #describeRefusal(key: string, evacuation: Evacuation, message: string): Promise<void> {
-    await this.#describe(key, evacuation, { message }, { reason: BlockerReason.EvictionRefused, message });
+    const failedEvictionCounter = (evacuation.status?.failedEvictionCounter ?? 0) + 1;
+    this.#described.delete(key);
+    const blocker = { reason: BlockerReason.EvictionRefused, message };
+    await this.#describe(key, evacuation, { message, failedEvictionCounter }, blocker);
   }
 
   async #countRefusal(key: string, evacuation: Evacuation, message: string): Promise<void> {
@@ -239,12 +245,14 @@ export class EvacuationController {
 
   /** A pod with a long grace period says so, once, and so does any that stays beyond its own. */
   async #awaitTermination(key: string, evacuation: Evacuation, pod: Pod): Promise<Outcome> {
+    this.#gate.settled(key);
     const now = this.#cluster.kube.now();
     const leavesAt = Date.parse(pod.metadata.deletionTimestamp ?? '');
     const grace = (pod.metadata.deletionGracePeriodSeconds ?? 0) * 1_000;
     const notice = grace > terminatingNotice ? leavesAt - grace + terminatingNotice : leavesAt + lateness + 1;
-    if (now.getTime() < notice) return { requeueAfterMs: notice - now.getTime() };
     // Whatever held the pod up until now is out of date.
+    const isOutdated = reportedBlocker(evacuation.status) !== undefined;
+    if (now.getTime() < notice && !isOutdated) return { requeueAfterMs: notice - now.getTime() };
     this.#described.delete(key);
     const stuck = stuckTerminating(pod, now);
     // An evacuator that ended the pod has said so in its own words.
@@ -263,9 +271,11 @@ export class EvacuationController {
     next: Partial<EvacuationStatus>,
     blocker?: Blocker,
   ): Promise<boolean> {
-    if (status?.message === next.message && next.failedEvictionCounter === undefined) return false;
+    const isSameReason = reportedBlocker(status)?.reason === blocker?.reason;
+    const isSame = isSameReason && status?.message === next.message;
+    if (isSame && next.failedEvictionCounter === undefined) return false;
     const described = this.#described.get(key);
-    if (described !== undefined && Date.now() - described < messageEvery) return false;
+    if (isSameReason && described !== undefined && Date.now() - described < messageEvery) return false;
     this.#described.set(key, Date.now());
     const { name, namespace = '', uid } = metadata;
     const conditions = blockedConditions(status?.conditions ?? [], blocker, this.#cluster.kube.now());

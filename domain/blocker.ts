@@ -12,6 +12,8 @@ export const BlockerReason = {
   DisruptionBudgetNeverAllows: 'DisruptionBudgetNeverAllows',
   /** "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support." */
   SeveralDisruptionBudgets: 'SeveralDisruptionBudgets',
+  /** The apiserver, or an admission webhook, does not take the Evacuation. */
+  EvacuationRefused: 'EvacuationRefused',
   /** The apiserver, or an admission webhook, does not take the eviction. */
   EvictionRefused: 'EvictionRefused',
   /** The apiserver, or an admission webhook, does not take the deletion of a DaemonSet's pod. */
@@ -48,22 +50,23 @@ export function blockerOf(
   if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, now);
   const { deletionTimestamp, finalizers = [] } = evacuation?.metadata ?? {};
   if (deletionTimestamp !== undefined && finalizers.length > 0) return formerEvacuation(finalizers);
-  const blocked = evacuation?.status?.conditions?.find(({ type }) => type === blockedCondition);
+  return reportedBlocker(evacuation?.status);
+}
+
+/** What the Evacuation says to be blocked by. */
+export function reportedBlocker(status: Evacuation['status']): Blocker | undefined {
+  const blocked = status?.conditions?.find(({ type }) => type === blockedCondition);
   return blocked?.status === 'True' ? { reason: blocked.reason, message: blocked.message } : undefined;
 }
 
-/** The conditions of an Evacuation that this blocks, or nothing; one that nothing ever blocked does not mention it. */
+/** The conditions of an Evacuation that this blocks, or nothing: then they do not mention it. */
 export function blockedConditions(
   conditions: readonly Condition[],
   blocker: Blocker | undefined,
   now: Date,
 ): readonly Condition[] {
-  const wasBlocked = conditions.some(({ type }) => type === blockedCondition);
-  if (blocker === undefined && !wasBlocked) return conditions;
-  const facts: ConditionFacts =
-    blocker === undefined
-      ? { type: blockedCondition, status: 'False', reason: 'Leaving', message: '' }
-      : { type: blockedCondition, status: 'True', ...blocker };
+  if (blocker === undefined) return conditions.filter(({ type }) => type !== blockedCondition);
+  const facts: ConditionFacts = { type: blockedCondition, status: 'True', ...blocker };
   return withCondition(conditions, facts, now.toISOString());
 }
 

@@ -17,6 +17,11 @@ export function isFor(podRef: { name: string; uid: string }, pod: Pod): boolean 
   return podRef.name === pod.metadata.name && podRef.uid === pod.metadata.uid;
 }
 
+/** Whether the pod may stay: deletion takes the request back, unless its evacuator cannot. */
+export function isWithdrawn({ metadata, status }: Pick<Evacuation, 'metadata' | 'status'>): boolean {
+  return metadata.deletionTimestamp !== undefined && status?.evacuationCancellationPolicy !== 'Forbid';
+}
+
 /** Begins the finalizers of those who ask for an evacuation; the rest is their name. */
 const instigatorPrefix = 'evacuation.coordination.k8s.io/instigator_';
 const nodeMaintenance = 'nodemaintenance.k8s.io';

@@ -124,11 +124,16 @@ export function turnOf({ spec, status }: Pick<Evacuation, 'spec' | 'status'>, po
   const standing = standingOf(status, progressDeadlineSeconds, now);
   if (standing.kind !== 'Ended') return standing;
   const after = { from: status.activeEvacuatorClass ?? '', reason: standing.reason };
-  // A pod that nobody may evict goes on asking.
-  const next = evacuators[active + 1] ?? (mayBeEvicted ? undefined : first);
-  return next === undefined
-    ? { kind: 'Exhausted', after }
-    : { kind: 'Ask', evacuatorClass: next.evacuatorClass, after };
+  const next = evacuators[active + 1];
+  if (next !== undefined) return { kind: 'Ask', evacuatorClass: next.evacuatorClass, after };
+  if (mayBeEvicted) return { kind: 'Exhausted', after };
+  const until = Date.parse(status.activeEvacuatorSince ?? '') + progressDeadlineSeconds * 1_000;
+  return askAgain({ kind: 'Ask', evacuatorClass: first.evacuatorClass, after }, until, now);
+}
+
+/** A pod that nobody may evict goes on asking, at the pace of the deadline. */
+function askAgain(ask: Extract<Turn, { kind: 'Ask' }>, until: number, now: Date): Turn {
+  return now.getTime() < until ? { kind: 'Await', until } : ask;
 }
 
 type Standing = Extract<Turn, { kind: 'Await' | 'Restamp' }> | { kind: 'Ended'; reason: HandOverReason };

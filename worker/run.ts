@@ -61,7 +61,11 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   await cluster.synced(signal);
   log.info('Cluster seen', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
 
-  const admission = await startAdmission(cluster, config, log, signal);
+  // Requests of its own: a drain that keeps the others busy must not keep the apiserver waiting for an answer.
+  const admissionKube = connectKube({ userAgent: 'node-maintenance-admission', log, maxInFlight: 16 });
+  const { nodes, maintenances } = cluster;
+  const view = { kube: admissionKube, nodes, maintenances };
+  const admission = await startAdmission(view, config, log, signal);
   parts.admission = admission;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log });
@@ -79,7 +83,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
     admission.close();
     await Promise.all([events.flush(), podEvents.flush()]);
     await temporal.close();
-    await kube.close();
+    await Promise.all([kube.close(), admissionKube.close()]);
     for (const { server } of [health, prometheus]) server.close();
   }
 }

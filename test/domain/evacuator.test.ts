@@ -252,6 +252,13 @@ describe('whose turn it is', () => {
       },
     },
     {
+      when: 'but not before the deadline of the last one, however soon that completes',
+      of: daemonPod(),
+      evacuators: two,
+      status: atWork('second.io', 1, { activeEvacuatorCompleted: true, activeEvacuatorSince: ago(100) }),
+      want: { kind: 'Await', until: Date.parse(ago(100)) + 1_800_000 },
+    },
+    {
       when: 'a condition set by hand does not change that',
       of: daemonPod(),
       evacuators: two,
