@@ -135,7 +135,7 @@ describe('an informer', () => {
           labels: { app: 'web' },
           creationTimestamp: expect.any(String),
         },
-        spec: { nodeName, priority: 0 },
+        spec: { nodeName, priority: 0, terminationGracePeriodSeconds: 0 },
         status: { phase: 'Running', ready: true },
       },
     ]);
