@@ -1,5 +1,6 @@
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
-import type { Pod } from '../../api/core.ts';
+import type { KubeObject, Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
@@ -45,6 +46,55 @@ async function evacuated(pod: Pod): Promise<void> {
   const { name, namespace = '' } = evacuation.metadata;
   await c.admin.mergePatch(resources.evacuations, { name, namespace }, { metadata: { finalizers: [] } });
   await c.deleted(evacuation);
+}
+
+const policies = (kind: string): Resource => ({
+  group: 'admissionregistration.k8s.io',
+  version: 'v1',
+  plural: kind === 'ValidatingAdmissionPolicy' ? 'validatingadmissionpolicies' : `${kind.toLowerCase()}s`,
+  kind,
+  namespaced: false,
+});
+
+/** A cluster policy of others that denies every Evacuation in a namespace. */
+async function evacuationsRefusedIn(namespace: string): Promise<{ dropped(): Promise<void> }> {
+  const metadata = { name: `${namespace}.example.com` };
+  const rule = { apiGroups: ['evacuation.coordination.k8s.io'], apiVersions: ['*'], resources: ['*'] };
+  const spec = {
+    matchConstraints: {
+      namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
+      resourceRules: [{ ...rule, operations: ['CREATE'] }],
+    },
+    validations: [{ expression: 'false', message: 'ask the tenant first' }],
+  };
+  const binding = { policyName: metadata.name, validationActions: ['Deny'] };
+  const [policy, bound] = [
+    policies('ValidatingAdmissionPolicy'),
+    policies('ValidatingAdmissionPolicyBinding'),
+  ] as const;
+  await c.admin.create(policy, { metadata, spec } as KubeObject);
+  await c.admin.create(bound, { metadata, spec: binding } as KubeObject);
+  return {
+    dropped: async () => {
+      for (const resource of [bound, policy]) {
+        const uid = (await c.admin.get(resource, metadata))?.metadata.uid ?? '';
+        await c.admin.delete(resource, metadata, { uid });
+      }
+    },
+  };
+}
+
+/** Of the Evacuation of a pod that does not exist, which is in nobody's way. */
+async function whyRefused({ metadata: { namespace = '' } }: Pod): Promise<string> {
+  const probe = { name: 'probe', namespace };
+  const spec = { podRef: { name: 'probe', uid: 'probe' }, progressDeadlineSeconds: 1800 };
+  try {
+    const { metadata } = await c.admin.create(resources.evacuations, { metadata: probe, spec } as Evacuation);
+    await c.admin.delete(resources.evacuations, probe, { uid: metadata.uid ?? '' });
+    return 'nothing';
+  } catch (error) {
+    return String(error);
+  }
 }
 
 describe('drain', () => {
@@ -365,6 +415,29 @@ describe('drain', () => {
     expect(reasons.filter((reason) => reason === 'StuckTerminating')).toHaveLength(1);
     const key = { namespace: c.namespace, name: stuck.metadata.name };
     await c.admin.mergePatch(resources.pods as Resource, key, { metadata: { finalizers: [] } });
+  });
+
+  test('goes on with the others when the Evacuation of a pod is refused, and names it with the reason', async () => {
+    const node = await c.nodeNamed('n');
+    const strict = await c.namespaceNamed(`${c.namespace}-strict`);
+    const refusing = await evacuationsRefusedIn(strict);
+    const [kept, free] = [await c.podOn(node, { namespace: strict }), await c.podOn(node)];
+    await eventually('the policy to be in force', async () =>
+      expect(await whyRefused(kept)).toMatch('ask the tenant first'),
+    );
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(free);
+    await c.eventuallyStatus(applied.metadata.name, 'the refusal is named', ({ blockedPods }) =>
+      expect(blockedPods).toEqual([
+        expect.objectContaining({
+          reason: 'EvacuationRefused',
+          message: expect.stringMatching(/^Its Evacuation is refused: .*ask the tenant first/),
+        }),
+      ]),
+    );
+    await drain.cancelled();
+    await refusing.dropped();
   });
 
   test('asks again for a pod whose Evacuation somebody deleted', async () => {

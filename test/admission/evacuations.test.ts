@@ -176,6 +176,14 @@ describe('A plain eviction', () => {
     );
   });
 
+  test('is told to our own client as a refusal, which asking again at once would not change', async () => {
+    const { name, namespace = '', uid = '' } = (await podWith(controller)).metadata;
+    await expect(c.admin.evict({ name, namespace, uid })).rejects.toMatchObject({
+      kind: 'Forbidden',
+      status: 429,
+    });
+  });
+
   test('of a pod that is being evacuated names its evacuator, and what that does', async () => {
     const pod = await podWith(controller);
     const evacuation = await c.applied(c.evacuation(pod, []));
