@@ -196,9 +196,9 @@ describe('an application of one replica', () => {
 
 /** With a time-out, for what is stuck; resolves with all that it printed. */
 async function kubectlDrain({ name, node }: App): Promise<string> {
-  const { bin, env } = world.sandbox;
+  const { bin, env, dir } = world.sandbox;
   const args = ['drain', node, `--pod-selector=app=${name}`, '--timeout=8s'];
-  const outcome = await promisify(execFile)(join(bin, 'kubectl'), args, { env }).catch(
+  const outcome = await promisify(execFile)(join(bin, 'kubectl'), args, { env: { ...env, HOME: dir } }).catch(
     (error: { stdout: string; stderr: string }) => error,
   );
   return `${outcome.stdout}${outcome.stderr}`;
