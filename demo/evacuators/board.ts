@@ -87,7 +87,7 @@ function messageRow(message: Message, colors: Colors): Piece[] {
           ['█'.repeat(filled), colors.green] as const,
           [`${'░'.repeat(bar - filled)}  `, colors.dim] as const,
         ]),
-    [evacuatorClass === undefined ? '' : `${evacuatorClass}: `, colors.cyan],
-    [messageText(message), evacuatorClass === undefined ? colors.yellow : colors.dim],
+    [messageText(message), evacuatorClass === undefined ? colors.yellow : colors.reset],
+    [evacuatorClass === undefined ? '' : `  ${evacuatorClass}`, colors.cyan],
   ];
 }
