@@ -26,6 +26,13 @@ export function kubectlOf(sandbox: Sandbox, signal: AbortSignal): Kubectl {
   };
 }
 
+/** What kubectl said when it failed; whatever else went wrong is thrown again. */
+export function complaintOf(error: unknown): string {
+  const { stderr } = ((error as Error).cause ?? {}) as { stderr?: string };
+  if (!stderr) throw error;
+  return stderr.trim();
+}
+
 /** The command as one would type it. */
 export function commandLine(args: readonly string[]): string {
   const quoted = args.map((arg) =>

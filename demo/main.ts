@@ -26,7 +26,7 @@ const program = new Command('npm run demo --')
     'after',
     [
       '\nStories:',
-      ...storyNames.map((name) => `  ${name.padEnd(8)} ${stories[name].about}`),
+      ...storyNames.map((name) => `  ${name.padEnd(10)} ${stories[name].about}`),
       '\nWhat it runs is built from source the first time, which takes minutes. Exit status: 0 proved, 1 not, 2 misused.',
     ].join('\n'),
   )

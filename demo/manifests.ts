@@ -12,9 +12,11 @@ export interface Workload {
   priorityClassName?: string;
   /** Its pods take three seconds to exit. */
   exitsSlowly?: boolean;
+  /** Of its pods. */
+  annotations?: Record<string, string>;
 }
 
-type Manifest = KubeObject & Record<string, unknown>;
+export type Manifest = KubeObject & Record<string, unknown>;
 
 export function yamlOf(objects: readonly object[]): string {
   return objects.map((object) => stringify(object)).join('---\n');
@@ -30,27 +32,42 @@ export function priorityClass(name: string, value: number): Manifest {
 
 /** `placement` is what the pods' spec says of nodes. */
 export function deployment(workload: Workload, placement: object): Manifest {
+  return replicated('Deployment', workload, placement);
+}
+
+export function statefulSet(workload: Workload, placement: object): Manifest {
+  const manifest = replicated('StatefulSet', workload, placement);
+  return { ...manifest, spec: { ...manifest.spec, serviceName: workload.name } };
+}
+
+function replicated(kind: string, workload: Workload, placement: object): Manifest & { spec: object } {
   const { namespace: of, name, replicas, priorityClassName } = workload;
   return {
     apiVersion: 'apps/v1',
-    kind: 'Deployment',
+    kind,
     metadata: { name, namespace: of },
     spec: {
       replicas,
       selector: podsOf(workload),
-      template: {
-        metadata: { labels: podLabels(workload) },
-        spec: {
-          ...(priorityClassName === undefined ? {} : { priorityClassName }),
-          ...placement,
-          containers: [{ name, image: `${name}:1` }],
-        },
-      },
+      template: podTemplate(workload, {
+        ...(priorityClassName === undefined ? {} : { priorityClassName }),
+        ...placement,
+      }),
     },
   };
 }
 
-function podLabels({ name, exitsSlowly }: Workload): Record<string, string> {
+type PodsOf = Pick<Workload, 'name' | 'exitsSlowly' | 'annotations'>;
+
+function podTemplate(workload: PodsOf, spec: object): object {
+  const { name, annotations } = workload;
+  return {
+    metadata: { labels: podLabels(workload), ...(annotations === undefined ? {} : { annotations }) },
+    spec: { ...spec, containers: [{ name, image: `${name}:1` }] },
+  };
+}
+
+function podLabels({ name, exitsSlowly }: PodsOf): Record<string, string> {
   return { app: name, ...(exitsSlowly ? { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' } : {}) };
 }
 
@@ -70,21 +87,24 @@ export function budget(workload: Workload, limit: object): Manifest {
   };
 }
 
+export function service({ namespace: of, name }: Workload): Manifest {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace: of },
+    spec: { selector: podsOf({ name }).matchLabels, ports: [{ port: 80 }] },
+  };
+}
+
 export const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
 
 /** One pod for each node; they are the last to leave, and wait there for the end of the maintenance. */
-export function agents(): Manifest {
-  const { name } = daemonSet;
+export function agents(of: Omit<Workload, 'replicas'> = daemonSet): Manifest {
+  const { name, namespace: within } = of;
   return {
     apiVersion: 'apps/v1',
     kind: 'DaemonSet',
-    metadata: daemonSet,
-    spec: {
-      selector: podsOf(daemonSet),
-      template: {
-        metadata: { labels: podsOf(daemonSet).matchLabels },
-        spec: { containers: [{ name, image: `${name}:1` }] },
-      },
-    },
+    metadata: { name, namespace: within },
+    spec: { selector: podsOf(of), template: podTemplate(of, {}) },
   };
 }

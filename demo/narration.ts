@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { commandLine } from './kubectl.ts';
-import type { Screen } from './screen.ts';
+import { commandLine, complaintOf } from './kubectl.ts';
+import { type Screen, wrap } from './screen.ts';
 import type { Setting } from './setting.ts';
 import { untilFinished } from './waiting.ts';
-import type { DemoWorker } from './worker.ts';
+import type { DemoProcess } from './program.ts';
 
 /** How a story is told, whichever it is. */
 
@@ -18,7 +18,28 @@ export function chapters({ say, colors }: Screen): (title: string) => void {
   };
 }
 
-function sayCommand({ say, colors }: Screen, command: string): void {
+/** Leaves a line that begins with the time. */
+export type Note = (text: string, paint?: (text: string) => string) => void;
+
+/** The time is counted from now. */
+export function notes(screen: Screen): { note: Note; seconds(): number } {
+  const began = performance.now();
+  const seconds = () => (performance.now() - began) / 1000;
+  const note: Note = (text, paint = (same) => same) => {
+    const time = `   ${seconds().toFixed(1).padStart(5)} s  `;
+    for (const [index, words] of linesOf(screen, text, time.length).entries()) {
+      screen.say(`${index === 0 ? time : ' '.repeat(time.length)}${paint(words)}`);
+    }
+  };
+  return { note, seconds };
+}
+
+/** In a pipe a sentence is one line, however long. */
+function linesOf(screen: Screen, text: string, margin: number): string[] {
+  return screen.isLive ? wrap(text, screen.width() - margin) : [text];
+}
+
+export function sayCommand({ say, colors }: Screen, command: string): void {
   say(`   ${colors.dim('$')} ${colors.cyan(command)}`);
 }
 
@@ -34,7 +55,28 @@ export async function show(setting: Setting, ...args: string[]): Promise<void> {
   for (const text of output.trimEnd().split('\n')) setting.screen.say(`     ${text.trimEnd()}`);
 }
 
-export function startFirstWorker({ screen, sandbox, startWorker }: Setting): DemoWorker {
+/**
+ * Types a kubectl command that is going to be refused, and says why: those lines of its complaint that tell something.
+ * Resolves with them; empty if it was not refused.
+ */
+export async function showRefusal(
+  setting: Setting,
+  args: readonly string[],
+  isTelling: (text: string) => boolean = () => true,
+): Promise<string[]> {
+  const { screen } = setting;
+  try {
+    await type(setting, ...args);
+    return [];
+  } catch (error) {
+    const telling = complaintOf(error).split('\n').filter(isTelling);
+    const lines = telling.flatMap((text) => linesOf(screen, text, 5));
+    for (const words of lines) screen.say(`     ${screen.colors.yellow(words)}`);
+    return telling;
+  }
+}
+
+export function startFirstWorker({ screen, sandbox, startWorker }: Setting): DemoProcess {
   sayCommand(screen, 'KUBECONFIG=worker.kubeconfig npm start');
   const worker = startWorker();
   screen.say(`   Process ${worker.pid}. The Temporal UI is at ${sandbox.temporalUi}`);

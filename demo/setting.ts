@@ -11,11 +11,12 @@ import { SandboxError } from '../sandbox/errors.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
 import { until } from '../sandbox/until.ts';
 import { type Kubectl, kubectlOf } from './kubectl.ts';
+import { type DemoProcess, lastWords, type Program, startProgram } from './program.ts';
 import { record, type Recording, type Watched } from './recording.ts';
 import type { Screen } from './screen.ts';
-import { type DemoWorker, lastWords, startWorker } from './worker.ts';
+import { workerProgram } from './worker.ts';
 
-/** What a story plays in: a sandbox that is watched, and the workers that it starts. */
+/** What a story plays in: a sandbox that is watched, and the processes that it starts. */
 export interface Setting {
   scene: Scene;
   screen: Screen;
@@ -24,15 +25,18 @@ export interface Setting {
   cluster: Cluster;
   recording: Recording;
   kubectl: Kubectl;
+  /** Of the demo's own Kubernetes client. */
+  log: Log;
   /** See SettingOptions. */
   undo: SettingOptions['undo'];
   /** Starts one more worker. */
-  startWorker(): DemoWorker;
+  startWorker(): DemoProcess;
+  start(program: Program): DemoProcess;
   /** Holder of the Lease by which workers elect the one that runs the control loops; undefined when nobody has it. */
   leader(): string | undefined;
   /**
-   * Waits for a fact; `probe` answers with what is seen instead, or undefined. Throws SandboxError when a worker that
-   * was not killed has ended, or when it takes too long.
+   * Waits for a fact; `probe` answers with what is seen instead, or undefined. Throws SandboxError when a
+   * process that was not killed has ended, or when it takes too long.
    */
   until(fact: string, probe: Probe): Promise<void>;
 }
@@ -76,7 +80,14 @@ export async function createSetting(
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'node-maintenance-demo', log });
   undo.push(() => kube.close());
   const { cluster, leases } = await watch(kube, log, { signal, undo });
-  const workers: DemoWorker[] = [];
+  const processes: DemoProcess[] = [];
+  const start = (program: Program) => {
+    const process = startProgram(sandbox, program);
+    processes.push(process);
+    undo.push(() => process.stop());
+    return process;
+  };
+  let workers = 0;
   return {
     scene,
     screen,
@@ -86,14 +97,14 @@ export async function createSetting(
     recording: record(cluster, scene),
     kubectl: kubectlOf(sandbox, signal),
     undo,
+    log,
+    start,
     startWorker: () => {
-      const worker = startWorker(sandbox, workers.length + 1);
-      workers.push(worker);
-      undo.push(() => worker.stop());
-      return worker;
+      workers += 1;
+      return start(workerProgram(sandbox, workers));
     },
     leader: () => leases.get(controllersLease)?.spec.holderIdentity || undefined,
-    until: (fact, probe) => until(fact, () => untilWorkerDies(workers, probe), { within, signal }),
+    until: (fact, probe) => until(fact, () => untilOneDies(processes, probe), { within, signal }),
   };
 }
 
@@ -115,11 +126,11 @@ async function watch(
   return { cluster, leases };
 }
 
-function untilWorkerDies(workers: readonly DemoWorker[], probe: Probe): ReturnType<Probe> {
-  const dead = workers.find((worker) => !worker.wasKilled && !worker.isAlive());
+function untilOneDies(processes: readonly DemoProcess[], probe: Probe): ReturnType<Probe> {
+  const dead = processes.find((process) => !process.wasKilled && !process.isAlive());
   if (dead) {
     const why = `${lastWords(dead)} (npm run demo -- --keep keeps its whole log)`;
-    throw new SandboxError(`The worker ended by itself (pid ${dead.pid}): ${why}`);
+    throw new SandboxError(`${dead.name} ended by itself (pid ${dead.pid}): ${why}`);
   }
   return probe();
 }

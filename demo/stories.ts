@@ -1,4 +1,5 @@
 import { tellStory as drain } from './drain/story.ts';
+import { tellStory as evacuators } from './evacuators/story.ts';
 import { tellStory as overlap } from './overlap/story.ts';
 import type { SettingOptions } from './setting.ts';
 import type { Section } from './table.ts';
@@ -10,7 +11,7 @@ export interface Story {
   tell(options: SettingOptions): Promise<Section[]>;
 }
 
-export const storyNames = ['drain', 'overlap'] as const;
+export const storyNames = ['drain', 'overlap', 'evacuators'] as const;
 export type StoryName = (typeof storyNames)[number];
 
 export const stories: Readonly<Record<StoryName, Story>> = {
@@ -22,5 +23,10 @@ export const stories: Readonly<Record<StoryName, Story>> = {
     about:
       'three maintenances share a node, as KEP-4212 tells it: each of its snapshots is reached and compared',
     tell: overlap,
+  },
+  evacuators: {
+    about:
+      'one replica without downtime, a data migration with progress, a budget that blocks, a DaemonSet that stays away',
+    tell: evacuators,
   },
 };

@@ -5,7 +5,8 @@ import { appOf, hasToLeave } from '../recording.ts';
 import { createSetting, type Setting, type SettingOptions } from '../setting.ts';
 import type { Section } from '../table.ts';
 import { untilDrained, untilLeads, untilNoEvacuationIsLeft, untilReady } from '../waiting.ts';
-import type { DemoWorker } from '../worker.ts';
+import type { DemoProcess } from '../program.ts';
+import { identityOf } from '../worker.ts';
 import { departuresOf } from './progress.ts';
 import { prove, type Snapshot, takeSnapshot } from './proof.ts';
 import { showMaintenance, type View } from './view.ts';
@@ -51,8 +52,8 @@ export async function tellStory(options: SettingOptions): Promise<Section[]> {
     drained,
     givenBack,
     workflow: await readWorkflow(setting.sandbox, maintenanceName),
-    killedWorker: first.identity,
-    secondWorker: second.identity,
+    killedWorker: identityOf(first),
+    secondWorker: identityOf(second),
   });
 }
 
@@ -83,7 +84,7 @@ async function declareMaintenance(setting: Setting): Promise<View> {
 /** The tier in which the worker is killed: its pods leave one at a time. */
 const fatalTier = tiers[1] as (typeof tiers)[number];
 
-async function killHalfWay(setting: Setting, view: View, first: DemoWorker): Promise<DemoWorker> {
+async function killHalfWay(setting: Setting, view: View, first: DemoProcess): Promise<DemoProcess> {
   const { screen, until, leader, startWorker } = setting;
   view.worker(`process ${first.pid}`);
   await until(`a part of the pods of "${fatalTier.title}" to be on their way`, () => halfWay(setting));

@@ -2,17 +2,16 @@ import type { Cluster } from '../../kube/cluster.ts';
 import { drawBoard, statusLine } from './board.ts';
 import { observeProgress, type Progress } from './progress.ts';
 import type { Recording } from '../recording.ts';
-import { type Screen, wrap } from '../screen.ts';
+import { type Note, notes } from '../narration.ts';
+import type { Screen } from '../screen.ts';
 
 export interface View {
-  /** Leaves a line, with the time since the maintenance was declared. */
+  /** The time is that since the maintenance was declared. */
   note: Note;
   /** What the block says of the worker. */
   worker(text: string): void;
   stop(): void;
 }
-
-type Note = (text: string, paint?: (text: string) => string) => void;
 
 /** What a view looks at. */
 export interface Subject {
@@ -30,16 +29,7 @@ const drawEvery = 200;
  * that, in a terminal, a block that is drawn anew, and in a pipe a line for every change of the published status.
  */
 export function showMaintenance(screen: Screen, { cluster, recording, link }: Subject): View {
-  const began = performance.now();
-  const seconds = () => (performance.now() - began) / 1000;
-  const note: Note = (text, paint = (same) => same) => {
-    const time = `   ${seconds().toFixed(1).padStart(5)} s  `;
-    // In a pipe a change is one line, however long.
-    const lines = screen.isLive ? wrap(text, screen.width() - time.length) : [text];
-    for (const [index, words] of lines.entries()) {
-      screen.say(`${index === 0 ? time : ' '.repeat(time.length)}${paint(words)}`);
-    }
-  };
+  const { note, seconds } = notes(screen);
   const news = newsOf(screen.isLive);
   let worker = '';
   let isOver = false;
