@@ -1,11 +1,10 @@
-import { EvacuationController } from '../../controllers/evacuation.ts';
 import type { Condition, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
-import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { evacuationControllerOn } from '../kit/evacuationController.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -32,17 +31,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 }, 60_000);
 
-/** Starts the controller; the function ends it as a crash does: nothing but the objects remains. */
-function started(): () => Promise<void> {
-  const running = new AbortController();
-  const { cluster } = c;
-  const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  const ended = new EvacuationController({ cluster, events, log: silentLog }).run(running.signal);
-  return async () => {
-    running.abort();
-    await ended;
-  };
-}
+const started = () => evacuationControllerOn(c);
 
 /** Not awaited in the informer: it may be gone before one looks. */
 const asked = (pod: Pod, finalizers?: string[]) =>

@@ -2,12 +2,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
-import { EvacuationController } from '../../controllers/evacuation.ts';
-import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
-import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { evacuationControllerOn } from '../kit/evacuationController.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -34,18 +33,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 }, 60_000);
 
-/** Starts the controller; the function ends it as a crash does: nothing but the objects remains. */
-function started(): () => Promise<void> {
-  const running = new AbortController();
-  const { cluster } = c;
-  const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  const ended = new EvacuationController({ cluster, events, log: silentLog }).run(running.signal);
-  return async () => {
-    running.abort();
-    await ended;
-    await events.flush();
-  };
-}
+const started = () => evacuationControllerOn(c);
 
 const registered = (classes: Record<string, string>) =>
   Object.fromEntries(
