@@ -34,7 +34,13 @@ beforeEach(() => {
 afterEach(async () => {
   await stop();
   await c.maintenancesDropped();
+  // The next evacuator must not act on this test's.
+  await eventually('the maintenances to be gone', () =>
+    expect(c.cluster.maintenances.list().filter(isOurs)).toEqual([]),
+  );
 });
+
+const isOurs = ({ metadata }: KubeObject) => metadata.name.startsWith(c.namespace);
 
 afterAll(async () => {
   // Withheld pods have no node, and so nobody ends them but their DaemonSets.
@@ -57,12 +63,13 @@ interface DaemonSetDiffers {
   labels?: Record<string, string>;
   grace?: number;
   updateStrategy?: DaemonSet['spec']['updateStrategy'];
+  minReadySeconds?: number;
   priorityClassName?: string;
 }
 
 /** A DaemonSet for the nodes that carry its name as label `for`; another `revision` is another pod template. */
 function daemonSet(revision: string, differs: DaemonSetDiffers & { name: string }): KubeObject {
-  const { name, labels, grace = 0, updateStrategy, priorityClassName } = differs;
+  const { name, labels, grace = 0, updateStrategy, minReadySeconds = 0, priorityClassName } = differs;
   return {
     apiVersion: 'apps/v1',
     kind: 'DaemonSet',
@@ -70,6 +77,7 @@ function daemonSet(revision: string, differs: DaemonSetDiffers & { name: string 
     spec: {
       selector: { matchLabels: { daemon: name } },
       ...(updateStrategy && { updateStrategy }),
+      minReadySeconds,
       template: {
         metadata: { labels: { daemon: name, revision, ...labels } },
         spec: {
@@ -263,25 +271,74 @@ describe('The evacuator of DaemonSet pods', () => {
     );
   });
 
+  /** The pod that comes next runs at once, as if there were no policy: its gate is lifted by hand. */
+  async function eventuallyNext(name: string, node: string): Promise<Pod> {
+    const held = await eventuallyWithheld(name, node);
+    const key = { name: held.metadata.name, namespace: c.namespace };
+    await c.admin.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
+    return eventuallyRunning(name, node);
+  }
+
+  async function eventuallySaidToHaveComeBack(pod: Pod): Promise<void> {
+    await eventually('what is missing', async () =>
+      expect(await statusOf(pod)).toMatchObject({
+        conditions: [{ type: 'Blocked', status: 'True', reason: 'CameBack' }],
+        message: expect.stringContaining('daemonset-gate.nodemaintenance.k8s.io'),
+      }),
+    );
+  }
+
   test('names what is missing when the next pod is there at once, and does not delete it again and again', async () => {
     const { name, nodes, pods: running } = await daemonSetOn(1);
     const [node, pod] = [nodes[0] as string, running[0] as Pod];
     await draining([node]);
     await asked(pod);
     await c.eventuallyGone(pod);
-    // As if there were no policy: the gate is lifted by hand.
-    const held = await eventuallyWithheld(name, node);
-    const key = { name: held.metadata.name, namespace: c.namespace };
-    await c.admin.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
-    const next = await eventuallyRunning(name, node);
+    const next = await eventuallyNext(name, node);
     await asked(next);
-    await eventually('what is missing', async () =>
-      expect(await statusOf(next)).toMatchObject({
-        conditions: [{ type: 'Blocked', status: 'True', reason: 'CameBack' }],
-        message: expect.stringContaining('daemonset-gate.nodemaintenance.k8s.io'),
-      }),
-    );
+    await eventuallySaidToHaveComeBack(next);
     expect(deletions()).toBe(1);
+  });
+
+  test('names what is missing however long the last pod took to end', async () => {
+    const { name, nodes, pods: running } = await daemonSetOn(1);
+    const [node, pod] = [nodes[0] as string, running[0] as Pod];
+    const key = { name: pod.metadata.name, namespace: c.namespace };
+    await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: ['example.com/slow'] } });
+    await draining([node]);
+    await asked(pod);
+    await throughout('it is there', 10_500, () =>
+      expect(podsOf(name, node).map(({ metadata }) => metadata.uid)).toEqual([pod.metadata.uid]),
+    );
+    await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: null } });
+    const next = await eventuallyNext(name, node);
+    await asked(next);
+    await eventuallySaidToHaveComeBack(next);
+    expect(deletions()).toBe(1);
+  });
+
+  test('deletes both pods of a node that is being updated with maxSurge, and calls neither of them back', async () => {
+    const differs = {
+      updateStrategy: { rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
+      minReadySeconds: 300,
+    };
+    const { name, nodes, pods: running } = await daemonSetOn(1, differs);
+    const [node, old] = [nodes[0] as string, running[0] as Pod];
+    await c.applied(daemonSet('2', { ...differs, name }));
+    const surged = await eventually('the new pod beside the old one', () => {
+      const found = podsOf(name, node).find(({ metadata }) => metadata.labels?.['revision'] === '2');
+      expect(found?.status.ready).toBe(true);
+      return found as Pod;
+    });
+    // Longer than the second that creation timestamps are rounded to, and the one that the server's clock may be off by.
+    await throughout('both are there', 2_500, () => expect(podsOf(name, node)).toHaveLength(2));
+    await draining([node]);
+    for (const pod of [old, surged]) {
+      await asked(pod);
+      await c.eventuallyGone(pod);
+      expect(await statusOf(pod)).toMatchObject({ conditions: [] });
+    }
+    expect(deletions()).toBe(2);
   });
 });
 
