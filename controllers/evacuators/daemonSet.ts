@@ -6,12 +6,13 @@ import { isTrue } from '../../domain/conditions.ts';
 import { terminationMessage, withholderOf } from '../../domain/daemonSet.ts';
 import { isFor } from '../../domain/evacuation.ts';
 import { daemonSetOf, gracePeriodOf } from '../../domain/pod.ts';
-import type { Cluster } from '../../kube/cluster.ts';
+import { byPodUid, type Cluster } from '../../kube/cluster.ts';
 import { isKubeError, isRefusal } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
+import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
-import { runWithheldPods } from './withheldPods.ts';
+import { runWithheldPods, sameLabels } from './withheldPods.ts';
 
 interface Deps {
   cluster: Cluster;
@@ -58,7 +59,7 @@ class DaemonSetEvacuator {
   readonly #cluster: Cluster;
   readonly #log: Log;
   readonly #queue = new WorkQueue();
-  /** Evacuation keys whose pods the drain targets do not include yet. */
+  /** Evacuation keys whose pods the drain targets do not include yet, as far as we know the node and its maintenances. */
   readonly #waiting = new Set<string>();
   /** UID of a pod that we deleted -> when we did, until it is gone. */
   readonly #deleted = new Map<string, Date>();
@@ -73,18 +74,20 @@ class DaemonSetEvacuator {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { evacuations, maintenances, pods } = this.#cluster;
+    const { evacuations, maintenances, nodes, pods } = this.#cluster;
     const unsubscribe = [
       evacuations.subscribe(({ type, key, object }) => {
         if (type === 'Deleted') this.#waiting.delete(key);
         else if (isOurTurn(object)) this.#queue.add(key);
       }),
-      maintenances.subscribe(() => {
-        for (const key of this.#waiting) this.#queue.add(key);
-        this.#waiting.clear();
+      maintenances.subscribe(() => this.#wakeWaiting()),
+      nodes.subscribe((change) => {
+        if (change.type === 'Updated' && sameLabels(change.object, change.previous)) return;
+        this.#wakeWaiting();
       }),
       pods.subscribe(({ type, object }) => {
         if (type === 'Deleted') this.#forget(object);
+        else if (type === 'Added') this.#wakeEvacuationOf(object);
       }),
     ];
     try {
@@ -97,6 +100,17 @@ class DaemonSetEvacuator {
     } finally {
       for (const stop of unsubscribe) stop();
     }
+  }
+
+  #wakeWaiting(): void {
+    for (const key of this.#waiting) this.#queue.add(key);
+    this.#waiting.clear();
+  }
+
+  /** An Evacuation may be seen before the pod that it is for. */
+  #wakeEvacuationOf(pod: Pod): void {
+    for (const evacuation of this.#cluster.evacuations.byIndex(byPodUid, uidOf(pod)))
+      if (isOurTurn(evacuation)) this.#queue.add(keyOf(evacuation));
   }
 
   async #reconcile(key: string): Promise<Requeue | void> {

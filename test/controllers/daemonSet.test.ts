@@ -9,7 +9,7 @@ import {
 import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { runDaemonSetEvacuator } from '../../controllers/evacuators/daemonSet.ts';
 import { isTrue } from '../../domain/conditions.ts';
-import { byGate } from '../../kube/cluster.ts';
+import { byGate, type Cluster, watchCluster } from '../../kube/cluster.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { daemons, pods } from '../kit/builders.ts';
@@ -49,9 +49,9 @@ afterAll(async () => {
 }, 60_000);
 
 /** Starts the evacuator; the function ends it as a crash does: nothing but the objects remains. */
-function started(): () => Promise<void> {
+function started(cluster: Cluster = c.cluster): () => Promise<void> {
   const running = new AbortController();
-  const ended = runDaemonSetEvacuator({ cluster: c.cluster, log: silentLog }, running.signal);
+  const ended = runDaemonSetEvacuator({ cluster, log: silentLog }, running.signal);
   return async () => {
     running.abort();
     await ended;
@@ -163,6 +163,14 @@ async function asked(pod: Pod, activeEvacuatorClass = DAEMONSET_EVACUATOR): Prom
   );
 }
 
+const informersOf = (cluster: Cluster) => ({
+  pods: cluster.pods,
+  nodes: cluster.nodes,
+  evacuations: cluster.evacuations,
+  maintenances: cluster.maintenances,
+  daemonSets: cluster.daemonSets,
+});
+
 const statusOf = async (pod: Pod) => (await c.evacuationOf(pod))?.status as EvacuationStatus;
 const deletions = () => c.requests.count('delete pods');
 const rawPod = async ({ metadata }: Pod) =>
@@ -226,6 +234,26 @@ describe('The evacuator of DaemonSet pods', () => {
     await c.podsDeleted([pod]);
   });
 
+  test.each(['pods', 'nodes'] as const)(
+    'deletes a pod though its Evacuation is seen before the %s',
+    async (late) => {
+      await stop();
+      const { nodes, pods: running } = await daemonSetOn(1);
+      await draining(nodes);
+      await asked(running[0] as Pod);
+      const watching = new AbortController();
+      const cluster = watchCluster({ kube: c.cluster.kube, log: silentLog });
+      const { [late]: lateOne, ...others } = informersOf(cluster);
+      for (const informer of Object.values(others)) informer.start(watching.signal);
+      await Promise.all(Object.values(others).map((informer) => informer.synced(watching.signal)));
+      stop = started(cluster);
+      await throughout('nothing is deleted', 500, () => expect(deletions()).toBe(0));
+      lateOne.start(watching.signal);
+      await c.eventuallyGone(running[0] as Pod);
+      watching.abort();
+    },
+  );
+
   test('ends a pod whose evacuator was killed after it had reported, and deletes none twice', async () => {
     await stop();
     const { nodes, pods: running } = await daemonSetOn(1);
@@ -246,7 +274,7 @@ describe('The evacuator of DaemonSet pods', () => {
   test('reports a deletion that is refused, and does it when it no longer is', async () => {
     const { nodes, pods: running } = await daemonSetOn(1, { labels: { guarded: 'yes' } });
     const pod = running[0] as Pod;
-    const lift = await deletionsRefused();
+    const lift = await refused('DELETE', (guarded) => c.deleted(guarded));
     await draining(nodes);
     await asked(pod);
     const status = await eventually('the refusal', async () => {
@@ -350,19 +378,23 @@ const policies = (kind: string, plural: string): Resource => ({
   namespaced: false,
 });
 
-/** Pods with the label `guarded` cannot be deleted until the returned function is called. */
-async function deletionsRefused(): Promise<() => Promise<void>> {
-  const name = `${c.namespace}.example.com`;
+/** Pods with the label `guarded` cannot be deleted, or changed so that the expression fails, until the returned function is called. */
+async function refused(
+  operation: 'DELETE' | 'UPDATE',
+  attempt: (guarded: Pod) => Promise<unknown>,
+  expression = 'false',
+): Promise<() => Promise<void>> {
+  const name = `${operation.toLowerCase()}.${c.namespace}.example.com`;
   const policy = policies('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
   const binding = policies('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
   const resourceRules = [
-    { apiGroups: [''], apiVersions: ['v1'], operations: ['DELETE'], resources: ['pods'] },
+    { apiGroups: [''], apiVersions: ['v1'], operations: [operation], resources: ['pods'] },
   ];
   const made = await c.admin.create(policy, {
     metadata: { name },
     spec: {
       matchConstraints: { resourceRules, objectSelector: { matchLabels: { guarded: 'yes' } } },
-      validations: [{ expression: 'false', message: 'not now' }],
+      validations: [{ expression, message: 'not now' }],
     },
   } as KubeObject);
   const bound = await c.admin.create(binding, {
@@ -370,24 +402,23 @@ async function deletionsRefused(): Promise<() => Promise<void>> {
     spec: { policyName: name, validationActions: ['Deny'] },
   } as KubeObject);
   const node = await c.nodeNamed('probe');
-  const probe = () => c.podOn(node, { labels: { guarded: 'yes' } });
-  await eventually('the policy to refuse', async () =>
-    expect(c.deleted(await probe())).rejects.toThrow(/not now/),
-  );
+  const probe = async () => attempt(await c.podOn(node, { labels: { guarded: 'yes' } }));
+  await eventually('the policy to refuse', async () => expect(probe()).rejects.toThrow(/not now/));
   return async () => {
     await c.admin.delete(binding, { name }, { uid: bound.metadata.uid ?? '' });
     await c.admin.delete(policy, { name }, { uid: made.metadata.uid ?? '' });
-    await eventually('the policy to be gone', async () => c.deleted(await probe()));
+    await eventually('the policy to be gone', probe);
     await Promise.all(c.podsOf(node).map((pod) => c.deleted(pod)));
   };
 }
 
+const annotated = async (pod: Pod, value: string | null) => {
+  const key = { name: pod.metadata.name, namespace: c.namespace };
+  const annotations = { [DAEMONSET_EVACUATOR_ANNOTATION]: value };
+  await c.admin.mergePatch(resources.pods, key, { metadata: { annotations } });
+};
+
 describe('A pod of a DaemonSet', () => {
-  const annotated = async (pod: Pod, value: string | null) => {
-    const key = { name: pod.metadata.name, namespace: c.namespace };
-    const annotations = { [DAEMONSET_EVACUATOR_ANNOTATION]: value };
-    await c.admin.mergePatch(resources.pods, key, { metadata: { annotations } });
-  };
   const annotationOf = async (pod: Pod) =>
     (await rawPod(pod))?.metadata.annotations?.[DAEMONSET_EVACUATOR_ANNOTATION];
 
@@ -482,6 +513,35 @@ describe('A pod that is withheld from its node', () => {
     await throughout('nobody lets it go', 500, () => expect(podsOf(name, node)).toEqual([]));
     stop = started();
     await eventuallyRunning(name, node);
+  });
+
+  test('runs though its DaemonSet disowned it', async () => {
+    const { name, node, maintenance, withheld } = await emptied(1);
+    const key = { name, namespace: c.namespace };
+    const { uid = '' } = (await c.admin.get(resources.daemonSets, key))?.metadata ?? {};
+    await c.admin.delete(resources.daemonSets, key, { uid, propagationPolicy: 'Orphan' });
+    await eventually('it to be an orphan', () =>
+      expect(withheldOf(name).map(({ metadata }) => metadata.ownerReferences)).toEqual([undefined]),
+    );
+    await throughout('it waits', 500, () => expect(podsOf(name, node)).toEqual([]));
+    await c.staged(maintenance.metadata.name, 'Complete');
+    expect((await eventuallyRunning(name, node)).metadata.uid).toBe(withheld.metadata.uid);
+  });
+
+  test('runs though somebody does not let it name its evacuator', async () => {
+    const { name, node, maintenance, withheld } = await emptied(1, { labels: { guarded: 'yes' } });
+    await stop();
+    await annotated(withheld, null);
+    const lift = await refused(
+      'UPDATE',
+      (guarded) => annotated(guarded, '1/x'),
+      `!('${DAEMONSET_EVACUATOR_ANNOTATION}' in object.metadata.?annotations.orValue({}))`,
+    );
+    stop = started();
+    await throughout('it waits', 500, () => expect(podsOf(name, node)).toEqual([]));
+    await c.staged(maintenance.metadata.name, 'Complete');
+    expect((await eventuallyRunning(name, node)).metadata.uid).toBe(withheld.metadata.uid);
+    await lift();
   });
 
   test('goes with its node', async () => {
