@@ -6,12 +6,13 @@ import { isTrue } from '../../domain/conditions.ts';
 import { terminationMessage, withholderOf } from '../../domain/daemonSet.ts';
 import { isFor } from '../../domain/evacuation.ts';
 import { daemonSetOf, gracePeriodOf } from '../../domain/pod.ts';
-import type { Cluster } from '../../kube/cluster.ts';
+import { byPodUid, type Cluster } from '../../kube/cluster.ts';
 import { isKubeError, isRefusal } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
+import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
-import { runWithheldPods } from './withheldPods.ts';
+import { runWithheldPods, sameLabels } from './withheldPods.ts';
 
 interface Deps {
   cluster: Cluster;
@@ -21,7 +22,7 @@ interface Deps {
 const evacuationsAtOnce = 8;
 /** What the apiserver refuses, and what comes back, is tried again this often. Milliseconds. */
 const blockedRetry = 30_000;
-/** A pod that appears on a node so soon after its predecessor was deleted there was not kept away. Milliseconds. */
+/** A pod that is on a node so soon after its predecessor went from there was not kept away. Milliseconds. */
 const cameBackWithin = 10_000;
 
 /**
@@ -42,6 +43,14 @@ interface Turn {
   message: string;
 }
 
+/** Of a pod that we deleted. */
+interface Departure {
+  /** By the apiserver's clock. */
+  deleted: Date;
+  /** When it was seen to be gone: it takes the grace period, which may be long. Milliseconds, by our clock. */
+  gone: number;
+}
+
 /**
  * Deletes the pods whose turn it is, by UID, once the drain targets of their nodes include them. "If it does occur" that
  * they do not, "we should not encourage this flow": nothing is done, nor completed.
@@ -50,14 +59,14 @@ class DaemonSetEvacuator {
   readonly #cluster: Cluster;
   readonly #log: Log;
   readonly #queue = new WorkQueue();
-  /** Evacuation keys whose pods the drain targets do not include yet. */
+  /** Evacuation keys whose pods the drain targets do not include yet, as far as we know the node and its maintenances. */
   readonly #waiting = new Set<string>();
-  /** UIDs of pods that we deleted, until they are gone. */
-  readonly #deleted = new Set<string>();
+  /** UID of a pod that we deleted -> when we did, until it is gone. */
+  readonly #deleted = new Map<string, Date>();
   /** UIDs of pods that are not to be tried before this time, until they are gone. */
   readonly #notBefore = new Map<string, number>();
-  /** DaemonSet and node -> when we last deleted a pod of it there. Losing it only costs one more deletion. */
-  readonly #emptied = new Map<string, number>();
+  /** DaemonSet and node -> the last pod of it there that went because of us. Losing it only costs one more deletion. */
+  readonly #emptied = new Map<string, Departure>();
 
   constructor({ cluster, log }: Deps) {
     this.#cluster = cluster;
@@ -65,18 +74,20 @@ class DaemonSetEvacuator {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { evacuations, maintenances, pods } = this.#cluster;
+    const { evacuations, maintenances, nodes, pods } = this.#cluster;
     const unsubscribe = [
       evacuations.subscribe(({ type, key, object }) => {
         if (type === 'Deleted') this.#waiting.delete(key);
         else if (isOurTurn(object)) this.#queue.add(key);
       }),
-      maintenances.subscribe(() => {
-        for (const key of this.#waiting) this.#queue.add(key);
-        this.#waiting.clear();
+      maintenances.subscribe(() => this.#wakeWaiting()),
+      nodes.subscribe((change) => {
+        if (change.type === 'Updated' && sameLabels(change.object, change.previous)) return;
+        this.#wakeWaiting();
       }),
       pods.subscribe(({ type, object }) => {
         if (type === 'Deleted') this.#forget(object);
+        else if (type === 'Added') this.#wakeEvacuationOf(object);
       }),
     ];
     try {
@@ -89,6 +100,17 @@ class DaemonSetEvacuator {
     } finally {
       for (const stop of unsubscribe) stop();
     }
+  }
+
+  #wakeWaiting(): void {
+    for (const key of this.#waiting) this.#queue.add(key);
+    this.#waiting.clear();
+  }
+
+  /** An Evacuation may be seen before the pod that it is for. */
+  #wakeEvacuationOf(pod: Pod): void {
+    for (const evacuation of this.#cluster.evacuations.byIndex(byPodUid, uidOf(pod)))
+      if (isOurTurn(evacuation)) this.#queue.add(keyOf(evacuation));
   }
 
   async #reconcile(key: string): Promise<Requeue | void> {
@@ -121,16 +143,19 @@ class DaemonSetEvacuator {
   }
 
   #forget(pod: Pod): void {
-    this.#deleted.delete(uidOf(pod));
-    this.#notBefore.delete(uidOf(pod));
+    const uid = uidOf(pod);
+    const deleted = this.#deleted.get(uid);
+    if (deleted !== undefined) this.#noteDeparture(pod, deleted);
+    this.#deleted.delete(uid);
+    this.#notBefore.delete(uid);
   }
 
   /** First the status, then the pod: a crash between the two leaves a pod that is still to be deleted. */
   async #evacuate(turn: Turn): Promise<Requeue | undefined> {
     const rest = (this.#notBefore.get(uidOf(turn.pod)) ?? 0) - Date.now();
     if (rest > 0) return { requeueAfterMs: rest };
-    const emptied = this.#emptiedLately(turn);
-    if (emptied !== undefined) return this.#block(turn, emptied);
+    const returned = this.#cameBack(turn);
+    if (returned !== undefined) return this.#block(turn, returned);
     const wasBlocked = isTrue(turn.evacuation.status?.conditions, blockedCondition);
     const told = wasBlocked ? turn : await this.#announce(turn);
     const refusal = await this.#delete(turn.pod);
@@ -148,12 +173,14 @@ class DaemonSetEvacuator {
   }
 
   /** Without the policy that holds it, or with a node's name in its template, the next pod is there at once, and so for ever. */
-  #emptiedLately({ pod, daemonSet }: Turn): Blocker | undefined {
-    const emptied = this.#emptied.get(placeOf(pod));
-    if (emptied === undefined || Date.now() - emptied > cameBackWithin) return undefined;
+  #cameBack({ pod, daemonSet }: Turn): Blocker | undefined {
+    const last = this.#emptied.get(placeOf(pod));
+    if (last === undefined || Date.now() - last.gone > cameBackWithin) return undefined;
+    // With maxSurge a node has two pods at times, of which neither came because the other one went.
+    if (!wasMadeSince(pod, last.deleted)) return undefined;
     return {
       reason: BlockerReason.CameBack,
-      message: `DaemonSet ${daemonSet} made this pod for node ${pod.spec.nodeName} as soon as the last one was deleted: see that the policy daemonset-gate.nodemaintenance.k8s.io is installed, and that the pod template of the DaemonSet names no node.`,
+      message: `DaemonSet ${daemonSet} made this pod for node ${pod.spec.nodeName} as soon as the last one was gone: see that the policy daemonset-gate.nodemaintenance.k8s.io is installed, and that the pod template of the DaemonSet names no node.`,
     };
   }
 
@@ -162,9 +189,8 @@ class DaemonSetEvacuator {
     const { name, namespace = '' } = pod.metadata;
     const uid = uidOf(pod);
     try {
-      this.#deleted.add(uid);
+      this.#deleted.set(uid, this.#cluster.kube.now());
       await this.#cluster.kube.delete(resources.pods, { namespace, name }, { uid });
-      this.#noteEmptied(pod);
       return undefined;
     } catch (error) {
       this.#deleted.delete(uid);
@@ -174,11 +200,11 @@ class DaemonSetEvacuator {
     }
   }
 
-  #noteEmptied(pod: Pod): void {
+  #noteDeparture(pod: Pod, deleted: Date): void {
     const now = Date.now();
-    for (const [place, emptied] of this.#emptied)
-      if (now - emptied > cameBackWithin) this.#emptied.delete(place);
-    this.#emptied.set(placeOf(pod), now);
+    for (const [place, { gone }] of this.#emptied)
+      if (now - gone > cameBackWithin) this.#emptied.delete(place);
+    this.#emptied.set(placeOf(pod), { deleted, gone: now });
   }
 
   /** As in the KEP's example. */
@@ -221,4 +247,9 @@ function uidOf({ metadata }: Pod): string {
 
 function placeOf(pod: Pod): string {
   return `${daemonSetOf(pod)?.uid}/${pod.spec.nodeName}`;
+}
+
+/** Objects tell their creation to the second. */
+function wasMadeSince({ metadata }: Pod, time: Date): boolean {
+  return Date.parse(metadata.creationTimestamp ?? '') >= Math.floor(time.getTime() / 1_000) * 1_000;
 }

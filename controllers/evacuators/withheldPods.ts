@@ -16,6 +16,7 @@ import type { Change } from '../../kube/informer.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
+import { keyOf } from '../../kube/store.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
 
 interface Deps {
@@ -37,8 +38,8 @@ const shownAsReady = {
 /**
  * Tends the pods of DaemonSets. Contract:
  *
- * 1. Each names its evacuator, by an annotation; one that says anything about it is left alone.
- * 2. The gate of one whose node is no longer withheld from it is lifted.
+ * 1. The gate of one whose node is no longer withheld from it is lifted, even if its DaemonSet disowned it meanwhile.
+ * 2. Each names its evacuator, by an annotation; one that says anything about it is left alone.
  * 3. While withheld pods would stall a rolling update of their DaemonSet they are shown as ready; they are so no more when
  *    it is over, and in any case before their gate is lifted.
  */
@@ -72,8 +73,7 @@ export async function runWithheldPods({ cluster, log }: Deps, signal: AbortSigna
 }
 
 function needsCare(pod: Pod): boolean {
-  const isLeaving = pod.metadata.deletionTimestamp !== undefined;
-  return !isLeaving && daemonSetOf(pod) !== undefined && (lacksEvacuator(pod) || isGated(pod));
+  return pod.metadata.deletionTimestamp === undefined && (lacksEvacuator(pod) || isWaiting(pod));
 }
 
 /** Drain targets only grow: what a drain reports every second lets nobody back. */
@@ -88,7 +88,7 @@ function sameRollout(a: DaemonSet, b: DaemonSet): boolean {
   return a.metadata.generation === b.metadata.generation && isRollingOut(a) === isRollingOut(b);
 }
 
-function sameLabels(a: KubeObject, b: KubeObject): boolean {
+export function sameLabels(a: KubeObject, b: KubeObject): boolean {
   return isDeepStrictEqual(a.metadata.labels, b.metadata.labels);
 }
 
@@ -97,8 +97,9 @@ async function tend(cluster: Cluster, key: string): Promise<void> {
   const pod = cluster.pods.get(key);
   if (pod === undefined || !needsCare(pod)) return;
   try {
-    if (lacksEvacuator(pod)) await register(cluster, pod);
-    else await tendWithheld(cluster, pod);
+    // First what the pod cannot run without: somebody may refuse the annotation for ever.
+    const isChanged = isWaiting(pod) && (await tendWithheld(cluster, pod));
+    if (!isChanged && lacksEvacuator(pod)) await register(cluster, pod);
   } catch (error) {
     // The pod changed or went meanwhile: the informer will show it, and then it is looked at again.
     if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
@@ -112,12 +113,15 @@ async function register({ kube }: Cluster, { metadata }: Pod): Promise<void> {
   await kube.mergePatch(resources.pods, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
 }
 
-async function tendWithheld(cluster: Cluster, pod: Pod): Promise<void> {
+/** Resolves with whether it changed the pod. */
+async function tendWithheld(cluster: Cluster, pod: Pod): Promise<boolean> {
   const node = cluster.nodes.get(pod.spec.madeForNode ?? '');
   const isWithheld = node !== undefined && withholderOf(pod, node, cluster.maintenances.list()) !== undefined;
   const isReady = isWithheld && stallsItsDaemonSet(cluster, pod);
   if (pod.status.ready !== isReady) await showReady(cluster, pod, isReady);
   else if (!isWithheld && (await isLetGo(cluster, pod, node))) await lift(cluster, pod);
+  else return false;
+  return true;
 }
 
 /** As the apiserver has it: it may have held the pod for what our informers do not show yet. */
@@ -172,14 +176,16 @@ async function showReady({ kube }: Cluster, { metadata }: Pod, isReady: boolean)
   await kube.mergePatch(resources.pods, key, patch, { subresource: 'status', fieldManager: FIELD_MANAGER });
 }
 
-function lacksEvacuator({ metadata }: Pod): boolean {
-  return metadata.annotations?.[DAEMONSET_EVACUATOR_ANNOTATION] === undefined;
+function lacksEvacuator(pod: Pod): boolean {
+  const isNamed = pod.metadata.annotations?.[DAEMONSET_EVACUATOR_ANNOTATION] !== undefined;
+  return daemonSetOf(pod) !== undefined && !isNamed;
+}
+
+/** As only the pods of DaemonSets do: the gate is ours, and the node is known. */
+function isWaiting(pod: Pod): boolean {
+  return isGated(pod) && pod.spec.madeForNode !== undefined;
 }
 
 function isGated({ spec }: Pod): boolean {
   return spec.schedulingGates?.includes(MAINTENANCE_GATE) === true;
-}
-
-function keyOf({ metadata }: Pod): string {
-  return `${metadata.namespace}/${metadata.name}`;
 }

@@ -52,6 +52,8 @@ describe('the worker may', () => {
     'create mutatingwebhookconfigurations/nodemaintenance.k8s.io',
     'patch mutatingwebhookconfigurations/nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/evacuation-requester.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/worker-pods.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicybindings/worker-pods.nodemaintenance.k8s.io',
     'create secrets/node-maintenance-webhook -n node-maintenance',
     'patch secrets/node-maintenance-webhook -n node-maintenance',
     'get mutatingadmissionpolicies/drain-plan.nodemaintenance.k8s.io',

@@ -9,7 +9,7 @@ import {
 import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { runDaemonSetEvacuator } from '../../controllers/evacuators/daemonSet.ts';
 import { isTrue } from '../../domain/conditions.ts';
-import { byGate } from '../../kube/cluster.ts';
+import { byGate, type Cluster, watchCluster } from '../../kube/cluster.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { daemons, pods } from '../kit/builders.ts';
@@ -34,7 +34,13 @@ beforeEach(() => {
 afterEach(async () => {
   await stop();
   await c.maintenancesDropped();
+  // The next evacuator must not act on this test's.
+  await eventually('the maintenances to be gone', () =>
+    expect(c.cluster.maintenances.list().filter(isOurs)).toEqual([]),
+  );
 });
+
+const isOurs = ({ metadata }: KubeObject) => metadata.name.startsWith(c.namespace);
 
 afterAll(async () => {
   // Withheld pods have no node, and so nobody ends them but their DaemonSets.
@@ -43,9 +49,9 @@ afterAll(async () => {
 }, 60_000);
 
 /** Starts the evacuator; the function ends it as a crash does: nothing but the objects remains. */
-function started(): () => Promise<void> {
+function started(cluster: Cluster = c.cluster): () => Promise<void> {
   const running = new AbortController();
-  const ended = runDaemonSetEvacuator({ cluster: c.cluster, log: silentLog }, running.signal);
+  const ended = runDaemonSetEvacuator({ cluster, log: silentLog }, running.signal);
   return async () => {
     running.abort();
     await ended;
@@ -57,12 +63,13 @@ interface DaemonSetDiffers {
   labels?: Record<string, string>;
   grace?: number;
   updateStrategy?: DaemonSet['spec']['updateStrategy'];
+  minReadySeconds?: number;
   priorityClassName?: string;
 }
 
 /** A DaemonSet for the nodes that carry its name as label `for`; another `revision` is another pod template. */
 function daemonSet(revision: string, differs: DaemonSetDiffers & { name: string }): KubeObject {
-  const { name, labels, grace = 0, updateStrategy, priorityClassName } = differs;
+  const { name, labels, grace = 0, updateStrategy, minReadySeconds = 0, priorityClassName } = differs;
   return {
     apiVersion: 'apps/v1',
     kind: 'DaemonSet',
@@ -70,6 +77,7 @@ function daemonSet(revision: string, differs: DaemonSetDiffers & { name: string 
     spec: {
       selector: { matchLabels: { daemon: name } },
       ...(updateStrategy && { updateStrategy }),
+      minReadySeconds,
       template: {
         metadata: { labels: { daemon: name, revision, ...labels } },
         spec: {
@@ -155,6 +163,14 @@ async function asked(pod: Pod, activeEvacuatorClass = DAEMONSET_EVACUATOR): Prom
   );
 }
 
+const informersOf = (cluster: Cluster) => ({
+  pods: cluster.pods,
+  nodes: cluster.nodes,
+  evacuations: cluster.evacuations,
+  maintenances: cluster.maintenances,
+  daemonSets: cluster.daemonSets,
+});
+
 const statusOf = async (pod: Pod) => (await c.evacuationOf(pod))?.status as EvacuationStatus;
 const deletions = () => c.requests.count('delete pods');
 const rawPod = async ({ metadata }: Pod) =>
@@ -218,6 +234,26 @@ describe('The evacuator of DaemonSet pods', () => {
     await c.podsDeleted([pod]);
   });
 
+  test.each(['pods', 'nodes'] as const)(
+    'deletes a pod though its Evacuation is seen before the %s',
+    async (late) => {
+      await stop();
+      const { nodes, pods: running } = await daemonSetOn(1);
+      await draining(nodes);
+      await asked(running[0] as Pod);
+      const watching = new AbortController();
+      const cluster = watchCluster({ kube: c.cluster.kube, log: silentLog });
+      const { [late]: lateOne, ...others } = informersOf(cluster);
+      for (const informer of Object.values(others)) informer.start(watching.signal);
+      await Promise.all(Object.values(others).map((informer) => informer.synced(watching.signal)));
+      stop = started(cluster);
+      await throughout('nothing is deleted', 500, () => expect(deletions()).toBe(0));
+      lateOne.start(watching.signal);
+      await c.eventuallyGone(running[0] as Pod);
+      watching.abort();
+    },
+  );
+
   test('ends a pod whose evacuator was killed after it had reported, and deletes none twice', async () => {
     await stop();
     const { nodes, pods: running } = await daemonSetOn(1);
@@ -238,7 +274,7 @@ describe('The evacuator of DaemonSet pods', () => {
   test('reports a deletion that is refused, and does it when it no longer is', async () => {
     const { nodes, pods: running } = await daemonSetOn(1, { labels: { guarded: 'yes' } });
     const pod = running[0] as Pod;
-    const lift = await deletionsRefused();
+    const lift = await refused('DELETE', (guarded) => c.deleted(guarded));
     await draining(nodes);
     await asked(pod);
     const status = await eventually('the refusal', async () => {
@@ -263,25 +299,74 @@ describe('The evacuator of DaemonSet pods', () => {
     );
   });
 
+  /** The pod that comes next runs at once, as if there were no policy: its gate is lifted by hand. */
+  async function eventuallyNext(name: string, node: string): Promise<Pod> {
+    const held = await eventuallyWithheld(name, node);
+    const key = { name: held.metadata.name, namespace: c.namespace };
+    await c.admin.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
+    return eventuallyRunning(name, node);
+  }
+
+  async function eventuallySaidToHaveComeBack(pod: Pod): Promise<void> {
+    await eventually('what is missing', async () =>
+      expect(await statusOf(pod)).toMatchObject({
+        conditions: [{ type: 'Blocked', status: 'True', reason: 'CameBack' }],
+        message: expect.stringContaining('daemonset-gate.nodemaintenance.k8s.io'),
+      }),
+    );
+  }
+
   test('names what is missing when the next pod is there at once, and does not delete it again and again', async () => {
     const { name, nodes, pods: running } = await daemonSetOn(1);
     const [node, pod] = [nodes[0] as string, running[0] as Pod];
     await draining([node]);
     await asked(pod);
     await c.eventuallyGone(pod);
-    // As if there were no policy: the gate is lifted by hand.
-    const held = await eventuallyWithheld(name, node);
-    const key = { name: held.metadata.name, namespace: c.namespace };
-    await c.admin.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
-    const next = await eventuallyRunning(name, node);
+    const next = await eventuallyNext(name, node);
     await asked(next);
-    await eventually('what is missing', async () =>
-      expect(await statusOf(next)).toMatchObject({
-        conditions: [{ type: 'Blocked', status: 'True', reason: 'CameBack' }],
-        message: expect.stringContaining('daemonset-gate.nodemaintenance.k8s.io'),
-      }),
-    );
+    await eventuallySaidToHaveComeBack(next);
     expect(deletions()).toBe(1);
+  });
+
+  test('names what is missing however long the last pod took to end', async () => {
+    const { name, nodes, pods: running } = await daemonSetOn(1);
+    const [node, pod] = [nodes[0] as string, running[0] as Pod];
+    const key = { name: pod.metadata.name, namespace: c.namespace };
+    await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: ['example.com/slow'] } });
+    await draining([node]);
+    await asked(pod);
+    await throughout('it is there', 10_500, () =>
+      expect(podsOf(name, node).map(({ metadata }) => metadata.uid)).toEqual([pod.metadata.uid]),
+    );
+    await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: null } });
+    const next = await eventuallyNext(name, node);
+    await asked(next);
+    await eventuallySaidToHaveComeBack(next);
+    expect(deletions()).toBe(1);
+  });
+
+  test('deletes both pods of a node that is being updated with maxSurge, and calls neither of them back', async () => {
+    const differs = {
+      updateStrategy: { rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
+      minReadySeconds: 300,
+    };
+    const { name, nodes, pods: running } = await daemonSetOn(1, differs);
+    const [node, old] = [nodes[0] as string, running[0] as Pod];
+    await c.applied(daemonSet('2', { ...differs, name }));
+    const surged = await eventually('the new pod beside the old one', () => {
+      const found = podsOf(name, node).find(({ metadata }) => metadata.labels?.['revision'] === '2');
+      expect(found?.status.ready).toBe(true);
+      return found as Pod;
+    });
+    // Longer than the second that creation timestamps are rounded to, and the one that the server's clock may be off by.
+    await throughout('both are there', 2_500, () => expect(podsOf(name, node)).toHaveLength(2));
+    await draining([node]);
+    for (const pod of [old, surged]) {
+      await asked(pod);
+      await c.eventuallyGone(pod);
+      expect(await statusOf(pod)).toMatchObject({ conditions: [] });
+    }
+    expect(deletions()).toBe(2);
   });
 });
 
@@ -293,19 +378,23 @@ const policies = (kind: string, plural: string): Resource => ({
   namespaced: false,
 });
 
-/** Pods with the label `guarded` cannot be deleted until the returned function is called. */
-async function deletionsRefused(): Promise<() => Promise<void>> {
-  const name = `${c.namespace}.example.com`;
+/** Pods with the label `guarded` cannot be deleted, or changed so that the expression fails, until the returned function is called. */
+async function refused(
+  operation: 'DELETE' | 'UPDATE',
+  attempt: (guarded: Pod) => Promise<unknown>,
+  expression = 'false',
+): Promise<() => Promise<void>> {
+  const name = `${operation.toLowerCase()}.${c.namespace}.example.com`;
   const policy = policies('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
   const binding = policies('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
   const resourceRules = [
-    { apiGroups: [''], apiVersions: ['v1'], operations: ['DELETE'], resources: ['pods'] },
+    { apiGroups: [''], apiVersions: ['v1'], operations: [operation], resources: ['pods'] },
   ];
   const made = await c.admin.create(policy, {
     metadata: { name },
     spec: {
       matchConstraints: { resourceRules, objectSelector: { matchLabels: { guarded: 'yes' } } },
-      validations: [{ expression: 'false', message: 'not now' }],
+      validations: [{ expression, message: 'not now' }],
     },
   } as KubeObject);
   const bound = await c.admin.create(binding, {
@@ -313,24 +402,23 @@ async function deletionsRefused(): Promise<() => Promise<void>> {
     spec: { policyName: name, validationActions: ['Deny'] },
   } as KubeObject);
   const node = await c.nodeNamed('probe');
-  const probe = () => c.podOn(node, { labels: { guarded: 'yes' } });
-  await eventually('the policy to refuse', async () =>
-    expect(c.deleted(await probe())).rejects.toThrow(/not now/),
-  );
+  const probe = async () => attempt(await c.podOn(node, { labels: { guarded: 'yes' } }));
+  await eventually('the policy to refuse', async () => expect(probe()).rejects.toThrow(/not now/));
   return async () => {
     await c.admin.delete(binding, { name }, { uid: bound.metadata.uid ?? '' });
     await c.admin.delete(policy, { name }, { uid: made.metadata.uid ?? '' });
-    await eventually('the policy to be gone', async () => c.deleted(await probe()));
+    await eventually('the policy to be gone', probe);
     await Promise.all(c.podsOf(node).map((pod) => c.deleted(pod)));
   };
 }
 
+const annotated = async (pod: Pod, value: string | null) => {
+  const key = { name: pod.metadata.name, namespace: c.namespace };
+  const annotations = { [DAEMONSET_EVACUATOR_ANNOTATION]: value };
+  await c.admin.mergePatch(resources.pods, key, { metadata: { annotations } });
+};
+
 describe('A pod of a DaemonSet', () => {
-  const annotated = async (pod: Pod, value: string | null) => {
-    const key = { name: pod.metadata.name, namespace: c.namespace };
-    const annotations = { [DAEMONSET_EVACUATOR_ANNOTATION]: value };
-    await c.admin.mergePatch(resources.pods, key, { metadata: { annotations } });
-  };
   const annotationOf = async (pod: Pod) =>
     (await rawPod(pod))?.metadata.annotations?.[DAEMONSET_EVACUATOR_ANNOTATION];
 
@@ -425,6 +513,35 @@ describe('A pod that is withheld from its node', () => {
     await throughout('nobody lets it go', 500, () => expect(podsOf(name, node)).toEqual([]));
     stop = started();
     await eventuallyRunning(name, node);
+  });
+
+  test('runs though its DaemonSet disowned it', async () => {
+    const { name, node, maintenance, withheld } = await emptied(1);
+    const key = { name, namespace: c.namespace };
+    const { uid = '' } = (await c.admin.get(resources.daemonSets, key))?.metadata ?? {};
+    await c.admin.delete(resources.daemonSets, key, { uid, propagationPolicy: 'Orphan' });
+    await eventually('it to be an orphan', () =>
+      expect(withheldOf(name).map(({ metadata }) => metadata.ownerReferences)).toEqual([undefined]),
+    );
+    await throughout('it waits', 500, () => expect(podsOf(name, node)).toEqual([]));
+    await c.staged(maintenance.metadata.name, 'Complete');
+    expect((await eventuallyRunning(name, node)).metadata.uid).toBe(withheld.metadata.uid);
+  });
+
+  test('runs though somebody does not let it name its evacuator', async () => {
+    const { name, node, maintenance, withheld } = await emptied(1, { labels: { guarded: 'yes' } });
+    await stop();
+    await annotated(withheld, null);
+    const lift = await refused(
+      'UPDATE',
+      (guarded) => annotated(guarded, '1/x'),
+      `!('${DAEMONSET_EVACUATOR_ANNOTATION}' in object.metadata.?annotations.orValue({}))`,
+    );
+    stop = started();
+    await throughout('it waits', 500, () => expect(podsOf(name, node)).toEqual([]));
+    await c.staged(maintenance.metadata.name, 'Complete');
+    expect((await eventuallyRunning(name, node)).metadata.uid).toBe(withheld.metadata.uid);
+    await lift();
   });
 
   test('goes with its node', async () => {

@@ -161,6 +161,17 @@ describe('The pods of a DaemonSet', () => {
     expect(next.spec.nodeName).toBeUndefined();
   });
 
+  test('are held again when one that runs there is deleted while every worker is dead', async () => {
+    const [held] = await eventuallyHeld('a pod waits for node-1');
+    const key = { namespace, name: held.metadata.name };
+    await world.kube.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
+    await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
+    const { uid = '' } = held.metadata;
+    await world.kube.delete(resources.pods, key, { uid });
+    await eventuallyHeld('another pod waits for node-1', (pod) => pod.metadata.uid !== uid);
+    expect(await world.podsOn('node-1')).toEqual([]);
+  });
+
   test('run again when the maintenance is complete, let go by the next worker', async () => {
     const [held] = await eventuallyHeld('a pod waits for node-1');
     await world.patch('os-upgrade', { stage: 'Complete' });

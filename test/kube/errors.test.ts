@@ -38,6 +38,14 @@ describe('an answer of the apiserver', () => {
     },
     { answer: 429, text: 'Too many requests, please try again later.\n', kind: KubeErrorKind.Throttled },
     { answer: 429, text: budget, kind: KubeErrorKind.DisruptionRefused },
+    {
+      answer: 429,
+      text: status({
+        message: 'admission webhook "evictions.example.com" denied the request: moved in another way',
+        reason: 'TooManyRequests',
+      }),
+      kind: KubeErrorKind.Forbidden,
+    },
     { answer: 503, text: 'no healthy upstream', kind: KubeErrorKind.Unavailable },
   ])('of $answer $text means $kind', ({ answer, text, kind }) => {
     const error = errorOf(request, { status: answer, text });
