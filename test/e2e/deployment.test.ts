@@ -196,7 +196,8 @@ describe('an application of one replica', () => {
 
 /** With a time-out, for what is stuck; resolves with all that it printed. */
 async function kubectlDrain({ name, node }: App): Promise<string> {
-  const { bin, env } = world.sandbox;
+  const { bin, dir } = world.sandbox;
+  const env = { ...world.sandbox.env, HOME: dir };
   const args = ['drain', node, `--pod-selector=app=${name}`, '--timeout=8s'];
   const outcome = await promisify(execFile)(join(bin, 'kubectl'), args, { env }).catch(
     (error: { stdout: string; stderr: string }) => error,

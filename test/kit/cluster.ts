@@ -492,10 +492,10 @@ export class TestCluster {
   async #drop(resource: Resource, key: { namespace?: string; name: string }): Promise<void> {
     const found = await this.admin.get(resource, key);
     if (found === undefined) return;
-    if ((found.metadata.finalizers ?? []).length > 0)
-      await this.admin.mergePatch(resource, key, { metadata: { finalizers: [] } }).catch(() => undefined);
     if ((found as Evacuation).status?.evacuationCancellationPolicy === 'Forbid')
       await this.#allowCancellation(resource, key);
+    if ((found.metadata.finalizers ?? []).length > 0)
+      await this.admin.mergePatch(resource, key, { metadata: { finalizers: [] } }).catch(() => undefined);
     await this.admin.delete(resource, key, { uid: found.metadata.uid ?? '' });
   }
 
