@@ -4,7 +4,7 @@ import { RELEASED_ANNOTATION } from '../../api/names.ts';
 import { EvacuationController } from '../../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../../controllers/evacuators/deployment.ts';
 import { EventRecorder } from '../../kube/events.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { type EndpointWatch, watchEndpoints } from '../kit/endpoints.ts';
@@ -243,6 +243,32 @@ describe('the pod of a Deployment', () => {
     await eventuallyGivenBack(web);
   });
 
+  test('is not given back to a ReplicaSet that is scaled to 0 as long as its Deployment lacks pods', async () => {
+    const web = await app();
+    const key = { namespace: c.namespace, name: web.name };
+    const deployment = await c.admin.mergePatch(resources.deployments, key, { spec: { replicas: 2 } });
+    const old = await formerReplicaSetOf(web);
+    const release = {
+      deployment: { name: web.name, uid: deployment.metadata.uid },
+      replicaSet: { name: old.metadata.name, uid: old.metadata.uid },
+      podTemplateHash: 'former',
+      releasedAt: c.cluster.kube.now().toISOString(),
+    };
+    const pod = await c.podOn(web.nodes[0] ?? '', {
+      labels: { app: web.name },
+      annotations: { [RELEASED_ANNOTATION]: JSON.stringify(release) },
+    });
+    await throughout('it serves on', 4_000, async () => {
+      const { labels, deletionTimestamp } = (await web.podNow(pod))?.metadata ?? {};
+      expect({ labels, deletionTimestamp }).toEqual({ labels: { app: web.name } });
+    });
+    await c.admin.mergePatch(resources.deployments, key, { spec: { replicas: 1 } });
+    await c.eventuallyGone(pod);
+    await eventually('its owners to be told', async () =>
+      expect(await c.eventsAbout(pod)).toContainEqual(expect.stringMatching(/^GivenBack: /)),
+    );
+  });
+
   test('is taken up by the next evacuator where the last one left it', async () => {
     const web = await app();
     await asked(web.first);
@@ -333,6 +359,23 @@ describe('the pod of a Deployment', () => {
     expect(Math.min(...web.endpoints.counts)).toBe(1);
   });
 });
+
+/** As a rollout leaves it. */
+async function formerReplicaSetOf({ name }: App): Promise<KubeObject> {
+  const labels = { app: name, 'pod-template-hash': 'former' };
+  const containers = [{ name: 'main', image: 'fake' }];
+  return c.admin.create(
+    resources.replicaSets as Resource,
+    {
+      metadata: { name: `${name}-former`, namespace: c.namespace },
+      spec: {
+        replicas: 0,
+        selector: { matchLabels: labels },
+        template: { metadata: { labels }, spec: { containers } },
+      },
+    } as KubeObject,
+  );
+}
 
 /** A policy of somebody else, by which pods of an application may not lose the label; resolves with what ends it. */
 async function refusingToRelease(web: App): Promise<() => Promise<void>> {
