@@ -111,7 +111,7 @@ export class ReleasedPods {
     const serving = pods
       .list()
       .filter(({ metadata }) => metadata.namespace === namespace && metadata.deletionTimestamp === undefined)
-      .filter(({ metadata }) => selectsLabels(selector, metadata.labels ?? {}))
+      .filter(({ metadata: { labels = {} } }) => selectsLabels(selector, labels) && podTemplateHash in labels)
       .filter(({ metadata, status }) => status.ready && appsController(metadata, 'ReplicaSet') !== undefined);
     return serving.length < replicas;
   }
