@@ -10,7 +10,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type DrainTargets, join, targetsPod, wishAt } from '../domain/drainTargets.ts';
 import { drainersOf } from '../domain/drainers.ts';
 import { evacuationName } from '../domain/evacuation.ts';
-import { registeredEvacuators } from '../domain/evacuator.ts';
+import { evacuationOf } from '../domain/evacuator.ts';
 import { type Blocker, BlockerReason, blockerOf } from '../domain/blocker.ts';
 import type { PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
@@ -127,24 +127,13 @@ export class Evacuations {
   }
 }
 
-/** Resolved already, as admission would do it: labels and evacuators are the pod's. */
 function evacuationFor(pod: Pod): Evacuation {
-  const { name, namespace = '', uid = '', labels } = pod.metadata;
-  const { evacuators } = registeredEvacuators(pod);
+  const { metadata, spec } = evacuationOf(pod);
   return {
     apiVersion: EVACUATION.apiVersion,
     kind: EVACUATION.kind,
-    metadata: {
-      name: evacuationName(pod.metadata),
-      namespace,
-      ...(labels && { labels }),
-      finalizers: [INSTIGATOR_FINALIZER],
-    },
-    spec: {
-      podRef: { name, uid },
-      progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS,
-      ...(evacuators.length > 0 && { evacuators }),
-    },
+    metadata: { ...metadata, finalizers: [INSTIGATOR_FINALIZER] },
+    spec: { ...spec, progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS },
   };
 }
 

@@ -147,6 +147,10 @@ export interface Deployment extends KubeObject {
   status?: { observedGeneration?: number; replicas?: number; updatedReplicas?: number };
 }
 
+export interface ReplicaSet extends KubeObject {
+  spec: { replicas?: number };
+}
+
 export interface Service extends KubeObject {
   spec: { type?: string; selector?: Record<string, string> };
 }

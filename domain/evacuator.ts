@@ -1,6 +1,7 @@
 import type { Pod } from '../api/core.ts';
 import type { Evacuation, EvacuationStatus, Evacuator } from '../api/evacuation.ts';
 import { isTrue } from './conditions.ts';
+import { evacuationName } from './evacuation.ts';
 import { compareNames } from './names.ts';
 import { isFinished, podTypeOf } from './pod.ts';
 
@@ -52,6 +53,18 @@ export function registeredEvacuators(pod: Pod): Registrations {
         ]
       : [];
   return { evacuators: evacuators.slice(0, mostEvacuators), problems: [...problems, ...tooMany] };
+}
+
+/** The Evacuation of a pod, resolved as admission would do it: labels and evacuators are the pod's. */
+export function evacuationOf(pod: Pod): Pick<Evacuation, 'metadata'> & {
+  spec: Omit<Evacuation['spec'], 'progressDeadlineSeconds'>;
+} {
+  const { name, namespace = '', uid = '', labels } = pod.metadata;
+  const { evacuators } = registeredEvacuators(pod);
+  return {
+    metadata: { name: evacuationName(pod.metadata), namespace, ...(labels && { labels }) },
+    spec: { podRef: { name, uid }, ...(evacuators.length > 0 && { evacuators }) },
+  };
 }
 
 function parseRegistration(name: string, value: string): Evacuator | string {

@@ -7,6 +7,8 @@ export interface Release {
   /** The value of the label that was taken. */
   podTemplateHash: string;
   releasedAt: string;
+  /** How many pods of the Deployment served then, this one included: a pod that was missing before is not waited for. */
+  servedBefore?: number;
 }
 
 /** By this label a ReplicaSet knows its pods from those of its siblings. */

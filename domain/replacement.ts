@@ -39,14 +39,18 @@ export interface Plan {
   steps: ReadonlyMap<string, Step>;
   /** The higher, the further the replacements have come. */
   progress: number;
-  /** Some replacements only need time: their Services, or minReadySeconds. */
+  /** Some pods only need time: their Services, minReadySeconds, or to be Ready again. */
   isClose: boolean;
+  /** How many pods serve now, those included that were released. */
+  serving: number;
 }
 
 /** A replacement is spoken of as late when it takes so much longer than another pod took. Milliseconds. */
 const lateness = 60_000;
 /** How long a pod takes to become Ready when none shows it. Milliseconds. */
 const usualStart = 60_000;
+/** For how long a pod may be unready and is still taken for one that serves. Milliseconds. */
+const flapping = 30_000;
 
 /** What to do with the pods that are to leave, given by UID. */
 export function planReplacement(scene: Scene, leaving: ReadonlySet<string>): Plan {
@@ -63,15 +67,18 @@ export function planReplacement(scene: Scene, leaving: ReadonlySet<string>): Pla
   const steps = new Map<string, Step>();
   const refusal = refusalOf(scene.deployment, services);
   for (const uid of leaving) {
-    const message = refusal ?? hopelessness(byUid.get(uid), scene.deployment);
+    const message = refusal ?? hopelessness(byUid.get(uid), scene);
     if (message !== undefined) steps.set(uid, { kind: 'HandOver', message });
   }
   const waiting = ours.filter((pod) => !steps.has(uidOf(pod)));
-  for (const [uid, step] of stepsOf(scene, waiting, states)) steps.set(uid, step);
+  for (const [uid, step] of stepsOf({ ...scene, states, fronts }, waiting)) steps.set(uid, step);
+  const isUnsteady = waiting.some((pod) => !isReady(pod));
   return {
     steps,
     progress: states.reduce((sum, { stage }) => sum + stage, 0),
-    isClose: states.some(({ stage }) => stage === Stage.Ready),
+    isClose: isUnsteady || states.some(({ stage }) => stage === Stage.Ready),
+    serving:
+      availableOf(states) + pods.filter((pod) => scene.released.has(uidOf(pod)) && isReady(pod)).length,
   };
 }
 
@@ -109,7 +116,8 @@ function stateOf(pod: Replica, scene: Scene, fronts: readonly Front[]): State {
   const readySince = Date.parse(ready.lastTransitionTime ?? '');
   if (minReadySeconds > 0 && !(scene.now.getTime() - readySince >= minReadySeconds * 1_000))
     return { stage: Stage.Ready, lacks: `is Ready, but not for ${minReadySeconds} s yet` };
-  const without = fronts.find((front) => !front.ready.has(uidOf(pod)));
+  // A Service may select by a label that is set while the pod runs: it never sends to those that lack it.
+  const without = fronts.find((front) => isSelected(pod, front.selector) && !front.ready.has(uidOf(pod)));
   if (without !== undefined)
     return { stage: Stage.Ready, lacks: `is not in the EndpointSlices of Service ${without.service} yet` };
   return { stage: Stage.Available, lacks: '' };
@@ -118,10 +126,11 @@ function stateOf(pod: Replica, scene: Scene, fronts: readonly Front[]): State {
 /** To which pods a Service sends requests, by UID. */
 interface Front {
   service: string;
+  selector: Record<string, string> | undefined;
   ready: ReadonlySet<string | undefined>;
 }
 
-function frontOf({ metadata }: Service, slices: readonly EndpointSlice[]): Front {
+function frontOf({ metadata, spec }: Service, slices: readonly EndpointSlice[]): Front {
   const own = slices.filter(
     (slice) => slice.metadata.labels?.['kubernetes.io/service-name'] === metadata.name,
   );
@@ -129,7 +138,8 @@ function frontOf({ metadata }: Service, slices: readonly EndpointSlice[]): Front
   const ready = own
     .flatMap(({ endpoints }) => endpoints ?? [])
     .filter(({ conditions }) => conditions?.ready !== false);
-  return { service: metadata.name, ready: new Set(ready.map(({ targetRef }) => targetRef?.uid)) };
+  const uids = ready.map(({ targetRef }) => targetRef?.uid);
+  return { service: metadata.name, selector: spec.selector, ready: new Set(uids) };
 }
 
 function conditionOf({ status }: Replica, wanted: string) {
@@ -158,26 +168,38 @@ function refusalOf({ metadata, spec }: Deployment, services: readonly Service[])
   return undefined;
 }
 
-/** Why releasing this pod would keep nothing available. */
-function hopelessness(pod: Replica | undefined, { metadata }: Deployment): string | undefined {
-  if (pod === undefined) return `Deployment ${metadata.namespace}/${metadata.name} has no such pod any more.`;
-  return isReady(pod) ? undefined : 'The pod is not Ready: it serves nobody.';
+/** Why releasing this pod would keep nothing available. One that was released is about to be replaced, and only waits. */
+function hopelessness(pod: Replica | undefined, { deployment, released, now }: Scene): string | undefined {
+  const { namespace, name } = deployment.metadata;
+  if (pod === undefined) return `Deployment ${namespace}/${name} has no such pod any more.`;
+  if (isReady(pod) || released.has(uidOf(pod))) return undefined;
+  const since = Date.parse(conditionOf(pod, 'Ready')?.lastTransitionTime ?? '');
+  const mayBeBack = now.getTime() - since < flapping;
+  return mayBeBack ? undefined : 'The pod is not Ready: it serves nobody.';
 }
 
-/** Of pods that are Ready, of a Deployment that takes part. */
-function stepsOf(scene: Scene, ours: readonly Replica[], states: readonly Seen[]): [string, Step][] {
-  const { deployment, released, pods } = scene;
-  const wanted = wantedAvailable(deployment);
-  const available = states.filter(({ stage }) => stage === Stage.Available).length;
+/** A scene and what is concluded from it. */
+interface Judged extends Scene {
+  states: readonly Seen[];
+  fronts: readonly Front[];
+}
+
+/** Of a Deployment that takes part, and of pods that serve. */
+function stepsOf(judged: Judged, ours: readonly Replica[]): [string, Step][] {
+  const { deployment, released, pods, states } = judged;
   const leaving = ours.filter((pod) => released.has(uidOf(pod))).toSorted(byRelease(released));
+  const wanted = wantedWithout(leaving, judged);
+  const available = availableOf(states);
   // Whoever goes leaves as many behind as the Deployment wants.
   const mayGo = Math.max(0, available + leaving.length - wanted);
-  const counted = `${available} of ${wanted} pods of Deployment ${deployment.metadata.namespace}/${deployment.metadata.name} are available`;
+  const { namespace, name } = deployment.metadata;
+  const counted = `${available} of ${wanted} pods of Deployment ${namespace}/${name} are available without those that leave`;
+  const remark = remarkOn(judged);
   const steps = leaving.map((pod, index): [string, Step] => [
     uidOf(pod),
     index < mayGo
-      ? { kind: 'LetGo', message: `Replaced: ${counted} without those that leave.` }
-      : awaitReplacement(scene, released.get(uidOf(pod)), counted, states),
+      ? { kind: 'LetGo', message: `Replaced: ${counted}.${remark}` }
+      : awaitReplacement(judged, released.get(uidOf(pod)), { counted, remark }),
   ]);
   const out = pods.filter(({ metadata }) => released.has(metadata.uid ?? '') && !metadata.deletionTimestamp);
   const room = Math.max(0, surgeOf(deployment) - out.length);
@@ -191,6 +213,8 @@ function stepsOf(scene: Scene, ours: readonly Replica[], states: readonly Seen[]
 function lineUp(pod: Replica, index: number, room: number, deployment: Deployment): Step {
   if (pod.metadata.labels?.[podTemplateHash] === undefined)
     return { kind: 'HandOver', message: `The pod has no label ${podTemplateHash}: nobody replaces it.` };
+  if (!isReady(pod))
+    return { kind: 'Wait', message: 'The pod is not Ready since a moment ago: it may soon serve again.' };
   if (index < room) return { kind: 'Release' };
   const atOnce = surgeOf(deployment);
   const name = `${deployment.metadata.namespace}/${deployment.metadata.name}`;
@@ -200,11 +224,18 @@ function lineUp(pod: Replica, index: number, room: number, deployment: Deploymen
   };
 }
 
+/** What the replacements can never do; empty, or a sentence after a space. */
+function remarkOn({ fronts, states }: Judged): string {
+  const lost = fronts.filter(({ selector }) => !states.some(({ pod }) => isSelected(pod, selector)));
+  if (states.length === 0 || lost.length === 0) return '';
+  const names = lost.map(({ service }) => service).toSorted(compareNames);
+  return ` None of those has the labels by which Service ${names.join(', ')} selects.`;
+}
+
 function awaitReplacement(
-  { deployment, now }: Scene,
+  { deployment, states, now }: Judged,
   release: Release | undefined,
-  counted: string,
-  states: readonly Seen[],
+  { counted, remark }: { counted: string; remark: string },
 ): Step {
   const behind = states.filter(({ stage }) => stage !== Stage.Available);
   const [first] = behind.toSorted((a, b) => b.stage - a.stage);
@@ -213,7 +244,7 @@ function awaitReplacement(
     first === undefined ? 'no replacement is made yet' : `${first.pod.metadata.name} ${first.lacks}${more}`;
   const minReady = (deployment.spec.minReadySeconds ?? 0) * 1_000;
   const expected = Date.parse(release?.releasedAt ?? '') + startOf(states) + minReady;
-  const message = `${counted} without those that leave: ${what}.`;
+  const message = `${counted}: ${what}.${remark}`;
   if (Number.isNaN(expected)) return { kind: 'Wait', message };
   const expectedFinishTime = new Date(expected);
   const isLate = now.getTime() > expected + lateness;
@@ -233,6 +264,16 @@ function startOf(states: readonly Seen[]): number {
     return Number.isNaN(ms) ? [] : [ms];
   });
   return times.length === 0 ? usualStart : Math.max(0, Math.min(...times));
+}
+
+/** As many as served before any of those left: a pod that was missing then is no reason to stay. Never none. */
+function wantedWithout(leaving: readonly Replica[], { deployment, released }: Scene): number {
+  const before = leaving.map((pod) => released.get(uidOf(pod))?.servedBefore ?? Number.POSITIVE_INFINITY);
+  return Math.max(1, Math.min(wantedAvailable(deployment), Math.max(...before)));
+}
+
+function availableOf(states: readonly Seen[]): number {
+  return states.filter(({ stage }) => stage === Stage.Available).length;
 }
 
 /** In a rollout a Deployment itself makes do with maxUnavailable less, but never with none. */

@@ -36,13 +36,14 @@ export interface EvacuatorOptions {
   /** Its informers are watched by the caller, who may share them. */
   readonly view: Pick<EvacuationView, 'kube' | 'pods' | 'evacuations'>;
   readonly log: Log;
-  /** Pods that are evacuated at the same time; the others wait, and their deadlines run. Default 16. */
+  /** Pods that are evacuated at the same time; the others wait, and their deadlines run. Default 1000. */
   readonly atOnce?: number | undefined;
 }
 
 const retries = { firstMs: 1_000, capMs: 60_000 };
-/** A function that does not end for so long after the process was told to stop is left behind. Milliseconds. */
-const stopsWithin = 5_000;
+const manyAtOnce = 1_000;
+/** A function that does not end for so long after it was told to stop is left behind. Milliseconds. */
+export const stopsWithin = 5_000;
 
 /**
  * Calls a function for every Evacuation whose turn is its class's. Keeps nothing that the objects do not say, but for
@@ -53,8 +54,8 @@ export class Evacuator {
   readonly #queue = new WorkQueue();
   /** Evacuation key -> the call that is under way. */
   readonly #turns = new Map<string, Turn>();
-  /** UIDs of Evacuations whose completion was written, until the informer shows it. */
-  readonly #completed = new Set<string>();
+  /** UID of an Evacuation whose completion was written -> since when the turn was ours, until the informer shows it. */
+  readonly #completed = new Map<string, string | undefined>();
   /** UID of an Evacuation -> how often the function failed for it, and when it is called again. */
   readonly #failures = new Map<string, { count: number; retryAt: number }>();
 
@@ -67,7 +68,7 @@ export class Evacuator {
 
   /** Works until the signal aborts; resolves when the calls under way have ended. */
   async run(signal: AbortSignal): Promise<void> {
-    const { view, log, atOnce = 16 } = this.#options;
+    const { view, log, atOnce = manyAtOnce } = this.#options;
     const unsubscribe = [
       view.evacuations.subscribe(({ type, key, object }) => {
         if (type === 'Deleted') this.#forget(object);
@@ -112,11 +113,11 @@ export class Evacuator {
   }
 
   #reasonToStop(turn: Turn, evacuation: Readonly<Evacuation> | undefined): StopReason | undefined {
-    const isSame = evacuation?.metadata.uid === turn.uid;
     if (!this.#hasPod(turn.podRef, turn.namespace)) return StopReason.PodGone;
-    if (!isSame || evacuation?.metadata.deletionTimestamp !== undefined)
-      return turn.forbidsCancellation ? undefined : StopReason.Cancelled;
-    return this.#isOurs(evacuation) ? undefined : StopReason.TurnLost;
+    const current = evacuation?.metadata.uid === turn.uid ? evacuation : undefined;
+    const isWithdrawn = current === undefined || current.metadata.deletionTimestamp !== undefined;
+    if (isWithdrawn && !turn.forbidsCancellation) return StopReason.Cancelled;
+    return current === undefined || this.#isOurs(current) ? undefined : StopReason.TurnLost;
   }
 
   /** Whether it is our class's turn, and nobody said that it is over. */
@@ -143,7 +144,7 @@ export class Evacuator {
     try {
       // It may have changed while the pod was fetched.
       this.#stopIfOver(key);
-      return await this.#call(turn, pod, evacuation);
+      return turn.signal.aborted ? undefined : await this.#call(turn, pod, evacuation);
     } finally {
       turn.end();
       this.#turns.delete(key);
@@ -153,12 +154,19 @@ export class Evacuator {
   }
 
   #isDue(evacuation: Readonly<Evacuation>): boolean {
-    const { deletionTimestamp, namespace = '', uid = '' } = evacuation.metadata;
+    const { deletionTimestamp, namespace = '' } = evacuation.metadata;
     const isWithdrawn =
       deletionTimestamp !== undefined && evacuation.status?.evacuationCancellationPolicy !== 'Forbid';
-    if (isWithdrawn || this.#completed.has(uid)) return false;
+    if (isWithdrawn || this.#isCompleted(evacuation)) return false;
     // A pod that the informer has not seen yet would be taken for gone.
     return this.#isOurs(evacuation) && this.#hasPod(evacuation.spec.podRef, namespace);
+  }
+
+  /** Whether we completed this turn, and none that began later. */
+  #isCompleted({ metadata: { uid = '' }, status }: Readonly<Evacuation>): boolean {
+    if (!this.#completed.has(uid)) return false;
+    const [since, completed] = [status?.activeEvacuatorSince, this.#completed.get(uid)];
+    return !(Date.parse(since ?? '') > Date.parse(completed ?? ''));
   }
 
   /** The pod that is meant, unless it is on its way out. */
@@ -177,9 +185,10 @@ export class Evacuator {
     try {
       const message = await orLeftBehind(evacuate(pod, evacuation, turn), turn.signal);
       if (turn.signal.aborted) throw turn.signal.reason;
-      if (!(await turn.complete(message ?? undefined))) return this.#later(turn.uid);
+      const completed = await turn.complete(message ?? undefined);
+      if (completed === undefined) return this.#later(turn.uid);
       this.#failures.delete(turn.uid);
-      this.#completed.add(turn.uid);
+      this.#completed.set(turn.uid, completed.status?.activeEvacuatorSince);
       log.info('Evacuation completed', fields);
       return undefined;
     } catch (error) {
@@ -199,7 +208,9 @@ export class Evacuator {
     const { evacuatorClass, log } = this.#options;
     const again = this.#later(turn.uid);
     log.warn('Evacuation failed, trying again', { ...fields, ...again, error: wordsOf(error) });
-    await turn.fail(`${evacuatorClass} failed, and is tried again: ${wordsOf(error)}`);
+    await turn.fail(`${evacuatorClass} failed, and is tried again: ${wordsOf(error)}`).catch((refusal) => {
+      log.warn('The failure could not be written', { ...fields, error: wordsOf(refusal) });
+    });
     return again;
   }
 
@@ -217,14 +228,13 @@ export class Evacuator {
   }
 }
 
-/** Waits for the function, but not for ever once it was told that the process stops. */
+/** Waits for the function, but not for ever once it was told to stop: it would keep its place from others. */
 async function orLeftBehind<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const leftBehind = Promise.withResolvers<never>();
   let timer: NodeJS.Timeout | undefined;
   const onAbort = () => {
-    const { reason } = signal.reason as { reason: StopReason };
-    if (reason !== StopReason.Stopping) return;
-    timer = setTimeout(() => leftBehind.reject(new Error('the evacuator did not end in time')), stopsWithin);
+    const words = `the function goes on ${stopsWithin / 1_000} s after it was told to stop, and is left behind`;
+    timer = setTimeout(() => leftBehind.reject(new Error(words)), stopsWithin);
   };
   signal.addEventListener('abort', onAbort, { once: true });
   if (signal.aborted) onAbort();

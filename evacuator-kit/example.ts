@@ -15,10 +15,10 @@ await runEvacuator({
     const missing = Object.keys(source).filter((key) => target.data?.[key] !== source[key]);
     for (const [done, key] of missing.entries()) {
       progress.signal.throwIfAborted();
-      const message = `Migrated ${done} of ${missing.length} records`;
-      progress.report({ message, expectedFinishTime: new Date(Date.now() + (missing.length - done) * 50) });
       target.data = { ...target.data, [key]: source[key] ?? '' };
       target = await api.replaceNamespacedConfigMap({ namespace, name: 'migrated-data', body: target });
+      const message = `Migrated ${done + 1} of ${missing.length} records`;
+      progress.report({ message, expectedFinishTime: new Date(Date.now() + (missing.length - done) * 50) });
     }
     return `Migrated all ${missing.length} records`;
   },

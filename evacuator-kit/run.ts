@@ -4,7 +4,7 @@ import { watchEvacuations } from '../kube/cluster.ts';
 import { defaultNamespace, type KubeConfigChoice } from '../kube/config.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
-import { type Evacuate, Evacuator } from './evacuator.ts';
+import { type Evacuate, Evacuator, stopsWithin } from './evacuator.ts';
 import { jsonLog } from './jsonLog.ts';
 import { checkCluster } from './preflight.ts';
 
@@ -16,13 +16,17 @@ export interface RunOptions extends KubeConfigChoice {
   readonly namespace?: string | undefined;
   /** Where the Lease is by which replicas agree who acts. Default: the namespace that this process runs in. */
   readonly leaseNamespace?: string | undefined;
-  /** Pods that are evacuated at the same time. Default 16. */
+  /** Pods that are evacuated at the same time; the others wait, and their deadlines run. Default 1000. */
   readonly atOnce?: number | undefined;
   /** Default: JSON lines on standard output. */
   readonly log?: Log | undefined;
   /** Ends it. Default: SIGTERM and SIGINT do. */
   readonly signal?: AbortSignal | undefined;
 }
+
+/** Another replica takes a silent one's place after leaseDuration; by then that one has ended what it ran, with some to spare. */
+const leaseDurationSeconds = 15;
+const renewDeadlineSeconds = leaseDurationSeconds - stopsWithin / 1_000 - 2;
 
 /**
  * An evacuator as a process of its own: of its replicas one acts at a time. Resolves when it was told to stop and all calls
@@ -44,6 +48,8 @@ export async function runEvacuator(options: RunOptions): Promise<void> {
       name: `evacuator-${evacuatorClass}`,
       namespace: leaseNamespace,
       identity: `${hostname()}_${crypto.randomUUID()}`,
+      leaseDurationSeconds,
+      renewDeadlineSeconds,
     };
     await runWhenLeader({ kube, ...election, log, signal }, async (leading) => {
       if (await isSynced(view, leading)) await evacuator.run(leading);

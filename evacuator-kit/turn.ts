@@ -33,7 +33,7 @@ export class EvacuationStopped extends Error {
 export interface ProgressReport {
   /** One sentence for people: what is done, what is left. */
   readonly message: string;
-  /** When the pod is expected to be gone; without it the last one holds. */
+  /** When the pod is expected to be gone; without it, or when it is no date (a rate of 0), the last one holds. */
   readonly expectedFinishTime?: Date;
 }
 
@@ -71,9 +71,12 @@ interface News {
 
 /** Milliseconds between two reports that are written. */
 const writeEvery = 1_000;
+/** The last that the apiserver can store. */
+const latest = Date.parse('9999-12-31T23:59:59Z');
 const retries = { firstMs: 500, capMs: 30_000 };
 /** Longest name of a field manager. */
 const longestManager = 128;
+const notWithdrawn = { op: 'test', path: '/metadata/deletionTimestamp', value: null } as const;
 
 /**
  * One call of an evacuator for one Evacuation. Every write is guarded by the Evacuation's UID and by whose turn it is, so
@@ -114,8 +117,11 @@ export class Turn implements Progress {
     return this.#forbidsCancellation;
   }
 
-  report(report: ProgressReport): void {
-    this.#tell({ ...report, at: this.#options.kube.now() });
+  report({ message, expectedFinishTime }: ProgressReport): void {
+    const finish = expectedFinishTime?.getTime() ?? Number.NaN;
+    const isKnown = finish >= 0 && finish <= latest;
+    const at = this.#options.kube.now();
+    this.#tell({ message, at, ...(isKnown && { expectedFinishTime: new Date(finish) }) });
   }
 
   note(message: string): void {
@@ -124,7 +130,6 @@ export class Turn implements Progress {
 
   async forbidCancellation(): Promise<void> {
     // A withdrawn Evacuation may live on for its finalizers: it is too late for that one.
-    const notWithdrawn = { op: 'test', path: '/metadata/deletionTimestamp', value: null } as const;
     await this.#setPolicy('Forbid', [notWithdrawn]);
   }
 
@@ -138,13 +143,13 @@ export class Turn implements Progress {
     this.#stop.abort(new EvacuationStopped(reason));
   }
 
-  /** False when the Evacuation is no longer this evacuator's. */
-  complete(message?: string): Promise<boolean> {
+  /** The Evacuation as it is then; undefined when it is no longer this evacuator's. Throws a KubeError when it is refused. */
+  complete(message?: string): Promise<Evacuation | undefined> {
     const completed = { op: 'add', path: '/status/activeEvacuatorCompleted', value: true } as const;
     return this.#conclude(message === undefined ? {} : { message }, [completed]);
   }
 
-  fail(message: string): Promise<boolean> {
+  fail(message: string): Promise<Evacuation | undefined> {
     return this.#conclude({ message }, []);
   }
 
@@ -171,17 +176,19 @@ export class Turn implements Progress {
     const news = this.#news ?? {};
     this.#news = undefined;
     this.#lastWrite = performance.now();
-    this.#writing = this.#write(operationsOf(news)).finally(() => {
-      this.#writing = undefined;
-      if (this.#news !== undefined && !this.#isOver && !this.signal.aborted) this.#schedule();
-    });
+    this.#writing = this.#write(operationsOf(news))
+      .catch((error: unknown) => this.#warn('Progress was refused', error))
+      .finally(() => {
+        this.#writing = undefined;
+        if (this.#news !== undefined && !this.#isOver && !this.signal.aborted) this.#schedule();
+      });
   }
 
   /** The last words, with whatever was not written yet. */
-  async #conclude(news: News, operations: JsonPatchOperation[]): Promise<boolean> {
+  async #conclude(news: News, operations: JsonPatchOperation[]): Promise<Evacuation | undefined> {
     this.end();
     await this.#writing;
-    if (this.signal.aborted) return false;
+    if (this.signal.aborted) return undefined;
     return this.#write([...operationsOf({ ...this.#news, ...news }), ...operations]);
   }
 
@@ -190,13 +197,13 @@ export class Turn implements Progress {
     const path = '/status/evacuationCancellationPolicy';
     const written = await this.#write([...guards, { op: 'add', path, value: policy }]);
     this.signal.throwIfAborted();
-    if (!written) throw new Error(`evacuationCancellationPolicy ${policy} came too late`);
+    if (written === undefined) throw new Error(`evacuationCancellationPolicy ${policy} came too late`);
     this.#forbidsCancellation = policy === 'Forbid';
   }
 
-  /** Tries until it is written, or until it is another's turn: then false. */
-  async #write(operations: JsonPatchOperation[]): Promise<boolean> {
-    const { kube, evacuation, evacuatorClass, log } = this.#options;
+  /** Tries until it is written, or until it is another's turn: then undefined. Throws what the apiserver refuses to take. */
+  async #write(operations: JsonPatchOperation[]): Promise<Evacuation | undefined> {
+    const { kube, evacuation, evacuatorClass } = this.#options;
     const { name, namespace = '' } = evacuation.metadata;
     const guards: JsonPatchOperation[] = [
       { op: 'test', path: '/metadata/uid', value: this.uid },
@@ -204,21 +211,36 @@ export class Turn implements Progress {
     ];
     for (let failures = 0; !this.signal.aborted; failures++) {
       try {
-        await kube.jsonPatch(resources.evacuations, { namespace, name }, [...guards, ...operations], {
+        return await kube.jsonPatch(resources.evacuations, { namespace, name }, [...guards, ...operations], {
           subresource: 'status',
           fieldManager: evacuatorClass.slice(0, longestManager),
         });
-        return true;
       } catch (error) {
-        if (isKubeError(error, 'NotFound', 'Conflict', 'Invalid')) return false;
-        log.warn('Progress could not be written, trying again', {
-          evacuation: `${namespace}/${name}`,
-          error: wordsOf(error),
-        });
+        // Tests that fail are answered like a schema that does.
+        const isRefused = isKubeError(error, 'Invalid');
+        if (isRefused && (await this.#isOurs(operations))) throw error;
+        if (isRefused || isKubeError(error, 'NotFound', 'Conflict')) return undefined;
+        this.#warn('Progress could not be written, trying again', error);
         await rest(backOffMs(failures, retries), this.signal);
       }
     }
-    return false;
+    return undefined;
+  }
+
+  /** Whether all that a write tests is so. */
+  async #isOurs(operations: readonly JsonPatchOperation[]): Promise<boolean> {
+    const { kube, evacuation, evacuatorClass } = this.#options;
+    const { name, namespace = '' } = evacuation.metadata;
+    const found = await kube.get(resources.evacuations, { namespace, name });
+    if (found?.metadata.uid !== this.uid || found.status?.activeEvacuatorClass !== evacuatorClass)
+      return false;
+    return !operations.includes(notWithdrawn) || found.metadata.deletionTimestamp === undefined;
+  }
+
+  #warn(message: string, error: unknown): void {
+    const { evacuation, log } = this.#options;
+    const { name, namespace } = evacuation.metadata;
+    log.warn(message, { evacuation: `${namespace}/${name}`, error: wordsOf(error) });
   }
 }
 

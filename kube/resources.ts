@@ -8,6 +8,7 @@ import type {
   NodeSelector,
   PodDisruptionBudget,
   Service,
+  ReplicaSet,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
@@ -111,7 +112,7 @@ export const resources = {
     plural: 'replicasets',
     kind: 'ReplicaSet',
     namespaced: true,
-  } as Resource,
+  } as Resource<ReplicaSet>,
   podDisruptionBudgets: {
     group: 'policy',
     version: 'v1',

@@ -32,20 +32,22 @@ export async function runDeploymentEvacuator(
   signal: AbortSignal,
 ): Promise<void> {
   const replacements = new Map<string, Replacement>();
-  const evacuate = async (pod: LivePod, progress: Progress): Promise<string> => {
+  const evacuate = async (pod: LivePod, deadlineSeconds: number, progress: Progress): Promise<string> => {
     const release = await releaseOf(cluster, pod);
     if (release === undefined) return 'It is no pod of a Deployment: there is nobody to replace it.';
     const { uid, name } = release.deployment;
     const deployment = { namespace: pod.metadata.namespace ?? '', name, uid };
-    const known = replacements.get(uid);
+    // Whoever may write annotations can name a Deployment of another namespace in one.
+    const key = `${deployment.namespace}/${uid}`;
+    const known = replacements.get(key);
     const replacement =
-      known ?? new Replacement({ cluster, events, log, deployment, onEmpty: () => replacements.delete(uid) });
-    replacements.set(uid, replacement);
-    return replacement.join({ uid: pod.metadata.uid ?? '', release, progress });
+      known ?? new Replacement({ cluster, events, log, deployment, onEmpty: () => replacements.delete(key) });
+    replacements.set(key, replacement);
+    return replacement.join({ uid: pod.metadata.uid ?? '', release, progress, deadlineSeconds });
   };
   const evacuator = new Evacuator({
     evacuatorClass,
-    evacuate: (pod, _evacuation, progress) => evacuate(pod, progress),
+    evacuate: (pod, { spec }, progress) => evacuate(pod, spec.progressDeadlineSeconds, progress),
     view: cluster,
     log,
     atOnce,

@@ -4,7 +4,7 @@ import { RELEASED_ANNOTATION } from '../../api/names.ts';
 import { EvacuationController } from '../../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../../controllers/evacuators/deployment.ts';
 import { EventRecorder } from '../../kube/events.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { type EndpointWatch, watchEndpoints } from '../kit/endpoints.ts';
@@ -243,13 +243,43 @@ describe('the pod of a Deployment', () => {
     await eventuallyGivenBack(web);
   });
 
+  test('is not given back to a ReplicaSet that is scaled to 0 as long as its Deployment lacks pods', async () => {
+    const web = await app();
+    const key = { namespace: c.namespace, name: web.name };
+    const deployment = await c.admin.mergePatch(resources.deployments, key, { spec: { replicas: 2 } });
+    const old = await formerReplicaSetOf(web);
+    const release = {
+      deployment: { name: web.name, uid: deployment.metadata.uid },
+      replicaSet: { name: old.metadata.name, uid: old.metadata.uid },
+      podTemplateHash: 'former',
+      releasedAt: c.cluster.kube.now().toISOString(),
+    };
+    const pod = await c.podOn(web.nodes[0] ?? '', {
+      labels: { app: web.name },
+      annotations: { [RELEASED_ANNOTATION]: JSON.stringify(release) },
+    });
+    await throughout('it serves on', 4_000, async () => {
+      const { labels, deletionTimestamp } = (await web.podNow(pod))?.metadata ?? {};
+      expect({ labels, deletionTimestamp }).toEqual({ labels: { app: web.name } });
+    });
+    await c.admin.mergePatch(resources.deployments, key, { spec: { replicas: 1 } });
+    await c.eventuallyGone(pod);
+    await eventually('its owners to be told', async () =>
+      expect(await c.eventsAbout(pod)).toContainEqual(expect.stringMatching(/^GivenBack: /)),
+    );
+  });
+
   test('is taken up by the next evacuator where the last one left it', async () => {
     const web = await app();
     await asked(web.first);
     await eventuallyReleased(web, web.first);
     await stop();
-    await c.uncordoned(web.nodes[1] ?? '');
+    const left = (await c.evacuationOf(web.first))?.status?.evacuationProgressTimestamp;
     stop = started();
+    await throughout('that another looks is no progress', 2_000, async () =>
+      expect((await c.evacuationOf(web.first))?.status?.evacuationProgressTimestamp).toBe(left),
+    );
+    await c.uncordoned(web.nodes[1] ?? '');
     await c.eventuallyGone(web.first);
     expect(Math.min(...web.endpoints.counts)).toBe(1);
     expect(web.pods.map((pod) => pod.spec.nodeName)).toEqual([web.nodes[1]]);
@@ -267,6 +297,9 @@ describe('the pod of a Deployment', () => {
       await c.admin.delete(resources.deployments, key, options);
     }
     await cancelled(evacuation);
+    await eventually('the one whose evacuation was cancelled to have another', async () =>
+      expect(await c.eventsAbout(withdrawn.first)).toContainEqual(expect.stringMatching(/^Orphaned: /)),
+    );
     for (const web of [evacuated, withdrawn])
       await eventually(`all pods of ${web.name} to be gone`, () => expect(web.pods).toEqual([]), {
         within: 50_000,
@@ -283,6 +316,22 @@ describe('the pod of a Deployment', () => {
     await c.uncordoned(web.nodes[1] ?? '');
     await c.eventuallyGone(web.first);
     expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
+  test('is handed over with a message when somebody refuses the change of its labels', async () => {
+    const web = await app();
+    const allow = await refusingToRelease(web);
+    const messages: string[] = [];
+    const end = c.cluster.evacuations.subscribe(({ object: { spec, status } }) => {
+      if (spec.podRef.uid === web.first.metadata.uid && status) messages.push(status.message);
+    });
+    await asked(web.first);
+    await c.eventuallyGone(web.first);
+    end();
+    await allow();
+    expect(messages).toContainEqual(
+      expect.stringMatching(/^The pod cannot be released, and so not be replaced: .*labels are frozen/),
+    );
   });
 
   test('is evicted at once when its Deployment has the strategy Recreate', async () => {
@@ -310,6 +359,64 @@ describe('the pod of a Deployment', () => {
     expect(Math.min(...web.endpoints.counts)).toBe(1);
   });
 });
+
+/** As a rollout leaves it. */
+async function formerReplicaSetOf({ name }: App): Promise<KubeObject> {
+  const labels = { app: name, 'pod-template-hash': 'former' };
+  const containers = [{ name: 'main', image: 'fake' }];
+  return c.admin.create(
+    resources.replicaSets as Resource,
+    {
+      metadata: { name: `${name}-former`, namespace: c.namespace },
+      spec: {
+        replicas: 0,
+        selector: { matchLabels: labels },
+        template: { metadata: { labels }, spec: { containers } },
+      },
+    } as KubeObject,
+  );
+}
+
+/** A policy of somebody else, by which pods of an application may not lose the label; resolves with what ends it. */
+async function refusingToRelease(web: App): Promise<() => Promise<void>> {
+  const { name } = web;
+  const kinds = ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding'].map((kind) => ({
+    group: 'admissionregistration.k8s.io',
+    version: 'v1',
+    plural: kind.replace(/y$/, 'ie').toLowerCase() + 's',
+    kind,
+    namespaced: false,
+  }));
+  const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['UPDATE'], resources: ['pods'] };
+  const isOurs = `object.metadata.?labels['app'].orValue('') == '${name}'`;
+  const specs = [
+    {
+      failurePolicy: 'Fail',
+      matchConstraints: { resourceRules: [rule] },
+      matchConditions: [{ name: 'ours', expression: isOurs }],
+      validations: [
+        { expression: "'pod-template-hash' in object.metadata.labels", message: 'labels are frozen' },
+      ],
+    },
+    { policyName: name, validationActions: ['Deny'] },
+  ];
+  for (const [index, resource] of kinds.entries())
+    await c.admin.create(resource, { metadata: { name }, spec: specs[index] } as KubeObject);
+  const unlabelled = await c.podOn(web.nodes[0] ?? '', { labels: { app: name } });
+  await eventually('the policy to work', async () => {
+    const key = { namespace: c.namespace, name: unlabelled.metadata.name };
+    const annotations = { tried: `${performance.now()}` };
+    await expect(c.admin.mergePatch(resources.pods, key, { metadata: { annotations } })).rejects.toThrow(
+      'labels are frozen',
+    );
+  });
+  return async () => {
+    for (const resource of kinds) {
+      const found = await c.admin.get<KubeObject>(resource, { name });
+      await c.admin.delete(resource, { name }, { uid: found?.metadata.uid ?? '' });
+    }
+  };
+}
 
 test('a pod that is annotated and belongs to no Deployment is evicted', async () => {
   const pod = await c.podOn(await c.nodeNamed('n'), { annotations: { [annotation]: '10000/controller' } });

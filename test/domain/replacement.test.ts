@@ -35,7 +35,8 @@ const pod = (
   },
 });
 
-const release = (releasedAt: string): Release => ({
+const release = (releasedAt: string, servedBefore?: number): Release => ({
+  ...(servedBefore !== undefined && { servedBefore }),
   deployment: { name: 'web', uid: 'd' },
   replicaSet: { name: 'web-abc', uid: 'rs' },
   podTemplateHash: 'abc',
@@ -63,6 +64,7 @@ interface Story {
   pods: Replica[];
   /** Released, and how many seconds ago. */
   released?: Record<string, number>;
+  servedBefore?: number;
   leaving?: string[];
   spec?: Partial<Deployment['spec']>;
   deployment?: Partial<Deployment>;
@@ -74,7 +76,7 @@ interface Story {
 function sceneOf(story: Story): Scene {
   const released = Object.entries(story.released ?? {}).map(([uid, seconds]): [string, Release] => [
     uid,
-    release(ago(seconds)),
+    release(ago(seconds), story.servedBefore),
   ]);
   return {
     deployment: deployment(story.spec, story.deployment),
@@ -150,6 +152,28 @@ describe('a pod that is to leave', () => {
       pods: [pod('a', { state: 'starting' })],
       leaving: ['a'],
       want: { a: 'HandOver: The pod is not Ready: it serves nobody.' },
+    },
+    {
+      when: 'is not handed over for a moment in which it is not Ready',
+      pods: [pod('a', { state: 'starting', readyFor: 5 })],
+      leaving: ['a'],
+      want: { a: /^Wait: The pod is not Ready since a moment ago/ },
+    },
+    {
+      when: 'waits for its replacement once it was released, Ready or not',
+      pods: [pod('a', { state: 'starting' }), pod('b', { state: 'starting' })],
+      released: { a: 5 },
+      want: { a: /^Wait: 0 of 1 .*: b is not Ready\.$/ },
+    },
+    {
+      when: 'does not wait for a Service that no replacement can have, and says so',
+      pods: [pod('a', { labels: { role: 'leader' } }), pod('b')],
+      released: { a: 30 },
+      services: [web, { metadata: { name: 'leader' }, spec: { selector: { app: 'web', role: 'leader' } } }],
+      slices: [sliceOf('a', 'b')],
+      want: {
+        a: /^LetGo: Replaced: 1 of 1 .*\. None of those has the labels by which Service leader selects\.$/,
+      },
     },
     {
       when: 'is handed over when its Deployment allows no second pod beside it',
@@ -243,6 +267,21 @@ describe('several pods of one Deployment', () => {
       want: { a: /^Wait: 2 of 4 .*, and 1 more are behind\.$/, b: /^Wait/ },
     },
     {
+      when: 'go with as many as there were before: one was missing already',
+      spec: { replicas: 4 },
+      servedBefore: 3,
+      pods: [...four.slice(0, 3), pod('d', { state: 'unscheduled' }), pod('e')],
+      released: { a: 5 },
+      want: { a: /^LetGo: Replaced: 3 of 3/ },
+    },
+    {
+      when: 'never all go, even if none served before',
+      servedBefore: 0,
+      pods: [pod('a'), pod('b', { state: 'starting' })],
+      released: { a: 5 },
+      want: { a: /^Wait: 0 of 1/ },
+    },
+    {
       when: 'wait for as many as there are to be now: the Deployment was scaled up',
       spec: { replicas: 2 },
       pods: [pod('a'), pod('b')],
@@ -303,6 +342,12 @@ test('progress grows with every step of a replacement, and does not with one tha
   ];
   expect(steps).toEqual(steps.toSorted((a, b) => a - b));
   expect(new Set(steps).size).toBe(steps.length);
+});
+
+test('those that serve are counted with those that were released, and without those that do not', () => {
+  const pods = [pod('a'), pod('b'), pod('c', { state: 'starting' }), pod('d', { state: 'terminating' })];
+  const story = { when: '', pods, released: { a: 1 }, want: {} };
+  expect(planReplacement(sceneOf(story), new Set(['a'])).serving).toBe(2);
 });
 
 describe('the note on a released pod', () => {

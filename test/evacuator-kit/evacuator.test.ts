@@ -215,6 +215,42 @@ describe('an evacuator', () => {
     expect(most).toBeLessThanOrEqual(2);
   });
 
+  test('is called again when it is asked again', async () => {
+    const pod = await c.podOn(node);
+    let calls = 0;
+    started(async () => void (calls += 1));
+    const evacuation = await turnOf(pod, { activeEvacuatorSince: longAgo });
+    await eventuallyStatus(pod, { activeEvacuatorCompleted: true });
+    const activeEvacuatorSince = c.cluster.kube.now().toISOString();
+    await c.withStatus(evacuation, { activeEvacuatorCompleted: false, activeEvacuatorSince });
+    await eventuallyStatus(pod, { activeEvacuatorCompleted: true });
+    expect(calls).toBe(2);
+  });
+
+  test('whose last message the apiserver does not take has failed, and says so', async () => {
+    const pod = await c.podOn(node);
+    started(async () => 7 as unknown as string);
+    await turnOf(pod);
+    await eventuallyStatus(pod, {
+      activeEvacuatorCompleted: false,
+      message: expect.stringMatching(/failed, and is tried again: .*status\.message/),
+    });
+  });
+
+  test.each([
+    { when: 'no date', time: new Date(Number.NaN) },
+    { when: 'beyond what can be stored', time: new Date('+010000-01-01T00:00:00Z') },
+  ])('reports without a finish time when it is $when', async ({ time }) => {
+    const pod = await c.podOn(node);
+    const { evacuate } = lasting((progress) =>
+      progress.report({ message: 'Begun', expectedFinishTime: time }),
+    );
+    started(evacuate);
+    await turnOf(pod);
+    await eventuallyStatus(pod, { message: 'Begun' });
+    expect((await statusOf(pod)).expectedEvacuationFinishTime).toBeUndefined();
+  });
+
   test('is called again after a restart, with the status that it left', async () => {
     const pod = await c.podOn(node);
     const first = lasting((progress) => progress.report({ message: 'Half of it is done' }));
@@ -267,6 +303,22 @@ describe('the signal of an evacuator says that it is to stop', () => {
     await throughout('the next one has its word', 1_200, async () =>
       expect((await statusOf(pod)).message).toBe('Next'),
     );
+  });
+
+  test('and is left behind when it does not, so that others have their turn', async () => {
+    const [deaf, other] = [await c.podOn(node), await c.podOn(node)];
+    const called: string[] = [];
+    const end = Promise.withResolvers<void>();
+    started(async ({ metadata }) => {
+      called.push(metadata.name);
+      if (metadata.uid === deaf.metadata.uid) await end.promise;
+    }, 1);
+    const evacuation = await turnOf(deaf);
+    await eventually('the evacuator to be called', () => expect(called).toEqual([deaf.metadata.name]));
+    await turnOf(other);
+    await c.withStatus(evacuation, { activeEvacuatorClass: 'next.example.com' });
+    await eventuallyStatus(other, { activeEvacuatorCompleted: true });
+    end.resolve();
   });
 
   test('PodGone: there is nothing left to evacuate', async () => {
@@ -330,7 +382,7 @@ describe('whoever has lost the turn and does not know it yet', () => {
     const evacuation = await turnOf(pod);
     const turn = new Turn({ kube: c.cluster.kube, evacuation, evacuatorClass, log: silentLog });
     await c.withStatus(evacuation, { ...status, message: 'Next' });
-    expect(await turn.complete('Too late')).toBe(false);
+    expect(await turn.complete('Too late')).toBeUndefined();
     expect(await statusOf(pod)).toMatchObject({ message: 'Next', activeEvacuatorCompleted: false });
   });
 
@@ -343,7 +395,7 @@ describe('whoever has lost the turn and does not know it yet', () => {
     });
     await c.deleted(former);
     await turnOf(pod);
-    expect(await turn.fail('Too late')).toBe(false);
+    expect(await turn.fail('Too late')).toBeUndefined();
     expect(await statusOf(pod)).toMatchObject({ message: 'Waiting' });
   });
 });

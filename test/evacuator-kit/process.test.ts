@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parse, stringify } from 'yaml';
-import type { KubeObject } from '../../api/core.ts';
+import type { KubeObject, Pod } from '../../api/core.ts';
 import { EvacuationController } from '../../controllers/evacuation.ts';
 import { runEvacuator } from '../../evacuator-kit/index.ts';
 import { EventRecorder } from '../../kube/events.ts';
-import type { Resource } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
@@ -25,8 +25,9 @@ const manifest = join(repository, 'evacuator-kit', 'rbac.yaml');
 const account = 'my-evacuator';
 const annotation = 'evacuation.coordination.k8s.io/priority_migrate.example.com';
 const records = 600;
+const data = Object.fromEntries(Array.from({ length: records }, (_, index) => [`key-${index}`, 'value']));
 
-const configMaps: Resource<KubeObject & { data?: Record<string, string> }> = {
+const configMaps: Resource<KubeObject & { data?: Record<string, string>; immutable?: boolean }> = {
   group: '',
   version: 'v1',
   plural: 'configmaps',
@@ -48,18 +49,17 @@ beforeAll(async () => {
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'author' });
   dir = await mkdtemp(join(tmpdir(), 'nm-author-'));
-  await c.namespaceNamed(account);
   await succeeds(kubectl(['apply', '-f', manifest]));
   stopController = startController();
 }, 120_000);
 
 afterEach(async () => {
-  for (const child of children.splice(0)) await ended(child, 'SIGKILL');
+  for (const child of children.splice(0)) await ended(child);
 });
 
 afterAll(async () => {
   await stopController?.();
-  if (kubectl) await kubectl(['delete', '--ignore-not-found', '-f', manifest]);
+  if (kubectl) await kubectl(['delete', '--ignore-not-found', '--wait=false', '-f', manifest]);
   await c?.close();
   await rm(dir, { recursive: true, force: true });
   await releaseSandbox(sandbox);
@@ -106,27 +106,34 @@ async function started(program: string, args: string[] = []): Promise<Program> {
       output += chunk.toString();
     });
   await eventually('the evacuator to start', () => expect(output).toContain('Evacuator started'));
-  return { log: () => output, stop: () => ended(child, 'SIGTERM') };
+  return { log: () => output, stop: () => ended(child) };
 }
 
-async function ended(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null> {
+/** As it gives its Lease back, the next one need not wait for it. */
+async function ended(child: ChildProcess): Promise<number | null> {
   if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
   const exited = once(child, 'exit');
-  child.kill(signal);
+  child.kill();
   const [code] = await exited;
   return code as number | null;
 }
 
-/** A pod with data that are to be elsewhere before it goes, asked to leave. Resolves with what its Evacuation said. */
-async function migrated(): Promise<{ messages: string[]; finishTimes: string[] }> {
+/** A pod with data that are to be elsewhere before it goes. */
+async function podWithData(target: { immutable?: boolean } = {}): Promise<Pod> {
   const namespace = await c.namespaceNamed(c.named('data'));
   const pod = await c.podOn(await c.nodeNamed('n'), {
     namespace,
     annotations: { [annotation]: '5000/migrator' },
   });
-  const data = Object.fromEntries(Array.from({ length: records }, (_, index) => [`key-${index}`, 'value']));
   await c.admin.create(configMaps, { metadata: { name: `${pod.metadata.name}-data`, namespace }, data });
-  await c.admin.create(configMaps, { metadata: { name: 'migrated-data', namespace } });
+  await c.admin.create(configMaps, { metadata: { name: 'migrated-data', namespace }, ...target });
+  return pod;
+}
+
+/** One that is asked to leave. Resolves with what its Evacuation said. */
+async function migrated(): Promise<{ messages: string[]; finishTimes: string[] }> {
+  const pod = await podWithData();
+  const { namespace } = pod.metadata;
   const messages: string[] = [];
   const finishTimes: string[] = [];
   const end = c.cluster.evacuations.subscribe(({ object: { spec, status } }) => {
@@ -159,6 +166,29 @@ describe('the example of the README', () => {
     expect(program.log()).toContain('Evacuator stopped');
   });
 
+  test('loses its turn at the deadline when it always fails', async () => {
+    const program = await started(example, ['--conditions=node-maintenance-source']);
+    const pod = await podWithData({ immutable: true });
+    const evacuation = c.evacuation(pod);
+    await c.applied({ ...evacuation, spec: { ...evacuation.spec, progressDeadlineSeconds: 5 } });
+    await c.eventuallyGone(pod);
+    expect(program.log()).toContain('Evacuation failed, trying again');
+  });
+
+  test('is tried as the README says', async () => {
+    const namespace = await c.namespaceNamed(c.named('try'));
+    const [objects = '', rights = '', request = ''] = await stepsOfReadme();
+    await succeeds(kubectl(['apply', '-n', namespace, '-f', await fileWith('try.yaml', objects)]));
+    await asReader(namespace, rights);
+    await started(example, ['--conditions=node-maintenance-source']);
+    await asReader(namespace, request);
+    await eventually('the pod to be gone', async () =>
+      expect(await c.admin.get(resources.pods, { namespace, name: 'db-0' })).toBeUndefined(),
+    );
+    const target = await c.admin.get(configMaps, { namespace, name: 'migrated-data' });
+    expect(target?.data).toEqual({ 'user-1': 'ada', 'user-2': 'grace' });
+  });
+
   test('acts in one of its replicas at a time, and another goes on when that one is told to stop', async () => {
     const args = ['--conditions=node-maintenance-source'];
     const replicas = [await started(example, args), await started(example, args)];
@@ -181,6 +211,32 @@ describe('the example of the README', () => {
     expect(messages).toContainEqual(progressed);
   }, 120_000);
 });
+
+/** What its section "Try it" has in blocks of YAML and shell. */
+async function stepsOfReadme(): Promise<string[]> {
+  const readme = await readFile(join(repository, 'evacuator-kit', 'README.md'), 'utf8');
+  const blocks = readme.matchAll(/^ {3}```(?:yaml|sh)\n(.*?)^ {3}```$/gms);
+  return [...blocks].map(([, block = '']) => block.replaceAll(/^ {3}/gm, ''));
+}
+
+async function fileWith(name: string, text: string): Promise<string> {
+  await writeFile(join(dir, name), text);
+  return join(dir, name);
+}
+
+/** In a shell whose current namespace is this one. */
+async function asReader(namespace: string, script: string): Promise<void> {
+  const config = parse(await readFile(sandbox.kubeconfig, 'utf8')) as {
+    contexts: { context: { namespace?: string } }[];
+  };
+  for (const { context } of config.contexts) context.namespace = namespace;
+  const KUBECONFIG = await fileWith('reader.kubeconfig', stringify(config));
+  const PATH = `${sandbox.bin}:${process.env['PATH']}`;
+  await run('bash', ['-e', '-o', 'pipefail', '-c', script], {
+    cwd: repository,
+    env: { ...sandbox.env, PATH, KUBECONFIG, HOME: dir },
+  });
+}
 
 /** As `npm install <tarball>` does; what the package depends on is linked. */
 async function installed(project: string): Promise<void> {
