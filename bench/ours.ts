@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { mutating, registrationName, validating } from '../admission/registration.ts';
 import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from '../domain/conditions.ts';
@@ -68,6 +69,17 @@ class OurDrain implements Attempt {
       return { ...this.#account, residentMb: this.#worker.peakMemory(), historyEvents: historyLength };
     } finally {
       await this.#worker.stop();
+      await this.#unregister();
+    }
+  }
+
+  /** The peers' evictions must not pay for a webhook that nobody serves any more. */
+  async #unregister(): Promise<void> {
+    const { kube } = this.#bed;
+    for (const resource of [validating, mutating]) {
+      const found = await kube.get(resource, { name: registrationName });
+      if (found !== undefined)
+        await kube.delete(resource, { name: registrationName }, { uid: found.metadata.uid ?? '' });
     }
   }
 
