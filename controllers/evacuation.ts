@@ -35,14 +35,18 @@ const evictionsAtOnce = 48;
 /** Evacuations that are removed at the same time. */
 const removalsAtOnce = 16;
 /** Removals give way to evictions and to pods that were just evicted, but not for longer than this. Milliseconds. */
-const removalPatience = 60_000;
+const removalPatience = 120_000;
 const removalRetry = 200;
 /** The work that an eviction makes for the control plane is taken to be done after this long. Milliseconds. */
 const evictionSettles = 5_000;
 /** The message of a waiting Evacuation is refreshed at most this often. Milliseconds. */
 const messageEvery = 30_000;
-/** Pods that wait for a budget that will allow it are told so one after the other, at this distance. Milliseconds. */
+/**
+ * Pods that wait for a budget that will allow it are told so one after the other, at this distance, and at a greater one
+ * when many wait: most of them leave before it is their turn to be told. Milliseconds, and milliseconds for each that waits.
+ */
 const explanationEvery = 200;
+const explanationPerWaiting = 1;
 /** A pod that is still there this long after its eviction is reported as terminating: most are gone by then. Milliseconds. */
 const terminatingNotice = 30_000;
 /** What is refused for another reason than a budget may be refused to many: the more often, the later it is tried again. */
@@ -205,7 +209,8 @@ export class EvacuationController {
     const waiting = this.#gate.reasonOf(key);
     if (evacuation === undefined || waiting === undefined) return undefined;
     const isSaid = await this.#describe(key, evacuation, { message: waiting.message }, waiting.blocker);
-    if (isSaid) await rest(explanationEvery, signal);
+    const distance = Math.max(explanationEvery, this.#explanations.length * explanationPerWaiting);
+    if (isSaid) await rest(distance, signal);
     return { requeueAfterMs: messageEvery };
   }
 

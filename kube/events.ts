@@ -24,6 +24,8 @@ export interface EventRecorderOptions {
   /** Shown by kubectl as the source, e.g. `node-maintenance`. */
   readonly component: string;
   readonly log: Log;
+  /** Written at most this often in the long run; 20 unless given. */
+  readonly perSecond?: number;
 }
 
 /** One Event object, and how much of it the apiserver knows. */
@@ -46,6 +48,8 @@ const mostEntries = 2_000;
 const sayDroppedEvery = 60_000;
 const writesAtOnce = 4;
 const writeAttempts = 3;
+/** Of a timer. Milliseconds. */
+const longestTimeout = 2 ** 31 - 1;
 /** A burst of this many writes, then this many a second: Events must never crowd out the work itself. */
 const burst = 100;
 const writesPerSecond = 20;
@@ -62,13 +66,14 @@ export class EventRecorder {
   readonly #entries = new Map<string, Entry>();
   readonly #unwritten = new Set<Entry>();
   readonly #slots = new Semaphore(writesAtOnce);
-  readonly #tokens = new TokenBucket(burst, writesPerSecond);
+  readonly #tokens: TokenBucket;
   #writing: Promise<void> | undefined;
   #dropped = 0;
   #droppedSaidAt = 0;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
+    this.#tokens = new TokenBucket(burst, options.perSecond ?? writesPerSecond);
   }
 
   record(about: EventSubject, content: EventContent): void {
@@ -79,9 +84,11 @@ export class EventRecorder {
     }
   }
 
-  /** Resolves when everything recorded so far was written, or given up. */
-  async flush(): Promise<void> {
+  /** Resolves when everything recorded so far was written, or given up: all that is left after `withinMs`. */
+  async flush(withinMs = Number.POSITIVE_INFINITY): Promise<void> {
+    const giveUp = setTimeout(() => this.#unwritten.clear(), Math.min(withinMs, longestTimeout));
     while (this.#writing !== undefined) await this.#writing;
+    clearTimeout(giveUp);
   }
 
   #remember(subject: ObjectReference, content: EventContent): void {

@@ -21,6 +21,9 @@ import { createMetrics } from './metrics.ts';
 import { untilItAnswers } from './patience.ts';
 import { connectTemporal, createWorker, type Temporal } from './temporal.ts';
 
+/** Events that are not written so long after the work has ended are given up. Milliseconds. */
+const flushWithin = 5_000;
+
 /** What the health endpoint reports, as far as the process has come. */
 interface Parts {
   cluster?: Cluster;
@@ -68,7 +71,8 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const admission = await startAdmission(view, config, log, signal);
   parts.admission = admission;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
-  const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log });
+  // They tell what was done: they may come after the work that is still to do.
+  const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
   const { starterOf } = temporal;
   const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
   parts.worker = worker;
@@ -81,7 +85,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
     });
   } finally {
     admission.close();
-    await Promise.all([events.flush(), podEvents.flush()]);
+    await Promise.all([events.flush(flushWithin), podEvents.flush(flushWithin)]);
     await temporal.close();
     await Promise.all([kube.close(), admissionKube.close()]);
     for (const { server } of [health, prometheus]) server.close();
