@@ -3,6 +3,7 @@ import type { KubeObject, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { podTypeOf } from '../../domain/pod.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, refOf, started } from '../kit/activity.ts';
@@ -231,7 +232,15 @@ describe('drain', () => {
     expect(evacuation.spec.evacuators).toEqual([
       { evacuatorClass: 'daemonset.apps.k8s.io', priority: 10_000, role: 'controller' },
     ]);
-    await evacuated(daemon);
+    await c.eventuallyStatus(applied.metadata.name, 'DaemonSet pods are targeted', ({ nodeStatuses }) =>
+      expect(nodeStatuses[0]?.drainTargets).toContainEqual(expect.objectContaining({ podType: 'DaemonSet' })),
+    );
+    // The apiserver may learn of that a moment later than we do, and let one more pod come.
+    await eventually('the node without DaemonSet pods', async () => {
+      const daemons = c.podsOf(node).filter((pod) => podTypeOf(pod) === 'DaemonSet');
+      for (const pod of daemons) await evacuated(pod);
+      expect(daemons).toEqual([]);
+    });
     expect(await second.ended).toEqual({ kind: 'Drained', nodes: [node] });
     expect(await c.evacuationOf(mirror)).toBeUndefined();
     expect(await c.statusOf(applied.metadata.name)).toMatchObject({

@@ -294,7 +294,7 @@ describe('The evacuator of DaemonSet pods', () => {
     await eventually('the end of the refusal in the status', async () =>
       expect(await statusOf(pod)).toMatchObject({
         message: expect.stringMatching(/is terminating the pod due to node maintenance/),
-        conditions: [{ type: 'Blocked', status: 'False' }],
+        conditions: [],
       }),
     );
   });
