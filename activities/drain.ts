@@ -5,6 +5,7 @@ import { type DrainDecision, decideDrain } from '../domain/drain.ts';
 import { listed } from '../domain/names.ts';
 import { podName } from '../domain/pod.ts';
 import { emptyStatus, withDrain } from '../domain/status.ts';
+import { aboutPod } from '../kube/events.ts';
 import type { DrainStep, Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { Evacuations } from './evacuations.ts';
@@ -188,7 +189,7 @@ class Announcer {
         type: needsAPerson(blocker) ? 'Warning' : 'Normal',
         reason: blocker.reason,
         message: `Pod ${podName(pod)} cannot leave node ${pod.spec.nodeName}: ${blocker.message}`,
-        related: { apiVersion: 'v1', kind: 'Pod', ...pod.metadata },
+        related: aboutPod(pod),
       });
     }
   }

@@ -1,11 +1,6 @@
 import type { ObjectMeta, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
-import {
-  DEFAULT_PROGRESS_DEADLINE_SECONDS,
-  EVACUATION,
-  FIELD_MANAGER,
-  INSTIGATOR_FINALIZER,
-} from '../api/names.ts';
+import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type DrainTargets, join, targetsPod, wishAt } from '../domain/drainTargets.ts';
 import { drainersOf } from '../domain/drainers.ts';
@@ -128,13 +123,8 @@ export class Evacuations {
 }
 
 function evacuationFor(pod: Pod): Evacuation {
-  const { metadata, spec } = evacuationOf(pod);
-  return {
-    apiVersion: EVACUATION.apiVersion,
-    kind: EVACUATION.kind,
-    metadata: { ...metadata, finalizers: [INSTIGATOR_FINALIZER] },
-    spec: { ...spec, progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS },
-  };
+  const { metadata, spec } = evacuationOf(pod, DEFAULT_PROGRESS_DEADLINE_SECONDS);
+  return { metadata: { ...metadata, finalizers: [INSTIGATOR_FINALIZER] }, spec };
 }
 
 /** Somebody else asked for the pod's evacuation first: we ask for it too. */

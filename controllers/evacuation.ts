@@ -11,12 +11,13 @@ import {
   stuckTerminating,
 } from '../domain/blocker.ts';
 import { isFor, isWithdrawn } from '../domain/evacuation.ts';
+import { compareNames } from '../domain/names.ts';
 import { rest } from '../kube/abort.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import { byPodUid, type Cluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
 import { isKubeError, isRefusal } from '../kube/errors.ts';
-import type { EventRecorder } from '../kube/events.ts';
+import { aboutPod, type EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
@@ -216,8 +217,7 @@ export class EvacuationController {
 
   #announceEviction(evacuation: Evacuation, pod: Pod): void {
     const message = `Evicted from node ${pod.spec.nodeName} for ${this.#turns.accountOf(evacuation, pod)}.`;
-    const subject = { apiVersion: 'v1', kind: 'Pod', ...pod.metadata };
-    this.#events.record(subject, { type: 'Normal', reason: 'Evicted', message, related: evacuation });
+    this.#events.record(aboutPod(pod), { type: 'Normal', reason: 'Evicted', message, related: evacuation });
   }
 
   async #ask(key: string, pod: Pod): Promise<EvictionOutcome> {
@@ -368,9 +368,8 @@ export class EvacuationController {
   }
 }
 
-function byAge(a: Evacuation, b: Evacuation): number {
-  const [first = '', second = ''] = [a.metadata.creationTimestamp, b.metadata.creationTimestamp];
-  return first < second ? -1 : Number(first > second);
+function byAge({ metadata: a }: Evacuation, { metadata: b }: Evacuation): number {
+  return compareNames(a.creationTimestamp ?? '', b.creationTimestamp ?? '');
 }
 
 /** The object changed or went meanwhile: the informer will show it, and then it is looked at again. */

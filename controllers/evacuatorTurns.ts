@@ -17,7 +17,7 @@ import {
 import { podTypeOf } from '../domain/pod.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
-import type { EventRecorder } from '../kube/events.ts';
+import { aboutPod, type EventRecorder } from '../kube/events.ts';
 import { resources } from '../kube/resources.ts';
 
 interface Deps {
@@ -171,8 +171,7 @@ export class EvacuatorTurns {
 
   /** On the pod, which is what its owners look at, and on the Evacuation. */
   #announce(evacuation: Evacuation, pod: Pod, event: Parameters<EventRecorder['record']>[1]): void {
-    const subject = { apiVersion: 'v1', kind: 'Pod', ...pod.metadata };
-    this.#events.record(subject, { ...event, related: evacuation });
+    this.#events.record(aboutPod(pod), { ...event, related: evacuation });
     this.#events.record(evacuation, event);
   }
 

@@ -56,27 +56,30 @@ export function registeredEvacuators(pod: Pod): Registrations {
 }
 
 /** The Evacuation of a pod, resolved as admission would do it: labels and evacuators are the pod's. */
-export function evacuationOf(pod: Pod): Pick<Evacuation, 'metadata'> & {
-  spec: Omit<Evacuation['spec'], 'progressDeadlineSeconds'>;
-} {
+export function evacuationOf(pod: Pod, progressDeadlineSeconds: number): Evacuation {
   const { name, namespace = '', uid = '', labels } = pod.metadata;
   const { evacuators } = registeredEvacuators(pod);
   return {
     metadata: { name: evacuationName(pod.metadata), namespace, ...(labels && { labels }) },
-    spec: { podRef: { name, uid }, ...(evacuators.length > 0 && { evacuators }) },
+    spec: { podRef: { name, uid }, progressDeadlineSeconds, ...(evacuators.length > 0 && { evacuators }) },
   };
 }
 
 function parseRegistration(name: string, value: string): Evacuator | string {
   const field = `metadata.annotations[${name}]`;
   const evacuatorClass = name.slice(annotationPrefix.length);
-  if (!classPattern.test(evacuatorClass))
+  if (!isClassName(evacuatorClass))
     return `${field}: expected the class of an evacuator after priority_, a DNS name such as deployment.apps.k8s.io (got "${evacuatorClass}")`;
   const [, digits = '', role] = valuePattern.exec(value) ?? [];
   const priority = Number(digits);
   if (role === undefined || priority > largestInt32 || priority < -largestInt32 - 1)
     return `${field}: expected "<priority>/<role>", such as "10000/controller" (got "${value.slice(0, 80)}")`;
   return { evacuatorClass, priority, role };
+}
+
+/** Whether it can be the class of an evacuator: a DNS subdomain. */
+export function isClassName(name: string): boolean {
+  return classPattern.test(name);
 }
 
 /** "The DaemonSet controller should register itself as a controller evacuator" (KEP-4212 > DaemonSet Controller). */

@@ -1,5 +1,5 @@
 import type { Evacuation } from '../api/evacuation.ts';
-import { isFor } from '../domain/evacuation.ts';
+import { isFor, isWithdrawn } from '../domain/evacuation.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import { byPodUid, type EvacuationView } from '../kube/cluster.ts';
 import { wordsOf } from '../kube/errors.ts';
@@ -115,8 +115,8 @@ export class Evacuator {
   #reasonToStop(turn: Turn, evacuation: Readonly<Evacuation> | undefined): StopReason | undefined {
     if (!this.#hasPod(turn.podRef, turn.namespace)) return StopReason.PodGone;
     const current = evacuation?.metadata.uid === turn.uid ? evacuation : undefined;
-    const isWithdrawn = current === undefined || current.metadata.deletionTimestamp !== undefined;
-    if (isWithdrawn && !turn.forbidsCancellation) return StopReason.Cancelled;
+    const isDeleted = current === undefined || current.metadata.deletionTimestamp !== undefined;
+    if (isDeleted && !turn.forbidsCancellation) return StopReason.Cancelled;
     return current === undefined || this.#isOurs(current) ? undefined : StopReason.TurnLost;
   }
 
@@ -154,12 +154,11 @@ export class Evacuator {
   }
 
   #isDue(evacuation: Readonly<Evacuation>): boolean {
-    const { deletionTimestamp, namespace = '' } = evacuation.metadata;
-    const isWithdrawn =
-      deletionTimestamp !== undefined && evacuation.status?.evacuationCancellationPolicy !== 'Forbid';
-    if (isWithdrawn || this.#isCompleted(evacuation)) return false;
+    if (isWithdrawn(evacuation) || this.#isCompleted(evacuation)) return false;
     // A pod that the informer has not seen yet would be taken for gone.
-    return this.#isOurs(evacuation) && this.#hasPod(evacuation.spec.podRef, namespace);
+    return (
+      this.#isOurs(evacuation) && this.#hasPod(evacuation.spec.podRef, evacuation.metadata.namespace ?? '')
+    );
   }
 
   /** Whether we completed this turn, and none that began later. */

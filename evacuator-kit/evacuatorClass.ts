@@ -1,11 +1,11 @@
-const dnsSubdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+import { isClassName } from '../domain/evacuator.ts';
 
 /** Pods name a class in an annotation, `priority_<CLASS>`, and the name of an annotation has at most 63 characters. */
 const longestClass = 63 - 'priority_'.length;
 
 /** What is wrong with the name of a class, in one line, if anything. */
 export function problemOfClass(evacuatorClass: string): string | undefined {
-  if (!dnsSubdomain.test(evacuatorClass))
+  if (!isClassName(evacuatorClass))
     return `evacuatorClass "${evacuatorClass}" is no DNS subdomain: use lower case letters, digits, "-" and ".", for example migrate.example.com`;
   if (evacuatorClass.length > longestClass)
     return `evacuatorClass "${evacuatorClass}" has more than ${longestClass} characters: no annotation can name it`;

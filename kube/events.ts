@@ -10,6 +10,11 @@ import { Semaphore } from './semaphore.ts';
 /** What an Event is about: a reference, or the object itself as the apiserver sent it. */
 export type EventSubject = Readonly<ObjectReference> | Readonly<KubeObject>;
 
+/** A pod as its informer keeps it: without apiVersion and kind. */
+export function aboutPod({ metadata }: Pick<KubeObject, 'metadata'>): EventSubject {
+  return { apiVersion: 'v1', kind: 'Pod', metadata };
+}
+
 export interface EventContent {
   readonly type: 'Normal' | 'Warning';
   /** CamelCase, for machines. */

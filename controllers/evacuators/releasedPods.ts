@@ -1,10 +1,6 @@
 import type { Pod, ReplicaSet } from '../../api/core.ts';
-import {
-  DEFAULT_PROGRESS_DEADLINE_SECONDS,
-  EVACUATION,
-  FIELD_MANAGER,
-  RELEASED_ANNOTATION,
-} from '../../api/names.ts';
+import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, RELEASED_ANNOTATION } from '../../api/names.ts';
+import { isWithdrawn } from '../../domain/evacuation.ts';
 import { evacuationOf } from '../../domain/evacuator.ts';
 import { selectsLabels } from '../../domain/labelSelector.ts';
 import { isFinished, podName } from '../../domain/pod.ts';
@@ -13,7 +9,7 @@ import { backOffMs } from '../../kube/backOff.ts';
 import { byPodUid, type Cluster } from '../../kube/cluster.ts';
 import type { JsonPatchOperation } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
-import type { EventRecorder } from '../../kube/events.ts';
+import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
@@ -119,10 +115,7 @@ export class ReleasedPods {
   #isToLeave({ metadata: { uid = '' } }: Pod): boolean {
     return this.#deps.cluster.evacuations
       .byIndex(byPodUid, uid)
-      .some(
-        ({ metadata, status }) =>
-          metadata.deletionTimestamp === undefined || status?.evacuationCancellationPolicy === 'Forbid',
-      );
+      .some((evacuation) => !isWithdrawn(evacuation));
   }
 
   async #replicaSetOf({ metadata }: Pod, { replicaSet }: Release): Promise<ReplicaSet | undefined> {
@@ -138,7 +131,7 @@ export class ReleasedPods {
     if (!(await this.#patch(pod, [{ op: 'add', path, value: release.podTemplateHash }]))) return;
     const replicaSet = release.replicaSet.name;
     const message = `Given back to ReplicaSet ${replicaSet}: the evacuation was cancelled.`;
-    events.record(subjectOf(pod), { type: 'Normal', reason: 'GivenBack', message });
+    events.record(aboutPod(pod), { type: 'Normal', reason: 'GivenBack', message });
     log.info('Pod given back', { pod: podName(pod), replicaSet });
   }
 
@@ -162,14 +155,7 @@ export class ReleasedPods {
   /** So that its budgets, its evacuators and whoever looks on have their part in its end. */
   async #evacuate(pod: Pod, release: Release): Promise<void> {
     const { cluster, events, log } = this.#deps;
-    const { metadata, spec } = evacuationOf(pod);
-    const { apiVersion, kind } = EVACUATION;
-    const evacuation = {
-      apiVersion,
-      kind,
-      metadata,
-      spec: { ...spec, progressDeadlineSeconds: DEFAULT_PROGRESS_DEADLINE_SECONDS },
-    };
+    const evacuation = evacuationOf(pod, DEFAULT_PROGRESS_DEADLINE_SECONDS);
     try {
       await cluster.kube.create(resources.evacuations, evacuation, { fieldManager: FIELD_MANAGER });
     } catch (error) {
@@ -179,13 +165,9 @@ export class ReleasedPods {
     }
     const replicaSet = release.replicaSet.name;
     const message = `ReplicaSet ${replicaSet}, from which it was released, is gone: the pod belongs to nobody and is evacuated.`;
-    events.record(subjectOf(pod), { type: 'Normal', reason: 'Orphaned', message });
+    events.record(aboutPod(pod), { type: 'Normal', reason: 'Orphaned', message });
     log.info('Pod without a ReplicaSet is evacuated', { pod: podName(pod), replicaSet });
   }
-}
-
-function subjectOf({ metadata: { name, namespace, uid } }: Pod) {
-  return { apiVersion: 'v1', kind: 'Pod', name, namespace, uid };
 }
 
 function releaseNotedOn({ metadata }: Pod): Release | undefined {
