@@ -55,10 +55,7 @@ export interface Recording {
   stop(): void;
 }
 
-export function record(
-  { nodes, pods, evacuations, leases }: Cluster,
-  { maintained, workloads }: Watched,
-): Recording {
+export function record(cluster: Cluster, { maintained, workloads }: Watched): Recording {
   const { pods, evacuations } = cluster;
   const departures: Departure[] = [];
   const created: Happening[] = [];
