@@ -21,7 +21,7 @@ const lookAtTerminatingEvery = 1_000;
 const refusalRest = 10_000;
 const refusalRestPerNode = 1_000;
 /** Until Leases that cannot be seen are told. Milliseconds. */
-const sightPatience = 10_000;
+const sightPatience = 5_000;
 const remedy =
   'apply the rights of the worker anew: npm start -- --install, or kubectl apply --server-side -k deploy';
 

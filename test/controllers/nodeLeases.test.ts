@@ -2,6 +2,7 @@ import type { KubeObject, Lease } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE as namespace } from '../../api/names.ts';
 import { runAbandonedLeasesController } from '../../controllers/abandonedLeases.ts';
 import { runNodeLeasesController } from '../../controllers/nodeLeases.ts';
+import { watchCluster } from '../../kube/cluster.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { resources } from '../../kube/resources.ts';
@@ -183,6 +184,7 @@ describe('"Leases may get abandoned from time to time" (KEP-1411 > Risks and Mit
       const text = await metrics.scrape(`127.0.0.1:${sdk.port}`);
       expect(text).toContain(`{node="${administered}",holder="kubeadm: jane"} 1\n`);
       expect(text).toContain(`{node="${abandoned}",holder="snap\\"shots",reason="NotRenewedForAnHour"} 1\n`);
+      expect(text).toMatch(/^node_maintenance_node_leases\{state="Missing"\} \d+$/m);
       return text.split('\n').filter((line) => line.includes(abandoned) || line.includes(administered));
     });
     sdk.server.close();
@@ -196,6 +198,11 @@ describe('"Leases may get abandoned from time to time" (KEP-1411 > Risks and Mit
     expect(await warnings(administered)).toEqual([]);
   });
 });
+
+const rightsApplied = () =>
+  succeeds(
+    kubectlOf(sandbox)(['apply', '--server-side', '--force-conflicts', '-f', 'deploy/worker-rbac.yaml']),
+  );
 
 describe('the namespace "should be created automatically" (KEP-1411 > Proposal)', () => {
   test('also when somebody deletes it; the rights that went with it are told once, with the remedy', async () => {
@@ -223,15 +230,41 @@ describe('the namespace "should be created automatically" (KEP-1411 > Proposal)'
     await eventually('another refusal', () =>
       expect(c.requests.count('create leases.coordination.k8s.io')).toBeGreaterThan(before),
     );
-    await succeeds(
-      kubectlOf(sandbox)(['apply', '--server-side', '--force-conflicts', '-f', 'deploy/worker-rbac.yaml']),
-    );
+    await rightsApplied();
     await owned(node);
     await owned(another);
     expect(lines('Leases of nodes cannot be kept')).toHaveLength(1);
     expect(lines('Leases of nodes are kept again')).toHaveLength(1);
     expect(lines('Reconciliation failed, trying again')).toEqual([]);
   }, 120_000);
+
+  test('and who may not see the Leases in it says so with the remedy, and begins when it may', async () => {
+    const kubectl = kubectlOf(sandbox);
+    const binding = ['rolebinding', '-n', namespace, 'node-maintenance-worker'];
+    await succeeds(kubectl(['delete', ...binding]));
+    const told = recordedLog();
+    const cluster = watchCluster({ kube: c.cluster.kube, log: told });
+    const end = new AbortController();
+    cluster.start(end.signal);
+    await cluster.synced(end.signal);
+    const controller = runNodeLeasesController({ cluster, log: told }, end.signal);
+    const unseen = 'Leases of nodes cannot be seen';
+    await eventually('it to be told', () =>
+      expect(told.lines).toContainEqual({
+        level: 'warn',
+        message: unseen,
+        fields: {
+          error: expect.stringContaining('forbidden'),
+          remedy: expect.stringContaining('--install'),
+        },
+      }),
+    );
+    await rightsApplied();
+    await cluster.leases.synced(end.signal);
+    end.abort();
+    await controller;
+    expect(told.lines.filter(({ message }) => message === unseen)).toHaveLength(1);
+  });
 
   test("and is the only one that the worker's rights can make", async () => {
     const made = c.cluster.kube.create(resources.namespaces, { metadata: { name: c.named('another') } });
