@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
+import { leaseHolderOf } from '../api/names.ts';
 import { createActivities } from '../activities/index.ts';
 import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
@@ -14,6 +15,7 @@ import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
+import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
@@ -76,7 +78,10 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   // They tell what was done: they may come after the work that is still to do.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
   const { starterOf } = temporal;
-  const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
+  const holder = leaseHolderOf(config.namespace);
+  const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
+  const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
+  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, starterOf }));
   parts.worker = worker;
   try {
     await runUntil(signal, worker, async () => {
@@ -137,7 +142,7 @@ async function lead({
         new EvacuationController({ cluster, events: podEvents, log }).run(leading),
         runDeploymentEvacuator({ cluster, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster, log }, leading),
-        runNodeConditionsController({ cluster, log }, leading),
+        runNodeConditionsController({ cluster, holder: leaseHolderOf(config.namespace), log }, leading),
         runNodeLeasesController({ cluster, log }, leading),
         runAbandonedLeasesController({ cluster, events, log }, leading),
       ]);

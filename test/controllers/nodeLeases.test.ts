@@ -42,7 +42,6 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 }, 60_000);
 
-const leaseOf = (name: string) => c.admin.get(resources.leases, { namespace, name });
 const written = (name: string, spec: Lease['spec'] = {}) =>
   c.admin.create(resources.leases, { metadata: { namespace, name }, spec });
 const held = (name: string, spec: Lease['spec']) =>
@@ -54,7 +53,7 @@ const lines = (message: string) => log.lines.filter((line) => line.message === m
 
 async function owned(node: string): Promise<Lease> {
   return eventually(`a Lease that node ${node} owns`, async () => {
-    const [lease, { metadata }] = await Promise.all([leaseOf(node), c.node(node)]);
+    const [lease, { metadata }] = await Promise.all([c.leaseOf(node), c.node(node)]);
     const { name, uid } = metadata;
     expect(lease?.metadata.ownerReferences).toEqual([{ apiVersion: 'v1', kind: 'Node', name, uid }]);
     return lease as Lease;
@@ -62,7 +61,7 @@ async function owned(node: string): Promise<Lease> {
 }
 
 const gone = (name: string) =>
-  eventually(`Lease ${name} to be gone`, async () => expect(await leaseOf(name)).toBeUndefined());
+  eventually(`Lease ${name} to be gone`, async () => expect(await c.leaseOf(name)).toBeUndefined());
 
 async function nodeDeleted(name: string): Promise<void> {
   const { metadata } = await c.node(name);
@@ -106,7 +105,7 @@ describe('"The Lease object will be created automatically" (KEP-1411 > Proposal)
     expect(
       lines('Lease of no node was left alone').filter(({ fields }) => fields?.['lease'] === name),
     ).toHaveLength(1);
-    expect((await leaseOf(name))?.metadata.ownerReferences).toBeUndefined();
+    expect((await c.leaseOf(name))?.metadata.ownerReferences).toBeUndefined();
   });
 
   test('whatever other Leases say', async () => {
