@@ -1,6 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Cluster } from '../kube/cluster.ts';
 import type { RequestObservation } from '../kube/transport.ts';
+import { observeLeases } from './leaseMetrics.ts';
 
 export interface Metrics {
   onRequest: (observation: RequestObservation) => void;
@@ -31,7 +32,10 @@ export function createMetrics(): Metrics {
       requests.inc({ verb, resource, status: String(status ?? 0) });
       seconds.observe({ verb }, duration);
     },
-    observe: (cluster) => observeCluster(registry, cluster),
+    observe: (cluster) => {
+      observeCluster(registry, cluster);
+      observeLeases(registry, cluster);
+    },
     scrape: async (sdkAddress) => {
       const sdk = await fetch(`http://${sdkAddress}/metrics`);
       return `${await registry.metrics()}\n${await sdk.text()}`;

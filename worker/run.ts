@@ -3,11 +3,13 @@ import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { leaseHolderOf } from '../api/names.ts';
 import { createActivities } from '../activities/index.ts';
+import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
+import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -84,7 +86,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   try {
     await runUntil(signal, worker, async () => {
       await Promise.all([
-        lead({ kube, cluster, podEvents, temporal, config, log, signal }),
+        lead({ kube, cluster, events, podEvents, temporal, config, log, signal }),
         admission.keep(),
       ]);
     });
@@ -111,6 +113,7 @@ async function runUntil(signal: AbortSignal, worker: Worker, loops: () => Promis
 interface Leading {
   kube: Kube;
   cluster: Cluster;
+  events: EventRecorder;
   /** Of what happens to single pods. */
   podEvents: EventRecorder;
   temporal: Temporal;
@@ -119,7 +122,16 @@ interface Leading {
   signal: AbortSignal;
 }
 
-async function lead({ kube, cluster, podEvents, temporal, config, log, signal }: Leading): Promise<void> {
+async function lead({
+  kube,
+  cluster,
+  events,
+  podEvents,
+  temporal,
+  config,
+  log,
+  signal,
+}: Leading): Promise<void> {
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
@@ -131,6 +143,8 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
         runDeploymentEvacuator({ cluster, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster, log }, leading),
         runNodeConditionsController({ cluster, holder: leaseHolderOf(config.namespace), log }, leading),
+        runNodeLeasesController({ cluster, log }, leading),
+        runAbandonedLeasesController({ cluster, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },
