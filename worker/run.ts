@@ -118,14 +118,15 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
-    async (leading) => {
+    async (leading, fenced) => {
       log.info('Control loops started', { identity });
+      const led = { ...cluster, kube: fenced };
       await Promise.all([
-        runMaintenanceController({ cluster, temporal: temporal.client, log }, leading),
-        new EvacuationController({ cluster, events: podEvents, log }).run(leading),
-        runDeploymentEvacuator({ cluster, events: podEvents, log }, leading),
-        runDaemonSetEvacuator({ cluster, log }, leading),
-        runNodeConditionsController({ cluster, log }, leading),
+        runMaintenanceController({ cluster: led, temporal: temporal.client, log }, leading),
+        new EvacuationController({ cluster: led, events: podEvents, log }).run(leading),
+        runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
+        runDaemonSetEvacuator({ cluster: led, log }, leading),
+        runNodeConditionsController({ cluster: led, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },
