@@ -14,7 +14,7 @@ const configMaps: Resource = {
   kind: 'ConfigMap',
   namespaced: true,
 };
-const lanes = 16;
+const lanes = 48;
 
 const [kubeconfig = '', namespace = '', identity = ''] = process.argv.slice(2);
 const say = (sentence: string) => process.stdout.write(`${sentence}\n`);
