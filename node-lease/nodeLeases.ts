@@ -48,6 +48,10 @@ export class NodeLeases {
     return this.#claimant.holder;
   }
 
+  get leaseDurationSeconds(): number {
+    return this.#claimant.leaseDurationSeconds;
+  }
+
   /** Takes the Lease if nobody else holds it, and renews it if we do; one that is missing is created for its node. */
   acquire(node: string, options: RequestOptions = {}): Promise<Acquisition> {
     return this.#untilWritten(node, options, (lease) => this.#claim(node, lease, options));
@@ -68,10 +72,25 @@ export class NodeLeases {
   release(node: string, options: RequestOptions = {}): Promise<Release> {
     return this.#untilWritten<Release>(node, options, async (lease) => {
       if (lease === undefined || !isReleasable(lease, this.holder)) return 'NotOurs';
-      const renewTime = microTime(this.#kube.now());
-      await this.#replace(lease, { holderIdentity: '', leaseDurationSeconds: null, renewTime }, options);
+      await this.#writeReleased(lease, options);
       return 'Released';
     });
+  }
+
+  /** Releases it only if nobody has written it since; a holder of several processes needs to know that. */
+  async releaseAsSeen(lease: Lease, options: RequestOptions = {}): Promise<'Released' | 'Changed'> {
+    try {
+      await this.#writeReleased(lease, options);
+      return 'Released';
+    } catch (error) {
+      if (isKubeError(error, 'Conflict', 'NotFound')) return 'Changed';
+      throw error;
+    }
+  }
+
+  #writeReleased(lease: Lease, options: RequestOptions): Promise<Lease> {
+    const renewTime = microTime(this.#kube.now());
+    return this.#replace(lease, { holderIdentity: '', leaseDurationSeconds: null, renewTime }, options);
   }
 
   /** Reads the Lease and decides by it, again when another writer was first. */
