@@ -135,9 +135,11 @@ describe('a process', () => {
     const name = nameOf('node-maintenance-worker', 'host-a');
     const uid = (await leaseNamed(name))?.metadata.uid ?? '';
     await kube.delete(resources.leases, { namespace, name }, { uid });
-    await eventually('another Lease', async () =>
-      expect((await leaseNamed(name))?.metadata.uid).not.toBe(uid),
-    );
+    await eventually('another Lease', async () => {
+      const lease = await leaseNamed(name);
+      expect(lease).toBeDefined();
+      expect(lease?.metadata.uid).not.toBe(uid);
+    });
     const nonsense = { leaseDurationSeconds: 1, acquireTime: null, leaseTransitions: null };
     const patch = { metadata: { labels: null }, spec: nonsense };
     await kube.mergePatch(resources.leases, { namespace, name }, patch);
