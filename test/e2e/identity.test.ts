@@ -139,6 +139,7 @@ describe('identity Leases', () => {
     const problem = 'the worker may not get, list, create, patch, delete leases in namespace forbidden';
     expect(await readiness(forbidden)).toContain(`503 waiting for the installation: ${problem}`);
     expect(forbidden.log()).not.toContain('Cluster seen');
+    expect(await pollers()).not.toContain(temporalIdentityOf(forbidden));
     await world.kube.create(resources.namespaces, { metadata: { name: 'forbidden' } });
     const metadata = { namespace: 'forbidden', name: worker };
     const binding = await world.kube.get(rbac('rolebindings', 'RoleBinding'), { namespace, name: worker });
