@@ -1,0 +1,100 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Lease, Node } from '../api/core.ts';
+import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
+import { objectName } from '../api/schema.ts';
+import type { Kube, RequestOptions } from '../kube/client.ts';
+import { isKubeError, KubeError } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+
+/** Writers that get in each other's way so often are a crowd, or one of them is broken. */
+const attempts = 5;
+
+/** `null` takes a field away. */
+type SpecChanges = { readonly [Field in keyof Lease['spec']]?: Lease['spec'][Field] | null };
+
+/** The Lease objects of nodes, read and conditionally written. Keeps nothing. */
+export class LeaseObjects {
+  readonly #kube: Kube;
+
+  constructor(kube: Kube) {
+    this.#kube = kube;
+  }
+
+  /** Reads the Lease and decides by it, again when another writer was first. */
+  async decide<T>(
+    node: string,
+    options: RequestOptions,
+    act: (lease: Lease | undefined) => Promise<T>,
+  ): Promise<T> {
+    const problem = nodeNameProblem(node);
+    if (problem !== undefined) throw new Error(problem);
+    for (let attempt = 1; ; attempt++) {
+      const lease = await this.#kube.get(resources.leases, leaseKeyOf(node), options);
+      try {
+        return await act(lease);
+      } catch (error) {
+        const isOvertaken = isKubeError(error, 'Conflict', 'AlreadyExists');
+        // A Lease that was deleted between read and write is missing in the next round.
+        const isDeleted = lease !== undefined && isKubeError(error, 'NotFound');
+        if (attempt === attempts || !(isOvertaken || isDeleted)) throw error;
+      }
+    }
+  }
+
+  /**
+   * Exactly what was read: another writer of the spec in between rejects as Conflict. One of labels or annotations does not
+   * matter, so that no crowd of them can keep a holder from renewing. What the spec has beyond `changes` stays.
+   */
+  async replace(lease: Lease, changes: SpecChanges, options: RequestOptions): Promise<Lease> {
+    const { name, uid } = lease.metadata;
+    const spec = Object.fromEntries(
+      Object.entries({ ...lease.spec, ...changes }).filter(([, value]) => value !== null),
+    );
+    const operations = [
+      { op: 'test', path: '/metadata/uid', value: uid },
+      { op: 'test', path: '/spec', value: lease.spec },
+      { op: 'replace', path: '/spec', value: spec },
+    ] as const;
+    try {
+      return await this.#kube.jsonPatch(resources.leases, leaseKeyOf(name), operations, options);
+    } catch (error) {
+      if (isKubeError(error, 'Invalid') && (await this.#isOvertaken(lease, options))) throw conflictOf(error);
+      throw error;
+    }
+  }
+
+  async create(node: string, spec: Lease['spec'], options: RequestOptions): Promise<Lease> {
+    const owner = await this.#kube.get(resources.nodes, { name: node }, options);
+    if (owner === undefined)
+      throw new Error(`node: there is no node "${node}"; kubectl get nodes lists them`);
+    return this.#kube.create(resources.leases, { ...newLease(owner), spec }, options);
+  }
+
+  /** A test that failed looks like a spec that the apiserver does not take. */
+  async #isOvertaken({ metadata: { name, uid }, spec }: Lease, options: RequestOptions): Promise<boolean> {
+    const current = await this.#kube.get(resources.leases, leaseKeyOf(name), options);
+    return current?.metadata.uid !== uid || !isDeepStrictEqual(current?.spec, spec);
+  }
+}
+
+function conflictOf(cause: KubeError): KubeError {
+  const apiMessage = 'another writer was first';
+  return new KubeError({ kind: 'Conflict', request: cause.request, apiMessage, cause });
+}
+
+/** "The ownerRef will be the corresponding node so it is removed when the node is deleted" (KEP-1411 > Proposal). */
+export function newLease({ metadata: { name, uid = '' } }: Readonly<Node>): Lease {
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
+  return { metadata: { ...leaseKeyOf(name), ownerReferences }, spec: {} };
+}
+
+export function leaseKeyOf(node: string): { namespace: string; name: string } {
+  return { namespace: NODE_LEASE_NAMESPACE, name: node };
+}
+
+function nodeNameProblem(node: string): string | undefined {
+  const parsed = objectName().safeParse(node);
+  if (parsed.success) return undefined;
+  const shown = node.length > 253 ? `${node.length} characters` : JSON.stringify(node);
+  return `node: ${parsed.error.issues[0]?.message} (got ${shown})`;
+}
