@@ -1,6 +1,7 @@
 import type { Server } from 'node:https';
 import { FIELD_MANAGER } from '../api/names.ts';
 import { type Lifetimes, nextCertificateStep, usualLifetimes } from '../domain/certificates.ts';
+import type { Kube } from '../kube/client.ts';
 import { wordsOf } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import type { Log } from '../kube/log.ts';
@@ -87,8 +88,8 @@ export class Admission {
     this.#secrets.start(signal);
   }
 
-  /** Keeps certificates and registration until the signal aborts. */
-  async keep(endpoint: Endpoint, signal: AbortSignal): Promise<void> {
+  /** Keeps certificates and registration until the signal aborts, by this client. */
+  async keep(kube: Kube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
     const { view, log } = this.#options;
     const queue = new WorkQueue();
     const fieldSelector = `metadata.name=${registrationName}`;
@@ -100,20 +101,20 @@ export class Admission {
     for (const informer of watching) informer.start(signal);
     look();
     try {
-      await queue.run({ workers: 1, reconcile: () => this.#reconcile(endpoint), signal, log });
+      await queue.run({ workers: 1, reconcile: () => this.#reconcile(kube, endpoint), signal, log });
     } finally {
       for (const unsubscribe of stop) unsubscribe();
     }
   }
 
-  async #reconcile(endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
-    const { view, namespace } = this.#options;
-    const secret = await view.kube.get(secrets, { namespace, name: secretName });
+  async #reconcile(kube: Kube, endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
+    const { namespace } = this.#options;
+    const secret = await kube.get(secrets, { namespace, name: secretName });
     const before = sound(materialOf(secret));
     const { material, until } = await this.#renewed(before, hostsOf(endpoint));
-    if (material !== before) await storeMaterial(view.kube, namespace, secret, material);
-    await this.#register(endpoint, material);
-    return { requeueAfterMs: Math.min(until - view.kube.now().getTime(), resyncEvery) };
+    if (material !== before) await storeMaterial(kube, namespace, secret, material);
+    await this.#register(kube, endpoint, material);
+    return { requeueAfterMs: Math.min(until - kube.now().getTime(), resyncEvery) };
   }
 
   async #renewed(before: Material, hosts: readonly string[]): Promise<{ material: Material; until: number }> {
@@ -142,11 +143,11 @@ export class Admission {
   }
 
   /** By server-side apply: what is as it should be is not written. */
-  async #register(endpoint: Endpoint, material: Material): Promise<void> {
-    const { view, worker, plainEvictions } = this.#options;
+  async #register(kube: Kube, endpoint: Endpoint, material: Material): Promise<void> {
+    const { worker, plainEvictions } = this.#options;
     const caBundle = Buffer.from(bundleOf(material)).toString('base64');
     for (const [resource, object] of registrations({ endpoint, caBundle, worker, plainEvictions })) {
-      await view.kube.apply(resource, object, { fieldManager: FIELD_MANAGER, force: true });
+      await kube.apply(resource, object, { fieldManager: FIELD_MANAGER, force: true });
     }
   }
 }

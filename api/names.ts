@@ -76,6 +76,30 @@ export function workerUser(namespace: string): string {
 }
 export const WORKER_SERVICE = 'node-maintenance-worker';
 
+/** Processes of ours, as their identity Leases and the label on these name them. */
+export const Component = {
+  /** With its control loops and its admission server. */
+  Worker: 'node-maintenance-worker',
+  /** Of `--admission-only`. */
+  Admission: 'node-maintenance-admission',
+} as const;
+export type Component = (typeof Component)[keyof typeof Component];
+
+/** Labels of an identity Lease (KEP-1965 > Proposal). */
+export const COMPONENT_LABEL = 'k8s.io/component';
+export const HOSTNAME_LABEL = 'kubernetes.io/hostname';
+
+/** Annotations of an identity Lease. */
+export const IdentityAnnotation = {
+  /** Only if the label cannot hold it whole. */
+  Hostname: 'nodemaintenance.k8s.io/hostname',
+  Version: 'nodemaintenance.k8s.io/version',
+  /** By which Temporal knows the worker, as a poller of this task queue in this namespace: `<pid>@<hostname>`. */
+  TemporalIdentity: 'nodemaintenance.k8s.io/temporal-identity',
+  TemporalNamespace: 'nodemaintenance.k8s.io/temporal-namespace',
+  TaskQueue: 'nodemaintenance.k8s.io/task-queue',
+} as const;
+
 /** On whose behalf maintenances are started from Temporal: no account, only a name to give rights to. */
 export const TEMPORAL_USER = 'nodemaintenance.k8s.io:temporal';
 

@@ -6,7 +6,7 @@ import { wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { type RawPod, resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
-import { problemOfClass } from './evacuatorClass.ts';
+import { requireClass } from './evacuatorClass.ts';
 import { type Progress, StopReason, Turn } from './turn.ts';
 
 /** A pod with all its fields, as the apiserver had it a moment ago; the type names those that this package reads. */
@@ -61,8 +61,7 @@ export class Evacuator {
 
   /** Throws an Error of one line for a class that no annotation can name. */
   constructor(options: EvacuatorOptions) {
-    const problem = problemOfClass(options.evacuatorClass);
-    if (problem !== undefined) throw new Error(problem);
+    requireClass(options.evacuatorClass);
     this.#options = options;
   }
 

@@ -5,6 +5,7 @@ import { defaultNamespace, type KubeConfigChoice } from '../kube/config.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
 import { type Evacuate, Evacuator, stopsWithin } from './evacuator.ts';
+import { requireClass } from './evacuatorClass.ts';
 import { jsonLog } from './jsonLog.ts';
 import { checkCluster } from './preflight.ts';
 
@@ -35,11 +36,11 @@ const renewDeadlineSeconds = leaseDurationSeconds - stopsWithin / 1_000 - 2;
  */
 export async function runEvacuator(options: RunOptions): Promise<void> {
   const { evacuatorClass, evacuate, namespace, atOnce, log = jsonLog(), signal = signals() } = options;
+  requireClass(evacuatorClass);
   const leaseNamespace = options.leaseNamespace ?? namespace ?? defaultNamespace(options);
   const kube = connectKube({ ...options, userAgent: `evacuator/${evacuatorClass}`, log });
   try {
     const view = watchEvacuations({ kube, namespace, log });
-    const evacuator = new Evacuator({ evacuatorClass, evacuate, view, log, atOnce });
     await checkCluster({ kube, log, signal, namespace, leaseNamespace });
     if (signal.aborted) return;
     view.start(signal);
@@ -51,8 +52,10 @@ export async function runEvacuator(options: RunOptions): Promise<void> {
       leaseDurationSeconds,
       renewDeadlineSeconds,
     };
-    await runWhenLeader({ kube, ...election, log, signal }, async (leading) => {
-      if (await isSynced(view, leading)) await evacuator.run(leading);
+    await runWhenLeader({ kube, ...election, log, signal }, async (leading, fenced) => {
+      if (!(await isSynced(view, leading))) return;
+      const led = { ...view, kube: fenced };
+      await new Evacuator({ evacuatorClass, evacuate, view: led, log, atOnce }).run(leading);
     });
     log.info('Evacuator stopped', { evacuatorClass });
   } finally {

@@ -4,7 +4,7 @@ import { type KubeConfigChoice, loadKubeConfig } from './config.ts';
 import { isKubeError, KubeError, KubeErrorKind, type RequestName } from './errors.ts';
 import type { Log } from './log.ts';
 import { apiVersionOf, fullNameOf, type ObjectKey, pathOf, type Resource, resources } from './resources.ts';
-import { type HttpRequest, type RequestObservation, Transport } from './transport.ts';
+import { type Guard, type HttpRequest, type RequestObservation, Transport } from './transport.ts';
 
 export interface ConnectOptions extends KubeConfigChoice {
   /** Requests in flight at once, watches aside. Default 64. */
@@ -47,6 +47,8 @@ export interface ApplyOptions extends RequestOptions {
 export interface DeleteOptions extends RequestOptions {
   /** The object that is meant: a namesake with another UID is left alone. */
   readonly uid: string;
+  /** The version that was judged: one that was written since is left alone, and rejects as Conflict. */
+  readonly resourceVersion?: string | undefined;
   readonly propagationPolicy?: 'Background' | 'Foreground' | 'Orphan';
   /** For a pod, in place of its own; 0 removes it at once, whatever still runs. */
   readonly gracePeriodSeconds?: number | undefined;
@@ -102,9 +104,16 @@ export function connectKube(options: ConnectOptions): Kube {
  */
 export class Kube {
   readonly #transport: Transport;
+  readonly #guard: Guard | undefined;
 
-  constructor(transport: Transport) {
+  constructor(transport: Transport, guard?: Guard) {
     this.#transport = transport;
+    this.#guard = guard;
+  }
+
+  /** The same client, over the same connections, whose requests are sent only if the guard has no objection then. */
+  guardedBy(guard: Guard): Kube {
+    return new Kube(this.#transport, guard);
   }
 
   /** Undefined when there is no such object; rejects when the cluster does not know the kind. */
@@ -189,16 +198,16 @@ export class Kube {
 
   /** `Deleted` once the apiserver accepted it, finalizers may hold it longer; `Gone` when that object is no more. */
   async delete(resource: Resource, key: ObjectKey, options: DeleteOptions): Promise<'Deleted' | 'Gone'> {
-    const { uid, propagationPolicy, gracePeriodSeconds } = options;
+    const { uid, resourceVersion, propagationPolicy, gracePeriodSeconds } = options;
     try {
-      await this.#transport.send({
+      await this.#send({
         name: nameOf('delete', resource, key),
         method: 'DELETE',
         path: pathOf(resource, key),
         body: {
           apiVersion: 'v1',
           kind: 'DeleteOptions',
-          preconditions: { uid },
+          preconditions: { uid, resourceVersion },
           propagationPolicy,
           gracePeriodSeconds,
         },
@@ -215,7 +224,7 @@ export class Kube {
   async evict(target: EvictionTarget, options: RequestOptions = {}): Promise<EvictionOutcome> {
     const { namespace, name, uid } = target;
     try {
-      await this.#transport.send({
+      await this.#send({
         name: nameOf('evict', resources.pods, { namespace, name }),
         method: 'POST',
         path: pathOf(resources.pods, { namespace, name }, 'eviction'),
@@ -269,6 +278,7 @@ export class Kube {
       path: pathOf(resource, { namespace: selection.namespace }),
       query: { ...selectorsOf(selection), ...parameters, watch: 'true' },
       signal,
+      guard: this.#guard,
     });
   }
 
@@ -324,7 +334,11 @@ export class Kube {
   }
 
   async #json<T>(request: HttpRequest): Promise<T> {
-    return JSON.parse(await this.#transport.send(request)) as T;
+    return JSON.parse(await this.#send(request)) as T;
+  }
+
+  #send(request: HttpRequest): Promise<string> {
+    return this.#transport.send({ ...request, guard: this.#guard });
   }
 }
 

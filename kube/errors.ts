@@ -19,6 +19,8 @@ export const KubeErrorKind = {
   NamespaceTerminating: 'NamespaceTerminating',
   /** 5xx, or no answer at all; `cause` says which. */
   Unavailable: 'Unavailable',
+  /** The client's guard kept it back: the apiserver never saw it. */
+  NotSent: 'NotSent',
 } as const;
 export type KubeErrorKind = (typeof KubeErrorKind)[keyof typeof KubeErrorKind];
 

@@ -2,6 +2,7 @@ import type { Lease } from '../api/core.ts';
 import { rest } from './abort.ts';
 import type { Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
+import { elapsedMs, type Moment, moment } from './moment.ts';
 import { type Candidate, nextMove, type Observation, observe, released } from './leaseRecord.ts';
 import type { Log } from './log.ts';
 import { resources } from './resources.ts';
@@ -23,7 +24,8 @@ export interface LeaderElectionOptions {
   readonly signal: AbortSignal;
 }
 
-type Lead = (signal: AbortSignal) => Promise<void>;
+/** `fenced` is the client of the options, for all that only the leader may ask for. */
+type Lead = (signal: AbortSignal, fenced: Kube) => Promise<void>;
 
 /**
  * Runs `lead` while this process is the leader, as client-go's leaderelection does. Contract:
@@ -31,6 +33,8 @@ type Lead = (signal: AbortSignal) => Promise<void>;
  * 1. Two never lead at once, as long as `lead` ends within leaseDuration - renewDeadline of its signal's abort.
  * 2. The signal of `lead` aborts when the Lease is lost, or could not be renewed within the deadline, or `signal`
  *    aborts. The next attempt to lead waits until `lead` has ended; meanwhile, if still ours, the Lease is renewed.
+ *    A process that was stopped, and goes on later, is told by its signal only after some of what waited for it; `fenced`
+ *    looks at the clock before each request, and sends none when the deadline has passed.
  * 3. Whenever `lead` has ended the Lease is given back, so that another one leads at once.
  * 4. Returns when `signal` aborts or when `lead` returns by itself. A `lead` that throws is logged and started again
  *    by whoever leads next. Errors of the apiserver are waited out.
@@ -51,6 +55,10 @@ class Elector {
   readonly #deadlineMs: number;
   readonly #key: { namespace: string; name: string };
   #seen: Observation | undefined;
+  /** When the last attempt began after which the Lease was ours. */
+  #renewed: Moment | undefined;
+  /** The current `lead`, or the last one, was told that the Lease is lost. */
+  #isLost = false;
   #reported: string | undefined;
 
   constructor(options: LeaderElectionOptions) {
@@ -79,14 +87,16 @@ class Elector {
 
   /** Leads until it is over, one way or another; the Lease is given back if it is still ours. */
   async leadOnce(lead: Lead): Promise<'Finished' | 'Lost'> {
-    const { log, signal } = this.#options;
+    const { kube, log, signal } = this.#options;
     const leading = new AbortController();
     const ended = new AbortController();
     const stop = () => leading.abort(signal.reason);
     signal.addEventListener('abort', stop, { once: true });
     if (signal.aborted) stop();
+    this.#isLost = false;
     log.info('Leadership was taken', this.#fields);
-    const work = this.#lead(lead, leading.signal).finally(() => ended.abort());
+    const fenced = kube.guardedBy(() => this.#objection(leading, ended.signal));
+    const work = this.#lead(lead, leading.signal, fenced).finally(() => ended.abort());
     const renewal = this.#keep(leading, ended.signal);
     const [outcome] = await Promise.all([work, renewal]);
     signal.removeEventListener('abort', stop);
@@ -103,9 +113,9 @@ class Elector {
     return { lease: `${this.#key.namespace}/${this.#key.name}`, identity: this.#candidate.identity };
   }
 
-  async #lead(lead: Lead, leading: AbortSignal): Promise<'Finished' | 'Lost'> {
+  async #lead(lead: Lead, leading: AbortSignal, fenced: Kube): Promise<'Finished' | 'Lost'> {
     try {
-      await lead(leading);
+      await lead(leading, fenced);
       return leading.aborted && !this.#options.signal.aborted ? 'Lost' : 'Finished';
     } catch (error) {
       if (!leading.aborted) {
@@ -117,34 +127,42 @@ class Elector {
 
   /** Renews until `ended`; aborts `leading` when the Lease is lost or the deadline passed. */
   async #keep(leading: AbortController, ended: AbortSignal): Promise<void> {
-    let renewedAtMs = performance.now();
     while (!ended.aborted) {
-      const leftMs = renewedAtMs + this.#deadlineMs - performance.now();
-      await rest(Math.min(this.#retryMs, leftMs), ended);
+      await rest(Math.min(this.#retryMs, this.#leftMs), ended);
+      if (!ended.aborted && this.#leftMs > 0) await this.#try(ended, this.#leftMs);
       if (ended.aborted) return;
-      const attemptMs = performance.now();
-      if (attemptMs < renewedAtMs + this.#deadlineMs) {
-        const timeLeftMs = renewedAtMs + this.#deadlineMs - attemptMs;
-        if (await this.#try(ended, timeLeftMs)) renewedAtMs = attemptMs;
-        if (ended.aborted || (this.#isOurs && performance.now() < renewedAtMs + this.#deadlineMs)) continue;
-      }
-      leading.abort(new Error(`the Lease ${this.#fields.lease} was lost`));
-      this.#options.log.warn('Leadership was lost', {
-        ...this.#fields,
-        holder: this.#seen?.spec.holderIdentity,
-      });
-      return;
+      if (this.#leftMs === 0) return this.#lose(leading);
     }
   }
 
-  get #isOurs(): boolean {
-    return this.#seen?.spec.holderIdentity === this.#candidate.identity;
+  /** How long nobody else can lead, unless we give the Lease back. */
+  get #leftMs(): number {
+    return this.#renewed === undefined ? 0 : Math.max(0, this.#deadlineMs - elapsedMs(this.#renewed));
+  }
+
+  /** Why what is led must not ask anything of the apiserver now, if so. */
+  #objection(leading: AbortController, ended: AbortSignal): string | undefined {
+    if (ended.aborted) return 'it is no longer led by this process';
+    if (this.#leftMs > 0) return undefined;
+    this.#lose(leading);
+    return `the Lease ${this.#fields.lease} was lost`;
+  }
+
+  #lose(leading: AbortController): void {
+    if (this.#isLost) return;
+    this.#isLost = true;
+    const holder = this.#seen?.spec.holderIdentity;
+    this.#options.log.warn('Leadership was lost', { ...this.#fields, holder });
+    leading.abort(new Error(`the Lease ${this.#fields.lease} was lost`));
   }
 
   /** One attempt to take or to renew. Never throws. */
   async #try(signal: AbortSignal, timeoutMs: number): Promise<boolean> {
+    // Others count from when they see what is written now, which is later.
+    const began = moment();
     try {
       const held = await this.#takeOrRenew({ signal, timeoutMs, urgent: true });
+      this.#renewed = held ? began : undefined;
       this.#reported = undefined;
       return held;
     } catch (error) {

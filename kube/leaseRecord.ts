@@ -36,16 +36,21 @@ export function nextMove(
   { now, nowMs }: { now: Date; nowMs: number },
 ): LeaseMove {
   const holder = seen?.spec.holderIdentity ?? '';
-  const { identity, leaseDurationSeconds } = candidate;
-  const renewal = { holderIdentity: identity, leaseDurationSeconds, renewTime: microTime(now) };
-  if (seen !== undefined && holder === identity) {
-    const { acquireTime = renewal.renewTime, leaseTransitions = 0 } = seen.spec;
-    return { kind: 'Write', spec: { ...renewal, acquireTime, leaseTransitions } };
-  }
-  const forMs = seen === undefined || holder === '' ? 0 : freeInMs(seen, nowMs);
+  const isForeign = seen !== undefined && holder !== '' && holder !== candidate.identity;
+  const forMs = isForeign ? freeInMs(seen, nowMs) : 0;
   if (forMs > 0) return { kind: 'Wait', holder, forMs };
-  const leaseTransitions = seen === undefined ? 0 : (seen.spec.leaseTransitions ?? 0) + 1;
-  return { kind: 'Write', spec: { ...renewal, acquireTime: renewal.renewTime, leaseTransitions } };
+  return { kind: 'Write', spec: held(seen?.spec, candidate, now) };
+}
+
+/** What the holder writes: a renewal of what is its own, else whatever it takes that from. */
+export function held(spec: LeaseSpec | undefined, candidate: Candidate, now: Date): LeaseSpec {
+  const { identity, leaseDurationSeconds } = candidate;
+  const renewTime = microTime(now);
+  const { holderIdentity, acquireTime = renewTime, leaseTransitions = 0 } = spec ?? {};
+  const renewal = { holderIdentity: identity, leaseDurationSeconds, renewTime };
+  if (holderIdentity === identity) return { ...renewal, acquireTime, leaseTransitions };
+  const transitions = spec === undefined ? 0 : leaseTransitions + 1;
+  return { ...renewal, acquireTime: renewTime, leaseTransitions: transitions };
 }
 
 /** What the holder writes when it stops: nobody holds it, and whoever looks may take it at once. */

@@ -44,7 +44,11 @@ export interface HttpRequest {
   readonly timeoutMs?: number | undefined;
   /** Skips the line of waiting requests: for leader election, which must not lose its Lease to a busy hour. */
   readonly urgent?: boolean | undefined;
+  readonly guard?: Guard | undefined;
 }
+
+/** Why requests must not be sent any more, if so. Asked in the moment in which each would be written to its connection. */
+export type Guard = () => string | undefined;
 
 const requestTimeoutMs = 30_000;
 /** Connections beyond maxInFlight, for the urgent. */
@@ -70,6 +74,8 @@ interface Dispatchers {
  * 4. An answer of 400 and above, a time-out and a broken connection reject with KubeError; an abort with its reason.
  * 5. Throttling (429 of priority and fairness) is waited out, within bounds. A refused credential is asked for anew,
  *    once. Reads are repeated when the connection broke. Nothing else is retried: callers know what is safe.
+ * 6. What its guard objects to is not written to any connection, however long it waited for one, and rejects with
+ *    KubeError NotSent.
  */
 export class Transport {
   readonly #credentials: CredentialSource;
@@ -159,7 +165,7 @@ export class Transport {
 
   async #dispatch(request: HttpRequest, lane: 'requests' | 'watches', signal: AbortSignal) {
     const { headers, dispatchers } = await this.#prepare(request.name);
-    const answer = dispatchers[lane].request({
+    const answer = guarded(dispatchers[lane], request).request({
       origin: this.#server.origin,
       path: this.#pathOf(request),
       method: request.method,
@@ -260,6 +266,26 @@ export class Transport {
   #observe({ verb, resource }: RequestName, status: number | undefined, started: number): void {
     this.#options.onRequest?.({ verb, resource, status, seconds: (performance.now() - started) / 1000 });
   }
+}
+
+/** Whatever a request waits for, a place, credentials or a connection, comes before its handler is told that it starts. */
+function guarded(dispatcher: Dispatcher, { guard, name }: HttpRequest): Dispatcher {
+  if (guard === undefined) return dispatcher;
+  return dispatcher.compose((dispatch) => (options, handler) => {
+    const onRequestStart: Dispatcher.DispatchHandler['onRequestStart'] = (controller, context) => {
+      const objection = guard();
+      if (objection !== undefined)
+        throw new KubeError({ kind: KubeErrorKind.NotSent, request: name, apiMessage: objection });
+      handler.onRequestStart?.(controller, context);
+    };
+    return dispatch(options, {
+      onRequestStart,
+      onResponseStart: (...answer) => handler.onResponseStart?.(...answer),
+      onResponseData: (...data) => handler.onResponseData?.(...data),
+      onResponseEnd: (...end) => handler.onResponseEnd?.(...end),
+      onResponseError: (...error) => handler.onResponseError?.(...error),
+    });
+  });
 }
 
 async function refusalOf(name: RequestName, response: Dispatcher.ResponseData): Promise<KubeError> {

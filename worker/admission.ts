@@ -33,7 +33,7 @@ export async function startAdmission(
   const election = { kube: view.kube, name: 'node-maintenance-admission', namespace, identity, log, signal };
   return {
     isServing: () => admission.isServing,
-    keep: () => runWhenLeader(election, (leading) => admission.keep(endpoint, leading)),
+    keep: () => runWhenLeader(election, (leading, fenced) => admission.keep(fenced, endpoint, leading)),
     close: () => {
       admission.server.close();
       admission.server.closeAllConnections();

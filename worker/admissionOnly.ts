@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { Component } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { connectKube } from '../kube/client.ts';
 import { Informer } from '../kube/informer.ts';
@@ -7,17 +8,25 @@ import { slimNode } from '../kube/slim.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, serve } from './http.ts';
+import { publishIdentity } from './identity.ts';
 import { toLog } from './log.ts';
 import { prepareCluster } from './run.ts';
+
+/** What the health endpoint reports, as far as the process has come. */
+interface Parts {
+  /** What is waited for now. */
+  waiting?: string | undefined;
+  admission?: ServedAdmission;
+}
 
 /** Serves admission until the signal, and does nothing else: for more of it, or for a cluster whose Temporal is elsewhere. */
 export async function runAdmissionOnly(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
-  const parts: { admission?: ServedAdmission } = {};
+  const parts: Parts = {};
   const health = await serve(
     {
       '/healthz': () => ({ status: 200, type: 'text/plain', body: 'ok\n' }),
-      '/readyz': () => readinessOf(parts.admission),
+      '/readyz': () => readinessOf(parts),
     },
     config.healthPort,
     '--health-port',
@@ -25,7 +34,13 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
   log.info('Admission started, without the rest of the worker', { health: health.port });
   const kube = connectKube({ userAgent: 'node-maintenance-admission', log });
   try {
-    await prepareCluster(kube, config, log, signal);
+    const tell = (waiting: string | undefined) => {
+      parts.waiting = waiting;
+    };
+    const patience = { log, signal, tell };
+    await prepareCluster(kube, config, patience);
+    const { namespace } = config;
+    await publishIdentity({ kube, namespace, component: Component.Admission, log }, patience);
     const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
     const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
     for (const informer of [nodes, maintenances]) informer.start(signal);
@@ -39,8 +54,8 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
   }
 }
 
-function readinessOf(admission: ServedAdmission | undefined): Answer {
+function readinessOf({ waiting = 'admission is not served yet', admission }: Parts): Answer {
   return admission?.isServing() === true
     ? { status: 200, type: 'text/plain', body: 'ok\n' }
-    : { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
+    : { status: 503, type: 'text/plain', body: `${waiting}\n` };
 }

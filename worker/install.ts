@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { parse, parseAllDocuments } from 'yaml';
 import type { KubeObject } from '../api/core.ts';
 import { FIELD_MANAGER } from '../api/names.ts';
+import { missingRules } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
 import { type CustomResourceDefinition, type Resource, resources } from '../kube/resources.ts';
@@ -62,12 +63,23 @@ export async function install(kube: Kube, log: Log): Promise<void> {
 }
 
 /** What the cluster lacks, or has from another release; one sentence each, empty when all is well. */
-export async function installationProblems(kube: Kube): Promise<string[]> {
+export async function installationProblems(kube: Kube, namespace: string): Promise<string[]> {
   const isChecked = ({ kind = '' }: KubeObject) =>
     kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
   const manifests = (await readManifests()).filter(isChecked);
   const problems = await Promise.all(manifests.map((manifest) => problem(kube, manifest)));
-  return problems.flat();
+  return [...problems.flat(), ...(await missingRights(kube, namespace))];
+}
+
+/** Of the Role, which the worker may not read: it grew since earlier releases. */
+async function missingRights(kube: Kube, namespace: string): Promise<string[]> {
+  const { group, plural: resource } = resources.leases;
+  const verbs = ['get', 'list', 'create', 'patch', 'delete'];
+  const missing = await missingRules(kube, [{ group, resource, verbs, namespace }]);
+  return missing.map(
+    (rule) =>
+      `the worker may not ${rule.verbs.join(', ')} leases in namespace ${namespace}: its Role node-maintenance-worker is of another release than this worker, or not bound there`,
+  );
 }
 
 async function problem(kube: Kube, manifest: KubeObject): Promise<string[]> {

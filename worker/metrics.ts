@@ -1,11 +1,14 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Cluster } from '../kube/cluster.ts';
 import type { RequestObservation } from '../kube/transport.ts';
+import type { IdentityLease } from './identity.ts';
 
 export interface Metrics {
   onRequest: (observation: RequestObservation) => void;
   /** Adds the gauges that are read from the informers at each scrape. */
   observe(cluster: Cluster): void;
+  /** Adds what is known of this process's own Lease. */
+  observeIdentity(identity: IdentityLease): void;
   /** The text of a scrape: ours, then that of Temporal's SDK, which has an endpoint of its own. */
   scrape(sdkAddress: string): Promise<string>;
 }
@@ -32,6 +35,7 @@ export function createMetrics(): Metrics {
       seconds.observe({ verb }, duration);
     },
     observe: (cluster) => observeCluster(registry, cluster),
+    observeIdentity: (identity) => observeIdentity(registry, identity),
     scrape: async (sdkAddress) => {
       const sdk = await fetch(`http://${sdkAddress}/metrics`);
       return `${await registry.metrics()}\n${await sdk.text()}`;
@@ -56,6 +60,26 @@ function observeCluster(registry: Registry, { maintenances, evacuations }: Clust
     registers: [registry],
     collect() {
       this.set(evacuations.list().length);
+    },
+  });
+}
+
+function observeIdentity(registry: Registry, identity: IdentityLease): void {
+  new Gauge({
+    name: 'node_maintenance_identity_lease_renewed_seconds_ago',
+    help: 'Time since the last renewal of the identity Lease of this process.',
+    registers: [registry],
+    collect() {
+      this.set(identity.sinceRenewal);
+    },
+  });
+  new Counter({
+    name: 'node_maintenance_identity_lease_errors_total',
+    help: 'Failures to renew the identity Lease of this process, or to collect expired ones.',
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(identity.errors);
     },
   });
 }

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
+import { Component, IdentityAnnotation, TASK_QUEUE } from '../api/names.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
@@ -15,17 +16,26 @@ import type { Log } from '../kube/log.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
+import { type IdentityLease, publishIdentity } from './identity.ts';
 import { install, installationProblems } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics } from './metrics.ts';
-import { untilItAnswers } from './patience.ts';
-import { connectTemporal, createWorker, type Temporal } from './temporal.ts';
+import { type Patience, untilItAnswers } from './patience.ts';
+import {
+  connectTemporal,
+  createWorker,
+  type Temporal,
+  temporalSettings,
+  type TemporalSettings,
+} from './temporal.ts';
 
 /** Events that are not written so long after the work has ended are given up. Milliseconds. */
 const flushWithin = 5_000;
 
 /** What the health endpoint reports, as far as the process has come. */
 interface Parts {
+  /** What is waited for now. */
+  waiting?: string | undefined;
   cluster?: Cluster;
   admission?: ServedAdmission;
   worker?: Worker;
@@ -55,8 +65,14 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   log.info('Worker started', { health: health.port, metrics: prometheus.port });
 
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
-  await prepareCluster(kube, config, log, signal);
-  const temporal = await connectTemporal(log, signal);
+  const tell = (waiting: string | undefined) => {
+    parts.waiting = waiting;
+  };
+  const patience = { log, signal, tell };
+  await prepareCluster(kube, config, patience);
+  const settings = temporalSettings();
+  metrics.observeIdentity(await publishWorker(kube, config.namespace, settings, patience));
+  const temporal = await connectTemporal(settings, patience);
   const cluster = watchCluster({ kube, log });
   parts.cluster = cluster;
   metrics.observe(cluster);
@@ -92,6 +108,22 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   }
 }
 
+/** Before the process does anything else, so that whoever acts is listed (KEP-1965 > Test Plan). */
+function publishWorker(
+  kube: Kube,
+  namespace: string,
+  settings: TemporalSettings,
+  patience: Patience,
+): Promise<IdentityLease> {
+  const annotations = {
+    [IdentityAnnotation.TemporalIdentity]: settings.identity,
+    [IdentityAnnotation.TemporalNamespace]: settings.namespace,
+    [IdentityAnnotation.TaskQueue]: TASK_QUEUE,
+  };
+  const { log } = patience;
+  return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, patience);
+}
+
 /** Runs the Temporal worker and the control loops together: when one ends, the other is stopped. */
 async function runUntil(signal: AbortSignal, worker: Worker, loops: () => Promise<void>): Promise<void> {
   const shutdown = () => {
@@ -118,14 +150,15 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
-    async (leading) => {
+    async (leading, fenced) => {
       log.info('Control loops started', { identity });
+      const led = { ...cluster, kube: fenced };
       await Promise.all([
-        runMaintenanceController({ cluster, temporal: temporal.client, log }, leading),
-        new EvacuationController({ cluster, events: podEvents, log }).run(leading),
-        runDeploymentEvacuator({ cluster, events: podEvents, log }, leading),
-        runDaemonSetEvacuator({ cluster, log }, leading),
-        runNodeConditionsController({ cluster, log }, leading),
+        runMaintenanceController({ cluster: led, temporal: temporal.client, log }, leading),
+        new EvacuationController({ cluster: led, events: podEvents, log }).run(leading),
+        runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
+        runDaemonSetEvacuator({ cluster: led, log }, leading),
+        runNodeConditionsController({ cluster: led, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },
@@ -133,25 +166,20 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
 }
 
 /** Waits for the Kubernetes API and for the installation, which it applies if it is told to. */
-export async function prepareCluster(
-  kube: Kube,
-  config: Config,
-  log: Log,
-  signal: AbortSignal,
-): Promise<void> {
+export async function prepareCluster(kube: Kube, config: Config, patience: Patience): Promise<void> {
+  const { log, signal } = patience;
   // Refusals are waited out too: an apiserver that is starting refuses what it allows a moment later.
   const waiting = {
     what: 'the Kubernetes API',
     remedy: 'check KUBECONFIG and the apiserver',
-    log,
-    signal,
+    ...patience,
   };
   const version = await untilItAnswers(waiting, () => kube.serverVersion({ signal }));
   log.info('Kubernetes reached', { version });
   if (config.install) await install(kube, log);
   const what = 'the installation';
   await untilItAnswers({ ...waiting, what, remedy: 'npm start -- --install applies it' }, async () => {
-    const problems = await installationProblems(kube);
+    const problems = await installationProblems(kube, config.namespace);
     if (problems.length > 0) throw new Error(problems.join('; '));
   });
 }
@@ -175,8 +203,9 @@ function healthOf({ worker }: Parts): Answer {
   };
 }
 
-function readinessOf({ cluster, admission, worker }: Parts): Answer {
-  const state = worker?.getState() ?? 'not created: waiting for Kubernetes or Temporal';
+function readinessOf({ waiting, cluster, admission, worker }: Parts): Answer {
+  const state = worker?.getState() ?? 'not created yet';
+  if (waiting !== undefined) return { status: 503, type: 'text/plain', body: `${waiting}\n` };
   if (cluster?.hasSynced() !== true)
     return { status: 503, type: 'text/plain', body: 'the cluster is not seen yet\n' };
   if (admission?.isServing() !== true)

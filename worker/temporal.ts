@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { Client, Connection } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { NativeConnection, Worker } from '@temporalio/worker';
@@ -6,32 +7,47 @@ import { TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
 import { searchAttributes } from '../temporal-config/devServer.ts';
 import { bundleElsewhere } from './bundle.ts';
-import { untilItAnswers } from './patience.ts';
+import { type Patience, untilItAnswers } from './patience.ts';
 
 export interface Temporal {
   client: Client;
   native: NativeConnection;
   namespace: string;
+  identity: string;
   /** The identity of the client that started a run, as it calls itself: `temporal-cli:jane@laptop`. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
   close(): Promise<void>;
 }
 
-/** Connects to the Temporal that the usual settings name, waiting for it, and says so, as long as it does not answer. */
-export async function connectTemporal(log: Log, signal: AbortSignal): Promise<Temporal> {
+export interface TemporalSettings {
+  connectionOptions: ReturnType<typeof loadClientConnectConfig>['connectionOptions'];
+  namespace: string;
+  /** By which Temporal knows this worker. */
+  identity: string;
+}
+
+/** From the environment and temporal.toml, as the temporal CLI has them. */
+export function temporalSettings(): TemporalSettings {
   const { connectionOptions, namespace = 'default' } = loadClientConnectConfig();
+  return { connectionOptions, namespace, identity: `${process.pid}@${hostname()}` };
+}
+
+/** Connects to the Temporal that the settings name, waiting for it, and says so, as long as it does not answer. */
+export async function connectTemporal(settings: TemporalSettings, patience: Patience): Promise<Temporal> {
+  const { connectionOptions, namespace, identity } = settings;
   const address = connectionOptions.address ?? 'localhost:7233';
-  const what = { what: `Temporal at ${address}`, remedy: 'check TEMPORAL_ADDRESS', log, signal };
+  const what = { what: `Temporal at ${address}`, remedy: 'check TEMPORAL_ADDRESS', ...patience };
   const native = await untilItAnswers(what, () => NativeConnection.connect(connectionOptions));
   const connection = await untilItAnswers(what, () => Connection.connect(connectionOptions));
   await untilItAnswers({ ...what, what: `Temporal namespace ${namespace}` }, () =>
     connection.workflowService.describeNamespace({ namespace }),
   );
-  await registerSearchAttributes(connection, namespace, log);
+  await registerSearchAttributes(connection, namespace, patience.log);
   return {
     client: new Client({ connection, namespace }),
     native,
     namespace,
+    identity,
     starterOf: async (workflowId, runId) => {
       const execution = { workflowId, runId };
       const request = { namespace, execution, maximumPageSize: 1 };
@@ -77,6 +93,7 @@ export async function createWorker(
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,
+    identity: temporal.identity,
     taskQueue: TASK_QUEUE,
     workflowBundle: await bundleElsewhere(),
     activities,

@@ -43,7 +43,7 @@ export async function servedAdmission(
   const serving = new AbortController();
   admission.start(serving.signal);
   const endpoint = { kind: 'Url', host: '127.0.0.1', port } as const;
-  const kept = keeps ? admission.keep(endpoint, serving.signal) : Promise.resolve();
+  const kept = keeps ? admission.keep(cluster.kube, endpoint, serving.signal) : Promise.resolve();
   return {
     port,
     admission,

@@ -86,6 +86,16 @@ describe('objects', () => {
     expect(taken.spec.holderIdentity).toBe('two');
   });
 
+  test('are deleted only at the version that was judged, if the deletion says so', async () => {
+    const { metadata } = await kube.create(resources.leases, lease('judged'));
+    const { uid = '', resourceVersion } = metadata;
+    const key = { namespace, name: 'judged' };
+    await kube.mergePatch(resources.leases, key, { spec: { holderIdentity: 'later' } });
+    const late = kube.delete(resources.leases, key, { uid, resourceVersion });
+    expect((await failureOf(late)).kind).toBe(KubeErrorKind.Conflict);
+    expect((await kube.get(resources.leases, key))?.spec.holderIdentity).toBe('later');
+  });
+
   test('are patched only at the version that was read, if the patch says so', async () => {
     const { metadata } = await kube.create(resources.leases, lease('versioned'));
     const patch = {
@@ -328,6 +338,25 @@ describe('the network', () => {
       expect(result).toMatchObject({ reason: { message: 'changed my mind' } });
     await client.close();
     await close();
+  });
+});
+
+describe('a guard', () => {
+  test('is asked when the request would be written, however long that waited, and keeps it back', async () => {
+    const busy = connect(sandbox.kubeconfig, { maxInFlight: 1 });
+    let objection: string | undefined;
+    const guarded = busy.guardedBy(() => objection);
+    await guarded.create(resources.leases, lease('in-time'));
+    const before = busy.list(resources.pods);
+    const inLine = failureOf(guarded.create(resources.leases, lease('too-late')));
+    objection = 'it is too late';
+    const failure = await inLine;
+    await before;
+    expect(failure.kind).toBe(KubeErrorKind.NotSent);
+    expect(failure.message).toBe(`create leases.coordination.k8s.io ${namespace}/too-late: it is too late`);
+    expect(await kube.get(resources.leases, { namespace, name: 'too-late' })).toBeUndefined();
+    expect(await busy.create(resources.leases, lease('unguarded'))).toBeDefined();
+    await busy.close();
   });
 });
 

@@ -1,6 +1,9 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import type { Kube } from '../../kube/client.ts';
 import { runWhenLeader } from '../../kube/leaderElection.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { connect, dropNamespace, eventually, freshNamespace, recordedLog } from './fixtures.ts';
@@ -10,6 +13,13 @@ let sandbox: Sandbox;
 let kube: Kube;
 let namespace: string;
 const name = 'elected';
+const configMaps: Resource = {
+  group: '',
+  version: 'v1',
+  plural: 'configmaps',
+  kind: 'ConfigMap',
+  namespaced: true,
+};
 const quick = { leaseDurationSeconds: 2, renewDeadlineSeconds: 1.3, retryPeriodSeconds: 0.2 };
 
 beforeAll(async () => {
@@ -152,6 +162,80 @@ test('what the leader runs may fail: it is logged, given back, and led again', a
     level: 'error',
     message: 'What the leader ran failed',
     fields: { lease: `${namespace}/${name}`, identity: 'only', error: 'the first turn failed' },
+  });
+});
+
+describe('a leader that was stopped for longer than its Lease lasts, and goes on', () => {
+  const program = fileURLToPath(new URL('leader.ts', import.meta.url));
+  const children: ChildProcess[] = [];
+
+  afterEach(() => {
+    for (const child of children.splice(0)) child.kill('SIGKILL');
+  });
+
+  function candidate(identity: string) {
+    const env = { ...process.env, NODE_OPTIONS: '' };
+    const args = [program, sandbox.kubeconfig, namespace, identity];
+    const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    children.push(child);
+    const exited = once(child, 'exit');
+    let said = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      said += chunk.toString();
+    });
+    const hasSaid = (line: string, times = 1) =>
+      eventually(`${identity} to say: ${line}`, () =>
+        said.split(line).length > times ? undefined : `${identity} said ${said}`,
+      );
+    return {
+      said: () => said.trim().split('\n'),
+      hasSaid,
+      signal: (sent: NodeJS.Signals) => child.kill(sent),
+      exited,
+    };
+  }
+
+  /** Who created the ConfigMaps, in the order in which the apiserver stored them. */
+  async function writers(): Promise<string[]> {
+    const { items } = await kube.list(configMaps, { namespace });
+    return items
+      .toSorted(({ metadata: a }, { metadata: b }) => Number(a.resourceVersion) - Number(b.resourceVersion))
+      .flatMap(({ metadata: { generateName } }) => generateName?.replace(/-$/, '') ?? []);
+  }
+
+  const hasWritten = (identity: string, least: number) =>
+    eventually(`${least} writes of ${identity}`, async () => {
+      const count = (await writers()).filter((writer) => writer === identity).length;
+      return count >= least ? undefined : `${count}`;
+    });
+
+  test('writes nothing once another one has begun, ends what it led, and may lead again later', async () => {
+    const first = candidate('first');
+    await hasWritten('first', 20);
+    const second = candidate('second');
+    await second.hasSaid('Kubernetes client configured');
+    first.signal('SIGSTOP');
+    await hasWritten('second', 20);
+    first.signal('SIGCONT');
+    await first.hasSaid('The work has ended');
+    second.signal('SIGTERM');
+    expect(await second.exited).toEqual([0, null]);
+    const before = (await writers()).length;
+    await first.hasSaid('Leadership was taken', 2);
+    await hasWritten('first', before);
+    first.signal('SIGTERM');
+    expect(await first.exited).toEqual([0, null]);
+    const turns = (await writers()).filter((writer, i, all) => writer !== all[i - 1]);
+    expect(turns).toEqual(['first', 'second', 'first']);
+    const story = first.said().filter((line) => /^(Leadership|The work) /.test(line));
+    expect(story).toEqual([
+      'Leadership was taken',
+      'Leadership was lost',
+      'The work has ended',
+      'Leadership was taken',
+      'The work has ended',
+      'Leadership was given back',
+    ]);
   });
 });
 

@@ -1,0 +1,70 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../api/core.ts';
+import { hostnameLabel, isExpired, isTakenOver } from '../../domain/identityLease.ts';
+
+const now = new Date('2026-01-02T12:00:00Z');
+const lease = (spec: Lease['spec'], creationTimestamp = '2026-01-01T00:00:00Z'): Lease => ({
+  metadata: { name: 'l', creationTimestamp },
+  spec: { holderIdentity: 'somebody', ...spec },
+});
+
+describe('an identity Lease has expired', () => {
+  test.each<{ when: string; lease: Lease; expired: boolean }>([
+    {
+      when: 'renewed an hour ago',
+      lease: lease({ renewTime: '2026-01-02T11:00:00.000000Z', leaseDurationSeconds: 3600 }),
+      expired: false,
+    },
+    {
+      when: 'renewed more than an hour ago',
+      lease: lease({ renewTime: '2026-01-02T10:59:59.999000Z', leaseDurationSeconds: 3600 }),
+      expired: true,
+    },
+    {
+      when: 'of a shorter duration, that passed',
+      lease: lease({ renewTime: '2026-01-02T11:59:00.000000Z', leaseDurationSeconds: 40 }),
+      expired: true,
+    },
+    {
+      when: 'without a duration: as ours',
+      lease: lease({ renewTime: '2026-01-02T11:30:00.000000Z' }),
+      expired: false,
+    },
+    {
+      when: 'renewed a little ahead of the clock',
+      lease: lease({ renewTime: '2026-01-02T12:00:30.000000Z', leaseDurationSeconds: 1 }),
+      expired: false,
+    },
+    {
+      when: 'said to be renewed in the year 9999: counted from its creation',
+      lease: lease({ renewTime: '9999-01-01T00:00:00.000000Z', leaseDurationSeconds: 3600 }),
+      expired: true,
+    },
+    { when: 'empty, made by hand long ago', lease: lease({}), expired: true },
+    { when: 'empty, made by hand just now', lease: lease({}, '2026-01-02T11:59:59Z'), expired: false },
+    { when: 'renewed at no time', lease: lease({ renewTime: 'soon' }), expired: true },
+    { when: 'without any time at all', lease: lease({}, ''), expired: false },
+  ])('$when: $expired', ({ lease: seen, expired }) => {
+    expect(isExpired(seen, now)).toBe(expired);
+  });
+});
+
+test.each([
+  { holderIdentity: 'me', taken: false },
+  { holderIdentity: 'another', taken: true },
+  { holderIdentity: '', taken: false },
+])('a Lease of "$holderIdentity" was taken over from me: $taken', ({ holderIdentity, taken }) => {
+  expect(isTakenOver(lease({ holderIdentity }), 'me')).toBe(taken);
+});
+
+test.each([
+  { hostname: 'worker-7f9c-x2', label: 'worker-7f9c-x2' },
+  { hostname: 'node_1.example.com', label: 'node_1.example.com' },
+  { hostname: "Ada's Mac.local", label: 'Ada-s-Mac.local' },
+  { hostname: '../..', label: '' },
+  { hostname: 'knöpfe', label: 'kn-pfe' },
+  { hostname: `${'a'.repeat(62)}.example.com`, label: 'a'.repeat(62) },
+  { hostname: 'b'.repeat(64), label: 'b'.repeat(63) },
+])('the label for host $hostname is "$label"', ({ hostname, label }) => {
+  expect(hostnameLabel(hostname)).toBe(label);
+});

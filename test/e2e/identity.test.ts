@@ -1,0 +1,240 @@
+import { createHash } from 'node:crypto';
+import { hostname } from 'node:os';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { KubeObject, Lease } from '../../api/core.ts';
+import { INSTIGATOR_FINALIZER, TASK_QUEUE } from '../../api/names.ts';
+import { evacuationName } from '../../domain/evacuation.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
+import { eventually } from '../kit/eventually.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, type World } from './world.ts';
+
+// The sentences of KEP-1965 > Test Plan, with "process" in place of "kube-apiserver", and who leads among processes.
+
+const namespace = 'node-maintenance';
+const worker = 'node-maintenance-worker';
+/** And none to secrets: an admission server there would be registered in place of the other one. */
+const rightsToLeases = {
+  apiGroups: ['coordination.k8s.io'],
+  resources: ['leases'],
+  verbs: ['get', 'list', 'create', 'patch', 'delete'],
+};
+const rbac = (plural: string, kind: string): Resource => ({
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  plural,
+  kind,
+  namespaced: true,
+});
+
+let world: World;
+const processes: WorkerProcess[] = [];
+/** One after the other, as the tests tell. */
+let first: WorkerProcess;
+let second: WorkerProcess;
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 1, install: false });
+}, 120_000);
+
+afterAll(async () => {
+  // What is stopped can be killed, but not told to end.
+  for (const one of processes) await one.kill();
+  await world?.close();
+});
+
+function start(...args: string[]): WorkerProcess {
+  const started = startWorker(world.sandbox, { args });
+  processes.push(started);
+  return started;
+}
+
+function startAsAdministrator(...args: string[]): WorkerProcess {
+  const started = startWorker(world.sandbox, { args, env: { KUBECONFIG: world.sandbox.kubeconfig } });
+  processes.push(started);
+  return started;
+}
+
+const nameOf = (component: string, text: string) =>
+  `${component}-${createHash('sha256').update(text).digest('hex')}`;
+const leaseNamed = (name: string, where = namespace) =>
+  world.kube.get(resources.leases, { namespace: where, name });
+const ofHost = () => leaseNamed(nameOf(worker, hostname()));
+const temporalIdentityOf = ({ pid }: WorkerProcess) => `${pid}@${hostname()}`;
+
+/** Processes that have an identity Lease: by component, and by their identities in Temporal if they have one. */
+async function listed(): Promise<string[]> {
+  const { items } = await world.kube.list(resources.leases, { namespace, labelSelector: 'k8s.io/component' });
+  return items
+    .map(({ metadata: { labels, annotations } }) =>
+      [labels?.['k8s.io/component'], annotations?.['nodemaintenance.k8s.io/temporal-identity']]
+        .join(' ')
+        .trim(),
+    )
+    .toSorted((a, b) => a.localeCompare(b));
+}
+
+async function leader(): Promise<Lease['spec']> {
+  return (await leaseNamed('node-maintenance-controllers'))?.spec ?? {};
+}
+
+const leads = (one: WorkerProcess) =>
+  eventually('this worker to lead', async () =>
+    expect((await leader()).holderIdentity).toContain(`${hostname()}_${one.pid}_`),
+  );
+
+const says = (one: WorkerProcess, text: string, times = 1) =>
+  eventually(`the log to say ${times} x "${text}"`, () =>
+    expect(one.log().split(text).length - 1).toBeGreaterThanOrEqual(times),
+  );
+
+/** Identities of the workers that asked for tasks. */
+async function pollers(): Promise<string[]> {
+  const { pollers: seen } = await world.temporal.workflowService.describeTaskQueue({
+    namespace: 'default',
+    taskQueue: { name: TASK_QUEUE },
+    taskQueueType: 1,
+  });
+  return (seen ?? []).map(({ identity }) => identity ?? '');
+}
+
+async function readiness(one: WorkerProcess): Promise<string> {
+  const port = /"health":(\d+)/.exec(one.log())?.[1];
+  const answer = await fetch(`http://127.0.0.1:${port}/readyz`);
+  return `${answer.status} ${await answer.text()}`.trim();
+}
+
+describe('identity Leases', () => {
+  test('"creating the Namespace and the Lease on" start-up', async () => {
+    first = startAsAdministrator('--install');
+    await first.ready();
+    expect(await world.kube.get(resources.namespaces, { name: namespace })).toBeDefined();
+    const lease = await ofHost();
+    expect(lease?.metadata.labels?.['kubernetes.io/hostname']).toBe(hostname());
+    expect(lease?.metadata.annotations).toMatchObject({
+      'nodemaintenance.k8s.io/temporal-identity': temporalIdentityOf(first),
+      'nodemaintenance.k8s.io/temporal-namespace': 'default',
+      'nodemaintenance.k8s.io/task-queue': 'node-maintenance',
+    });
+    expect(await pollers()).toContain(temporalIdentityOf(first));
+  }, 60_000);
+
+  test('no work is done before "creating the Lease": a missing namespace is waited for', async () => {
+    const early = startAsAdministrator('--namespace', 'later', '--admission-only');
+    await says(early, 'Waiting for the identity Lease');
+    expect(await readiness(early)).toContain('503 waiting for the identity Lease: ');
+    expect(await readiness(early)).toContain('namespaces "later" not found: namespace later must exist');
+    expect(early.log()).not.toContain('Admission server started');
+    await world.kube.create(resources.namespaces, { metadata: { name: 'later' } });
+    await says(early, 'Admission server started');
+    const name = nameOf('node-maintenance-admission', hostname());
+    expect((await leaseNamed(name, 'later'))?.spec.holderIdentity).toMatch(new RegExp(`^${name}_`));
+    await early.kill();
+  });
+
+  test('no work is done before "creating the Lease": a namespace that RBAC forbids is waited for', async () => {
+    const forbidden = start('--namespace', 'forbidden');
+    await says(forbidden, 'Waiting for the installation');
+    const problem = 'the worker may not get, list, create, patch, delete leases in namespace forbidden';
+    expect(await readiness(forbidden)).toContain(`503 waiting for the installation: ${problem}`);
+    expect(forbidden.log()).not.toContain('Cluster seen');
+    await world.kube.create(resources.namespaces, { metadata: { name: 'forbidden' } });
+    const metadata = { namespace: 'forbidden', name: worker };
+    const binding = await world.kube.get(rbac('rolebindings', 'RoleBinding'), { namespace, name: worker });
+    await world.kube.create(rbac('roles', 'Role'), { metadata, rules: [rightsToLeases] } as KubeObject);
+    await world.kube.create(rbac('rolebindings', 'RoleBinding'), { ...binding, metadata } as KubeObject);
+    await says(forbidden, 'Control loops started');
+    const [published, led] = await Promise.all([
+      leaseNamed(nameOf(worker, hostname()), 'forbidden'),
+      leaseNamed('node-maintenance-controllers', 'forbidden'),
+    ]);
+    const acquired = published?.spec.acquireTime ?? 'never';
+    expect(acquired.localeCompare(led?.spec.acquireTime ?? '')).toBe(-1);
+    expect(forbidden.log().split('Waiting for the installation')).toHaveLength(2);
+    expect(await forbidden.stop()).toBe(0);
+  }, 60_000);
+
+  test('"the existence of the Lease objects per" process', async () => {
+    second = start();
+    const admission = start('--admission-only');
+    await Promise.all([second.ready(), admission.ready()]);
+    const expected = [
+      'node-maintenance-admission',
+      ...[first, second].map((one) => `${worker} ${temporalIdentityOf(one)}`),
+    ];
+    await eventually('each process to be listed', async () =>
+      expect(await listed()).toEqual(expected.toSorted((a, b) => a.localeCompare(b))),
+    );
+    expect((await ofHost())?.metadata.annotations).toMatchObject({
+      'nodemaintenance.k8s.io/temporal-identity': temporalIdentityOf(second),
+    });
+    expect(await admission.stop()).toBe(0);
+  }, 60_000);
+
+  test('a process that is restarted has "a newly generated ID", and the Lease of a host that is gone "is garbage collected"', async () => {
+    const before = await ofHost();
+    const gone: Lease = {
+      metadata: { name: nameOf(worker, 'gone'), namespace, labels: { 'k8s.io/component': worker } },
+      spec: {
+        ...before?.spec,
+        renewTime: new Date(Date.now() - 3_700_000).toISOString().replace('Z', '000Z'),
+      },
+    };
+    await world.kube.create(resources.leases, gone);
+    expect(await second.stop()).toBe(0);
+    expect((await ofHost())?.spec.holderIdentity).toBe(before?.spec.holderIdentity);
+    second = start();
+    await second.ready();
+    const after = await ofHost();
+    expect(after?.metadata.uid).toBe(before?.metadata.uid);
+    expect(after?.spec.holderIdentity).not.toBe(before?.spec.holderIdentity);
+    expect(after?.spec.leaseTransitions).toBe((before?.spec.leaseTransitions ?? 0) + 1);
+    await eventually('the Lease of the host that is gone to be collected', async () =>
+      expect(await leaseNamed(gone.metadata.name)).toBeUndefined(),
+    );
+    expect(await listed()).toContain(`${worker} ${temporalIdentityOf(first)}`);
+  }, 60_000);
+});
+
+describe('a leading worker that is stopped for longer than its Lease lasts', () => {
+  test('is succeeded by another one, which does the work', async () => {
+    await leads(first);
+    process.kill(first.pid, 'SIGSTOP');
+    await leads(second);
+    await says(second, 'Control loops started');
+    await world.placePods('node-1', 1);
+    const [pod] = await world.podsOn('node-1');
+    const { name = '', namespace: where = '', uid = '' } = pod?.metadata ?? {};
+    const metadata = {
+      namespace: where,
+      name: evacuationName({ name, uid }),
+      finalizers: [INSTIGATOR_FINALIZER],
+    };
+    await eventually('the Evacuation to be taken', () =>
+      world.kube.create(resources.evacuations, {
+        metadata,
+        spec: { podRef: { name, uid }, progressDeadlineSeconds: 1800 },
+      }),
+    );
+    await eventually('the pod to be evacuated', async () => expect(await world.podsOn('node-1')).toEqual([]));
+    expect((await leader()).holderIdentity).toContain(`_${second.pid}_`);
+  }, 60_000);
+
+  test('says when it goes on that it lost the leadership, and stops its control loops: one leads', async () => {
+    process.kill(first.pid, 'SIGCONT');
+    await says(first, 'Control loops stopped');
+    expect(first.log()).toMatch(
+      /"lease":"node-maintenance\/node-maintenance-controllers".*"Leadership was lost"/,
+    );
+    expect((await leader()).holderIdentity).toContain(`_${second.pid}_`);
+    await eventually('it to be ready again', async () => expect(await readiness(first)).toBe('200 ok'));
+  }, 60_000);
+
+  test('leads again at once when the other one is told to end', async () => {
+    const stopped = second.stop();
+    await leads(first);
+    await says(first, 'Control loops started', 2);
+    expect(await stopped).toBe(0);
+    expect(second.log()).toContain('Leadership was given back');
+  }, 60_000);
+});

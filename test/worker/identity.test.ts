@@ -1,0 +1,237 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../api/core.ts';
+import { Component } from '../../api/names.ts';
+import type { Kube } from '../../kube/client.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { IdentityLease, type IdentityOptions } from '../../worker/identity.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { connect, dropNamespace, freshNamespace, type LogRecorder, recordedLog } from '../kube/fixtures.ts';
+
+// The sentences of KEP-1965 > Test Plan, for processes of ours; those with real ones are in test/e2e/identity.test.ts.
+
+let sandbox: Sandbox;
+let kube: Kube;
+let namespace: string;
+let log: LogRecorder;
+const stop = new Set<() => Promise<void>>();
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kube = connect(sandbox.kubeconfig);
+}, 180_000);
+
+beforeEach(async () => {
+  namespace = await freshNamespace(kube, 'identity');
+  log = recordedLog();
+});
+
+afterEach(async () => {
+  for (const end of stop) await end();
+  stop.clear();
+  await dropNamespace(kube, namespace);
+});
+
+afterAll(async () => {
+  await kube?.close();
+  await releaseSandbox(sandbox);
+});
+
+const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
+
+const process = (differs: Partial<IdentityOptions> = {}) =>
+  new IdentityLease({
+    kube,
+    namespace,
+    component: Component.Worker,
+    host: 'host-a',
+    renewEverySeconds: 0.2,
+    collectEverySeconds: 0.2,
+    log,
+    ...differs,
+  });
+
+/** Publishes, renews and collects until it is told to end. */
+async function living(identity: IdentityLease): Promise<() => Promise<void>> {
+  const ended = new AbortController();
+  await identity.publish();
+  const kept = identity.keep(ended.signal);
+  const end = async () => {
+    ended.abort();
+    await kept;
+  };
+  stop.add(end);
+  return end;
+}
+
+const nameOf = (component: string, text: string) =>
+  `${component}-${createHash('sha256').update(text).digest('hex')}`;
+const leaseNamed = (name: string) => kube.get(resources.leases, { namespace, name });
+const leases = async () => (await kube.list(resources.leases, { namespace })).items;
+const holders = async () => (await leases()).map(({ spec }) => spec.holderIdentity ?? '').toSorted();
+const byHand = (name: string, spec: Lease['spec'], labels: Record<string, string>) =>
+  kube.create(resources.leases, { metadata: { name, namespace, labels }, spec });
+
+describe('a process', () => {
+  test('publishes who and where it is, with all fields set', async () => {
+    const identity = process({ annotations: { 'example.com/fact': 'one' } });
+    await identity.publish();
+    const name = nameOf('node-maintenance-worker', 'host-a');
+    const lease = await leaseNamed(name);
+    expect(lease?.metadata.labels).toEqual({
+      'k8s.io/component': 'node-maintenance-worker',
+      'kubernetes.io/hostname': 'host-a',
+    });
+    expect(lease?.metadata.annotations).toEqual({
+      'example.com/fact': 'one',
+      'nodemaintenance.k8s.io/version': version,
+    });
+    const time = expect.stringMatching(/^20\d\d-.*\.\d{6}Z$/);
+    expect(lease?.spec).toEqual({
+      holderIdentity: expect.stringMatching(new RegExp(`^${name}_[-0-9a-f]{36}$`)),
+      leaseDurationSeconds: 3600,
+      acquireTime: time,
+      renewTime: time,
+      leaseTransitions: 0,
+    });
+    expect(identity.sinceRenewal).toBeLessThan(10);
+  });
+
+  test('whose hostname is longer than a label has the real one in an annotation', async () => {
+    const host = `${'h'.repeat(63)}.example.com`;
+    await process({ host }).publish();
+    const lease = await leaseNamed(nameOf('node-maintenance-worker', host));
+    expect(lease?.metadata.labels?.['kubernetes.io/hostname']).toBe('h'.repeat(63));
+    expect(lease?.metadata.annotations?.['nodemaintenance.k8s.io/hostname']).toBe(host);
+  });
+
+  test('that is started again takes the Lease of its predecessor at once, as another holder', async () => {
+    const before = process();
+    await before.publish();
+    const after = process();
+    await after.publish();
+    expect(after.holder).not.toBe(before.holder);
+    const [lease, ...others] = await leases();
+    expect(others).toEqual([]);
+    expect(lease?.spec).toMatchObject({ holderIdentity: after.holder, leaseTransitions: 1 });
+  });
+
+  test('that lives beside another one of its host is listed too, and neither takes the Lease of the other', async () => {
+    const [first, second] = [process(), process()];
+    await living(first);
+    await living(second);
+    const both = [first.holder, second.holder].toSorted();
+    await eventually('both to be listed', async () => expect(await holders()).toEqual(both));
+    await throughout('both have their Lease', 1_000, async () => expect(await holders()).toEqual(both));
+    const [host, own] = await Promise.all([
+      leaseNamed(nameOf('node-maintenance-worker', 'host-a')),
+      leaseNamed(nameOf('node-maintenance-worker', `host-a${first.holder}`)),
+    ]);
+    expect(host?.spec).toMatchObject({ holderIdentity: second.holder, leaseTransitions: 1 });
+    expect(own?.spec).toMatchObject({ holderIdentity: first.holder, leaseTransitions: 0 });
+    expect(own?.metadata.labels).toEqual(host?.metadata.labels);
+  });
+
+  test('makes its Lease again when somebody deleted it, and mends one that somebody edited', async () => {
+    const identity = process();
+    await living(identity);
+    const name = nameOf('node-maintenance-worker', 'host-a');
+    const uid = (await leaseNamed(name))?.metadata.uid ?? '';
+    await kube.delete(resources.leases, { namespace, name }, { uid });
+    await eventually('another Lease', async () =>
+      expect((await leaseNamed(name))?.metadata.uid).not.toBe(uid),
+    );
+    const nonsense = { leaseDurationSeconds: 1, acquireTime: null, leaseTransitions: null };
+    const patch = { metadata: { labels: null }, spec: nonsense };
+    await kube.mergePatch(resources.leases, { namespace, name }, patch);
+    await eventually('all of it to be mended', async () => {
+      const lease = await leaseNamed(name);
+      expect(lease?.metadata.labels?.['k8s.io/component']).toBe('node-maintenance-worker');
+      expect(lease?.spec).toMatchObject({ holderIdentity: identity.holder, leaseDurationSeconds: 3600 });
+      expect(lease?.spec.acquireTime).toBeDefined();
+    });
+  });
+
+  test('goes on when it cannot renew, says so once for each reason, and counts it', async () => {
+    let isAway = false;
+    const guarded = kube.guardedBy(() => (isAway ? 'the apiserver is away' : undefined));
+    const identity = process({ kube: guarded });
+    await living(identity);
+    isAway = true;
+    await eventually('some failures', () => expect(identity.errors).toBeGreaterThan(5));
+    isAway = false;
+    await eventually('a renewal', () => expect(identity.sinceRenewal).toBeLessThan(0.2));
+    const renewals = log.lines.filter(({ message }) => message === 'Identity Lease could not be renewed');
+    expect(renewals).toHaveLength(1);
+    expect(renewals[0]?.fields).toMatchObject({
+      reason: expect.stringContaining('the apiserver is away'),
+    });
+  });
+});
+
+describe('garbage collection', () => {
+  const ours = { 'k8s.io/component': 'node-maintenance-worker' };
+
+  test('"garbage collecting a Lease that isn\'t refreshed"', async () => {
+    const gone = process({ host: 'gone', component: Component.Admission, leaseDurationSeconds: 1 });
+    const end = await living(gone);
+    await end();
+    await byHand('by-hand', { leaseDurationSeconds: 1 }, ours);
+    await byHand('of-others', { leaseDurationSeconds: 1 }, { 'k8s.io/component': 'kube-apiserver' });
+    await byHand('unlabelled', { leaseDurationSeconds: 1 }, {});
+    const identity = process();
+    await living(identity);
+    await eventually('the Leases of those who are gone to be collected', async () =>
+      expect((await leases()).map(({ metadata: { name } }) => name)).toEqual([
+        nameOf('node-maintenance-worker', 'host-a'),
+        'of-others',
+        'unlabelled',
+      ]),
+    );
+  });
+
+  test('"not garbage collecting a Lease that is refreshed"', async () => {
+    const refreshed = process({ host: 'host-b', leaseDurationSeconds: 1 });
+    await living(refreshed);
+    const uids = async () => (await leases()).map(({ metadata: { uid = '' } }) => uid).toSorted();
+    await living(process());
+    const before = await uids();
+    expect(before).toHaveLength(2);
+    await throughout('both Leases are there', 2_500, async () => expect(await uids()).toEqual(before));
+  });
+
+  test('leaves alone what is refreshed between the look and the deletion', async () => {
+    const slow = process({ host: 'host-b', leaseDurationSeconds: 1 });
+    await slow.publish();
+    const name = nameOf('node-maintenance-worker', 'host-b');
+    await kube.mergePatch(
+      resources.leases,
+      { namespace, name },
+      { spec: { renewTime: '2026-01-01T00:00:00.000000Z' } },
+    );
+    const collector = process({ kube: afterEachList(kube, () => slow.publish()) });
+    await collector.collect();
+    expect((await leaseNamed(name))?.spec.holderIdentity).toBe(slow.holder);
+    expect(log.lines.filter(({ message }) => message === 'Identity Lease collected')).toEqual([]);
+  });
+});
+
+/** The client of somebody who is so slow that others act after each of its lists. */
+function afterEachList(client: Kube, act: () => Promise<void>): Kube {
+  return new Proxy(client, {
+    get: (target, name) => {
+      const method: unknown = Reflect.get(target, name, target);
+      if (typeof method !== 'function') return method;
+      const call = (...args: unknown[]): unknown => Reflect.apply(method, target, args);
+      const listed = async (...args: unknown[]) => {
+        const list = await call(...args);
+        await act();
+        return list;
+      };
+      return name === 'list' ? listed : call;
+    },
+  });
+}
