@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { wordsOf } from '../kube/errors.ts';
 import { addLeaseVerbs } from './lease.ts';
 import { complain } from './output.ts';
+import { addWorkersVerb } from './workers.ts';
 
 /** kubectl maintenance: the plugin that kubectl finds as `kubectl-maintenance` on PATH. */
 
@@ -26,6 +27,7 @@ function commandLine(): Command {
     .helpCommand(false)
     .exitOverride();
   addLeaseVerbs(program);
+  addWorkersVerb(program);
   return program;
 }
 

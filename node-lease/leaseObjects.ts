@@ -83,12 +83,12 @@ function conflictOf(cause: KubeError): KubeError {
 }
 
 /** "The ownerRef will be the corresponding node so it is removed when the node is deleted" (KEP-1411 > Proposal). */
-export function newLease({ metadata: { name, uid = '' } }: Readonly<Node>): Lease {
+function newLease({ metadata: { name, uid = '' } }: Readonly<Node>): Lease {
   const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
   return { metadata: { ...leaseKeyOf(name), ownerReferences }, spec: {} };
 }
 
-export function leaseKeyOf(node: string): { namespace: string; name: string } {
+function leaseKeyOf(node: string): { namespace: string; name: string } {
   return { namespace: NODE_LEASE_NAMESPACE, name: node };
 }
 
