@@ -1,8 +1,7 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Lease, Node } from '../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import { objectName } from '../api/schema.ts';
-import type { Kube, RequestOptions } from '../kube/client.ts';
+import type { JsonPatchOperation, Kube, RequestOptions } from '../kube/client.ts';
 import { isKubeError, KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 
@@ -42,25 +41,18 @@ export class LeaseObjects {
   }
 
   /**
-   * Exactly what was read: another writer of the spec in between rejects as Conflict. One of labels or annotations does not
-   * matter, so that no crowd of them can keep a holder from renewing. What the spec has beyond `changes` stays.
+   * If the spec is still what was read: another writer of it rejects as Conflict. One of labels or annotations does not matter,
+   * so that no crowd of them can keep a holder from renewing. What the spec has beyond `changes` stays.
    */
-  async replace(lease: Lease, changes: SpecChanges, options: RequestOptions): Promise<Lease> {
-    const { name, uid } = lease.metadata;
-    const spec = Object.fromEntries(
-      Object.entries({ ...lease.spec, ...changes }).filter(([, value]) => value !== null),
-    );
-    const operations = [
-      { op: 'test', path: '/metadata/uid', value: uid },
-      { op: 'test', path: '/spec', value: lease.spec },
-      { op: 'replace', path: '/spec', value: spec },
-    ] as const;
-    try {
-      return await this.#kube.jsonPatch(resources.leases, leaseKeyOf(name), operations, options);
-    } catch (error) {
-      if (isKubeError(error, 'Invalid') && (await this.#isOvertaken(lease, options))) throw conflictOf(error);
-      throw error;
-    }
+  replace(lease: Lease, changes: SpecChanges, options: RequestOptions): Promise<Lease> {
+    return this.#replaceIf({ op: 'test', path: '/spec', value: lease.spec }, lease, changes, options);
+  }
+
+  /** If nobody has written anything of it since it was read. */
+  replaceVersion(lease: Lease, changes: SpecChanges, options: RequestOptions): Promise<Lease> {
+    const { resourceVersion } = lease.metadata;
+    const test = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion } as const;
+    return this.#replaceIf(test, lease, changes, options);
   }
 
   async create(node: string, spec: Lease['spec'], options: RequestOptions): Promise<Lease> {
@@ -70,10 +62,28 @@ export class LeaseObjects {
     return this.#kube.create(resources.leases, { ...newLease(owner), spec }, options);
   }
 
-  /** A test that failed looks like a spec that the apiserver does not take. */
-  async #isOvertaken({ metadata: { name, uid }, spec }: Lease, options: RequestOptions): Promise<boolean> {
-    const current = await this.#kube.get(resources.leases, leaseKeyOf(name), options);
-    return current?.metadata.uid !== uid || !isDeepStrictEqual(current?.spec, spec);
+  async #replaceIf(
+    test: JsonPatchOperation,
+    { metadata: { name, uid, resourceVersion }, spec }: Lease,
+    changes: SpecChanges,
+    options: RequestOptions,
+  ): Promise<Lease> {
+    const value = Object.fromEntries(
+      Object.entries({ ...spec, ...changes }).filter(([, field]) => field !== null),
+    );
+    const operations: JsonPatchOperation[] = [
+      { op: 'test', path: '/metadata/uid', value: uid },
+      test,
+      { op: 'replace', path: '/spec', value },
+    ];
+    try {
+      return await this.#kube.jsonPatch(resources.leases, leaseKeyOf(name), operations, options);
+    } catch (error) {
+      if (!isKubeError(error, 'Invalid')) throw error;
+      // A test that failed looks like a spec that the apiserver does not take.
+      const current = await this.#kube.get(resources.leases, leaseKeyOf(name), options);
+      throw current?.metadata.resourceVersion === resourceVersion ? error : conflictOf(error);
+    }
   }
 }
 
@@ -83,7 +93,7 @@ function conflictOf(cause: KubeError): KubeError {
 }
 
 /** "The ownerRef will be the corresponding node so it is removed when the node is deleted" (KEP-1411 > Proposal). */
-function newLease({ metadata: { name, uid = '' } }: Readonly<Node>): Lease {
+export function newLease({ metadata: { name, uid = '' } }: Readonly<Node>): Lease {
   const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
   return { metadata: { ...leaseKeyOf(name), ownerReferences }, spec: {} };
 }

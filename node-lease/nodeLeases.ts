@@ -1,6 +1,7 @@
 import type { Lease } from '../api/core.ts';
 import { type Claimant, claim, claimantProblem, isReleasable } from '../domain/lease.ts';
 import type { Kube, RequestOptions } from '../kube/client.ts';
+import { isKubeError } from '../kube/errors.ts';
 import { microTime } from '../kube/leaseRecord.ts';
 import { LeaseObjects } from './leaseObjects.ts';
 
@@ -73,14 +74,24 @@ export class NodeLeases {
   release(node: string, options: RequestOptions = {}): Promise<Release> {
     return this.#objects.decide<Release>(node, options, async (lease) => {
       if (lease === undefined || !isReleasable(lease, this.holder)) return 'NotOurs';
-      const renewTime = microTime(this.#kube.now());
-      await this.#objects.replace(
-        lease,
-        { holderIdentity: '', leaseDurationSeconds: null, renewTime },
-        options,
-      );
+      await this.#objects.replace(lease, this.#released(), options);
       return 'Released';
     });
+  }
+
+  /** Releases it only if nobody has written it since; a holder of several processes needs to know that. */
+  async releaseAsSeen(lease: Lease, options: RequestOptions = {}): Promise<'Released' | 'Changed'> {
+    try {
+      await this.#objects.replaceVersion(lease, this.#released(), options);
+      return 'Released';
+    } catch (error) {
+      if (isKubeError(error, 'Conflict', 'NotFound')) return 'Changed';
+      throw error;
+    }
+  }
+
+  #released() {
+    return { holderIdentity: '', leaseDurationSeconds: null, renewTime: microTime(this.#kube.now()) };
   }
 
   async #claim(node: string, lease: Lease | undefined, options: RequestOptions): Promise<Acquisition> {

@@ -10,12 +10,10 @@ import type { Config } from './config.ts';
 import { type Answer, serve } from './http.ts';
 import { publishIdentity } from './identity.ts';
 import { toLog } from './log.ts';
+import { patienceOf, type Waits } from './patience.ts';
 import { prepareCluster } from './run.ts';
 
-/** What the health endpoint reports, as far as the process has come. */
-interface Parts {
-  /** What is waited for now. */
-  waiting?: string | undefined;
+interface Parts extends Waits {
   admission?: ServedAdmission;
 }
 
@@ -34,10 +32,7 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
   log.info('Admission started, without the rest of the worker', { health: health.port });
   const kube = connectKube({ userAgent: 'node-maintenance-admission', log });
   try {
-    const tell = (waiting: string | undefined) => {
-      parts.waiting = waiting;
-    };
-    const patience = { log, signal, tell };
+    const patience = patienceOf(parts, log, signal);
     await prepareCluster(kube, config, patience);
     const { namespace } = config;
     await publishIdentity({ kube, namespace, component: Component.Admission, log }, patience);

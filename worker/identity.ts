@@ -17,7 +17,7 @@ export interface IdentityOptions {
   /** Of the installation. */
   readonly namespace: string;
   readonly component: Component;
-  /** Facts for whoever lists the Leases; the version is added. */
+  /** Facts for whoever lists the Leases. */
   readonly annotations?: Readonly<Record<string, string>>;
   readonly log: Log;
   /** Default: the operating system's. */
@@ -36,8 +36,10 @@ const components = `${COMPONENT_LABEL} in (${Object.values(Component).join(',')}
 
 /** Waits until the Lease is published, and renews it from then on, until the signal. */
 export async function publishIdentity(options: IdentityOptions, patience: Patience): Promise<IdentityLease> {
-  const identity = new IdentityLease(options);
   const { namespace } = options;
+  // Once: an upgrade on disk does not change what runs.
+  const annotations = { ...options.annotations, [IdentityAnnotation.Version]: await version() };
+  const identity = new IdentityLease({ ...options, annotations });
   const remedy = `namespace ${namespace} must exist, and the Role node-maintenance-worker be bound in it, as npm start -- --install does for namespace node-maintenance`;
   await untilItAnswers({ what: 'the identity Lease', remedy, ...patience }, () =>
     identity.publish({ signal: patience.signal }),
@@ -136,7 +138,7 @@ export class IdentityLease {
     if (this.#name !== key.name) return this.#write(request);
     const candidate = { identity: this.holder, leaseDurationSeconds };
     const spec = held(current?.spec, candidate, kube.now());
-    const metadata = await this.#metadata(current);
+    const metadata = this.#metadata(current);
     if (current === undefined) await kube.create(resources.leases, { metadata, spec }, urgent);
     else await kube.mergePatch(resources.leases, key, { metadata, spec }, urgent);
     this.#isPublished = true;
@@ -152,7 +154,7 @@ export class IdentityLease {
     this.#options.log.info('Identity Lease was taken by a process that started later', fields);
   }
 
-  async #metadata(current: Lease | undefined): Promise<Lease['metadata']> {
+  #metadata(current: Lease | undefined): Lease['metadata'] {
     const { namespace, component, annotations } = this.#options;
     const label = hostnameLabel(this.#host);
     return {
@@ -163,7 +165,6 @@ export class IdentityLease {
       annotations: {
         ...annotations,
         ...(label !== this.#host && { [IdentityAnnotation.Hostname]: this.#host }),
-        [IdentityAnnotation.Version]: await version(),
       },
     };
   }

@@ -9,6 +9,20 @@ export interface Patience {
   tell: (waiting: string | undefined) => void;
 }
 
+/** What the health endpoint reports. */
+export interface Waits {
+  /** What is waited for now. */
+  waiting?: string | undefined;
+}
+
+/** Patience that notes there what it waits for. */
+export function patienceOf(parts: Waits, log: Log, signal: AbortSignal): Patience {
+  const tell = (waiting: string | undefined) => {
+    parts.waiting = waiting;
+  };
+  return { log, signal, tell };
+}
+
 interface Waiting extends Patience {
   what: string;
   remedy: string;

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
-import { Component, IdentityAnnotation, TASK_QUEUE } from '../api/names.ts';
+import { Component, IdentityAnnotation, leaseHolderOf, TASK_QUEUE } from '../api/names.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
@@ -13,6 +13,7 @@ import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
+import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
@@ -20,7 +21,7 @@ import { type IdentityLease, publishIdentity } from './identity.ts';
 import { install, installationProblems } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics } from './metrics.ts';
-import { type Patience, untilItAnswers } from './patience.ts';
+import { type Patience, patienceOf, untilItAnswers, type Waits } from './patience.ts';
 import {
   connectTemporal,
   createWorker,
@@ -33,9 +34,7 @@ import {
 const flushWithin = 5_000;
 
 /** What the health endpoint reports, as far as the process has come. */
-interface Parts {
-  /** What is waited for now. */
-  waiting?: string | undefined;
+interface Parts extends Waits {
   cluster?: Cluster;
   admission?: ServedAdmission;
   worker?: Worker;
@@ -65,10 +64,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   log.info('Worker started', { health: health.port, metrics: prometheus.port });
 
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
-  const tell = (waiting: string | undefined) => {
-    parts.waiting = waiting;
-  };
-  const patience = { log, signal, tell };
+  const patience = patienceOf(parts, log, signal);
   await prepareCluster(kube, config, patience);
   const settings = temporalSettings();
   metrics.observeIdentity(await publishWorker(kube, config.namespace, settings, patience));
@@ -90,7 +86,10 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   // They tell what was done: they may come after the work that is still to do.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
   const { starterOf } = temporal;
-  const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
+  const holder = leaseHolderOf(config.namespace);
+  const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
+  const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
+  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, starterOf }));
   parts.worker = worker;
   try {
     await runUntil(signal, worker, async () => {
@@ -158,7 +157,7 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
         new EvacuationController({ cluster: led, events: podEvents, log }).run(leading),
         runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster: led, log }, leading),
-        runNodeConditionsController({ cluster: led, log }, leading),
+        runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

@@ -112,6 +112,7 @@ describe('identity Leases', () => {
     const lease = await ofHost();
     expect(lease?.metadata.labels?.['kubernetes.io/hostname']).toBe(hostname());
     expect(lease?.metadata.annotations).toMatchObject({
+      'nodemaintenance.k8s.io/version': expect.stringMatching(/^\d+\.\d+\.\d+/),
       'nodemaintenance.k8s.io/temporal-identity': temporalIdentityOf(first),
       'nodemaintenance.k8s.io/temporal-namespace': 'default',
       'nodemaintenance.k8s.io/task-queue': 'node-maintenance',
