@@ -42,7 +42,7 @@ export interface NodeLeaseClient {
    * the same node take turns.
    */
   hold<T>(node: string, act: WhileHeld<T>, options?: HoldOptions): Promise<T>;
-  /** Ends the connections; what is still held runs out by itself. */
+  /** Ends every wait, tells what runs to stop, waits for its end, and releases what is held; then ends the connections. */
   close(): Promise<void>;
 }
 
@@ -59,28 +59,61 @@ const remedy = 'the rules that are needed are in node-lease/rbac.yaml';
 export function nodeLeases(options: NodeLeaseOptions): NodeLeaseClient {
   const { holder, leaseDurationSeconds = 900, log = silent } = options;
   const kube = connectKube({ ...options, userAgent: 'node-lease', log });
-  const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
-  const requireRights = once(() => requireRules(kube));
-  const turns = new Map<string, Semaphore>();
-  const turnOf = (node: string) => {
-    const turn = turns.get(node) ?? new Semaphore(1);
-    turns.set(node, turn);
-    return turn;
-  };
-  return {
-    acquire: (node, { signal } = {}) => withRemedy(leases.acquire(node, { signal }), remedy),
-    renew: (node, { signal } = {}) => withRemedy(leases.renew(node, { signal }), remedy),
-    release: (node, { signal } = {}) => withRemedy(leases.release(node, { signal }), remedy),
-    hold: async (node, act, held = {}) => {
-      const done = await turnOf(node).acquire(held.signal);
-      try {
-        return await new Hold({ kube, leases, node, log, requireRights, remedy }).run(act, held);
-      } finally {
-        done();
-      }
-    },
-    close: () => kube.close(),
-  };
+  return new Client(kube, new NodeLeases({ kube, holder, leaseDurationSeconds }), log);
+}
+
+class Client implements NodeLeaseClient {
+  readonly #kube: Kube;
+  readonly #leases: NodeLeases;
+  readonly #log: Log;
+  readonly #closing = new AbortController();
+  readonly #holds = new Set<Promise<unknown>>();
+  readonly #turns = new Map<string, Semaphore>();
+  readonly #requireRights: () => Promise<void>;
+
+  constructor(kube: Kube, leases: NodeLeases, log: Log) {
+    this.#kube = kube;
+    this.#leases = leases;
+    this.#log = log;
+    this.#requireRights = once(() => requireRules(kube));
+  }
+
+  acquire(node: string, { signal }: SignalOption = {}): Promise<Acquisition> {
+    return withRemedy(this.#leases.acquire(node, { signal }), remedy);
+  }
+
+  renew(node: string, { signal }: SignalOption = {}): Promise<Acquisition | Lost> {
+    return withRemedy(this.#leases.renew(node, { signal }), remedy);
+  }
+
+  release(node: string, { signal }: SignalOption = {}): Promise<Release> {
+    return withRemedy(this.#leases.release(node, { signal }), remedy);
+  }
+
+  async hold<T>(node: string, act: WhileHeld<T>, { signal, onWaiting }: HoldOptions = {}): Promise<T> {
+    const signals = [this.#closing.signal, ...(signal === undefined ? [] : [signal])];
+    const held = this.#held(node, act, { signal: AbortSignal.any(signals), onWaiting });
+    this.#holds.add(held);
+    return held.finally(() => this.#holds.delete(held));
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort(new Error('the client of node Leases was closed'));
+    await Promise.allSettled(this.#holds);
+    await this.#kube.close();
+  }
+
+  async #held<T>(node: string, act: WhileHeld<T>, options: HoldOptions): Promise<T> {
+    const turn = this.#turns.get(node) ?? new Semaphore(1);
+    this.#turns.set(node, turn);
+    const done = await turn.acquire(options.signal);
+    const [kube, leases, log, requireRights] = [this.#kube, this.#leases, this.#log, this.#requireRights];
+    try {
+      return await new Hold({ kube, leases, node, log, requireRights, remedy }).run(act, options);
+    } finally {
+      done();
+    }
+  }
 }
 
 /** Without the right to watch, a hold would not see that its Lease is taken. */

@@ -268,6 +268,24 @@ describe('a node that another has is waited for', () => {
     expect(await world.lease(node)).toEqual(before);
   });
 
+  test('until the client is closed, which also ends what runs, and releases it', async () => {
+    const [mine, others] = [await world.node(), await world.node(world.heldBy('another', 0, 600))];
+    const leases = world.client('us');
+    const running = leases.hold(mine, aborted);
+    const waiting = leases.hold(others, () => 'held');
+    const ended = Promise.allSettled([running, waiting]);
+    await eventually('the first to be held', async () =>
+      expect(await world.specOf(mine)).toMatchObject({ holderIdentity: 'us' }),
+    );
+    await leases.close();
+    const closed = new Error('the client of node Leases was closed');
+    expect(await ended).toEqual([
+      { status: 'fulfilled', value: closed },
+      { status: 'rejected', reason: closed },
+    ]);
+    expect(await world.specOf(mine)).toMatchObject({ holderIdentity: '' });
+  });
+
   test('by a crowd, of which one at a time has it', async () => {
     const node = await world.node();
     let [now, most, turns] = [0, 0, 0];
