@@ -39,7 +39,7 @@ export function addLeaseVerbs(program: Command): void {
     .description('hold nodes by hand: nobody else takes them until you release them')
     .argument('<node...>')
     .requiredOption('--reason <text>', 'why, for whoever wants the nodes meanwhile', reason)
-    .option('--force', 'take it over from whoever has it, who may be at work', false)
+    .option('--force', 'take it over from whoever has it, who may be at work')
     .action((nodes: string[], _options, command: Command) => acquire(nodes, command.optsWithGlobals()));
   lease
     .command('release')
@@ -118,12 +118,12 @@ function expiry({ state, expireTime }: LeaseSummary, now: number): string | unde
 }
 
 interface OrderOptions extends ClusterOptions {
-  readonly force: boolean;
+  readonly force?: boolean;
 }
 
 async function acquire(
   nodes: readonly string[],
-  { reason: why, force, ...cluster }: OrderOptions & { reason: string },
+  { reason: why, force = false, ...cluster }: OrderOptions & { reason: string },
 ): Promise<void> {
   await withCluster(cluster, async (kube) => {
     const hold = { user: await userOf(kube), host: hostname(), reason: why };
@@ -137,7 +137,7 @@ async function acquire(
   });
 }
 
-async function release(nodes: readonly string[], { force, ...cluster }: OrderOptions): Promise<void> {
+async function release(nodes: readonly string[], { force = false, ...cluster }: OrderOptions): Promise<void> {
   await withCluster(cluster, async (kube) => {
     const user = await userOf(kube);
     await each(nodes, async (node) => {

@@ -1,34 +1,14 @@
 #!/usr/bin/env node
-import { Command, CommanderError } from 'commander';
-import { wordsOf } from '../kube/errors.ts';
-import { addLeaseVerbs } from './lease.ts';
-import { complain } from './output.ts';
-import { addWorkersVerb } from './workers.ts';
+/** kubectl maintenance: the plugin that kubectl finds as `kubectl-maintenance` on PATH, and runs by the `node` that is there. */
 
-/** kubectl maintenance: the plugin that kubectl finds as `kubectl-maintenance` on PATH. */
+const { node: version } = process.versions;
+const [major = 0, minor = 0] = version.split('.').map(Number);
 
-/** Exit codes: 0 done, 1 refused or failed, 2 usage. */
-async function main(argv: readonly string[]): Promise<number> {
-  try {
-    await commandLine().parseAsync(argv, { from: 'user' });
-    return process.exitCode === undefined ? 0 : Number(process.exitCode);
-  } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    complain(`error: ${wordsOf(error)}`);
-    return 1;
-  }
+// An older one fails while it loads what the program imports, and does not say why.
+if (major < 22 || (major === 22 && minor < 19)) {
+  console.error(`error: Node 22.19 or newer is needed (got ${version}): put one first on PATH`);
+  process.exitCode = 1;
+} else {
+  const { run } = await import('./program.ts');
+  process.exitCode = await run(process.argv.slice(2));
 }
-
-function commandLine(): Command {
-  const program = new Command('kubectl maintenance')
-    .description('Maintenance of nodes: who has them, and which processes see to it.')
-    .option('--kubeconfig <file>', 'instead of KUBECONFIG and ~/.kube/config')
-    .option('--context <name>', 'of the kubeconfig, instead of the current one')
-    .helpCommand(false)
-    .exitOverride();
-  addLeaseVerbs(program);
-  addWorkersVerb(program);
-  return program;
-}
-
-process.exitCode = await main(process.argv.slice(2));

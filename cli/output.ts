@@ -42,7 +42,7 @@ export function table<T>(columns: readonly Column<T>[], rows: readonly T[]): str
     .join('\n');
 }
 
-const longestCell = 120;
+const longestCell = 300;
 
 function shown(text: string | undefined): string {
   if (text === undefined || text === '') return '<none>';
