@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { defaultNamespace } from '../temporal-config/devServer.ts';
 import { type ApiServer, readiness } from './apiserver.ts';
@@ -139,6 +139,18 @@ function linkBinaries(layout: Layout, toolchain: Toolchain): void {
   rmSync(layout.bin, { recursive: true, force: true });
   mkdirSync(layout.bin, { mode: 0o700 });
   for (const [name, path] of Object.entries(toolchain)) symlinkSync(path, join(layout.bin, name));
+  writeFileSync(join(layout.bin, 'kubectl-maintenance'), pluginScript(), { mode: 0o700 });
+}
+
+/** kubectl's plugin, run from source by this very Node: the one on PATH may be too old for that. */
+function pluginScript(): string {
+  const main = join(import.meta.dirname, '..', 'cli', 'main.ts');
+  return `#!/bin/sh\nexec ${quoted(process.execPath)} ${quoted(main)} "$@"\n`;
+}
+
+/** For a shell. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 /** Temporal and Kubernetes side by side; within Kubernetes, each as soon as what it talks to answers. */
@@ -394,12 +406,11 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
 
 /** For `. .sandbox/env`. */
 function shellFile(layout: Layout, sandbox: Sandbox): string {
-  const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
   return [
-    `export KUBECONFIG=${quote(sandbox.kubeconfig)}`,
-    `export TEMPORAL_ADDRESS=${quote(sandbox.temporalAddress)}`,
-    `export TEMPORAL_NAMESPACE=${quote(sandbox.temporalNamespace)}`,
-    `export PATH=${quote(layout.bin)}:"$PATH"`,
+    `export KUBECONFIG=${quoted(sandbox.kubeconfig)}`,
+    `export TEMPORAL_ADDRESS=${quoted(sandbox.temporalAddress)}`,
+    `export TEMPORAL_NAMESPACE=${quoted(sandbox.temporalNamespace)}`,
+    `export PATH=${quoted(layout.bin)}:"$PATH"`,
     '',
   ].join('\n');
 }
