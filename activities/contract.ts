@@ -52,6 +52,11 @@ export interface NodeMaintenanceActivities {
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
   /** Places the finalizer and amends `.status.stageStatuses`. */
   beginStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<{ nodes: string[] }>;
+  /**
+   * Takes the maintenance Leases of the nodes that nobody else holds, and renews those that are ours. To be called again
+   * after so many seconds.
+   */
+  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number }>;
   /** Cordons every selected node and keeps it so until the stage changes. */
   keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted>;
   /** Evacuates what the plan wants at `position`; resolves when nothing of that is left. */
@@ -60,7 +65,10 @@ export interface NodeMaintenanceActivities {
   keepDrained(ref: MaintenanceRef): Promise<Interrupted>;
   /** Withdraws the Evacuations that no other maintenance needs. */
   removeEvacuations(ref: MaintenanceRef): Promise<void>;
-  /** Makes the nodes schedulable again, unless somebody else wants them cordoned. */
+  /**
+   * Makes the nodes schedulable again, unless somebody else wants them cordoned, and releases their Leases. Lasts as long
+   * as another holds the Lease of a node that was cordoned for the maintenance.
+   */
   giveBackNodes(ref: MaintenanceRef): Promise<void>;
   /** Writes the last status and lets the object go. */
   finish(ref: MaintenanceRef): Promise<void>;

@@ -4,17 +4,19 @@ import type {
   NodeMaintenance,
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
+  NodeMaintenanceStatus,
 } from '../api/nodeMaintenance.ts';
-import { giveBack, isCordoned, isRace, unschedulableBefore } from '../domain/cordon.ts';
-import { withNodes } from '../domain/status.ts';
+import { isCordoned, isRace, unschedulableBefore } from '../domain/cordon.ts';
+import { withNodes, withWithheld } from '../domain/status.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
+import { type HeldView, holdNodes } from './nodeHolds.ts';
 import { reconcile } from './reconcile.ts';
 import { StatusWriter } from './statusWriter.ts';
-import { isView, look, namesOf, otherHolders, selectedNodes, type View } from './view.ts';
+import { isView, look, namesOf, nodeStatusOf } from './view.ts';
 
 /** Nodes that are patched at the same time. */
 const nodesAtOnce = 16;
@@ -40,7 +42,9 @@ export async function keepCordoned(
         if (!isView(view)) return view;
         writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastWrites);
         writer.see(view.maintenance);
-        await cordon.reconcile(view, writer);
+        const held = await holdNodes(deps, view);
+        await cordon.reconcile(held, writer);
+        writer.publish((status) => withCordon(status, held, cluster.kube.now().toISOString()));
         return undefined;
       },
     );
@@ -86,16 +90,16 @@ class Cordon {
     this.#deps = deps;
   }
 
-  /** Cordons the nodes of a view. What they were before is on record before the first of them is touched. */
-  async reconcile(view: View, writer: StatusWriter): Promise<void> {
+  /** Cordons the nodes that are ours. What they were before is on record before the first of them is touched. */
+  async reconcile(view: HeldView, writer: StatusWriter): Promise<void> {
     const deps = this.#deps;
     if (!isRecorded(view, writer)) {
       const statuses = await recordNodes(deps, view, writer.latest);
       writer.publish((status) => withNodes(status, statuses, namesOf(view.existing)));
       await writer.flush();
     }
-    const open = view.nodes.filter((node) => !isCordoned(node));
-    for (const { metadata } of view.nodes.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
+    const open = view.held.filter((node) => !isCordoned(node));
+    for (const { metadata } of view.held.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
     const undone = open.filter(({ metadata }) => this.#cordoned.delete(metadata.uid ?? ''));
     await forEachBounded(nodesAtOnce, open, (node) => setUnschedulable(deps, node, true));
     for (const node of undone) this.#announceUndone(view.maintenance, node);
@@ -129,13 +133,27 @@ class Cordon {
   }
 }
 
-function isRecorded({ nodes }: View, { latest: { status } }: StatusWriter): boolean {
+/** Before the Drain there is nothing to say of a node but that it is waited for. */
+function withCordon(
+  status: NodeMaintenanceStatus,
+  { nodes, existing, withheld }: HeldView,
+  now: string,
+): NodeMaintenanceStatus {
+  const known = new Map(status.nodeStatuses.map((node) => [node.nodeRef.name, node] as const));
+  const quiet = nodes.map((node) => ({
+    ...(known.get(node.metadata.name) ?? newNodeStatus(node)),
+    drainMessage: '',
+  }));
+  return withWithheld(withNodes(status, quiet, namesOf(existing)), withheld, now);
+}
+
+function isRecorded({ nodes, held }: HeldView, { latest: { status } }: StatusWriter): boolean {
   const recorded = new Set(
     status?.nodeStatuses
       .filter((node) => node.unschedulableBefore !== undefined)
       .map((node) => node.nodeRef.name),
   );
-  return status?.nodes === nodes.length && nodes.every((node) => recorded.has(node.metadata.name));
+  return status?.nodes === nodes.length && held.every((node) => recorded.has(node.metadata.name));
 }
 
 /**
@@ -144,15 +162,13 @@ function isRecorded({ nodes }: View, { latest: { status } }: StatusWriter): bool
  */
 async function recordNodes(
   { cluster: { kube, maintenances } }: Pick<Deps, 'cluster'>,
-  view: View,
+  view: HeldView,
   latest: NodeMaintenance,
 ): Promise<NodeMaintenanceNodeStatus[]> {
   const isUnexplained = (node: Node, all: readonly NodeMaintenance[]) =>
     isCordoned(node) && recordsOf(node, latest, all).length === 0;
   const seen = maintenances.list();
-  const unexplained = view.nodes
-    .filter((node) => isUnexplained(node, seen))
-    .map((node) => node.metadata.name);
+  const unexplained = view.held.filter((node) => isUnexplained(node, seen)).map((node) => node.metadata.name);
   const { items: all } =
     unexplained.length === 0 ? { items: seen } : await kube.list(resources.nodeMaintenances);
   const fresh = new Map<string, Node>();
@@ -160,7 +176,9 @@ async function recordNodes(
     const node = await kube.get(resources.nodes, { name });
     if (node !== undefined) fresh.set(name, node);
   });
+  const held = namesOf(view.held);
   return view.nodes.map((cached) => {
+    if (!held.has(cached.metadata.name)) return nodeStatusOf(latest, cached) ?? newNodeStatus(cached);
     const node = fresh.get(cached.metadata.name) ?? cached;
     const [own, ...others] = [nodeStatusOf(latest, node), ...recordsOf(node, latest, all)];
     return { ...(own ?? newNodeStatus(node)), unschedulableBefore: unschedulableBefore(node, own, others) };
@@ -190,70 +208,8 @@ function newNodeStatus(node: Node): NodeMaintenanceNodeStatus {
   };
 }
 
-/** What the maintenance has on record of the node. */
-export function nodeStatusOf(
-  maintenance: NodeMaintenance,
-  node: Node,
-): NodeMaintenanceNodeStatus | undefined {
-  return maintenance.status?.nodeStatuses.find((status) => status.nodeRef.name === node.metadata.name);
-}
-
-/**
- * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
- * (KEP-4212 > Uncordon (Complete)). Reads nodes and maintenances from the apiserver, not from an informer: a node that
- * was cordoned a moment ago must be seen as that, and of two maintenances that complete together, the later one must see
- * that the other no longer holds the node.
- */
-export async function giveBackNodes(deps: Deps, ref: MaintenanceRef): Promise<void> {
-  const { kube } = deps.cluster;
-  const [{ items: all }, { items: nodes }] = await Promise.all([
-    kube.list(resources.nodeMaintenances),
-    kube.list(resources.nodes),
-  ]);
-  const maintenance = all.find((one) => one.metadata.uid === ref.uid);
-  if (maintenance === undefined) return;
-  await forEachBounded(nodesAtOnce, nodesOf(maintenance, nodes), (node) =>
-    giveBackNode(deps, maintenance, all, node),
-  );
-}
-
-/** The nodes that a maintenance selects now, and those that it ever held. */
-export function nodesOf(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {
-  const held = new Set(maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name));
-  const selected = new Set(selectedNodes(maintenance, nodes).map((node) => node.metadata.name));
-  return nodes.filter(({ metadata: { name } }) => held.has(name) || selected.has(name));
-}
-
-async function giveBackNode(
-  deps: Deps,
-  maintenance: NodeMaintenance,
-  all: readonly NodeMaintenance[],
-  node: Node,
-): Promise<void> {
-  const name = node.metadata.name;
-  const holders = otherHolders(all, maintenance.metadata.uid ?? '', node).map((other) => other.metadata.name);
-  const decision = giveBack(node, nodeStatusOf(maintenance, node), holders);
-  switch (decision.kind) {
-    case 'AlreadySchedulable':
-      return;
-    case 'Uncordon':
-      return setUnschedulable(deps, node, false);
-    case 'HeldBy':
-      return deps.events.record(maintenance, {
-        type: 'Normal',
-        reason: 'NodeStillHeld',
-        message: `Node ${name} stays unschedulable: ${decision.maintenances.join(', ')} still holds it.`,
-      });
-    case 'CordonedBefore':
-      return deps.events.record(maintenance, {
-        type: 'Normal',
-        reason: 'NodeLeftUnschedulable',
-        message: `Node ${name} stays unschedulable: it was so before this maintenance. kubectl uncordon ${name} when it may take pods.`,
-      });
-  }
-}
-
-async function setUnschedulable(
+/** Of a node that is gone, or that is another one by now, nothing is asked. */
+export async function setUnschedulable(
   { cluster }: Pick<Deps, 'cluster'>,
   node: Node,
   unschedulable: boolean,

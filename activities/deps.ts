@@ -1,13 +1,18 @@
 import type { Cluster } from '../kube/cluster.ts';
 import type { Cordons } from './cordon.ts';
 import type { EventRecorder } from '../kube/events.ts';
+import type { NodeLeases } from '../node-lease/nodeLeases.ts';
+import type { NodeHolds } from './nodeHolds.ts';
 
 /** What activities act on; constructed once, in worker/. */
 export interface Deps {
-  /** What has to outlast a single activity; both are made by createActivities. */
+  /** What has to outlast a single activity is made by createActivities: cordons, lastWrites and holds. */
   cordons: Cordons;
   /** See StatusWriter. */
   lastWrites: Map<string, number>;
+  holds: NodeHolds;
+  /** As the one holder that all workers of the installation are. */
+  leases: NodeLeases;
   cluster: Cluster;
   events: EventRecorder;
   /** Who started a run, in the words of their Temporal client. */

@@ -9,6 +9,7 @@ import { aboutPod } from '../kube/events.ts';
 import type { DrainStep, Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { Evacuations } from './evacuations.ts';
+import { type HeldView, holdNodes } from './nodeHolds.ts';
 import { reconcile } from './reconcile.ts';
 import { cachedSight, freshSight, takeSnapshot } from './snapshot.ts';
 import { StatusWriter } from './statusWriter.ts';
@@ -59,11 +60,12 @@ async function runDrain<T>(
       if (!isView(view)) return view;
       writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastWrites);
       writer.see(view.maintenance);
-      await cordon.reconcile(view, writer);
+      const hold = await holdNodes(deps, view);
+      await cordon.reconcile(hold, writer);
       await evacuations.withdrawFrom(deselectedNodes(view), view.maintenance);
       // What we published last may not be in the informer yet.
       const { status: published = emptyStatus } = writer.latest;
-      const seen = { ...view, maintenance: { ...view.maintenance, status: published } };
+      const seen = { ...hold, maintenance: { ...view.maintenance, status: published } };
       const isResting = position === 'asPublished';
       const at = Math.min(isResting ? published.drainPosition : position, view.plan.length - 1);
       const { decision, nodes } = await decide(deps, seen, at, evacuations);
@@ -77,7 +79,7 @@ async function runDrain<T>(
       });
       if (isResting) return undefined;
       if (decision.evacuate.length > 0) {
-        await evacuations.start(decision.evacuate);
+        await evacuations.start(decision.evacuate, (node) => deps.holds.of(ref.uid).isHeld(node));
         return undefined;
       }
       const end = ending({ view, decided: decision.position });
@@ -93,19 +95,20 @@ async function runDrain<T>(
 
 /** The decision, and the names of all nodes that it rests on. */
 async function decide(
-  { cluster }: Deps,
-  view: View,
+  { cluster, holds }: Deps,
+  view: HeldView,
   position: number,
   evacuations: Evacuations,
 ): Promise<{ decision: DrainDecision; nodes: string[] }> {
   const lookAt = evacuations.snapshotOf(cluster.kube.now());
-  const snapshot = takeSnapshot(view, position, cachedSight(cluster), lookAt);
-  const nodes = snapshot.nodes.map((node) => node.name);
+  const isHeld = (node: string) => holds.isHeld(node);
+  const snapshot = takeSnapshot(view, position, { ...cachedSight(cluster), isHeld }, lookAt);
+  const nodes = [...snapshot.nodes, ...snapshot.withheld].map((node) => node.name);
   const decision = decideDrain(snapshot);
   if (decision.overruled.length === 0) return { decision, nodes };
   // Passing another maintenance cannot be taken back: it must not rest on informers that have not caught up.
   const sight = await freshSight(cluster, nodes);
-  return { decision: decideDrain(takeSnapshot(view, position, sight, lookAt)), nodes };
+  return { decision: decideDrain(takeSnapshot(view, position, { ...sight, isHeld }, lookAt)), nodes };
 }
 
 /** Nodes of the status that the selector has ceased to match. */

@@ -14,8 +14,7 @@ import { isRefusal, KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
-import { nodeStatusOf, nodesOf } from './cordon.ts';
-import { planOf } from './view.ts';
+import { nodeStatusOf, nodesOf, planOf } from './view.ts';
 
 /** Evacuations that are written at the same time, and at most in one turn, so that progress is published in between. */
 const writesAtOnce = 12;
@@ -76,13 +75,17 @@ export class Evacuations {
     await forEachBounded(writesAtOnce, unwanted, (evacuation) => withdraw(this.#cluster, evacuation));
   }
 
-  /** Makes sure that the pods have their Evacuations; those of a namespace that is being deleted leave by themselves. */
-  async start(pods: readonly Pod[]): Promise<void> {
+  /**
+   * Makes sure that the pods have their Evacuations; those of a namespace that is being deleted leave by themselves. A node
+   * whose Lease is lost meanwhile (`isHeld`) is asked for no more.
+   */
+  async start(pods: readonly Pod[], isHeld: (node: string) => boolean): Promise<void> {
     const due = pods.filter(({ metadata }) => {
       const refused = this.#refused.get(metadata.uid ?? '');
       return refused === undefined || Date.now() - refused.at >= refusalRetry;
     });
     await forEachBounded(writesAtOnce, due.slice(0, perTurn), async (pod) => {
+      if (!isHeld(pod.spec.nodeName ?? '')) return;
       const uid = pod.metadata.uid ?? '';
       const refusal = await this.#ensure(pod);
       if (refusal === undefined) {

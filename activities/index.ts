@@ -1,20 +1,30 @@
 import { admit } from './admit.ts';
 import type { NodeMaintenanceActivities } from './contract.ts';
-import { Cordons, giveBackNodes, keepCordoned } from './cordon.ts';
+import { Cordons, keepCordoned } from './cordon.ts';
 import type { Deps } from './deps.ts';
 import { drain, keepDrained, rest } from './drain.ts';
 import { removeEvacuations } from './evacuations.ts';
 import { toFailure } from './failures.ts';
+import { giveBackNodes } from './giveBack.ts';
+import { NodeHolds, renewNodeLeases } from './nodeHolds.ts';
 import { beginStage, finish, recordPause, requestStage } from './stage.ts';
 
 /** The activities of the `nodeMaintenance` workflow. Each may be run again at any moment, by another process. */
-export function createActivities(given: Omit<Deps, 'cordons' | 'lastWrites'>): NodeMaintenanceActivities {
-  const deps: Deps = { ...given, cordons: new Cordons(given), lastWrites: new Map() };
+export function createActivities(
+  given: Omit<Deps, 'cordons' | 'lastWrites' | 'holds'>,
+): NodeMaintenanceActivities {
+  const deps: Deps = {
+    ...given,
+    cordons: new Cordons(given),
+    lastWrites: new Map(),
+    holds: new NodeHolds(given),
+  };
   return {
     admit: (request) => translated(admit(deps, request)),
     requestStage: (ref, to, orderedBy) => translated(requestStage(deps, ref, to, orderedBy)),
     recordPause: (ref, paused) => translated(recordPause(deps, ref, paused)),
     beginStage: (ref, stage) => translated(beginStage(deps, ref, stage)),
+    renewNodeLeases: (ref) => translated(renewNodeLeases(deps, ref)),
     keepCordoned: (ref, stage) =>
       translated(stage === 'Drain' ? rest(deps, ref) : keepCordoned(deps, ref, stage)),
     drain: (ref, position) => translated(drain(deps, ref, position)),

@@ -1,5 +1,5 @@
 import { Context } from '@temporalio/activity';
-import type { Pod } from '../api/core.ts';
+import type { Lease, Pod } from '../api/core.ts';
 import type { Cluster } from '../kube/cluster.ts';
 
 /** How often the server hears from a lasting activity, and can tell it to stop. Milliseconds. */
@@ -10,7 +10,7 @@ const settleFor = 40;
 const resyncEvery = 10_000;
 
 /**
- * Runs `turn` now and after every change of nodes, maintenances, Evacuations and the pods of concern, until it resolves
+ * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern, until it resolves
  * with a result. Level-triggered: a change says "look again", never what to do. Heartbeats throughout, and ends at once
  * when the activity is cancelled.
  */
@@ -37,6 +37,11 @@ export async function reconcile<T>(
   }
 }
 
+/** A renewal is no news. */
+function holderOf({ spec }: Readonly<Lease>): string | undefined {
+  return spec.holderIdentity;
+}
+
 /** Remembers whether anything of concern changed, so that a change during a turn is not missed. */
 class Changes {
   readonly #unsubscribe: (() => void)[];
@@ -50,6 +55,9 @@ class Changes {
       cluster.nodes.subscribe(note),
       cluster.maintenances.subscribe(note),
       cluster.evacuations.subscribe(note),
+      cluster.leases.subscribe((change) => {
+        if (change.type !== 'Updated' || holderOf(change.object) !== holderOf(change.previous)) this.#note();
+      }),
       cluster.pods.subscribe(({ object }) => {
         if (concerns(object)) this.#note();
       }),

@@ -8,13 +8,17 @@ import { forEachBounded } from '../kube/bounded.ts';
 import { byNode, type Cluster } from '../kube/cluster.ts';
 import { resources } from '../kube/resources.ts';
 import { slimPod } from '../kube/slim.ts';
-import { isDraining, planOf, selectedNodes, type View } from './view.ts';
+import type { HeldView } from './nodeHolds.ts';
+import { isDraining, planOf, selectedNodes } from './view.ts';
 
 /** What a snapshot is taken of. */
 export interface Sight {
   maintenances: readonly NodeMaintenance[];
   podsOn(node: string): readonly Pod[];
 }
+
+/** A sight, and which nodes may be touched. */
+export type HeldSight = Sight & { isHeld(node: string): boolean };
 
 /** What the informers have. */
 export function cachedSight({ maintenances, pods }: Cluster): Sight {
@@ -39,18 +43,19 @@ export async function freshSight({ kube }: Cluster, names: readonly string[]): P
 
 /** A maintenance at a position, and all others in the Drain stage that share nodes with it, directly or through others. */
 export function takeSnapshot(
-  { maintenance, existing }: View,
+  { maintenance, existing, held, withheld }: HeldView,
   position: number,
-  sight: Sight,
+  sight: HeldSight,
   look: (pod: Pod) => PodSnapshot,
 ): DrainSnapshot {
   const others = sight.maintenances.filter(
     (one) => one.metadata.uid !== maintenance.metadata.uid && isDraining(one),
   );
-  const own = { ...draining(maintenance, existing), position };
+  const own = { ...draining(maintenance, held), position };
+  const touchable = existing.filter((node) => sight.isHeld(node.metadata.name));
   const connected = connectedTo(
     own,
-    others.map((one) => draining(one, existing)),
+    others.map((one) => draining(one, touchable)),
   );
   const reached = reachedTargets(connected, [maintenance, ...others]);
   return {
@@ -61,6 +66,7 @@ export function takeSnapshot(
       pods: sight.podsOn(name).map(look),
       reached: join(reached.get(name) ?? []),
     })),
+    withheld: withheld.map((node) => ({ ...node, pods: sight.podsOn(node.name).map(look) })),
     published: new Map(
       (maintenance.status?.nodeStatuses ?? []).map(
         ({ nodeRef, drainTargets }) => [nodeRef.name, drainTargets] as const,

@@ -82,6 +82,7 @@ export async function beginStage(
 export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
   deps.cordons.forget(ref.uid);
   deps.lastWrites.delete(ref.uid);
+  deps.holds.forget(ref.uid);
   const without = (finalizers: string[]) =>
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
   const released = await changeFinalizers(deps, ref, without);

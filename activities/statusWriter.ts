@@ -4,7 +4,7 @@ import { FIELD_MANAGER } from '../api/names.ts';
 import { emptyStatus } from '../domain/status.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
-import { resources } from '../kube/resources.ts';
+import { resources, versionOf } from '../kube/resources.ts';
 
 export type StatusChange = (status: NodeMaintenanceStatus) => NodeMaintenanceStatus;
 
@@ -127,9 +127,4 @@ export class StatusWriter {
     this.#error = undefined;
     if (error !== undefined) throw error;
   }
-}
-
-/** Since Kubernetes 1.35 resource versions of one kind can be compared as numbers (KEP-5504). */
-function versionOf(object: NodeMaintenance): bigint {
-  return BigInt(object.metadata.resourceVersion ?? '0');
 }

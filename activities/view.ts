@@ -1,5 +1,10 @@
 import type { Node } from '../api/core.ts';
-import type { DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import type {
+  DrainPlanEntry,
+  NodeMaintenance,
+  NodeMaintenanceNodeStatus,
+  NodeMaintenanceStage,
+} from '../api/nodeMaintenance.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
@@ -70,4 +75,19 @@ export function otherHolders(all: readonly NodeMaintenance[], uid: string, node:
   return all.filter(
     (other) => other.metadata.uid !== uid && isHolding(other) && selectsNode(other.spec.nodeSelector, node),
   );
+}
+
+/** The nodes that a maintenance selects now, and those that it ever held. */
+export function nodesOf(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {
+  const held = new Set(maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name));
+  const selected = new Set(selectedNodes(maintenance, nodes).map((node) => node.metadata.name));
+  return nodes.filter(({ metadata: { name } }) => held.has(name) || selected.has(name));
+}
+
+/** What the maintenance has on record of the node. */
+export function nodeStatusOf(
+  maintenance: NodeMaintenance,
+  node: Node,
+): NodeMaintenanceNodeStatus | undefined {
+  return maintenance.status?.nodeStatuses.find((status) => status.nodeRef.name === node.metadata.name);
 }

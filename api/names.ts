@@ -59,6 +59,17 @@ export const NODE_CONDITIONS_MANAGER = 'node-maintenance-conditions';
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 
+/** Where the maintenance Lease of each node lives, named as the node (KEP-1411 > Proposal). */
+export const NODE_LEASE_NAMESPACE = 'kube-node-maintenance';
+
+/**
+ * Who holds the Leases of nodes under maintenance: all workers of an installation, which has one namespace, as one, so that
+ * overlapping maintenances share them.
+ */
+export function leaseHolderOf(namespace: string): string {
+  return `nodemaintenance.k8s.io/${namespace}`;
+}
+
 /** The user name of the worker's ServiceAccount in this namespace. */
 export function workerUser(namespace: string): string {
   return `system:serviceaccount:${namespace}:node-maintenance-worker`;

@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Condition, Node } from '../api/core.ts';
-import { NODE_CONDITIONS_MANAGER } from '../api/names.ts';
+import type { Condition, Lease, Node } from '../api/core.ts';
+import { NODE_CONDITIONS_MANAGER, NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions.ts';
+import { isHeldBy } from '../domain/lease.ts';
 import { type Holder, nodeConditions } from '../domain/nodeConditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
@@ -14,6 +15,8 @@ import { WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
   cluster: Cluster;
+  /** Of the nodes' maintenance Leases, as which this installation holds them. */
+  holder: string;
   log: Log;
 }
 
@@ -24,16 +27,20 @@ const nodesAtOnce = 8;
  * conditions by a field manager of its own, so that giving them up removes them and nobody else's.
  */
 export async function runNodeConditionsController(
-  { cluster, log }: Deps,
+  { cluster, holder, log }: Deps,
   signal: AbortSignal,
 ): Promise<void> {
-  const { nodes, maintenances } = cluster;
+  const { nodes, maintenances, leases } = cluster;
   const queue = new WorkQueue();
   const addSelected = ({ spec }: NodeMaintenance) => {
     for (const node of nodes.list()) if (selectsNode(spec.nodeSelector, node)) queue.add(node.metadata.name);
   };
   const unsubscribe = [
     nodes.subscribe(({ object }) => queue.add(object.metadata.name)),
+    leases.subscribe((change) => {
+      if (change.type !== 'Updated' || isTaken(change.previous, change.object))
+        queue.add(change.object.metadata.name);
+    }),
     maintenances.subscribe((change) => {
       if (change.type === 'Updated' && !hasChanged(change.previous, change.object)) return;
       addSelected(change.object);
@@ -43,7 +50,7 @@ export async function runNodeConditionsController(
   try {
     await queue.run({
       workers: nodesAtOnce,
-      reconcile: (name) => showHolders(cluster, name),
+      reconcile: (name) => showHolders(cluster, holder, name),
       signal,
       log,
     });
@@ -63,7 +70,16 @@ function hasChanged(before: NodeMaintenance, after: NodeMaintenance): boolean {
   return !isDeepStrictEqual(shown(before), shown(after));
 }
 
-async function showHolders({ kube, nodes, maintenances }: Cluster, name: string): Promise<void> {
+/** Whether another holder has it than before. */
+function isTaken(before: Readonly<Lease>, after: Readonly<Lease>): boolean {
+  return before.spec.holderIdentity !== after.spec.holderIdentity;
+}
+
+async function showHolders(
+  { kube, nodes, maintenances, leases }: Cluster,
+  holder: string,
+  name: string,
+): Promise<void> {
   const node = nodes.get(name);
   if (node === undefined) return;
   const holders = maintenances
@@ -73,6 +89,9 @@ async function showHolders({ kube, nodes, maintenances }: Cluster, name: string)
   const wanted = nodeConditions(holders);
   const shown = shownConditions(node);
   if (isDeepStrictEqual(shown.map(factsOf), wanted)) return;
+  // Conditions are shown on nodes that are ours; what was shown is taken away from any.
+  const lease = leases.get(`${NODE_LEASE_NAMESPACE}/${name}`);
+  if (wanted.length > 0 && !isHeldBy(lease, holder, kube.now().getTime())) return;
   const now = kube.now().toISOString();
   const conditions = wanted.flatMap((facts) =>
     withCondition(

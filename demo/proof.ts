@@ -1,5 +1,6 @@
 import type { Node } from '../api/core.ts';
-import type { Recording } from './recording.ts';
+import { leaseHolderOf, SYSTEM_NAMESPACE } from '../api/names.ts';
+import type { NodeChange, Recording } from './recording.ts';
 import type { Row } from './table.ts';
 
 /** What every story proves, from what the API showed. */
@@ -84,16 +85,23 @@ export function arrivalsRow({ arrivals }: Recording): Row {
   return same('No new pod came to the nodes', '0 pods', `${arrivals.length} pods`);
 }
 
-export function cordonsRow({ cordons }: Recording): Row {
-  const nodes = [...cordons.keys()];
-  const changes = [...cordons].map(
-    ([name, states]) => `${name} ${states.map((cordoned) => (cordoned ? 'off' : 'on')).join(' and ')}`,
-  );
+/** By etcd's own clock: from before the node was touched until after it was touched for the last time. */
+export function holdsRow({ nodeChanges }: Recording): Row {
+  const told = [...nodeChanges].map(([name, changes]) => {
+    const inOrder = changes.toSorted((a, b) => (a.revision < b.revision ? -1 : 1));
+    return `${name} ${inOrder.map(({ what }) => wordOf(what)).join(', ')}`;
+  });
   return same(
-    'Scheduling went off once and on once',
-    nodes.map((name) => `${name} off and on`).join(', '),
-    changes.join(', '),
+    "Each node's Lease was held from before its cordon until it was given back",
+    [...nodeChanges.keys()].map((name) => `${name} held, off, on, released`).join('; '),
+    told.join('; '),
   );
+}
+
+function wordOf(what: NodeChange['what']): string {
+  if ('cordoned' in what) return what.cordoned ? 'off' : 'on';
+  if (what.holder === '') return 'released';
+  return what.holder === leaseHolderOf(SYSTEM_NAMESPACE) ? 'held' : `held by ${what.holder}`;
 }
 
 /** Names of the nodes that take no new pods. */

@@ -1,4 +1,4 @@
-import type { Node, Pod } from '../api/core.ts';
+import type { Lease, Node, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import { podTypeOf } from '../domain/pod.ts';
 import type { Cluster } from '../kube/cluster.ts';
@@ -24,6 +24,12 @@ export interface Readiness {
   fewest: number | undefined;
 }
 
+/** What became of a node: its maintenance Lease got another holder ('' for none), or scheduling went on or off. */
+export interface NodeChange {
+  what: { holder: string } | { cordoned: boolean };
+  revision: bigint;
+}
+
 /** What is to be watched. */
 export interface Watched {
   /** Names of the nodes that are going to be drained. */
@@ -43,17 +49,18 @@ export interface Recording {
   evacuations: readonly Happening[];
   /** Pods that came to a maintained node while it was unschedulable, DaemonSet pods aside. */
   arrivals: readonly string[];
-  /** Of each maintained node, every change of `.spec.unschedulable`, oldest first. */
-  cordons: ReadonlyMap<string, readonly boolean[]>;
+  /** Of each maintained node. */
+  nodeChanges: ReadonlyMap<string, readonly NodeChange[]>;
   readiness(workload: { name: string }): Readiness;
   stop(): void;
 }
 
-export function record({ nodes, pods, evacuations }: Cluster, { maintained, workloads }: Watched): Recording {
+export function record(cluster: Cluster, { maintained, workloads }: Watched): Recording {
+  const { pods, evacuations } = cluster;
   const departures: Departure[] = [];
   const created: Happening[] = [];
   const arrivals: string[] = [];
-  const cordons = new Map<string, boolean[]>(maintained.map((name) => [name, []]));
+  const nodes = recordNodes(cluster, maintained);
   const ready = new Map(workloads.map((workload) => [workload.name, new Set<string>()]));
   const fewest = new Map<string, number>();
 
@@ -64,7 +71,7 @@ export function record({ nodes, pods, evacuations }: Cluster, { maintained, work
   const scheduled = (pod: Readonly<Pod>, before: Readonly<Pod> | undefined) => {
     // A DaemonSet's pod may come back the moment that the maintenance is complete.
     const isNew = before?.spec.nodeName === undefined && podTypeOf(pod) === 'Default';
-    if (isNew && cordons.get(nodeOf(pod))?.at(-1) === true) arrivals.push(pod.metadata.name);
+    if (isNew && nodes.isCordoned(nodeOf(pod))) arrivals.push(pod.metadata.name);
   };
   const countReady = (pod: Readonly<Pod>, isGone: boolean) => {
     const uids = ready.get(appOf(pod));
@@ -77,14 +84,8 @@ export function record({ nodes, pods, evacuations }: Cluster, { maintained, work
     if (least !== undefined) fewest.set(workload.name, Math.min(least, uids.size));
     else if (uids.size === workload.replicas) fewest.set(workload.name, uids.size);
   };
-  const cordoned = ({ metadata, spec }: Readonly<Node>) => {
-    const changes = cordons.get(metadata.name);
-    const unschedulable = spec.unschedulable === true;
-    if (changes !== undefined && unschedulable !== (changes.at(-1) ?? false)) changes.push(unschedulable);
-  };
-
   const unsubscribe = [
-    nodes.subscribe(({ object }) => cordoned(object)),
+    nodes.stop,
     evacuations.subscribe(({ type, object }) => {
       if (type === 'Added') created.push(made(object));
     }),
@@ -99,8 +100,36 @@ export function record({ nodes, pods, evacuations }: Cluster, { maintained, work
     departures,
     evacuations: created,
     arrivals,
-    cordons,
+    nodeChanges: nodes.changes,
     readiness: ({ name }) => ({ ready: ready.get(name)?.size ?? 0, fewest: fewest.get(name) }),
+    stop: () => {
+      for (const end of unsubscribe) end();
+    },
+  };
+}
+
+function recordNodes({ nodes, leases }: Cluster, maintained: readonly string[]) {
+  const changes = new Map<string, NodeChange[]>(maintained.map((name) => [name, []]));
+  const cordons = new Map<string, boolean>();
+  const holders = new Map<string, string>();
+  const note = ({ metadata }: Readonly<Node> | Readonly<Lease>, what: NodeChange['what']) =>
+    changes.get(metadata.name)?.push({ what, revision: revisionOf(metadata) });
+
+  const unsubscribe = [
+    nodes.subscribe(({ object }) => {
+      const cordoned = object.spec.unschedulable === true;
+      if (cordoned !== (cordons.get(object.metadata.name) ?? false)) note(object, { cordoned });
+      cordons.set(object.metadata.name, cordoned);
+    }),
+    leases.subscribe(({ object }) => {
+      const { holderIdentity: holder = '' } = object.spec;
+      if (holder !== (holders.get(object.metadata.name) ?? '')) note(object, { holder });
+      holders.set(object.metadata.name, holder);
+    }),
+  ];
+  return {
+    changes,
+    isCordoned: (name: string) => cordons.get(name) === true,
     stop: () => {
       for (const end of unsubscribe) end();
     },
@@ -126,9 +155,13 @@ function nodeOf({ spec }: Readonly<Pod>): string {
 }
 
 function happening({ metadata }: Readonly<Pod>): Happening {
-  return { podUid: metadata.uid ?? '', revision: BigInt(metadata.resourceVersion ?? '0') };
+  return { podUid: metadata.uid ?? '', revision: revisionOf(metadata) };
+}
+
+function revisionOf({ resourceVersion = '0' }: { resourceVersion?: string }): bigint {
+  return BigInt(resourceVersion);
 }
 
 function made({ metadata, spec }: Readonly<Evacuation>): Happening {
-  return { podUid: spec.podRef.uid, revision: BigInt(metadata.resourceVersion ?? '0') };
+  return { podUid: spec.podRef.uid, revision: revisionOf(metadata) };
 }

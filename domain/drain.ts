@@ -14,7 +14,8 @@ import {
 } from './contention.ts';
 import { drainMessages, fastForwardedBy, isFastForwarded } from './drainMessage.ts';
 import { type DrainTargets, exceeds, targetsPod, wishAt } from './drainTargets.ts';
-import type { PodSnapshot } from './pod.ts';
+import { type WithheldNode, withheldMessage } from './nodeHold.ts';
+import { type PodSnapshot, podTypeOf } from './pod.ts';
 
 /** What the drain of one maintenance is decided from: everything that was seen, at one moment. */
 export interface DrainSnapshot {
@@ -24,6 +25,8 @@ export interface DrainSnapshot {
   maintenances: readonly DrainingMaintenance[];
   /** The nodes of all of them. */
   nodes: readonly NodeSnapshot[];
+  /** Nodes that this maintenance selects and must not touch; no maintenance's `nodes` has them. */
+  withheld: readonly (WithheldNode & Pick<NodeSnapshot, 'pods'>)[];
   /** What this maintenance's own status says so far, by name of the node. */
   published: ReadonlyMap<string, DrainTargets>;
 }
@@ -40,6 +43,7 @@ export interface DrainDecision {
   blocked: readonly BlockedPod[];
   /** Nodes that are only now beyond what this maintenance asks for, and through whom. */
   fastForwarded: readonly { node: string; by: string }[];
+  withheld: readonly WithheldNode[];
   /** The younger maintenances that this one, the oldest of a cycle, passes so that all of them go on. */
   overruled: readonly string[];
 }
@@ -68,7 +72,11 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
   );
   return {
     evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
-    nodeStatuses: standings.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
+    nodeStatuses: [
+      ...standings.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
+      ...snapshot.withheld.map((node) => statusOfWithheld(node, snapshot)),
+    ],
+    withheld: snapshot.withheld,
     position,
     remaining: standings.flatMap(({ node }) => node.remaining.map(({ pod }) => pod)),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
@@ -106,13 +114,29 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
   };
 }
 
+/** Its targets stay what they were: nothing new is asked of it, what was asked goes on. */
+function statusOfWithheld(
+  node: DrainSnapshot['withheld'][number],
+  { published }: DrainSnapshot,
+): NodeMaintenanceNodeStatus {
+  const evacuable = node.pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
+  const evacuating = evacuable.filter((pod) => pod.evacuating).length;
+  return {
+    nodeRef: { name: node.name },
+    drainTargets: [...(published.get(node.name) ?? [])],
+    drainMessage: withheldMessage(node),
+    podsPendingEvacuation: evacuable.length - evacuating,
+    podsEvacuating: evacuating,
+  };
+}
+
 function isNewlyFastForwarded(standing: StandingOnNode, { published }: DrainSnapshot): boolean {
   const before = published.get(standing.node.name) ?? [];
   return isFastForwarded(standing) && !exceeds(before, standing.wish);
 }
 
 function firstWantedPosition(
-  { maintenance, maintenances }: DrainSnapshot,
+  { maintenance, maintenances, withheld }: DrainSnapshot,
   standings: readonly StandingOnNode[],
 ): number {
   const own = maintenances.find(({ name }) => name === maintenance);
@@ -124,5 +148,6 @@ function firstWantedPosition(
     const wish = wishAt(own.plan, next);
     if (evacuable.some(({ pod }) => targetsPod(wish, pod))) return next;
   }
-  return own.plan.length;
+  // The other nodes go on, but it is not over: the withheld ones have still to be drained.
+  return withheld.length === 0 ? own.plan.length : Math.max(own.position, own.plan.length - 1);
 }

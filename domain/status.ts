@@ -9,6 +9,7 @@ import { type ConditionFacts, withCondition } from './conditions.ts';
 import type { BlockedPod, DrainDecision } from './drain.ts';
 import { join } from './drainTargets.ts';
 import { compareNames, listed } from './names.ts';
+import { nodeLeasesCondition, type WithheldNode, withheldMessage } from './nodeHold.ts';
 import { podName } from './pod.ts';
 
 export const emptyStatus: NodeMaintenanceStatus = {
@@ -110,8 +111,38 @@ export function withDrain(
     podsRemaining: decision.remaining.length,
     podsBlocked: decision.blocked.length,
     blockedPods: decision.blocked.slice(0, blockedPodsShown).map(blockedPod),
-    conditions: withCondition(status.conditions, drainedCondition(decision, planLength), now),
+    conditions: withCondition(
+      withNodeLeases(drained, decision.withheld, now).conditions,
+      drainedCondition(decision, planLength),
+      now,
+    ),
   };
+}
+
+/** Says for which nodes the maintenance waits; says nothing where it has never waited. */
+export function withNodeLeases(
+  status: NodeMaintenanceStatus,
+  withheld: readonly WithheldNode[],
+  now: string,
+): NodeMaintenanceStatus {
+  const facts = nodeLeasesCondition(withheld);
+  const hasWaited = status.conditions.some(({ type }) => type === facts.type);
+  if (withheld.length === 0 && !hasWaited) return status;
+  return { ...status, conditions: withCondition(status.conditions, facts, now) };
+}
+
+/** The status with what is said of nodes that must not be touched. */
+export function withWithheld(
+  status: NodeMaintenanceStatus,
+  withheld: readonly WithheldNode[],
+  now: string,
+): NodeMaintenanceStatus {
+  const messages = new Map(withheld.map((node) => [node.name, withheldMessage(node)] as const));
+  const nodeStatuses = status.nodeStatuses.map((node) => {
+    const drainMessage = messages.get(node.nodeRef.name);
+    return drainMessage === undefined ? node : { ...node, drainMessage };
+  });
+  return withNodeLeases({ ...status, nodeStatuses }, withheld, now);
 }
 
 /** "Set to true if all pods pending evacuation/termination have terminated on all target nodes" (KEP-4212 > Status). */
@@ -120,6 +151,10 @@ function drainedCondition(decision: DrainDecision, planLength: number): Conditio
   if (decision.nodeStatuses.length === 0) {
     return { type, status: 'False', reason: 'NoNodeMatches', message: 'No node matches .spec.nodeSelector.' };
   }
+  if (isWaitingOnly(decision)) {
+    const { message } = nodeLeasesCondition(decision.withheld);
+    return { type, status: 'False', reason: 'WaitingForNodeLease', message };
+  }
   if (decision.position < planLength) {
     const left = sum(decision.nodeStatuses.map((node) => node.podsPendingEvacuation + node.podsEvacuating));
     const stuck = decision.blocked.filter(({ blocker }) => needsAPerson(blocker));
@@ -127,6 +162,15 @@ function drainedCondition(decision: DrainDecision, planLength: number): Conditio
     return { type, status: 'False', reason: stuck.length > 0 ? 'Blocked' : 'Draining', message };
   }
   return { type, status: 'True', ...drainedReason(decision.remaining) };
+}
+
+/** Whether nothing is left to do but on nodes that must not be touched. */
+function isWaitingOnly({ withheld, nodeStatuses }: DrainDecision): boolean {
+  const names = new Set(withheld.map(({ name }) => name));
+  const touched = nodeStatuses.filter(({ nodeRef }) => !names.has(nodeRef.name));
+  return (
+    withheld.length > 0 && touched.every((node) => node.podsPendingEvacuation + node.podsEvacuating === 0)
+  );
 }
 
 /** `, of which 2 cannot leave: shop/db-0 (...), ...`; one pod for each cause, those that need a person first. */

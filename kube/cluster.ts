@@ -1,5 +1,6 @@
-import type { DaemonSet, KubeObject, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
+import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Kube } from './client.ts';
 import { Informer } from './informer.ts';
@@ -22,9 +23,11 @@ export interface Cluster {
   daemonSets: Informer<DaemonSet>;
   maintenances: Informer<NodeMaintenance>;
   evacuations: Informer<Evacuation>;
+  /** The maintenance Leases of nodes. Not waited for: without the right to see them there is other work to do. */
+  leases: Informer<Lease>;
   /** Begins to watch; returns at once and goes on until the signal is aborted. */
   start(signal: AbortSignal): void;
-  /** Resolves when every informer has listed its kind once. */
+  /** Resolves when every informer but that of Leases has listed its kind once. */
   synced(signal: AbortSignal): Promise<void>;
   hasSynced(): boolean;
 }
@@ -57,6 +60,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
+  const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
   const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations];
   return {
     kube,
@@ -66,7 +70,11 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     daemonSets,
     maintenances,
     evacuations,
+    leases,
     ...together(all),
+    start: (signal) => {
+      for (const informer of [...all, leases]) informer.start(signal);
+    },
     hasSynced: () => all.every((informer) => informer.hasSynced),
   };
 }

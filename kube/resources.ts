@@ -149,6 +149,11 @@ function resourceOf({ group, version, plural, kind }: Omit<Resource, 'namespaced
   return { group, version, plural, kind };
 }
 
+/** Since Kubernetes 1.35 resource versions of one kind can be compared as numbers (KEP-5504). */
+export function versionOf({ metadata }: KubeObject): bigint {
+  return BigInt(metadata.resourceVersion ?? '0');
+}
+
 /** `v1` or `policy/v1`, as the apiVersion field of an object wants it. */
 export function apiVersionOf(resource: Resource): string {
   return resource.group === '' ? resource.version : `${resource.group}/${resource.version}`;

@@ -12,6 +12,8 @@ export interface Config {
   webhookHost: WebhookHost;
   /** What becomes of evictions, as of `kubectl drain`, of pods that have evacuators. */
   plainEvictions: 'refuse' | 'allow';
+  /** How long the Lease of a node under maintenance stays ours without a renewal; it is renewed at a third of that. */
+  nodeLeaseDurationSeconds: number;
   /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
   install: boolean;
@@ -52,6 +54,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookPort: port('webhookPort'),
     webhookHost: webhookHost(options['webhookHost'] as string | undefined, env),
     plainEvictions: options['plainEvictions'] as Config['plainEvictions'],
+    nodeLeaseDurationSeconds: options['nodeLeaseDuration'] as number,
     namespace: options['namespace'] as string,
     install: options['install'] as boolean,
     admissionOnly: options['admissionOnly'] as boolean,
@@ -86,6 +89,7 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
         .env('PLAIN_EVICTIONS')
         .default('refuse'),
     )
+    .addOption(nodeLeaseDurationOption())
     .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
     .addOption(
       new Option('--namespace <name>', 'namespace of the Leases, certificates and Service')
@@ -102,6 +106,25 @@ function webhookHost(host: string | undefined, env: NodeJS.ProcessEnv): WebhookH
   if (host !== undefined) return { kind: 'Host', host };
   const isInCluster = env['KUBERNETES_SERVICE_HOST'] && !env['KUBECONFIG'];
   return isInCluster ? { kind: 'Service' } : { kind: 'Host', host: '127.0.0.1' };
+}
+
+/** KEP-1411 wants at most an hour. */
+const leaseDuration = z.coerce.number().int().min(6).max(3_600);
+
+function nodeLeaseDurationOption(): Option {
+  return new Option(
+    '--node-lease-duration <seconds>',
+    'how long the Lease of a node under maintenance outlives its last renewal',
+  )
+    .env('NODE_LEASE_DURATION')
+    .default(900)
+    .argParser((value) => {
+      const parsed = leaseDuration.safeParse(value);
+      if (parsed.success) return parsed.data;
+      throw new Error(
+        `--node-lease-duration (NODE_LEASE_DURATION): expected whole seconds, 6 to 3600 (got "${value}")`,
+      );
+    });
 }
 
 const portNumber = z.coerce.number().int().min(0).max(65_535);

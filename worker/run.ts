@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
+import { leaseHolderOf } from '../api/names.ts';
 import { createActivities } from '../activities/index.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
@@ -12,6 +13,7 @@ import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
+import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
@@ -74,7 +76,10 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   // They tell what was done: they may come after the work that is still to do.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
   const { starterOf } = temporal;
-  const worker = await createWorker(temporal, createActivities({ cluster, events, starterOf }));
+  const holder = leaseHolderOf(config.namespace);
+  const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
+  const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
+  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, starterOf }));
   parts.worker = worker;
   try {
     await runUntil(signal, worker, async () => {
@@ -125,7 +130,7 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
         new EvacuationController({ cluster, events: podEvents, log }).run(leading),
         runDeploymentEvacuator({ cluster, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster, log }, leading),
-        runNodeConditionsController({ cluster, log }, leading),
+        runNodeConditionsController({ cluster, holder: leaseHolderOf(config.namespace), log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

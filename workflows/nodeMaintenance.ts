@@ -16,6 +16,7 @@ import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { describeRun } from './details.ts';
 import { withItsOwnFailure } from './failures.ts';
 import { handleMessages } from './handlers.ts';
+import { createRenewal, type Renewal } from './renewal.ts';
 import { isOver, newRun, type Run, refTo, takeIn, takeInStep } from './run.ts';
 import { searchAttributesOf } from './searchAttributes.ts';
 import { createTurn } from './turn.ts';
@@ -47,7 +48,7 @@ const lasting: ActivityOptions = {
   retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
 };
 
-const { admit, requestStage, recordPause, beginStage, removeEvacuations, giveBackNodes, finish } =
+const { admit, requestStage, recordPause, beginStage, removeEvacuations, finish } =
   proxyActivities<NodeMaintenanceActivities>(quick);
 
 /**
@@ -57,20 +58,21 @@ const { admit, requestStage, recordPause, beginStage, removeEvacuations, giveBac
 export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): Promise<Outcome> {
   const run = carried ?? newRun();
   const turn = createTurn();
+  const renewal = createRenewal(run, () => turn.interrupt());
   handleMessages(run, turn, { requestStage, recordPause });
   try {
     if (carried === undefined) await begin(run, input);
     while (!isOver(run)) {
       show(run);
-      await stages[run.stage](run, turn);
-      if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
+      await stages[run.stage](run, turn, renewal);
+      if (workflowInfo().continueAsNewSuggested) await continueWith(input, run, renewal);
     }
   } catch (error) {
     // Cancelled from Temporal: the nodes are still given back, if whoever did it may order that.
     if (!isCancellation(error) || run.uid === '') throw error;
-    return CancellationScope.nonCancellable(() => complete(run, 'Message'));
+    return CancellationScope.nonCancellable(() => complete(run, renewal, 'Message'));
   }
-  return CancellationScope.nonCancellable(() => complete(run));
+  return CancellationScope.nonCancellable(() => complete(run, renewal));
 }
 
 async function begin(run: Run, input: MaintenanceInput): Promise<void> {
@@ -78,7 +80,7 @@ async function begin(run: Run, input: MaintenanceInput): Promise<void> {
   Object.assign(run, await withItsOwnFailure(admit({ input, workflowId })));
 }
 
-type StageWork = (run: Run, turn: ReturnType<typeof createTurn>) => Promise<void>;
+type StageWork = (run: Run, turn: ReturnType<typeof createTurn>, renewal: Renewal) => Promise<void>;
 
 const stages: Record<NodeMaintenanceStage, StageWork> = {
   async Idle(run) {
@@ -89,16 +91,18 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
     await condition(() => run.generation !== generation || run.paused !== paused || run.gone);
   },
 
-  async Cordon(run, turn) {
+  async Cordon(run, turn, renewal) {
     await enter(run, 'Cordon');
+    await renewal.begin();
     const { keepCordoned } = lastingActivities('Keep the nodes unschedulable');
     takeTurn(run, await turn.take(() => keepCordoned(refTo(run), 'Cordon')));
   },
 
-  async Drain(run, turn) {
+  async Drain(run, turn, renewal) {
     // "Cordon and Complete stages will always be run, even without specifying them" (KEP-4212 > Supported Stage Transitions).
     await enter(run, 'Cordon');
     await enter(run, 'Drain');
+    await renewal.begin();
     takeTurn(run, await turn.take(() => drainTurn(run)));
   },
 
@@ -130,23 +134,26 @@ function takeTurn(run: Run, step: DrainStep | undefined): void {
   if (step !== undefined) takeInStep(run, step);
 }
 
-async function complete(run: Run, orderedBy?: 'Message'): Promise<Outcome> {
+async function complete(run: Run, renewal: Renewal, orderedBy?: 'Message'): Promise<Outcome> {
   // Written here too, for an object that is being deleted: "its .spec.stage is set to Complete" (KEP-4212 > Finalizers).
   if (!run.gone) takeIn(run, await withItsOwnFailure(requestStage(refTo(run), 'Complete', orderedBy)));
   if (!run.gone) {
     run.stage = 'Complete';
     await enter(run, 'Complete');
     await removeEvacuations(refTo(run));
-    await giveBackNodes(refTo(run));
+    // A Lease that is released must not be taken again by a renewal under way.
+    await renewal.end();
+    await lastingActivities('Give the nodes back').giveBackNodes(refTo(run));
     await finish(refTo(run));
   }
   await condition(allHandlersFinished);
   return { name: run.name, drained: run.drained, nodes: run.nodes };
 }
 
-async function continueWith(input: MaintenanceInput, run: Run): Promise<void> {
+async function continueWith(input: MaintenanceInput, run: Run, renewal: Renewal): Promise<void> {
   await condition(allHandlersFinished);
   if (isOver(run)) return;
+  await renewal.end();
   await continueAsNew<typeof nodeMaintenance>(input, run);
 }
 

@@ -8,7 +8,7 @@ import { slimPod } from '../../kube/slim.ts';
 import type { WorkflowRecord } from '../history.ts';
 import {
   arrivalsRow,
-  cordonsRow,
+  holdsRow,
   type Evictions,
   evacuationsRow,
   evictionsRow,
@@ -168,7 +168,7 @@ function givenBackRows({ recording, givenBack, workflow }: Evidence): Row[] {
   const finalizers = maintenance?.metadata.finalizers ?? [];
   return [
     same('All nodes are schedulable', `${nodeCount} of ${nodeCount}`, schedulable(nodes)),
-    cordonsRow(recording),
+    holdsRow(recording),
     same(
       'Stages of the NodeMaintenance',
       'Cordon, Drain, Complete',

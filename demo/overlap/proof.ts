@@ -4,7 +4,7 @@ import { podTypeOf } from '../../domain/pod.ts';
 import type { WorkflowRecord } from '../history.ts';
 import {
   arrivalsRow,
-  cordonsRow,
+  holdsRow,
   type Evictions,
   evacuationsRow,
   evictionsRow,
@@ -137,7 +137,7 @@ function givenBackRows({ completed, recording, workflows }: Evidence): Row[] {
         unschedulable(after),
       );
     }),
-    cordonsRow(recording),
+    holdsRow(recording),
     same(
       'The workflows have ended',
       actors.map(() => 'COMPLETED').join(', '),

@@ -74,7 +74,12 @@ describe('keepCordoned', () => {
     await c.eventuallyCordoned(open);
     await cordon.cancelled();
     expect(await recorded(applied)).toEqual({ [open]: false, [closed]: true });
-    expect(c.requests.writes()).toEqual(['patch nodemaintenances.nodemaintenance.k8s.io', 'patch nodes']);
+    expect(c.requests.writes()).toEqual([
+      'create leases.coordination.k8s.io',
+      'create leases.coordination.k8s.io',
+      'patch nodemaintenances.nodemaintenance.k8s.io',
+      'patch nodes',
+    ]);
     expect((await c.node(other)).spec.unschedulable).toBeUndefined();
     await told();
     expect(await c.eventsAbout(applied)).toEqual(['NodesCordoned: Made 1 of 2 nodes unschedulable.']);

@@ -1,9 +1,10 @@
 import { runNodeConditionsController } from '../../controllers/nodeConditions.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { holder } from '../kit/activity.ts';
 import { pods } from '../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually } from '../kit/eventually.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -14,7 +15,7 @@ let running: Promise<void>;
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'shown' });
-  running = runNodeConditionsController({ cluster: c.cluster, log: silentLog }, stop.signal);
+  running = runNodeConditionsController({ cluster: c.cluster, holder, log: silentLog }, stop.signal);
 }, 120_000);
 
 afterAll(async () => {
@@ -23,6 +24,13 @@ afterAll(async () => {
   await running;
   await releaseSandbox(sandbox);
 }, 60_000);
+
+/** A node whose maintenance Lease is ours. */
+async function heldNode(): Promise<string> {
+  const node = await c.nodeNamed('n');
+  await c.leaseWritten(node, { holderIdentity: holder, leaseDurationSeconds: 900, renewed: 0 });
+  return node;
+}
 
 /** `Type Status Reason: message` of the node's conditions of maintenance. */
 async function shown(node: string): Promise<string[]> {
@@ -37,7 +45,7 @@ const eventuallyShown = (node: string, want: string[]) =>
 
 describe('the conditions of a node', () => {
   test('name the maintenances that hold it and follow their stages, and go when it is given back', async () => {
-    const node = await c.nodeNamed('n');
+    const node = await heldNode();
     const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Idle' }));
     const other = await c.applied(
       c.maintenance({ name: `${metadata.name}-z`, nodes: [node], stage: 'Cordon' }),
@@ -73,7 +81,7 @@ describe('the conditions of a node', () => {
 
   test('do not say Drained of a node that has only just joined a drained maintenance', async () => {
     const rack = c.named('rack');
-    const node = await c.nodeNamed('n');
+    const node = await heldNode();
     const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Drain' }));
     const done = { reason: 'AllPodsTerminated', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' };
     await c.withStatus(applied, { conditions: [{ type: 'Drained', status: 'True', ...done }] });
@@ -89,7 +97,7 @@ describe('the conditions of a node', () => {
   });
 
   test('come back when somebody removes them, and are written once otherwise', async () => {
-    const node = await c.nodeNamed('n');
+    const node = await heldNode();
     const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     await eventually('three conditions', async () => expect(await shown(node)).toHaveLength(3));
     const ready = (await c.node(node)).status?.conditions?.filter(({ type }) => type === 'Ready');
@@ -106,6 +114,25 @@ describe('the conditions of a node', () => {
       );
     });
     expect(written).toEqual([]);
+    await c.staged(metadata.name, 'Complete');
+    await eventuallyShown(node, []);
+  });
+
+  test('are shown only while its maintenance Lease is ours, and taken away whoever has it', async () => {
+    const node = await c.nodeNamed('n');
+    await c.leaseWritten(node, { holderIdentity: 'kubeadm-jane' });
+    const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const conditions = [
+      `MaintenanceInProgress True AdminRequested: NodeMaintenance ${metadata.name} (Cordon)`,
+      'DrainInProgress False NotRequested: No NodeMaintenance drains the node.',
+      'Drained False NotRequested: No NodeMaintenance drains the node.',
+    ];
+    await throughout('a node of another holder has none', 500, async () =>
+      expect(await shown(node)).toEqual([]),
+    );
+    await c.leaseWritten(node, { holderIdentity: holder, leaseDurationSeconds: 900, renewed: 0 });
+    await eventuallyShown(node, conditions);
+    await c.leaseWritten(node, { holderIdentity: 'kubeadm-jane' });
     await c.staged(metadata.name, 'Complete');
     await eventuallyShown(node, []);
   });

@@ -2,9 +2,14 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import type { MaintenanceRef, NodeMaintenanceActivities } from '../../activities/contract.ts';
 import { createActivities } from '../../activities/index.ts';
+import { leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { EventRecorder } from '../../kube/events.ts';
+import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
+
+/** All workers of an installation are one holder. */
+export const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 
 /** Nobody starts these activities but a test. */
 const starterOf = async () => 'jane@laptop';
@@ -15,7 +20,9 @@ export function activitiesOn({ cluster }: Pick<TestCluster, 'cluster'>): {
   told: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  return { activities: createActivities({ cluster, events, starterOf }), told: () => events.flush() };
+  const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
+  const activities = createActivities({ cluster, events, leases, starterOf });
+  return { activities, told: () => events.flush() };
 }
 
 export function refOf({ metadata }: NodeMaintenance): MaintenanceRef {

@@ -1,6 +1,6 @@
-import type { KubeObject, Node, NodeSelector, Pod, PodDisruptionBudget } from '../../api/core.ts';
+import type { KubeObject, Lease, Node, NodeSelector, Pod, PodDisruptionBudget } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { EVACUATION, INSTIGATOR_FINALIZER, NODE_MAINTENANCE } from '../../api/names.ts';
+import { EVACUATION, INSTIGATOR_FINALIZER, NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
 import type {
   DrainPlanEntry,
   NodeMaintenance,
@@ -13,7 +13,9 @@ import { connectKube, type Kube } from '../../kube/client.ts';
 import { byNode, type Cluster, watchCluster } from '../../kube/cluster.ts';
 import type { Informer } from '../../kube/informer.ts';
 import type { Log } from '../../kube/log.ts';
+import { microTime } from '../../kube/leaseRecord.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
+import { newLease } from '../../node-lease/nodeLeases.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from './eventually.ts';
 import { RequestLog } from './requests.ts';
@@ -156,6 +158,34 @@ export class TestCluster {
   named(what: string): string {
     this.#serial += 1;
     return `${this.namespace}-${what}-${this.#serial}`;
+  }
+
+  /** The Lease of a node as somebody writes it, whatever it was before; times are seconds from now. */
+  async leaseWritten(
+    node: string,
+    { renewed, ...spec }: Omit<Lease['spec'], 'renewTime'> & { renewed?: number },
+  ): Promise<Lease> {
+    const at = new Date(this.cluster.kube.now().getTime() + (renewed ?? 0) * 1_000);
+    const time = renewed === undefined ? null : microTime(at);
+    const { metadata } = newLease(await this.node(node));
+    const whole = {
+      holderIdentity: '',
+      leaseDurationSeconds: null,
+      ...spec,
+      renewTime: time,
+      acquireTime: time,
+    };
+    if ((await this.leaseOf(node)) === undefined)
+      await this.admin.create(resources.leases, { metadata, spec: {} });
+    const written = await this.admin.mergePatch(resources.leases, metadata, { spec: whole });
+    await eventually(`the Lease of ${node} in the informer`, () =>
+      expect(this.cluster.leases.get(`${NODE_LEASE_NAMESPACE}/${node}`)?.spec).toEqual(written.spec),
+    );
+    return written;
+  }
+
+  async leaseOf(node: string): Promise<Lease | undefined> {
+    return this.admin.get(resources.leases, { namespace: NODE_LEASE_NAMESPACE, name: node });
   }
 
   // --- given ---------------------------------------------------------------------------------------------------------

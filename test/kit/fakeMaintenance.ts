@@ -38,6 +38,7 @@ export class FakeMaintenance {
   position: number;
   nodes: string[];
   gone = false;
+  renewAfterSeconds = 300;
   readonly planLength = 12;
   readonly #failures = new Map<string, Error[]>();
   readonly #open = new Map<string, (step: DrainStep) => void>();
@@ -108,6 +109,10 @@ export class FakeMaintenance {
       beginStage: async (_, stage) => {
         this.#note('beginStage', stage);
         return { nodes: this.nodes };
+      },
+      renewNodeLeases: async () => {
+        this.#note('renewNodeLeases');
+        return { renewAfterSeconds: this.renewAfterSeconds };
       },
       keepCordoned: (ref, stage) => this.#lasts<Interrupted>('keepCordoned', stage, ref, stage),
       drain: (ref, position) => this.#lasts<DrainStep>('drain', position, ref, 'Drain'),

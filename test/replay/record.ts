@@ -1,11 +1,14 @@
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
-import { workflowIdOf } from '../../api/names.ts';
+import { NODE_LEASE_NAMESPACE, workflowIdOf } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
+import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { searchAttributes } from '../../temporal-config/devServer.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { begun, createWorld, drained, finished, type World } from '../e2e/world.ts';
 
@@ -91,11 +94,49 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await world.eventually(name, 'it is finished', finished);
   },
 
+  async 'leases-renewed-and-lost'({ world }, name) {
+    await world.apply(name, { nodes: ['node-1', 'node-2'], stage: 'Drain', drainPlan: plan });
+    await world.eventually(name, 'it is drained', drained);
+    await renewed(world, 'node-1', 3);
+    const other = new NodeLeases({ kube: world.kube, holder: 'another', leaseDurationSeconds: 60 });
+    const lease = { namespace: NODE_LEASE_NAMESPACE, name: 'node-2' };
+    await world.kube.mergePatch(resources.leases, lease, { spec: { holderIdentity: other.holder } });
+    await world.eventually(name, 'it waits', (seen) => !drained(seen));
+    await world.patch(name, { stage: 'Complete' });
+    await eventuallyHolds(
+      'node-1 is given back',
+      () => world.node('node-1'),
+      ({ spec }) => spec.unschedulable !== true,
+    );
+    await other.release('node-2');
+    await world.eventually(name, 'it is finished', finished);
+  },
+
+  async 'leases-cancelled-from-temporal'({ world }, name) {
+    await startFromTemporal(world, name, { name, nodes: ['node-1'], stage: 'Drain' });
+    await world.eventually(name, 'it is drained', drained);
+    await renewed(world, 'node-1', 2);
+    await world.temporal.workflow.getHandle(workflowIdOf(name)).cancel();
+    await world.eventually(name, 'it is finished', finished);
+  },
+
   async refused({ world }, name) {
     await startFromTemporal(world, name, { name, nodes: ['no-such-node'] });
     await ended(world, name);
   },
 };
+
+async function renewed({ kube }: World, name: string, times: number): Promise<void> {
+  const key = { namespace: NODE_LEASE_NAMESPACE, name };
+  for (let count = 0; count < times; count++) {
+    const before = (await kube.get(resources.leases, key))?.spec.renewTime;
+    await eventuallyHolds(
+      'the next renewal',
+      () => kube.get(resources.leases, key),
+      (lease) => lease?.spec.renewTime !== before,
+    );
+  }
+}
 
 async function startFromTemporal({ temporal }: World, name: string, input: object): Promise<void> {
   const options = { workflowId: workflowIdOf(name), taskQueue: 'node-maintenance', args: [input] };
@@ -109,14 +150,17 @@ async function ended({ temporal }: World, name: string): Promise<void> {
     .catch(() => undefined);
 }
 
-/** All shapes, or those that the arguments name. */
+/** Those that the arguments name, or all that have not been recorded: what is there tells how the workflow was once. */
 function isWanted(shape: string): boolean {
   const wanted = process.argv.slice(2);
-  return wanted.length === 0 || wanted.includes(shape);
+  return wanted.length === 0 ? !existsSync(`${folder}${shape}.json`) : wanted.includes(shape);
 }
 
+/** Short, so that histories have renewals in them. */
+const env = { NODE_LEASE_DURATION: '6' };
+
 const world = await createWorld({ nodes: 3 });
-let worker = startWorker(world.sandbox);
+let worker = startWorker(world.sandbox, { env });
 try {
   await worker.ready();
   await mkdir(folder, { recursive: true });
@@ -125,7 +169,7 @@ try {
     world,
     worker: () => worker,
     restart: async () => {
-      worker = startWorker(world.sandbox);
+      worker = startWorker(world.sandbox, { env });
       await worker.ready();
     },
   };
@@ -133,15 +177,14 @@ try {
     await run(scene, shape);
     await save(shape, world.sandbox.temporalAddress);
   }
-  if (isWanted('continued-as-new')) await recordContinueAsNew();
+  if (isWanted('leases-continued-as-new')) await recordContinueAsNew('leases-continued-as-new');
 } finally {
   await worker.kill();
   await world.close();
 }
 
 /** A Temporal of its own, which suggests to continue as new after a few events. */
-async function recordContinueAsNew(): Promise<void> {
-  const shape = 'continued-as-new';
+async function recordContinueAsNew(shape: string): Promise<void> {
   await worker.kill();
   const environment = await TestWorkflowEnvironment.createLocal({
     server: {
@@ -157,13 +200,14 @@ async function recordContinueAsNew(): Promise<void> {
     },
   });
   try {
-    worker = startWorker(world.sandbox, { env: { TEMPORAL_ADDRESS: environment.address } });
+    worker = startWorker(world.sandbox, { env: { ...env, TEMPORAL_ADDRESS: environment.address } });
     await worker.ready();
     await world.apply(shape, { nodes: ['node-3'], drainPlan: plan });
     await world.eventually(shape, 'Idle is begun', (seen) => begun(seen, 'Idle'));
     const first = (await environment.client.workflow.getHandle(workflowIdOf(shape)).describe()).runId;
     await world.patch(shape, { stage: 'Drain' });
     await world.eventually(shape, 'it is drained', drained);
+    await renewed(world, 'node-3', 2);
     await world.patch(shape, { stage: 'Complete' });
     await world.eventually(shape, 'it is finished', finished);
     await save(shape, environment.address);

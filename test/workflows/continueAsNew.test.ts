@@ -52,7 +52,8 @@ test('A long maintenance goes on in a new run, tier by tier, and begins no stage
   await fake.underWay('drain 11');
   expect(await runIdOf(handle)).not.toBe(first);
   expect(await handle.query('progress')).toMatchObject({ position: 11, stage: 'Drain', uid: fake.uid });
-  expect(fake.calls).toEqual([
+  // Every run takes the Leases anew, when it begins.
+  expect(fake.calls.filter((call) => call !== 'renewNodeLeases')).toEqual([
     'admit',
     'beginStage Cordon',
     'beginStage Drain',
@@ -97,6 +98,23 @@ test('A new run takes orders and gives the nodes back, once', async () => {
     'finish',
   ]);
   expect(fake.calls.filter((call) => call === 'admit')).toHaveLength(1);
+});
+
+test('The renewals of Leases alone never make a history too long: the run is continued as new', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain' });
+  fake.renewAfterSeconds = 0.05;
+  const handle = await lab.begun(fake);
+  await fake.drained(0);
+  const first = await runIdOf(handle);
+  await eventually('a new run', async () => expect(await runIdOf(handle)).not.toBe(first));
+  await fake.underWay('keepDrained');
+  const before = fake.calls.filter((call) => call === 'renewNodeLeases').length;
+  await eventually('more renewals', () =>
+    expect(fake.calls.filter((call) => call === 'renewNodeLeases').length).toBeGreaterThan(before + 2),
+  );
+  await handle.executeUpdate('cancel', { args: [] });
+  await handle.result();
+  expect(fake.calls.slice(-3)).toEqual(['removeEvacuations', 'giveBackNodes', 'finish']);
 });
 
 test('The search attributes of a new run are those of the first', async () => {

@@ -28,8 +28,8 @@ describe('In Idle a maintenance', () => {
   });
 
   test.each([
-    { to: 'Cordon', calls: ['beginStage Cordon', 'keepCordoned Cordon'] },
-    { to: 'Drain', calls: ['beginStage Cordon', 'beginStage Drain', 'drain 0'] },
+    { to: 'Cordon', calls: ['beginStage Cordon', 'renewNodeLeases', 'keepCordoned Cordon'] },
+    { to: 'Drain', calls: ['beginStage Cordon', 'beginStage Drain', 'renewNodeLeases', 'drain 0'] },
   ] as const)("is moved on by a person's edit of the stage to $to", async ({ to, calls }) => {
     const fake = new FakeMaintenance({ stage: 'Idle' });
     const handle = await lab.begun(fake);
@@ -73,7 +73,7 @@ describe('What the controller saw', () => {
     await handle.signal('observe', { ...namesake, kind: 'Gone' });
     expect(await handle.query('progress')).toMatchObject({ stage: 'Cordon' });
     await fake.underWay('keepCordoned Cordon');
-    expect(fake.calls).toEqual(['admit', 'beginStage Cordon', 'keepCordoned Cordon']);
+    expect(fake.calls).toEqual(['admit', 'beginStage Cordon', 'renewNodeLeases', 'keepCordoned Cordon']);
   });
 
   test('reaches the workflow also through the activity that was under way', async () => {
@@ -101,6 +101,7 @@ describe('In Drain a maintenance', () => {
       'admit',
       'beginStage Cordon',
       'beginStage Drain',
+      'renewNodeLeases',
       'drain 0',
       'drain 2',
       'drain 3',

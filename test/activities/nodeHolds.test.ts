@@ -1,0 +1,340 @@
+import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
+import type { KubeObject } from '../../api/core.ts';
+import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { Resource } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { activitiesOn, holder, performed, performedTwice, refOf, started } from '../kit/activity.ts';
+import { pods } from '../kit/builders.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+let told: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'hold' });
+  ({ activities: acts, told } = activitiesOn(c));
+}, 120_000);
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+const jane = { holderIdentity: 'kubeadm: disk fails, ask jane' };
+const snapshots = { holderIdentity: 'snapshots', leaseDurationSeconds: 600, renewed: 0 };
+const waitingFor = (who: string) => `Waiting for the maintenance Lease of the node: held by ${who}.`;
+
+const holderOf = async (node: string) => (await c.leaseOf(node))?.spec.holderIdentity ?? '';
+
+const eventuallyHeldBy = (node: string, who: string) =>
+  eventually(`the Lease of ${node} to be held by "${who}"`, async () =>
+    expect(await holderOf(node)).toBe(who),
+  );
+
+async function messageOf({ metadata }: NodeMaintenance, node: string): Promise<string | undefined> {
+  const { nodeStatuses } = await c.statusOf(metadata.name);
+  return nodeStatuses.find(({ nodeRef }) => nodeRef.name === node)?.drainMessage;
+}
+
+const eventuallySaid = (maintenance: NodeMaintenance, node: string, message: string) =>
+  eventually(`what is said of ${node}`, async () => expect(await messageOf(maintenance, node)).toBe(message));
+
+async function leaseCondition({ metadata }: NodeMaintenance): Promise<string> {
+  const { conditions } = await c.statusOf(metadata.name);
+  const found = conditions.find(({ type }) => type === 'NodeLeasesHeld');
+  return found === undefined ? 'none' : `${found.status} ${found.reason}: ${found.message}`;
+}
+
+const maintaining = (nodes: string[], stage: 'Cordon' | 'Drain') =>
+  c.applied(c.maintenance({ nodes, stage, drainPlan: [pods(1000)] }));
+
+describe('Cordon', () => {
+  test('takes the Lease of a node, with all fields set, before it touches the node', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await maintaining([node], 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    const lease = await c.leaseOf(node);
+    expect(lease?.spec).toEqual({
+      holderIdentity: holder,
+      leaseDurationSeconds: 900,
+      acquireTime: expect.stringMatching(/^\d{4}-.*\.\d{6}Z$/),
+      renewTime: lease?.spec.acquireTime,
+      leaseTransitions: 0,
+    });
+    expect(lease?.metadata.ownerReferences).toEqual([
+      { apiVersion: 'v1', kind: 'Node', name: node, uid: (await c.node(node)).metadata.uid },
+    ]);
+    expect(await leaseCondition(applied)).toBe('none');
+  });
+
+  test('leaves a node of a foreign holder alone, says who it is, and goes on when that one lets go', async () => {
+    const [free, held] = [await c.nodeNamed('free'), await c.nodeNamed('held')];
+    await c.leaseWritten(held, jane);
+    const applied = await maintaining([free, held], 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(free);
+    await eventuallySaid(applied, held, waitingFor(jane.holderIdentity));
+    await eventually('the condition', async () =>
+      expect(await leaseCondition(applied)).toBe(
+        `False Waiting: Waiting for nodes ${held} (held by ${jane.holderIdentity}).`,
+      ),
+    );
+    expect((await c.node(held)).spec.unschedulable).toBeUndefined();
+    await c.leaseWritten(held, { holderIdentity: 'jane, who is done' });
+    await c.eventuallyCordoned(held);
+    await eventuallySaid(applied, held, '');
+    expect(await leaseCondition(applied)).toBe('True Held: The maintenance Leases of all nodes are held.');
+    await cordon.cancelled();
+    await told();
+    expect(await c.eventsAbout(applied)).toContain(
+      `WaitingForNodeLease: The maintenance Lease of ${held} is waited for: held by ${jane.holderIdentity}. Nothing is done there meanwhile.`,
+    );
+  });
+
+  test.each([
+    { when: 'expired', spec: { ...snapshots, renewed: -604 } },
+    { when: 'released by a duration of none', spec: { holderIdentity: 'snapshots', renewed: -4 } },
+    {
+      when: 'nonsense: a holder who never renewed',
+      spec: { holderIdentity: '../..', leaseDurationSeconds: 600 },
+    },
+  ])('takes a Lease that is $when', async ({ spec }) => {
+    const node = await c.nodeNamed('n');
+    await c.leaseWritten(node, { ...spec, leaseTransitions: 7 });
+    const applied = await maintaining([node], 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    expect((await c.leaseOf(node))?.spec).toMatchObject({ holderIdentity: holder, leaseTransitions: 8 });
+  });
+
+  test('defends its cordon no more when an administrator takes the Lease, until it is given back', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await maintaining([node], 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await c.leaseWritten(node, jane);
+    await eventuallySaid(applied, node, waitingFor(jane.holderIdentity));
+    await c.uncordoned(node);
+    await throughout('the node is left alone', 500, async () =>
+      expect((await c.node(node)).spec.unschedulable ?? false).toBe(false),
+    );
+    await c.leaseWritten(node, {});
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    await told();
+    expect(await c.eventsAbout(applied)).toContain(
+      `NodeLeaseLost: The maintenance Lease of ${node} was lost: held by ${jane.holderIdentity}. Nothing new begins there until it is ours again.`,
+    );
+  });
+
+  test('says on the node what forbids its Lease, and goes on when that is mended', async () => {
+    const node = await c.nodeNamed('n');
+    const withoutRights = await rightsTaken();
+    const applied = await maintaining([node], 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    try {
+      await eventually('the reason', async () =>
+        expect(await messageOf(applied, node)).toMatch(
+          /^Waiting for the maintenance Lease of the node: it cannot be written, .* is forbidden/,
+        ),
+      );
+      expect((await c.node(node)).spec.unschedulable).toBeUndefined();
+    } finally {
+      await withoutRights.mended();
+    }
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+  });
+});
+
+/** Somebody deletes the worker's rights on Leases. */
+async function rightsTaken(): Promise<{ mended(): Promise<void> }> {
+  const bindings: Resource = {
+    group: 'rbac.authorization.k8s.io',
+    version: 'v1',
+    plural: 'rolebindings',
+    kind: 'RoleBinding',
+    namespaced: true,
+  };
+  const key = { namespace: NODE_LEASE_NAMESPACE, name: 'node-maintenance-worker' };
+  const { metadata, ...binding } = (await c.admin.get(bindings, key)) as KubeObject;
+  await c.admin.delete(bindings, key, { uid: metadata.uid ?? '' });
+  return {
+    mended: async () => {
+      await c.admin.create(bindings, { ...binding, metadata: key } as KubeObject);
+    },
+  };
+}
+
+describe('Drain', () => {
+  test('drains the other nodes to the end, and is drained when the last node has followed', async () => {
+    const [free, held] = [await c.nodeNamed('free'), await c.nodeNamed('held')];
+    const [low, high, waiting] = [
+      await c.podOn(free, { priority: 1000 }),
+      await c.podOn(free, { priority: 2000 }),
+      await c.podOn(held, { priority: 1000 }),
+    ];
+    await c.leaseWritten(held, snapshots);
+    const applied = await maintaining([free, held], 'Drain');
+    const first = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(low);
+    await c.podsDeleted([low]);
+    const next = await first.ended;
+    expect(next).toMatchObject({ kind: 'TierDrained' });
+    const { position } = next as { position: number };
+    const second = started(() => acts.drain(refOf(applied), position));
+    await c.eventuallyEvacuating(high);
+    await c.podsDeleted([high]);
+    const last = await second.ended;
+    expect(last).toMatchObject({ kind: 'TierDrained' });
+    const third = started(() => acts.drain(refOf(applied), (last as { position: number }).position));
+    await eventually('to wait for the node alone', async () => {
+      const { conditions } = await c.statusOf(applied.metadata.name);
+      expect(conditions.find(({ type }) => type === 'Drained')).toMatchObject({
+        status: 'False',
+        reason: 'WaitingForNodeLease',
+        message: `Waiting for nodes ${held} (held by snapshots).`,
+      });
+    });
+    expect(await messageOf(applied, held)).toBe(waitingFor('snapshots'));
+    expect(await c.evacuationOf(waiting)).toBeUndefined();
+    expect((await c.node(held)).spec.unschedulable).toBeUndefined();
+    await c.leaseWritten(held, {});
+    await c.eventuallyEvacuating(waiting);
+    await c.podsDeleted([waiting]);
+    expect(await third.ended).toEqual({ kind: 'Drained', nodes: [free, held] });
+    expect(await holderOf(held)).toBe(holder);
+  });
+
+  test('begins no new Evacuation on a node whose Lease was lost, until it is regained; those that run go on', async () => {
+    const node = await c.nodeNamed('n');
+    const early = await c.podOn(node, { priority: 1000 });
+    const applied = await maintaining([node], 'Drain');
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    const { metadata } = await c.eventuallyEvacuating(early);
+    await c.leaseWritten(node, snapshots);
+    await eventuallySaid(applied, node, waitingFor('snapshots'));
+    const late = await c.podOn(node, { priority: 1000 });
+    await throughout('nothing new is asked for', 500, async () =>
+      expect(await c.evacuationOf(late)).toBeUndefined(),
+    );
+    expect((await c.evacuationOf(early))?.metadata).toMatchObject({
+      uid: metadata.uid,
+      finalizers: metadata.finalizers,
+    });
+    await c.leaseWritten(node, {});
+    await c.eventuallyEvacuating(late);
+    await drain.cancelled();
+  });
+});
+
+describe('renewNodeLeases', () => {
+  test('renews what is ours, takes what is free, leaves the rest; again after a third of the duration', async () => {
+    const [ours, free, foreign] = [
+      await c.nodeNamed('ours'),
+      await c.nodeNamed('free'),
+      await c.nodeNamed('foreign'),
+    ];
+    const before = await c.leaseWritten(ours, {
+      holderIdentity: holder,
+      leaseDurationSeconds: 900,
+      leaseTransitions: 3,
+      renewed: -300,
+    });
+    await c.leaseWritten(foreign, snapshots);
+    const applied = await maintaining([ours, free, foreign], 'Cordon');
+    expect(await performed(() => acts.renewNodeLeases(refOf(applied)))).toEqual({ renewAfterSeconds: 300 });
+    const after = await c.leaseOf(ours);
+    expect(after?.spec).toMatchObject({ acquireTime: before.spec.acquireTime, leaseTransitions: 3 });
+    expect(Date.parse(after?.spec.renewTime ?? '') - Date.parse(before.spec.renewTime ?? '')).toBeGreaterThan(
+      299_000,
+    );
+    expect(await holderOf(free)).toBe(holder);
+    expect(await holderOf(foreign)).toBe('snapshots');
+  });
+
+  test('does nothing for a maintenance that has moved on to Complete', async () => {
+    const node = await c.nodeNamed('n');
+    const { metadata } = await maintaining([node], 'Cordon');
+    const complete = await c.staged(metadata.name, 'Complete');
+    await performed(() => acts.renewNodeLeases(refOf(complete)));
+    expect(await holderOf(node)).toBe('');
+  });
+});
+
+describe('giveBackNodes', () => {
+  /** A maintenance that has cordoned its nodes and goes to Complete. */
+  async function cordonedBy(nodes: string[]): Promise<NodeMaintenance> {
+    const applied = await maintaining(nodes, 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    for (const node of nodes) await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    return applied;
+  }
+
+  test('releases the Leases last: no holder, no duration', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await cordonedBy([node]);
+    const before = (await c.leaseOf(node))?.spec;
+    const complete = await c.staged(applied.metadata.name, 'Complete');
+    await performedTwice(c, () => acts.giveBackNodes(refOf(complete)));
+    await c.eventuallySchedulable(node);
+    expect((await c.leaseOf(node))?.spec).toEqual({
+      holderIdentity: '',
+      acquireTime: before?.acquireTime,
+      renewTime: expect.any(String),
+      leaseTransitions: 0,
+    });
+  });
+
+  test('keeps the Lease of a node that another maintenance holds; the last one releases it', async () => {
+    const node = await c.nodeNamed('n');
+    const [first, second] = [await cordonedBy([node]), await cordonedBy([node])];
+    const done = await c.staged(first.metadata.name, 'Complete');
+    await performed(() => acts.giveBackNodes(refOf(done)));
+    expect(await holderOf(node)).toBe(holder);
+    const last = await c.staged(second.metadata.name, 'Complete');
+    await performed(() => acts.giveBackNodes(refOf(last)));
+    expect(await holderOf(node)).toBe('');
+  });
+
+  test('waits for whoever has taken a node meanwhile, gives the others back, and that one in the end', async () => {
+    const [free, taken] = [await c.nodeNamed('free'), await c.nodeNamed('taken')];
+    const applied = await cordonedBy([free, taken]);
+    await c.leaseWritten(taken, jane);
+    const complete = await c.staged(applied.metadata.name, 'Complete');
+    const givingBack = started(() => acts.giveBackNodes(refOf(complete)));
+    await c.eventuallySchedulable(free);
+    await eventuallyHeldBy(free, '');
+    await eventuallySaid(applied, taken, waitingFor(jane.holderIdentity));
+    expect((await c.node(taken)).spec.unschedulable).toBe(true);
+    await c.leaseWritten(taken, {});
+    await givingBack.ended;
+    await c.eventuallySchedulable(taken);
+    expect(await holderOf(taken)).toBe('');
+  });
+
+  test('does not wait for a node that it never touched, and leaves it as it is', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    await c.leaseWritten(node, jane);
+    const applied = await maintaining([node], 'Cordon');
+    const complete = await c.staged(applied.metadata.name, 'Complete');
+    await performed(() => acts.giveBackNodes(refOf(complete)));
+    expect((await c.node(node)).spec.unschedulable).toBe(true);
+    expect(await holderOf(node)).toBe(jane.holderIdentity);
+    await told();
+    expect(await c.eventsAbout(applied)).toContain(
+      `NodeLeftAlone: Node ${node} stays as it is: this maintenance has not touched it, and its maintenance Lease is held by ${jane.holderIdentity}.`,
+    );
+  });
+});

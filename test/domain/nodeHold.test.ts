@@ -1,0 +1,98 @@
+import { describe, expect, test } from '@jest/globals';
+import { completeDrainPlan } from '../../domain/drainPlan.ts';
+import { decideDrain, type DrainSnapshot } from '../../domain/drain.ts';
+import { heldByAnother } from '../../domain/nodeHold.ts';
+import { emptyStatus, withDrain, withWithheld } from '../../domain/status.ts';
+import { mirrorPod, pod, pods } from '../kit/builders.ts';
+
+const now = '2026-01-01T12:00:00Z';
+const plan = completeDrainPlan([pods(1000), pods(5000)]);
+const held = { name: 'held', because: heldByAnother('snapshots') };
+
+/** A maintenance of the node `free`, and of `held`, whose Lease another has. */
+function drain(differs: Partial<DrainSnapshot> & { position?: number } = {}): DrainSnapshot {
+  const { position = 0, ...rest } = differs;
+  return {
+    maintenance: 'own',
+    maintenances: [{ name: 'own', createdAt: now, plan, position, nodes: ['free'] }],
+    nodes: [{ name: 'free', pods: [], reached: [] }],
+    withheld: [{ ...held, pods: [{ pod: pod({ priority: 1000 }), evacuating: false }] }],
+    published: new Map(),
+    ...rest,
+  };
+}
+
+const published = (snapshot: DrainSnapshot) =>
+  withDrain(emptyStatus, decideDrain(snapshot), {
+    planLength: plan.length,
+    now,
+    existing: new Set(['free', 'held']),
+  });
+
+const drainedCondition = (snapshot: DrainSnapshot) =>
+  published(snapshot).conditions.find(({ type }) => type === 'Drained');
+
+describe('a node whose maintenance Lease another has', () => {
+  test('is asked for nothing, and its status says who has it', () => {
+    const evacuating = { pod: pod({ priority: 1000 }), evacuating: true };
+    const mirror = { pod: mirrorPod(), evacuating: false };
+    const waiting = [...(drain().withheld[0]?.pods ?? []), evacuating, mirror];
+    const targets = [pods(1000)];
+    const snapshot = drain({
+      withheld: [{ ...held, pods: waiting }],
+      published: new Map([['held', targets]]),
+    });
+    expect(decideDrain(snapshot).evacuate).toEqual([]);
+    expect(published(snapshot).nodeStatuses.find(({ nodeRef }) => nodeRef.name === 'held')).toEqual({
+      nodeRef: { name: 'held' },
+      // What was asked of it goes on, and is not forgotten.
+      drainTargets: targets,
+      drainMessage: 'Waiting for the maintenance Lease of the node: held by snapshots.',
+      podsPendingEvacuation: 1,
+      podsEvacuating: 1,
+    });
+  });
+
+  test('does not keep the other nodes from going on, up to the last entry of the plan', () => {
+    const high = pod({ priority: 5000 });
+    const nodes = [{ name: 'free', pods: [{ pod: high, evacuating: false }], reached: [] }];
+    expect(decideDrain(drain({ nodes })).position).toBe(1);
+    expect(decideDrain(drain()).position).toBe(plan.length - 1);
+    expect(decideDrain(drain({ withheld: [] })).position).toBe(plan.length);
+  });
+
+  test('keeps the maintenance from being drained, though nothing else is left', () => {
+    expect(drainedCondition(drain({ position: plan.length - 1 }))).toMatchObject({
+      status: 'False',
+      reason: 'WaitingForNodeLease',
+      message: 'Waiting for nodes held (held by snapshots).',
+    });
+    const nodes = [{ name: 'free', pods: [{ pod: pod(), evacuating: true }], reached: [] }];
+    expect(drainedCondition(drain({ nodes }))).toMatchObject({ status: 'False', reason: 'Draining' });
+    expect(drainedCondition(drain({ withheld: [] }))).toMatchObject({ status: 'True' });
+  });
+
+  test('keeps the position where it is when it is the only one', () => {
+    const alone = drain({
+      nodes: [],
+      maintenances: [{ name: 'own', createdAt: now, plan, position: 2, nodes: [] }],
+    });
+    expect(decideDrain(alone).position).toBe(2);
+    expect(drainedCondition(alone)).toMatchObject({ status: 'False', reason: 'WaitingForNodeLease' });
+  });
+
+  test('is told by a condition, which goes True afterwards and is not there for those that never waited', () => {
+    const conditionOf = ({ conditions }: typeof emptyStatus) =>
+      conditions.find(({ type }) => type === 'NodeLeasesHeld');
+    const waiting = published(drain());
+    expect(conditionOf(waiting)).toMatchObject({ status: 'False', reason: 'Waiting' });
+    expect(conditionOf(withWithheld(waiting, [], now))).toMatchObject({ status: 'True', reason: 'Held' });
+    expect(conditionOf(withWithheld(emptyStatus, [], now))).toBeUndefined();
+  });
+
+  test('takes no more of the status than any other, whatever an apiserver has to say about its Lease', () => {
+    const status = withWithheld(published(drain()), [{ ...held, because: 'no '.repeat(1_000) }], now);
+    const { drainMessage = '' } = status.nodeStatuses.find(({ nodeRef }) => nodeRef.name === 'held') ?? {};
+    expect(drainMessage.length).toBeLessThan(512);
+  });
+});

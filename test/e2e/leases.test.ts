@@ -1,0 +1,143 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../api/core.ts';
+import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import { isHeldBy } from '../../domain/lease.ts';
+import { Informer } from '../../kube/informer.ts';
+import { resources } from '../../kube/resources.ts';
+import { NodeLeases } from '../../node-lease/nodeLeases.ts';
+import { silentLog } from '../kit/cluster.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, finished, type World } from './world.ts';
+
+/** Seconds: long enough for a worker to start on a busy machine, short enough to see it run out. */
+const duration = 24;
+const holder = leaseHolderOf(SYSTEM_NAMESPACE);
+const node = 'node-1';
+
+let world: World;
+let workers: WorkerProcess[] = [];
+let leases: Informer<Lease>;
+/** Every version of the node's Lease, oldest first. */
+const versions: Lease['spec'][] = [];
+const watching = new AbortController();
+
+const start = () => startWorker(world.sandbox, { env: { NODE_LEASE_DURATION: String(duration) } });
+const killAll = () => Promise.all(workers.splice(0).map((worker) => worker.kill()));
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 2 });
+  const { kube } = world;
+  leases = new Informer({
+    kube,
+    resource: resources.leases,
+    namespace: NODE_LEASE_NAMESPACE,
+    log: silentLog,
+  });
+  leases.subscribe(({ object }) => {
+    if (object.metadata.name === node) versions.push(object.spec);
+  });
+  leases.start(watching.signal);
+  workers = [start(), start()];
+  await Promise.all(workers.map((worker) => worker.ready()));
+}, 120_000);
+
+afterAll(async () => {
+  await killAll();
+  watching.abort();
+  await world?.close();
+});
+
+const leaseNow = () => leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
+const isOurs = () => isHeldBy(leaseNow(), holder, world.kube.now().getTime());
+const renewedAt = () => Date.parse(leaseNow()?.spec.renewTime ?? '');
+
+async function nextRenewal(): Promise<void> {
+  const before = renewedAt();
+  await eventually('the next renewal', () => expect(renewedAt()).toBeGreaterThan(before));
+}
+
+const evacuated = async (pod: string) => {
+  const { items } = await world.kube.list(resources.evacuations, { namespace: 'default' });
+  return items.some(({ spec }) => spec.podRef.name === pod);
+};
+
+describe('the Lease of a node under maintenance', () => {
+  const guarded = { guarded: 'yes' };
+
+  test('never lapses while workers die, as long as one is back within its duration', async () => {
+    const [pod = ''] = await world.placePods(node, 1, { labels: guarded });
+    await world.budget('guard', guarded, { minAvailable: 1 });
+    await world.apply('leased', { nodes: [node], stage: 'Drain' });
+    await eventually('the Lease to be ours', () => expect(isOurs()).toBe(true));
+    await eventually('the Evacuation', async () => expect(await evacuated(pod)).toBe(true));
+    await nextRenewal();
+    await killAll();
+    await throughout('the Lease is ours', 4_000, () => expect(isOurs()).toBe(true));
+    workers = [start()];
+    await nextRenewal();
+    const times = versions
+      .filter(({ holderIdentity }) => holderIdentity === holder)
+      .map(({ renewTime = '' }) => Date.parse(renewTime));
+    const gaps = times.slice(1).map((time, index) => time - (times[index] ?? 0));
+    expect(gaps.length).toBeGreaterThan(1);
+    expect(Math.max(...gaps)).toBeLessThan(duration * 1_000);
+    expect(new Set(versions.map(({ acquireTime }) => acquireTime).filter(Boolean)).size).toBe(1);
+  });
+
+  test('runs out when they are away for longer: then another client may have it, and not before', async () => {
+    await nextRenewal();
+    await killAll();
+    const snapshots = new NodeLeases({ kube: world.kube, holder: 'snapshots', leaseDurationSeconds: 600 });
+    const last = renewedAt();
+    expect(await snapshots.acquire(node)).toMatchObject({ kind: 'HeldByAnother', holder });
+    const taken = await eventually(
+      'the Lease to run out',
+      async () => {
+        const acquisition = await snapshots.acquire(node);
+        expect(acquisition.kind).toBe('Held');
+        return acquisition;
+      },
+      { within: (duration + 20) * 1_000 },
+    );
+    const { acquireTime = '', leaseTransitions } = (taken as { lease: Lease }).lease.spec;
+    expect(Date.parse(acquireTime)).toBeGreaterThan(last + (duration + 3) * 1_000);
+    expect(leaseTransitions).toBe(1);
+  }, 90_000);
+
+  test('is not stolen back by the maintenance, which says for whom it waits', async () => {
+    workers = [start()];
+    await world.eventually('leased', 'it waits for the other holder', ({ status }) =>
+      (status?.nodeStatuses ?? []).some(
+        ({ drainMessage }) =>
+          drainMessage === 'Waiting for the maintenance Lease of the node: held by snapshots.',
+      ),
+    );
+    const [late = ''] = await world.placePods(node, 1);
+    await world.kube.mergePatch(resources.nodes, { name: node }, { spec: { unschedulable: false } });
+    await throughout('the node is left to the other holder', 2_000, async () => {
+      expect(leaseNow()?.spec.holderIdentity).toBe('snapshots');
+      expect((await world.node(node)).spec.unschedulable ?? false).toBe(false);
+      expect(await evacuated(late)).toBe(false);
+    });
+    const snapshots = new NodeLeases({ kube: world.kube, holder: 'snapshots', leaseDurationSeconds: 600 });
+    expect(await snapshots.release(node)).toBe('Released');
+    await eventually('the Lease to be ours again', () => expect(isOurs()).toBe(true));
+    await eventually('the node to be cordoned again', async () =>
+      expect((await world.node(node)).spec.unschedulable).toBe(true),
+    );
+    await eventually('the late pod to have left', async () =>
+      expect((await world.podsOn(node)).map(({ metadata }) => metadata.name)).not.toContain(late),
+    );
+  });
+
+  test('is released when the node is given back', async () => {
+    await world.patch('leased', { stage: 'Complete' });
+    await world.eventually('leased', 'it is finished', finished);
+    expect((await world.node(node)).spec.unschedulable ?? false).toBe(false);
+    await eventually('the Lease to be free', () =>
+      expect(leaseNow()?.spec).toMatchObject({ holderIdentity: '', leaseTransitions: 2 }),
+    );
+    expect(leaseNow()?.spec.leaseDurationSeconds).toBeUndefined();
+  });
+});

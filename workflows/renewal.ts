@@ -1,0 +1,47 @@
+import { CancellationScope, condition, patched, proxyActivities, workflowInfo } from '@temporalio/workflow';
+import type { NodeMaintenanceActivities } from '../activities/contract.ts';
+import { type Run, refTo } from './run.ts';
+
+/** The maintenance Leases of the nodes, kept ours beside whatever else the workflow does (KEP-1411). */
+export interface Renewal {
+  /** Takes the Leases that are to be had, and goes on renewing them; does nothing when it goes on already. */
+  begin(): Promise<void>;
+  /** Resolves when nothing is renewed any more: what is released afterwards stays so. */
+  end(): Promise<void>;
+}
+
+const { renewNodeLeases } = proxyActivities<NodeMaintenanceActivities>({
+  summary: 'Take and renew the Leases of the nodes',
+  startToCloseTimeout: '60s',
+  // Without limit, whatever the error: the Leases outlive many attempts.
+  retry: { initialInterval: '200ms', maximumInterval: '15s' },
+});
+
+/** `interrupt` makes the workflow look up from its work: its history has become long. */
+export function createRenewal(run: Run, interrupt: () => void): Renewal {
+  let isEnding = false;
+  let renewing: Promise<void> | undefined;
+
+  const renew = async () => (await renewNodeLeases(refTo(run))).renewAfterSeconds * 1_000;
+  const goOn = async (afterMs: number) => {
+    for (let pause = afterMs; !(await condition(() => isEnding, pause)); ) {
+      pause = await renew();
+      if (workflowInfo().continueAsNewSuggested) interrupt();
+    }
+  };
+
+  return {
+    async begin() {
+      // Maintenances that began before there were Leases hold none.
+      if (renewing !== undefined || !patched('node-leases')) return;
+      // Ended by `end` alone: a workflow that is cancelled still has nodes to give back.
+      const taken = CancellationScope.nonCancellable(renew);
+      renewing = CancellationScope.nonCancellable(async () => goOn(await taken));
+      await taken;
+    },
+    async end() {
+      isEnding = true;
+      await renewing;
+    },
+  };
+}
