@@ -5,7 +5,7 @@ import { isKubeError, wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
-import { newLease } from '../node-lease/nodeLeases.ts';
+import { newLease } from '../node-lease/leaseObjects.ts';
 
 interface Deps {
   cluster: Cluster;

@@ -61,6 +61,8 @@ export interface Sandbox {
   addNodes(names: string[], labels?: Record<string, string>): Promise<void>;
   /** Stops every server; the data stays in `dir`. */
   stop(): Promise<void>;
+  /** Kills every server at once, and deletes `dir`. */
+  discard(): Promise<void>;
 }
 
 export interface SandboxServer {
@@ -187,7 +189,11 @@ async function startKubernetes(start: Start, options: SandboxOptions): Promise<v
   const { layout, state, patience } = start;
   const say = reporter(start, options);
   await startServer(start, 'etcd');
-  await startServer(start, 'kube-apiserver');
+  const isInstalled = options.install !== false;
+  await Promise.all([
+    startServer(start, 'kube-apiserver'),
+    isInstalled && kubernetes.define(layout, state.ports, patience),
+  ]);
   say(`etcd and kube-apiserver answer on https://127.0.0.1:${state.ports.apiserver}`);
   kubernetes.writeKubeconfigs(layout, state.ports);
   const server = kubernetes.apiServerOf(layout, state.ports);
@@ -195,13 +201,13 @@ async function startKubernetes(start: Start, options: SandboxOptions): Promise<v
   for (const name of ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const)
     await startServer(start, name);
   const names = nodeNames(options.nodes ?? 3);
-  const [, , installed] = await Promise.all([
+  await Promise.all([
     kubernetes.untilControllersWork(server, patience),
     kubernetes.addNodes(server, names, {}, patience),
-    options.install === false ? false : kubernetes.install(layout, server, patience),
+    isInstalled && kubernetes.install(layout, server, patience),
   ]);
   say(`${names.length} ${names.length === 1 ? 'node is' : 'nodes are'} Ready, the controllers work`);
-  if (installed) say('deploy/ is installed');
+  if (isInstalled) say('deploy/ is installed');
 }
 
 async function startTemporal(start: Start, options: SandboxOptions): Promise<void> {
@@ -379,6 +385,10 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     server: (name) => serverOf(layout, state, name),
     addNodes: async (names, labels = {}) => kubernetes.addNodes(apiServer(), names, labels, patience),
     stop: async () => void (await stopSandbox(layout.dir)),
+    discard: async () => {
+      await Promise.all(processes.findByEnvironment(mark, layout.dir).map(processes.kill));
+      purgeSandbox(layout.dir);
+    },
   };
 }
 
