@@ -2,11 +2,13 @@ import type { DaemonSet, KubeObject, Lease, Node, Pod, PodDisruptionBudget } fro
 import type { Evacuation } from '../api/evacuation.ts';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
+import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
-import { type RawPod, resources } from './resources.ts';
-import { slimBudget, slimDaemonSet, slimNode, slimPod } from './slim.ts';
+import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
+import { slimBudget, slimDaemonSet, slimNode, slimPod, slimReadiness } from './slim.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
@@ -20,9 +22,11 @@ export interface Cluster {
   nodes: Informer<Node>;
   pods: Informer<Pod, RawPod>;
   budgets: Informer<PodDisruptionBudget>;
-  daemonSets: Informer<DaemonSet>;
+  daemonSets: Informer<DaemonSet, RawDaemonSet>;
   maintenances: Informer<NodeMaintenance>;
   evacuations: Informer<Evacuation>;
+  readinesses: Informer<SeenReadiness, NodeReadiness>;
+  readinessPolicies: Informer<NodeReadinessPolicy>;
   /** The maintenance Leases of nodes. Not waited for: without the right to see them there is other work to do. */
   leases: Informer<Lease>;
   /** Begins to watch; returns at once and goes on until the signal is aborted. */
@@ -60,8 +64,19 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
+  const readinesses = new Informer({
+    kube,
+    resource: resources.nodeReadinesses,
+    transform: slimReadiness,
+    log,
+  });
+  const readinessPolicies = new Informer<NodeReadinessPolicy>({
+    kube,
+    resource: resources.nodeReadinessPolicies,
+    log,
+  });
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations];
+  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations, readinesses, readinessPolicies];
   return {
     kube,
     nodes,
@@ -70,6 +85,8 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     daemonSets,
     maintenances,
     evacuations,
+    readinesses,
+    readinessPolicies,
     leases,
     ...together(all),
     start: (signal) => {
