@@ -39,8 +39,8 @@ interface Deps {
 const nodesAtOnce = 16;
 /** Of one node; the taint does not wait. Milliseconds. */
 const statusEvery = 1_000;
-/** Informers that are behind the apiserver catch up within that. Milliseconds. */
-const lookAgainAfter = 50;
+/** When informers are behind the apiserver; what they catch up with is looked at anyway. Milliseconds. */
+const lookAgainAfter = 1_000;
 /** Timers do not reach further than 24 days. Milliseconds. */
 const longestRest = 3_600_000;
 

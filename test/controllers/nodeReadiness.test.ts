@@ -1,5 +1,8 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import type { KubeObject, Pod } from '../../api/core.ts';
-import { NODE_READINESS, READINESS_CONDITION, READINESS_TAINT } from '../../api/names.ts';
+import { READINESS_CONDITION, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import { runNodeReadinessController } from '../../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../../controllers/readinessPolicies.ts';
@@ -7,7 +10,7 @@ import { EventRecorder } from '../../kube/events.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually, throughout } from '../kit/eventually.ts';
+import { eventually } from '../kit/eventually.ts';
 import { gate, ofPool, readinessPolicy, ReadinessPolicies } from '../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -250,33 +253,33 @@ describe('a node that was ready', () => {
 });
 
 describe('a gate from outside', () => {
-  /** As a cloud provider's controller does: before the node is there, under a field manager of its own. */
-  async function reserve(node: string): Promise<void> {
-    const { apiVersion, kind } = NODE_READINESS;
-    const reserved = gate({
-      name: 'cloud.example.com/network',
-      namespace: 'kube-system',
-      app: 'reserved-for-the-cloud-provider',
-    });
-    const object = { apiVersion, kind, metadata: { name: node }, spec: { readinessGates: [reserved] } };
-    await c.admin.apply(resources.nodeReadinesses, object, { fieldManager: 'cloud-provider' });
-  }
+  const script = fileURLToPath(new URL('../../docs/examples/cloud-provider.sh', import.meta.url));
+  /** The example of docs/readiness.md, as its readers run it. */
+  const provider = (...args: string[]) =>
+    spawn(script, args, { env: { ...sandbox.env, HOME: sandbox.dir }, stdio: 'ignore', detached: true });
 
   test('that was made before its node taints it from its first version on, until its owner removes it', async () => {
-    const node = `${c.namespace}-prepared`;
-    await reserve(node);
+    const node = c.named('cloud');
+    expect(await once(provider('reserve', node), 'exit')).toEqual([0, null]);
     await eventually('the apiserver to know the gate', async () =>
       expect(await policies.taintedOf([{ metadata: { name: node } }])).toEqual([true]),
     );
-    await c.admin.create(resources.nodes as Resource, { metadata: { name: node } } as KubeObject);
-    await eventually('the owner', () =>
-      expect(c.cluster.readinesses.get(node)?.metadata.ownerReferences?.[0]?.kind).toBe('Node'),
-    );
-    expect(wasTainted.get(node)).toBe(true);
-    await throughout('the node has the taint', 300, async () => expect(await isTainted(node)).toBe(true));
-    const object = { metadata: { name: node }, spec: { readinessGates: [] } };
-    await c.admin.apply(resources.nodeReadinesses, object, { fieldManager: 'cloud-provider' });
-    await eventuallyTainted(node, false);
+    await sandbox.addNodes([node], { pool: node });
+    const app = await appPod(node);
+    const controller = provider('run');
+    try {
+      await eventuallyShown(node, [
+        '0/1 cloud.example.com/routes False GatesNotReady',
+        'cloud.example.com/routes false NoPods',
+      ]);
+      expect(wasTainted.get(node)).toBe(true);
+      expect(podNamed(app)?.spec.nodeName).toBeUndefined();
+      const annotations = { 'cloud.example.com/routes': 'ready' };
+      await c.patched(resources.nodes, { name: node }, { metadata: { annotations } });
+      await eventually('the pod to land', () => expect(podNamed(app)?.spec.nodeName).toBe(node));
+    } finally {
+      process.kill(-(controller.pid ?? 0), 'SIGKILL');
+    }
     await c.deleted({ ...(await c.node(node)), kind: 'Node' });
     await eventually('the NodeReadiness to be gone', () =>
       expect(c.cluster.readinesses.get(node)).toBeUndefined(),
