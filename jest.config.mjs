@@ -7,7 +7,7 @@ export default {
   },
   testMatch: ['<rootDir>/test/**/*.test.ts'],
   testTimeout: 60_000,
-  // Test files share one cluster.
+  // Test files share one cluster; `npm test` runs two of us, each with one.
   maxWorkers: 1,
   // Beside what it is made from: `npm test` gives every run a temporary directory of its own.
   cacheDirectory: '<rootDir>/node_modules/.cache/jest',

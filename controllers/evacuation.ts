@@ -78,8 +78,8 @@ export class EvacuationController {
   readonly #gone = new Map<string, number>();
   /** UIDs of Evacuations that we removed, until the informer shows it. */
   readonly #removed = new Set<string>();
-  /** Evacuation key -> when its message was last written. */
-  readonly #described = new Map<string, number>();
+  /** Evacuation key -> when its message was last written, and on which resourceVersion that was decided. */
+  readonly #described = new Map<string, { at: number; on: string | undefined }>();
 
   constructor({ cluster, events, log }: Deps) {
     this.#cluster = cluster;
@@ -279,10 +279,13 @@ export class EvacuationController {
     const isSameReason = reportedBlocker(status)?.reason === blocker?.reason;
     const isSame = isSameReason && status?.message === next.message;
     if (isSame && next.failedEvictionCounter === undefined) return false;
+    const { name, namespace = '', uid, resourceVersion } = metadata;
     const described = this.#described.get(key);
-    if (isSameReason && described !== undefined && Date.now() - described < messageEvery) return false;
-    this.#described.set(key, Date.now());
-    const { name, namespace = '', uid } = metadata;
+    const isRecent = described !== undefined && Date.now() - described.at < messageEvery;
+    // The informer does not show yet what was written: when it does, the Evacuation is looked at again.
+    const isUnseen = described?.on === resourceVersion;
+    if (isRecent && (isSameReason || isUnseen)) return false;
+    this.#described.set(key, { at: Date.now(), on: resourceVersion });
     const conditions = blockedConditions(status?.conditions ?? [], blocker, this.#cluster.kube.now());
     const patch = { metadata: { uid }, status: { ...next, conditions } };
     await this.#cluster.kube
@@ -290,7 +293,10 @@ export class EvacuationController {
         subresource: 'status',
         fieldManager: FIELD_MANAGER,
       })
-      .catch(ignoreIfOutdated);
+      .catch((error: unknown) => {
+        this.#described.delete(key);
+        ignoreIfOutdated(error);
+      });
     return true;
   }
 

@@ -1,7 +1,7 @@
 import type { Lease } from '../api/core.ts';
 
 /** "renewTime + leaseDurationSeconds + 3 seconds (to allow for some clock drift)" (KEP-1411 > Acquisition). Milliseconds. */
-const clockDrift = 3_000;
+export const CLOCK_DRIFT = 3_000;
 /** "Any value beginning with" it "is reserved for administrator use" (KEP-1411 > Acquisition). */
 export const ADMINISTRATOR_PREFIX = 'kubeadm';
 /** "As short as is reasonable, not to exceed 1 hour" (KEP-1411 > Acquisition). Seconds. */
@@ -26,7 +26,7 @@ export function leaseStateOf(lease: Readonly<Lease> | undefined, now: number): L
   if (holder === '') return { kind: 'Free' };
   if (isAdministrator(holder)) return { kind: 'HeldByAdministrator', holder };
   const renewedAt = timeOf(lease.spec.renewTime);
-  const until = renewedAt === undefined ? undefined : renewedAt + leaseDurationSeconds * 1_000 + clockDrift;
+  const until = renewedAt === undefined ? undefined : renewedAt + leaseDurationSeconds * 1_000 + CLOCK_DRIFT;
   if (until !== undefined && now <= until) return { kind: 'Held', holder, until };
   // "If the lease is still held, set leaseDurationSeconds to 0" (KEP-1411 > Release); an apiserver stores no 0, only nothing.
   return leaseDurationSeconds === 0 ? { kind: 'Free' } : { kind: 'Expired', holder, at: until };
@@ -104,12 +104,13 @@ export function claimantProblem({ holder, leaseDurationSeconds }: Claimant): str
   return `leaseDurationSeconds: expected a whole number from 1 to ${longestDuration} (got ${leaseDurationSeconds})`;
 }
 
-function isAdministrator(holder: string): boolean {
+/** Whether a holder "is reserved for administrator use". */
+export function isAdministrator(holder: string): boolean {
   return holder.startsWith(ADMINISTRATOR_PREFIX);
 }
 
-/** Undefined for what is missing or no time. */
-function timeOf(text: string | undefined): number | undefined {
+/** Milliseconds since 1970; undefined for what is missing or no time. */
+export function timeOf(text: string | undefined): number | undefined {
   const time = Date.parse(text ?? '');
   return Number.isNaN(time) ? undefined : time;
 }

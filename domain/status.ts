@@ -120,7 +120,7 @@ export function withDrain(
 }
 
 /** Says for which nodes the maintenance waits; says nothing where it has never waited. */
-export function withNodeLeases(
+function withNodeLeases(
   status: NodeMaintenanceStatus,
   withheld: readonly WithheldNode[],
   now: string,

@@ -1,5 +1,5 @@
 import { rest } from '../kube/abort.ts';
-import { type AccessRule, missingRules } from '../kube/authorization.ts';
+import { type AccessRule, missingRules, ruleText } from '../kube/authorization.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
@@ -52,12 +52,6 @@ async function requireRules({ kube, namespace, leaseNamespace, signal }: Preflig
   const missing = await missingRules(kube, rules, { signal });
   if (missing.length === 0) return;
   throw new Error(`RBAC does not allow what an evacuator needs: add ${missing.map(ruleText).join(' and ')}`);
-}
-
-/** As it is written in a Role, on one line. */
-function ruleText({ group, resource, verbs, namespace }: AccessRule): string {
-  const where = namespace === undefined ? 'a ClusterRole' : `a Role in namespace ${namespace}`;
-  return `to ${where} the rule {apiGroups: ["${group}"], resources: [${resource}], verbs: [${verbs.join(', ')}]}`;
 }
 
 async function requireEvacuations({ kube, namespace, signal }: Preflight): Promise<void> {

@@ -1,6 +1,7 @@
 import type { KubeObject } from '../api/core.ts';
 import { forEachBounded } from './bounded.ts';
 import type { Kube, RequestOptions } from './client.ts';
+import { isKubeError } from './errors.ts';
 import { type Resource, resources } from './resources.ts';
 
 /** Somebody as the apiserver knows them. */
@@ -101,6 +102,12 @@ export interface AccessRule {
   readonly namespace?: string | undefined;
 }
 
+/** As it is written in a Role, on one line. */
+export function ruleText({ group, resource, verbs, namespace }: AccessRule): string {
+  const where = namespace === undefined ? 'a ClusterRole' : `a Role in namespace ${namespace}`;
+  return `to ${where} the rule {apiGroups: ["${group}"], resources: [${resource}], verbs: [${verbs.join(', ')}]}`;
+}
+
 interface SelfSubjectAccessReview extends KubeObject {
   spec: {
     resourceAttributes: {
@@ -152,4 +159,27 @@ async function mayDo(
   };
   const { status } = await kube.create(selfSubjectAccessReviews, review, options);
   return status?.allowed === true;
+}
+
+interface SelfSubjectReview extends KubeObject {
+  status?: { userInfo?: { username?: string } };
+}
+
+const selfSubjectReviews: Resource<SelfSubjectReview> = {
+  group: 'authentication.k8s.io',
+  version: 'v1',
+  plural: 'selfsubjectreviews',
+  kind: 'SelfSubjectReview',
+  namespaced: false,
+};
+
+/** As whom the apiserver knows this client; undefined when it does not say. */
+export async function ownUsername(kube: Kube, options: RequestOptions = {}): Promise<string | undefined> {
+  try {
+    const { status } = await kube.create(selfSubjectReviews, { metadata: { name: '' } }, options);
+    return status?.userInfo?.username || undefined;
+  } catch (error) {
+    if (isKubeError(error, 'Forbidden', 'NotFound')) return undefined;
+    throw error;
+  }
 }

@@ -99,6 +99,11 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return this.#lastContact;
   }
 
+  /** Why there is no contact at the moment, in the apiserver's words. */
+  get lostBecause(): string | undefined {
+    return this.#reported;
+  }
+
   get size(): number {
     return this.#store.size;
   }

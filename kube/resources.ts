@@ -168,7 +168,8 @@ export function fullNameOf(resource: Resource): string {
 export function pathOf(resource: Resource, key: Partial<ObjectKey> = {}, subresource?: string): string {
   const root = resource.group === '' ? `/api/${resource.version}` : `/apis/${apiVersionOf(resource)}`;
   const segments = [root];
-  if (resource.namespaced && key.namespace !== undefined) segments.push('namespaces', key.namespace);
+  if (resource.namespaced && key.namespace !== undefined)
+    segments.push('namespaces', encodeURIComponent(key.namespace));
   segments.push(resource.plural);
   if (key.name !== undefined) segments.push(encodeURIComponent(key.name));
   if (subresource !== undefined) segments.push(subresource);

@@ -20,7 +20,7 @@ export interface Answer {
 
 /**
  * One request to the sandbox's own apiserver. Bare https, because this runs before there is anything that a client
- * library could be configured with, and many times a second while servers come up.
+ * library could be configured with, and many times a second while servers come up. A PATCH is a server-side apply.
  */
 export async function ask(
   server: ApiServer,
@@ -28,6 +28,7 @@ export async function ask(
   path: string,
   object?: unknown,
 ): Promise<Answer> {
+  const contentType = method === 'PATCH' ? 'application/apply-patch+yaml' : 'application/json';
   return new Promise((resolve, reject) => {
     const outgoing = request(
       {
@@ -38,7 +39,7 @@ export async function ask(
         path,
         agent: false,
         timeout: answersWithin,
-        headers: { authorization: `Bearer ${server.token}`, 'content-type': 'application/json' },
+        headers: { authorization: `Bearer ${server.token}`, 'content-type': contentType },
       },
       (incoming) => {
         text(incoming).then((body) => resolve({ status: incoming.statusCode ?? 0, body }), reject);

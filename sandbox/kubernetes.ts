@@ -4,11 +4,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import type { Condition, KubeObject, Lease } from '../api/core.ts';
 import { NODE_MAINTENANCE } from '../api/names.ts';
 import { type ApiServer, ask, get } from './apiserver.ts';
-import { SandboxError } from './errors.ts';
+import { messageOf, SandboxError } from './errors.ts';
 import { type Layout, type ServerCommand, writePrivate } from './layout.ts';
 import type { Ports } from './ports.ts';
 import type { Toolchain } from './toolchain.ts';
@@ -295,13 +295,41 @@ export async function untilControllersWork(server: ApiServer, patience: Patience
 /** What `sandbox up` installs: CRDs, policies, permissions and the namespace of the worker. */
 const deployment = fileURLToPath(new URL('../deploy', import.meta.url));
 
-/** Applies deploy/ and waits until its CRDs are served and its policy is in force. Without a deploy/kustomization.yaml it does nothing. */
-export async function install(layout: Layout, server: ApiServer, patience: Patience): Promise<boolean> {
-  if (!existsSync(join(deployment, 'kustomization.yaml'))) return false;
+const definitions = join(deployment, 'crd');
+
+/**
+ * Applies the CRDs as soon as the apiserver takes them, before it is ready, in the way in which `install` does it again.
+ * From its start on it looks every 5 s which schemas there are, and until it has seen ours it refuses what a
+ * MutatingAdmissionPolicy matches.
+ */
+export async function define(layout: Layout, ports: Ports, patience: Patience): Promise<void> {
+  const objects = readdirSync(definitions)
+    .filter((file) => file.endsWith('.yaml') && file !== 'kustomization.yaml')
+    .map((file) => parse(readFileSync(join(definitions, file), 'utf8')) as KubeObject);
+  const probe = async () => {
+    const answers = await Promise.all(objects.map((object) => applied(layout, ports, object)));
+    return answers.find((answer) => answer !== undefined);
+  };
+  await until('the CustomResourceDefinitions to be applied', probe, patience);
+}
+
+async function applied(layout: Layout, ports: Ports, object: KubeObject): Promise<string | undefined> {
+  const path = `${customResourceDefinitions}/${object.metadata.name}?fieldManager=kubectl&force=true`;
+  try {
+    const { status, body } = await ask(apiServerOf(layout, ports), 'PATCH', path, object);
+    return status === 200 || status === 201 ? undefined : body.slice(0, 300);
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+const customResourceDefinitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
+
+/** Applies deploy/ and waits until its CRDs are served and its policy is in force. */
+export async function install(layout: Layout, server: ApiServer, patience: Patience): Promise<void> {
   await until(`${deployment} to be applied`, () => apply(layout), patience);
   await until('the CustomResourceDefinitions to be Established', () => unestablished(server), patience);
   await until('the policy for drain plans to be in force', () => incompletePlan(server), patience);
-  return true;
 }
 
 /** Applies once; undefined when all was taken. An object whose CRD is in the same bundle has to wait for it. */
@@ -332,10 +360,9 @@ async function incompletePlan(server: ApiServer): Promise<string | undefined> {
 }
 
 async function unestablished(server: ApiServer): Promise<string | undefined> {
-  const path = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
   const { items } = await get<{ items: (KubeObject & { status?: { conditions?: Condition[] } })[] }>(
     server,
-    path,
+    customResourceDefinitions,
   );
   const waiting = items.filter(
     ({ status }) =>

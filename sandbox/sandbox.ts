@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { defaultNamespace } from '../temporal-config/devServer.ts';
 import { type ApiServer, readiness } from './apiserver.ts';
@@ -61,6 +61,8 @@ export interface Sandbox {
   addNodes(names: string[], labels?: Record<string, string>): Promise<void>;
   /** Stops every server; the data stays in `dir`. */
   stop(): Promise<void>;
+  /** Kills every server at once, and deletes `dir`. */
+  discard(): Promise<void>;
 }
 
 export interface SandboxServer {
@@ -139,6 +141,18 @@ function linkBinaries(layout: Layout, toolchain: Toolchain): void {
   rmSync(layout.bin, { recursive: true, force: true });
   mkdirSync(layout.bin, { mode: 0o700 });
   for (const [name, path] of Object.entries(toolchain)) symlinkSync(path, join(layout.bin, name));
+  writeFileSync(join(layout.bin, 'kubectl-maintenance'), pluginScript(), { mode: 0o700 });
+}
+
+/** kubectl's plugin, run from source by this very Node: the one on PATH may be too old for that. */
+function pluginScript(): string {
+  const main = join(import.meta.dirname, '..', 'cli', 'main.ts');
+  return `#!/bin/sh\nexec ${quoted(process.execPath)} ${quoted(main)} "$@"\n`;
+}
+
+/** For a shell. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
 /** Temporal and Kubernetes side by side; within Kubernetes, each as soon as what it talks to answers. */
@@ -175,7 +189,11 @@ async function startKubernetes(start: Start, options: SandboxOptions): Promise<v
   const { layout, state, patience } = start;
   const say = reporter(start, options);
   await startServer(start, 'etcd');
-  await startServer(start, 'kube-apiserver');
+  const isInstalled = options.install !== false;
+  await Promise.all([
+    startServer(start, 'kube-apiserver'),
+    isInstalled && kubernetes.define(layout, state.ports, patience),
+  ]);
   say(`etcd and kube-apiserver answer on https://127.0.0.1:${state.ports.apiserver}`);
   kubernetes.writeKubeconfigs(layout, state.ports);
   const server = kubernetes.apiServerOf(layout, state.ports);
@@ -183,13 +201,13 @@ async function startKubernetes(start: Start, options: SandboxOptions): Promise<v
   for (const name of ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const)
     await startServer(start, name);
   const names = nodeNames(options.nodes ?? 3);
-  const [, , installed] = await Promise.all([
+  await Promise.all([
     kubernetes.untilControllersWork(server, patience),
     kubernetes.addNodes(server, names, {}, patience),
-    options.install === false ? false : kubernetes.install(layout, server, patience),
+    isInstalled && kubernetes.install(layout, server, patience),
   ]);
   say(`${names.length} ${names.length === 1 ? 'node is' : 'nodes are'} Ready, the controllers work`);
-  if (installed) say('deploy/ is installed');
+  if (isInstalled) say('deploy/ is installed');
 }
 
 async function startTemporal(start: Start, options: SandboxOptions): Promise<void> {
@@ -367,6 +385,10 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     server: (name) => serverOf(layout, state, name),
     addNodes: async (names, labels = {}) => kubernetes.addNodes(apiServer(), names, labels, patience),
     stop: async () => void (await stopSandbox(layout.dir)),
+    discard: async () => {
+      await Promise.all(processes.findByEnvironment(mark, layout.dir).map(processes.kill));
+      purgeSandbox(layout.dir);
+    },
   };
 }
 
@@ -394,12 +416,11 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
 
 /** For `. .sandbox/env`. */
 function shellFile(layout: Layout, sandbox: Sandbox): string {
-  const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
   return [
-    `export KUBECONFIG=${quote(sandbox.kubeconfig)}`,
-    `export TEMPORAL_ADDRESS=${quote(sandbox.temporalAddress)}`,
-    `export TEMPORAL_NAMESPACE=${quote(sandbox.temporalNamespace)}`,
-    `export PATH=${quote(layout.bin)}:"$PATH"`,
+    `export KUBECONFIG=${quoted(sandbox.kubeconfig)}`,
+    `export TEMPORAL_ADDRESS=${quoted(sandbox.temporalAddress)}`,
+    `export TEMPORAL_NAMESPACE=${quoted(sandbox.temporalNamespace)}`,
+    `export PATH=${quoted(layout.bin)}:"$PATH"`,
     '',
   ].join('\n');
 }

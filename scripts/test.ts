@@ -9,9 +9,10 @@ import { sandboxStatus, startSandbox, stopSandbox } from '../sandbox/sandbox.ts'
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
 /**
- * `npm test [-- <arguments of jest>]`: every test, on a sandbox of its own that the test files share. Whatever happens,
- * nothing keeps running. The last line is `<n> passed, <n> failed`, as Jest counted. A file that could not be run counts
- * as failed; so does, once, what goes wrong with the run as a whole.
+ * `npm test [-- <arguments of jest>]`: every test, in two lanes side by side, because most of a test's time is waiting.
+ * In a lane one file runs after the other, on a sandbox that the files share. Whatever happens, nothing keeps running.
+ * The last line is `<n> passed, <n> failed`, as Jest counted. A file that could not be run counts as failed; so does,
+ * once, what goes wrong with the run as a whole.
  */
 
 /** The parts of Jest's `--json` that count. */
@@ -26,15 +27,27 @@ interface JestResult {
 /** Everything that a run puts on disk. */
 interface Run {
   dir: string;
-  /** Of the shared sandbox. */
-  sandbox: string;
   /** Where tests make their temporary directories, sandboxes of their own among them. */
   temporary: string;
+}
+
+/** Test files that one Jest runs. */
+interface Lane {
+  /** Paths relative to the root of the repository. */
+  files: string[];
+  /** Matches the paths of the other lane's files. */
+  ignore: string;
+  /** Directory of the sandbox that the files share. */
+  sandbox: string;
+  /** Where Jest writes its result. */
   result: string;
 }
 
-/** Tests in these folders need no server: to run only them, no sandbox is started. */
-const serverless = ['test/desk/', 'test/domain/'];
+/** The folders of one of the lanes; it takes about as long as the other. */
+const secondLane = 'test/(?:desk|domain|e2e|kube|replay|sandbox|workflows)/';
+
+/** Tests in these folders need no server, or start what they need: to run only them, no sandbox is started. */
+const selfSufficient = /^test\/(?:desk|domain|e2e|replay|sandbox)\//;
 
 /** In the environment of every process that descends from Jest; its value is the directory of the run. */
 const mark = 'NM_TEST_RUN';
@@ -46,17 +59,20 @@ async function main(args: readonly string[]): Promise<number> {
   const stop = interruption();
   const run = await makeRun();
   const problems: string[] = [];
+  let lanes: Lane[] = [];
   try {
-    await runTests(run, args, stop);
+    lanes = lanesOf(run, await listTests(args));
+    if (lanes.length === 0) throw new Error(`No test file matches: ${args.join(' ')}`);
+    await runLanes(run, lanes, args, stop);
   } catch (error) {
     problems.push(error instanceof Error ? error.message : String(error));
   }
-  const result = await readResult(run);
-  const leftovers = await clearUp(run);
+  const results = await Promise.all(lanes.map(readResult));
+  const leftovers = await clearUp(run, lanes);
   // An interrupted test had no chance to clear up after itself.
   if (leftovers.length > 0 && !stop.aborted)
     problems.push(`Tests left these running, which are stopped now: ${leftovers.join(', ')}`);
-  return conclude(result, problems);
+  return conclude(results, problems);
 }
 
 /** Aborted by Ctrl-C and its relatives, which are no longer fatal: everything is stopped first. */
@@ -71,19 +87,39 @@ async function makeRun(): Promise<Run> {
   const dir = await mkdtemp(join(tmpdir(), 'nm-test-'));
   const temporary = join(dir, 'tmp');
   await mkdir(temporary);
-  return { dir, temporary, sandbox: join(dir, 'sandbox'), result: join(dir, 'result.json') };
+  return { dir, temporary };
 }
 
-async function runTests(run: Run, args: readonly string[], stop: AbortSignal): Promise<void> {
-  const files = await listTests(args);
-  if (files.length === 0) throw new Error(`No test file matches: ${args.join(' ')}`);
-  const isServerless = (file: string) => serverless.some((folder) => file.startsWith(folder));
-  if (!files.every(isServerless)) {
-    console.log('Starting the sandbox that the tests share');
-    await startSandbox({ dir: run.sandbox, nodes: 3, report: (line) => console.log(line), signal: stop });
+/** The lanes that have something to do. */
+function lanesOf(run: Run, files: readonly string[]): Lane[] {
+  const inRoot = `^${root.replaceAll(/\W/g, String.raw`\$&`)}/`;
+  const others = { first: secondLane, second: `(?!${secondLane})` };
+  const lanes = Object.entries(others).map(([name, pattern]) => {
+    const ignore = new RegExp(inRoot + pattern);
+    return {
+      files: files.filter((file) => !ignore.test(join(root, file))),
+      ignore: ignore.source,
+      sandbox: join(run.dir, name, 'sandbox'),
+      result: join(run.dir, `${name}.json`),
+    };
+  });
+  return lanes.filter((lane) => lane.files.length > 0);
+}
+
+/** Returns when every lane has come to its end; throws if one had to be ended, or its sandbox did not start. */
+async function runLanes(run: Run, lanes: Lane[], args: readonly string[], stop: AbortSignal): Promise<void> {
+  const ends = await Promise.allSettled(lanes.map((lane) => runLane(run, lane, args, stop)));
+  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+}
+
+async function runLane(run: Run, lane: Lane, args: readonly string[], stop: AbortSignal): Promise<void> {
+  if (!lane.files.every((file) => selfSufficient.test(file))) {
+    const report = (line: string) => console.log(line);
+    report(`Starting a sandbox for ${lane.files.length} test files to share`);
+    await startSandbox({ dir: lane.sandbox, nodes: 3, report, signal: stop });
   }
   stop.throwIfAborted();
-  await runJest(run, args, stop);
+  await runJest(run, lane, args, stop);
 }
 
 /** Paths of the test files that these arguments choose, relative to the root of the repository. */
@@ -99,14 +135,15 @@ async function listTests(args: readonly string[]): Promise<string[]> {
 }
 
 /** Returns when Jest has ended, with whatever result; throws when it had to be ended. */
-async function runJest(run: Run, args: readonly string[], stop: AbortSignal): Promise<void> {
+async function runJest(run: Run, lane: Lane, args: readonly string[], stop: AbortSignal): Promise<void> {
   const env = toolEnvironment({
     ...jestOptions,
     [mark]: run.dir,
     TMPDIR: run.temporary,
-    ...(existsSync(run.sandbox) ? { NM_TEST_SANDBOX_DIR: run.sandbox } : {}),
+    ...(existsSync(lane.sandbox) ? { NM_TEST_SANDBOX_DIR: lane.sandbox } : {}),
   });
-  const child = spawn('jest', ['--json', `--outputFile=${run.result}`, ...args], {
+  const own = [`--testPathIgnorePatterns=${lane.ignore}`, '--json', `--outputFile=${lane.result}`];
+  const child = spawn('jest', [...own, ...args], {
     cwd: root,
     env,
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -114,7 +151,7 @@ async function runJest(run: Run, args: readonly string[], stop: AbortSignal): Pr
   stop.addEventListener('abort', () => child.kill('SIGKILL'));
   let overdue = false;
   const watch = setInterval(() => {
-    overdue = isOverdue(run);
+    overdue = isOverdue(lane);
     if (overdue) child.kill('SIGKILL');
   }, 1_000);
   await ended(child).finally(() => clearInterval(watch));
@@ -122,8 +159,8 @@ async function runJest(run: Run, args: readonly string[], stop: AbortSignal): Pr
   if (overdue) throw new Error('Jest did not end after its last test: what a test started keeps it alive');
 }
 
-function isOverdue(run: Run): boolean {
-  const written = statSync(run.result, { throwIfNoEntry: false })?.mtimeMs;
+function isOverdue(lane: Lane): boolean {
+  const written = statSync(lane.result, { throwIfNoEntry: false })?.mtimeMs;
   return written !== undefined && Date.now() - written > jestLeavesWithin;
 }
 
@@ -135,20 +172,20 @@ function ended(child: ChildProcess): Promise<void> {
 }
 
 /** All zero when Jest did not get as far as to write one. */
-async function readResult({ result }: Run): Promise<JestResult> {
+async function readResult({ result }: Lane): Promise<JestResult> {
   if (!existsSync(result))
     return { success: false, numPassedTests: 0, numFailedTests: 0, numRuntimeErrorTestSuites: 0 };
   return JSON.parse(await readFile(result, 'utf8')) as JestResult;
 }
 
 /** Ends all that the run started and removes its files. Returns the names of what should have been gone already. */
-async function clearUp(run: Run): Promise<string[]> {
+async function clearUp(run: Run, lanes: Lane[]): Promise<string[]> {
   const leftovers = [...(await stopDescendants(run)), ...(await stopOwnSandboxes(run))];
-  if (existsSync(run.sandbox)) {
-    const stopped = await stopSandbox(run.sandbox);
-    if (stopped.length > 0) console.log(`Stopped the sandbox: ${stopped.join(', ')}`);
-  }
-  const isClear = sandboxStatus(run.sandbox).kind === 'Down' && findByEnvironment(mark, run.dir).length === 0;
+  const shared = lanes.map(({ sandbox }) => sandbox).filter((dir) => existsSync(dir));
+  const stopped = await Promise.all(shared.map((dir) => stopSandbox(dir)));
+  for (const names of stopped) if (names.length > 0) console.log(`Stopped a sandbox: ${names.join(', ')}`);
+  const isDown = shared.every((dir) => sandboxStatus(dir).kind === 'Down');
+  const isClear = isDown && findByEnvironment(mark, run.dir).length === 0;
   if (!isClear) leftovers.push('something that could not be stopped');
   await rm(run.dir, { recursive: true, force: true });
   if (isClear) console.log('Nothing is left running.');
@@ -171,12 +208,13 @@ async function stopOwnSandboxes(run: Run): Promise<string[]> {
 }
 
 /** Prints what went wrong, then the counts; returns the exit code. */
-function conclude(result: JestResult, problems: string[]): number {
-  const passed = result.numPassedTests;
-  const failed = result.numFailedTests + result.numRuntimeErrorTestSuites;
+function conclude(results: JestResult[], problems: string[]): number {
+  const count = (of: (result: JestResult) => number) => results.reduce((sum, result) => sum + of(result), 0);
+  const passed = count(({ numPassedTests }) => numPassedTests);
+  const failed = count((result) => result.numFailedTests + result.numRuntimeErrorTestSuites);
   if (problems.length === 0 && passed + failed === 0) problems.push('No test was run');
   for (const problem of problems) console.error(problem);
-  const isWhole = problems.length === 0 && result.success;
+  const isWhole = problems.length === 0 && results.every(({ success }) => success);
   console.log(`${passed} passed, ${isWhole ? 0 : Math.max(failed, 1)} failed`);
   return isWhole ? 0 : 1;
 }

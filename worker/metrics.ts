@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { Cluster } from '../kube/cluster.ts';
 import type { RequestObservation } from '../kube/transport.ts';
 import type { IdentityLease } from './identity.ts';
+import { observeLeases } from './leaseMetrics.ts';
 
 export interface Metrics {
   onRequest: (observation: RequestObservation) => void;
@@ -34,7 +35,10 @@ export function createMetrics(): Metrics {
       requests.inc({ verb, resource, status: String(status ?? 0) });
       seconds.observe({ verb }, duration);
     },
-    observe: (cluster) => observeCluster(registry, cluster),
+    observe: (cluster) => {
+      observeCluster(registry, cluster);
+      observeLeases(registry, cluster);
+    },
     observeIdentity: (identity) => observeIdentity(registry, identity),
     scrape: async (sdkAddress) => {
       const sdk = await fetch(`http://${sdkAddress}/metrics`);

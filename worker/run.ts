@@ -3,11 +3,13 @@ import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
 import { Component, IdentityAnnotation, leaseHolderOf, TASK_QUEUE } from '../api/names.ts';
+import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
+import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -94,7 +96,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   try {
     await runUntil(signal, worker, async () => {
       await Promise.all([
-        lead({ kube, cluster, podEvents, temporal, config, log, signal }),
+        lead({ kube, cluster, events, podEvents, temporal, config, log, signal }),
         admission.keep(),
       ]);
     });
@@ -137,6 +139,7 @@ async function runUntil(signal: AbortSignal, worker: Worker, loops: () => Promis
 interface Leading {
   kube: Kube;
   cluster: Cluster;
+  events: EventRecorder;
   /** Of what happens to single pods. */
   podEvents: EventRecorder;
   temporal: Temporal;
@@ -145,7 +148,16 @@ interface Leading {
   signal: AbortSignal;
 }
 
-async function lead({ kube, cluster, podEvents, temporal, config, log, signal }: Leading): Promise<void> {
+async function lead({
+  kube,
+  cluster,
+  events,
+  podEvents,
+  temporal,
+  config,
+  log,
+  signal,
+}: Leading): Promise<void> {
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
@@ -158,6 +170,8 @@ async function lead({ kube, cluster, podEvents, temporal, config, log, signal }:
         runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster: led, log }, leading),
         runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
+        runNodeLeasesController({ cluster: led, log }, leading),
+        runAbandonedLeasesController({ cluster: led, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

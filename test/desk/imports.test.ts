@@ -61,6 +61,16 @@ const allowed: Plant[] = [
     ].join('\n'),
   },
   {
+    room: 'node-lease',
+    code: [
+      "export { a } from './b.ts';",
+      "export { b } from '../domain/c.ts';",
+      "export { c } from '../kube/d.ts';",
+      "export type { Node } from '../api/core.ts';",
+    ].join('\n'),
+  },
+  { room: 'cli', code: "export { a } from '../node-lease/b.ts';\nexport { b } from '../kube/c.ts';" },
+  {
     room: 'kube',
     code: [
       "export { KubeConfig } from '@kubernetes/client-node';",
@@ -136,6 +146,12 @@ const forbidden: (Plant & { rule?: string })[] = [
   { room: 'evacuator-kit', code: "export { a } from '../activities/b.ts';" },
   { room: 'evacuator-kit', code: "export { KubeConfig } from '@kubernetes/client-node';" },
   { room: 'evacuator-kit', code: "export { pino } from 'pino';" },
+  { room: 'node-lease', code: "export { a } from '../evacuator-kit/b.ts';" },
+  { room: 'node-lease', code: "export { a } from '../worker/run.ts';" },
+  { room: 'node-lease', code: "export { KubeConfig } from '@kubernetes/client-node';" },
+  { room: 'domain', code: "export { a } from '../node-lease/b.ts';" },
+  { room: 'kube', code: "export { a } from '../node-lease/b.ts';" },
+  { room: 'evacuator-kit', code: "export { a } from '../node-lease/b.ts';" },
   { room: 'domain', code: "export { a } from '../evacuator-kit/b.ts';" },
   { room: 'activities', code: "export { a } from '../evacuator-kit/b.ts';" },
   { room: 'admission', code: "export { a } from '../evacuator-kit/b.ts';" },

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, Connection } from '@temporalio/client';
@@ -184,8 +184,7 @@ export async function createWorld({
       stop.abort();
       await connection.close();
       await kube.close();
-      await sandbox.stop();
-      await rm(dir, { recursive: true, force: true });
+      await sandbox.discard();
     },
   };
 }

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,8 +13,10 @@ import { EventRecorder } from '../../kube/events.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { kubeconfigOf } from '../kit/account.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { projectWithPackage, typeErrors } from '../kit/package.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 // The example of the README, with the rights of its manifest, as a program of its own.
@@ -76,20 +78,6 @@ function startController(): () => Promise<void> {
   };
 }
 
-/** A kubeconfig for a ServiceAccount, as a pod of it would have. */
-async function kubeconfigOf(namespace: string, name: string): Promise<string> {
-  const token = (await succeeds(kubectl(['create', 'token', name, '-n', namespace]))).trim();
-  const config = parse(await readFile(sandbox.kubeconfig, 'utf8')) as {
-    users: { user: object }[];
-    contexts: { context: { namespace?: string } }[];
-  };
-  for (const entry of config.users) entry.user = { token };
-  for (const { context } of config.contexts) context.namespace = namespace;
-  const path = join(dir, `${namespace}-${name}.kubeconfig`);
-  await writeFile(path, stringify(config));
-  return path;
-}
-
 interface Program {
   log(): string;
   /** As a rollout would; resolves with the exit code. */
@@ -97,7 +85,11 @@ interface Program {
 }
 
 async function started(program: string, args: string[] = []): Promise<Program> {
-  const env = { ...process.env, KUBECONFIG: await kubeconfigOf(account, account), NODE_OPTIONS: '' };
+  const env = {
+    ...process.env,
+    KUBECONFIG: await kubeconfigOf(sandbox, { namespace: account, name: account }, dir),
+    NODE_OPTIONS: '',
+  };
   const child = spawn(process.execPath, [...args, program], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   children.push(child);
   let output = '';
@@ -201,11 +193,9 @@ describe('the example of the README', () => {
   });
 
   test('runs from the package that npm makes, with its types', async () => {
-    const project = join(dir, 'project');
-    await installed(project);
+    const project = await projectWithPackage(dir);
     await copyFile(example, join(project, 'evacuator.ts'));
-    await writeFile(join(project, 'package.json'), '{ "type": "module" }');
-    expect(await typeErrors(project)).toEqual([]);
+    expect(await typeErrors(project, 'evacuator.ts')).toEqual([]);
     await started(join(project, 'evacuator.ts'));
     const { messages } = await migrated();
     expect(messages).toContainEqual(progressed);
@@ -238,29 +228,6 @@ async function asReader(namespace: string, script: string): Promise<void> {
   });
 }
 
-/** As `npm install <tarball>` does; what the package depends on is linked. */
-async function installed(project: string): Promise<void> {
-  const modules = join(project, 'node_modules');
-  await mkdir(join(modules, 'node-maintenance'), { recursive: true });
-  await run('npm', ['pack', '--pack-destination', dir], { cwd: repository });
-  const tarball = join(dir, 'node-maintenance-0.1.0.tgz');
-  await run('tar', ['-xzf', tarball, '-C', join(modules, 'node-maintenance'), '--strip-components=1']);
-  for (const name of ['@kubernetes', '@types', 'undici', 'zod'])
-    await symlink(join(repository, 'node_modules', name), join(modules, name), 'dir');
-}
-
-/** Of the program and of the package; those of other packages are theirs. */
-async function typeErrors(project: string): Promise<string[]> {
-  const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024', '--types', 'node'];
-  const tsc = join(repository, 'node_modules', '.bin', 'tsc');
-  const { stdout } = await run(tsc, [...options, 'evacuator.ts'], { cwd: project }).catch(
-    (error: { stdout: string }) => error,
-  );
-  return stdout
-    .split('\n')
-    .filter((line) => line.startsWith('evacuator.ts') || line.includes('node_modules/node-maintenance/'));
-}
-
 describe('an evacuator says in one line what keeps it from starting', () => {
   const options = { evacuatorClass: 'test.example.com', evacuate: async () => undefined, log: silentLog };
 
@@ -276,7 +243,7 @@ describe('an evacuator says in one line what keeps it from starting', () => {
   });
 
   test('missing rights, with the rules to add', async () => {
-    const kubeconfig = await kubeconfigOf(c.namespace, 'default');
+    const kubeconfig = await kubeconfigOf(sandbox, { namespace: c.namespace, name: 'default' }, dir);
     const everywhere = runEvacuator({ ...options, kubeconfig });
     await expect(everywhere).rejects.toThrow(
       'to a ClusterRole the rule {apiGroups: ["evacuation.coordination.k8s.io"], resources: [evacuations/status], verbs: [patch]}',

@@ -15,7 +15,7 @@ import type { Informer } from '../../kube/informer.ts';
 import type { Log } from '../../kube/log.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { type Resource, resources, versionOf } from '../../kube/resources.ts';
-import { newLease } from '../../node-lease/nodeLeases.ts';
+import { newLease } from '../../node-lease/leaseObjects.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from './eventually.ts';
 import { RequestLog } from './requests.ts';

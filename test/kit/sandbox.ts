@@ -30,6 +30,5 @@ export async function testSandbox(options?: Omit<SandboxOptions, 'dir'>): Promis
 /** Stops a sandbox and removes its directory, if it was started by this file. */
 export async function releaseSandbox(sandbox: Sandbox | undefined): Promise<void> {
   if (!sandbox || !own.delete(sandbox.dir)) return;
-  await sandbox.stop();
-  await rm(sandbox.dir, { recursive: true, force: true });
+  await sandbox.discard();
 }

@@ -1,0 +1,6 @@
+/** For whoever does something disruptive to a node, a reboot, a snapshot, a repair: see README.md. */
+export type { Log } from '../kube/log.ts';
+export { type NodeLeaseClient, type NodeLeaseOptions, nodeLeases } from './client.ts';
+export type { HoldOptions, Waiting, WhileHeld } from './hold.ts';
+export { type Loss, NodeLeaseLostError } from './lost.ts';
+export type { Acquisition, Lost, Release } from './nodeLeases.ts';

@@ -1,0 +1,218 @@
+import { hostname } from 'node:os';
+import { parse } from 'yaml';
+import type { LeaseSummary } from '../../domain/leaseSummary.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { type Answer, type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { LeaseWorld } from '../node-lease/nodes.ts';
+
+let sandbox: Sandbox;
+let world: LeaseWorld;
+let kubectl: Kubectl;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  world = new LeaseWorld(sandbox, 'cli');
+  kubectl = kubectlOf(sandbox);
+}, 180_000);
+
+afterAll(async () => {
+  await world?.close();
+  await releaseSandbox(sandbox);
+});
+
+/** As a person types it: kubectl finds the plugin on PATH. */
+function lease(...args: string[]): Promise<Answer> {
+  return kubectl(['maintenance', 'lease', ...args]);
+}
+
+/** The sandbox's administrator. */
+const user = 'sandbox-admin';
+
+test('a node is held by hand, refused to others, taken over by force, and released', async () => {
+  const node = await world.node(world.heldBy('snapshots', 1, 600));
+  const refused = await lease('acquire', node, '--reason', 'bad disk');
+  expect(refused).toMatchObject({ code: 1, stdout: '' });
+  expect(refused.stderr).toMatch(
+    new RegExp(
+      `^error: node/${node} is held by snapshots, which expires in 10m unless renewed: wait, or take it over with --force\n$`,
+    ),
+  );
+  expect(await lease('release', node)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('held by snapshots, which expires in'),
+  });
+  expect(await world.specOf(node)).toMatchObject({ holderIdentity: 'snapshots' });
+
+  const forced = await lease('acquire', node, '--reason', 'bad disk', '--force');
+  expect(forced).toMatchObject({
+    code: 0,
+    stdout: `node/${node} is held for ${user}, taken from snapshots, who may be at work\n`,
+  });
+  const holder = `kubeadm:${user}@${hostname()}: bad disk`;
+  expect(await world.specOf(node)).toEqual({
+    holderIdentity: holder,
+    leaseDurationSeconds: 3_600,
+    acquireTime: expect.any(String),
+    renewTime: expect.any(String),
+    leaseTransitions: 5,
+  });
+  expect(await world.client('snapshots').acquire(node)).toMatchObject({ kind: 'HeldByAnother', holder });
+
+  expect(await lease('release', node)).toEqual({
+    code: 0,
+    stdout: `node/${node} released, it was held by ${holder}\n`,
+    stderr: '',
+  });
+  expect(await lease('release', node)).toMatchObject({
+    code: 0,
+    stdout: `node/${node} was held by nobody\n`,
+  });
+  expect(await world.client('snapshots').acquire(node)).toMatchObject({ kind: 'Held' });
+});
+
+test('of several nodes, those that can be held are, also one without a Lease, and the others are named', async () => {
+  const [node, missing] = [await world.node(), 'no-such-node'];
+  const answer = await lease('acquire', missing, '../../secrets/x', node, '--reason', 'audit');
+  expect(answer).toMatchObject({ code: 1, stdout: `node/${node} is held for ${user}\n` });
+  expect(answer.stderr.split('\n')).toEqual([
+    'error: node: there is no node "no-such-node"; kubectl get nodes lists them',
+    expect.stringMatching(/^error: node: expected lower case letters.*\(got "\.\.\/\.\.\/secrets\/x"\)$/),
+    '',
+  ]);
+  const owners = (await world.lease(node))?.metadata.ownerReferences;
+  expect(owners).toMatchObject([{ kind: 'Node', name: node }]);
+});
+
+describe('the list', () => {
+  let nodes: Record<'held' | 'abandoned' | 'nonsense' | 'jane' | 'none', string>;
+
+  beforeAll(async () => {
+    nodes = {
+      held: await world.node(world.heldBy('snapshots', 60, 900)),
+      abandoned: await world.node(world.heldBy('crashed', 7_200, 900)),
+      nonsense: await world.node({
+        holderIdentity: '../..\n\u001B[31mred',
+        leaseDurationSeconds: 2_147_483_647,
+        renewTime: '9999-12-31T23:59:59.999999Z',
+      }),
+      jane: await world.node({ holderIdentity: 'kubeadm:jane@laptop: bad disk' }),
+      none: await world.node(),
+    };
+  });
+
+  test('shows every node, aligned, with who has it since when and for how long', async () => {
+    const lines = (await succeeds(lease('list'))).split('\n');
+    const line = (name: string) =>
+      lines.find((one) => one.startsWith(`${name} `))?.replaceAll(/ {3,}/g, ' | ');
+    expect(lines[0]).toMatch(/^NODE +STATE +HOLDER +RENEWED +EXPIRES +REASON$/);
+    expect(line(nodes.held)).toMatch(/\| Held \| snapshots \| \d+s ago \| in 1\dm \| <none>$/);
+    expect(line(nodes.abandoned)).toMatch(
+      /\| Abandoned \| crashed \| 120m ago \| 10\dm ago \| StoppedRenewing$/,
+    );
+    expect(line(nodes.nonsense)).toMatch(
+      /\| Held \| \.\.\/\.\.\\n\\u001b\[31mred \| in \d+y \| in \d+y \| RenewedInTheFuture$/,
+    );
+    expect(line(nodes.jane)).toMatch(
+      /\| Administrator \| kubeadm:jane@laptop \| <none> \| never \| bad disk$/,
+    );
+    expect(line(nodes.none)).toMatch(/\| None \| <none> \| <none> \| <none> \| <none>$/);
+    const column = lines[0]?.indexOf('STATE') ?? 0;
+    for (const name of Object.values(nodes))
+      expect(lines.find((one) => one.startsWith(`${name} `))?.slice(column - 1)).toMatch(/^ [A-Z]/);
+  });
+
+  test('is read by scripts, as JSON and as YAML', async () => {
+    const read = async (format: 'json' | 'yaml') =>
+      (parse(await succeeds(lease('list', '-o', format))) as { items: LeaseSummary[] }).items;
+    const [json, yaml] = [await read('json'), await read('yaml')];
+    expect(json.find(({ node }) => node === nodes.jane)).toEqual({
+      node: nodes.jane,
+      state: 'Administrator',
+      holder: 'kubeadm:jane@laptop: bad disk',
+      reason: 'bad disk',
+    });
+    expect(yaml.find(({ node }) => node === nodes.held)).toEqual({
+      node: nodes.held,
+      state: 'Held',
+      holder: 'snapshots',
+      acquireTime: expect.any(String),
+      renewTime: expect.any(String),
+      expireTime: expect.any(String),
+      leaseDurationSeconds: 900,
+      leaseTransitions: 4,
+    });
+    expect(json.find(({ node }) => node === nodes.abandoned)?.concern).toEqual({
+      reason: 'StoppedRenewing',
+      message: expect.stringContaining('"crashed" stopped renewing'),
+    });
+  });
+
+  test('tells more when it may be wide', async () => {
+    const [title] = (await succeeds(lease('list', '-o', 'wide'))).split('\n');
+    expect(title?.split(/ {3,}/)).toEqual([
+      'NODE',
+      'STATE',
+      'HOLDER',
+      'RENEWED',
+      'EXPIRES',
+      'ACQUIRED',
+      'DURATION',
+      'TRANSITIONS',
+      'REASON',
+    ]);
+  });
+});
+
+test.each([
+  { when: 'a reason is missing', args: ['acquire', 'n'], code: 2, says: "required option '--reason <text>'" },
+  {
+    when: 'a reason is empty',
+    args: ['acquire', 'n', '--reason', ''],
+    code: 2,
+    says: 'say why you hold the node (got none)',
+  },
+  { when: 'a node is missing', args: ['release'], code: 2, says: "missing required argument 'node'" },
+  {
+    when: 'a format is unknown',
+    args: ['list', '-o', 'xml'],
+    code: 2,
+    says: 'Allowed choices are wide, json, yaml',
+  },
+  {
+    when: 'a kubeconfig is missing',
+    args: ['list', '--kubeconfig', '/nowhere'],
+    code: 1,
+    says: 'error: kubeconfig /nowhere does not exist: set KUBECONFIG',
+  },
+])('when $when it says so in one line', async ({ args, code, says }) => {
+  const answer = await lease(...args);
+  expect(answer).toMatchObject({ code, stdout: '', stderr: expect.stringContaining(says) });
+  expect(answer.stderr.trimEnd()).not.toContain('\n');
+});
+
+test('people of the role may list, hold and release, and nothing else', async () => {
+  const as = ['--as', 'jane', '-n', 'kube-node-maintenance'];
+  const may = async (...action: string[]) =>
+    (await kubectl(['auth', 'can-i', ...action, ...as])).stdout.trim();
+  await succeeds(
+    kubectl([
+      'create',
+      'rolebinding',
+      'jane',
+      '-n',
+      'kube-node-maintenance',
+      '--role=node-maintenance-lease-administrator',
+      '--user=jane',
+    ]),
+  );
+  try {
+    expect([
+      await may('patch', 'leases'),
+      await may('create', 'leases'),
+      await may('delete', 'leases'),
+    ]).toEqual(['yes', 'yes', 'no']);
+  } finally {
+    await succeeds(kubectl(['delete', 'rolebinding', 'jane', '-n', 'kube-node-maintenance']));
+  }
+});

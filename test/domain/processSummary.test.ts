@@ -1,0 +1,84 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../api/core.ts';
+import { processOf } from '../../domain/processSummary.ts';
+
+const now = new Date('2026-01-01T12:00:00Z');
+const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString().replace('Z', '000Z');
+
+const identity = (renewedSecondsAgo: number, differs: Record<string, string> = {}): Lease => ({
+  metadata: {
+    name: 'node-maintenance-worker-2f0c',
+    labels: { 'k8s.io/component': 'node-maintenance-worker', 'kubernetes.io/hostname': 'host-1' },
+    annotations: {
+      'nodemaintenance.k8s.io/version': '0.1.0',
+      'nodemaintenance.k8s.io/temporal-identity': '17@host-1',
+      'nodemaintenance.k8s.io/temporal-namespace': 'default',
+      'nodemaintenance.k8s.io/task-queue': 'node-maintenance',
+      ...differs,
+    },
+  },
+  spec: { holderIdentity: 'w_1', leaseDurationSeconds: 3_600, renewTime: at(-renewedSecondsAgo) },
+});
+const election = (holderIdentity: string, renewedSecondsAgo = 2): Lease => ({
+  metadata: { name: 'node-maintenance-controllers' },
+  spec: { holderIdentity, leaseDurationSeconds: 8, renewTime: at(-renewedSecondsAgo) },
+});
+
+test('a process is told by its identity Lease', () => {
+  expect(processOf(identity(10), undefined, now)).toEqual({
+    component: 'node-maintenance-worker',
+    host: 'host-1',
+    holder: 'w_1',
+    state: 'Live',
+    leader: false,
+    renewTime: at(-10),
+    version: '0.1.0',
+    temporal: { identity: '17@host-1', namespace: 'default', taskQueue: 'node-maintenance' },
+  });
+});
+
+test.each([
+  { renewTime: at(-30), state: 'Live' },
+  { renewTime: at(-31), state: 'Silent' },
+  { renewTime: at(-3_601), state: 'Expired' },
+  { renewTime: '9999-12-31T23:59:59.999999Z', state: 'Silent' },
+])('renewed at $renewTime it is $state at 12:00', ({ renewTime, state }) => {
+  const lease = identity(0);
+  const seen = { ...lease, spec: { ...lease.spec, renewTime } };
+  expect(processOf(seen, undefined, now).state).toBe(state);
+});
+
+describe('the leader', () => {
+  test.each([
+    { when: 'is this process', holder: 'host-1_17_a', leader: true },
+    { when: 'is another process of the host', holder: 'host-1_170_a', leader: false },
+    { when: 'is on another host', holder: 'host-11_17_a', leader: false },
+    { when: 'is nobody', holder: '', leader: false },
+    { when: 'was this process, and is silent', holder: 'host-1_17_a', renewed: 9, leader: false },
+  ])('$when', ({ holder, renewed, leader }) => {
+    expect(processOf(identity(1), election(holder, renewed), now).leader).toBe(leader);
+  });
+
+  test('is known on a host whose name is no label', () => {
+    const lease = identity(1, {
+      'nodemaintenance.k8s.io/hostname': "Ada's Mac",
+      'nodemaintenance.k8s.io/temporal-identity': "17@Ada's Mac",
+    });
+    expect(processOf(lease, election("Ada's Mac_17_a"), now)).toMatchObject({
+      host: "Ada's Mac",
+      leader: true,
+    });
+  });
+});
+
+test('what somebody wrote by hand is shown as far as it goes', () => {
+  expect(
+    processOf({ metadata: { name: 'x' }, spec: {} }, { metadata: { name: 'y' }, spec: {} }, now),
+  ).toEqual({
+    component: '',
+    host: '',
+    holder: '',
+    state: 'Silent',
+    leader: false,
+  });
+});
