@@ -9,6 +9,18 @@ const settleFor = 40;
 /** Looked again at this often even when no change was seen. Milliseconds. */
 const resyncEvery = 10_000;
 
+/** What a turn was decided on is not so any more, and the informers will show it: nothing of it may be done. */
+export class LookAgain extends Error {
+  override readonly name = 'LookAgain';
+}
+
+/** Lets the server hear from the activity until the returned function is called. */
+export function beat(): () => void {
+  const context = Context.current();
+  const timer = setInterval(() => context.heartbeat(), heartbeatEvery);
+  return () => clearInterval(timer);
+}
+
 /**
  * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern, until it resolves
  * with a result. Level-triggered: a change says "look again", never what to do. Heartbeats throughout, and ends at once
@@ -20,21 +32,25 @@ export async function reconcile<T>(
   turn: () => Promise<T | undefined>,
 ): Promise<T> {
   const context = Context.current();
-  const beat = setInterval(() => context.heartbeat(), heartbeatEvery);
+  const stopBeating = beat();
   const changes = new Changes(cluster, concerns);
   // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
   context.cancelled.catch((error: unknown) => changes.end(error));
   try {
     for (;;) {
       changes.begin();
-      const result = await turn();
+      const result = await turn().catch(unlessOutdated);
       if (result !== undefined) return result;
       await changes.next();
     }
   } finally {
-    clearInterval(beat);
+    stopBeating();
     changes.stop();
   }
+}
+
+function unlessOutdated(error: unknown): undefined {
+  if (!(error instanceof LookAgain)) throw error;
 }
 
 /** A renewal is no news. */

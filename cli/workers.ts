@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../api/names.ts';
 import { type ProcessSummary, processOf } from '../domain/processSummary.ts';
 import type { Kube } from '../kube/client.ts';
@@ -24,9 +24,15 @@ export function addWorkersVerb(program: Command): void {
     .description(
       'show the processes of the installation: which live, which leads, and who asks Temporal for work',
     )
-    .option('-n, --namespace <name>', 'of the installation', SYSTEM_NAMESPACE)
+    .option('-n, --namespace <name>', 'of the installation', namespaceName, SYSTEM_NAMESPACE)
     .addOption(new Option('-o, --output <format>').choices(['json', 'yaml']))
     .action((_options, command: Command) => show(command.optsWithGlobals()));
+}
+
+function namespaceName(name: string): string {
+  const isName = name.length <= 63 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name);
+  if (!isName) throw new InvalidArgumentError('expected the name of a namespace');
+  return name;
 }
 
 const remedy = 'bind the ClusterRole node-maintenance-operator';

@@ -172,13 +172,6 @@ test.each([
     code: 2,
     says: 'say why you hold the node (got none)',
   },
-  { when: 'a node is missing', args: ['release'], code: 2, says: "missing required argument 'node'" },
-  {
-    when: 'a format is unknown',
-    args: ['list', '-o', 'xml'],
-    code: 2,
-    says: 'Allowed choices are wide, json, yaml',
-  },
   {
     when: 'a kubeconfig is missing',
     args: ['list', '--kubeconfig', '/nowhere'],

@@ -52,7 +52,7 @@ test('every process is listed, with its state, the leader, and what Temporal see
       (one) => isOurs('node-maintenance-worker')(one) && one.leader && one.polls?.activity !== undefined,
     ),
   );
-  expect(seen.find(isOurs('node-maintenance-worker'))).toMatchObject({
+  expect(seen.find((one) => isOurs('node-maintenance-worker')(one) && one.leader)).toMatchObject({
     host: hostname(),
     version: '0.1.0',
     temporal: { taskQueue: 'node-maintenance', namespace: 'default' },
@@ -99,7 +99,7 @@ test('without Temporal the rest is told', async () => {
     'x',
     '<none>',
     '<none>',
-    'Live',
+    'Silent',
     expect.any(String),
     'no',
     '<none>',
@@ -107,11 +107,10 @@ test('without Temporal the rest is told', async () => {
   ]);
 });
 
-test('where nothing is installed, that is said', async () => {
-  const { code, stdout, stderr } = await kubectlOf(sandbox)(['maintenance', 'workers', '-n', '../../nodes']);
-  expect({ code, stdout, stderr }).toEqual({
-    code: 0,
-    stdout: '',
-    stderr: 'No processes found in namespace ../../nodes.\n',
-  });
+test.each([
+  { namespace: 'elsewhere', code: 0, says: 'No processes found in namespace elsewhere.\n' },
+  { namespace: '../../nodes', code: 2, says: 'expected the name of a namespace' },
+])('in namespace $namespace: $says', async ({ namespace, code, says }) => {
+  const answer = await kubectlOf(sandbox)(['maintenance', 'workers', '--namespace', namespace]);
+  expect(answer).toEqual({ code, stdout: '', stderr: expect.stringContaining(says) });
 });
