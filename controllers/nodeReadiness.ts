@@ -212,11 +212,12 @@ class Gatekeeper {
   /** Writes what has changed. Returns in how many milliseconds the rest may be written; Infinity when there is none. */
   async #show(node: Node, seen: SeenReadiness | undefined, remembered: Remembered): Promise<number> {
     const { status } = remembered;
-    if (status === undefined) return Infinity;
+    // What is shown follows the object, which is being made.
+    if (status === undefined || seen === undefined) return Infinity;
     const condition = readinessCondition(status, READINESS_CONDITION);
     const shown = node.status?.conditions?.find(({ type }) => type === READINESS_CONDITION);
     const isConditionShown = isDeepStrictEqual(shown && factsOf(shown), condition);
-    const isStatusShown = seen === undefined || isDeepStrictEqual(seen.status, status);
+    const isStatusShown = isDeepStrictEqual(seen.status, status);
     if (isConditionShown && isStatusShown) return Infinity;
     const rest = remembered.shownAt + statusEvery - performance.now();
     if (rest > 0) return rest;

@@ -72,12 +72,12 @@ export class ReadinessPolicies {
   async taintsOf(nodes: readonly KubeObject[]): Promise<string[][]> {
     const items = nodes.map((node) => ({ apiVersion: 'v1', kind: 'Node', ...node }));
     const list = { apiVersion: 'v1', kind: 'List', items };
-    const format = 'jsonpath={range .spec.taints[*]}{.key} {end}{"\\n"}';
+    const format = 'jsonpath={.spec.taints[*].key}{"\\n"}';
     const kubectl = kubectlOf(this.#sandbox);
     const created = await succeeds(kubectl(['create', '--dry-run=server', '-o', format, '-f', '-'], list));
     return created
-      .trimEnd()
       .split('\n')
+      .slice(0, nodes.length)
       .map((line) => line.split(' ').filter((key) => key !== ''));
   }
 
