@@ -37,6 +37,7 @@ interface Deps {
 }
 
 const nodesAtOnce = 16;
+const statusesAtOnce = 8;
 /** Of one node; the taint does not wait. Milliseconds. */
 const statusEvery = 1_000;
 /** When informers are behind the apiserver; what they catch up with is looked at anyway. Milliseconds. */
@@ -57,7 +58,9 @@ const longestRest = 3_600_000;
 export async function runNodeReadinessController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { nodes, pods, maintenances, readinesses, readinessPolicies } = deps.cluster;
   const queue = new WorkQueue();
-  const keeper = new Gatekeeper(deps);
+  // Of its own, so that no node waits for its taint to go while others have their status written.
+  const showing = new WorkQueue();
+  const keeper = new Gatekeeper(deps, showing);
   const addSelected = ({ spec }: NodeMaintenance | NodeReadinessPolicy) => {
     for (const node of nodes.list()) if (selectsNode(spec.nodeSelector, node)) queue.add(node.metadata.name);
   };
@@ -79,8 +82,11 @@ export async function runNodeReadinessController(deps: Deps, signal: AbortSignal
     }),
   ];
   try {
-    const reconcile = (name: string) => keeper.keep(name);
-    await queue.run({ workers: nodesAtOnce, reconcile, signal, log: deps.log });
+    const { log } = deps;
+    await Promise.all([
+      queue.run({ workers: nodesAtOnce, reconcile: (name) => keeper.keep(name), signal, log }),
+      showing.run({ workers: statusesAtOnce, reconcile: (name) => keeper.show(name), signal, log }),
+    ]);
   } finally {
     for (const stop of unsubscribe) stop();
   }
@@ -97,10 +103,12 @@ interface Remembered {
 
 class Gatekeeper {
   readonly #deps: Deps;
+  readonly #showing: WorkQueue;
   readonly #remembered = new Map<string, Remembered>();
 
-  constructor(deps: Deps) {
+  constructor(deps: Deps, showing: WorkQueue) {
     this.#deps = deps;
+    this.#showing = showing;
   }
 
   /** Whether the pod is one of a gate of its node. A change of gates is looked at anyway. */
@@ -148,13 +156,12 @@ class Gatekeeper {
       now,
     };
     const decision = decideReadiness(facts, before.status, this.#deps.patience);
-    const remembered = { uid, gates, status: decision.status, shownAt: before.shownAt };
-    this.#remembered.set(name, remembered);
+    this.#remembered.set(name, { uid, gates, status: decision.status, shownAt: before.shownAt });
     if (facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, gates, decision)))
       return { requeueAfterMs: lookAgainAfter };
-    const showIn = await this.#show(node, seen, remembered);
-    const again = Math.min((decision.changesAt ?? Infinity) - now, showIn, longestRest);
-    return again === longestRest ? undefined : { requeueAfterMs: again };
+    this.#showing.addAfter(name, before.shownAt + statusEvery - performance.now());
+    const { changesAt } = decision;
+    return changesAt === undefined ? undefined : { requeueAfterMs: Math.min(changesAt - now, longestRest) };
   }
 
   #rememberedOf({ metadata: { name, uid } }: Node, seen: SeenReadiness | undefined): Remembered {
@@ -209,22 +216,25 @@ class Gatekeeper {
     }
   }
 
-  /** Writes what has changed. Returns in how many milliseconds the rest may be written; Infinity when there is none. */
-  async #show(node: Node, seen: SeenReadiness | undefined, remembered: Remembered): Promise<number> {
-    const { status } = remembered;
+  /** Writes what has changed of a node's status and condition. */
+  async show(name: string): Promise<void> {
+    const { nodes, readinesses } = this.#deps.cluster;
+    const node = nodes.get(name);
+    const seen = readinesses.get(name);
+    const remembered = this.#remembered.get(name);
+    if (node === undefined || remembered?.status === undefined || remembered.uid !== node.metadata.uid)
+      return;
     // What is shown follows the object, which is being made.
-    if (status === undefined || seen === undefined) return Infinity;
+    if (seen === undefined || isOfFormerNode(seen, node)) return;
+    const { status } = remembered;
     const condition = readinessCondition(status, READINESS_CONDITION);
     const shown = node.status?.conditions?.find(({ type }) => type === READINESS_CONDITION);
     const isConditionShown = isDeepStrictEqual(shown && factsOf(shown), condition);
     const isStatusShown = isDeepStrictEqual(seen.status, status);
-    if (isConditionShown && isStatusShown) return Infinity;
-    const rest = remembered.shownAt + statusEvery - performance.now();
-    if (rest > 0) return rest;
+    if (isConditionShown && isStatusShown) return;
     remembered.shownAt = performance.now();
     if (!isStatusShown) await this.#writeStatus(seen, status);
     if (!isConditionShown) await this.#writeCondition(node, condition);
-    return Infinity;
   }
 
   async #writeStatus({ metadata: { name, uid } }: SeenReadiness, status: NodeReadinessStatus): Promise<void> {
