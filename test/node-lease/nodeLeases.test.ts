@@ -44,7 +44,7 @@ describe('"If a client acquires a lease, it must set all fields" (KEP-1411 > Acq
     expect(await leases.release(node)).toBe('Released');
     expect(await world.specOf(node)).toEqual({ holderIdentity: '', ...times, leaseTransitions: 0 });
     expect(await leases.release(node)).toBe('NotOurs');
-    expect(await leases.renew(node)).toEqual({ kind: 'Lost' });
+    expect(await leases.renew(node)).toEqual({ kind: 'Lost', lease: await world.lease(node) });
 
     expect(await leases.acquire(node)).toEqual(held);
     expect(await world.specOf(node)).toEqual({ ...ours, ...times, leaseTransitions: 1 });
