@@ -7,14 +7,14 @@ import { isHeldBy } from '../domain/lease.ts';
 import { type Holder, nodeConditions } from '../domain/nodeConditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
-import type { Cluster } from '../kube/cluster.ts';
+import type { FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   /** Of the nodes' maintenance Leases, as which this installation holds them. */
   holder: string;
   log: Log;
@@ -76,7 +76,7 @@ function isTaken(before: Readonly<Lease>, after: Readonly<Lease>): boolean {
 }
 
 async function showHolders(
-  { kube, nodes, maintenances, leases }: Cluster,
+  { kube, nodes, maintenances, leases }: FencedCluster,
   holder: string,
   name: string,
 ): Promise<void> {

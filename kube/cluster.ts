@@ -2,7 +2,7 @@ import type { DaemonSet, KubeObject, Lease, Node, Pod, PodDisruptionBudget } fro
 import type { Evacuation } from '../api/evacuation.ts';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import type { Kube } from './client.ts';
+import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { type RawPod, resources } from './resources.ts';
@@ -30,6 +30,11 @@ export interface Cluster {
   /** Resolves when every informer but that of Leases has listed its kind once. */
   synced(signal: AbortSignal): Promise<void>;
   hasSynced(): boolean;
+}
+
+/** As those see it who write only while they lead. */
+export interface FencedCluster extends Cluster {
+  kube: FencedKube;
 }
 
 /** The part of it that an evacuator needs. */

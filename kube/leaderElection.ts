@@ -1,6 +1,6 @@
 import type { Lease } from '../api/core.ts';
 import { rest } from './abort.ts';
-import type { Kube } from './client.ts';
+import type { FencedKube, Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
 import { elapsedMs, type Moment, moment } from './moment.ts';
 import { type Candidate, nextMove, type Observation, observe, released } from './leaseRecord.ts';
@@ -25,7 +25,7 @@ export interface LeaderElectionOptions {
 }
 
 /** `fenced` is the client of the options, for all that only the leader may ask for. */
-type Lead = (signal: AbortSignal, fenced: Kube) => Promise<void>;
+type Lead = (signal: AbortSignal, fenced: FencedKube) => Promise<void>;
 
 /**
  * Runs `lead` while this process is the leader, as client-go's leaderelection does. Contract:
@@ -113,7 +113,7 @@ class Elector {
     return { lease: `${this.#key.namespace}/${this.#key.name}`, identity: this.#candidate.identity };
   }
 
-  async #lead(lead: Lead, leading: AbortSignal, fenced: Kube): Promise<'Finished' | 'Lost'> {
+  async #lead(lead: Lead, leading: AbortSignal, fenced: FencedKube): Promise<'Finished' | 'Lost'> {
     try {
       await lead(leading, fenced);
       return leading.aborted && !this.#options.signal.aborted ? 'Lost' : 'Finished';
