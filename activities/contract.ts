@@ -70,6 +70,6 @@ export interface NodeMaintenanceActivities {
    * as another holds the Lease of a node that was cordoned for the maintenance.
    */
   giveBackNodes(ref: MaintenanceRef): Promise<void>;
-  /** Writes the last status and lets the object go. */
+  /** Lets the object go. */
   finish(ref: MaintenanceRef): Promise<void>;
 }

@@ -7,7 +7,7 @@ import type {
   NodeMaintenanceStatus,
 } from '../api/nodeMaintenance.ts';
 import { isCordoned, isRace, unschedulableBefore } from '../domain/cordon.ts';
-import { withNodes, withWithheld } from '../domain/status.ts';
+import { isTouched, withCordon, withNodes } from '../domain/status.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
@@ -44,7 +44,9 @@ export async function keepCordoned(
         writer.see(view.maintenance);
         const held = await holdNodes(deps, view);
         await cordon.reconcile(held, writer);
-        writer.publish((status) => withCordon(status, held, cluster.kube.now().toISOString()));
+        const now = cluster.kube.now().toISOString();
+        const facts = { waiting: held.waiting, now, existing: namesOf(view.existing) };
+        writer.publish((status) => withCordon(status, nodeStatusesOf(status, view.nodes), facts));
         return undefined;
       },
     );
@@ -53,7 +55,7 @@ export async function keepCordoned(
   }
 }
 
-type CordonDeps = Pick<Deps, 'cluster' | 'events'>;
+type CordonDeps = Pick<Deps, 'cluster' | 'events' | 'holds'>;
 
 /** Of when somebody uncordoned a node: as many as make a race. */
 const timesKept = 3;
@@ -93,6 +95,7 @@ class Cordon {
   /** Cordons the nodes that are ours. What they were before is on record before the first of them is touched. */
   async reconcile(view: HeldView, writer: StatusWriter): Promise<void> {
     const deps = this.#deps;
+    const hold = deps.holds.of(view.maintenance.metadata.uid ?? '');
     if (!isRecorded(view, writer)) {
       const statuses = await recordNodes(deps, view, writer.latest);
       writer.publish((status) => withNodes(status, statuses, namesOf(view.existing)));
@@ -101,7 +104,10 @@ class Cordon {
     const open = view.held.filter((node) => !isCordoned(node));
     for (const { metadata } of view.held.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
     const undone = open.filter(({ metadata }) => this.#cordoned.delete(metadata.uid ?? ''));
-    await forEachBounded(nodesAtOnce, open, (node) => setUnschedulable(deps, node, true));
+    if (open.length > 0) await hold.requireCurrent(view.maintenance);
+    await forEachBounded(nodesAtOnce, open, async (node) => {
+      if (hold.isHeld(node.metadata.name)) await setUnschedulable(deps, node, true);
+    });
     for (const node of undone) this.#announceUndone(view.maintenance, node);
     if (open.length > undone.length) {
       deps.events.record(view.maintenance, {
@@ -133,26 +139,8 @@ class Cordon {
   }
 }
 
-/** Before the Drain there is nothing to say of a node but that it is waited for. */
-function withCordon(
-  status: NodeMaintenanceStatus,
-  { nodes, existing, withheld }: HeldView,
-  now: string,
-): NodeMaintenanceStatus {
-  const known = new Map(status.nodeStatuses.map((node) => [node.nodeRef.name, node] as const));
-  const quiet = nodes.map((node) => ({
-    ...(known.get(node.metadata.name) ?? newNodeStatus(node)),
-    drainMessage: '',
-  }));
-  return withWithheld(withNodes(status, quiet, namesOf(existing)), withheld, now);
-}
-
 function isRecorded({ nodes, held }: HeldView, { latest: { status } }: StatusWriter): boolean {
-  const recorded = new Set(
-    status?.nodeStatuses
-      .filter((node) => node.unschedulableBefore !== undefined)
-      .map((node) => node.nodeRef.name),
-  );
+  const recorded = new Set(status?.nodeStatuses.filter(isTouched).map((node) => node.nodeRef.name));
   return status?.nodes === nodes.length && held.every((node) => recorded.has(node.metadata.name));
 }
 
@@ -195,7 +183,16 @@ function recordsOf(
     .filter(({ metadata }) => metadata.uid !== own.metadata.uid)
     .filter(({ metadata }) => metadata.finalizers?.includes(MAINTENANCE_FINALIZER))
     .flatMap((other) => nodeStatusOf(other, node) ?? [])
-    .filter((status) => status.unschedulableBefore !== undefined);
+    .filter(isTouched);
+}
+
+/** What is known of each node, or that nothing is. */
+function nodeStatusesOf(
+  { nodeStatuses }: NodeMaintenanceStatus,
+  nodes: readonly Node[],
+): NodeMaintenanceNodeStatus[] {
+  const known = new Map(nodeStatuses.map((node) => [node.nodeRef.name, node] as const));
+  return nodes.map((node) => known.get(node.metadata.name) ?? newNodeStatus(node));
 }
 
 function newNodeStatus(node: Node): NodeMaintenanceNodeStatus {

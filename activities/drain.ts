@@ -103,7 +103,7 @@ async function decide(
   const lookAt = evacuations.snapshotOf(cluster.kube.now());
   const isHeld = (node: string) => holds.isHeld(node);
   const snapshot = takeSnapshot(view, position, { ...cachedSight(cluster), isHeld }, lookAt);
-  const nodes = [...snapshot.nodes, ...snapshot.withheld].map((node) => node.name);
+  const nodes = [...snapshot.nodes, ...snapshot.waiting].map((node) => node.name);
   const decision = decideDrain(snapshot);
   if (decision.overruled.length === 0) return { decision, nodes };
   // Passing another maintenance cannot be taken back: it must not rest on informers that have not caught up.

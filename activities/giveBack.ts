@@ -1,10 +1,10 @@
 import type { Lease, Node } from '../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { type GiveBack, giveBack } from '../domain/cordon.ts';
+import { type GiveBack, giveBack, isCordoned } from '../domain/cordon.ts';
 import { isHeldBy, isReleasable } from '../domain/lease.ts';
-import type { WithheldNode } from '../domain/nodeHold.ts';
-import { withWithheld } from '../domain/status.ts';
+import { leasesRefused, type WaitingNode } from '../domain/nodeHold.ts';
+import { withGivingBack } from '../domain/status.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
@@ -18,6 +18,8 @@ import { nodeStatusOf, nodesOf, otherHolders } from './view.ts';
 
 /** Nodes that are given back at the same time. */
 const nodesAtOnce = 16;
+/** Without the right to see Leases it is tried again after so long. Milliseconds. */
+const blindRetry = 10_000;
 
 /**
  * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
@@ -25,24 +27,26 @@ const nodesAtOnce = 16;
  * another has taken meanwhile stays as it is until that one lets go.
  */
 export async function giveBackNodes(deps: Deps, ref: MaintenanceRef): Promise<void> {
-  const { cluster, holds } = deps;
-  let waiting: readonly WithheldNode[] | undefined;
+  const { cluster } = deps;
+  const announcer = new Announcer(deps);
+  let turn: GivenBack | undefined;
   let writer: StatusWriter | undefined;
-  const isWorthAnAttempt = ({ name }: WithheldNode) =>
-    holds.whyNot(name) === undefined || cluster.nodes.get(name) === undefined;
   try {
     await reconcile<true>(
       cluster,
       () => false,
       async () => {
-        if (waiting !== undefined && !waiting.some(isWorthAnAttempt)) return undefined;
-        const turn = await giveBackOnce(deps, ref);
-        if (turn === undefined || turn.waiting.length === 0) return true;
-        ({ waiting } = turn);
-        writer ??= new StatusWriter(cluster.kube, turn.maintenance, deps.lastWrites);
+        if (turn !== undefined && !isDue(deps, turn)) return undefined;
+        turn = await giveBackOnce(deps, ref, announcer);
+        if (turn === undefined) return true;
+        const { maintenance, waiting } = turn;
+        writer ??= new StatusWriter(cluster.kube, maintenance, deps.lastWrites);
+        writer.see(maintenance);
         const now = cluster.kube.now().toISOString();
-        writer.publish((status) => withWithheld(status, turn.waiting, now));
-        return undefined;
+        writer.publish((status) => withGivingBack(status, waiting, now));
+        if (waiting.length > 0) return undefined;
+        await writer.flush();
+        return true;
       },
     );
   } finally {
@@ -50,40 +54,59 @@ export async function giveBackNodes(deps: Deps, ref: MaintenanceRef): Promise<vo
   }
 }
 
+/** Whether there may be something to do about a node that is waited for: its Lease may be had, or nothing is left to undo. */
+function isDue({ cluster, holds }: Deps, { waiting, isBlind, at }: GivenBack): boolean {
+  if (isBlind && Date.now() - at < blindRetry) return false;
+  return waiting.some(({ name }) => {
+    const node = cluster.nodes.get(name);
+    return node === undefined || !isCordoned(node) || holds.isWorthAnAttempt(name);
+  });
+}
+
 /** What the apiserver has, not an informer: a node that was cordoned a moment ago must be seen as that. */
 interface Sight {
   maintenance: NodeMaintenance;
   all: readonly NodeMaintenance[];
   nodes: readonly Node[];
-  leases: ReadonlyMap<string, Lease>;
+  /** Undefined for whoever may not see Leases. */
+  leases: ReadonlyMap<string, Lease> | undefined;
 }
 
 interface GivenBack {
   maintenance: NodeMaintenance;
   /** Nodes that are still to be given back. */
-  waiting: WithheldNode[];
+  waiting: readonly WaitingNode[];
+  /** Leases could not be seen. */
+  isBlind: boolean;
+  /** Date.now() */
+  at: number;
 }
 
 /** Gives back what can be given back now; undefined when the maintenance is no more. */
-async function giveBackOnce(deps: Deps, ref: MaintenanceRef): Promise<GivenBack | undefined> {
-  for (;;) {
-    const before = await see(deps, ref);
-    if (before === undefined) return undefined;
-    const cordoned = before.nodes.filter((node) => decide(before, node).kind === 'Uncordon');
-    const { withheld } = await deps.holds.of(ref.uid).take(before.maintenance, cordoned);
-    const sight = await see(deps, ref);
-    if (sight === undefined) return undefined;
-    const untouchable = new Map(withheld.map((node) => [node.name, node] as const));
-    const again: Node[] = [];
-    await forEachBounded(nodesAtOnce, sight.nodes, async (node) => {
-      if (untouchable.has(node.metadata.name)) return;
-      if ((await giveBackNode(deps, sight, node)) === 'Again') again.push(node);
-    });
-    if (again.length > 0) continue;
-    const isOurs = ({ name }: WithheldNode) => isTouched(sight, name);
-    for (const node of withheld) if (!isOurs(node)) announceLeftAlone(deps, sight.maintenance, node);
-    return { maintenance: sight.maintenance, waiting: withheld.filter(isOurs) };
-  }
+async function giveBackOnce(
+  deps: Deps,
+  ref: MaintenanceRef,
+  announcer: Announcer,
+): Promise<GivenBack | undefined> {
+  const hold = deps.holds.of(ref.uid);
+  let sight = await see(deps, ref);
+  if (sight === undefined) return undefined;
+  const { maintenance } = sight;
+  const cordoned = sight.nodes.filter((node) => decide(sight as Sight, node).kind === 'Uncordon');
+  const { waiting, isNew } = await hold.take(maintenance, cordoned);
+  if (isNew) sight = await see(deps, ref);
+  if (sight === undefined) return undefined;
+  const seen = sight;
+  const untouchable = new Set(waiting.map(({ name }) => name));
+  const again: WaitingNode[] = [];
+  await forEachBounded(nodesAtOnce, seen.nodes, async (node) => {
+    const { name } = node.metadata;
+    if (untouchable.has(name)) return;
+    const because = await giveBackNode(deps, seen, node, announcer);
+    if (because !== undefined) again.push({ name, because });
+  });
+  const isBlind = seen.leases === undefined;
+  return { maintenance: seen.maintenance, waiting: [...waiting, ...again], isBlind, at: Date.now() };
 }
 
 /**
@@ -98,13 +121,12 @@ async function see({ cluster: { kube } }: Deps, ref: MaintenanceRef): Promise<Si
   return maintenance && { maintenance, all, leases, nodes: nodesOf(maintenance, existing) };
 }
 
-async function listLeases(kube: Kube): Promise<Map<string, Lease>> {
+async function listLeases(kube: Kube): Promise<ReadonlyMap<string, Lease> | undefined> {
   try {
     const { items } = await kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE });
     return new Map(items.map((lease) => [lease.metadata.name, lease] as const));
   } catch (error) {
-    // Whoever may not see Leases has none, and nothing to release; that the nodes wait, their status says.
-    if (isKubeError(error, 'Forbidden')) return new Map();
+    if (isKubeError(error, 'Forbidden')) return undefined;
     throw error;
   }
 }
@@ -118,58 +140,66 @@ function decide({ maintenance, all }: Sight, node: Node): GiveBack {
   );
 }
 
-/** Whether the node was cordoned for the maintenance: what it was before is on record first. */
-function isTouched({ maintenance }: Sight, name: string): boolean {
-  const record = maintenance.status?.nodeStatuses.find(({ nodeRef }) => nodeRef.name === name);
-  return record?.unschedulableBefore !== undefined;
-}
-
-/** `Again`: what was seen is not true any more. */
-async function giveBackNode(deps: Deps, sight: Sight, node: Node): Promise<'Done' | 'Again'> {
+/** Resolves with the reason when the node has still to be given back: what was seen of its Lease is not, or not any more, so. */
+async function giveBackNode(
+  deps: Deps,
+  sight: Sight,
+  node: Node,
+  announcer: Announcer,
+): Promise<string | undefined> {
+  const { name } = node.metadata;
+  const { uid = '' } = sight.maintenance.metadata;
   const decision = decide(sight, node);
-  const lease = sight.leases.get(node.metadata.name);
-  const { holder } = deps.leases;
-  if (decision.kind === 'HeldBy' || decision.kind === 'CordonedBefore')
-    announceLeftUnschedulable(deps, sight.maintenance, node, decision);
-  if (decision.kind === 'HeldBy') return 'Done';
+  const lease = sight.leases?.get(name);
+  announcer.announce(sight.maintenance, node, decision);
   if (decision.kind === 'Uncordon') {
-    if (!isHeldBy(lease, holder, deps.cluster.kube.now().getTime())) return 'Again';
+    if (sight.leases === undefined) return leasesRefused;
+    const isOurs = isHeldBy(lease, deps.leases.holder, deps.cluster.kube.now().getTime());
+    if (!isOurs || !deps.holds.of(uid).isHeld(name)) return 'it was lost a moment ago';
     await setUnschedulable(deps, node, false);
   }
-  if (lease === undefined || !isReleasable(lease, holder)) return 'Done';
-  const isNeeded = otherHolders(sight.all, sight.maintenance.metadata.uid ?? '', node).length > 0;
-  if (isNeeded) return 'Done';
-  return (await deps.leases.releaseAsSeen(lease)) === 'Released' ? 'Done' : 'Again';
+  const isNeeded = otherHolders(sight.all, uid, node).length > 0;
+  if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return undefined;
+  const released = await deps.leases.releaseAsSeen(lease);
+  return released === 'Released' ? undefined : 'it was written a moment ago, and is still to be released';
 }
 
-function announceLeftUnschedulable(
-  { events }: Deps,
-  maintenance: NodeMaintenance,
-  node: Node,
-  decision: Extract<GiveBack, { kind: 'HeldBy' | 'CordonedBefore' }>,
-): void {
-  const { name } = node.metadata;
-  events.record(
-    maintenance,
-    decision.kind === 'HeldBy'
-      ? {
-          type: 'Normal',
-          reason: 'NodeStillHeld',
-          message: `Node ${name} stays unschedulable: ${decision.maintenances.join(', ')} still holds it.`,
-        }
-      : {
-          type: 'Normal',
-          reason: 'NodeLeftUnschedulable',
-          message: `Node ${name} stays unschedulable: it was so before this maintenance. kubectl uncordon ${name} when it may take pods.`,
-        },
-  );
+/** Tells which nodes are left as they are, each once. */
+class Announcer {
+  readonly #events: Deps['events'];
+  readonly #said = new Set<string>();
+
+  constructor({ events }: Pick<Deps, 'events'>) {
+    this.#events = events;
+  }
+
+  announce(maintenance: NodeMaintenance, { metadata: { name } }: Node, decision: GiveBack): void {
+    const news = newsOf(name, decision);
+    if (news === undefined || this.#said.has(news.message)) return;
+    this.#said.add(news.message);
+    this.#events.record(maintenance, { type: 'Normal', ...news });
+  }
 }
 
-function announceLeftAlone(
-  { events }: Deps,
-  maintenance: NodeMaintenance,
-  { name, because }: WithheldNode,
-): void {
-  const message = `Node ${name} stays as it is: this maintenance has not touched it, and its maintenance Lease is ${because}.`;
-  events.record(maintenance, { type: 'Normal', reason: 'NodeLeftAlone', message });
+function newsOf(name: string, decision: GiveBack): { reason: string; message: string } | undefined {
+  const stays = `Node ${name} stays unschedulable:`;
+  switch (decision.kind) {
+    case 'HeldBy':
+      return {
+        reason: 'NodeStillHeld',
+        message: `${stays} ${decision.maintenances.join(', ')} still holds it.`,
+      };
+    case 'CordonedBefore':
+      return {
+        reason: 'NodeLeftUnschedulable',
+        message: `${stays} it was so before this maintenance. kubectl uncordon ${name} when it may take pods.`,
+      };
+    case 'NeverTouched':
+      return {
+        reason: 'NodeLeftAlone',
+        message: `${stays} this maintenance has waited for it, and never touched it.`,
+      };
+    default:
+      return undefined;
+  }
 }

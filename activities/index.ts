@@ -1,4 +1,6 @@
 import { admit } from './admit.ts';
+import { MAINTENANCE_FINALIZER } from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeMaintenanceActivities } from './contract.ts';
 import { Cordons, keepCordoned } from './cordon.ts';
 import type { Deps } from './deps.ts';
@@ -13,12 +15,16 @@ import { beginStage, finish, recordPause, requestStage } from './stage.ts';
 export function createActivities(
   given: Omit<Deps, 'cordons' | 'lastWrites' | 'holds'>,
 ): NodeMaintenanceActivities {
-  const deps: Deps = {
-    ...given,
-    cordons: new Cordons(given),
-    lastWrites: new Map(),
-    holds: new NodeHolds(given),
-  };
+  const holds = new NodeHolds(given);
+  const cordons = new Cordons({ ...given, holds });
+  const lastWrites = new Map<string, number>();
+  given.cluster.maintenances.subscribe(({ type, object }) => {
+    if (type !== 'Deleted' && !isOver(object)) return;
+    const { uid = '' } = object.metadata;
+    for (const memory of [holds, cordons]) memory.forget(uid);
+    lastWrites.delete(uid);
+  });
+  const deps: Deps = { ...given, cordons, lastWrites, holds };
   return {
     admit: (request) => translated(admit(deps, request)),
     requestStage: (ref, to, orderedBy) => translated(requestStage(deps, ref, to, orderedBy)),
@@ -33,6 +39,11 @@ export function createActivities(
     giveBackNodes: (ref) => translated(giveBackNodes(deps, ref)),
     finish: (ref) => translated(finish(deps, ref)),
   };
+}
+
+/** Whether nothing is left to do for it, whichever worker did it. */
+function isOver({ metadata, spec }: Readonly<NodeMaintenance>): boolean {
+  return spec.stage === 'Complete' && metadata.finalizers?.includes(MAINTENANCE_FINALIZER) !== true;
 }
 
 async function translated<T>(work: Promise<T>): Promise<T> {

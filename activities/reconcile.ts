@@ -9,6 +9,13 @@ const settleFor = 40;
 /** Looked again at this often even when no change was seen. Milliseconds. */
 const resyncEvery = 10_000;
 
+/** Lets the server hear from the activity until the returned function is called. */
+export function beat(): () => void {
+  const context = Context.current();
+  const timer = setInterval(() => context.heartbeat(), heartbeatEvery);
+  return () => clearInterval(timer);
+}
+
 /**
  * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern, until it resolves
  * with a result. Level-triggered: a change says "look again", never what to do. Heartbeats throughout, and ends at once
@@ -20,7 +27,7 @@ export async function reconcile<T>(
   turn: () => Promise<T | undefined>,
 ): Promise<T> {
   const context = Context.current();
-  const beat = setInterval(() => context.heartbeat(), heartbeatEvery);
+  const stopBeating = beat();
   const changes = new Changes(cluster, concerns);
   // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
   context.cancelled.catch((error: unknown) => changes.end(error));
@@ -32,7 +39,7 @@ export async function reconcile<T>(
       await changes.next();
     }
   } finally {
-    clearInterval(beat);
+    stopBeating();
     changes.stop();
   }
 }

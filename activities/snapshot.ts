@@ -3,6 +3,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { DrainingMaintenance } from '../domain/contention.ts';
 import type { DrainSnapshot } from '../domain/drain.ts';
 import { type DrainTargets, join } from '../domain/drainTargets.ts';
+import { isTouched } from '../domain/status.ts';
 import type { PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { byNode, type Cluster } from '../kube/cluster.ts';
@@ -43,7 +44,7 @@ export async function freshSight({ kube }: Cluster, names: readonly string[]): P
 
 /** A maintenance at a position, and all others in the Drain stage that share nodes with it, directly or through others. */
 export function takeSnapshot(
-  { maintenance, existing, held, withheld }: HeldView,
+  { maintenance, existing, held, waiting }: HeldView,
   position: number,
   sight: HeldSight,
   look: (pod: Pod) => PodSnapshot,
@@ -57,6 +58,7 @@ export function takeSnapshot(
     own,
     others.map((one) => draining(one, touchable)),
   );
+  const touched = new Set(maintenance.status?.nodeStatuses.filter(isTouched).map((one) => one.nodeRef.name));
   const reached = reachedTargets(connected, [maintenance, ...others]);
   return {
     maintenance: own.name,
@@ -66,7 +68,11 @@ export function takeSnapshot(
       pods: sight.podsOn(name).map(look),
       reached: join(reached.get(name) ?? []),
     })),
-    withheld: withheld.map((node) => ({ ...node, pods: sight.podsOn(node.name).map(look) })),
+    waiting: waiting.map((node) => ({
+      ...node,
+      pods: sight.podsOn(node.name).map(look),
+      isTouched: touched.has(node.name),
+    })),
     published: new Map(
       (maintenance.status?.nodeStatuses ?? []).map(
         ({ nodeRef, drainTargets }) => [nodeRef.name, drainTargets] as const,

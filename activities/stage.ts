@@ -80,9 +80,6 @@ export async function beginStage(
 
 /** Lets the object go: "the finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
 export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
-  deps.cordons.forget(ref.uid);
-  deps.lastWrites.delete(ref.uid);
-  deps.holds.forget(ref.uid);
   const without = (finalizers: string[]) =>
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
   const released = await changeFinalizers(deps, ref, without);

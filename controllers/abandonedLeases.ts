@@ -1,6 +1,6 @@
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import { concernChangesAt, concernOf, type LeaseConcern } from '../domain/leaseConcern.ts';
-import type { FencedCluster } from '../kube/cluster.ts';
+import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
@@ -42,9 +42,9 @@ class Teller {
   }
 
   look(name: string): Requeue | undefined {
-    const { kube, leases } = this.#deps.cluster;
-    const lease = leases.get(`${NODE_LEASE_NAMESPACE}/${name}`);
-    const now = kube.now().getTime();
+    const { cluster } = this.#deps;
+    const lease = leaseOf(cluster, name);
+    const now = cluster.kube.now().getTime();
     const concern = concernOf(lease, now);
     if (lease === undefined || concern === undefined) this.#told.delete(name);
     else this.#tell(name, lease.metadata.uid ?? '', concern);

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Condition, Lease, Node } from '../api/core.ts';
-import { NODE_CONDITIONS_MANAGER, NODE_LEASE_NAMESPACE } from '../api/names.ts';
+import { NODE_CONDITIONS_MANAGER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions.ts';
 import { isHeldBy } from '../domain/lease.ts';
 import { type Holder, nodeConditions } from '../domain/nodeConditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
-import type { FencedCluster } from '../kube/cluster.ts';
+import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -38,7 +38,8 @@ export async function runNodeConditionsController(
   const unsubscribe = [
     nodes.subscribe(({ object }) => queue.add(object.metadata.name)),
     leases.subscribe((change) => {
-      if (change.type !== 'Updated' || isTaken(change.previous, change.object))
+      const isOurs = (lease: Readonly<Lease>) => isHeldBy(lease, holder, cluster.kube.now().getTime());
+      if (change.type !== 'Updated' || isOurs(change.previous) !== isOurs(change.object))
         queue.add(change.object.metadata.name);
     }),
     maintenances.subscribe((change) => {
@@ -70,16 +71,8 @@ function hasChanged(before: NodeMaintenance, after: NodeMaintenance): boolean {
   return !isDeepStrictEqual(shown(before), shown(after));
 }
 
-/** Whether another holder has it than before. */
-function isTaken(before: Readonly<Lease>, after: Readonly<Lease>): boolean {
-  return before.spec.holderIdentity !== after.spec.holderIdentity;
-}
-
-async function showHolders(
-  { kube, nodes, maintenances, leases }: FencedCluster,
-  holder: string,
-  name: string,
-): Promise<void> {
+async function showHolders(cluster: FencedCluster, holder: string, name: string): Promise<void> {
+  const { kube, nodes, maintenances } = cluster;
   const node = nodes.get(name);
   if (node === undefined) return;
   const holders = maintenances
@@ -90,7 +83,7 @@ async function showHolders(
   const shown = shownConditions(node);
   if (isDeepStrictEqual(shown.map(factsOf), wanted)) return;
   // Conditions are shown on nodes that are ours; what was shown is taken away from any.
-  const lease = leases.get(`${NODE_LEASE_NAMESPACE}/${name}`);
+  const lease = leaseOf(cluster, name);
   if (wanted.length > 0 && !isHeldBy(lease, holder, kube.now().getTime())) return;
   const now = kube.now().toISOString();
   const conditions = wanted.flatMap((facts) =>

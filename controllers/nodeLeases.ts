@@ -1,6 +1,6 @@
 import type { Lease, Node } from '../api/core.ts';
 import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../api/names.ts';
-import type { FencedCluster } from '../kube/cluster.ts';
+import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -81,7 +81,7 @@ class Keeper {
   /** Of one node. */
   async keep(name: string): Promise<Requeue | void> {
     const node = this.#cluster.nodes.get(name);
-    const lease = this.#leaseOf(name);
+    const lease = leaseOf(this.#cluster, name);
     if (node === undefined) return this.#tellStranger(name, lease);
     this.#strangers.delete(name);
     if (lease !== undefined && hasNode(lease)) return undefined;
@@ -166,11 +166,9 @@ class Keeper {
   }
 
   #withoutLease(): readonly Node[] {
-    return this.#cluster.nodes.list().filter(({ metadata }) => this.#leaseOf(metadata.name) === undefined);
-  }
-
-  #leaseOf(node: string): Lease | undefined {
-    return this.#cluster.leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
+    return this.#cluster.nodes
+      .list()
+      .filter(({ metadata }) => leaseOf(this.#cluster, metadata.name) === undefined);
   }
 }
 

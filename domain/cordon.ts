@@ -24,6 +24,8 @@ export type GiveBack =
   | { kind: 'AlreadySchedulable' }
   /** Other maintenances in Cordon or Drain still want the node. */
   | { kind: 'HeldBy'; maintenances: readonly string[] }
+  /** It was waited for, and never ours: whoever cordoned it, it was not this maintenance. */
+  | { kind: 'NeverTouched' }
   /** Somebody else had cordoned the node before we did: theirs to undo. */
   | { kind: 'CordonedBefore' };
 
@@ -34,6 +36,7 @@ export function giveBack(
   heldBy: readonly string[],
 ): GiveBack {
   if (!isCordoned(node)) return { kind: 'AlreadySchedulable' };
+  if (own !== undefined && own.unschedulableBefore === undefined) return { kind: 'NeverTouched' };
   if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: heldBy.toSorted() };
   return own?.unschedulableBefore === true ? { kind: 'CordonedBefore' } : { kind: 'Uncordon' };
 }

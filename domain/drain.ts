@@ -14,7 +14,7 @@ import {
 } from './contention.ts';
 import { drainMessages, fastForwardedBy, isFastForwarded } from './drainMessage.ts';
 import { type DrainTargets, exceeds, targetsPod, wishAt } from './drainTargets.ts';
-import { type WithheldNode, withheldMessage } from './nodeHold.ts';
+import { type WaitingNode, waitingMessage } from './nodeHold.ts';
 import { type PodSnapshot, podTypeOf } from './pod.ts';
 
 /** What the drain of one maintenance is decided from: everything that was seen, at one moment. */
@@ -26,9 +26,14 @@ export interface DrainSnapshot {
   /** The nodes of all of them. */
   nodes: readonly NodeSnapshot[];
   /** Nodes that this maintenance selects and must not touch; no maintenance's `nodes` has them. */
-  withheld: readonly (WithheldNode & Pick<NodeSnapshot, 'pods'>)[];
+  waiting: readonly WaitingSnapshot[];
   /** What this maintenance's own status says so far, by name of the node. */
   published: ReadonlyMap<string, DrainTargets>;
+}
+
+export interface WaitingSnapshot extends WaitingNode, Pick<NodeSnapshot, 'pods'> {
+  /** It was ours and is cordoned for the maintenance, until somebody else took it. */
+  isTouched: boolean;
 }
 
 export interface DrainDecision {
@@ -43,7 +48,9 @@ export interface DrainDecision {
   blocked: readonly BlockedPod[];
   /** Nodes that are only now beyond what this maintenance asks for, and through whom. */
   fastForwarded: readonly { node: string; by: string }[];
-  withheld: readonly WithheldNode[];
+  waiting: readonly WaitingNode[];
+  /** Of these, the ones that have still to be drained. */
+  undrained: readonly WaitingNode[];
   /** The younger maintenances that this one, the oldest of a cycle, passes so that all of them go on. */
   overruled: readonly string[];
 }
@@ -74,9 +81,10 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
     evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
     nodeStatuses: [
       ...standings.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
-      ...snapshot.withheld.map((node) => statusOfWithheld(node, snapshot)),
+      ...snapshot.waiting.map((node) => statusOfWaiting(node, snapshot)),
     ],
-    withheld: snapshot.withheld,
+    waiting: snapshot.waiting,
+    undrained: snapshot.waiting.filter(isUndrained),
     position,
     remaining: standings.flatMap(({ node }) => node.remaining.map(({ pod }) => pod)),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
@@ -115,19 +123,25 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
 }
 
 /** Its targets stay what they were: nothing new is asked of it, what was asked goes on. */
-function statusOfWithheld(
-  node: DrainSnapshot['withheld'][number],
-  { published }: DrainSnapshot,
-): NodeMaintenanceNodeStatus {
-  const evacuable = node.pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
+function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): NodeMaintenanceNodeStatus {
+  const evacuable = evacuableOf(node);
   const evacuating = evacuable.filter((pod) => pod.evacuating).length;
   return {
     nodeRef: { name: node.name },
     drainTargets: [...(published.get(node.name) ?? [])],
-    drainMessage: withheldMessage(node),
+    drainMessage: waitingMessage(node),
     podsPendingEvacuation: evacuable.length - evacuating,
     podsEvacuating: evacuating,
   };
+}
+
+/** One that was emptied is drained, whoever has it now: so a technician may take it over for the work itself. */
+function isUndrained(node: WaitingSnapshot): boolean {
+  return !node.isTouched || evacuableOf(node).length > 0;
+}
+
+function evacuableOf({ pods }: WaitingSnapshot): PodSnapshot[] {
+  return pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
 }
 
 function isNewlyFastForwarded(standing: StandingOnNode, { published }: DrainSnapshot): boolean {
@@ -136,7 +150,7 @@ function isNewlyFastForwarded(standing: StandingOnNode, { published }: DrainSnap
 }
 
 function firstWantedPosition(
-  { maintenance, maintenances, withheld }: DrainSnapshot,
+  { maintenance, maintenances, waiting }: DrainSnapshot,
   standings: readonly StandingOnNode[],
 ): number {
   const own = maintenances.find(({ name }) => name === maintenance);
@@ -148,6 +162,6 @@ function firstWantedPosition(
     const wish = wishAt(own.plan, next);
     if (evacuable.some(({ pod }) => targetsPod(wish, pod))) return next;
   }
-  // The other nodes go on, but it is not over: the withheld ones have still to be drained.
-  return withheld.length === 0 ? own.plan.length : Math.max(own.position, own.plan.length - 1);
+  // The other nodes go on, but it is not over.
+  return waiting.some(isUndrained) ? Math.max(own.position, own.plan.length - 1) : own.plan.length;
 }

@@ -9,7 +9,13 @@ import { type ConditionFacts, withCondition } from './conditions.ts';
 import type { BlockedPod, DrainDecision } from './drain.ts';
 import { join } from './drainTargets.ts';
 import { compareNames, listed } from './names.ts';
-import { nodeLeasesCondition, type WithheldNode, withheldMessage } from './nodeHold.ts';
+import {
+  NODE_LEASES_HELD,
+  nodeLeasesCondition,
+  nodeLeasesReleased,
+  type WaitingNode,
+  waitingMessage,
+} from './nodeHold.ts';
 import { podName } from './pod.ts';
 
 export const emptyStatus: NodeMaintenanceStatus = {
@@ -36,7 +42,8 @@ export function withStage(
 /**
  * The status with these nodes, and their sums for `kubectl get`. What was recorded of a node before stays with it, also
  * when the node is no longer selected: it is given back on Complete like the others. A node that is no more (`existing`
- * lacks its name) is forgotten: one that comes back under its name is another machine, as far as anybody knows.
+ * lacks its name) is forgotten: one that comes back under its name is another machine, as far as anybody knows. So is one
+ * that was only waited for.
  */
 export function withNodes(
   status: NodeMaintenanceStatus,
@@ -48,6 +55,7 @@ export function withNodes(
   const selected = new Set(merged.map((node) => node.nodeRef.name));
   const left = status.nodeStatuses
     .filter(({ nodeRef: { name } }) => !selected.has(name) && existing.has(name))
+    .filter(isTouched)
     .map(deselected);
   return {
     ...status,
@@ -70,6 +78,11 @@ function continued(
     drainTargets: [...join([before.drainTargets, node.drainTargets])],
     ...(recorded === undefined ? {} : { unschedulableBefore: recorded }),
   };
+}
+
+/** Whether the node was cordoned for the maintenance: what it was before is on record first. */
+export function isTouched(node: NodeMaintenanceNodeStatus | undefined): boolean {
+  return node?.unschedulableBefore !== undefined;
 }
 
 /** Nothing on it is targeted any more, so that nothing is kept away from it either. */
@@ -112,7 +125,7 @@ export function withDrain(
     podsBlocked: decision.blocked.length,
     blockedPods: decision.blocked.slice(0, blockedPodsShown).map(blockedPod),
     conditions: withCondition(
-      withNodeLeases(drained, decision.withheld, now).conditions,
+      withNodeLeases(drained, decision.waiting, now).conditions,
       drainedCondition(decision, planLength),
       now,
     ),
@@ -122,27 +135,48 @@ export function withDrain(
 /** Says for which nodes the maintenance waits; says nothing where it has never waited. */
 function withNodeLeases(
   status: NodeMaintenanceStatus,
-  withheld: readonly WithheldNode[],
+  waiting: readonly WaitingNode[],
   now: string,
 ): NodeMaintenanceStatus {
-  const facts = nodeLeasesCondition(withheld);
-  const hasWaited = status.conditions.some(({ type }) => type === facts.type);
-  if (withheld.length === 0 && !hasWaited) return status;
-  return { ...status, conditions: withCondition(status.conditions, facts, now) };
+  if (waiting.length === 0 && !hasWaited(status)) return status;
+  return { ...status, conditions: withCondition(status.conditions, nodeLeasesCondition(waiting), now) };
 }
 
-/** The status with what is said of nodes that must not be touched. */
-export function withWithheld(
+function hasWaited({ conditions }: NodeMaintenanceStatus): boolean {
+  return conditions.some(({ type }) => type === NODE_LEASES_HELD);
+}
+
+/** The status in Cordon: there is nothing to say of a node but that it is waited for. */
+export function withCordon(
   status: NodeMaintenanceStatus,
-  withheld: readonly WithheldNode[],
+  nodeStatuses: readonly NodeMaintenanceNodeStatus[],
+  { waiting, now, existing }: { waiting: readonly WaitingNode[]; now: string; existing: ReadonlySet<string> },
+): NodeMaintenanceStatus {
+  const nodes = withNodes(status, withMessages(nodeStatuses, waiting), existing);
+  return withNodeLeases(nodes, waiting, now);
+}
+
+/** The status in Complete, for one that has waited for nodes. */
+export function withGivingBack(
+  status: NodeMaintenanceStatus,
+  waiting: readonly WaitingNode[],
   now: string,
 ): NodeMaintenanceStatus {
-  const messages = new Map(withheld.map((node) => [node.name, withheldMessage(node)] as const));
-  const nodeStatuses = status.nodeStatuses.map((node) => {
-    const drainMessage = messages.get(node.nodeRef.name);
-    return drainMessage === undefined ? node : { ...node, drainMessage };
-  });
-  return withNodeLeases({ ...status, nodeStatuses }, withheld, now);
+  if (waiting.length === 0 && !hasWaited(status)) return status;
+  const facts = waiting.length === 0 ? nodeLeasesReleased : nodeLeasesCondition(waiting);
+  return {
+    ...status,
+    nodeStatuses: withMessages(status.nodeStatuses, waiting),
+    conditions: withCondition(status.conditions, facts, now),
+  };
+}
+
+function withMessages(
+  nodeStatuses: readonly NodeMaintenanceNodeStatus[],
+  waiting: readonly WaitingNode[],
+): NodeMaintenanceNodeStatus[] {
+  const messages = new Map(waiting.map((node) => [node.name, waitingMessage(node)] as const));
+  return nodeStatuses.map((node) => ({ ...node, drainMessage: messages.get(node.nodeRef.name) ?? '' }));
 }
 
 /** "Set to true if all pods pending evacuation/termination have terminated on all target nodes" (KEP-4212 > Status). */
@@ -152,7 +186,7 @@ function drainedCondition(decision: DrainDecision, planLength: number): Conditio
     return { type, status: 'False', reason: 'NoNodeMatches', message: 'No node matches .spec.nodeSelector.' };
   }
   if (isWaitingOnly(decision)) {
-    const { message } = nodeLeasesCondition(decision.withheld);
+    const { message } = nodeLeasesCondition(decision.undrained);
     return { type, status: 'False', reason: 'WaitingForNodeLease', message };
   }
   if (decision.position < planLength) {
@@ -165,12 +199,10 @@ function drainedCondition(decision: DrainDecision, planLength: number): Conditio
 }
 
 /** Whether nothing is left to do but on nodes that must not be touched. */
-function isWaitingOnly({ withheld, nodeStatuses }: DrainDecision): boolean {
-  const names = new Set(withheld.map(({ name }) => name));
-  const touched = nodeStatuses.filter(({ nodeRef }) => !names.has(nodeRef.name));
-  return (
-    withheld.length > 0 && touched.every((node) => node.podsPendingEvacuation + node.podsEvacuating === 0)
-  );
+function isWaitingOnly({ undrained, waiting, nodeStatuses }: DrainDecision): boolean {
+  const names = new Set(waiting.map(({ name }) => name));
+  const ours = nodeStatuses.filter(({ nodeRef }) => !names.has(nodeRef.name));
+  return undrained.length > 0 && ours.every((node) => node.podsPendingEvacuation + node.podsEvacuating === 0);
 }
 
 /** `, of which 2 cannot leave: shop/db-0 (...), ...`; one pod for each cause, those that need a person first. */

@@ -40,6 +40,11 @@ export interface FencedCluster extends Cluster {
 /** The part of it that an evacuator needs. */
 export type EvacuationView = Pick<Cluster, 'kube' | 'pods' | 'evacuations' | 'start' | 'synced'>;
 
+/** The maintenance Lease of a node, as the informer has it. */
+export function leaseOf({ leases }: Pick<Cluster, 'leases'>, node: string): Readonly<Lease> | undefined {
+  return leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
+}
+
 interface Watching {
   kube: Kube;
   log: Log;

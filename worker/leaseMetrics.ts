@@ -1,9 +1,8 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Lease } from '../api/core.ts';
-import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import { leaseStateOf, timeOf } from '../domain/lease.ts';
 import { concernOf } from '../domain/leaseConcern.ts';
-import type { Cluster } from '../kube/cluster.ts';
+import { type Cluster, leaseOf } from '../kube/cluster.ts';
 
 /**
  * The maintenance Leases of nodes, as this worker sees them. Only what somebody should look after has series of its own by node,
@@ -57,11 +56,12 @@ export function observeLeases(registry: Registry, cluster: Cluster): void {
     );
 }
 
-function countByState({ kube, nodes, leases }: Cluster): Record<string, number> {
+function countByState(cluster: Cluster): Record<string, number> {
+  const { kube, nodes, leases } = cluster;
   const counts = { Missing: 0, Free: 0, Expired: 0, Held: 0, HeldByAdministrator: 0, OfNoNode: 0 };
   const now = kube.now().getTime();
   for (const { metadata } of nodes.list())
-    counts[leaseStateOf(leases.get(`${NODE_LEASE_NAMESPACE}/${metadata.name}`), now).kind] += 1;
+    counts[leaseStateOf(leaseOf(cluster, metadata.name), now).kind] += 1;
   for (const { metadata } of leases.list()) if (nodes.get(metadata.name) === undefined) counts.OfNoNode += 1;
   return counts;
 }

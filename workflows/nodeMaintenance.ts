@@ -151,9 +151,9 @@ async function complete(run: Run, renewal: Renewal, orderedBy?: 'Message'): Prom
 }
 
 async function continueWith(input: MaintenanceInput, run: Run, renewal: Renewal): Promise<void> {
+  await renewal.end();
   await condition(allHandlersFinished);
   if (isOver(run)) return;
-  await renewal.end();
   await continueAsNew<typeof nodeMaintenance>(input, run);
 }
 

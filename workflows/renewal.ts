@@ -1,4 +1,11 @@
-import { CancellationScope, condition, patched, proxyActivities, workflowInfo } from '@temporalio/workflow';
+import {
+  CancellationScope,
+  condition,
+  log,
+  patched,
+  proxyActivities,
+  workflowInfo,
+} from '@temporalio/workflow';
 import type { NodeMaintenanceActivities } from '../activities/contract.ts';
 import { type Run, refTo } from './run.ts';
 
@@ -12,17 +19,29 @@ export interface Renewal {
 
 const { renewNodeLeases } = proxyActivities<NodeMaintenanceActivities>({
   summary: 'Take and renew the Leases of the nodes',
-  startToCloseTimeout: '60s',
-  // Without limit, whatever the error: the Leases outlive many attempts.
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '6s',
+  // Without limit: the Leases outlive many attempts.
   retry: { initialInterval: '200ms', maximumInterval: '15s' },
 });
+
+/** After an error that the server does not retry. */
+const failedRenewalPause = 15_000;
 
 /** `interrupt` makes the workflow look up from its work: its history has become long. */
 export function createRenewal(run: Run, interrupt: () => void): Renewal {
   let isEnding = false;
   let renewing: Promise<void> | undefined;
 
-  const renew = async () => (await renewNodeLeases(refTo(run))).renewAfterSeconds * 1_000;
+  /** Milliseconds until the next one. */
+  const renew = async () => {
+    try {
+      return (await renewNodeLeases(refTo(run))).renewAfterSeconds * 1_000;
+    } catch (error) {
+      log.warn('Node Leases were not renewed, trying again', { reason: String(error) });
+      return failedRenewalPause;
+    }
+  };
   const goOn = async (afterMs: number) => {
     for (let pause = afterMs; !(await condition(() => isEnding, pause)); ) {
       pause = await renew();
@@ -32,7 +51,7 @@ export function createRenewal(run: Run, interrupt: () => void): Renewal {
 
   return {
     async begin() {
-      // Maintenances that began before there were Leases hold none.
+      // A run that began before there were renewals has none in its history.
       if (renewing !== undefined || !patched('node-leases')) return;
       // Ended by `end` alone: a workflow that is cancelled still has nodes to give back.
       const taken = CancellationScope.nonCancellable(renew);

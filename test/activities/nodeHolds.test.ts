@@ -2,11 +2,13 @@ import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import type { KubeObject } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { watchCluster } from '../../kube/cluster.ts';
 import type { Resource } from '../../kube/resources.ts';
+import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, holder, performed, performedTwice, refOf, started } from '../kit/activity.ts';
 import { pods } from '../kit/builders.ts';
-import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -144,7 +146,7 @@ describe('Cordon', () => {
     try {
       await eventually('the reason', async () =>
         expect(await messageOf(applied, node)).toMatch(
-          /^Waiting for the maintenance Lease of the node: it cannot be written, .* is forbidden/,
+          /^Waiting for the maintenance Lease of the node: the worker may not write Leases in kube-node-maintenance; npm start/,
         ),
       );
       expect((await c.node(node)).spec.unschedulable).toBeUndefined();
@@ -237,6 +239,40 @@ describe('Drain', () => {
   });
 });
 
+describe('a drained node', () => {
+  test('may be taken over by a technician: the maintenance stays drained', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await maintaining([node], 'Drain');
+    const drain = started(() => acts.keepDrained(refOf(applied)));
+    await c.eventuallyDrained(applied.metadata.name);
+    await c.leaseWritten(node, jane);
+    await eventuallySaid(applied, node, waitingFor(jane.holderIdentity));
+    const { conditions } = await c.statusOf(applied.metadata.name);
+    expect(conditions.find(({ type }) => type === 'Drained')).toMatchObject({ status: 'True' });
+    await drain.cancelled();
+  });
+
+  test('that is no longer selected stays ours, and one that was only waited for is forgotten', async () => {
+    const label = { [`rack-${crypto.randomUUID().slice(0, 8)}`]: 'yes' };
+    const [ours, waited] = [await c.nodeNamed('ours', label), await c.nodeNamed('waited', label)];
+    await c.leaseWritten(waited, jane);
+    const applied = await c.applied(c.maintenance({ nodes: label, stage: 'Drain' }));
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await eventuallySaid(applied, waited, waitingFor(jane.holderIdentity));
+    await eventuallyHeldBy(ours, holder);
+    const [key = ''] = Object.keys(label);
+    for (const node of [ours, waited]) await c.labelled(node, { [key]: null });
+    await eventually('the nodes of the status', async () => {
+      const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+      expect(nodeStatuses.map(({ nodeRef }) => nodeRef.name)).toEqual([ours]);
+    });
+    await c.leaseWritten(waited, {});
+    await throughout('it is left alone', 300, async () => expect(await holderOf(waited)).toBe(''));
+    expect(await holderOf(ours)).toBe(holder);
+    await drain.cancelled();
+  });
+});
+
 describe('renewNodeLeases', () => {
   test('renews what is ours, takes what is free, leaves the rest; again after a third of the duration', async () => {
     const [ours, free, foreign] = [
@@ -321,20 +357,99 @@ describe('giveBackNodes', () => {
     await givingBack.ended;
     await c.eventuallySchedulable(taken);
     expect(await holderOf(taken)).toBe('');
+    expect(await messageOf(applied, taken)).toBe('');
+    expect(await leaseCondition(applied)).toMatch(/^False Released/);
   });
 
-  test('does not wait for a node that it never touched, and leaves it as it is', async () => {
+  test.each(['is waited for', 'was released meanwhile'])(
+    'leaves a node as it is that it never touched, and does not wait for it: %s',
+    async (how) => {
+      const node = await c.nodeNamed('n');
+      await c.cordoned(node);
+      await c.leaseWritten(node, jane);
+      const applied = await maintaining([node], 'Cordon');
+      const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+      await eventuallySaid(applied, node, waitingFor(jane.holderIdentity));
+      await cordon.cancelled();
+      const complete = await c.staged(applied.metadata.name, 'Complete');
+      if (how === 'was released meanwhile') await c.leaseWritten(node, {});
+      await performed(() => acts.giveBackNodes(refOf(complete)));
+      expect((await c.node(node)).spec.unschedulable).toBe(true);
+      expect(await holderOf(node)).toBe(how === 'is waited for' ? jane.holderIdentity : '');
+      expect(await messageOf(applied, node)).toBe('');
+      await told();
+      expect(await c.eventsAbout(applied)).toContain(
+        `NodeLeftAlone: Node ${node} stays unschedulable: this maintenance has waited for it, and never touched it.`,
+      );
+    },
+  );
+
+  test('waits without haste where the rights on Leases are gone, and goes on when they are back', async () => {
     const node = await c.nodeNamed('n');
-    await c.cordoned(node);
-    await c.leaseWritten(node, jane);
-    const applied = await maintaining([node], 'Cordon');
+    const applied = await cordonedBy([node]);
+    const withoutRights = await rightsTaken();
     const complete = await c.staged(applied.metadata.name, 'Complete');
-    await performed(() => acts.giveBackNodes(refOf(complete)));
-    expect((await c.node(node)).spec.unschedulable).toBe(true);
-    expect(await holderOf(node)).toBe(jane.holderIdentity);
-    await told();
-    expect(await c.eventsAbout(applied)).toContain(
-      `NodeLeftAlone: Node ${node} stays as it is: this maintenance has not touched it, and its maintenance Lease is held by ${jane.holderIdentity}.`,
+    const givingBack = started(() => acts.giveBackNodes(refOf(complete)));
+    try {
+      await eventually('the reason', async () =>
+        expect(await messageOf(applied, node)).toMatch(/: the worker may not write Leases/),
+      );
+      c.requests.clear();
+      // Every change of a node wakes the activity.
+      for (let i = 0; i < 20; i++) await c.labelled(node, { [`change-${i}`]: 'yes' });
+      expect(c.requests.count('list leases.coordination.k8s.io')).toBeLessThan(3);
+      expect((await c.node(node)).spec.unschedulable).toBe(true);
+    } finally {
+      await withoutRights.mended();
+    }
+    await givingBack.ended;
+    expect((await c.node(node)).spec.unschedulable ?? false).toBe(false);
+    expect(await holderOf(node)).toBe('');
+  });
+
+  test('never takes a Lease from a maintenance that joins at the same moment', async () => {
+    const node = await c.nodeNamed('n');
+    for (let round = 0; round < 4; round++) {
+      const leaving = await cordonedBy([node]);
+      const complete = await c.staged(leaving.metadata.name, 'Complete');
+      const joining = await maintaining([node], 'Cordon');
+      const cordon = started(() => acts.keepCordoned(refOf(joining), 'Cordon'));
+      await performed(() => acts.giveBackNodes(refOf(complete)));
+      await eventuallyHeldBy(node, holder);
+      await c.eventuallyCordoned(node);
+      await cordon.cancelled();
+      const done = await c.staged(joining.metadata.name, 'Complete');
+      await performed(() => acts.giveBackNodes(refOf(done)));
+      expect(await holderOf(node)).toBe('');
+    }
+  });
+
+  test('releases exactly what it has seen: another process of ours may have joined since', async () => {
+    const node = await c.nodeNamed('n');
+    const leases = new NodeLeases({ kube: c.cluster.kube, holder, leaseDurationSeconds: 900 });
+    const seen = await leases.acquire(node);
+    await leases.acquire(node);
+    expect(seen.kind === 'Held' && (await leases.releaseAsSeen(seen.lease))).toBe('Changed');
+    expect(await holderOf(node)).toBe(holder);
+  });
+});
+
+describe('a process that was stopped, and goes on when the maintenance is over', () => {
+  test('takes no Lease and cordons nothing any more', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await maintaining([node], 'Cordon');
+    // Its informers know what they knew when it was stopped.
+    const stopped = watchCluster({ kube: c.cluster.kube, log: silentLog });
+    const stop = new AbortController();
+    stopped.start(stop.signal);
+    await stopped.synced(stop.signal);
+    stop.abort();
+    const { activities } = activitiesOn({ cluster: stopped });
+    await c.staged(applied.metadata.name, 'Complete');
+    await expect(performed(() => activities.keepCordoned(refOf(applied), 'Cordon'))).rejects.toThrow(
+      'is not in stage Cordon any more',
     );
+    expect(await holderOf(node)).toBe('');
+    expect((await c.node(node)).spec.unschedulable).toBeUndefined();
   });
 });

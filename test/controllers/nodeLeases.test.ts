@@ -200,7 +200,15 @@ describe('"Leases may get abandoned from time to time" (KEP-1411 > Risks and Mit
 
 const rightsApplied = () =>
   succeeds(
-    kubectlOf(sandbox)(['apply', '--server-side', '--force-conflicts', '-f', 'deploy/worker-rbac.yaml']),
+    kubectlOf(sandbox)([
+      'apply',
+      '--server-side',
+      '--force-conflicts',
+      '-f',
+      'deploy/worker-rbac.yaml',
+      '-f',
+      'deploy/user-roles.yaml',
+    ]),
   );
 
 describe('the namespace "should be created automatically" (KEP-1411 > Proposal)', () => {

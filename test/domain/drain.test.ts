@@ -21,7 +21,7 @@ const drain = (nodes: NodeSnapshot[], position = 0): DrainSnapshot => ({
     { name: 'own', createdAt: '2026-01-01T00:00:00Z', plan, position, nodes: nodes.map(({ name }) => name) },
   ],
   nodes,
-  withheld: [],
+  waiting: [],
   published: new Map(),
 });
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
 import { decideDrain, type DrainSnapshot } from '../../domain/drain.ts';
 import { heldByAnother } from '../../domain/nodeHold.ts';
-import { emptyStatus, withDrain, withWithheld } from '../../domain/status.ts';
+import { emptyStatus, withCordon, withDrain, withGivingBack } from '../../domain/status.ts';
 import { mirrorPod, pod, pods } from '../kit/builders.ts';
 
 const now = '2026-01-01T12:00:00Z';
@@ -16,7 +16,7 @@ function drain(differs: Partial<DrainSnapshot> & { position?: number } = {}): Dr
     maintenance: 'own',
     maintenances: [{ name: 'own', createdAt: now, plan, position, nodes: ['free'] }],
     nodes: [{ name: 'free', pods: [], reached: [] }],
-    withheld: [{ ...held, pods: [{ pod: pod({ priority: 1000 }), evacuating: false }] }],
+    waiting: [{ ...held, isTouched: false, pods: [{ pod: pod({ priority: 1000 }), evacuating: false }] }],
     published: new Map(),
     ...rest,
   };
@@ -36,10 +36,10 @@ describe('a node whose maintenance Lease another has', () => {
   test('is asked for nothing, and its status says who has it', () => {
     const evacuating = { pod: pod({ priority: 1000 }), evacuating: true };
     const mirror = { pod: mirrorPod(), evacuating: false };
-    const waiting = [...(drain().withheld[0]?.pods ?? []), evacuating, mirror];
+    const waiting = [...(drain().waiting[0]?.pods ?? []), evacuating, mirror];
     const targets = [pods(1000)];
     const snapshot = drain({
-      withheld: [{ ...held, pods: waiting }],
+      waiting: [{ ...held, isTouched: true, pods: waiting }],
       published: new Map([['held', targets]]),
     });
     expect(decideDrain(snapshot).evacuate).toEqual([]);
@@ -58,7 +58,7 @@ describe('a node whose maintenance Lease another has', () => {
     const nodes = [{ name: 'free', pods: [{ pod: high, evacuating: false }], reached: [] }];
     expect(decideDrain(drain({ nodes })).position).toBe(1);
     expect(decideDrain(drain()).position).toBe(plan.length - 1);
-    expect(decideDrain(drain({ withheld: [] })).position).toBe(plan.length);
+    expect(decideDrain(drain({ waiting: [] })).position).toBe(plan.length);
   });
 
   test('keeps the maintenance from being drained, though nothing else is left', () => {
@@ -69,7 +69,20 @@ describe('a node whose maintenance Lease another has', () => {
     });
     const nodes = [{ name: 'free', pods: [{ pod: pod(), evacuating: true }], reached: [] }];
     expect(drainedCondition(drain({ nodes }))).toMatchObject({ status: 'False', reason: 'Draining' });
-    expect(drainedCondition(drain({ withheld: [] }))).toMatchObject({ status: 'True' });
+    expect(drainedCondition(drain({ waiting: [] }))).toMatchObject({ status: 'True' });
+  });
+
+  test('is drained when it was emptied, whoever has it now, and not when it was never touched', () => {
+    const position = plan.length - 1;
+    const emptied = { ...held, isTouched: true, pods: [{ pod: mirrorPod(), evacuating: false }] };
+    expect(drainedCondition(drain({ position, waiting: [emptied] }))).toMatchObject({ status: 'True' });
+    const refilled = { ...emptied, pods: [{ pod: pod(), evacuating: true }] };
+    expect(drainedCondition(drain({ position, waiting: [refilled] }))).toMatchObject({ status: 'False' });
+    const untouched = { ...emptied, isTouched: false, pods: [] };
+    expect(drainedCondition(drain({ position, waiting: [untouched] }))).toMatchObject({
+      status: 'False',
+      reason: 'WaitingForNodeLease',
+    });
   });
 
   test('keeps the position where it is when it is the only one', () => {
@@ -86,12 +99,32 @@ describe('a node whose maintenance Lease another has', () => {
       conditions.find(({ type }) => type === 'NodeLeasesHeld');
     const waiting = published(drain());
     expect(conditionOf(waiting)).toMatchObject({ status: 'False', reason: 'Waiting' });
-    expect(conditionOf(withWithheld(waiting, [], now))).toMatchObject({ status: 'True', reason: 'Held' });
-    expect(conditionOf(withWithheld(emptyStatus, [], now))).toBeUndefined();
+    expect(conditionOf(published(drain({ waiting: [] })))).toBeUndefined();
+    const nothing = { waiting: [], now, existing: new Set(['held']) };
+    expect(conditionOf(withCordon(waiting, waiting.nodeStatuses, nothing))).toMatchObject({
+      status: 'True',
+      reason: 'Held',
+    });
+    expect(conditionOf(withCordon(emptyStatus, [], nothing))).toBeUndefined();
+  });
+
+  test('is told of until it is given back, and not afterwards', () => {
+    const waiting = published(drain());
+    const messages = ({ nodeStatuses }: typeof emptyStatus) => nodeStatuses.map((node) => node.drainMessage);
+    expect(messages(withGivingBack(waiting, [held], now))).toEqual([
+      '',
+      'Waiting for the maintenance Lease of the node: held by snapshots.',
+    ]);
+    const after = withGivingBack(waiting, [], now);
+    expect(messages(after)).toEqual(['', '']);
+    expect(after.conditions).toContainEqual(expect.objectContaining({ status: 'False', reason: 'Released' }));
+    // One that never waited keeps what it said.
+    const drained = published(drain({ waiting: [] }));
+    expect(withGivingBack(drained, [], now)).toBe(drained);
   });
 
   test('takes no more of the status than any other, whatever an apiserver has to say about its Lease', () => {
-    const status = withWithheld(published(drain()), [{ ...held, because: 'no '.repeat(1_000) }], now);
+    const status = withGivingBack(published(drain()), [{ ...held, because: 'no '.repeat(1_000) }], now);
     const { drainMessage = '' } = status.nodeStatuses.find(({ nodeRef }) => nodeRef.name === 'held') ?? {};
     expect(drainMessage.length).toBeLessThan(512);
   });

@@ -51,7 +51,7 @@ class Overlap {
       pods: this.pods.get(node) ?? [],
       reached: join([...this.actors.values()].map(({ published }) => published.get(node) ?? [])),
     }));
-    return decideDrain({ maintenance: name, maintenances, nodes, withheld: [], published: own.published });
+    return decideDrain({ maintenance: name, maintenances, nodes, waiting: [], published: own.published });
   }
 
   /** Decides for one maintenance, makes its Evacuations and publishes its targets. */

@@ -19,7 +19,7 @@ function statusOf(count: number, nodeName: (i: number) => string, blocked: numbe
   }));
   const createdAt = '2026-01-01T00:00:00Z';
   const own = { name: 'own', createdAt, plan, position: plan.length - 1, nodes: names };
-  const snapshot = { maintenance: 'own', maintenances: [own], nodes, withheld: [], published: new Map() };
+  const snapshot = { maintenance: 'own', maintenances: [own], nodes, waiting: [], published: new Map() };
   const decision = decideDrain(snapshot);
   return withDrain(emptyStatus, decision, { planLength: plan.length, now, existing: new Set(names) });
 }

@@ -10,7 +10,7 @@ import type {
 import { isTrue } from '../../domain/conditions.ts';
 import { evacuationName } from '../../domain/evacuation.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';
-import { byNode, type Cluster, type FencedCluster, watchCluster } from '../../kube/cluster.ts';
+import { byNode, type Cluster, type FencedCluster, leaseOf, watchCluster } from '../../kube/cluster.ts';
 import type { Informer } from '../../kube/informer.ts';
 import { type Log, silentLog } from '../../kube/log.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
@@ -179,7 +179,7 @@ export class TestCluster {
       await this.admin.create(resources.leases, { metadata, spec: {} });
     const written = await this.admin.mergePatch(resources.leases, metadata, { spec: whole });
     await eventually(`the Lease of ${node} in the informer`, () => {
-      const seen = this.cluster.leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
+      const seen = leaseOf(this.cluster, node);
       expect(versionOf(seen ?? { metadata: { name: node } })).toBeGreaterThanOrEqual(versionOf(written));
     });
     return written;
@@ -291,6 +291,11 @@ export class TestCluster {
   }
 
   /** `kubectl cordon NODE` */
+  /** `null` takes a label away. */
+  async labelled(name: string, labels: Record<string, string | null>): Promise<void> {
+    await this.patched(resources.nodes, { name }, { metadata: { labels } });
+  }
+
   async cordoned(name: string): Promise<void> {
     await this.patched(resources.nodes, { name }, { spec: { unschedulable: true } });
   }

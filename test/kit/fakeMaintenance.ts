@@ -42,6 +42,7 @@ export class FakeMaintenance {
   readonly planLength = 12;
   readonly #failures = new Map<string, Error[]>();
   readonly #open = new Map<string, (step: DrainStep) => void>();
+  readonly #gates = new Map<string, Promise<void>>();
 
   constructor(given: Given = {}) {
     this.uid = given.uid ?? crypto.randomUUID();
@@ -69,6 +70,13 @@ export class FakeMaintenance {
   /** The next calls of an activity fail, one with each error. */
   failing(activity: keyof NodeMaintenanceActivities, ...errors: Error[]): void {
     this.#failures.set(activity, errors);
+  }
+
+  /** Calls of an activity end only after the returned function was called. */
+  shut(activity: keyof NodeMaintenanceActivities): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#gates.set(activity, promise);
+    return resolve;
   }
 
   /** Resolves when a lasting call, such as `drain 2`, is under way. */
@@ -112,13 +120,20 @@ export class FakeMaintenance {
       },
       renewNodeLeases: async () => {
         this.#note('renewNodeLeases');
+        await this.#gates.get('renewNodeLeases');
         return { renewAfterSeconds: this.renewAfterSeconds };
       },
       keepCordoned: (ref, stage) => this.#lasts<Interrupted>('keepCordoned', stage, ref, stage),
       drain: (ref, position) => this.#lasts<DrainStep>('drain', position, ref, 'Drain'),
       keepDrained: (ref) => this.#lasts<Interrupted>('keepDrained', '', ref, 'Drain'),
-      removeEvacuations: async () => void this.#note('removeEvacuations'),
-      giveBackNodes: async () => void this.#note('giveBackNodes'),
+      removeEvacuations: async () => {
+        this.#note('removeEvacuations');
+        await this.#gates.get('removeEvacuations');
+      },
+      giveBackNodes: async () => {
+        this.#note('giveBackNodes');
+        await this.#gates.get('giveBackNodes');
+      },
       finish: async () => void this.#note('finish'),
     };
   }

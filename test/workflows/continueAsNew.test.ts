@@ -114,7 +114,7 @@ test('The renewals of Leases alone never make a history too long: the run is con
   );
   await handle.executeUpdate('cancel', { args: [] });
   await handle.result();
-  expect(fake.calls.slice(-3)).toEqual(['removeEvacuations', 'giveBackNodes', 'finish']);
+  expect(fake.calls.slice(-2)).toEqual(['giveBackNodes', 'finish']);
 });
 
 test('The search attributes of a new run are those of the first', async () => {

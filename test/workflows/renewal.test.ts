@@ -1,8 +1,8 @@
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { eventually } from '../kit/eventually.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
+import { type Handle, quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
 
 let sandbox: Sandbox;
 let lab: WorkflowLab;
@@ -63,23 +63,46 @@ describe('The maintenance Leases of the nodes', () => {
     await fake.underWay('keepCordoned Cordon');
   });
 
-  test.each(['cancel', 'advance'])(
-    'are not renewed any more when the nodes are given back: %s',
-    async (order) => {
-      const fake = renewing({ stage: 'Drain' });
-      const handle = await lab.begun(fake);
-      await fake.underWay('drain 0');
-      await handle.signal(order);
-      await handle.result();
-      expect(fake.calls.slice(-2)).toEqual(['giveBackNodes', 'finish']);
-    },
-  );
+  /** Orders the end, and looks at the renewals while Evacuations are withdrawn and while nodes are given back. */
+  async function ended(handle: Handle, fake: FakeMaintenance, order: () => Promise<unknown>): Promise<void> {
+    const withdrawn = fake.shut('removeEvacuations');
+    const givenBack = fake.shut('giveBackNodes');
+    await order();
+    await eventually('the withdrawal', () => expect(fake.calls).toContain('removeEvacuations'));
+    await renewedAgain(fake);
+    withdrawn();
+    await eventually('the giving back', () => expect(fake.calls).toContain('giveBackNodes'));
+    const before = renewals(fake);
+    await throughout('nothing is renewed', 500, () => expect(renewals(fake)).toBe(before));
+    givenBack();
+    await handle.result();
+  }
 
-  test('are renewed until the nodes are given back also when the run is cancelled from Temporal', async () => {
+  test('are renewed until the nodes are given back, and not any more then', async () => {
     const fake = renewing({ stage: 'Drain' });
     const handle = await lab.begun(fake);
     await fake.underWay('drain 0');
-    await handle.cancel();
+    await ended(handle, fake, () => handle.signal('cancel'));
+  });
+
+  test('are so too when the run is cancelled from Temporal', async () => {
+    const fake = renewing({ stage: 'Drain' });
+    const handle = await lab.begun(fake);
+    await fake.underWay('drain 0');
+    await ended(handle, fake, () => handle.cancel());
+  });
+
+  test('are not given back before a renewal under way has ended', async () => {
+    const fake = renewing({ stage: 'Drain' });
+    const handle = await lab.begun(fake);
+    await fake.underWay('drain 0');
+    const renewed = fake.shut('renewNodeLeases');
+    const before = renewals(fake);
+    await eventually('a renewal under way', () => expect(renewals(fake)).toBeGreaterThan(before));
+    await handle.signal('cancel');
+    await eventually('the withdrawal', () => expect(fake.calls).toContain('removeEvacuations'));
+    await throughout('nothing is given back', 500, () => expect(fake.calls).not.toContain('giveBackNodes'));
+    renewed();
     await handle.result();
     expect(fake.calls.slice(-2)).toEqual(['giveBackNodes', 'finish']);
   });
