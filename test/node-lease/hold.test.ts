@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CLOCK_DRIFT } from '../../domain/lease.ts';
 import { NodeLeaseLostError, type Waiting } from '../../node-lease/index.ts';
@@ -52,10 +53,12 @@ describe('while a node is held', () => {
   test('what goes wrong is thrown, and the Lease released', async () => {
     const node = await world.node();
     const wrong = new Error('the node does not answer');
-    const failed = world.client('us').hold(node, () => {
+    const { signal } = new AbortController();
+    const act = () => {
       throw wrong;
-    });
-    await expect(failed).rejects.toBe(wrong);
+    };
+    await expect(world.client('us').hold(node, act, { signal })).rejects.toBe(wrong);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
     expect(await world.specOf(node)).toEqual({ ...free, leaseTransitions: 0 });
   });
 
@@ -183,7 +186,7 @@ describe('while the apiserver cannot be reached', () => {
     const story: string[] = [];
     let renewedAt = Number.NaN;
     let second: Promise<unknown> | undefined;
-    const leaseDurationSeconds = 2;
+    const leaseDurationSeconds = 3;
     const first = world.client('first', { kubeconfig, leaseDurationSeconds }).hold(node, async (signal) => {
       network.down();
       second = world.client('second').hold(node, () => story.push('second begins'));
