@@ -281,7 +281,7 @@ describe('a node that another has is waited for', () => {
   });
 
   test('until it has expired, its administrator has released it, or it is deleted', async () => {
-    const dead = await world.node(world.heldBy('dead', 62, 60));
+    const dead = await world.node(world.heldBy('dead', 61, 60));
     const investigated = await world.node({ holderIdentity: 'kubeadm:jane' });
     const stale = await world.node(world.heldBy('stale', 0, 600));
     const leases = world.client('us');
