@@ -12,7 +12,7 @@ import { isKubeError, wordsOf } from '../kube/errors.ts';
 import { resources, versionOf } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
-import { beat } from './reconcile.ts';
+import { beat, LookAgain } from './reconcile.ts';
 import { namesOf, nodeStatusOf, selectedNodes, stageOf, type View } from './view.ts';
 
 const leasesAtOnce = 16;
@@ -55,10 +55,13 @@ export async function renewNodeLeases(
       (await cluster.kube.get(resources.nodeMaintenances, { name: ref.name }));
     if (maintenance?.metadata.uid === ref.uid && holdsNodes(stageOf(maintenance)))
       await holds.of(ref.uid).renew(maintenance, nodesToHold(maintenance, cluster.nodes.list()));
-    return { renewAfterSeconds: leases.leaseDurationSeconds / 3 };
+  } catch (error) {
+    // Another stage: whatever works for it takes the Leases itself.
+    if (!(error instanceof LookAgain)) throw error;
   } finally {
     stopBeating();
   }
+  return { renewAfterSeconds: leases.leaseDurationSeconds / 3 };
 }
 
 /** Takes the Leases of the nodes of a view. */
@@ -209,7 +212,7 @@ class NodeHold {
   }
 
   /**
-   * Rejects when the maintenance has gone on to another stage, or is gone: a process that was stopped for a while knows only
+   * Rejects with LookAgain when the maintenance has gone on to another stage, or is gone: a process that was stopped for a while knows only
    * what its informers had, and what it takes or cordons now nobody would give back.
    */
   async requireCurrent(seen: NodeMaintenance): Promise<void> {
@@ -218,7 +221,7 @@ class NodeHold {
     const stages = [seen, ...(now === undefined ? [] : [now])].map(stageOf);
     const isSameStage = new Set(stages).size === 1 || stages.every(holdsNodes);
     if (now?.metadata.uid !== uid || !isSameStage)
-      throw new Error(`NodeMaintenance ${name} is not in stage ${stages[0]} any more: looked at again`);
+      throw new LookAgain(`NodeMaintenance ${name} is not in stage ${stages[0]} any more`);
   }
 
   async #hold(

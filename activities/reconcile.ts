@@ -9,6 +9,11 @@ const settleFor = 40;
 /** Looked again at this often even when no change was seen. Milliseconds. */
 const resyncEvery = 10_000;
 
+/** What a turn was decided on is not so any more, and the informers will show it: nothing of it may be done. */
+export class LookAgain extends Error {
+  override readonly name = 'LookAgain';
+}
+
 /** Lets the server hear from the activity until the returned function is called. */
 export function beat(): () => void {
   const context = Context.current();
@@ -34,7 +39,7 @@ export async function reconcile<T>(
   try {
     for (;;) {
       changes.begin();
-      const result = await turn();
+      const result = await turn().catch(unlessOutdated);
       if (result !== undefined) return result;
       await changes.next();
     }
@@ -42,6 +47,10 @@ export async function reconcile<T>(
     stopBeating();
     changes.stop();
   }
+}
+
+function unlessOutdated(error: unknown): undefined {
+  if (!(error instanceof LookAgain)) throw error;
 }
 
 /** A renewal is no news. */

@@ -155,13 +155,14 @@ function firstWantedPosition(
 ): number {
   const own = maintenances.find(({ name }) => name === maintenance);
   if (own === undefined) return 0;
+  const isAwaited = waiting.some(isUndrained);
   // Without a node nothing is done: whoever comes later is drained in order.
-  if (standings.length === 0) return own.position;
+  if (standings.length === 0 && (isAwaited || waiting.length === 0)) return own.position;
   const evacuable: readonly PodSnapshot[] = standings.flatMap(({ node }) => node.evacuable);
   for (let next = own.position; next < own.plan.length; next++) {
     const wish = wishAt(own.plan, next);
     if (evacuable.some(({ pod }) => targetsPod(wish, pod))) return next;
   }
   // The other nodes go on, but it is not over.
-  return waiting.some(isUndrained) ? Math.max(own.position, own.plan.length - 1) : own.plan.length;
+  return isAwaited ? Math.max(own.position, own.plan.length - 1) : own.plan.length;
 }

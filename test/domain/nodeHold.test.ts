@@ -76,6 +76,9 @@ describe('a node whose maintenance Lease another has', () => {
     const position = plan.length - 1;
     const emptied = { ...held, isTouched: true, pods: [{ pod: mirrorPod(), evacuating: false }] };
     expect(drainedCondition(drain({ position, waiting: [emptied] }))).toMatchObject({ status: 'True' });
+    const alone = [{ name: 'own', createdAt: now, plan, position, nodes: [] }];
+    const only = drain({ nodes: [], maintenances: alone, waiting: [emptied] });
+    expect(drainedCondition(only)).toMatchObject({ status: 'True' });
     const refilled = { ...emptied, pods: [{ pod: pod(), evacuating: true }] };
     expect(drainedCondition(drain({ position, waiting: [refilled] }))).toMatchObject({ status: 'False' });
     const untouched = { ...emptied, isTouched: false, pods: [] };
