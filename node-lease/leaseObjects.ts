@@ -55,10 +55,16 @@ export class LeaseObjects {
   }
 
   async create(node: string, spec: Lease['spec'], options: RequestOptions): Promise<Lease> {
-    const owner = await this.#kube.get(resources.nodes, { name: node }, options);
-    if (owner === undefined)
-      throw new Error(`node: there is no node "${node}"; kubectl get nodes lists them`);
+    const owner = await this.nodeOf(node, options);
     return this.#kube.create(resources.leases, { ...newLease(owner), spec }, options);
+  }
+
+  /** Rejects with an Error of one line when there is no such node. */
+  async nodeOf(node: string, options: RequestOptions): Promise<Node> {
+    const found = await this.#kube.get(resources.nodes, { name: node }, options);
+    if (found === undefined)
+      throw new Error(`node: there is no node "${node}"; kubectl get nodes lists them`);
+    return found;
   }
 
   async #replaceIf(
