@@ -1,7 +1,7 @@
 import type { Server } from 'node:https';
 import { FIELD_MANAGER } from '../api/names.ts';
 import { type Lifetimes, nextCertificateStep, usualLifetimes } from '../domain/certificates.ts';
-import type { Kube } from '../kube/client.ts';
+import type { FencedKube } from '../kube/client.ts';
 import { wordsOf } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import type { Log } from '../kube/log.ts';
@@ -89,7 +89,7 @@ export class Admission {
   }
 
   /** Keeps certificates and registration until the signal aborts, by this client. */
-  async keep(kube: Kube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
+  async keep(kube: FencedKube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
     const { view, log } = this.#options;
     const queue = new WorkQueue();
     const fieldSelector = `metadata.name=${registrationName}`;
@@ -107,7 +107,7 @@ export class Admission {
     }
   }
 
-  async #reconcile(kube: Kube, endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
+  async #reconcile(kube: FencedKube, endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
     const { namespace } = this.#options;
     const secret = await kube.get(secrets, { namespace, name: secretName });
     const before = sound(materialOf(secret));
@@ -143,7 +143,7 @@ export class Admission {
   }
 
   /** By server-side apply: what is as it should be is not written. */
-  async #register(kube: Kube, endpoint: Endpoint, material: Material): Promise<void> {
+  async #register(kube: FencedKube, endpoint: Endpoint, material: Material): Promise<void> {
     const { worker, plainEvictions } = this.#options;
     const caBundle = Buffer.from(bundleOf(material)).toString('base64');
     for (const [resource, object] of registrations({ endpoint, caBundle, worker, plainEvictions })) {

@@ -4,7 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SYSTEM_NAMESPACE } from '../api/names.ts';
+import { COMPONENT_LABEL, IdentityAnnotation, SYSTEM_NAMESPACE } from '../api/names.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { workerArguments } from '../scripts/tools.ts';
@@ -95,12 +95,15 @@ export class WorkerProcess {
     if (!this.#isRunning) throw new Error(`The worker ended early: ${this.#lastWords()}`);
     const health = await fetch(`http://127.0.0.1:${healthPort}/readyz`).catch(() => undefined);
     if (health?.ok !== true) return 'it is not ready';
-    const lease = await kube.get(resources.leases, {
-      namespace: SYSTEM_NAMESPACE,
-      name: 'node-maintenance-controllers',
-    });
-    const holder = lease?.spec.holderIdentity ?? '';
-    return holder.startsWith(`${hostname()}_${this.#child.pid}_`) ? undefined : 'another one leads';
+    const { items } = await kube.list(resources.leases, { namespace: SYSTEM_NAMESPACE });
+    const { holderIdentity } =
+      items.find(({ metadata: { name } }) => name === 'node-maintenance-controllers')?.spec ?? {};
+    const leader = items.find(
+      ({ metadata: { labels }, spec }) =>
+        labels?.[COMPONENT_LABEL] !== undefined && spec.holderIdentity === holderIdentity,
+    );
+    const temporalIdentity = leader?.metadata.annotations?.[IdentityAnnotation.TemporalIdentity];
+    return temporalIdentity === `${this.#child.pid}@${hostname()}` ? undefined : 'another one leads';
   }
 
   #lastWords(): string {

@@ -1,5 +1,5 @@
 import { connectKube, type Kube } from '../kube/client.ts';
-import type { Log } from '../kube/log.ts';
+import { silentLog } from '../kube/log.ts';
 
 /** Options of every verb, as kubectl has them. */
 export interface ClusterOptions {
@@ -7,16 +7,9 @@ export interface ClusterOptions {
   readonly context?: string;
 }
 
-const silent: Log = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-};
-
 /** Does something with the cluster that the options name, and ends the connections. */
 export async function withCluster<T>(options: ClusterOptions, work: (kube: Kube) => Promise<T>): Promise<T> {
-  const kube = connectKube({ ...options, userAgent: 'kubectl-maintenance', log: silent });
+  const kube = connectKube({ ...options, userAgent: 'kubectl-maintenance', log: silentLog });
   try {
     return await work(kube);
   } finally {

@@ -2,7 +2,7 @@ import { hostname, userInfo } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Lease } from '../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
-import { reasonProblem } from '../domain/administrator.ts';
+import { type Predecessor, reasonProblem } from '../domain/administrator.ts';
 import { type LeaseSummary, summaryOf } from '../domain/leaseSummary.ts';
 import { ownUsername } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
@@ -18,6 +18,7 @@ import {
   duration,
   Refusal,
   say,
+  shown,
   type Structured,
   structured,
   table,
@@ -131,22 +132,27 @@ async function acquire(
       const outcome = await acquireAsAdministrator(kube, node, hold, { force });
       if (outcome.kind === 'HeldByAnother')
         throw new Refusal(refusalOf(node, outcome, kube, 'take it over with --force'));
-      const from = outcome.from === undefined ? '' : `, taken from ${outcome.from}, who may be at work`;
-      return `node/${node} is held for ${hold.user}${from}`;
+      return `node/${node} is held for ${shown(hold.user)}${before(outcome.from)}`;
     });
   });
 }
 
+function before(from: Predecessor | undefined): string {
+  if (from === undefined) return '';
+  const holder = shown(from.holder);
+  return from.isOusted ? `, taken from ${holder}, who may be at work` : `, it was held by ${holder}`;
+}
+
 async function release(nodes: readonly string[], { force = false, ...cluster }: OrderOptions): Promise<void> {
   await withCluster(cluster, async (kube) => {
-    const user = await userOf(kube);
+    const administrator = { user: await userOf(kube), host: hostname() };
     await each(nodes, async (node) => {
-      const outcome = await releaseAsAdministrator(kube, node, user, { force });
+      const outcome = await releaseAsAdministrator(kube, node, administrator, { force });
       if (outcome.kind === 'HeldByAnother')
         throw new Refusal(refusalOf(node, outcome, kube, 'end that hold with --force'));
       return outcome.kind === 'NotHeld'
         ? `node/${node} was held by nobody`
-        : `node/${node} released, it was held by ${outcome.holder}`;
+        : `node/${node} released, it was held by ${shown(outcome.holder)}`;
     });
   });
 }
@@ -166,7 +172,7 @@ function refusalOf(
 ): string {
   const leftMs = until === undefined ? undefined : until - kube.now().getTime();
   const expires = leftMs === undefined ? 'does not expire' : `expires in ${duration(leftMs)} unless renewed`;
-  return `node/${node} is held by ${holder}, which ${expires}: wait, or ${byForce}`;
+  return `node/${node} is held by ${shown(holder)}, which ${expires}: wait, or ${byForce}`;
 }
 
 /** One after the other, whatever becomes of the others; rejects when one was refused. */

@@ -11,7 +11,7 @@ export function say(text: string): void {
 }
 
 export function complain(text: string): void {
-  console.error(text);
+  console.error(shown(text, longestComplaint));
 }
 
 export type Structured = 'json' | 'yaml';
@@ -29,11 +29,11 @@ export interface Column<T> {
 
 const gap = 3;
 
-/** Aligned as kubectl does it; what could break a line is shown as an escape. */
+/** Aligned as kubectl does it. */
 export function table<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
   const cells = [
     columns.map(({ title }) => title),
-    ...rows.map((row) => columns.map(({ cell }) => shown(cell(row)))),
+    ...rows.map((row) => columns.map(({ cell }) => cellText(cell(row)))),
   ];
   const widths = columns.map((_, index) => Math.max(...cells.map((line) => line[index]?.length ?? 0)));
   return cells
@@ -42,12 +42,23 @@ export function table<T>(columns: readonly Column<T>[], rows: readonly T[]): str
     .join('\n');
 }
 
-const longestCell = 300;
+function cellText(text: string | undefined): string {
+  return text === undefined || text === '' ? '<none>' : shown(text);
+}
 
-function shown(text: string | undefined): string {
-  if (text === undefined || text === '') return '<none>';
-  const line = text.replaceAll(/\p{Cc}/gu, (control) => JSON.stringify(control).slice(1, -1));
-  return line.length <= longestCell ? line : `${line.slice(0, longestCell - 1)}…`;
+/** What could break a line, command a terminal, or hide: `\u001b` and the like. */
+const invisible = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+const longestText = 300;
+const longestComplaint = 3_000;
+
+/** What somebody wrote into an object, as one line for a terminal: escaped, and cut where it is too long. */
+export function shown(text: string, longest = longestText): string {
+  const line = text.replaceAll(invisible, (one) => one.split('').map(escapeOf).join(''));
+  return line.length <= longest ? line : `${line.slice(0, longest - 1)}…`;
+}
+
+function escapeOf(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 const second = 1_000;

@@ -1,4 +1,7 @@
 import type { TemporalWorker } from '../domain/processSummary.ts';
+import { forEachBounded } from '../kube/bounded.ts';
+import { wordsOf } from '../kube/errors.ts';
+import { shown } from './output.ts';
 
 /** When a worker last asked for work of each kind; missing where it never did. RFC 3339. */
 export interface Polls {
@@ -6,33 +9,50 @@ export interface Polls {
   readonly activity?: string;
 }
 
+/** What Temporal tells about the task queues that it was asked about. */
+export interface Polled {
+  /** Undefined where Temporal did not tell. */
+  readonly pollsOf: (worker: TemporalWorker) => Polls | undefined;
+  /** What it did not tell, and why, each in one line. */
+  readonly problems: readonly string[];
+}
+
+type TaskQueue = Omit<TemporalWorker, 'identity'>;
+
 /** By identity. */
 type Pollers = ReadonlyMap<string, Polls>;
 
 /** temporal.api.enums.v1.TaskQueueType */
 const kinds = { workflow: 1, activity: 2 } as const;
 const answersWithin = 5_000;
+/** Anybody who may write a Lease may name a queue. */
+const atOnce = 8;
 
 /** Who polls which task queue, from the Temporal that the usual settings name. Rejects with an Error of one line. */
-export async function pollersOf(
-  queues: readonly Omit<TemporalWorker, 'identity'>[],
-): Promise<(worker: TemporalWorker) => Polls | undefined> {
+export async function pollersOf(queues: readonly TaskQueue[]): Promise<Polled> {
   const distinct = new Map(queues.map((queue) => [keyOf(queue), queue]));
-  if (distinct.size === 0) return () => undefined;
-  const { connection, address } = await connected();
-  try {
-    const known = new Map<string, Pollers>();
+  const known = new Map<string, Pollers>();
+  const problems: string[] = [];
+  if (distinct.size > 0) {
+    const connection = await connected();
     const signal = AbortSignal.timeout(answersWithin);
-    for (const [key, queue] of distinct) {
-      const pollers = await connection.withAbortSignal(signal, () => describe(connection, queue));
-      known.set(key, pollers);
-    }
-    return (worker) => known.get(keyOf(worker))?.get(worker.identity) ?? {};
-  } catch (error) {
-    throw unanswered(address, error);
-  } finally {
+    const ask = async ([key, queue]: [string, TaskQueue]) => {
+      try {
+        known.set(key, await connection.withAbortSignal(signal, () => describe(connection, queue)));
+      } catch (error) {
+        problems.push(problemOf(queue, signal.aborted ? 'no answer' : wordsOf(error)));
+      }
+    };
+    await forEachBounded(atOnce, [...distinct], ask);
     await connection.close();
   }
+  return {
+    problems: problems.toSorted(),
+    pollsOf: (worker) => {
+      const pollers = known.get(keyOf(worker));
+      return pollers && (pollers.get(worker.identity) ?? {});
+    },
+  };
 }
 
 /** It is large, and the other verbs do without it. */
@@ -44,18 +64,17 @@ async function connected() {
   const { connectionOptions } = loadClientConnectConfig();
   const address = connectionOptions.address ?? 'localhost:7233';
   try {
-    const connection = await Connection.connect({ ...connectionOptions, connectTimeout: answersWithin });
-    return { connection, address };
+    return await Connection.connect({ ...connectionOptions, connectTimeout: answersWithin });
   } catch (error) {
-    throw unanswered(address, error);
+    throw new Error(`Temporal at ${address} does not answer: check TEMPORAL_ADDRESS`, { cause: error });
   }
 }
 
-type Connection = Awaited<ReturnType<typeof connected>>['connection'];
+type Connection = Awaited<ReturnType<typeof connected>>;
 
 async function describe(
   { workflowService }: Connection,
-  { namespace, taskQueue }: Omit<TemporalWorker, 'identity'>,
+  { namespace, taskQueue }: TaskQueue,
 ): Promise<Pollers> {
   const pollers = new Map<string, Polls>();
   for (const [kind, taskQueueType] of Object.entries(kinds)) {
@@ -69,10 +88,10 @@ async function describe(
   return pollers;
 }
 
-function keyOf({ namespace, taskQueue }: Omit<TemporalWorker, 'identity'>): string {
+function keyOf({ namespace, taskQueue }: TaskQueue): string {
   return JSON.stringify([namespace, taskQueue]);
 }
 
-function unanswered(address: string, cause: unknown): Error {
-  return new Error(`Temporal at ${address} does not answer: check TEMPORAL_ADDRESS`, { cause });
+function problemOf({ namespace, taskQueue }: TaskQueue, words: string): string {
+  return `task queue ${shown(taskQueue)} of Temporal namespace ${shown(namespace)}: ${words}`;
 }

@@ -1,12 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../api/names.ts';
-import { type ProcessSummary, processOf } from '../domain/processSummary.ts';
+import { leaderOf, type ProcessSummary, processOf, type TemporalWorker } from '../domain/processSummary.ts';
 import type { Kube } from '../kube/client.ts';
 import { wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import { withRemedy } from '../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
-import { age, type Column, complain, say, type Structured, structured, table } from './output.ts';
+import { age, type Column, complain, say, shown, type Structured, structured, table } from './output.ts';
 import { type Polls, pollersOf } from './taskQueues.ts';
 
 interface WorkersOptions extends ClusterOptions {
@@ -14,7 +14,7 @@ interface WorkersOptions extends ClusterOptions {
   readonly output?: Structured;
 }
 
-/** `polls` is missing for what is no Temporal worker, and where Temporal did not answer. */
+/** `polls` is missing for what is no Temporal worker, or is gone, and where Temporal did not tell. */
 type Row = ProcessSummary & { readonly polls?: Polls };
 
 /** kubectl maintenance workers */
@@ -39,7 +39,9 @@ const remedy = 'bind the ClusterRole node-maintenance-operator';
 
 async function show({ namespace, output, ...cluster }: WorkersOptions): Promise<void> {
   await withCluster(cluster, async (kube) => {
-    const processes = await withRemedy(processesOf(kube, namespace), remedy);
+    const { processes, leader } = await withRemedy(installationOf(kube, namespace), remedy);
+    if (leader !== undefined && !processes.some((one) => one.leader))
+      complain(`warning: the control loops are led by ${shown(leader)}, which is none of these processes`);
     const rows = await withPolls(processes);
     if (output !== undefined) say(structured(rows, output));
     else if (rows.length === 0) complain(`No processes found in namespace ${namespace}.`);
@@ -47,15 +49,23 @@ async function show({ namespace, output, ...cluster }: WorkersOptions): Promise<
   });
 }
 
-async function processesOf(kube: Kube, namespace: string): Promise<ProcessSummary[]> {
+interface Installation {
+  readonly processes: readonly ProcessSummary[];
+  /** Whom the Lease of the control loops names. */
+  readonly leader: string | undefined;
+}
+
+async function installationOf(kube: Kube, namespace: string): Promise<Installation> {
   const [{ items }, election] = await Promise.all([
     kube.list(resources.leases, { namespace, labelSelector: COMPONENT_LABEL }),
     kube.get(resources.leases, { namespace, name: 'node-maintenance-controllers' }),
   ]);
   const now = kube.now();
-  return items
-    .map((lease) => processOf(lease, election, now))
+  const leader = leaderOf(election, now);
+  const processes = items
+    .map((lease) => processOf(lease, leader, now))
     .toSorted((a, b) => orderOf(a).localeCompare(orderOf(b)));
+  return { processes, leader };
 }
 
 function orderOf({ component, host, holder }: ProcessSummary): string {
@@ -65,15 +75,22 @@ function orderOf({ component, host, holder }: ProcessSummary): string {
 /** Without Temporal the rest is told all the same. */
 async function withPolls(processes: readonly ProcessSummary[]): Promise<Row[]> {
   try {
-    const pollsOf = await pollersOf(processes.flatMap(({ temporal }) => temporal ?? []));
+    const { pollsOf, problems } = await pollersOf(processes.flatMap((one) => asked(one) ?? []));
+    for (const problem of problems) complain(`warning: ${problem}`);
     return processes.map((one) => {
-      const polls = one.temporal && pollsOf(one.temporal);
+      const worker = asked(one);
+      const polls = worker && pollsOf(worker);
       return polls === undefined ? one : { ...one, polls };
     });
   } catch (error) {
     complain(`warning: ${wordsOf(error)}; TASK QUEUE is not known`);
     return [...processes];
   }
+}
+
+/** Who is gone polls no more, and its namespace may be gone too. */
+function asked({ state, temporal }: ProcessSummary): TemporalWorker | undefined {
+  return state === 'Expired' ? undefined : temporal;
 }
 
 /** As much of a holder as tells one from another. */
@@ -95,7 +112,9 @@ function columns(now: number): Column<Row>[] {
   ];
 }
 
-function polling({ temporal, polls }: Row, now: number): string | undefined {
+function polling(row: Row, now: number): string | undefined {
+  const { polls } = row;
+  const temporal = asked(row);
   if (temporal === undefined) return undefined;
   if (polls === undefined) return '<unknown>';
   const kinds = Object.entries(polls).map(([kind, at]) => `${kind} ${age(at as string, now)} ago`);

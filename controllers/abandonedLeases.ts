@@ -1,12 +1,12 @@
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import { concernChangesAt, concernOf, type LeaseConcern } from '../domain/leaseConcern.ts';
-import { type Cluster, leaseOf } from '../kube/cluster.ts';
+import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   events: EventRecorder;
   log: Log;
 }

@@ -14,7 +14,7 @@ import { isFor, isWithdrawn } from '../domain/evacuation.ts';
 import { compareNames } from '../domain/names.ts';
 import { rest } from '../kube/abort.ts';
 import { backOffMs } from '../kube/backOff.ts';
-import { byPodUid, type Cluster } from '../kube/cluster.ts';
+import { byPodUid, type FencedCluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
 import { isKubeError, isRefusal } from '../kube/errors.ts';
 import { aboutPod, type EventRecorder } from '../kube/events.ts';
@@ -25,7 +25,7 @@ import { DisruptionGate } from './disruptionGate.ts';
 import { EvacuatorTurns } from './evacuatorTurns.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   /** Its Events are many and matter less than others: they need a recorder of their own. */
   events: EventRecorder;
   log: Log;
@@ -60,7 +60,7 @@ type Outcome = { requeueAfterMs: number } | undefined;
  * removes the Evacuation when the pod is gone. Keeps nothing that the objects do not say, but for what only spares requests: kill it anywhere and it goes on.
  */
 export class EvacuationController {
-  readonly #cluster: Cluster;
+  readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #events: EventRecorder;
   readonly #turns: EvacuatorTurns;

@@ -4,13 +4,13 @@ import { WorkflowNotFoundError } from '@temporalio/client';
 import { MAINTENANCE_FINALIZER, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { wantedStage } from '../domain/stage.ts';
-import type { Cluster } from '../kube/cluster.ts';
+import type { FencedCluster } from '../kube/cluster.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   temporal: Client;
   log: Log;
 }

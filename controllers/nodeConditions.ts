@@ -7,14 +7,14 @@ import { isHeldBy } from '../domain/lease.ts';
 import { type Holder, nodeConditions } from '../domain/nodeConditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
-import { type Cluster, leaseOf } from '../kube/cluster.ts';
+import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   /** Of the nodes' maintenance Leases, as which this installation holds them. */
   holder: string;
   log: Log;
@@ -71,7 +71,7 @@ function hasChanged(before: NodeMaintenance, after: NodeMaintenance): boolean {
   return !isDeepStrictEqual(shown(before), shown(after));
 }
 
-async function showHolders(cluster: Cluster, holder: string, name: string): Promise<void> {
+async function showHolders(cluster: FencedCluster, holder: string, name: string): Promise<void> {
   const { kube, nodes, maintenances } = cluster;
   const node = nodes.get(name);
   if (node === undefined) return;

@@ -1,6 +1,6 @@
 import type { Lease, Node } from '../api/core.ts';
 import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../api/names.ts';
-import { type Cluster, leaseOf } from '../kube/cluster.ts';
+import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -8,7 +8,7 @@ import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
 import { newLease } from '../node-lease/leaseObjects.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   log: Log;
 }
 
@@ -55,7 +55,7 @@ export async function runNodeLeasesController({ cluster, log }: Deps, signal: Ab
 }
 
 /** Resolves with false when the signal aborted before. Without sight of them every Lease would seem to be missing. */
-async function areSeen({ leases }: Cluster, log: Log, signal: AbortSignal): Promise<boolean> {
+async function areSeen({ leases }: FencedCluster, log: Log, signal: AbortSignal): Promise<boolean> {
   const patience = setTimeout(() => {
     log.warn('Leases of nodes cannot be seen', { error: leases.lostBecause, remedy });
   }, sightPatience);
@@ -65,7 +65,7 @@ async function areSeen({ leases }: Cluster, log: Log, signal: AbortSignal): Prom
 }
 
 class Keeper {
-  readonly #cluster: Cluster;
+  readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #queue: WorkQueue;
   /** Leases of no node that were told. */

@@ -21,7 +21,7 @@ import {
 } from '../domain/readiness.ts';
 import { isChecked } from '../domain/readinessPolicy.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
-import { byNode, type Cluster } from '../kube/cluster.ts';
+import { byNode, type FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Change } from '../kube/informer.ts';
@@ -30,7 +30,7 @@ import { resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   patience: ReadinessPatience;
   events: EventRecorder;
   log: Log;

@@ -13,7 +13,7 @@ import {
   policyStatus,
   type Workload,
 } from '../domain/readinessPolicy.ts';
-import { byNode, type Cluster } from '../kube/cluster.ts';
+import { byNode, type FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { type RawWorkload, type Resource, resources } from '../kube/resources.ts';
@@ -21,7 +21,7 @@ import { slimTemplate } from '../kube/slim.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   log: Log;
 }
 
@@ -91,7 +91,7 @@ function hasOtherGates(before: SeenReadiness, after: SeenReadiness): boolean {
 }
 
 class GateWriter {
-  readonly #cluster: Cluster;
+  readonly #cluster: FencedCluster;
   readonly #log: Log;
 
   constructor({ cluster, log }: Deps) {
@@ -154,7 +154,7 @@ function policiesIn({ gateOwners }: SeenReadiness): string[] {
 }
 
 class PolicyJudge {
-  readonly #cluster: Cluster;
+  readonly #cluster: FencedCluster;
 
   constructor({ cluster }: Deps) {
     this.#cluster = cluster;

@@ -1,14 +1,18 @@
 import type { Lease } from '../api/core.ts';
-import { ADMINISTRATOR_PREFIX, isAdministrator, leaseStateOf, type LeaseTerm, timeOf } from './lease.ts';
+import { ADMINISTRATOR_PREFIX, leaseStateOf, type LeaseTerm, timeOf } from './lease.ts';
 
 /**
  * A node that a person holds by hand, by a holder identity "beginning with kubeadm" (KEP-1411 > Acquisition):
  * `kubeadm:<user>@<host>: <reason>`. It does not expire.
  */
-export interface AdministratorHold {
+export interface AdministratorHold extends Administrator {
+  readonly reason: string;
+}
+
+/** The host belongs to it: whoever has the kubeconfig of a cluster may be the same user, `kubernetes-admin`. */
+export interface Administrator {
   readonly user: string;
   readonly host: string;
-  readonly reason: string;
 }
 
 /** Whoever else wants the node sees this, so it is kept short. */
@@ -44,9 +48,16 @@ export interface HeldByAnother {
   readonly until: number | undefined;
 }
 
+/** What the Lease said before, if that was something else. */
+export interface Predecessor {
+  readonly holder: string;
+  /** Its hold ends by force. */
+  readonly isOusted: boolean;
+}
+
 export type AdministratorClaim =
-  /** `from` is whose hold ends by this. */
-  { readonly kind: 'Take'; readonly term: LeaseTerm; readonly from: string | undefined } | HeldByAnother;
+  | { readonly kind: 'Take'; readonly term: LeaseTerm; readonly from: Predecessor | undefined }
+  | HeldByAnother;
 
 /** What becomes of a Lease that an administrator wants; by force whoever has it. */
 export function claimByAdministrator(
@@ -55,7 +66,7 @@ export function claimByAdministrator(
   { force, now }: { readonly force: boolean; readonly now: number },
 ): AdministratorClaim {
   const { holderIdentity: before = '', leaseTransitions, acquireTime } = lease?.spec ?? {};
-  const isOwn = administratorHoldOf(before)?.user === hold.user;
+  const isOwn = isHoldOf(before, hold);
   const another = isOwn ? undefined : holderNow(lease, now);
   if (another !== undefined && !force) return another;
   const isFirst = before === '' && leaseTransitions === undefined;
@@ -66,7 +77,12 @@ export function claimByAdministrator(
     renewTime: new Date(now),
     leaseTransitions: (leaseTransitions ?? 0) + (isOwn || isFirst ? 0 : 1),
   };
-  return { kind: 'Take', term, from: another?.holder };
+  const isOther = before !== '' && before !== term.holderIdentity;
+  return {
+    kind: 'Take',
+    term,
+    from: isOther ? { holder: before, isOusted: another !== undefined } : undefined,
+  };
 }
 
 export type AdministratorRelease =
@@ -75,20 +91,24 @@ export type AdministratorRelease =
   | HeldByAnother;
 
 /**
- * Whether an administrator may release a Lease: their own hold, one that names nobody, and what has expired; by force
- * everything.
+ * Whether an administrator may release a Lease: their own hold, one that names nobody (`kubeadm` alone), and what has
+ * expired; by force everything.
  */
 export function releaseByAdministrator(
   lease: Readonly<Lease>,
-  user: string,
+  administrator: Administrator,
   { force, now }: { readonly force: boolean; readonly now: number },
 ): AdministratorRelease {
   const { holderIdentity: holder = '' } = lease.spec;
   if (holder === '') return { kind: 'NotHeld' };
-  const holdsIt = administratorHoldOf(holder)?.user;
-  const isOurs = isAdministrator(holder) && (holdsIt === undefined || holdsIt === user);
+  const isOurs = holder === ADMINISTRATOR_PREFIX || isHoldOf(holder, administrator);
   const another = isOurs ? undefined : holderNow(lease, now);
   return another === undefined || force ? { kind: 'Release', holder } : another;
+}
+
+function isHoldOf(holder: string, { user, host }: Administrator): boolean {
+  const hold = administratorHoldOf(holder);
+  return hold?.user === user && hold.host === host;
 }
 
 function holderNow(lease: Readonly<Lease> | undefined, now: number): HeldByAnother | undefined {

@@ -2,8 +2,10 @@ import type { Lease } from '../api/core.ts';
 
 /** Of a Lease that does not say for how long it counts: what our processes write. Seconds. */
 const usualDuration = 3_600;
-/** Renewals follow the apiserver's clock, within a second or two: one that is further ahead was never made. Milliseconds. */
+/** A renewal that is further ahead was written by hand, or by the clock of an apiserver that is wrong. Milliseconds. */
 const furthestAhead = 60_000;
+/** A process that lives misses fewer in a row. */
+const manyRenewals = 6;
 /** Longest value of a label. */
 const longestValue = 63;
 
@@ -14,12 +16,31 @@ export function isTakenOver({ spec: { holderIdentity = '' } }: Readonly<Lease>, 
 
 /**
  * Whether the process of an identity Lease is gone: it has not renewed it for as long as the Lease says. One that tells no
- * sensible time, because people wrote it, counts from its creation.
+ * time, because people wrote it, counts from its creation. One of a time to come has not expired.
  */
-export function isExpired({ metadata, spec }: Readonly<Lease>, now: Date): boolean {
-  const renewed = Date.parse(spec.renewTime ?? '');
-  const isSensible = renewed <= now.getTime() + furthestAhead;
-  const since = isSensible ? renewed : Date.parse(metadata.creationTimestamp ?? '');
+export function isExpired(lease: Readonly<Lease>, now: Date): boolean {
+  const renewed = Date.parse(lease.spec.renewTime ?? '');
+  return hasPassed(Number.isNaN(renewed) ? createdAt(lease) : renewed, lease, now);
+}
+
+/**
+ * Whether a Lease may be deleted, which one that is refreshed must not be. A time far ahead does not tell which one that is: such a
+ * Lease counts from its creation, and must have been seen unchanged for `missedRenewals`.
+ */
+export function isCollectable(
+  lease: Readonly<Lease>,
+  { now, missedRenewals }: { readonly now: Date; readonly missedRenewals: number },
+): boolean {
+  if (isExpired(lease, now)) return true;
+  const isAhead = Date.parse(lease.spec.renewTime ?? '') > now.getTime() + furthestAhead;
+  return isAhead && missedRenewals >= manyRenewals && hasPassed(createdAt(lease), lease, now);
+}
+
+function createdAt({ metadata }: Readonly<Lease>): number {
+  return Date.parse(metadata.creationTimestamp ?? '');
+}
+
+function hasPassed(since: number, { spec }: Readonly<Lease>, now: Date): boolean {
   return since + (spec.leaseDurationSeconds ?? usualDuration) * 1_000 < now.getTime();
 }
 

@@ -8,7 +8,7 @@ export interface ProcessSummary {
   readonly host: string;
   /** Unique for every start of the process. */
   readonly holder: string;
-  /** Silent: it has missed some renewals. Expired: it is gone, and its Lease is soon to be collected. */
+  /** Silent: it has missed some renewals, or says a time to come. Expired: it is gone, and its Lease is soon to be collected. */
   readonly state: 'Live' | 'Silent' | 'Expired';
   /** Whether it runs the control loops. */
   readonly leader: boolean;
@@ -30,12 +30,8 @@ const componentLabel: typeof COMPONENT_LABEL = 'k8s.io/component';
 const hostnameLabel: typeof HOSTNAME_LABEL = 'kubernetes.io/hostname';
 type Annotation = (typeof IdentityAnnotation)[keyof typeof IdentityAnnotation];
 
-/** Total for every Lease that an apiserver stores. `election` is the Lease that the leader of the control loops has. */
-export function processOf(
-  lease: Readonly<Lease>,
-  election: Readonly<Lease> | undefined,
-  now: Date,
-): ProcessSummary {
+/** Total for every Lease that an apiserver stores. `leader` is the holder that runs the control loops. */
+export function processOf(lease: Readonly<Lease>, leader: string | undefined, now: Date): ProcessSummary {
   const { labels = {}, annotations = {} } = lease.metadata;
   const { holderIdentity: holder = '', renewTime } = lease.spec;
   const told = (name: Annotation) => annotations[name];
@@ -50,7 +46,7 @@ export function processOf(
     host,
     holder,
     state: stateOf(lease, now),
-    leader: isLeader({ host, identity }, election, now),
+    leader: holder !== '' && holder === leader,
     ...(renewTime !== undefined && { renewTime }),
     ...(version !== undefined && { version }),
     ...(isWorker && { temporal: { identity, namespace, taskQueue } }),
@@ -63,14 +59,9 @@ function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {
   return quiet <= quietAfter ? 'Live' : 'Silent';
 }
 
-/** Candidates call themselves `<host>_<pid>_<unique>`, and Temporal knows them as `<pid>@<host>`. */
-function isLeader(
-  { host, identity }: { readonly host: string; readonly identity: string | undefined },
-  election: Readonly<Lease> | undefined,
-  now: Date,
-): boolean {
+/** Whom the Lease of the control loops names, if they are not gone: by the holder of their identity Lease. */
+export function leaderOf(election: Readonly<Lease> | undefined, now: Date): string | undefined {
   const { holderIdentity = '', renewTime, leaseDurationSeconds = 0 } = election?.spec ?? {};
-  const pid = identity?.split('@')[0];
   const isHeld = Date.parse(renewTime ?? '') + leaseDurationSeconds * 1_000 >= now.getTime();
-  return isHeld && pid !== undefined && holderIdentity.startsWith(`${host}_${pid}_`);
+  return isHeld && holderIdentity !== '' ? holderIdentity : undefined;
 }

@@ -1,6 +1,7 @@
 import type { Evacuation } from '../api/evacuation.ts';
 import { isFor, isWithdrawn } from '../domain/evacuation.ts';
 import { backOffMs } from '../kube/backOff.ts';
+import type { FencedKube } from '../kube/client.ts';
 import { byPodUid, type EvacuationView } from '../kube/cluster.ts';
 import { wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
@@ -34,7 +35,7 @@ export interface EvacuatorOptions {
   readonly evacuatorClass: string;
   readonly evacuate: Evacuate;
   /** Its informers are watched by the caller, who may share them. */
-  readonly view: Pick<EvacuationView, 'kube' | 'pods' | 'evacuations'>;
+  readonly view: Pick<EvacuationView, 'pods' | 'evacuations'> & { readonly kube: FencedKube };
   readonly log: Log;
   /** Pods that are evacuated at the same time; the others wait, and their deadlines run. Default 1000. */
   readonly atOnce?: number | undefined;

@@ -45,7 +45,7 @@ async function requireRules({ kube, namespace, leaseNamespace, signal }: Preflig
     {
       group: resources.leases.group,
       resource: 'leases',
-      verbs: ['get', 'create', 'patch'],
+      verbs: ['get', 'list', 'watch', 'create', 'patch'],
       namespace: leaseNamespace,
     },
   ];

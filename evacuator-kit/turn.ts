@@ -237,7 +237,9 @@ export class Turn implements Progress {
     return !operations.includes(notWithdrawn) || found.metadata.deletionTimestamp === undefined;
   }
 
+  /** Once it was stopped nothing of it is written: by then the leader's fence may keep it back. */
   #warn(message: string, error: unknown): void {
+    if (this.signal.aborted) return;
     const { evacuation, log } = this.#options;
     const { name, namespace } = evacuation.metadata;
     log.warn(message, { evacuation: `${namespace}/${name}`, error: wordsOf(error) });

@@ -20,6 +20,29 @@ export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal 
 }
 
 /**
+ * A signal that aborts with the first of these, until `done`. AbortSignal.any would do the same, but keep a trace on a signal
+ * that lives as long as the process.
+ */
+export function firstOf(...signals: readonly (AbortSignal | undefined)[]): {
+  readonly signal: AbortSignal;
+  done(): void;
+} {
+  const controller = new AbortController();
+  const followed = signals.map((signal) => {
+    const onAbort = () => controller.abort(signal?.reason);
+    if (signal?.aborted) onAbort();
+    else signal?.addEventListener('abort', onAbort, { once: true });
+    return () => signal?.removeEventListener('abort', onAbort);
+  });
+  return {
+    signal: controller.signal,
+    done: () => {
+      for (const leave of followed) leave();
+    },
+  };
+}
+
+/**
  * A signal that aborts with the caller's, or when the time is up. AbortSignal.any and AbortSignal.timeout would do
  * the same, but keep a trace on a caller's signal that lives as long as the process.
  */

@@ -112,8 +112,8 @@ export class Kube {
   }
 
   /** The same client, over the same connections, whose requests are sent only if the guard has no objection then. */
-  guardedBy(guard: Guard): Kube {
-    return new Kube(this.#transport, guard);
+  guardedBy(guard: Guard): FencedKube {
+    return new FencedKube(this.#transport, guard);
   }
 
   /** Undefined when there is no such object; rejects when the cluster does not know the kind. */
@@ -340,6 +340,12 @@ export class Kube {
   #send(request: HttpRequest): Promise<string> {
     return this.#transport.send({ ...request, guard: this.#guard });
   }
+}
+
+/** A client with a guard, as runWhenLeader makes it: what only a leader runs takes no other. */
+export class FencedKube extends Kube {
+  /** So that the types differ. */
+  readonly isFenced = true;
 }
 
 interface ListBody<T> {

@@ -4,7 +4,7 @@ import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
-import type { Kube } from './client.ts';
+import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
@@ -34,6 +34,11 @@ export interface Cluster {
   /** Resolves when every informer but that of Leases has listed its kind once. */
   synced(signal: AbortSignal): Promise<void>;
   hasSynced(): boolean;
+}
+
+/** As those see it who write only while they lead. */
+export interface FencedCluster extends Cluster {
+  kube: FencedKube;
 }
 
 /** The part of it that an evacuator needs. */

@@ -1,9 +1,10 @@
 import type { Lease } from '../api/core.ts';
-import { rest } from './abort.ts';
-import type { Kube } from './client.ts';
+import { firstOf, rest } from './abort.ts';
+import type { FencedKube, Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
+import { Informer } from './informer.ts';
 import { elapsedMs, type Moment, moment } from './moment.ts';
-import { type Candidate, nextMove, type Observation, observe, released } from './leaseRecord.ts';
+import { type Candidate, nextMove, type Observation, observe, released, type Wait } from './leaseRecord.ts';
 import type { Log } from './log.ts';
 import { resources } from './resources.ts';
 
@@ -25,7 +26,7 @@ export interface LeaderElectionOptions {
 }
 
 /** `fenced` is the client of the options, for all that only the leader may ask for. */
-type Lead = (signal: AbortSignal, fenced: Kube) => Promise<void>;
+type Lead = (signal: AbortSignal, fenced: FencedKube) => Promise<void>;
 
 /**
  * Runs `lead` while this process is the leader, as client-go's leaderelection does. Contract:
@@ -35,9 +36,10 @@ type Lead = (signal: AbortSignal, fenced: Kube) => Promise<void>;
  *    aborts. The next attempt to lead waits until `lead` has ended; meanwhile, if still ours, the Lease is renewed.
  *    A process that was stopped, and goes on later, is told by its signal only after some of what waited for it; `fenced`
  *    looks at the clock before each request, and sends none when the deadline has passed.
- * 3. Whenever `lead` has ended the Lease is given back, so that another one leads at once.
+ * 3. Whenever `lead` has ended the Lease is given back, and whoever waits for it sees that and leads at once.
  * 4. Returns when `signal` aborts or when `lead` returns by itself. A `lead` that throws is logged and started again
  *    by whoever leads next. Errors of the apiserver are waited out.
+ * 5. A holder that does not renew is waited for as long as its Lease says, which may be decades; that is logged once.
  */
 export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead): Promise<void> {
   const elector = new Elector(options);
@@ -47,6 +49,9 @@ export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead):
     await elector.rest();
   }
 }
+
+/** A holder that did not renew for so many of our own durations does not live, whatever its Lease says. */
+const patience = 5;
 
 class Elector {
   readonly #options: LeaderElectionOptions;
@@ -60,6 +65,8 @@ class Elector {
   /** The current `lead`, or the last one, was told that the Lease is lost. */
   #isLost = false;
   #reported: string | undefined;
+  /** Version of the Lease of which it was told that nobody renews it. */
+  #told: string | undefined;
 
   constructor(options: LeaderElectionOptions) {
     const { identity, namespace, name, leaseDurationSeconds = 8 } = options;
@@ -78,11 +85,19 @@ class Elector {
   /** True once the Lease is ours; false when the signal aborted before. */
   async acquire(): Promise<boolean> {
     const { signal } = this.#options;
-    while (!signal.aborted) {
-      if (await this.#try(signal, this.#deadlineMs)) return true;
-      await this.rest();
+    const waiting = new AbortController();
+    let freed = new AbortController();
+    this.#watch(() => freed.abort(), waiting.signal);
+    try {
+      while (!signal.aborted) {
+        if (await this.#try(signal, this.#deadlineMs)) return true;
+        await this.rest(freed.signal);
+        freed = new AbortController();
+      }
+      return false;
+    } finally {
+      waiting.abort();
     }
-    return false;
   }
 
   /** Leads until it is over, one way or another; the Lease is given back if it is still ours. */
@@ -105,15 +120,29 @@ class Elector {
   }
 
   /** Between attempts, with jitter, so that candidates do not move in step. */
-  async rest(): Promise<void> {
-    await rest(this.#retryMs * (1 + Math.random() / 5), this.#options.signal);
+  async rest(freed?: AbortSignal): Promise<void> {
+    const ends = firstOf(this.#options.signal, freed);
+    await rest(this.#retryMs * (1 + Math.random() / 5), ends.signal);
+    ends.done();
+  }
+
+  /** Tells whenever the Lease is seen to be nobody's, until the signal aborts. */
+  #watch(onFree: () => void, signal: AbortSignal): void {
+    const { kube, log } = this.#options;
+    const { namespace, name } = this.#key;
+    const fieldSelector = `metadata.name=${name}`;
+    const informer = new Informer({ kube, resource: resources.leases, namespace, fieldSelector, log });
+    informer.subscribe(({ type, object }) => {
+      if (type === 'Deleted' || !object.spec.holderIdentity) onFree();
+    });
+    informer.start(signal);
   }
 
   get #fields() {
     return { lease: `${this.#key.namespace}/${this.#key.name}`, identity: this.#candidate.identity };
   }
 
-  async #lead(lead: Lead, leading: AbortSignal, fenced: Kube): Promise<'Finished' | 'Lost'> {
+  async #lead(lead: Lead, leading: AbortSignal, fenced: FencedKube): Promise<'Finished' | 'Lost'> {
     try {
       await lead(leading, fenced);
       return leading.aborted && !this.#options.signal.aborted ? 'Lost' : 'Finished';
@@ -178,7 +207,10 @@ class Elector {
     const current = await kube.get(resources.leases, this.#key, request);
     this.#seen = current === undefined ? undefined : observe(this.#seen, current, performance.now());
     const move = nextMove(this.#seen, this.#candidate, { now: kube.now(), nowMs: performance.now() });
-    if (move.kind === 'Wait') return false;
+    if (move.kind === 'Wait') {
+      this.#tellIfSilent(move);
+      return false;
+    }
     const written = await this.#write(current, move.spec, request);
     this.#seen = observe(undefined, written, performance.now());
     return true;
@@ -208,6 +240,16 @@ class Elector {
     } catch (error) {
       log.warn('Leadership could not be given back', { ...this.#fields, error: wordsOf(error) });
     }
+  }
+
+  #tellIfSilent({ holder, forMs, silentForMs }: Wait): void {
+    const version = this.#seen?.resourceVersion;
+    const isSilent = silentForMs > patience * this.#candidate.leaseDurationSeconds * 1_000;
+    if (!isSilent || this.#told === version) return;
+    this.#told = version;
+    const freeInSeconds = Math.ceil(forMs / 1_000);
+    const message = 'Lease was not renewed for long and is waited for: delete it if its holder is gone';
+    this.#options.log.warn(message, { ...this.#fields, holder, freeInSeconds });
   }
 
   #report(error: string): void {

@@ -17,10 +17,15 @@ export interface Candidate {
   readonly leaseDurationSeconds: number;
 }
 
-export type LeaseMove =
-  | { readonly kind: 'Write'; readonly spec: LeaseSpec }
-  /** Another one leads; unless it renews, the Lease is free in `forMs`. */
-  | { readonly kind: 'Wait'; readonly holder: string; readonly forMs: number };
+export type LeaseMove = { readonly kind: 'Write'; readonly spec: LeaseSpec } | Wait;
+
+/** Another one leads, and did not renew for `silentForMs`; unless it does, the Lease is free in `forMs`. */
+export interface Wait {
+  readonly kind: 'Wait';
+  readonly holder: string;
+  readonly silentForMs: number;
+  readonly forMs: number;
+}
 
 /** What we know of a Lease after reading it: one that did not change since keeps its age. */
 export function observe(known: Observation | undefined, lease: Lease, nowMs: number): Observation {
@@ -37,8 +42,9 @@ export function nextMove(
 ): LeaseMove {
   const holder = seen?.spec.holderIdentity ?? '';
   const isForeign = seen !== undefined && holder !== '' && holder !== candidate.identity;
-  const forMs = isForeign ? freeInMs(seen, nowMs) : 0;
-  if (forMs > 0) return { kind: 'Wait', holder, forMs };
+  const silentForMs = isForeign ? nowMs - seen.changedAtMs : 0;
+  const forMs = isForeign ? (seen.spec.leaseDurationSeconds ?? 0) * 1000 - silentForMs : 0;
+  if (forMs > 0) return { kind: 'Wait', holder, silentForMs, forMs };
   return { kind: 'Write', spec: held(seen?.spec, candidate, now) };
 }
 
@@ -62,8 +68,4 @@ export function released(spec: LeaseSpec, now: Date): LeaseSpec {
 /** MicroTime wants exactly six digits after the second. */
 export function microTime(time: Date): string {
   return time.toISOString().replace('Z', '000Z');
-}
-
-function freeInMs({ spec, changedAtMs }: Observation, nowMs: number): number {
-  return changedAtMs + (spec.leaseDurationSeconds ?? 0) * 1000 - nowMs;
 }

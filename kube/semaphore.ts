@@ -4,10 +4,17 @@
  */
 export class Semaphore {
   readonly #waiting = new Set<() => void>();
+  readonly #limit: number;
   #free: number;
 
   constructor(limit: number) {
+    this.#limit = limit;
     this.#free = limit;
+  }
+
+  /** Nobody has a place, and nobody waits for one. */
+  get isIdle(): boolean {
+    return this.#free === this.#limit;
   }
 
   get waiting(): number {

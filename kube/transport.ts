@@ -14,7 +14,7 @@ import {
 } from './errors.ts';
 import { Semaphore } from './semaphore.ts';
 
-/** Seen by metrics after every answer, or after the lack of one (`status` undefined). */
+/** Seen by metrics after every answer, or after the lack of one (`status` undefined); not when a guard kept the request back. */
 export interface RequestObservation {
   readonly verb: string;
   readonly resource: string;
@@ -115,17 +115,19 @@ export class Transport {
   async open(request: HttpRequest & { signal: AbortSignal }): Promise<Readable> {
     const started = performance.now();
     let status: number | undefined;
+    let isSent = true;
     try {
       const response = await this.#dispatch(request, 'watches', request.signal);
       status = response.statusCode;
       if (status >= 400) throw await refusalOf(request.name, response);
       return response.body;
     } catch (error) {
+      isSent = !isKubeError(error, KubeErrorKind.NotSent);
       request.signal.throwIfAborted();
       this.#forgetRefusedCredentials(error);
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
-      this.#observe(request.name, status, started);
+      if (isSent) this.#observe(request.name, status, started);
     }
   }
 
@@ -148,18 +150,20 @@ export class Transport {
     const timeoutMs = request.timeoutMs ?? requestTimeoutMs;
     const deadline = new Deadline(timeoutMs, `timed out after ${timeoutMs / 1000} s`, request.signal);
     let status: number | undefined;
+    let isSent = true;
     try {
       const response = await this.#dispatch(request, 'requests', deadline.signal);
       status = response.statusCode;
       if (status >= 400) throw await refusalOf(request.name, response);
       return await response.body.text();
     } catch (error) {
+      isSent = !isKubeError(error, KubeErrorKind.NotSent);
       request.signal?.throwIfAborted();
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
       deadline.done();
       release?.();
-      this.#observe(request.name, status, started);
+      if (isSent) this.#observe(request.name, status, started);
     }
   }
 

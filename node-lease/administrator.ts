@@ -1,7 +1,9 @@
 import {
+  type Administrator,
   type AdministratorHold,
   claimByAdministrator,
   type HeldByAnother,
+  type Predecessor,
   reasonProblem,
   releaseByAdministrator,
 } from '../domain/administrator.ts';
@@ -9,9 +11,8 @@ import type { Kube } from '../kube/client.ts';
 import { microTime } from '../kube/leaseRecord.ts';
 import { LeaseObjects } from './leaseObjects.ts';
 
-/** `from` is whose hold ended by it. */
 export type AdministratorAcquisition =
-  | { readonly kind: 'Acquired'; readonly from: string | undefined }
+  | { readonly kind: 'Acquired'; readonly from: Predecessor | undefined }
   | HeldByAnother;
 
 /** `holder` is whose hold it was. */
@@ -53,13 +54,16 @@ export async function acquireAsAdministrator(
 export async function releaseAsAdministrator(
   kube: Kube,
   node: string,
-  user: string,
+  administrator: Administrator,
   { force }: Force,
 ): Promise<AdministratorReleased> {
   const objects = new LeaseObjects(kube);
   return objects.decide<AdministratorReleased>(node, {}, async (lease) => {
-    if (lease === undefined) return { kind: 'NotHeld' };
-    const decision = releaseByAdministrator(lease, user, { force, now: kube.now().getTime() });
+    if (lease === undefined) {
+      await objects.nodeOf(node, {});
+      return { kind: 'NotHeld' };
+    }
+    const decision = releaseByAdministrator(lease, administrator, { force, now: kube.now().getTime() });
     if (decision.kind !== 'Release') return decision;
     const renewTime = microTime(kube.now());
     await objects.replace(lease, { holderIdentity: '', leaseDurationSeconds: null, renewTime }, {});

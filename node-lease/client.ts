@@ -1,11 +1,13 @@
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
+import { firstOf } from '../kube/abort.ts';
 import { missingRules, ruleText } from '../kube/authorization.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import type { KubeConfigChoice } from '../kube/config.ts';
-import type { Log } from '../kube/log.ts';
+import { type Log, silentLog } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { Semaphore } from '../kube/semaphore.ts';
 import { Hold, type HoldOptions, type WhileHeld } from './hold.ts';
+import { requireNodeName } from './leaseObjects.ts';
 import { type Acquisition, type Lost, NodeLeases, type Release } from './nodeLeases.ts';
 import { withRemedy } from './remedy.ts';
 
@@ -46,18 +48,11 @@ export interface NodeLeaseClient {
   close(): Promise<void>;
 }
 
-const silent: Log = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-};
-
 const remedy = 'the rules that are needed are in node-lease/rbac.yaml';
 
 /** Throws an Error of one line for a bad holder, a bad duration, or when there is no kubeconfig. */
 export function nodeLeases(options: NodeLeaseOptions): NodeLeaseClient {
-  const { holder, leaseDurationSeconds = 900, log = silent } = options;
+  const { holder, leaseDurationSeconds = 900, log = silentLog } = options;
   const kube = connectKube({ ...options, userAgent: 'node-lease', log });
   return new Client(kube, new NodeLeases({ kube, holder, leaseDurationSeconds }), log);
 }
@@ -69,13 +64,13 @@ class Client implements NodeLeaseClient {
   readonly #closing = new AbortController();
   readonly #holds = new Set<Promise<unknown>>();
   readonly #turns = new Map<string, Semaphore>();
-  readonly #requireRights: () => Promise<void>;
+  readonly #requireRights: (signal: AbortSignal | undefined) => Promise<void>;
 
   constructor(kube: Kube, leases: NodeLeases, log: Log) {
     this.#kube = kube;
     this.#leases = leases;
     this.#log = log;
-    this.#requireRights = once(() => requireRules(kube));
+    this.#requireRights = once((signal) => requireRules(kube, signal));
   }
 
   acquire(node: string, { signal }: SignalOption = {}): Promise<Acquisition> {
@@ -91,10 +86,13 @@ class Client implements NodeLeaseClient {
   }
 
   async hold<T>(node: string, act: WhileHeld<T>, { signal, onWaiting }: HoldOptions = {}): Promise<T> {
-    const signals = [this.#closing.signal, ...(signal === undefined ? [] : [signal])];
-    const held = this.#held(node, act, { signal: AbortSignal.any(signals), onWaiting });
+    const stop = firstOf(this.#closing.signal, signal);
+    const held = this.#held(node, act, { signal: stop.signal, onWaiting });
     this.#holds.add(held);
-    return held.finally(() => this.#holds.delete(held));
+    return held.finally(() => {
+      stop.done();
+      this.#holds.delete(held);
+    });
   }
 
   async close(): Promise<void> {
@@ -104,6 +102,8 @@ class Client implements NodeLeaseClient {
   }
 
   async #held<T>(node: string, act: WhileHeld<T>, options: HoldOptions): Promise<T> {
+    requireNodeName(node);
+    options.signal?.throwIfAborted();
     const turn = this.#turns.get(node) ?? new Semaphore(1);
     this.#turns.set(node, turn);
     const done = await turn.acquire(options.signal);
@@ -112,24 +112,27 @@ class Client implements NodeLeaseClient {
       return await new Hold({ kube, leases, node, log, requireRights, remedy }).run(act, options);
     } finally {
       done();
+      if (turn.isIdle) this.#turns.delete(node);
     }
   }
 }
 
 /** Without the right to watch, a hold would not see that its Lease is taken. */
-async function requireRules(kube: Kube): Promise<void> {
+async function requireRules(kube: Kube, signal: AbortSignal | undefined): Promise<void> {
   const { group, plural: resource } = resources.leases;
   const verbs = ['get', 'list', 'watch', 'create', 'patch'];
-  const missing = await missingRules(kube, [{ group, resource, verbs, namespace: NODE_LEASE_NAMESPACE }]);
+  const missing = await missingRules(kube, [{ group, resource, verbs, namespace: NODE_LEASE_NAMESPACE }], {
+    signal,
+  });
   if (missing.length === 0) return;
   throw new Error(`RBAC does not allow to hold a node: add ${missing.map(ruleText).join(' and ')}`);
 }
 
 /** Does it until it has succeeded. */
-function once(work: () => Promise<void>): () => Promise<void> {
+function once(work: (signal: AbortSignal | undefined) => Promise<void>): typeof work {
   let isDone = false;
-  return async () => {
-    if (!isDone) await work();
+  return async (signal) => {
+    if (!isDone) await work(signal);
     isDone = true;
   };
 }

@@ -37,7 +37,7 @@ interface HoldParts {
   readonly node: string;
   readonly log: Log;
   /** Rejects when RBAC does not allow what is needed. */
-  readonly requireRights: () => Promise<void>;
+  readonly requireRights: (signal: AbortSignal | undefined) => Promise<void>;
   /** What to do about an apiserver that forbids something. */
   readonly remedy: string;
 }
@@ -45,6 +45,8 @@ interface HoldParts {
 const retries = { firstMs: 200, capMs: 10_000 };
 /** Without any event a Lease is looked at again after this long; a timer cannot wait for a Lease of the year 9999. */
 const longestWaitMs = 60_000;
+/** An attempt to renew that has no answer leaves time for another one, which has a connection of its own. */
+const shortestAttemptMs = 1_000;
 /** The release is a courtesy: without it the others wait until the Lease runs out. */
 const releaseWithinMs = 10_000;
 
@@ -52,7 +54,8 @@ const releaseWithinMs = 10_000;
  * One node, held for the time of one call. Contract:
  *
  * 1. The function runs only while the Lease is ours, by the clock that is stricter for us: from before it was written
- *    until its duration is over, without the drift that the others allow for.
+ *    until its duration is over, without the drift that the others allow for. It is not begun when that is over already, nor
+ *    when whoever asked for it has had enough.
  * 2. Its signal aborts with a NodeLeaseLostError as soon as the Lease is seen to be another's or nobody's, and at the end of
  *    the duration at the latest. A process that was stopped meanwhile sees that when it goes on, at its next timer.
  * 3. The next call waits until the function has ended, whatever its signal says: nobody else can end it.
@@ -68,9 +71,14 @@ export class Hold {
     this.#parts = parts;
   }
 
+  get #durationMs(): number {
+    return this.#parts.leases.leaseDurationSeconds * 1_000;
+  }
+
   async run<T>(act: WhileHeld<T>, { signal, onWaiting }: HoldOptions): Promise<T> {
     try {
       const acquiredAt = await this.#acquired(signal, onWaiting);
+      signal?.throwIfAborted();
       return await this.#guarded(act, acquiredAt, signal);
     } finally {
       if (this.#mayBeOurs) await this.#release();
@@ -79,11 +87,16 @@ export class Hold {
 
   /** Resolves with the moment from which the Lease's duration counts. */
   async #acquired(signal: AbortSignal | undefined, onWaiting: HoldOptions['onWaiting']): Promise<Moment> {
+    const { node, log } = this.#parts;
     let told: string | undefined;
     for (let failures = 0; ; ) {
       const began = moment();
       const seen = await this.#tryToAcquire(signal);
-      if (seen?.kind === 'Held') return began;
+      if (seen?.kind === 'Held') {
+        if (elapsedMs(began) < this.#durationMs) return began;
+        log.warn('Lease was over when its answer came, trying again', { node });
+        continue;
+      }
       if (seen === undefined) {
         await rest(backOffMs(failures++, retries), signal);
         signal?.throwIfAborted();
@@ -91,7 +104,7 @@ export class Hold {
       }
       failures = 0;
       const { holder, until } = seen;
-      if (holder !== told) onWaiting?.({ node: this.#parts.node, holder, until });
+      if (holder !== told) onWaiting?.({ node, holder, until });
       told = holder;
       await this.#untilChanged(seen, signal);
     }
@@ -102,7 +115,7 @@ export class Hold {
     const { leases, node, log, requireRights, remedy } = this.#parts;
     signal?.throwIfAborted();
     try {
-      await requireRights();
+      await requireRights(signal);
       this.#mayBeOurs = true;
       const seen = await leases.acquire(node, { signal });
       this.#mayBeOurs = seen.kind === 'Held';
@@ -145,7 +158,6 @@ export class Hold {
     const acting = new AbortController();
     const stop = () => acting.abort(signal?.reason);
     signal?.addEventListener('abort', stop, { once: true });
-    if (signal?.aborted) stop();
     const guard = this.#guard(acquiredAt, (lost) => acting.abort(lost));
     try {
       const result = await act(acting.signal);
@@ -165,7 +177,7 @@ export class Hold {
   #guard(acquiredAt: Moment, onLost: (lost: NodeLeaseLostError) => void) {
     const { leases, node, log } = this.#parts;
     const ended = new AbortController();
-    const term = new Term(acquiredAt, leases.leaseDurationSeconds * 1_000);
+    const term = new Term(acquiredAt, this.#durationMs);
     let lost: NodeLeaseLostError | undefined;
     const lose = (loss: Loss | undefined) => {
       if (lost !== undefined || loss === undefined || ended.signal.aborted) return;
@@ -189,7 +201,7 @@ export class Hold {
     };
   }
 
-  /** Resolves with how the Lease was lost; undefined once it is `ended`. */
+  /** Resolves with how the Lease was lost; undefined once it is `ended`. Never rejects. */
   async #renew(term: Term, ended: AbortSignal): Promise<Loss | undefined> {
     for (;;) {
       await rest(term.restMs, ended);
@@ -203,11 +215,12 @@ export class Hold {
   async #tryToRenew(term: Term, ended: AbortSignal): Promise<Loss | undefined> {
     const { leases, node, log } = this.#parts;
     const began = moment();
-    const deadline = new Deadline(term.leftMs, 'the apiserver did not answer', ended);
+    const deadline = new Deadline(term.attemptMs, 'the apiserver did not answer', ended);
     try {
       const renewal = await leases.renew(node, { signal: deadline.signal, urgent: true });
       if (renewal.kind === 'HeldByAnother') return { kind: 'Taken', by: renewal.holder };
-      if (renewal.kind === 'Lost') return this.#lossNow(term, deadline.signal);
+      // One that has no other holder is ours, and was made to run out.
+      if (renewal.kind === 'Lost') return lossOf(renewal.lease, leases.holder) ?? term.ranOut();
       term.renewed(began);
     } catch (error) {
       if (ended.aborted) return undefined;
@@ -217,12 +230,6 @@ export class Hold {
       deadline.done();
     }
     return undefined;
-  }
-
-  /** Nobody holds it, or it is ours and was made to run out. */
-  async #lossNow(term: Term, signal: AbortSignal): Promise<Loss> {
-    const { leases, node } = this.#parts;
-    return lossOf(await leases.read(node, { signal, urgent: true }), leases.holder) ?? term.ranOut();
   }
 
   /** Tells how the Lease is, at first and after every change. Returns the function that ends it. */
@@ -285,6 +292,11 @@ class Term {
     const capMs = Math.min(this.#durationMs / 10, retries.capMs);
     const retryMs = backOffMs(this.#failures, { firstMs: Math.min(retries.firstMs, capMs), capMs });
     return Math.min(this.#failures === 0 ? untilThirdMs : retryMs, this.leftMs);
+  }
+
+  /** How long one attempt may take. */
+  get attemptMs(): number {
+    return Math.min(Math.max(shortestAttemptMs, this.leftMs / 3), this.leftMs);
   }
 
   renewed(began: Moment): void {

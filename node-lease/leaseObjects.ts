@@ -25,8 +25,7 @@ export class LeaseObjects {
     options: RequestOptions,
     act: (lease: Lease | undefined) => Promise<T>,
   ): Promise<T> {
-    const problem = nodeNameProblem(node);
-    if (problem !== undefined) throw new Error(problem);
+    requireNodeName(node);
     for (let attempt = 1; ; attempt++) {
       const lease = await this.#kube.get(resources.leases, leaseKeyOf(node), options);
       try {
@@ -56,10 +55,16 @@ export class LeaseObjects {
   }
 
   async create(node: string, spec: Lease['spec'], options: RequestOptions): Promise<Lease> {
-    const owner = await this.#kube.get(resources.nodes, { name: node }, options);
-    if (owner === undefined)
-      throw new Error(`node: there is no node "${node}"; kubectl get nodes lists them`);
+    const owner = await this.nodeOf(node, options);
     return this.#kube.create(resources.leases, { ...newLease(owner), spec }, options);
+  }
+
+  /** Rejects with an Error of one line when there is no such node. */
+  async nodeOf(node: string, options: RequestOptions): Promise<Node> {
+    const found = await this.#kube.get(resources.nodes, { name: node }, options);
+    if (found === undefined)
+      throw new Error(`node: there is no node "${node}"; kubectl get nodes lists them`);
+    return found;
   }
 
   async #replaceIf(
@@ -102,9 +107,10 @@ function leaseKeyOf(node: string): { namespace: string; name: string } {
   return { namespace: NODE_LEASE_NAMESPACE, name: node };
 }
 
-function nodeNameProblem(node: string): string | undefined {
+/** Throws an Error of one line for a name that no node can have. */
+export function requireNodeName(node: string): void {
   const parsed = objectName().safeParse(node);
-  if (parsed.success) return undefined;
+  if (parsed.success) return;
   const shown = node.length > 253 ? `${node.length} characters` : JSON.stringify(node);
-  return `node: ${parsed.error.issues[0]?.message} (got ${shown})`;
+  throw new Error(`node: ${parsed.error.issues[0]?.message} (got ${shown})`);
 }

@@ -14,6 +14,8 @@ export type Acquisition =
 /** It was ours no more when it was to be renewed; nobody else holds it. Nothing was changed. */
 export interface Lost {
   readonly kind: 'Lost';
+  /** As it was then; undefined when it was missing. */
+  readonly lease: Lease | undefined;
 }
 
 /** `NotOurs`: it was somebody else's meanwhile, or nobody's; nothing was changed. */
@@ -49,11 +51,6 @@ export class NodeLeases {
     return this.#claimant.leaseDurationSeconds;
   }
 
-  /** The Lease as it is, whoever has it. */
-  read(node: string, options: RequestOptions = {}): Promise<Lease | undefined> {
-    return this.#objects.decide(node, options, (lease) => Promise.resolve(lease));
-  }
-
   /** Takes the Lease if nobody else holds it, and renews it if we do; one that is missing is created for its node. */
   acquire(node: string, options: RequestOptions = {}): Promise<Acquisition> {
     return this.#objects.decide(node, options, (lease) => this.#claim(node, lease, options));
@@ -63,7 +60,7 @@ export class NodeLeases {
   renew(node: string, options: RequestOptions = {}): Promise<Acquisition | Lost> {
     return this.#objects.decide<Acquisition | Lost>(node, options, async (lease) => {
       const { kind } = claim(lease, this.#claimant, this.#kube.now().getTime());
-      return kind === 'Acquire' ? { kind: 'Lost' } : this.#claim(node, lease, options);
+      return kind === 'Acquire' ? { kind: 'Lost', lease } : this.#claim(node, lease, options);
     });
   }
 

@@ -10,6 +10,7 @@ import type { Config } from './config.ts';
 import { type Answer, serve } from './http.ts';
 import { publishIdentity } from './identity.ts';
 import { toLog } from './log.ts';
+import { createMetrics, scraped } from './metrics.ts';
 import { patienceOf, type Waits } from './patience.ts';
 import { prepareCluster } from './run.ts';
 
@@ -20,6 +21,7 @@ interface Parts extends Waits {
 /** Serves admission until the signal, and does nothing else: for more of it, or for a cluster whose Temporal is elsewhere. */
 export async function runAdmissionOnly(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
+  const metrics = createMetrics();
   const parts: Parts = {};
   const health = await serve(
     {
@@ -29,13 +31,21 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
     config.healthPort,
     '--health-port',
   );
-  log.info('Admission started, without the rest of the worker', { health: health.port });
-  const kube = connectKube({ userAgent: 'node-maintenance-admission', log });
+  const prometheus = await serve(
+    { '/metrics': () => scraped(metrics) },
+    config.metricsPort,
+    '--metrics-port',
+  );
+  const ports = { health: health.port, metrics: prometheus.port };
+  log.info('Admission started, without the rest of the worker', ports);
+  const { onRequest } = metrics;
+  const kube = connectKube({ userAgent: 'node-maintenance-admission', log, onRequest });
   try {
     const patience = patienceOf(parts, log, signal);
     await prepareCluster(kube, config, patience);
     const { namespace } = config;
-    await publishIdentity({ kube, namespace, component: Component.Admission, log }, patience);
+    const published = publishIdentity({ kube, namespace, component: Component.Admission, log }, patience);
+    metrics.observeIdentity(await published);
     const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
     const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
     for (const informer of [nodes, maintenances]) informer.start(signal);
@@ -45,7 +55,7 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
     await admission.keep().finally(() => admission.close());
   } finally {
     await kube.close();
-    health.server.close();
+    for (const { server } of [health, prometheus]) server.close();
   }
 }
 

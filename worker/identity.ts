@@ -3,11 +3,11 @@ import { readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import type { Lease } from '../api/core.ts';
 import { Component, COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../api/names.ts';
-import { hostnameLabel, isExpired, isTakenOver } from '../domain/identityLease.ts';
+import { hostnameLabel, isCollectable, isTakenOver } from '../domain/identityLease.ts';
 import { rest } from '../kube/abort.ts';
 import type { Kube, RequestOptions } from '../kube/client.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
-import { held } from '../kube/leaseRecord.ts';
+import { held, type Observation, observe } from '../kube/leaseRecord.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { type Patience, untilItAnswers } from './patience.ts';
@@ -30,6 +30,8 @@ export interface IdentityOptions {
   readonly collectEverySeconds?: number;
 }
 
+/** Seconds. */
+const usualRenewal = 10;
 /** Writers that get in each other's way so often are more than the few processes of a host. */
 const attempts = 5;
 const components = `${COMPONENT_LABEL} in (${Object.values(Component).join(',')})`;
@@ -56,14 +58,16 @@ export async function publishIdentity(options: IdentityOptions, patience: Patien
  * 3. Of two that live on one host the later has that name. The other one notices when it renews, and has a name of its own
  *    from then on, of the host and its holder: they never take it from each other.
  * 4. What ends leaves its Lease behind. Every living process deletes those that have expired, and none that is renewed
- *    meanwhile.
+ *    meanwhile, whatever times it tells.
  */
 export class IdentityLease {
-  /** `<name of the Lease>_<UUID>` */
+  /** `<name of the Lease>_<UUID>`: also as whom the process is a candidate for the control loops. */
   readonly holder: string;
   readonly #options: IdentityOptions;
   readonly #host: string;
   readonly #reported = new Map<string, string>();
+  /** Since when the Leases of the last look are as they were then, by name. */
+  #seen = new Map<string, Observation>();
   #name: string;
   /** Under the current name. */
   #isPublished = false;
@@ -103,7 +107,7 @@ export class IdentityLease {
 
   /** Renews the Lease, and collects those of others, until the signal. Never throws: the work of the process goes on without. */
   async keep(signal: AbortSignal): Promise<void> {
-    const { renewEverySeconds = 10, collectEverySeconds = 600 } = this.#options;
+    const { renewEverySeconds = usualRenewal, collectEverySeconds = 600 } = this.#options;
     const renew = async () => {
       await rest(renewEverySeconds * 1_000, signal);
       await this.#tried('Identity Lease could not be renewed', () => this.publish({ signal }), signal);
@@ -120,12 +124,26 @@ export class IdentityLease {
     const { kube, namespace, log } = this.#options;
     const selection = { namespace, labelSelector: components, ...request };
     const { items } = await kube.list(resources.leases, selection);
-    for (const { metadata } of items.filter((lease) => isExpired(lease, kube.now()))) {
+    for (const { metadata } of this.#collectable(items)) {
       const { name, uid = '', resourceVersion } = metadata;
       const options = { uid, resourceVersion, ...request };
       const outcome = await kube.delete(resources.leases, { namespace, name }, options).catch(ifRenewed);
       if (outcome === 'Deleted') log.info('Identity Lease collected', { lease: `${namespace}/${name}` });
     }
+  }
+
+  #collectable(leases: readonly Lease[]): Lease[] {
+    const { kube, renewEverySeconds = usualRenewal } = this.#options;
+    const [now, nowMs] = [kube.now(), performance.now()];
+    const before = this.#seen;
+    this.#seen = new Map(
+      leases.map((lease) => [lease.metadata.name, observe(before.get(lease.metadata.name), lease, nowMs)]),
+    );
+    return leases.filter((lease) => {
+      const { changedAtMs } = this.#seen.get(lease.metadata.name) ?? { changedAtMs: nowMs };
+      const missedRenewals = (nowMs - changedAtMs) / (renewEverySeconds * 1_000);
+      return isCollectable(lease, { now, missedRenewals });
+    });
   }
 
   async #write(request: RequestOptions): Promise<void> {

@@ -1,6 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Cluster } from '../kube/cluster.ts';
 import type { RequestObservation } from '../kube/transport.ts';
+import type { Answer } from './http.ts';
 import type { IdentityLease } from './identity.ts';
 import { observeLeases } from './leaseMetrics.ts';
 
@@ -10,8 +11,8 @@ export interface Metrics {
   observe(cluster: Cluster): void;
   /** Adds what is known of this process's own Lease. */
   observeIdentity(identity: IdentityLease): void;
-  /** The text of a scrape: ours, then that of Temporal's SDK, which has an endpoint of its own. */
-  scrape(sdkAddress: string): Promise<string>;
+  /** The text of a scrape: ours, then that of Temporal's SDK where it runs, which has an endpoint of its own. */
+  scrape(sdkAddress?: string): Promise<string>;
 }
 
 export function createMetrics(): Metrics {
@@ -41,10 +42,16 @@ export function createMetrics(): Metrics {
     },
     observeIdentity: (identity) => observeIdentity(registry, identity),
     scrape: async (sdkAddress) => {
+      if (sdkAddress === undefined) return registry.metrics();
       const sdk = await fetch(`http://${sdkAddress}/metrics`);
       return `${await registry.metrics()}\n${await sdk.text()}`;
     },
   };
+}
+
+/** The answer to Prometheus. */
+export async function scraped(metrics: Metrics, sdkAddress?: string): Promise<Answer> {
+  return { status: 200, type: 'text/plain; version=0.0.4', body: await metrics.scrape(sdkAddress) };
 }
 
 function observeCluster(registry: Registry, { maintenances, evacuations }: Cluster): void {

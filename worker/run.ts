@@ -1,4 +1,3 @@
-import { hostname } from 'node:os';
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
@@ -24,7 +23,7 @@ import { type Answer, freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
 import { install, installationProblems } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
-import { createMetrics } from './metrics.ts';
+import { createMetrics, scraped } from './metrics.ts';
 import { type Patience, patienceOf, untilItAnswers, type Waits } from './patience.ts';
 import {
   connectTemporal,
@@ -54,24 +53,24 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   installRuntime(logger, sdkMetrics);
   const metrics = createMetrics();
   const parts: Parts = {};
-  const scrape = async () => ({
-    status: 200,
-    type: 'text/plain; version=0.0.4',
-    body: await metrics.scrape(sdkMetrics),
-  });
   const health = await serve(
     { '/healthz': () => healthOf(parts), '/readyz': () => readinessOf(parts) },
     config.healthPort,
     '--health-port',
   );
-  const prometheus = await serve({ '/metrics': scrape }, config.metricsPort, '--metrics-port');
+  const prometheus = await serve(
+    { '/metrics': () => scraped(metrics, sdkMetrics) },
+    config.metricsPort,
+    '--metrics-port',
+  );
   log.info('Worker started', { health: health.port, metrics: prometheus.port });
 
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
   const patience = patienceOf(parts, log, signal);
   await prepareCluster(kube, config, patience);
   const settings = temporalSettings();
-  metrics.observeIdentity(await publishWorker(kube, config.namespace, settings, patience));
+  const identity = await publishWorker(kube, config.namespace, settings, patience);
+  metrics.observeIdentity(identity);
   const temporal = await connectTemporal(settings, patience);
   const cluster = watchCluster({ kube, log });
   parts.cluster = cluster;
@@ -98,7 +97,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   try {
     await runUntil(signal, worker, async () => {
       await Promise.all([
-        lead({ kube, cluster, events, podEvents, temporal, config, log, signal }),
+        lead({ kube, cluster, events, podEvents, temporal, identity: identity.holder, config, log, signal }),
         admission.keep(),
       ]);
     });
@@ -145,6 +144,8 @@ interface Leading {
   /** Of what happens to single pods. */
   podEvents: EventRecorder;
   temporal: Temporal;
+  /** By which people find the process among the identity Leases. */
+  identity: string;
   config: Config;
   log: Log;
   signal: AbortSignal;
@@ -156,11 +157,11 @@ async function lead({
   events,
   podEvents,
   temporal,
+  identity,
   config,
   log,
   signal,
 }: Leading): Promise<void> {
-  const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
     async (leading, fenced) => {

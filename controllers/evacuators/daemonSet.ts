@@ -6,7 +6,7 @@ import { isTrue } from '../../domain/conditions.ts';
 import { terminationMessage, withholderOf } from '../../domain/daemonSet.ts';
 import { isFor } from '../../domain/evacuation.ts';
 import { daemonSetOf, gracePeriodOf } from '../../domain/pod.ts';
-import { byPodUid, type Cluster } from '../../kube/cluster.ts';
+import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
 import { isKubeError, isRefusal } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -15,7 +15,7 @@ import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import { runWithheldPods, sameLabels } from './withheldPods.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   log: Log;
 }
 
@@ -56,7 +56,7 @@ interface Departure {
  * they do not, "we should not encourage this flow": nothing is done, nor completed.
  */
 class DaemonSetEvacuator {
-  readonly #cluster: Cluster;
+  readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #queue = new WorkQueue();
   /** Evacuation keys whose pods the drain targets do not include yet, as far as we know the node and its maintenances. */

@@ -2,7 +2,7 @@ import type { KubeObject } from '../../api/core.ts';
 import { RELEASED_ANNOTATION } from '../../api/names.ts';
 import { appsController, parseRelease, podTemplateHash, type Release } from '../../domain/release.ts';
 import { Evacuator, type LivePod, type Progress } from '../../evacuator-kit/index.ts';
-import type { Cluster } from '../../kube/cluster.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -10,7 +10,7 @@ import { ReleasedPods } from './releasedPods.ts';
 import { Replacement } from './replacement.ts';
 
 interface Deps {
-  cluster: Cluster;
+  cluster: FencedCluster;
   /** For Events about single pods. */
   events: EventRecorder;
   log: Log;
@@ -63,7 +63,7 @@ export async function runDeploymentEvacuator(
 }
 
 /** From whom the pod was released, or would be. */
-async function releaseOf({ kube }: Cluster, { metadata }: KubeObject): Promise<Release | undefined> {
+async function releaseOf({ kube }: FencedCluster, { metadata }: KubeObject): Promise<Release | undefined> {
   const noted = parseRelease(metadata.annotations?.[RELEASED_ANNOTATION]);
   if (noted !== undefined) return noted;
   const replicaSet = appsController(metadata, 'ReplicaSet');

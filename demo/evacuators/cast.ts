@@ -136,7 +136,11 @@ export function evacuatorYaml(): string {
     { apiGroups: [EVACUATION.group], resources: ['evacuations'], verbs: ['get', 'list', 'watch'] },
     { apiGroups: [EVACUATION.group], resources: ['evacuations/status'], verbs: ['patch'] },
     { apiGroups: [''], resources: ['pods'], verbs: ['get', 'list', 'watch'] },
-    { apiGroups: ['coordination.k8s.io'], resources: ['leases'], verbs: ['get', 'create', 'patch'] },
+    {
+      apiGroups: ['coordination.k8s.io'],
+      resources: ['leases'],
+      verbs: ['get', 'list', 'watch', 'create', 'patch'],
+    },
     { apiGroups: [''], resources: ['configmaps'], resourceNames: [oldDisk], verbs: ['get'] },
     { apiGroups: [''], resources: ['configmaps'], resourceNames: [newDisk], verbs: ['get', 'patch'] },
   ];

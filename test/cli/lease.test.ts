@@ -1,8 +1,12 @@
-import { hostname } from 'node:os';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parse } from 'yaml';
 import type { LeaseSummary } from '../../domain/leaseSummary.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Answer, type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { kubeconfigOf } from '../kit/account.ts';
+import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { LeaseWorld } from '../node-lease/nodes.ts';
 
@@ -64,9 +68,10 @@ test('a node is held by hand, refused to others, taken over by force, and releas
     stdout: `node/${node} released, it was held by ${holder}\n`,
     stderr: '',
   });
-  expect(await lease('release', node)).toMatchObject({
-    code: 0,
+  expect(await lease('release', node, 'no-such-node')).toEqual({
+    code: 1,
     stdout: `node/${node} was held by nobody\n`,
+    stderr: 'error: node: there is no node "no-such-node"; kubectl get nodes lists them\n',
   });
   expect(await world.client('snapshots').acquire(node)).toMatchObject({ kind: 'Held' });
 });
@@ -84,6 +89,22 @@ test('of several nodes, those that can be held are, also one without a Lease, an
   expect(owners).toMatchObject([{ kind: 'Node', name: node }]);
 });
 
+test('a hold of the same user on another host, or written by hand, is told and kept without force', async () => {
+  const elsewhere = await world.node({ holderIdentity: `kubeadm:${user}@elsewhere: bad disk` });
+  const byHand = await world.node({ holderIdentity: 'kubeadm: jane replaces a disk' });
+  const acquired = await lease('acquire', elsewhere, byHand, '--reason', 'audit');
+  expect(acquired).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: [
+      `error: node/${elsewhere} is held by kubeadm:${user}@elsewhere: bad disk, which does not expire: wait, or take it over with --force\n`,
+      `error: node/${byHand} is held by kubeadm: jane replaces a disk, which does not expire: wait, or take it over with --force\n`,
+    ].join(''),
+  });
+  expect(await lease('release', elsewhere, byHand)).toMatchObject({ code: 1, stdout: '' });
+  expect(await world.specOf(byHand)).toEqual({ holderIdentity: 'kubeadm: jane replaces a disk' });
+});
+
 describe('the list', () => {
   let nodes: Record<'held' | 'abandoned' | 'nonsense' | 'jane' | 'none', string>;
 
@@ -92,7 +113,7 @@ describe('the list', () => {
       held: await world.node(world.heldBy('snapshots', 60, 900)),
       abandoned: await world.node(world.heldBy('crashed', 7_200, 900)),
       nonsense: await world.node({
-        holderIdentity: '../..\n\u001B[31mred',
+        holderIdentity: '../..\n\u001B[31mred\u009B\u007F\u202E',
         leaseDurationSeconds: 2_147_483_647,
         renewTime: '9999-12-31T23:59:59.999999Z',
       }),
@@ -111,7 +132,7 @@ describe('the list', () => {
       /\| Abandoned \| crashed \| 120m ago \| 10\dm ago \| StoppedRenewing$/,
     );
     expect(line(nodes.nonsense)).toMatch(
-      /\| Held \| \.\.\/\.\.\\n\\u001b\[31mred \| in \d+y \| in \d+y \| RenewedInTheFuture$/,
+      /\| Held \| \.\.\/\.\.\\u000a\\u001b\[31mred\\u009b\\u007f\\u202e \| in \d+y \| in \d+y \| RenewedInTheFuture$/,
     );
     expect(line(nodes.jane)).toMatch(
       /\| Administrator \| kubeadm:jane@laptop \| <none> \| never \| bad disk$/,
@@ -120,6 +141,16 @@ describe('the list', () => {
     const column = lines[0]?.indexOf('STATE') ?? 0;
     for (const name of Object.values(nodes))
       expect(lines.find((one) => one.startsWith(`${name} `))?.slice(column - 1)).toMatch(/^ [A-Z]/);
+  });
+
+  test('shows nonsense in one line also to who acquires and releases', async () => {
+    const escaped = String.raw`../..\u000a\u001b[31mred\u009b\u007f\u202e`;
+    const refused = await lease('release', nodes.nonsense);
+    expect(refused.stderr).toMatch(/^error: .*\n$/);
+    expect(refused.stderr).toContain(`is held by ${escaped}, which expires in`);
+    expect(await succeeds(lease('acquire', nodes.nonsense, '--reason', 'audit', '--force'))).toBe(
+      `node/${nodes.nonsense} is held for ${user}, taken from ${escaped}, who may be at work\n`,
+    );
   });
 
   test('is read by scripts, as JSON and as YAML', async () => {
@@ -184,28 +215,36 @@ test.each([
   expect(answer.stderr.trimEnd()).not.toContain('\n');
 });
 
-test('people of the role may list, hold and release, and nothing else', async () => {
-  const as = ['--as', 'jane', '-n', 'kube-node-maintenance'];
-  const may = async (...action: string[]) =>
-    (await kubectl(['auth', 'can-i', ...action, ...as])).stdout.trim();
-  await succeeds(
-    kubectl([
-      'create',
-      'rolebinding',
-      'jane',
-      '-n',
-      'kube-node-maintenance',
-      '--role=node-maintenance-lease-administrator',
-      '--user=jane',
-    ]),
-  );
+test('who is without rights is told in one line whom to ask for; the roles let them list, hold and release', async () => {
+  const account = { namespace: 'default', name: `cli-${crypto.randomUUID().slice(0, 5)}` };
+  const bind = (...what: string[]) =>
+    succeeds(kubectl(['create', ...what, `--serviceaccount=${account.namespace}:${account.name}`]));
+  const binding = ['rolebinding', account.name, '-n', 'kube-node-maintenance'];
+  const node = await world.node({});
+  const dir = await mkdtemp(join(tmpdir(), 'nm-cli-'));
+  await succeeds(kubectl(['create', 'serviceaccount', account.name, '-n', account.namespace]));
   try {
-    expect([
-      await may('patch', 'leases'),
-      await may('create', 'leases'),
-      await may('delete', 'leases'),
-    ]).toEqual(['yes', 'yes', 'no']);
+    const kubeconfig = await kubeconfigOf(sandbox, account, dir);
+    const theirs = (...args: string[]) => lease(...args, '--kubeconfig', kubeconfig);
+    const refused = await theirs('list');
+    expect(refused).toMatchObject({ code: 1, stdout: '' });
+    expect(refused.stderr).toMatch(
+      /^error: list .* forbidden: .*: bind the ClusterRole node-maintenance-operator, and in namespace kube-node-maintenance the Role node-maintenance-lease-administrator\n$/,
+    );
+
+    await bind('clusterrolebinding', account.name, '--clusterrole=node-maintenance-operator');
+    await bind(...binding, '--role=node-maintenance-lease-administrator');
+    await eventually('them to hold a node', async () =>
+      expect(await theirs('acquire', node, '--reason', 'audit')).toMatchObject({ code: 0 }),
+    );
+    expect(await succeeds(theirs('list'))).toContain(
+      `kubeadm:system:serviceaccount:default:${account.name}@`,
+    );
+    expect(await succeeds(theirs('release', node))).toContain(`node/${node} released`);
   } finally {
-    await succeeds(kubectl(['delete', 'rolebinding', 'jane', '-n', 'kube-node-maintenance']));
+    await kubectl(['delete', ...binding]);
+    await kubectl(['delete', 'clusterrolebinding', account.name]);
+    await succeeds(kubectl(['delete', 'serviceaccount', account.name, '-n', account.namespace]));
+    await rm(dir, { recursive: true });
   }
-});
+}, 60_000);

@@ -1,6 +1,8 @@
 import { hostname } from 'node:os';
+import type { Lease } from '../../api/core.ts';
 import { COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';
+import { microTime } from '../../kube/leaseRecord.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
@@ -13,22 +15,46 @@ let sandbox: Sandbox;
 let admin: Kube;
 let workers: WorkerProcess[];
 
-/** A Lease that somebody wrote by hand under our label. */
-const nonsense = { namespace: SYSTEM_NAMESPACE, name: 'written-by-hand' };
+const polling = (namespace: string, taskQueue: string) => ({
+  'nodemaintenance.k8s.io/temporal-identity': '1@nowhere',
+  'nodemaintenance.k8s.io/temporal-namespace': namespace,
+  'nodemaintenance.k8s.io/task-queue': taskQueue,
+});
+
+/** Leases that somebody wrote by hand under our label. */
+const byHand: Lease[] = [
+  {
+    metadata: { name: 'long-gone', annotations: polling('deleted', 'node-maintenance') },
+    spec: { renewTime: '2026-01-01T00:00:00.000000Z' },
+  },
+  {
+    metadata: { name: 'moved', annotations: polling('elsewhere', 'node-maintenance') },
+    spec: { renewTime: '9999-12-31T23:59:59.999999Z' },
+  },
+  {
+    metadata: { name: 'nonsense', annotations: polling('../..\n\u001B[31mred', 'no\u009Bqueue') },
+    spec: { renewTime: '9999-12-31T23:59:59.999999Z' },
+  },
+];
+const keyOf = ({ metadata: { name } }: Lease) => ({ namespace: SYSTEM_NAMESPACE, name });
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   admin = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'node-maintenance-test', log: silentLog });
   workers = [startWorker(sandbox), startWorker(sandbox, { args: ['--admission-only'] })];
   await Promise.all(workers.map((worker) => worker.ready()));
-  const metadata = { ...nonsense, labels: { [COMPONENT_LABEL]: 'x' }, annotations: { 'a/b': '\n' } };
-  await admin.create(resources.leases, { metadata, spec: { renewTime: '9999-12-31T23:59:59.999999Z' } });
+  for (const lease of byHand) {
+    const metadata = { ...lease.metadata, ...keyOf(lease), labels: { [COMPONENT_LABEL]: 'x' } };
+    await admin.create(resources.leases, { ...lease, metadata });
+  }
 }, 180_000);
 
 afterAll(async () => {
   await Promise.all((workers ?? []).map((worker) => worker.stop()));
-  const uid = (await admin?.get(resources.leases, nonsense))?.metadata.uid;
-  if (uid !== undefined) await admin.delete(resources.leases, nonsense, { uid });
+  for (const lease of byHand) {
+    const uid = (await admin?.get(resources.leases, keyOf(lease)))?.metadata.uid;
+    if (uid !== undefined) await admin.delete(resources.leases, keyOf(lease), { uid });
+  }
   await admin?.close();
   await releaseSandbox(sandbox);
 }, 60_000);
@@ -41,11 +67,10 @@ interface Seen {
   polls?: { workflow?: string; activity?: string };
 }
 
+const workersAs = (format: string) => kubectlOf(sandbox)(['maintenance', 'workers', '-o', format]);
+const list = async () => (JSON.parse(await succeeds(workersAs('json'))) as { items: Seen[] }).items;
+
 test('every process is listed, with its state, the leader, and what Temporal sees of it', async () => {
-  const list = async () => {
-    const answer = await succeeds(kubectlOf(sandbox)(['maintenance', 'workers', '-o', 'json']));
-    return (JSON.parse(answer) as { items: Seen[] }).items;
-  };
   const isOurs = (component: string) => (one: Seen) => one.component === component && one.state === 'Live';
   const seen = await eventuallyHolds('the worker leads and polls', list, (items) =>
     items.some(
@@ -61,6 +86,45 @@ test('every process is listed, with its state, the leader, and what Temporal see
   const admission = seen.find(isOurs('node-maintenance-admission'));
   expect(admission).toMatchObject({ host: hostname(), leader: false });
   expect(admission).not.toHaveProperty('polls');
+});
+
+test('of a Lease that names no queue of Temporal it is told why, unless the process is gone; the others are told all the same', async () => {
+  const { stdout, stderr } = await workersAs('json');
+  expect(stderr.split('\n')).toEqual([
+    expect.stringMatching(
+      /^warning: task queue no\\u009bqueue of Temporal namespace \S+: .*illegal characters$/,
+    ),
+    expect.stringMatching(
+      /^warning: task queue node-maintenance of Temporal namespace elsewhere: .*not found/,
+    ),
+    '',
+  ]);
+  const { items } = JSON.parse(stdout) as { items: Seen[] };
+  const seen = items.map(({ component, state, polls }) => [component, state, polls !== undefined]);
+  expect(seen).toContainEqual(['node-maintenance-worker', 'Live', true]);
+  expect(seen.filter(([component]) => component === 'x')).toEqual([
+    ['x', 'Expired', false],
+    ['x', 'Silent', false],
+    ['x', 'Silent', false],
+  ]);
+});
+
+test('a leader that is none of the listed processes is told', async () => {
+  const namespace = 'default';
+  const time = microTime(admin.now());
+  const election = { namespace, name: 'node-maintenance-controllers' };
+  const spec = { holderIdentity: 'of-an-older-release', renewTime: time, leaseDurationSeconds: 60 };
+  const { metadata } = await admin.create(resources.leases, { metadata: election, spec });
+  try {
+    const answer = await kubectlOf(sandbox)(['maintenance', 'workers', '-n', namespace]);
+    expect(answer.stderr.split('\n')).toEqual([
+      'warning: the control loops are led by of-an-older-release, which is none of these processes',
+      'No processes found in namespace default.',
+      '',
+    ]);
+  } finally {
+    await admin.delete(resources.leases, election, { uid: metadata.uid ?? '' });
+  }
 });
 
 test('without Temporal the rest is told', async () => {
@@ -102,7 +166,7 @@ test('without Temporal the rest is told', async () => {
     'Silent',
     expect.any(String),
     'no',
-    '<none>',
+    '<unknown>',
     '<none>',
   ]);
 });

@@ -9,11 +9,11 @@ import {
 import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { runDaemonSetEvacuator } from '../../controllers/evacuators/daemonSet.ts';
 import { isTrue } from '../../domain/conditions.ts';
-import { byGate, type Cluster, watchCluster } from '../../kube/cluster.ts';
+import { byGate, type FencedCluster, watchCluster } from '../../kube/cluster.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { daemons, pods } from '../kit/builders.ts';
-import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { asLeader, silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -49,7 +49,7 @@ afterAll(async () => {
 }, 60_000);
 
 /** Starts the evacuator; the function ends it as a crash does: nothing but the objects remains. */
-function started(cluster: Cluster = c.cluster): () => Promise<void> {
+function started(cluster: FencedCluster = c.cluster): () => Promise<void> {
   const running = new AbortController();
   const ended = runDaemonSetEvacuator({ cluster, log: silentLog }, running.signal);
   return async () => {
@@ -163,7 +163,7 @@ async function asked(pod: Pod, activeEvacuatorClass = DAEMONSET_EVACUATOR): Prom
   );
 }
 
-const informersOf = (cluster: Cluster) => ({
+const informersOf = (cluster: FencedCluster) => ({
   pods: cluster.pods,
   nodes: cluster.nodes,
   evacuations: cluster.evacuations,
@@ -242,7 +242,7 @@ describe('The evacuator of DaemonSet pods', () => {
       await draining(nodes);
       await asked(running[0] as Pod);
       const watching = new AbortController();
-      const cluster = watchCluster({ kube: c.cluster.kube, log: silentLog });
+      const cluster = asLeader(watchCluster({ kube: c.cluster.kube, log: silentLog }));
       const { [late]: lateOne, ...others } = informersOf(cluster);
       for (const informer of Object.values(others)) informer.start(watching.signal);
       await Promise.all(Object.values(others).map((informer) => informer.synced(watching.signal)));

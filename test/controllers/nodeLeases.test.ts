@@ -10,7 +10,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { createMetrics } from '../../worker/metrics.ts';
 import { serve } from '../../worker/http.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
-import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { asLeader, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { recordedLog } from '../kube/fixtures.ts';
@@ -250,7 +250,7 @@ describe('the namespace "should be created automatically" (KEP-1411 > Proposal)'
     const binding = ['rolebinding', '-n', namespace, 'node-maintenance-worker'];
     await succeeds(kubectl(['delete', ...binding]));
     const told = recordedLog();
-    const cluster = watchCluster({ kube: c.cluster.kube, log: told });
+    const cluster = asLeader(watchCluster({ kube: c.cluster.kube, log: told }));
     const end = new AbortController();
     cluster.start(end.signal);
     await cluster.synced(end.signal);

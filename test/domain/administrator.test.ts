@@ -26,7 +26,7 @@ const held = (holderIdentity: string, renewedSecondsAgo = 60) =>
   });
 
 describe('an administrator who wants a node', () => {
-  const taken = (leaseTransitions: number, from?: string, acquiredAt = now) => ({
+  const taken = (leaseTransitions: number, from?: object, acquiredAt = now) => ({
     kind: 'Take',
     from,
     term: {
@@ -37,6 +37,8 @@ describe('an administrator who wants a node', () => {
       leaseTransitions,
     },
   });
+  const ousted = (holder: string) => ({ holder, isOusted: true });
+  const ended = (holder: string) => ({ holder, isOusted: false });
   const refused = (holder: string, until?: number) => ({ kind: 'HeldByAnother', holder, until });
 
   test.each([
@@ -52,29 +54,41 @@ describe('an administrator who wants a node', () => {
       when: 'somebody has it',
       of: held('other'),
       then: refused('other', now + 843_000),
-      byForce: taken(5, 'other'),
+      byForce: taken(5, ousted('other')),
     },
     {
       when: 'somebody had it, and it has expired',
       of: held('other', 1_000),
-      then: taken(5),
-      byForce: taken(5),
+      then: taken(5, ended('other')),
+      byForce: taken(5, ended('other')),
     },
     {
       when: 'another administrator has it',
       of: held('kubeadm:bob@desk: mine', 90_000),
       then: refused('kubeadm:bob@desk: mine'),
-      byForce: taken(5, 'kubeadm:bob@desk: mine'),
+      byForce: taken(5, ousted('kubeadm:bob@desk: mine')),
     },
     {
       when: 'an administrator who gave no name has it',
       of: lease({ holderIdentity: 'kubeadm' }),
       then: refused('kubeadm'),
-      byForce: taken(1, 'kubeadm'),
+      byForce: taken(1, ousted('kubeadm')),
     },
     {
-      when: 'they have it already, for another reason, from another host',
+      when: 'somebody else of their name has it, on another host',
       of: held('kubeadm:jane@desk: slow disk', 90_000),
+      then: refused('kubeadm:jane@desk: slow disk'),
+      byForce: taken(5, ousted('kubeadm:jane@desk: slow disk')),
+    },
+    {
+      when: 'they have it already, for another reason',
+      of: held('kubeadm:jane@laptop: slow disk', 90_000),
+      then: taken(4, ended('kubeadm:jane@laptop: slow disk'), now - 3_000_000),
+      byForce: taken(4, ended('kubeadm:jane@laptop: slow disk'), now - 3_000_000),
+    },
+    {
+      when: 'they have it already, for this reason',
+      of: held('kubeadm:jane@laptop: bad disk', 90_000),
       then: taken(4, undefined, now - 3_000_000),
       byForce: taken(4, undefined, now - 3_000_000),
     },
@@ -105,9 +119,21 @@ describe('an administrator who releases a node', () => {
     },
     {
       when: 'an administrator who gave no name has it',
-      of: lease({ holderIdentity: 'kubeadm-investigation' }),
-      then: released('kubeadm-investigation'),
-      byForce: released('kubeadm-investigation'),
+      of: lease({ holderIdentity: 'kubeadm' }),
+      then: released('kubeadm'),
+      byForce: released('kubeadm'),
+    },
+    {
+      when: 'somebody has it by a holder written by hand',
+      of: lease({ holderIdentity: 'kubeadm: jane replaces a disk' }),
+      then: refused('kubeadm: jane replaces a disk'),
+      byForce: released('kubeadm: jane replaces a disk'),
+    },
+    {
+      when: 'somebody else of their name has it, on another host',
+      of: lease({ holderIdentity: 'kubeadm:jane@desk: mine' }),
+      then: refused('kubeadm:jane@desk: mine'),
+      byForce: released('kubeadm:jane@desk: mine'),
     },
     {
       when: 'another administrator has it',
@@ -128,8 +154,8 @@ describe('an administrator who releases a node', () => {
       byForce: released('other'),
     },
   ])('when $when', ({ of, then, byForce }) => {
-    expect(releaseByAdministrator(of, 'jane', { force: false, now })).toEqual(then);
-    expect(releaseByAdministrator(of, 'jane', { force: true, now })).toEqual(byForce);
+    expect(releaseByAdministrator(of, jane, { force: false, now })).toEqual(then);
+    expect(releaseByAdministrator(of, jane, { force: true, now })).toEqual(byForce);
   });
 });
 

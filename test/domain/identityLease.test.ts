@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../api/core.ts';
-import { hostnameLabel, isExpired, isTakenOver } from '../../domain/identityLease.ts';
+import { hostnameLabel, isCollectable, isExpired, isTakenOver } from '../../domain/identityLease.ts';
 
 const now = new Date('2026-01-02T12:00:00Z');
 const lease = (spec: Lease['spec'], creationTimestamp = '2026-01-01T00:00:00Z'): Lease => ({
@@ -36,9 +36,9 @@ describe('an identity Lease has expired', () => {
       expired: false,
     },
     {
-      when: 'said to be renewed in the year 9999: counted from its creation',
+      when: 'said to be renewed in the year 9999',
       lease: lease({ renewTime: '9999-01-01T00:00:00.000000Z', leaseDurationSeconds: 3600 }),
-      expired: true,
+      expired: false,
     },
     { when: 'empty, made by hand long ago', lease: lease({}), expired: true },
     { when: 'empty, made by hand just now', lease: lease({}, '2026-01-02T11:59:59Z'), expired: false },
@@ -46,6 +46,52 @@ describe('an identity Lease has expired', () => {
     { when: 'without any time at all', lease: lease({}, ''), expired: false },
   ])('$when: $expired', ({ lease: seen, expired }) => {
     expect(isExpired(seen, now)).toBe(expired);
+  });
+});
+
+describe('an identity Lease may be collected', () => {
+  const old = '2026-01-01T00:00:00Z';
+  const young = '2026-01-02T11:59:59Z';
+  test.each([
+    { when: 'it has expired', renewTime: '2026-01-02T10:00:00Z', created: old, missed: 0, may: true },
+    { when: 'it has not', renewTime: '2026-01-02T11:30:00Z', created: old, missed: 100, may: false },
+    {
+      when: 'it is a little ahead',
+      renewTime: '2026-01-02T12:00:59Z',
+      created: old,
+      missed: 100,
+      may: false,
+    },
+    {
+      when: 'it is far ahead, first seen now',
+      renewTime: '2026-01-02T12:05:00Z',
+      created: old,
+      missed: 0,
+      may: false,
+    },
+    {
+      when: 'it is far ahead, and refreshed',
+      renewTime: '2026-01-02T12:05:00Z',
+      created: old,
+      missed: 5,
+      may: false,
+    },
+    {
+      when: 'it is far ahead, unchanged',
+      renewTime: '2026-01-02T12:05:00Z',
+      created: old,
+      missed: 6,
+      may: true,
+    },
+    {
+      when: 'it is far ahead, unchanged, and young',
+      renewTime: '9999-01-01T00:00:00Z',
+      created: young,
+      missed: 6,
+      may: false,
+    },
+  ])('when $when: $may', ({ renewTime, created, missed, may }) => {
+    expect(isCollectable(lease({ renewTime }, created), { now, missedRenewals: missed })).toBe(may);
   });
 });
 

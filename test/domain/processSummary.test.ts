@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../api/core.ts';
-import { processOf } from '../../domain/processSummary.ts';
+import { leaderOf, processOf } from '../../domain/processSummary.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString().replace('Z', '000Z');
@@ -22,6 +22,11 @@ const identity = (renewedSecondsAgo: number, differs: Record<string, string> = {
 const election = (holderIdentity: string, renewedSecondsAgo = 2): Lease => ({
   metadata: { name: 'node-maintenance-controllers' },
   spec: { holderIdentity, leaseDurationSeconds: 8, renewTime: at(-renewedSecondsAgo) },
+});
+
+test('on a host whose name is no label, the name is that of the annotation', () => {
+  const lease = identity(1, { 'nodemaintenance.k8s.io/hostname': "Ada's Mac" });
+  expect(processOf(lease, undefined, now).host).toBe("Ada's Mac");
 });
 
 test('a process is told by its identity Lease', () => {
@@ -50,31 +55,32 @@ test.each([
 
 describe('the leader', () => {
   test.each([
-    { when: 'is this process', holder: 'host-1_17_a', leader: true },
-    { when: 'is another process of the host', holder: 'host-1_170_a', leader: false },
-    { when: 'is on another host', holder: 'host-11_17_a', leader: false },
+    { when: 'is this process', holder: 'w_1', leader: true },
+    { when: 'is another process, of the same host and the same pid', holder: 'w_2', leader: false },
     { when: 'is nobody', holder: '', leader: false },
-    { when: 'was this process, and is silent', holder: 'host-1_17_a', renewed: 9, leader: false },
+    { when: 'was this process, and is silent', holder: 'w_1', renewed: 9, leader: false },
   ])('$when', ({ holder, renewed, leader }) => {
-    expect(processOf(identity(1), election(holder, renewed), now).leader).toBe(leader);
+    const named = leaderOf(election(holder, renewed), now);
+    expect(processOf(identity(1), named, now).leader).toBe(leader);
   });
 
-  test('is known on a host whose name is no label', () => {
-    const lease = identity(1, {
-      'nodemaintenance.k8s.io/hostname': "Ada's Mac",
-      'nodemaintenance.k8s.io/temporal-identity': "17@Ada's Mac",
-    });
-    expect(processOf(lease, election("Ada's Mac_17_a"), now)).toMatchObject({
-      host: "Ada's Mac",
-      leader: true,
-    });
+  test.each([
+    { when: 'has no Lease', of: undefined, named: undefined },
+    { when: 'leads', of: election('w_1'), named: 'w_1' },
+    { when: 'gave it back', of: election(''), named: undefined },
+    { when: 'is silent', of: election('w_1', 9), named: undefined },
+    {
+      when: 'is written by hand',
+      of: { metadata: { name: 'y' }, spec: { holderIdentity: 'me' } },
+      named: undefined,
+    },
+  ])('that $when is $named', ({ of, named }) => {
+    expect(leaderOf(of, now)).toBe(named);
   });
 });
 
 test('what somebody wrote by hand is shown as far as it goes', () => {
-  expect(
-    processOf({ metadata: { name: 'x' }, spec: {} }, { metadata: { name: 'y' }, spec: {} }, now),
-  ).toEqual({
+  expect(processOf({ metadata: { name: 'x' }, spec: {} }, undefined, now)).toEqual({
     component: '',
     host: '',
     holder: '',

@@ -74,14 +74,17 @@ async function listed(): Promise<string[]> {
     .toSorted((a, b) => a.localeCompare(b));
 }
 
-async function leader(): Promise<Lease['spec']> {
-  return (await leaseNamed('node-maintenance-controllers'))?.spec ?? {};
+/** As Temporal knows it, by the identity Lease of the holder. */
+async function leader(): Promise<string | undefined> {
+  const { items } = await world.kube.list(resources.leases, { namespace });
+  const election = items.find(({ metadata }) => metadata.name === 'node-maintenance-controllers');
+  const isTheirs = ({ metadata, spec }: Lease) =>
+    metadata.labels?.['k8s.io/component'] === worker && spec.holderIdentity === election?.spec.holderIdentity;
+  return items.find(isTheirs)?.metadata.annotations?.['nodemaintenance.k8s.io/temporal-identity'];
 }
 
 const leads = (one: WorkerProcess) =>
-  eventually('this worker to lead', async () =>
-    expect((await leader()).holderIdentity).toContain(`${hostname()}_${one.pid}_`),
-  );
+  eventually('this worker to lead', async () => expect(await leader()).toBe(temporalIdentityOf(one)));
 
 const says = (one: WorkerProcess, text: string, times = 1) =>
   eventually(`the log to say ${times} x "${text}"`, () =>
@@ -96,6 +99,11 @@ async function pollers(): Promise<string[]> {
     taskQueueType: 1,
   });
   return (seen ?? []).map(({ identity }) => identity ?? '');
+}
+
+async function scraped(one: WorkerProcess): Promise<string> {
+  const port = /"metrics":(\d+)/.exec(one.log())?.[1];
+  return (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
 }
 
 async function readiness(one: WorkerProcess): Promise<string> {
@@ -152,7 +160,7 @@ describe('identity Leases', () => {
     ]);
     const acquired = published?.spec.acquireTime ?? 'never';
     expect(acquired.localeCompare(led?.spec.acquireTime ?? '')).toBe(-1);
-    expect(forbidden.log().split('Waiting for the installation')).toHaveLength(2);
+    expect(forbidden.log().split(problem)).toHaveLength(2);
     expect(await forbidden.stop()).toBe(0);
   }, 60_000);
 
@@ -170,6 +178,9 @@ describe('identity Leases', () => {
     expect((await ofHost())?.metadata.annotations).toMatchObject({
       'nodemaintenance.k8s.io/temporal-identity': temporalIdentityOf(second),
     });
+    const metrics = await Promise.all([first, admission].map(scraped));
+    for (const text of metrics)
+      expect(text).toMatch(/^node_maintenance_identity_lease_renewed_seconds_ago \d/m);
     expect(await admission.stop()).toBe(0);
   }, 60_000);
 
@@ -219,7 +230,7 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
       }),
     );
     await eventually('the pod to be evacuated', async () => expect(await world.podsOn('node-1')).toEqual([]));
-    expect((await leader()).holderIdentity).toContain(`_${second.pid}_`);
+    expect(await leader()).toBe(temporalIdentityOf(second));
   }, 60_000);
 
   test('says when it goes on that it lost the leadership, and stops its control loops: one leads', async () => {
@@ -228,7 +239,7 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
     expect(first.log()).toMatch(
       /"lease":"node-maintenance\/node-maintenance-controllers".*"Leadership was lost"/,
     );
-    expect((await leader()).holderIdentity).toContain(`_${second.pid}_`);
+    expect(await leader()).toBe(temporalIdentityOf(second));
     await eventually('it to be ready again', async () => expect(await readiness(first)).toBe('200 ok'));
   }, 60_000);
 

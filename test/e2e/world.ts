@@ -9,13 +9,11 @@ import { workflowIdOf } from '../../api/names.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { Informer } from '../../kube/informer.ts';
-import type { Log } from '../../kube/log.ts';
+import { silentLog } from '../../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
 import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
-
-const silent: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
 const deployments: Resource = {
   group: 'apps',
@@ -90,7 +88,7 @@ export async function createWorld({
 }): Promise<World> {
   const dir = await mkdtemp(join(tmpdir(), 'nm-e2e-'));
   const sandbox = await startSandbox({ dir, nodes, install });
-  const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silent });
+  const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection });
   const stop = new AbortController();
@@ -251,13 +249,18 @@ async function readyCount(kube: Kube, names: string[], namespace: string): Promi
 
 async function startRecord(kube: Kube, signal: AbortSignal, installed: boolean): Promise<Record> {
   const record: Record = { evacuations: new Map(), gone: [] };
-  const evacuations = new Informer<Evacuation>({ kube, resource: resources.evacuations, log: silent });
+  const evacuations = new Informer<Evacuation>({ kube, resource: resources.evacuations, log: silentLog });
   evacuations.subscribe(({ type, object }) => {
     if (type !== 'Added') return;
     const { uid } = object.spec.podRef;
     record.evacuations.set(uid, (record.evacuations.get(uid) ?? new Set()).add(object.metadata.uid ?? ''));
   });
-  const pods = new Informer<Pod, RawPod>({ kube, resource: resources.pods, transform: slimPod, log: silent });
+  const pods = new Informer<Pod, RawPod>({
+    kube,
+    resource: resources.pods,
+    transform: slimPod,
+    log: silentLog,
+  });
   pods.subscribe(({ type, object }) => {
     if (type === 'Deleted') record.gone.push(object.metadata.uid ?? '');
   });

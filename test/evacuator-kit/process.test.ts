@@ -249,7 +249,7 @@ describe('an evacuator says in one line what keeps it from starting', () => {
       'to a ClusterRole the rule {apiGroups: ["evacuation.coordination.k8s.io"], resources: [evacuations/status], verbs: [patch]}',
     );
     await expect(everywhere).rejects.toThrow(
-      `to a Role in namespace ${c.namespace} the rule {apiGroups: ["coordination.k8s.io"], resources: [leases], verbs: [get, create, patch]}`,
+      `to a Role in namespace ${c.namespace} the rule {apiGroups: ["coordination.k8s.io"], resources: [leases], verbs: [get, list, watch, create, patch]}`,
     );
     await expect(runEvacuator({ ...options, kubeconfig, namespace: c.namespace })).rejects.toThrow(
       `to a Role in namespace ${c.namespace} the rule {apiGroups: [""], resources: [pods], verbs: [get, list, watch]}`,

@@ -4,6 +4,7 @@ import type { MaintenanceRef, NodeMaintenanceActivities } from '../../activities
 import { createActivities } from '../../activities/index.ts';
 import { leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { Cluster } from '../../kube/cluster.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
@@ -15,7 +16,7 @@ export const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 const starterOf = async () => 'jane@laptop';
 
 /** The activities as the worker has them; `told` resolves when their Events are written. */
-export function activitiesOn({ cluster }: Pick<TestCluster, 'cluster'>): {
+export function activitiesOn({ cluster }: { cluster: Cluster }): {
   activities: NodeMaintenanceActivities;
   told: () => Promise<void>;
 } {

@@ -10,15 +10,17 @@ import type {
 import { isTrue } from '../../domain/conditions.ts';
 import { evacuationName } from '../../domain/evacuation.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';
-import { byNode, type Cluster, leaseOf, watchCluster } from '../../kube/cluster.ts';
+import { byNode, type Cluster, type FencedCluster, leaseOf, watchCluster } from '../../kube/cluster.ts';
 import type { Informer } from '../../kube/informer.ts';
-import type { Log } from '../../kube/log.ts';
+import { type Log, silentLog } from '../../kube/log.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { type Resource, resources, versionOf } from '../../kube/resources.ts';
 import { newLease } from '../../node-lease/leaseObjects.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from './eventually.ts';
 import { RequestLog } from './requests.ts';
+
+export { silentLog } from '../../kube/log.ts';
 
 /** Who edits objects in these tests: a person with kubectl. */
 const fieldManager = 'kubectl-edit';
@@ -66,13 +68,6 @@ const places: Record<string, Resource> = {
   DaemonSet: daemonSets,
 };
 
-export const silentLog: Log = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-};
-
 export interface TestClusterOptions {
   /** Begins the names of all nodes, namespaces and maintenances of the test file. */
   prefix: string;
@@ -89,7 +84,7 @@ export async function testCluster(
   const admin = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent, log });
   const kubeconfig = sandbox.workerKubeconfig;
   const kube = connectKube({ kubeconfig, userAgent, log, onRequest: requests.note });
-  const cluster = watchCluster({ kube, log });
+  const cluster = asLeader(watchCluster({ kube, log }));
   const watching = new AbortController();
   cluster.start(watching.signal);
   await cluster.synced(watching.signal);
@@ -99,10 +94,15 @@ export async function testCluster(
   return made;
 }
 
+/** As a leader has it that stays one. */
+export function asLeader(cluster: Cluster): FencedCluster {
+  return { ...cluster, kube: cluster.kube.guardedBy(() => undefined) };
+}
+
 interface Parts {
   sandbox: Sandbox;
   admin: Kube;
-  cluster: Cluster;
+  cluster: FencedCluster;
   requests: RequestLog;
   watching: AbortController;
   name: string;
@@ -131,7 +131,7 @@ export interface MaintenanceDiffers {
 
 export class TestCluster {
   /** What the code under test acts on: the worker's identity, with the permissions that deploy/ gives and no more. */
-  readonly cluster: Cluster;
+  readonly cluster: FencedCluster;
   /** What `cluster` asked of the apiserver. */
   readonly requests: RequestLog;
   /** The administrator's client, for what people and other controllers do. */

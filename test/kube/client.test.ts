@@ -343,7 +343,11 @@ describe('the network', () => {
 
 describe('a guard', () => {
   test('is asked when the request would be written, however long that waited, and keeps it back', async () => {
-    const busy = connect(sandbox.kubeconfig, { maxInFlight: 1 });
+    const observed: RequestObservation[] = [];
+    const busy = connect(sandbox.kubeconfig, {
+      maxInFlight: 1,
+      onRequest: (observation) => observed.push(observation),
+    });
     let objection: string | undefined;
     const guarded = busy.guardedBy(() => objection);
     await guarded.create(resources.leases, lease('in-time'));
@@ -355,6 +359,7 @@ describe('a guard', () => {
     expect(failure.kind).toBe(KubeErrorKind.NotSent);
     expect(failure.message).toBe(`create leases.coordination.k8s.io ${namespace}/too-late: it is too late`);
     expect(await kube.get(resources.leases, { namespace, name: 'too-late' })).toBeUndefined();
+    expect(observed).toMatchObject([{ verb: 'create' }, { verb: 'list' }]);
     expect(await busy.create(resources.leases, lease('unguarded'))).toBeDefined();
     await busy.close();
   });

@@ -43,10 +43,10 @@ function contest() {
   const story: string[] = [];
   let leading = 0;
   const seen = { most: 0 };
-  const candidate = (identity: string, client: Kube = kube) => {
+  const candidate = (identity: string, client: Kube = kube, periods = quick) => {
     const stop = new AbortController();
     const log = recordedLog();
-    const options = { kube: client, name, namespace, identity, ...quick, log, signal: stop.signal };
+    const options = { kube: client, name, namespace, identity, ...periods, log, signal: stop.signal };
     const done = runWhenLeader(options, async (signal) => {
       story.push(`${identity} leads`);
       seen.most = Math.max(seen.most, ++leading);
@@ -73,25 +73,57 @@ test('of two candidates one leads; when it stops, the other leads at once', asyn
   const { candidate, tells, story, seen } = contest();
   const first = candidate('first');
   await tells('first leads');
-  const second = candidate('second');
-  await eventually('a renewal', async () =>
-    (await leaseNow())?.metadata.resourceVersion ? undefined : 'no Lease',
+  const slow = { leaseDurationSeconds: 60, renewDeadlineSeconds: 40, retryPeriodSeconds: 30 };
+  const asked = new Set<string>();
+  const waiting = connect(sandbox.kubeconfig, { onRequest: ({ verb }) => asked.add(verb) });
+  const second = candidate('second', waiting, slow);
+  await eventually('the second to wait', () =>
+    asked.has('get') && asked.has('watch') ? undefined : [...asked].join(),
   );
   const stoppedAt = performance.now();
   first.stop();
   await first.done;
   await tells('second leads');
-  expect(performance.now() - stoppedAt).toBeLessThan(quick.leaseDurationSeconds * 1000);
+  expect(performance.now() - stoppedAt).toBeLessThan(5_000);
   expect(story).toEqual(['first leads', 'first ends', 'second leads']);
-  expect((await leaseNow())?.spec).toMatchObject({ holderIdentity: 'second', leaseDurationSeconds: 2 });
+  expect((await leaseNow())?.spec).toMatchObject({ holderIdentity: 'second', leaseDurationSeconds: 60 });
   second.stop();
   await second.done;
+  await waiting.close();
   expect(seen.most).toBe(1);
   expect((await leaseNow())?.spec).toMatchObject({
     holderIdentity: '',
     leaseDurationSeconds: 1,
     leaseTransitions: 1,
   });
+});
+
+test('a holder that does not renew and says that it stays for decades is told of, once', async () => {
+  const spec = { holderIdentity: 'x', leaseDurationSeconds: 2_147_483_647 };
+  await kube.create(resources.leases, { metadata: { namespace, name }, spec });
+  const { candidate } = contest();
+  const periods = { leaseDurationSeconds: 1, renewDeadlineSeconds: 0.6, retryPeriodSeconds: 0.1 };
+  let looks = 0;
+  const looking = connect(sandbox.kubeconfig, { onRequest: ({ verb }) => (looks += verb === 'get' ? 1 : 0) });
+  const { done, log, stop } = candidate('heir', looking, periods);
+  await eventually('it to be told', () => (log.lines.length > 0 ? undefined : 'nothing was told'));
+  const before = looks;
+  await eventually('more looks', () => (looks > before + 3 ? undefined : `${looks - before}`));
+  stop();
+  await done;
+  await looking.close();
+  expect(log.lines).toEqual([
+    {
+      level: 'warn',
+      message: 'Lease was not renewed for long and is waited for: delete it if its holder is gone',
+      fields: {
+        lease: `${namespace}/${name}`,
+        identity: 'heir',
+        holder: 'x',
+        freeInSeconds: expect.any(Number),
+      },
+    },
+  ]);
 });
 
 test('a leader that loses the apiserver stops before another one leads, and may lead again later', async () => {

@@ -47,7 +47,7 @@ describe('a candidate that sees', () => {
       nowMs: 5_000,
       does: 'waits the rest of its 10 s',
       seen: held('other'),
-      move: { kind: 'Wait', holder: 'other', forMs: 6_000 },
+      move: { kind: 'Wait', holder: 'other', silentForMs: 4_000, forMs: 6_000 },
     },
     {
       lease: 'a Lease that did not change for 10 s',
@@ -61,7 +61,7 @@ describe('a candidate that sees', () => {
       nowMs: 11_000,
       does: 'waits as long as the holder said',
       seen: held('other', { leaseDurationSeconds: 30 }),
-      move: { kind: 'Wait', holder: 'other', forMs: 20_000 },
+      move: { kind: 'Wait', holder: 'other', silentForMs: 10_000, forMs: 20_000 },
     },
     {
       lease: 'a Lease that was given back',

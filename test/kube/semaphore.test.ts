@@ -12,9 +12,11 @@ test('a semaphore lets in as many as its limit, then one for each that leaves, i
   const both = Promise.all([enter('first'), enter('second')]);
   await Promise.resolve();
   expect(entered).toEqual([]);
+  expect(semaphore.isIdle).toBe(false);
   leave();
   leave();
   await both;
+  expect(semaphore.isIdle).toBe(true);
   expect(entered).toEqual(['first', 'second']);
 });
 

@@ -1,12 +1,14 @@
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
+import { Transform } from 'node:stream';
 import { changedKubeconfig, serverPortOf } from './fixtures.ts';
 
-/** A TCP relay in front of a real apiserver whose connections can be cut, refused or frozen. */
+/** A TCP relay in front of a real apiserver whose connections can be cut, refused, slowed down or frozen. */
 export class UnreliableNetwork {
   readonly #targetPort: number;
   readonly #server: Server;
   readonly #links = new Set<{ near: Socket; far: Socket }>();
   #mode: 'Relay' | 'Refuse' | 'Swallow' = 'Relay';
+  #lateMs = 0;
   mostConnections = 0;
 
   private constructor(targetPort: number) {
@@ -50,10 +52,15 @@ export class UnreliableNetwork {
     this.#mode = 'Relay';
   }
 
+  /** Requests come through at once, each part of an answer so long after it was given. */
+  late(ms: number): void {
+    this.#lateMs = ms;
+  }
+
   /** Nothing more comes through the connections that exist, and they stay open; new ones work. */
   freeze(): void {
     for (const { near, far } of this.#links) {
-      far.unpipe(near);
+      far.unpipe();
       near.unpipe(far);
     }
   }
@@ -77,7 +84,11 @@ export class UnreliableNetwork {
     far.on('close', forget);
     if (this.#mode === 'Swallow') return;
     near.pipe(far);
-    far.pipe(near);
+    const transform = (part: Buffer, _: string, done: (error: null, part: Buffer) => void) => {
+      if (this.#lateMs === 0) done(null, part);
+      else setTimeout(done, this.#lateMs, null, part);
+    };
+    far.pipe(new Transform({ transform })).pipe(near);
   }
 
   #listen(): Promise<number> {

@@ -44,7 +44,7 @@ describe('"If a client acquires a lease, it must set all fields" (KEP-1411 > Acq
     expect(await leases.release(node)).toBe('Released');
     expect(await world.specOf(node)).toEqual({ holderIdentity: '', ...times, leaseTransitions: 0 });
     expect(await leases.release(node)).toBe('NotOurs');
-    expect(await leases.renew(node)).toEqual({ kind: 'Lost' });
+    expect(await leases.renew(node)).toEqual({ kind: 'Lost', lease: await world.lease(node) });
 
     expect(await leases.acquire(node)).toEqual(held);
     expect(await world.specOf(node)).toEqual({ ...ours, ...times, leaseTransitions: 1 });
@@ -64,14 +64,14 @@ describe('"If a client acquires a lease, it must set all fields" (KEP-1411 > Acq
   ])('one that is $when is taken', async ({ spec }) => {
     const node = await world.node(spec());
     expect(await world.client('us').acquire(node)).toEqual(held);
-    expect(await world.specOf(node)).toMatchObject({ holderIdentity: 'us', leaseDurationSeconds: 2 });
+    expect(await world.specOf(node)).toMatchObject({ holderIdentity: 'us', leaseDurationSeconds: 6 });
   });
 
   test.each([
     { when: 'another holds', spec: () => world.heldBy('another', 1, 60), until: expect.any(Date) },
     {
-      when: 'another held until 2 s ago',
-      spec: () => world.heldBy('another', 62, 60),
+      when: 'another held until a second ago',
+      spec: () => world.heldBy('another', 61, 60),
       until: expect.any(Date),
     },
     { when: 'an administrator holds', spec: () => world.heldBy('kubeadm', 1_000_000, 1), until: undefined },

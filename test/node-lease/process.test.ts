@@ -120,7 +120,7 @@ describe('the example of the README', () => {
 
 const stoppable = `
 import { nodeLeases } from 'node-maintenance/node-lease';
-const leases = nodeLeases({ holder: 'first', leaseDurationSeconds: 1 });
+const leases = nodeLeases({ holder: 'first', leaseDurationSeconds: 3 });
 const untilAborted = (signal) => new Promise((resolve) => {
   console.log('first begins');
   signal.addEventListener('abort', () => resolve(console.log('first ends')));
@@ -138,7 +138,7 @@ test('a process that was stopped for longer than its Lease lasts knows so as soo
     expect(first.output()).toBe('first begins\n');
     first.child.kill('SIGCONT');
     await eventually('the first to end', () => expect(first.output()).toContain('first ends'), {
-      within: 1_000,
+      within: 2_500,
     });
     await first.exited;
   });
