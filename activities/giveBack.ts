@@ -89,24 +89,22 @@ async function giveBackOnce(
   announcer: Announcer,
 ): Promise<GivenBack | undefined> {
   const hold = deps.holds.of(ref.uid);
-  let sight = await see(deps, ref);
+  const before = await see(deps, ref);
+  if (before === undefined) return undefined;
+  const cordoned = before.nodes.filter((node) => decide(before, node).kind === 'Uncordon');
+  const { waiting, isNew } = await hold.take(before.maintenance, cordoned);
+  const sight = isNew ? await see(deps, ref) : before;
   if (sight === undefined) return undefined;
-  const { maintenance } = sight;
-  const cordoned = sight.nodes.filter((node) => decide(sight as Sight, node).kind === 'Uncordon');
-  const { waiting, isNew } = await hold.take(maintenance, cordoned);
-  if (isNew) sight = await see(deps, ref);
-  if (sight === undefined) return undefined;
-  const seen = sight;
   const untouchable = new Set(waiting.map(({ name }) => name));
   const again: WaitingNode[] = [];
-  await forEachBounded(nodesAtOnce, seen.nodes, async (node) => {
+  await forEachBounded(nodesAtOnce, sight.nodes, async (node) => {
     const { name } = node.metadata;
     if (untouchable.has(name)) return;
-    const because = await giveBackNode(deps, seen, node, announcer);
+    const because = await giveBackNode(deps, sight, node, announcer);
     if (because !== undefined) again.push({ name, because });
   });
-  const isBlind = seen.leases === undefined;
-  return { maintenance: seen.maintenance, waiting: [...waiting, ...again], isBlind, at: Date.now() };
+  const isBlind = sight.leases === undefined;
+  return { maintenance: sight.maintenance, waiting: [...waiting, ...again], isBlind, at: Date.now() };
 }
 
 /**

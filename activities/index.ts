@@ -9,6 +9,7 @@ import { removeEvacuations } from './evacuations.ts';
 import { toFailure } from './failures.ts';
 import { giveBackNodes } from './giveBack.ts';
 import { NodeHolds, renewNodeLeases } from './nodeHolds.ts';
+import { beat } from './reconcile.ts';
 import { beginStage, finish, recordPause, requestStage } from './stage.ts';
 
 /** The activities of the `nodeMaintenance` workflow. Each may be run again at any moment, by another process. */
@@ -46,10 +47,14 @@ function isOver({ metadata, spec }: Readonly<NodeMaintenance>): boolean {
   return spec.stage === 'Complete' && metadata.finalizers?.includes(MAINTENANCE_FINALIZER) !== true;
 }
 
+/** Heartbeats meanwhile: without them the server would learn of a worker's death only when the activity's time is over. */
 async function translated<T>(work: Promise<T>): Promise<T> {
+  const stopBeating = beat();
   try {
     return await work;
   } catch (error) {
     throw toFailure(error);
+  } finally {
+    stopBeating();
   }
 }

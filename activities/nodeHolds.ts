@@ -12,7 +12,7 @@ import { isKubeError, wordsOf } from '../kube/errors.ts';
 import { resources, versionOf } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
-import { beat, LookAgain } from './reconcile.ts';
+import { LookAgain } from './reconcile.ts';
 import { namesOf, nodeStatusOf, selectedNodes, stageOf, type View } from './view.ts';
 
 const leasesAtOnce = 16;
@@ -48,7 +48,6 @@ export async function renewNodeLeases(
   ref: MaintenanceRef,
 ): Promise<{ renewAfterSeconds: number }> {
   const { cluster, leases, holds } = deps;
-  const stopBeating = beat();
   try {
     const maintenance =
       cluster.maintenances.get(ref.name) ??
@@ -58,8 +57,6 @@ export async function renewNodeLeases(
   } catch (error) {
     // Another stage: whatever works for it takes the Leases itself.
     if (!(error instanceof LookAgain)) throw error;
-  } finally {
-    stopBeating();
   }
   return { renewAfterSeconds: leases.leaseDurationSeconds / 3 };
 }

@@ -23,8 +23,7 @@ export function beat(): () => void {
 
 /**
  * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern, until it resolves
- * with a result. Level-triggered: a change says "look again", never what to do. Heartbeats throughout, and ends at once
- * when the activity is cancelled.
+ * with a result. Level-triggered: a change says "look again", never what to do. Ends at once when the activity is cancelled.
  */
 export async function reconcile<T>(
   cluster: Cluster,
@@ -32,7 +31,6 @@ export async function reconcile<T>(
   turn: () => Promise<T | undefined>,
 ): Promise<T> {
   const context = Context.current();
-  const stopBeating = beat();
   const changes = new Changes(cluster, concerns);
   // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
   context.cancelled.catch((error: unknown) => changes.end(error));
@@ -44,7 +42,6 @@ export async function reconcile<T>(
       await changes.next();
     }
   } finally {
-    stopBeating();
     changes.stop();
   }
 }

@@ -27,9 +27,10 @@ export interface Outcome {
   nodes: string[];
 }
 
-/** Retried without limit: an apiserver that is down must not end a maintenance. */
+/** Retried without limit: an apiserver that is down must not end a maintenance. A worker that dies is noticed by the heartbeat. */
 const quick: ActivityOptions = {
   startToCloseTimeout: '60s',
+  heartbeatTimeout: '6s',
   retry: {
     initialInterval: '200ms',
     maximumInterval: '15s',

@@ -34,7 +34,7 @@ function lease(...args: string[]): Promise<Answer> {
 const user = 'sandbox-admin';
 
 test('a node is held by hand, refused to others, taken over by force, and released', async () => {
-  const node = await world.node(world.heldBy('snapshots', 1, 600));
+  const node = await world.node(world.heldBy('snapshots', 1, 630));
   const refused = await lease('acquire', node, '--reason', 'bad disk');
   expect(refused).toMatchObject({ code: 1, stdout: '' });
   expect(refused.stderr).toMatch(
@@ -111,7 +111,7 @@ describe('the list', () => {
   beforeAll(async () => {
     nodes = {
       held: await world.node(world.heldBy('snapshots', 60, 900)),
-      abandoned: await world.node(world.heldBy('crashed', 7_200, 900)),
+      abandoned: await world.node(world.heldBy('crashed', 7_230, 900)),
       nonsense: await world.node({
         holderIdentity: '../..\n\u001B[31mred\u009B\u007F\u202E',
         leaseDurationSeconds: 2_147_483_647,

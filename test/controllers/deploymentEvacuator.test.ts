@@ -296,6 +296,12 @@ describe('the pod of a Deployment', () => {
       const options = { uid: metadata.uid ?? '', propagationPolicy: 'Foreground' } as const;
       await c.admin.delete(resources.deployments, key, options);
     }
+    // As long as it is there, a pod whose evacuation is cancelled is given back to it.
+    const [owner] = withdrawn.first.metadata.ownerReferences ?? [];
+    const replicaSet = { namespace: c.namespace, name: owner?.name ?? '' };
+    await eventually('the ReplicaSet to be gone', async () =>
+      expect(await c.admin.get(resources.replicaSets, replicaSet)).toBeUndefined(),
+    );
     await cancelled(evacuation);
     await eventually('the one whose evacuation was cancelled to have another', async () =>
       expect(await c.eventsAbout(withdrawn.first)).toContainEqual(expect.stringMatching(/^Orphaned: /)),

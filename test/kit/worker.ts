@@ -22,11 +22,9 @@ export interface WorkerProcess {
   ready(): Promise<void>;
 }
 
-let serial = 0;
-
 export function startWorker(sandbox: Sandbox, { env = {}, args = [] as string[] } = {}): WorkerProcess {
-  serial += 1;
-  const logFile = join(sandbox.dir, `worker-${process.pid}-${serial}.log`);
+  // Test files that share a sandbox must not read each other's logs.
+  const logFile = join(sandbox.dir, `worker-${crypto.randomUUID()}.log`);
   const log = openSync(logFile, 'a');
   const child = spawn(process.execPath, [...workerArguments(), ...args], {
     cwd: root,
