@@ -68,7 +68,7 @@ export interface Sandbox {
 export interface SandboxServer {
   /** Ends it as an administrator would; returns when it is gone. */
   stop(): Promise<void>;
-  /** Starts it as it was, on the same port; returns when it answers. One that runs is left alone. Restarts kwok with the apiserver. */
+  /** Starts it as it was, on the same port; returns when it answers. One that runs is left alone. */
   start(): Promise<void>;
   /** Ends it as a crash would; returns when it is gone. */
   kill(): Promise<void>;
@@ -393,7 +393,6 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
 }
 
 function serverOf(layout: Layout, state: SandboxState, name: ServerName): SandboxServer {
-  const patient = { layout, state, patience: { within: stepWithin } };
   const running = () => runningServer(layout, name);
   const withRunning = async (work: (identity: processes.ProcessIdentity) => Promise<void>) => {
     const identity = running();
@@ -408,12 +407,9 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
     kill: () => withRunning(processes.kill),
     start: async () => {
       if (running()) return;
-      await startServer(patient, name);
-      // It tries nothing again that broke off with the apiserver, but looks at all pods when it starts (kwok 0.8.0).
-      const kwok = name === 'kube-apiserver' ? runningServer(layout, 'kwok') : undefined;
-      if (kwok === undefined) return;
-      await processes.kill(kwok);
-      await startServer(patient, 'kwok');
+      await startServer({ layout, state, patience: { within: stepWithin } }, name);
+      if (name === 'kube-apiserver')
+        await kubernetes.touchEndingPods(kubernetes.apiServerOf(layout, state.ports));
     },
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),
