@@ -268,6 +268,23 @@ export async function dropKwokLeases(server: ApiServer): Promise<void> {
   await Promise.all(held.map(({ metadata }) => ask(server, 'DELETE', `${nodeLeases}/${metadata.name}`)));
 }
 
+/**
+ * To be done when an apiserver is back: kwok 0.8.0 tries no deletion again whose answer it did not get, but looks at a pod again
+ * that changes.
+ */
+export async function touchEndingPods(server: ApiServer): Promise<void> {
+  const { items } = await get<{ items: KubeObject[] }>(server, '/api/v1/pods');
+  const ending = items.filter(({ metadata }) => metadata.deletionTimestamp !== undefined);
+  await Promise.all(ending.map((pod) => touch(server, pod)));
+}
+
+function touch(server: ApiServer, { metadata: { namespace, name, uid } }: KubeObject): Promise<unknown> {
+  const annotations = { 'sandbox.nodemaintenance.k8s.io/touched': new Date().toISOString() };
+  const path = `/api/v1/namespaces/${namespace}/pods/${name}?fieldManager=sandbox&force=true`;
+  const metadata = { namespace, name, uid, annotations };
+  return ask(server, 'PATCH', path, { apiVersion: 'v1', kind: 'Pod', metadata });
+}
+
 const defaultAccount = '/api/v1/namespaces/default/serviceaccounts/default';
 const rootCertificate = '/api/v1/namespaces/default/configmaps/kube-root-ca.crt';
 

@@ -406,7 +406,10 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
     stop: () => withRunning((identity) => processes.terminate(identity, graceOf(name))),
     kill: () => withRunning(processes.kill),
     start: async () => {
-      if (!running()) await startServer({ layout, state, patience: { within: stepWithin } }, name);
+      if (running()) return;
+      await startServer({ layout, state, patience: { within: stepWithin } }, name);
+      if (name === 'kube-apiserver')
+        await kubernetes.touchEndingPods(kubernetes.apiServerOf(layout, state.ports));
     },
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),
