@@ -41,7 +41,7 @@ interface Deps {
   log: Log;
 }
 
-const nodesAtOnce = 16;
+const nodesAtOnce = 32;
 const statusesAtOnce = 8;
 /** Of one node; the taint does not wait. Milliseconds. */
 const statusEvery = 1_000;
@@ -55,9 +55,9 @@ const longestRest = 3_600_000;
  *
  * 1. Every node has a NodeReadiness of its name, of which it is an owner. One that was made before its node gets it for an
  *    owner, if this very node is there still; one of a former node is left to the garbage collection, and waited for.
- * 2. The taint goes as soon as all gates that block are ready, as the apiserver has them then: no informer that is behind
- *    makes a node take pods. It comes as `decideReadiness` says. Other taints stay as they are; so does one that somebody gave
- *    a value, of which a node can have no second one.
+ * 2. The taint goes as soon as all gates that block are ready. Once before, the gates are read from the apiserver: no informer
+ *    that is behind makes a node take pods without a gate that was there before it. The taint comes as `decideReadiness` says.
+ *    Other taints stay as they are; so does one that somebody gave a value, of which a node can have no second one.
  * 3. Status and condition follow the taint, at most once a second for each node.
  * 4. What is remembered between two looks is in the status; losing the process loses at most a second of it.
  * 5. A node without gates costs its NodeReadiness, and nothing more whatever happens to it.
@@ -105,6 +105,8 @@ interface Remembered {
   uid: string;
   gates: readonly NodeReadinessGate[];
   status: NodeReadinessStatus | undefined;
+  /** Whether the informers have shown, since the node is there, the gates that the apiserver has. */
+  isSure: boolean;
   /** When its status was written. Milliseconds of `performance.now()`. */
   shownAt: number;
 }
@@ -147,7 +149,7 @@ class Gatekeeper {
     const found = readinesses.get(name);
     const seen = isOfFormerNode(found, node) ? undefined : found;
     const again = await this.#decide(node, seen, this.#gatesOf(node, found));
-    if (seen === undefined ? found === undefined : !isOwned(seen, node)) await this.#own(node, seen);
+    if (!isOwned(seen, node)) this.#showing.add(name);
     return again;
   }
 
@@ -164,7 +166,7 @@ class Gatekeeper {
     gates: readonly NodeReadinessGate[],
   ): Promise<Requeue | void> {
     const { kube, pods, maintenances } = this.#deps.cluster;
-    const { name, uid = '' } = node.metadata;
+    const { name } = node.metadata;
     const before = this.#rememberedOf(node, seen);
     const now = kube.now().getTime();
     const facts = {
@@ -177,30 +179,32 @@ class Gatekeeper {
       now,
     };
     const decision = decideReadiness(facts, before.status, this.#deps.patience);
-    this.#remembered.set(name, { uid, gates, status: decision.status, shownAt: before.shownAt });
+    Object.assign(before, { gates, status: decision.status });
     const isOurChoice = facts.isTainted || !isTaintedByOthers(node);
-    if (isOurChoice && facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, gates, decision)))
+    if (isOurChoice && facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, before, decision)))
       return { requeueAfterMs: lookAgainAfter };
     this.#showing.addAfter(name, before.shownAt + statusEvery - performance.now());
     const { changesAt } = decision;
     return changesAt === undefined ? undefined : { requeueAfterMs: Math.min(changesAt - now, longestRest) };
   }
 
-  #rememberedOf({ metadata: { name, uid } }: Node, seen: SeenReadiness | undefined): Remembered {
+  #rememberedOf({ metadata: { name, uid = '' } }: Node, seen: SeenReadiness | undefined): Remembered {
     const known = this.#remembered.get(name);
     if (known !== undefined && known.uid === uid) return known;
-    return { uid: uid ?? '', gates: [], status: seen?.status, shownAt: -Infinity };
+    const fresh = { uid, gates: [], status: seen?.status, isSure: false, shownAt: -Infinity };
+    this.#remembered.set(name, fresh);
+    return fresh;
   }
 
   /** Puts the taint or takes it away; false when that was judged by what has changed meanwhile. */
   async #turn(
     node: Node,
-    gates: readonly NodeReadinessGate[],
+    remembered: Remembered,
     { wantsTaint, status }: ReadinessDecision,
   ): Promise<boolean> {
     const { kube } = this.#deps.cluster;
     const { name, uid, resourceVersion } = node.metadata;
-    if (!wantsTaint && !isDeepStrictEqual(await this.#gatesNow(node), gates)) return false;
+    if (!wantsTaint && !(await this.#isSure(node, remembered))) return false;
     const others = (node.spec.taints ?? []).filter((taint) => !isOurs(taint));
     const taints = wantsTaint ? [...others, READINESS_TAINT] : others;
     // This very version of the node, because its taints are one list for all who write them.
@@ -213,6 +217,11 @@ class Gatekeeper {
     }
     this.#tell(node, wantsTaint, status);
     return true;
+  }
+
+  async #isSure(node: Node, remembered: Remembered): Promise<boolean> {
+    remembered.isSure ||= isDeepStrictEqual(await this.#gatesNow(node), remembered.gates);
+    return remembered.isSure;
   }
 
   /**
@@ -242,7 +251,7 @@ class Gatekeeper {
     }
   }
 
-  /** Writes what has changed of a node's status and condition. */
+  /** Makes a node's object, writes what has changed of its status and condition, and reads early what its taint waits for. */
   async show(name: string): Promise<void> {
     const { nodes, readinesses } = this.#deps.cluster;
     const node = nodes.get(name);
@@ -250,9 +259,18 @@ class Gatekeeper {
     const remembered = this.#remembered.get(name);
     if (node === undefined || remembered?.status === undefined || remembered.uid !== node.metadata.uid)
       return;
-    // What is shown follows the object, which is being made.
-    if (seen === undefined || isOfFormerNode(seen, node)) return;
+    if (isOfFormerNode(seen, node)) return;
+    if (seen === undefined || !isOwned(seen, node)) {
+      await this.#own(node, seen);
+      return;
+    }
+    await this.#tellAll(node, seen, remembered);
+    if (isTainted(node)) await this.#isSure(node, remembered);
+  }
+
+  async #tellAll(node: Node, seen: SeenReadiness, remembered: Remembered): Promise<void> {
     const { status } = remembered;
+    if (status === undefined) return;
     const condition = readinessCondition(status, READINESS_CONDITION);
     const shown = shownOn(node);
     const isConditionShown = isDeepStrictEqual(shown && factsOf(shown), condition);

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { KubeObject, Node, Pod, Taint } from '../../api/core.ts';
+import type { KubeObject, Pod, Taint } from '../../api/core.ts';
 import { NODE_READINESS, READINESS_CONDITION, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import { runNodeReadinessController } from '../../controllers/nodeReadiness.ts';
@@ -209,7 +209,13 @@ describe('a new node with gates', () => {
     const pool = c.named('pool');
     const [first, second] = [await policyFor(pool, 'cni'), await policyFor(pool, 'cni', 'dns')];
     const node = await c.nodeNamed('shared', { pool });
-    const owners = () => c.cluster.readinesses.get(node)?.gateOwners;
+    const owners = () =>
+      Object.fromEntries(
+        Object.entries(c.cluster.readinesses.get(node)?.gateOwners ?? {}).map(([name, managers]) => [
+          name,
+          managers.toSorted(),
+        ]),
+      );
     const own = (name: string) => `node-readiness-policy/${name}`;
     await eventually('the gates of both', () =>
       expect(owners()).toEqual({ cni: [own(first), own(second)].toSorted(), dns: [own(second)] }),
@@ -329,17 +335,21 @@ describe('a node that was ready', () => {
 });
 
 describe('a node of a name that was used before', () => {
-  const recreated = async (name: string, labels: Record<string, string>): Promise<Node> => {
-    await c.deleted({ ...(await c.node(name)), kind: 'Node' });
-    await sandbox.addNodes([name], labels);
-    return c.node(name);
-  };
+  const gone = async (name: string) => c.deleted({ ...(await c.node(name)), kind: 'Node' });
 
   test('has a NodeReadiness of its own, however often it comes and goes', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
     const names = await Promise.all(['a', 'b', 'c'].map((name) => c.nodeNamed(name, { pool })));
-    for (const _ of [1, 2, 3]) await Promise.all(names.map((name) => recreated(name, { pool })));
+    for (const name of names) {
+      for (const _ of [1, 2, 3]) {
+        await gone(name);
+        const metadata = { name, labels: { pool } };
+        await c.admin.create<KubeObject>(resources.nodes as Resource, { metadata });
+      }
+      await gone(name);
+    }
+    await sandbox.addNodes(names, { pool });
     for (const name of names) {
       const { uid } = (await c.node(name)).metadata;
       await eventually(`the NodeReadiness of ${name}`, async () =>
