@@ -76,10 +76,13 @@ async function policyFor(pool: string, ...apps: string[]): Promise<string> {
 const isTainted = async (node: string) =>
   (await c.node(node)).spec.taints?.some(({ key }) => key === READINESS_TAINT.key) === true;
 
+/** A failure shows what its gates wait for, or seem to. */
 const eventuallyTainted = (node: string, want: boolean) =>
-  eventually(`node ${node} ${want ? 'to have' : 'to lose'} the taint`, async () =>
-    expect(await isTainted(node)).toBe(want),
-  );
+  eventually(`node ${node} ${want ? 'to have' : 'to lose'} the taint`, async () => {
+    const pods = c.podsOf(node).map(({ metadata, status }) => `${metadata.name} ${status.ready}`);
+    const told = (await readinessOf(node))?.status;
+    expect({ isTainted: await isTainted(node), told, pods }).toMatchObject({ isTainted: want });
+  });
 
 /** `gates`, blockedBy and the reason of Ready; then each gate with its reason. */
 async function shown(node: string): Promise<string[]> {
@@ -233,8 +236,8 @@ describe('a node that was ready', () => {
   test('takes no new pods when a gate is lost for longer than the grace; those that run stay', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
-    await daemonSet('cni', pool);
     const node = await c.nodeNamed('lossy', { pool });
+    await daemonSet('cni', pool);
     await eventuallyTainted(node, false);
     const app = await appPod(pool);
     await eventually('the pod to run', () => expect(podNamed(app)?.status.ready).toBe(true));
@@ -254,8 +257,8 @@ describe('a node that was ready', () => {
   test('flaps visibly, and waits longer each time', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
-    await daemonSet('cni', pool);
     const node = await c.nodeNamed('flapping', { pool });
+    await daemonSet('cni', pool);
     await eventuallyTainted(node, false);
     const pod = await gatePodOn(node, 'cni');
     for (const ready of [false, true, false]) {
@@ -281,8 +284,8 @@ describe('a node that was ready', () => {
     test('is tainted at once while a maintenance holds it', async () => {
       const pool = c.named('pool');
       await policyFor(pool, 'cni');
-      await daemonSet('cni', pool);
       const [held, joins] = [await c.nodeNamed('held', { pool }), await c.nodeNamed('joins', { pool })];
+      await daemonSet('cni', pool);
       for (const node of [held, joins]) await eventuallyTainted(node, false);
       const maintenance = c.maintenance({ nodes: [held], stage: 'Cordon' });
       await c.applied(maintenance);
@@ -465,8 +468,8 @@ describe('a gate from outside', () => {
 test('while the controllers are down a node keeps its taint, and the next leader goes on where they were', async () => {
   const pool = c.named('pool');
   await policyFor(pool, 'cni');
-  await daemonSet('cni', pool);
   const flapped = await c.nodeNamed('leader', { pool });
+  await daemonSet('cni', pool);
   await eventuallyTainted(flapped, false);
   const pod = await gatePodOn(flapped, 'cni');
   await probed(pod, false);
