@@ -96,6 +96,9 @@ export const NodeReadinessSpec = z.strictObject({
 
 const NodeReadinessGateStatus = z.strictObject({
   name: gateName().describe('The name of the node readiness gate.'),
+  definition: text(8).describe(
+    'Extension: hash of the namespace, the selector and blocksReadiness that this was computed from: by it a gate that was defined anew is told from one that was lost.',
+  ),
   ready: z.boolean().describe('Whether a node is ready based on its corresponding readiness gate.'),
   reason: text(64)
     .exactOptional()
@@ -106,7 +109,9 @@ const NodeReadinessGateStatus = z.strictObject({
   ),
   lostTime: timestamp()
     .exactOptional()
-    .describe('Extension: since when it is not ready, after it was; absent for one that never was.'),
+    .describe(
+      'Extension: since when it is not ready, after it was; of a gate that is new on a node that takes pods, since when it is known. Absent for one that never was ready.',
+    ),
   lastTransitionTime: timestamp().describe('Extension: since when ready is what it is.'),
 });
 export type NodeReadinessGateStatus = z.infer<typeof NodeReadinessGateStatus>;

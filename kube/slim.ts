@@ -8,7 +8,7 @@ import type {
   PodTemplate,
   Toleration,
 } from '../api/core.ts';
-import { READINESS_CONDITION } from '../api/names.ts';
+import { READINESS_CONDITION, READINESS_TAINT } from '../api/names.ts';
 import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
 import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
 
@@ -64,8 +64,10 @@ function slimGates({ spec }: RawPod): Pick<Pod['spec'], 'schedulingGates' | 'mad
   };
 }
 
+/** Of the readiness taint alone; pods of DaemonSets have five others, of taints that nobody here asks about. */
 function slimTolerations(tolerations: Toleration[] = []): { tolerations?: Toleration[] } {
-  const kept = tolerations.filter(({ effect }) => effect !== 'NoExecute');
+  const { key, effect } = READINESS_TAINT;
+  const kept = tolerations.filter((one) => (one.key || key) === key && (one.effect ?? effect) === effect);
   return kept.length === 0 ? {} : { tolerations: kept };
 }
 

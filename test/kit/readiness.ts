@@ -57,9 +57,14 @@ export class ReadinessPolicies {
       fieldManager: 'kubectl',
       force: true,
     });
-    const look = () => this.taintedOf([{ metadata: { name: 'probe', labels: probe } }]);
-    await eventuallyHolds('a new node to be tainted', look, ([isTainted]) => isTainted === true);
+    await this.inEffect(probe);
     return stored;
+  }
+
+  /** Resolves when the apiserver taints new nodes with these labels. */
+  async inEffect(labels: Record<string, string>): Promise<void> {
+    const look = () => this.taintedOf([{ metadata: { name: 'probe', labels } }]);
+    await eventuallyHolds('a new node to be tainted', look, ([isTainted]) => isTainted === true);
   }
 
   /** Which of these nodes would have the readiness taint, if they were made now. Nothing is stored. */

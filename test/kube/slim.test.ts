@@ -67,13 +67,16 @@ test('a slim pod keeps an unusual grace period, its gates, and the node that it 
 });
 
 const tolerations: Toleration[] = [
-  { key: 'a', operator: 'Exists', effect: 'NoSchedule' },
-  { key: 'node.kubernetes.io/not-ready', operator: 'Exists', effect: 'NoExecute' },
+  { key: 'readiness.k8s.io/gates', operator: 'Exists', effect: 'NoSchedule' },
+  { key: 'node.kubernetes.io/disk-pressure', operator: 'Exists', effect: 'NoSchedule' },
+  { operator: 'Exists', effect: 'NoExecute' },
 ];
 
-test('a slim pod keeps the tolerations that the scheduler reads', () => {
+test('a slim pod keeps the tolerations of the readiness taint', () => {
   const raw = { metadata, spec: { tolerations } } as RawPod;
   expect(slimPod(raw).spec).toEqual({ tolerations: [tolerations[0]] });
+  const all = { operator: 'Exists' };
+  expect(slimPod({ ...raw, spec: { tolerations: [all] } } as RawPod).spec).toEqual({ tolerations: [all] });
 });
 
 test('a slim DaemonSet keeps how it is updated and how far, and what its pods are like', () => {
