@@ -158,6 +158,28 @@ describe('what is wrong is refused with its remedy', () => {
       says: 'namespace: Required value',
     },
     {
+      when: 'two gates of a policy have one name',
+      object: readinessPolicy('p', ofPool('x'), [cni, gate({ name: 'csi', namespace: 'a' }), cni]),
+      says: 'spec.readinessGates[2]: Duplicate value: {"name":"cni"}',
+    },
+    {
+      when: 'a selector of a policy is empty',
+      object: readinessPolicy('p', ofPool('x'), [
+        cni,
+        { ...gate({ name: 'csi', namespace: 'a' }), selector: {} },
+      ]),
+      says: 'spec.readinessGates[1].selector: Invalid value: selector: an empty selector would select every pod of the namespace',
+    },
+    {
+      when: 'a policy has more gates than a node may have',
+      object: readinessPolicy(
+        'p',
+        ofPool('x'),
+        Array.from({ length: 33 }, (_, i) => gate({ name: `g-${i}`, namespace: 'a' })),
+      ),
+      says: 'spec.readinessGates: Too many: 33: must have at most 32 items',
+    },
+    {
       when: 'the name of a policy is too long',
       object: readinessPolicy('p'.repeat(107), ofPool('x'), [cni]),
       says: 'choose one of at most 106 characters',
