@@ -3,7 +3,7 @@ import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
 import { MAX_READINESS_GATES } from './names.ts';
 import { gateName, readinessGates } from './nodeReadiness.ts';
-import { ATOMIC_LIST, int32, int64 } from './schema.ts';
+import { ATOMIC_LIST, type CelRule, cel, int32, int64 } from './schema.ts';
 import { NodeSelector } from './selectors.ts';
 
 /**
@@ -11,10 +11,18 @@ import { NodeSelector } from './selectors.ts';
  * which leaves open who writes the gates of a node.
  */
 
+const MAX_REQUIREMENTS = 10_000;
+
+/** The apiserver judges each new node by each policy, with a budget; beyond it, a node would join without the taint. */
+const isJudgedInTime: CelRule = {
+  rule: `self.nodeSelectorTerms.map(term, (has(term.matchExpressions) ? size(term.matchExpressions) : 0) + (has(term.matchFields) ? size(term.matchFields) : 0)).sum() <= ${MAX_REQUIREMENTS}`,
+  message: `nodeSelector: at most ${MAX_REQUIREMENTS} requirements in all of its terms together, so that the apiserver can judge a new node by them: select by a label, or write several policies`,
+};
+
 export const NodeReadinessPolicySpec = z.strictObject({
   nodeSelector: NodeSelector.describe(
     'NodeSelector selects the nodes that get the gates. New nodes among them have the taint readiness.k8s.io/gates:NoSchedule from their very first appearance.',
-  ),
+  ).meta(cel(isJudgedInTime)),
   readinessGates: readinessGates(
     'The gates that each of these nodes gets, in its NodeReadiness. They are taken back when the node is no longer selected, and when the policy is deleted.',
   ),

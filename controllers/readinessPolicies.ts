@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Node } from '../api/core.ts';
+import type { KubeObject, Node } from '../api/core.ts';
 import {
   FIELD_MANAGER,
   MAX_READINESS_GATES,
@@ -21,6 +21,7 @@ import {
 } from '../domain/policyGates.ts';
 import { isChecked } from '../domain/readiness.ts';
 import { type PolicyFacts, policyStatus, type Workload } from '../domain/readinessPolicy.ts';
+import type { FencedKube } from '../kube/client.ts';
 import { byNode, type FencedCluster } from '../kube/cluster.ts';
 import { isKubeError, isRefusal } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
@@ -63,15 +64,15 @@ export async function runReadinessPoliciesController(deps: Deps, signal: AbortSi
   const writing = new WorkQueue();
   const judging = new WorkQueue();
   const writer = new GateWriter(deps, (policy) => judging.addAfter(policy, lookAfter));
-  const looker = new PolicyJudge(deps, writer);
-  const judge = (concerns: (policy: NodeReadinessPolicy) => boolean) => {
+  const judge = new PolicyJudge(deps, writer);
+  const judgeIf = (concerns: (policy: NodeReadinessPolicy) => boolean) => {
     for (const policy of readinessPolicies.list())
       if (concerns(policy)) judging.addAfter(policy.metadata.name, lookAfter);
   };
   const judgeThoseOf = (seen: SeenReadiness) => {
     const owners = policiesIn(seen, rules.manager);
     const node = nodes.get(seen.metadata.name);
-    judge(
+    judgeIf(
       ({ metadata, spec }) =>
         owners.includes(metadata.name) || (node !== undefined && selectsNode(spec.nodeSelector, node)),
     );
@@ -80,7 +81,7 @@ export async function runReadinessPoliciesController(deps: Deps, signal: AbortSi
     nodes.subscribe((change) => {
       if (change.type === 'Updated' && hasSameLabels(change.previous, change.object)) return;
       writing.add(change.object.metadata.name);
-      judge(() => true);
+      judgeIf(() => true);
     }),
     readinesses.subscribe((change) => {
       if (change.type === 'Updated' && !hasOtherGates(change.previous, change.object)) return;
@@ -91,7 +92,7 @@ export async function runReadinessPoliciesController(deps: Deps, signal: AbortSi
     daemonSets.subscribe((change) => {
       const isSame = change.type === 'Updated' && isDeepStrictEqual(change.previous.spec, change.object.spec);
       const { namespace } = change.object.metadata;
-      if (!isSame) judge(({ spec }) => spec.readinessGates.some((gate) => gate.namespace === namespace));
+      if (!isSame) judgeIf(({ spec }) => spec.readinessGates.some((gate) => gate.namespace === namespace));
     }),
     readinessPolicies.subscribe((change) => {
       const { type, object } = change;
@@ -105,7 +106,7 @@ export async function runReadinessPoliciesController(deps: Deps, signal: AbortSi
     const { log } = deps;
     await Promise.all([
       writing.run({ workers: nodesAtOnce, reconcile: (name) => writer.write(name), signal, log }),
-      judging.run({ workers: policiesAtOnce, reconcile: (name) => looker.look(name), signal, log }),
+      judging.run({ workers: policiesAtOnce, reconcile: (name) => judge.look(name), signal, log }),
     ]);
   } finally {
     for (const stop of unsubscribe) stop();
@@ -126,8 +127,8 @@ function wishOf({ metadata, status }: NodeReadinessPolicy): unknown[] {
   return [generation, deletionTimestamp, status?.observedGeneration, status?.withheldGates];
 }
 
-/** What became of a write: `Outdated` when another writer came before it. */
-type Outcome = 'Written' | 'Outdated' | { refusedBecause: string };
+/** What became of a write: `Outdated` when another writer came before it, `Unchanged` when it made no new version. */
+type Outcome = 'Written' | 'Unchanged' | 'Outdated' | { refusedBecause: string };
 
 class GateWriter {
   readonly #cluster: FencedCluster;
@@ -157,21 +158,24 @@ class GateWriter {
       return undefined;
     }
     const { orphans, applied } = gateWrites(node, readinessPolicies.list(), seen, rules);
-    const failures = this.#failures.get(name) ?? new Map<string, string>();
-    const still = [...failures].filter(([policy]) => applied.some((one) => one.policy === policy));
-    this.#failures.set(name, new Map(still));
-    const removed = orphans.length === 0 ? undefined : await this.#remove(seen, orphans);
+    const failures = this.#failuresOf(name);
+    for (const policy of failures.keys())
+      if (applied.every((one) => one.policy !== policy)) failures.delete(policy);
+    const removed = orphans.length === 0 ? 'Unchanged' : await this.#remove(seen, orphans);
     // The informer shows what was written, and so brings the next turn.
     if (removed === 'Written') return { requeueAfterMs: resyncEvery };
     if (removed === 'Outdated') return 'BackOff';
     const again = await this.#applyFirst(seen, applied);
-    if (removed === undefined) return again;
-    this.#log.warn('Gates could not be removed', {
-      node: name,
-      gates: orphans,
-      error: removed.refusedBecause,
-    });
+    if (removed === 'Unchanged') return again;
+    const { refusedBecause: error } = removed;
+    this.#log.warn('Gates could not be removed', { node: name, gates: orphans, error });
     return 'BackOff';
+  }
+
+  #failuresOf(node: string): Map<string, string> {
+    const failures = this.#failures.get(node) ?? new Map<string, string>();
+    this.#failures.set(node, failures);
+    return failures;
   }
 
   /** The first that the apiserver takes; those that it did not take before come last. */
@@ -180,23 +184,24 @@ class GateWriter {
     applied: readonly { policy: string; gates: AppliedGate[] }[],
   ): Promise<Requeue | 'BackOff'> {
     const { name } = seen.metadata;
-    const failures = this.#failures.get(name) ?? new Map<string, string>();
-    const [untried, tried] = [false, true].map((failed) =>
+    const failures = this.#failuresOf(name);
+    const [untried = [], tried = []] = [false, true].map((failed) =>
       applied.filter(({ policy }) => failures.has(policy) === failed),
     );
-    for (const { policy, gates } of [...(untried ?? []), ...(tried ?? [])]) {
+    for (const { policy, gates } of [...untried, ...tried]) {
       const outcome = await this.#apply(seen, policy, gates);
+      if (outcome === 'Unchanged') continue;
       if (outcome === 'Written') return { requeueAfterMs: resyncEvery };
       if (outcome === 'Outdated') return 'BackOff';
       this.#note(name, policy, outcome.refusedBecause);
     }
-    return applied.length > 0 ? 'BackOff' : { requeueAfterMs: resyncEvery };
+    return failures.size > 0 ? 'BackOff' : { requeueAfterMs: resyncEvery };
   }
 
   #note(node: string, policy: string, message: string): void {
-    const failures = this.#failures.get(node);
-    if (failures?.get(policy) === message) return;
-    failures?.set(policy, message);
+    const failures = this.#failuresOf(node);
+    if (failures.get(policy) === message) return;
+    failures.set(policy, message);
     this.#log.warn('Gates of a policy could not be written', { node, policy, error: message });
     this.#onRefusal(policy);
   }
@@ -207,19 +212,19 @@ class GateWriter {
     const readinessGates = seen.spec.readinessGates.filter((gate) => !orphans.includes(gate.name));
     // This very version: a gate that another writer has made meanwhile, or a part of one, is not to be lost.
     const patch = { metadata: { uid, resourceVersion }, spec: { readinessGates } };
-    return this.#attempt(async () => {
-      await this.#cluster.kube.mergePatch(resources.nodeReadinesses, { name }, patch, {
-        fieldManager: FIELD_MANAGER,
-      });
-      this.#log.debug('Gates that no policy asks for were removed', { node: name, gates: orphans });
-    });
+    const options = { fieldManager: FIELD_MANAGER };
+    this.#log.debug('Gates that no policy asks for are removed', { node: name, gates: orphans });
+    return this.#attempt(seen, (kube) =>
+      kube.mergePatch(resources.nodeReadinesses, { name }, patch, options),
+    );
   }
 
   async #apply(
-    { metadata: { name, uid, resourceVersion } }: SeenReadiness,
+    seen: SeenReadiness,
     policy: string,
     readinessGates: readonly AppliedGate[],
   ): Promise<Outcome> {
+    const { name, uid, resourceVersion } = seen.metadata;
     // Only this version: a gate that another writer has made meanwhile is not to be taken over.
     const version = {
       ...(uid !== undefined && { uid }),
@@ -227,16 +232,14 @@ class GateWriter {
     };
     const object = { metadata: { name, ...version }, spec: { readinessGates } };
     const options = { fieldManager: READINESS_POLICY_MANAGER + policy, force: true };
-    return this.#attempt(async () => {
-      await this.#cluster.kube.apply(resources.nodeReadinesses, object, options);
-      this.#log.debug('Gates of a policy were written', { node: name, policy, gates: readinessGates.length });
-    });
+    this.#log.debug('Gates of a policy are written', { node: name, policy, gates: readinessGates.length });
+    return this.#attempt(seen, (kube) => kube.apply(resources.nodeReadinesses, object, options));
   }
 
-  async #attempt(write: () => Promise<void>): Promise<Outcome> {
+  async #attempt(seen: SeenReadiness, write: (kube: FencedKube) => Promise<KubeObject>): Promise<Outcome> {
     try {
-      await write();
-      return 'Written';
+      const written = await write(this.#cluster.kube);
+      return written.metadata.resourceVersion === seen.metadata.resourceVersion ? 'Unchanged' : 'Written';
     } catch (error) {
       if (isKubeError(error, 'Conflict', 'NotFound')) return 'Outdated';
       if (isRefusal(error)) return { refusedBecause: error.apiMessage };

@@ -124,11 +124,7 @@ export function hasGate(seen: SeenReadiness, gate: NodeReadinessGate, manager: s
  * What a policy has of gates that it does not want, and cannot let go: without it half a gate would be left of what others own,
  * which the apiserver refuses, or undoes their part of (structured-merge-diff issue 335).
  */
-function keptParts(
-  seen: SeenReadiness,
-  gates: readonly NodeReadinessGate[],
-  manager: string,
-): AppliedGate[] {
+function keptParts(seen: SeenReadiness, gates: readonly NodeReadinessGate[], manager: string): AppliedGate[] {
   return seen.spec.readinessGates
     .filter(({ name }) => gates.every((gate) => gate.name !== name))
     .filter(({ name }) => ownersOf(seen, name).includes(manager) && isHalfWithout(seen, name, manager))

@@ -77,27 +77,25 @@ const longestMessage = 4096;
 function gatesWritten({ unwritten, refusals, failures }: PolicyFacts): ConditionFacts {
   const taken = refusals.filter(({ by }) => by !== undefined);
   const crowded = refusals.filter(({ by }) => by === undefined);
-  const problems = [
-    failures.length > 0 &&
-      `the apiserver refuses the gates of ${failures.length} nodes, such as ${failures[0]?.node}: ${failures[0]?.message}`,
-    crowded.length > 0 &&
-      `there is no room for ${crowded.length} gates beside those of older policies and other writers, who come first: ${listed(crowded.map(({ node, gate }) => `${gate} on ${node}`))}`,
-    taken.length > 0 &&
-      `another writer says another thing about ${taken.length} gates, which stay as they are: ${listed(taken.map(({ node, gate, by }) => `${gate} on ${node} (${by})`))}`,
-  ].filter((problem) => problem !== false);
-  if (problems.length === 0 && unwritten > 0) problems.push(`${unwritten} nodes do not have all gates yet`);
-  const reason =
-    failures.length > 0
-      ? 'Refused'
-      : crowded.length > 0
-        ? 'TooManyGates'
-        : taken.length > 0
-          ? 'Conflict'
-          : 'InProgress';
-  return condition('GatesWritten', problems, {
-    reason,
-    well: 'every selected node has every gate that is in effect',
-  });
+  const causes = [
+    failures.length > 0 && {
+      reason: 'Refused',
+      problem: `the apiserver refuses the gates of ${failures.length} nodes, such as ${failures[0]?.node}: ${failures[0]?.message}`,
+    },
+    crowded.length > 0 && {
+      reason: 'TooManyGates',
+      problem: `there is no room for ${crowded.length} gates beside those of older policies and other writers, who come first: ${listed(crowded.map(({ node, gate }) => `${gate} on ${node}`))}`,
+    },
+    taken.length > 0 && {
+      reason: 'Conflict',
+      problem: `another writer says another thing about ${taken.length} gates, which stay as they are: ${listed(taken.map(({ node, gate, by }) => `${gate} on ${node} (${by})`))}`,
+    },
+  ].filter((cause) => cause !== false);
+  if (causes.length === 0 && unwritten > 0)
+    causes.push({ reason: 'InProgress', problem: `${unwritten} nodes do not have all gates yet` });
+  const problems = causes.map(({ problem }) => problem);
+  const well = 'every selected node has every gate that is in effect';
+  return condition('GatesWritten', problems, { reason: causes[0]?.reason ?? '', well });
 }
 
 /** "All system critical pods that should gate the readiness of a node must be updated to tolerate the readiness taint." */

@@ -57,7 +57,7 @@ describe('the worker may', () => {
     'patch leases -n node-maintenance',
     'delete leases -n node-maintenance',
     'update leases -n kube-node-maintenance',
-    'get namespaces/kube-node-maintenance',
+    'get namespaces',
     'create namespaces',
     'get validatingadmissionpolicies/worker-namespaces.nodemaintenance.k8s.io',
     'get validatingadmissionpolicybindings/worker-namespaces.nodemaintenance.k8s.io',
