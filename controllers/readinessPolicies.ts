@@ -283,17 +283,19 @@ class PolicyJudge {
     const rest = (this.#restsUntil.get(name) ?? 0) - began;
     // Its nodes wait for the first look at it.
     if (rest > 0 && isChecked(policy)) return { requeueAfterMs: rest };
-    await this.#judge(policy);
+    const isDecided = await this.#judge(policy);
     const ended = performance.now();
     this.#restsUntil.set(name, ended + Math.min((ended - began) * restPerLook, lookEvery));
-    return { requeueAfterMs: lookEvery };
+    return { requeueAfterMs: isDecided ? lookEvery : lookAfter };
   }
 
-  async #judge(policy: NodeReadinessPolicy): Promise<void> {
+  /** False when what counts of the policy has changed by it, so that its progress is to be looked at again. */
+  async #judge(policy: NodeReadinessPolicy): Promise<boolean> {
     const { kube } = this.#cluster;
     const workloads = await this.#workloadsOf(policy);
     const status = policyStatus({ ...this.#factsOf(policy), ...workloads }, kube.now().toISOString());
     if (!isDeepStrictEqual(policy.status, status)) await this.#write(policy, status);
+    return isChecked(policy) && isDeepStrictEqual(policy.status?.withheldGates, status.withheldGates);
   }
 
   async #write({ metadata: { name, uid } }: NodeReadinessPolicy, status: object): Promise<void> {
@@ -385,6 +387,8 @@ class PolicyJudge {
     const exists = (await kube.get(resources.namespaces, { name: namespace })) !== undefined;
     const workloads = await workloadsIn(kube, namespace, [resources.deployments, resources.statefulSets]);
     const seen = { seenAt: performance.now(), exists, workloads };
+    for (const [name, { seenAt }] of this.#namespaces)
+      if (seenAt < seen.seenAt - freshFor) this.#namespaces.delete(name);
     this.#namespaces.set(namespace, seen);
     return seen;
   }

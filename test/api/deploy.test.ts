@@ -107,7 +107,7 @@ describe('the worker may not', () => {
     'impersonate users',
     'update leases -n kube-node-lease',
     'delete leases -n kube-node-maintenance',
-    'get namespaces/kube-system',
+    'list namespaces',
     'list namespaces',
     'patch namespaces/kube-node-maintenance',
     'delete namespaces/kube-node-maintenance',

@@ -34,7 +34,7 @@ function startControllers(): void {
   stop = new AbortController();
   const { cluster } = c;
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  const patience = { graceMs: 1_500 };
+  const patience = { graceMs: 1_500, dampingMs: 1_500 };
   running = Promise.all([
     runNodeReadinessController({ cluster, patience, events, log: silentLog }, stop.signal),
     runReadinessPoliciesController({ cluster, log: silentLog }, stop.signal),
@@ -324,6 +324,7 @@ describe('a gate whose pods do not tolerate the taint', () => {
     await eventuallyGates(old, ['csi']);
     await gatesEdited(policy, app);
     await eventuallyGates(old, []);
+    await eventuallySays(policy, 'GatesWritten', expect.stringMatching(/^True /));
     await eventually('new nodes to be free', async () => expect(await newNodeIsTainted(pool)).toBe(false));
     const late = await c.nodeNamed('late', { pool });
     await eventually('the nodes to be free', async () =>
@@ -349,6 +350,28 @@ describe('a gate whose pods do not tolerate the taint', () => {
     );
   });
 });
+
+test('however many nodes get their gates, pod templates are listed every ten seconds at most', async () => {
+  const pool = c.named('pool');
+  const policy = await policyFor(pool, 'cni');
+  await eventuallySays(policy, 'GatesWritten', expect.stringMatching(/^True /));
+  const lists = () => c.requests.count('list deployments.apps');
+  const [before, began] = [lists(), performance.now()];
+  const nodes = await Promise.all(Array.from({ length: 8 }, () => c.nodeNamed('many', { pool })));
+  for (const node of nodes) await eventuallyGates(node, ['cni']);
+  await eventually('all of them to be counted', async () => {
+    const found = await c.admin.get(resources.nodeReadinessPolicies, { name: policy });
+    expect([found?.status?.nodes, found?.status?.conditions[0]?.status]).toEqual([8, 'True']);
+  });
+  const tenSeconds = Math.ceil((performance.now() - began) / 10_000);
+  expect(lists() - before).toBeLessThanOrEqual(namespacesOfPolicies() * (tenSeconds + 1));
+});
+
+/** In how many namespaces policies of this file look for pods. */
+function namespacesOfPolicies(): number {
+  const gates = c.cluster.readinessPolicies.list().flatMap(({ spec }) => spec.readinessGates);
+  return new Set(gates.map(({ namespace }) => namespace)).size;
+}
 
 test('a policy that selects every node says so', async () => {
   await c.nodeNamed('one');
