@@ -183,10 +183,13 @@ describe('a new node with gates', () => {
     const pool = c.named('pool');
     const [first, second] = [await policyFor(pool, 'cni'), await policyFor(pool, 'cni', 'dns')];
     const node = await c.nodeNamed('shared', { pool });
-    const owners = () => {
-      const byGate = Object.entries(c.cluster.readinesses.get(node)?.gateOwners ?? {});
-      return Object.fromEntries(byGate.map(([gateName, managers]) => [gateName, Object.keys(managers)]));
-    };
+    const owners = () =>
+      Object.fromEntries(
+        Object.entries(c.cluster.readinesses.get(node)?.gateOwners ?? {}).map(([name, managers]) => [
+          name,
+          Object.keys(managers).toSorted(),
+        ]),
+      );
     const own = (name: string) => `node-readiness-policy/${name}`;
     await eventually('the gates of both', () =>
       expect(owners()).toEqual({ cni: [own(first), own(second)].toSorted(), dns: [own(second)] }),
