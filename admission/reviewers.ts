@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
+import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import {
   admissionWarnings,
@@ -8,10 +9,16 @@ import {
   type Proposal,
   storageProblem,
 } from '../domain/admission.ts';
+import { selectorText } from '../domain/labelSelector.ts';
+import { policyWarnings } from '../domain/readinessAdmission.ts';
+import { selectsAnything } from '../domain/readinessPolicy.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Informer } from '../kube/informer.ts';
-import type { MaintenanceRequest, Reviewer } from './review.ts';
+import { resources } from '../kube/resources.ts';
+import { slimPod } from '../kube/slim.ts';
+import { workloadsIn } from '../kube/workloads.ts';
+import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer } from './review.ts';
 
 /** What the reviewers see of the cluster. */
 export interface AdmissionView {
@@ -46,6 +53,39 @@ export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewe
       return Promise.resolve({ kind: 'Refused', reason: 'Invalid', message: problem });
     }
     return Promise.resolve({ kind: 'Allowed', warnings: admissionWarnings(proposal, surroundings) });
+  };
+}
+
+/** What could lock nodes, said to whoever writes the policy. */
+export function readinessPolicyReviewer({ kube, nodes }: AdmissionView): Reviewer<ReadinessPolicyRequest> {
+  return async ({ object: { spec } }, signal) => {
+    const namespaces = [...new Set(spec.readinessGates.map(({ namespace }) => namespace))];
+    const missing = await Promise.all(
+      namespaces.map(
+        async (name) => (await kube.get(resources.namespaces, { name }, { signal })) === undefined,
+      ),
+    );
+    const { daemonSets, deployments, statefulSets } = resources;
+    const workloads = await Promise.all(
+      namespaces.map((namespace) =>
+        workloadsIn(kube, namespace, [daemonSets, deployments, statefulSets], { signal }),
+      ),
+    );
+    const known = {
+      nodes: nodes.list(),
+      missingNamespaces: namespaces.filter((_, i) => missing[i]),
+      workloads: workloads.flat(),
+      taint: READINESS_TAINT,
+    };
+    // Templates speak for their pods: only where there is none the pods themselves are of interest.
+    const alone = spec.readinessGates.filter((gate) => !selectsAnything(gate, { ...known, pods: [] }));
+    const pods = await Promise.all(
+      alone.map(({ namespace, selector }) =>
+        kube.list(resources.pods, { namespace, labelSelector: selectorText(selector), signal }),
+      ),
+    );
+    const seen = pods.flatMap(({ items }) => items.map(slimPod));
+    return { kind: 'Allowed', warnings: policyWarnings(spec, { ...known, pods: seen }) };
   };
 }
 

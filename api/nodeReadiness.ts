@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
+import { MAX_READINESS_GATES } from './names.ts';
 import { type CelRule, cel, int32, int64, listMap, text, timestamp } from './schema.ts';
 import { LabelSelector } from './selectors.ts';
 
@@ -10,7 +11,6 @@ import { LabelSelector } from './selectors.ts';
  * the proposal's sentences; what it does not have says "Extension".
  */
 
-const MAX_GATES = 32;
 const MAX_GATE_NAME = 128;
 const MAX_NAMESPACE = 63;
 
@@ -18,7 +18,7 @@ function lines(...sentences: string[]): string {
   return sentences.join('\n');
 }
 
-function gateName() {
+export function gateName() {
   const error =
     'expected lower case letters, digits, "-", "." and "/", starting and ending with a letter or digit, at most 128 characters';
   return z
@@ -79,7 +79,7 @@ export type NodeReadinessGate = z.infer<typeof NodeReadinessGate>;
 export function readinessGates(description: string) {
   return z
     .array(NodeReadinessGate, { error: 'expected a list of readiness gates' })
-    .max(MAX_GATES, { error: `expected at most ${MAX_GATES} readiness gates` })
+    .max(MAX_READINESS_GATES, { error: `expected at most ${MAX_READINESS_GATES} readiness gates` })
     .default([])
     .describe(description)
     .meta(listMap('name'));
@@ -150,8 +150,11 @@ export interface NodeReadiness extends KubeObject {
   status?: NodeReadinessStatus;
 }
 
+/** Gate -> field manager -> names of fields. */
+export type GateOwners = Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+
 /** As informers keep it. */
 export interface SeenReadiness extends NodeReadiness {
-  /** Of each gate, by name, the field managers that own a part of it. */
-  gateOwners: Readonly<Record<string, readonly string[]>>;
+  /** Of each gate, by name, the field managers that own a part of it, and which of its fields. */
+  gateOwners: GateOwners;
 }

@@ -19,12 +19,12 @@ import { selectsNode } from '../domain/nodeSelector.ts';
 import {
   decideReadiness,
   gatesOf,
+  isChecked,
   readinessCondition,
   type ReadinessDecision,
   type ReadinessPatience,
   selectsPod,
 } from '../domain/readiness.ts';
-import { isChecked } from '../domain/readinessPolicy.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
 import { byNode, type FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';

@@ -57,6 +57,17 @@ export interface ReadinessDecision {
   changesAt?: number;
 }
 
+/** Whether what is wrong with the policy, as it is now, has been published. */
+export function isChecked({ metadata, status }: NodeReadinessPolicy): boolean {
+  return status !== undefined && status.observedGeneration === metadata.generation;
+}
+
+/** The gates of a policy that count: all but those that it withholds. Of one that was not checked yet, all. */
+export function gatesInEffect(policy: NodeReadinessPolicy): NodeReadinessGate[] {
+  const withheld = isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];
+  return policy.spec.readinessGates.filter(({ name }) => !withheld.includes(name));
+}
+
 /**
  * The gates that count for a node: those in its NodeReadiness, and those that a policy is still to write. So a new node does
  * not lose its taint in the moment in which it has no gates yet. On a name that both have, what is written counts.
@@ -67,7 +78,7 @@ export function gatesOf(
   policies: readonly NodeReadinessPolicy[],
 ): NodeReadinessGate[] {
   const gates = new Map(written.map((gate) => [gate.name, gate]));
-  for (const gate of policiesOf(node, policies).flatMap(({ spec }) => spec.readinessGates))
+  for (const gate of policiesOf(node, policies).flatMap(gatesInEffect))
     if (!gates.has(gate.name)) gates.set(gate.name, gate);
   return [...gates.values()].toSorted((a, b) => compareNames(a.name, b.name));
 }

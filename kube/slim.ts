@@ -109,13 +109,14 @@ export function slimNode(raw: Node): Node {
 /** The object without its managedFields, but with what they tell of its gates. */
 export function slimReadiness(raw: NodeReadiness): SeenReadiness {
   const { managedFields = [] } = raw.metadata as { managedFields?: ManagedFields[] };
-  const gateOwners: Record<string, string[]> = {};
+  const gateOwners: Record<string, Record<string, string[]>> = {};
   for (const { manager = '', subresource, fieldsV1 } of managedFields) {
     if (subresource !== undefined && subresource !== '') continue;
-    for (const key of Object.keys(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
+    for (const [key, fields] of Object.entries(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
       if (!key.startsWith('k:')) continue;
       const { name } = JSON.parse(key.slice('k:'.length)) as { name: string };
-      (gateOwners[name] ??= []).push(manager);
+      // One manager has several entries if it writes in several ways.
+      ((gateOwners[name] ??= {})[manager] ??= []).push(...namesOf(fields));
     }
   }
   return { ...withoutManagedFields(raw), gateOwners };
@@ -125,7 +126,13 @@ export function slimReadiness(raw: NodeReadiness): SeenReadiness {
 interface ManagedFields {
   manager?: string;
   subresource?: string;
-  fieldsV1?: { 'f:spec'?: { 'f:readinessGates'?: Record<string, unknown> } };
+  fieldsV1?: { 'f:spec'?: { 'f:readinessGates'?: Record<string, object> } };
+}
+
+function namesOf(fields: object): string[] {
+  return Object.keys(fields)
+    .filter((key) => key.startsWith('f:'))
+    .map((key) => key.slice('f:'.length));
 }
 
 export function slimBudget(raw: PodDisruptionBudget): PodDisruptionBudget {

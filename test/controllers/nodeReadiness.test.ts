@@ -216,7 +216,7 @@ describe('a new node with gates', () => {
       Object.fromEntries(
         Object.entries(c.cluster.readinesses.get(node)?.gateOwners ?? {}).map(([name, managers]) => [
           name,
-          managers.toSorted(),
+          Object.keys(managers).toSorted(),
         ]),
       );
     const own = (name: string) => `node-readiness-policy/${name}`;

@@ -112,7 +112,7 @@ test('a slim node keeps its labels, its taints and whether it is schedulable', (
   expect(slimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true, taints } });
 });
 
-test('a slim NodeReadiness keeps who owns each of its gates', () => {
+test('a slim NodeReadiness keeps who owns which part of its gates', () => {
   const gatesOf = (...names: string[]) =>
     Object.fromEntries(names.map((name) => [`k:{"name":"${name}"}`, { '.': {}, 'f:name': {} }]));
   const entry = (manager: string, fields: object, subresource?: string) => ({
@@ -127,6 +127,7 @@ test('a slim NodeReadiness keeps who owns each of its gates', () => {
       managedFields: [
         entry('node-readiness-policy/a', gatesOf('cni', 'csi')),
         entry('kubectl', { '.': {}, ...gatesOf('csi') }),
+        { ...entry('kubectl', { 'k:{"name":"csi"}': { 'f:selector': {} } }), operation: 'Update' },
         { manager: 'node-maintenance', fieldsV1: { 'f:spec': {} } },
         { manager: 'status', subresource: 'status', fieldsV1: { 'f:status': {} } },
       ],
@@ -136,7 +137,10 @@ test('a slim NodeReadiness keeps who owns each of its gates', () => {
   expect(slimReadiness(raw)).toEqual({
     metadata: { name: 'n1' },
     spec: { readinessGates: [] },
-    gateOwners: { cni: ['node-readiness-policy/a'], csi: ['node-readiness-policy/a', 'kubectl'] },
+    gateOwners: {
+      cni: { 'node-readiness-policy/a': ['name'] },
+      csi: { 'node-readiness-policy/a': ['name'], kubectl: ['name', 'selector'] },
+    },
   });
 });
 
