@@ -196,6 +196,7 @@ export async function addNodes(
 ): Promise<void> {
   await Promise.all(names.map((name) => createNode(server, name, labels)));
   await until('the nodes to be Ready', () => unreadyNodes(server, names), patience);
+  await touchWaitingPods(server);
 }
 
 async function createNode(
@@ -268,14 +269,23 @@ export async function dropKwokLeases(server: ApiServer): Promise<void> {
   await Promise.all(held.map(({ metadata }) => ask(server, 'DELETE', `${nodeLeases}/${metadata.name}`)));
 }
 
+interface PodSeen extends KubeObject {
+  spec: { nodeName?: string };
+  status: { phase?: string };
+}
+
 /**
- * To be done when an apiserver is back: kwok 0.8.0 tries no deletion again whose answer it did not get, but looks at a pod again
- * that changes.
+ * To be done when an apiserver is back, or nodes are new: kwok 0.8.0 tries no deletion again whose answer it did not get, and
+ * passes over pods of a node until it has seen its own Lease of it; but it looks at a pod again that changes.
  */
-export async function touchEndingPods(server: ApiServer): Promise<void> {
-  const { items } = await get<{ items: KubeObject[] }>(server, '/api/v1/pods');
-  const ending = items.filter(({ metadata }) => metadata.deletionTimestamp !== undefined);
-  await Promise.all(ending.map((pod) => touch(server, pod)));
+export async function touchWaitingPods(server: ApiServer): Promise<void> {
+  const { items } = await get<{ items: PodSeen[] }>(server, '/api/v1/pods');
+  await Promise.all(items.filter(waitsForItsNode).map((pod) => touch(server, pod)));
+}
+
+function waitsForItsNode({ metadata, spec, status }: PodSeen): boolean {
+  const isStarting = spec.nodeName !== undefined && status.phase === 'Pending';
+  return isStarting || metadata.deletionTimestamp !== undefined;
 }
 
 function touch(server: ApiServer, { metadata: { namespace, name, uid } }: KubeObject): Promise<unknown> {

@@ -409,7 +409,7 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
       if (running()) return;
       await startServer({ layout, state, patience: { within: stepWithin } }, name);
       if (name === 'kube-apiserver')
-        await kubernetes.touchEndingPods(kubernetes.apiServerOf(layout, state.ports));
+        await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state.ports));
     },
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),
