@@ -71,10 +71,13 @@ function continued(
   node: NodeMaintenanceNodeStatus,
   before: NodeMaintenanceNodeStatus | undefined,
 ): NodeMaintenanceNodeStatus {
-  if (before === undefined) return node;
+  const left = node.podsPendingEvacuation + node.podsEvacuating;
+  const podsPeak = Math.max(before?.podsPeak ?? 0, node.podsPeak ?? 0, left);
+  const counted = { ...node, ...(podsPeak > 0 && { podsPeak }) };
+  if (before === undefined) return counted;
   const recorded = node.unschedulableBefore ?? before.unschedulableBefore;
   return {
-    ...node,
+    ...counted,
     drainTargets: [...join([before.drainTargets, node.drainTargets])],
     ...(recorded === undefined ? {} : { unschedulableBefore: recorded }),
   };

@@ -61,7 +61,7 @@ describe('the nodes of a status', () => {
         podsPendingEvacuation: 0,
         podsEvacuating: 0,
       },
-      recorded('new', false),
+      { ...recorded('new', false), podsPeak: 3 },
     ]);
     expect(status).toMatchObject({ nodes: 1, podsPendingEvacuation: 2, podsEvacuating: 1 });
   });

@@ -1,0 +1,133 @@
+import type { Estimate, MaintenanceSummary, NodeSummary } from '../domain/maintenanceSummary.ts';
+import { compareNames, listed } from '../domain/names.ts';
+import { titleOf } from './maintenances.ts';
+import { type Column, duration, shown, table } from './output.ts';
+
+/** One maintenance as lines for people. `now` is milliseconds since 1970. */
+export function statusLines(summary: MaintenanceSummary, now: number): string[] {
+  const columns = summary.stage === 'Complete' ? returningColumns : drainingColumns;
+  return [
+    headline(summary, now),
+    ...progressLines(summary, now),
+    ...(summary.nodes.length === 0 ? [] : table(columns, summary.nodes).split('\n')).map(indented),
+    ...remarks(summary).map(indented),
+  ];
+}
+
+function indented(line: string): string {
+  return `  ${line}`;
+}
+
+function headline(
+  { name, stage, stageSince, tier, reason, ...summary }: MaintenanceSummary,
+  now: number,
+): string {
+  const entry = tier === undefined ? '' : `, entry ${tier.entry} of ${tier.of} of its drain plan`;
+  const state = summary.paused
+    ? ', paused'
+    : summary.drained
+      ? ', drained'
+      : summary.givenBack
+        ? ', given back'
+        : '';
+  const since =
+    stageSince === undefined ? ', not taken up yet' : ` for ${duration(now - Date.parse(stageSince))}`;
+  return `${titleOf(name)}: ${stage}${since}${state === ', drained' ? '' : entry}${state}${reason === undefined ? '' : `: ${shown(reason)}`}`;
+}
+
+function progressLines(
+  { stage, podsLeft, podsEvacuated, podsBlocked, estimate, nodes }: MaintenanceSummary,
+  now: number,
+): string[] {
+  if (stage === 'Complete') {
+    const back = nodes.filter(({ obstacles = [] }) => obstacles.length === 0).length;
+    return [`  ${back} of ${nodes.length} nodes ${back === 1 ? 'takes' : 'take'} pods again`];
+  }
+  if (stage !== 'Drain') return [];
+  const all = podsLeft + podsEvacuated;
+  const blocked = podsBlocked === 0 ? '' : `, ${podsBlocked} cannot leave`;
+  const left = `  ${podsEvacuated} of ${all} pods have left${blocked}`;
+  return [estimate === undefined ? left : `${left}; ${estimateText(estimate, now)}`];
+}
+
+function estimateText(estimate: Estimate, now: number): string {
+  switch (estimate.basis) {
+    case 'Paused':
+      return 'no estimate while paused';
+    case 'Blocked':
+      return 'no estimate until somebody acts on those that cannot leave';
+    case 'NoPodHasLeft':
+      return 'no estimate before the first has left';
+    case 'Evacuator':
+      return `about ${duration(estimate.seconds * 1_000)} more, as ${shown(estimate.evacuator)} expects${at(estimate.seconds, now)}`;
+    case 'PaceSoFar':
+    case 'RecentPace': {
+      const which = estimate.basis === 'PaceSoFar' ? 'so far' : 'of late';
+      const { pods, ms } = estimate.pace;
+      return `about ${duration(estimate.seconds * 1_000)} more at the pace ${which} (${pods} pods in ${duration(ms)})`;
+    }
+  }
+}
+
+/** The hour, for what lasts. */
+function at(seconds: number, now: number): string {
+  return seconds < 600 ? '' : ` (${new Date(now + seconds * 1_000).toISOString().slice(11, 16)} UTC)`;
+}
+
+const drainingColumns: Column<NodeSummary>[] = [
+  { title: 'NODE', cell: ({ node }) => node },
+  { title: 'DRAINED', cell: drainedBar },
+  { title: 'PODS LEFT', cell: ({ podsLeft }) => podsLeft.toString() },
+  { title: 'GATES', cell: gatesCell },
+  { title: 'TARGETS', cell: ({ tier }) => tier },
+  { title: 'MESSAGE', cell: ({ message, cordoned }) => message || (cordoned ? 'Cordoned' : undefined) },
+];
+
+const returningColumns: Column<NodeSummary>[] = [
+  { title: 'NODE', cell: ({ node }) => node },
+  { title: 'TAKES PODS', cell: ({ obstacles = [] }) => (obstacles.length === 0 ? 'yes' : 'no') },
+  { title: 'GATES', cell: gatesCell },
+  { title: 'WAITS FOR', cell: ({ obstacles = [], message }) => message || obstacles.join('; ') },
+];
+
+function gatesCell({ gates }: NodeSummary): string | undefined {
+  return gates && `${gates.open}/${gates.all}`;
+}
+
+const barWidth = 10;
+
+/** Full only when no pod is left. */
+function drainedBar({ podsLeft, podsEvacuated, tier }: NodeSummary): string | undefined {
+  if (tier === undefined) return undefined;
+  const all = podsLeft + podsEvacuated;
+  const share = all === 0 ? 1 : podsEvacuated / all;
+  const full = Math.floor(share * barWidth);
+  const percent = `${Math.floor(share * 100)}%`.padStart(4);
+  return `${'█'.repeat(full)}${'░'.repeat(barWidth - full)} ${percent}`;
+}
+
+/** What the table has no room for: what blocks pods, what evacuators do, static pods, gates that are closed. */
+function remarks({ nodes, stage }: MaintenanceSummary): string[] {
+  if (stage === 'Complete') return [];
+  const causes = new Map<string, string[]>();
+  const add = (cause: string, pod: string) => causes.set(cause, [...(causes.get(cause) ?? []), pod]);
+  for (const { node, leaving } of nodes) {
+    for (const { pod, blocker, evacuator, message } of leaving) {
+      if (blocker !== undefined) add(`cannot leave: ${blocker.message}`, `${pod} (${node})`);
+      else if (evacuator !== undefined) add(`${evacuator}: ${message ?? 'at work'}`, `${pod} (${node})`);
+    }
+  }
+  const statics = nodes.flatMap(({ node, staticPods }) => staticPods.map((pod) => `${pod} (${node})`));
+  const gates = nodes.flatMap(({ node, gates: own }) =>
+    (own?.closed ?? []).map(({ gate, message }) => `${node}: gate ${gate}: ${message}`),
+  );
+  return [
+    ...[...causes].map(([cause, pods]) => `${listed(pods.toSorted(compareNames))} ${cause}`),
+    ...(statics.length === 0
+      ? []
+      : [`${listed(statics)} left running: static pods, which only their kubelet ends`]),
+    ...gates,
+  ].map((text) => shown(text, longestRemark));
+}
+
+const longestRemark = 1_000;

@@ -1,0 +1,205 @@
+import type { Node, Pod } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
+import { READINESS_TAINT } from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { isGivenBack, type MaintenanceSight, stageOf } from '../domain/maintenanceSummary.ts';
+import { compareNames } from '../domain/names.ts';
+import { selectsNode } from '../domain/nodeSelector.ts';
+import { type NodeSight, obstaclesToService } from '../domain/nodeService.ts';
+import { rest } from '../kube/abort.ts';
+import type { Kube } from '../kube/client.ts';
+import { Informer } from '../kube/informer.ts';
+import { silentLog as log } from '../kube/log.ts';
+import { type RawPod, type Resource, resources } from '../kube/resources.ts';
+import { slimPod } from '../kube/slim.ts';
+import { withRemedy } from '../node-lease/remedy.ts';
+import { remedy } from './maintenances.ts';
+
+/** So many nodes have a watch of their own pods; with more of them all pods of the cluster are watched. */
+const mostNodeWatches = 50;
+const byNode = 'node';
+
+export interface Interest {
+  /** Names; without it all that are not over: whose nodes are not all back. */
+  readonly names?: readonly string[] | undefined;
+}
+
+/**
+ * Follows maintenances and what happens on their nodes, until the signal aborts. Resolves when everything was read once; rejects
+ * with what may not be read, and the remedy.
+ */
+export async function watchMaintenances(
+  kube: Kube,
+  interest: Interest,
+  signal: AbortSignal,
+): Promise<Watching> {
+  const kinds = [
+    resources.nodeMaintenances,
+    resources.nodes,
+    resources.nodeReadinesses,
+    resources.nodeReadinessPolicies,
+    resources.evacuations,
+    resources.pods,
+  ];
+  // Informers try for ever. Whether they may read at all is asked by lists of nothing.
+  const nothing = { fieldSelector: 'metadata.name=-', signal };
+  await withRemedy(Promise.all(kinds.map((kind: Resource) => kube.list(kind, nothing))), remedy);
+  const watching = new Watching(kube, interest, signal);
+  await watching.synced();
+  return watching;
+}
+
+export class Watching {
+  readonly #kube: Kube;
+  readonly #interest: Interest;
+  readonly #signal: AbortSignal;
+  readonly #informers;
+  /** By node, or '' for all of them. */
+  readonly #pods = new Map<string, Informer<Pod, RawPod>>();
+  #change = Promise.withResolvers<void>();
+
+  constructor(kube: Kube, interest: Interest, signal: AbortSignal) {
+    this.#kube = kube;
+    this.#interest = interest;
+    this.#signal = signal;
+    this.#informers = {
+      maintenances: new Informer({ kube, resource: resources.nodeMaintenances, log }),
+      nodes: new Informer<Node>({ kube, resource: resources.nodes, transform: slimNode, log }),
+      readinesses: new Informer({ kube, resource: resources.nodeReadinesses, log }),
+      policies: new Informer({ kube, resource: resources.nodeReadinessPolicies, log }),
+      evacuations: new Informer({ kube, resource: resources.evacuations, log }),
+    };
+    for (const informer of Object.values(this.#informers)) {
+      informer.subscribe(() => this.#tell());
+      informer.start(signal);
+    }
+  }
+
+  async synced(): Promise<void> {
+    await Promise.all(Object.values(this.#informers).map((informer) => informer.synced(this.#signal)));
+    this.#followPods();
+    await Promise.all([...this.#pods.values()].map((informer) => informer.synced(this.#signal)));
+  }
+
+  /** Resolves at the next change of anything. */
+  changed(): Promise<void> {
+    return this.#change.promise;
+  }
+
+  /** Milliseconds; ends early when nobody watches any more. */
+  async rest(ms: number): Promise<void> {
+    await rest(ms, this.#signal);
+  }
+
+  /** Why nothing new is to be seen, in the apiserver's words. */
+  get lostBecause(): string | undefined {
+    const all = [...Object.values(this.#informers), ...this.#pods.values()];
+    return all.map(({ lostBecause }) => lostBecause).find((because) => because !== undefined);
+  }
+
+  /** Those of interest, by name. */
+  maintenances(): NodeMaintenance[] {
+    const { names } = this.#interest;
+    const all = this.#informers.maintenances.list();
+    return all
+      .filter((one) => (names === undefined ? !this.#isOver(one) : names.includes(one.metadata.name)))
+      .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
+  }
+
+  /** By what nodes say themselves, without their pods. */
+  #isOver(maintenance: NodeMaintenance): boolean {
+    if (stageOf(maintenance) !== 'Complete' || !isGivenBack(maintenance)) return false;
+    return this.#nodesOf(maintenance)
+      .map((node) => ({ ...this.#nodeSight(node), pods: [] }))
+      .every(
+        (seen) =>
+          !seen.isTainted &&
+          obstaclesToService(seen, maintenance, { maintenances: [], policies: [] }).length === 0,
+      );
+  }
+
+  maintenance(name: string): NodeMaintenance | undefined {
+    return this.#informers.maintenances.get(name);
+  }
+
+  /** `maintenance` may be one that is no more, to see what became of its nodes. */
+  sightOf(maintenance: NodeMaintenance): MaintenanceSight {
+    this.#followPods();
+    const { policies, evacuations } = this.#informers;
+    const byPod = evacuations.list().map((one): [string, Evacuation] => [one.spec.podRef.uid, one]);
+    return {
+      maintenance,
+      maintenances: this.#informers.maintenances.list(),
+      policies: policies.list(),
+      nodes: this.#nodesOf(maintenance).map((node) => this.#nodeSight(node)),
+      evacuations: new Map(byPod),
+      now: this.#kube.now(),
+    };
+  }
+
+  #nodeSight(node: Node): NodeSight {
+    const { name } = node.metadata;
+    const { key, effect } = READINESS_TAINT;
+    return {
+      node,
+      pods: (this.#pods.get(name) ?? this.#pods.get(''))?.byIndex(byNode, name) ?? [],
+      readiness: this.#informers.readinesses.get(name),
+      isTainted: node.spec.taints?.some((taint) => taint.key === key && taint.effect === effect) === true,
+    };
+  }
+
+  /** Those that it selects; in Complete those that it has had, for others may have come to match since. */
+  #nodesOf(maintenance: NodeMaintenance): Node[] {
+    const recorded = new Set(maintenance.status?.nodeStatuses.map(({ nodeRef }) => nodeRef.name));
+    const isOver = stageOf(maintenance) === 'Complete' && recorded.size > 0;
+    return this.#informers.nodes
+      .list()
+      .filter(
+        (node) =>
+          recorded.has(node.metadata.name) || (!isOver && selectsNode(maintenance.spec.nodeSelector, node)),
+      );
+  }
+
+  /** Pods are watched on the nodes of maintenances, and not longer than these are there. */
+  #followPods(): void {
+    if (this.#pods.has('')) return;
+    const nodes = this.maintenances().flatMap((one) => this.#nodesOf(one));
+    const names = new Set(nodes.map(({ metadata }) => metadata.name));
+    if (names.size > mostNodeWatches) return this.#watchPods('');
+    for (const name of names) if (!this.#pods.has(name)) this.#watchPods(name);
+  }
+
+  #watchPods(node: string): void {
+    const fieldSelector = node === '' ? undefined : `spec.nodeName=${node}`;
+    const indexes = { [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]) };
+    const pods = new Informer<Pod, RawPod>({
+      kube: this.#kube,
+      resource: resources.pods,
+      transform: slimPod,
+      fieldSelector,
+      indexes,
+      log,
+    });
+    this.#pods.set(node, pods);
+    pods.subscribe(() => this.#tell());
+    pods.start(this.#signal);
+  }
+
+  #tell(): void {
+    const { resolve } = this.#change;
+    this.#change = Promise.withResolvers<void>();
+    resolve();
+  }
+}
+
+/** Without its images and addresses. */
+function slimNode({ apiVersion, kind, metadata, spec, status }: Node): Node {
+  const { name, uid, resourceVersion, labels } = metadata;
+  return {
+    ...(apiVersion !== undefined && { apiVersion }),
+    ...(kind !== undefined && { kind }),
+    metadata: JSON.parse(JSON.stringify({ name, uid, resourceVersion, labels })) as Node['metadata'],
+    spec: spec ?? {},
+    status: { conditions: status?.conditions ?? [] },
+  };
+}

@@ -1,0 +1,284 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { KubeObject } from '../../api/core.ts';
+import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
+import { resources } from '../../kube/resources.ts';
+import { slimPod } from '../../kube/slim.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
+import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, finished, type World } from './world.ts';
+
+let world: World;
+let worker: WorkerProcess;
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 4 });
+  worker = startWorker(world.sandbox);
+  await worker.ready();
+  // Longer than the apiserver takes to know the schemas.
+  await world.apply('probe', { nodes: ['node-1'] });
+  await world.eventually('probe', 'a worker has seen it', ({ status }) => status !== undefined);
+  expect(await maintenance('cancel', 'probe', '--wait', '--timeout', '2m')).toMatchObject({ code: 0 });
+}, 180_000);
+afterAll(async () => {
+  world?.sandbox.server('kwok').resume();
+  await worker?.kill();
+  await world?.close();
+});
+
+/** As a person types it: kubectl finds the plugin on PATH. */
+const maintenance = (...args: string[]) => kubectlOf(world.sandbox)(['maintenance', ...args]);
+
+async function statusOf(name: string): Promise<MaintenanceSummary> {
+  const { items } = JSON.parse(await succeeds(maintenance('status', name, '-o', 'json'))) as {
+    items: [MaintenanceSummary];
+  };
+  return items[0];
+}
+
+/** The same, while it runs. */
+function running(...args: string[]) {
+  const { bin, env, dir } = world.sandbox;
+  const child = spawn(join(bin, 'kubectl'), ['maintenance', ...args], { env: { ...env, HOME: dir } });
+  let seen = '';
+  const exited = once(child, 'close').then(([code]) => code as number);
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => (seen += chunk.toString()));
+  return { output: () => seen, exited: () => exited };
+}
+
+const says = (program: ReturnType<typeof running>, words: string) =>
+  eventuallyHolds(`it says "${words}"`, program.output, (seen) => seen.includes(words), 60_000);
+
+test('start creates a NodeMaintenance, and waits until its nodes are drained', async () => {
+  const pods = await world.placePods('node-1', 3);
+  const answer = await maintenance('start', 'node-1', '--reason', 'firmware', '--wait', '--timeout', '2m');
+  expect(answer).toMatchObject({
+    code: 0,
+    stdout: 'nodemaintenance/node-1 created: stage Drain, node node-1\nnodemaintenance/node-1 is drained\n',
+  });
+  expect(answer.stderr).toContain('waiting for ');
+  expect(await world.maintenance('node-1')).toMatchObject({
+    spec: {
+      stage: 'Drain',
+      reason: 'firmware',
+      nodeSelector: { nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', values: ['node-1'] }] }] },
+    },
+  });
+  const left = (await world.podsOn('node-1')).map(({ metadata }) => metadata.name);
+  expect(left.filter((name) => pods.includes(name))).toEqual([]);
+});
+
+test('status tells how it stands, for people and for scripts', async () => {
+  const plain = await succeeds(maintenance('status', 'nm/node-1'));
+  expect(plain).toMatch(
+    /^nodemaintenance\/node-1: Drain for \d+s, drained: firmware\n {2}3 of 3 pods have left\n/,
+  );
+  expect(plain).toMatch(/NODE +DRAINED +PODS LEFT +GATES +TARGETS +MESSAGE\n/);
+  expect(plain).toMatch(/node-1 +█{10} 100% +0 +<none> +.* +Drained\n/);
+  expect(await statusOf('node-1')).toMatchObject({
+    name: 'node-1',
+    stage: 'Drain',
+    drained: true,
+    podsLeft: 0,
+    podsEvacuated: 3,
+    nodes: [{ node: 'node-1', cordoned: true, message: 'Drained' }],
+  });
+  const all = await succeeds(maintenance('status'));
+  expect(all).toContain('nodemaintenance/node-1: ');
+  expect(all).not.toContain('nodemaintenance/probe: ');
+});
+
+test('the same nodes are not started twice; advance gives them back, and then they can be', async () => {
+  const again = await maintenance('start', 'node-1');
+  expect(again).toMatchObject({ code: 1, stdout: '' });
+  expect(again.stderr).toMatch(
+    /^error: nodemaintenance\/node-1 has these nodes already, and is in stage Drain: /,
+  );
+
+  const answer = await maintenance('advance', 'node-1', '--wait', '--timeout', '2m');
+  expect(answer).toMatchObject({
+    code: 0,
+    stdout: [
+      'nodemaintenance/node-1 moved from Drain to Complete\n',
+      'nodemaintenance/node-1 is complete, and its nodes take pods again\n',
+    ].join(''),
+  });
+  expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
+  expect(
+    finished((await world.maintenance('node-1')) ?? ({ metadata: { name: '' }, spec: {} } as never)),
+  ).toBe(true);
+  expect(await maintenance('advance', 'node-1')).toMatchObject({
+    code: 1,
+    stderr: 'error: nodemaintenance/node-1: stage Complete is final: there is nothing to advance to\n',
+  });
+
+  const dry = await maintenance('start', 'node-1', '--stage', 'Cordon', '--dry-run', 'server', '-o', 'yaml');
+  expect(dry).toMatchObject({ code: 0, stdout: expect.stringContaining('name: node-1-2\n') });
+  expect(await world.maintenance('node-1-2')).toBeUndefined();
+  expect((await maintenance('advance', 'node-1', '--to', 'Drain')).stderr).toContain(
+    'stage Complete is final',
+  );
+});
+
+describe('a maintenance whose pod cannot leave', () => {
+  const name = 'rack-2';
+  let pod: string;
+
+  beforeAll(async () => {
+    [pod = ''] = await world.placePods('node-2', 1, { labels: { app: 'never' } });
+    await world.budget('never', { app: 'never' }, { minAvailable: 1 });
+    const started = ['start', 'node-2', 'node-3', '--name', name, '--wait', '--timeout', '20s'];
+    const answer = await maintenance(...started);
+    expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
+    expect(answer).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /\nerror: nodemaintenance\/rack-2: gave up after 20s, still waiting for /,
+      ),
+    });
+  });
+
+  test('names the pod and what to do about it', async () => {
+    const plain = await succeeds(maintenance('status', name));
+    expect(plain).toMatch(/^nodemaintenance\/rack-2: Drain for \d+s, entry 1 of 12 of its drain plan\n/);
+    expect(plain).toContain('0 of 1 pods have left, 1 cannot leave; no estimate until somebody acts');
+    expect(plain).toContain(
+      `  default/${pod} (node-2) cannot leave: PodDisruptionBudget default/never can never allow a disruption: `,
+    );
+    expect(await statusOf(name)).toMatchObject({
+      podsBlocked: 1,
+      estimate: { basis: 'Blocked' },
+      nodes: [
+        { leaving: [{ pod: `default/${pod}`, blocker: { reason: 'DisruptionBudgetNeverAllows' } }] },
+        {},
+      ],
+    });
+  });
+
+  test('is paused and resumed', async () => {
+    const paused = 'paused: no new Evacuation and no new tier begins, nodes stay cordoned\n';
+    expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is ${paused}`);
+    expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is already ${paused}`);
+    expect(await statusOf(name)).toMatchObject({ paused: true, estimate: { basis: 'Paused' } });
+    expect(await succeeds(maintenance('resume', name))).toBe('nodemaintenance/rack-2 goes on\n');
+    expect(await statusOf(name)).toMatchObject({ paused: false });
+  });
+
+  test('is cancelled, and its nodes take pods again', async () => {
+    expect(await maintenance('cancel', name, '--wait', '--timeout', '2m')).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('nodemaintenance/rack-2 is complete, and its nodes take pods again\n'),
+    });
+    expect(await succeeds(maintenance('cancel', name))).toBe(
+      'nodemaintenance/rack-2 is already in stage Complete\n',
+    );
+    expect(await maintenance('pause', name)).toMatchObject({
+      code: 1,
+      stderr: 'error: nodemaintenance/rack-2 is in stage Complete: there is nothing to pause\n',
+    });
+    expect((await world.node('node-2')).spec.unschedulable).not.toBe(true);
+    expect((await world.podsOn('node-2')).map(({ metadata }) => metadata.name)).toContain(pod);
+  });
+});
+
+test.each([
+  { args: ['start'], code: 2, says: 'give the names of nodes, or --selector' },
+  { args: ['start', 'node-1', '-l', 'a=b'], code: 2, says: 'give names of nodes or --selector, not both' },
+  {
+    args: ['start', '-l', 'a in b'],
+    code: 2,
+    says: 'error: --selector: expected requirements such as pool=gpu',
+  },
+  { args: ['start', '-l', 'pool=none'], code: 1, says: 'no node matches pool=none' },
+  { args: ['start', 'nobody', 'node-1', 'no-one'], code: 1, says: 'there are no nodes "nobody", "no-one"' },
+  { args: ['start', 'node-1', '--name', 'Rack 7'], code: 2, says: 'name: ' },
+  {
+    args: ['start', 'node-1', '--stage', 'Drained'],
+    code: 2,
+    says: 'Allowed choices are Idle, Cordon, Drain, Complete',
+  },
+  { args: ['start', 'node-1', '--plan', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
+  { args: ['start', 'node-1', '--wait', '--timeout', '5'], code: 2, says: 'expected a duration such as 90s' },
+  { args: ['advance'], code: 2, says: "missing required argument 'name'" },
+  {
+    args: ['advance', 'nobody'],
+    code: 1,
+    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+  },
+  {
+    args: ['status', 'nobody'],
+    code: 1,
+    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+  },
+  { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
+  {
+    args: ['resume', 'nobody'],
+    code: 1,
+    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+  },
+])('$args is answered with $code, and with what to do', async ({ args, code, says: words }) => {
+  const answer = await maintenance(...args);
+  expect(answer).toMatchObject({ code, stdout: '', stderr: expect.stringContaining(words) });
+  expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
+});
+
+test('a node is given back behind the taint of its gates, and the wait names gate and pod until it is really ready', async () => {
+  const pool = 'gated';
+  const agent = { app: 'cni' };
+  const policies = new ReadinessPolicies(world.kube, world.sandbox);
+  const gates = [gate({ name: 'network', namespace: 'default', app: 'cni' })];
+  await policies.applied(readinessPolicy('agents', ofPool(pool), gates), { pool });
+  await world.sandbox.addNodes(['gated-1'], { pool });
+  await world.kube.create(resources.daemonSets, {
+    metadata: { name: 'cni', namespace: 'default' },
+    spec: {
+      selector: { matchLabels: agent },
+      template: {
+        metadata: { labels: agent },
+        spec: {
+          nodeSelector: { pool },
+          tolerations: [{ operator: 'Exists' }],
+          containers: [{ name: 'main', image: 'none' }],
+        },
+      },
+    },
+  } as KubeObject);
+  const taintsOf = async () => (await world.node('gated-1')).spec.taints?.map(({ key }) => key) ?? [];
+  await eventuallyHolds('the gate opens', taintsOf, (keys) => !keys.includes('readiness.k8s.io/gates'));
+  await succeeds(maintenance('start', '-l', 'pool=gated', '--wait', '--timeout', '2m'));
+  expect(await statusOf('pool-gated')).toMatchObject({
+    nodes: [{ gates: { open: 0, all: 1, closed: [{ gate: 'network' }] } }],
+  });
+
+  // Without a kubelet no pod becomes Ready.
+  world.sandbox.server('kwok').pause();
+  const watching = running('status', 'pool-gated', '--watch');
+  const advancing = running('advance', 'pool-gated', '--to', 'Complete', '--wait', '--timeout', '3m');
+  await says(advancing, 'waiting for node gated-1: gate network: pod is not ready: default/cni-');
+  const { items } = await world.kube.list(resources.pods, { fieldSelector: 'spec.nodeName=gated-1' });
+  const [cni] = items.map(slimPod);
+  expect(advancing.output()).toContain(`default/${cni?.metadata.name} (Pending)`);
+  expect((await world.node('gated-1')).spec.unschedulable).not.toBe(true);
+  expect(await taintsOf()).toContain('readiness.k8s.io/gates');
+  expect(await succeeds(maintenance('status', 'pool-gated'))).toMatch(
+    /gated-1 +no +0\/1 +gate network: pod is not ready: default\/cni-\S+ \(Pending\)/,
+  );
+
+  await says(watching, 'nodemaintenance/pool-gated: node gated-1: gate network: pod is not ready: ');
+
+  world.sandbox.server('kwok').resume();
+  expect([await advancing.exited(), advancing.output()]).toEqual([
+    0,
+    expect.stringContaining('nodemaintenance/pool-gated is complete, and its nodes take pods again\n'),
+  ]);
+  expect(await taintsOf()).not.toContain('readiness.k8s.io/gates');
+  expect([await watching.exited(), watching.output()]).toEqual([
+    0,
+    expect.stringContaining('nodemaintenance/pool-gated: node gated-1: takes pods again\n'),
+  ]);
+}, 240_000);
