@@ -5,7 +5,7 @@ import { wordsOf } from '../kube/errors.ts';
 import { UsageError } from './output.ts';
 
 /** The one document of a YAML or JSON file; `-` is standard input. Rejects with a UsageError that names the file. */
-async function documentOf(file: string): Promise<unknown> {
+export async function documentOf(file: string): Promise<unknown> {
   const content = await contentOf(file);
   const documents = parseAllDocuments(content).filter(({ contents }) => contents !== null);
   const [first, ...more] = documents;

@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { wordsOf } from '../kube/errors.ts';
 import { addLeaseVerbs } from './lease.ts';
 import { complain, UsageError } from './output.ts';
+import { addPlanVerb } from './plan.ts';
 import { addStartVerb } from './start.ts';
 import { addStatusVerb } from './status.ts';
 import { addSteeringVerbs } from './steer.ts';
@@ -26,6 +27,7 @@ function commandLine(): Command {
     .option('--context <name>', 'of the kubeconfig, instead of the current one')
     .helpCommand(false)
     .exitOverride();
+  addPlanVerb(program);
   addStartVerb(program);
   addStatusVerb(program);
   addSteeringVerbs(program);

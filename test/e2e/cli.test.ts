@@ -186,6 +186,45 @@ describe('a maintenance whose pod cannot leave', () => {
   });
 });
 
+describe('plan', () => {
+  let lone: string;
+
+  beforeAll(async () => {
+    [lone = ''] = await world.placePods('node-3', 1, { volumes: [{ name: 'scratch', emptyDir: {} }] });
+  });
+
+  test('shows tier by tier what would leave, and what would be lost, and touches nothing', async () => {
+    const plain = await succeeds(maintenance('plan', 'node-3', '--check'));
+    expect(plain).toMatch(/^1 pod would leave node node-3, in 1 tier. Nothing was touched.\n/);
+    expect(plain).toMatch(/\nEntry 1 of the drain plan, Default pods up to 1000000000: 1 pod\n/);
+    expect(plain).toContain('no controller makes it again; data in emptyDir scratch are lost\n');
+    expect(plain).toMatch(/\nNothing blocks.\n$/);
+    expect((await world.node('node-3')).spec.unschedulable).not.toBe(true);
+    expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
+  });
+
+  test('names what would block, and --check fails on it', async () => {
+    const answer = await maintenance('plan', 'node-2', 'node-3', '--check');
+    expect(answer).toMatchObject({ code: 1, stderr: 'error: the drain would not end by itself\n' });
+    expect(answer.stdout).toMatch(
+      /BLOCKED: PodDisruptionBudget default\/never can never allow a disruption: /,
+    );
+    expect(answer.stdout).toMatch(/default\/never +never +0 of 1 +/);
+    expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod would not leave until somebody acts.\n$/);
+  });
+
+  test('is asked for nodes, labels, a maintenance, or one in a file, and read by scripts', async () => {
+    const nodesOf = async (...args: string[]) =>
+      (JSON.parse(await succeeds(maintenance('plan', '-o', 'json', ...args))) as { nodes: string[] }).nodes;
+    expect(await nodesOf('nm/rack-2')).toEqual(['node-2', 'node-3']);
+    expect(await nodesOf('rack-2')).toEqual(['node-2', 'node-3']);
+    expect(await nodesOf('-l', 'kubernetes.io/hostname in (node-1,node-4)')).toEqual(['node-1', 'node-4']);
+    const manifest = await world.maintenance('node-1');
+    const asked = kubectlOf(world.sandbox)(['maintenance', 'plan', '-f', '-', '-o', 'json'], manifest);
+    expect(JSON.parse(await succeeds(asked))).toMatchObject({ nodes: ['node-1'], blocked: false });
+  });
+});
+
 test.each([
   { args: ['start'], code: 2, says: 'give the names of nodes, or --selector' },
   { args: ['start', 'node-1', '-l', 'a=b'], code: 2, says: 'give names of nodes or --selector, not both' },
@@ -215,6 +254,8 @@ test.each([
     code: 1,
     says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
   },
+  { args: ['plan', 'nobody'], code: 1, says: 'there is no node "nobody"; kubectl get nodes lists them' },
+  { args: ['plan', '-f', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
   { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
   {
     args: ['resume', 'nobody'],

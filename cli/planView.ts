@@ -1,0 +1,102 @@
+import type { PodPreview, TierPreview } from '../domain/preview.ts';
+import { compareNames } from '../domain/names.ts';
+import { type Column, shown, table } from './output.ts';
+import type { PlanReport } from './plan.ts';
+
+/** So many pods of a tier are listed one by one; of more only those of which there is something to say. */
+const mostPods = 20;
+
+/** The report as lines for people; `isWide`: with every pod. */
+export function planLines(report: PlanReport, isWide: boolean): string[] {
+  const { nodes, tiers, stays, budgets, warnings } = report;
+  const count = tiers.reduce((sum, { pods }) => sum + pods.length, 0);
+  return [
+    `${numbered(count, 'pod')} would leave ${nodes.length === 1 ? `node ${nodes[0]}` : numbered(nodes.length, 'node')}, in ${numbered(tiers.length, 'tier')}. Nothing was touched.`,
+    ...tiers.flatMap((tier) => ['', ...tierLines(tier, isWide)]),
+    ...(stays.length === 0
+      ? []
+      : ['', 'Left running: static pods, which only the kubelet of their node ends', ...rows(stays)]),
+    ...(budgets.length === 0
+      ? []
+      : ['', 'PodDisruptionBudgets that keep pods back', ...indentedTable(budgetColumns, budgets)]),
+    ...(warnings.length === 0 ? [] : ['', ...warnings.map((text) => shown(`Warning: ${text}`, longestLine))]),
+    '',
+    verdict(report),
+  ];
+}
+
+function tierLines({ entry, selects, pods }: TierPreview, isWide: boolean): string[] {
+  const listed = isWide || pods.length <= mostPods ? pods : pods.filter(isRemarkable);
+  const others = pods.length - listed.length;
+  return [
+    `Entry ${entry} of the drain plan, ${selects}: ${numbered(pods.length, 'pod')}`,
+    ...(listed.length === 0 ? [] : rows(listed)),
+    ...(others === 0
+      ? []
+      : [`  and ${numbered(others, 'other pod')} with nothing in the way (-o wide lists all)`]),
+  ];
+}
+
+function isRemarkable({ blockers, notes, evacuators, podType }: PodPreview): boolean {
+  const isAsUsual = notes.every(({ reason }) => reason === 'ComesBack') && podType === 'DaemonSet';
+  return blockers.length > 0 || (!isAsUsual && (notes.length > 0 || evacuators.length > 0));
+}
+
+function rows(pods: readonly PodPreview[]): string[] {
+  return indentedTable(podColumns, pods);
+}
+
+function indentedTable<T>(columns: readonly Column<T>[], lines: readonly T[]): string[] {
+  return table(columns, lines)
+    .split('\n')
+    .map((line) => `  ${line}`);
+}
+
+const podColumns: Column<PodPreview>[] = [
+  { title: 'POD', cell: ({ pod }) => pod },
+  { title: 'NODE', cell: ({ node }) => node },
+  { title: 'PRIORITY', cell: ({ priority }) => priority.toString() },
+  { title: 'LEAVES BY', cell: leavesBy },
+  { title: 'REMARKS', cell: remarks },
+];
+
+function leavesBy({ podType, evacuators }: PodPreview): string | undefined {
+  if (podType === 'Static') return undefined;
+  const asked = evacuators.map(({ evacuatorClass, priority }) => `${evacuatorClass} (${priority})`);
+  return [...asked, ...(podType === 'Default' ? ['eviction'] : [])].join(', ');
+}
+
+function remarks({ blockers, notes, evacuators }: PodPreview): string {
+  const unless = evacuators.length === 0 ? '' : ' unless an evacuator takes it away: ';
+  return [
+    ...blockers.map(({ message }) => `BLOCKED${unless || ': '}${message}`),
+    ...notes.map(({ message }) => message),
+  ].join('; ');
+}
+
+const letting = { Never: 'never', NotNow: 'not now', InTurns: 'in turns' } as const;
+
+const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
+  { title: 'BUDGET', cell: ({ budget }) => budget },
+  { title: 'LETS GO', cell: ({ lets }) => letting[lets] },
+  { title: 'ALLOWED', cell: ({ allowed, pods }) => `${allowed} of ${pods}` },
+  { title: 'MESSAGE', cell: ({ message }) => message },
+];
+
+function verdict({ blocked, tiers, budgets }: PlanReport): string {
+  if (!blocked) {
+    const waits = budgets.some(({ lets }) => lets !== 'InTurns');
+    return waits ? 'Blocked for the moment: by budgets, until other pods are ready.' : 'Nothing blocks.';
+  }
+  const names = tiers
+    .flatMap(({ pods }) => pods.filter((one) => one.blockers.length > 0 && one.evacuators.length === 0))
+    .map(({ pod }) => pod)
+    .toSorted(compareNames);
+  return `BLOCKED: ${numbered(names.length, 'pod')} would not leave until somebody acts.`;
+}
+
+function numbered(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+const longestLine = 1_000;
