@@ -27,5 +27,5 @@ export class Paces {
 /** The last one before the minute is kept: where nothing has changed since, it is still true. */
 function isNewestOld(samples: readonly { at: number }[], index: number, now: number): boolean {
   const next = samples[index + 1];
-  return next !== undefined && now - next.at <= longest;
+  return next === undefined || now - next.at <= longest;
 }

@@ -101,21 +101,20 @@ export class Watching {
   maintenances(): NodeMaintenance[] {
     const { names } = this.#interest;
     const all = this.#informers.maintenances.list();
+    const lastOf = names === undefined ? lastMaintenances(all) : new Map<string, NodeMaintenance>();
     return all
-      .filter((one) => (names === undefined ? !this.#isOver(one) : names.includes(one.metadata.name)))
+      .filter((one) => names?.includes(one.metadata.name) ?? !this.#isOver(one, lastOf))
       .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   }
 
-  /** By what nodes say themselves, without their pods. */
-  #isOver(maintenance: NodeMaintenance): boolean {
+  /** By what nodes say themselves, without their pods; a node is of interest to its last maintenance only. */
+  #isOver(maintenance: NodeMaintenance, lastOf: ReadonlyMap<string, NodeMaintenance>): boolean {
     if (stageOf(maintenance) !== 'Complete' || !isGivenBack(maintenance)) return false;
+    const nobody = { maintenances: [], policies: [] };
     return this.#nodesOf(maintenance)
-      .map((node) => ({ ...this.#nodeSight(node), pods: [] }))
-      .every(
-        (seen) =>
-          !seen.isTainted &&
-          obstaclesToService(seen, maintenance, { maintenances: [], policies: [] }).length === 0,
-      );
+      .filter(({ metadata }) => (lastOf.get(metadata.name) ?? maintenance) === maintenance)
+      .map((node) => ({ ...this.#nodeSight(node), pods: [], readiness: undefined }))
+      .every((seen) => obstaclesToService(seen, maintenance, nobody).length === 0);
   }
 
   maintenance(name: string): NodeMaintenance | undefined {
@@ -202,4 +201,18 @@ function slimNode({ apiVersion, kind, metadata, spec, status }: Node): Node {
     spec: spec ?? {},
     status: { conditions: status?.conditions ?? [] },
   };
+}
+
+/** By node: the youngest maintenance that has had it. */
+function lastMaintenances(all: readonly NodeMaintenance[]): Map<string, NodeMaintenance> {
+  const age = ({ metadata }: NodeMaintenance) => metadata.creationTimestamp ?? '';
+  const isOver = (one: NodeMaintenance) => stageOf(one) === 'Complete';
+  const oldestFirst = all.toSorted(
+    (a, b) => compareNames(age(a), age(b)) || Number(isOver(b)) - Number(isOver(a)),
+  );
+  return new Map(
+    oldestFirst.flatMap((one) =>
+      (one.status?.nodeStatuses ?? []).map(({ nodeRef }) => [nodeRef.name, one] as const),
+    ),
+  );
 }
