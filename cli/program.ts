@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { wordsOf } from '../kube/errors.ts';
+import { addCompletionVerbs } from './completion.ts';
 import { addLeaseVerbs } from './lease.ts';
 import { complain, UsageError } from './output.ts';
 import { addPlanVerb } from './plan.ts';
@@ -33,5 +34,6 @@ function commandLine(): Command {
   addSteeringVerbs(program);
   addLeaseVerbs(program);
   addWorkersVerb(program);
+  addCompletionVerbs(program);
   return program;
 }

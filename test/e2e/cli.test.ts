@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../api/core.ts';
 import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
@@ -225,6 +226,33 @@ describe('plan', () => {
   });
 });
 
+describe('words are completed', () => {
+  const linesOf = (all: string) => all.trimEnd().split('\n');
+
+  test('by kubectl, with names of the cluster', async () => {
+    const complete = async (...words: string[]) =>
+      linesOf(await succeeds(kubectlOf(world.sandbox)(['__complete', 'maintenance', ...words])));
+    expect(await complete('start', 'node-1', 'node-')).toEqual(['node-2', 'node-3', 'node-4', ':4']);
+    expect(await complete('status', 'rack')).toEqual(['rack-2\tComplete', ':4']);
+    expect(await complete('advance', 'rack')).toEqual([':4']);
+    expect(await complete('advance', 'x', '--to', 'D')).toEqual(['Drain', ':4']);
+    expect(await complete('plan', '--plan', '')).toEqual([':0']);
+  });
+
+  test('by bash, for the plugin by its own name', async () => {
+    const { bin, env, dir } = world.sandbox;
+    const script = [
+      'source <(kubectl-maintenance completion bash)',
+      'COMP_WORDS=(kubectl-maintenance start --stage "") COMP_CWORD=3',
+      '_kubectl_maintenance; printf "%s\\n" "${COMPREPLY[@]}"',
+    ];
+    const shell = spawn('bash', ['-c', script.join('\n')], {
+      env: { ...env, HOME: dir, PATH: `${bin}:${process.env['PATH']}` },
+    });
+    expect(linesOf(await text(shell.stdout))).toEqual(['Idle', 'Cordon', 'Drain', 'Complete']);
+  });
+});
+
 test.each([
   { args: ['start'], code: 2, says: 'give the names of nodes, or --selector' },
   { args: ['start', 'node-1', '-l', 'a=b'], code: 2, says: 'give names of nodes or --selector, not both' },
@@ -257,6 +285,7 @@ test.each([
   { args: ['plan', 'nobody'], code: 1, says: 'there is no node "nobody"; kubectl get nodes lists them' },
   { args: ['plan', '-f', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
   { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
+  { args: ['completion', 'csh'], code: 2, says: 'Allowed choices are bash, zsh, fish' },
   {
     args: ['resume', 'nobody'],
     code: 1,
