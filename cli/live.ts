@@ -1,8 +1,8 @@
 import { type MaintenanceSummary, summaryOf } from '../domain/maintenanceSummary.ts';
 import { titleOf } from './maintenances.ts';
 import { Paces } from './pace.ts';
-import type { Colors, Screen } from './screen.ts';
-import { statusLines } from './statusView.ts';
+import { type Colors, type Screen, wrap } from './screen.ts';
+import { indented, statusLines, statusText, type StatusText } from './statusView.ts';
 import type { Watching } from './watching.ts';
 
 /** What is drawn anew, and said as it happens; for `status --watch` and for `--wait`. */
@@ -39,13 +39,23 @@ export class LiveStatus {
   }
 
   #draw(summaries: readonly MaintenanceSummary[], now: number, lostBecause: string | undefined): void {
-    const lines = summaries.flatMap((one) => [...statusLines(one, now), '']);
+    const lines = summaries.flatMap((one) => [...this.#linesOf(statusText(one, now)), '']);
     const lost = lostBecause === undefined ? [] : [`Contact was lost, trying again: ${lostBecause}`];
     const fitting = fitted([...lost, ...lines].slice(0, -1), {
       width: this.#screen.width(),
       height: this.#screen.height(),
     });
     this.#screen.draw(fitting.map((text) => painted(text, this.#screen.colors)));
+  }
+
+  /** Remarks go on in a line below where they are long. */
+  #linesOf({ lines, remarks }: StatusText): string[] {
+    const room = Math.max(20, this.#screen.width() - 2 * indented('').length);
+    const wrapped = remarks.flatMap((remark) => {
+      const [first = '', ...more] = wrap(remark, room);
+      return [indented(first), ...more.map((text) => indented(indented(text)))];
+    });
+    return [...lines, ...wrapped];
   }
 
   /** A line for what changes, but not for every pod. */

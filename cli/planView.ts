@@ -3,8 +3,8 @@ import { compareNames } from '../domain/names.ts';
 import { type Column, shown, table } from './output.ts';
 import type { PlanReport } from './plan.ts';
 
-/** So many pods of a tier are listed one by one; of more only those of which there is something to say. */
-const mostPods = 20;
+/** So many are listed one by one. */
+const mostAlike = 3;
 
 /** The report as lines for people; `isWide`: with every pod. */
 export function planLines(report: PlanReport, isWide: boolean): string[] {
@@ -15,7 +15,7 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
     ...tiers.flatMap((tier) => ['', ...tierLines(tier, isWide)]),
     ...(stays.length === 0
       ? []
-      : ['', 'Left running: static pods, which only the kubelet of their node ends', ...rows(stays)]),
+      : ['', 'Left running: static pods, which only the kubelet of their node ends', ...rows(stays, isWide)]),
     ...(budgets.length === 0
       ? []
       : ['', 'PodDisruptionBudgets that keep pods back', ...indentedTable(budgetColumns, budgets)]),
@@ -26,24 +26,22 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
 }
 
 function tierLines({ entry, selects, pods }: TierPreview, isWide: boolean): string[] {
-  const listed = isWide || pods.length <= mostPods ? pods : pods.filter(isRemarkable);
-  const others = pods.length - listed.length;
   return [
     `Entry ${entry} of the drain plan, ${selects}: ${numbered(pods.length, 'pod')}`,
-    ...(listed.length === 0 ? [] : rows(listed)),
-    ...(others === 0
-      ? []
-      : [`  and ${numbered(others, 'other pod')} with nothing in the way (-o wide lists all)`]),
+    ...rows(pods, isWide),
   ];
 }
 
-function isRemarkable({ blockers, notes, evacuators, podType }: PodPreview): boolean {
-  const isAsUsual = notes.every(({ reason }) => reason === 'ComesBack') && podType === 'DaemonSet';
-  return blockers.length > 0 || (!isAsUsual && (notes.length > 0 || evacuators.length > 0));
+function rows(pods: readonly PodPreview[], isWide: boolean): string[] {
+  return indentedTable(podColumns, isWide ? pods.map((one) => [one]) : grouped(pods));
 }
 
-function rows(pods: readonly PodPreview[]): string[] {
-  return indentedTable(podColumns, pods);
+/** Pods of which there is the same to say, where they are many. */
+function grouped(pods: readonly PodPreview[]): PodPreview[][] {
+  const groups = Map.groupBy(pods, (one) => JSON.stringify([one.priority, leavesBy(one), remarks(one)]));
+  return [...groups.values()].flatMap((group) =>
+    group.length > mostAlike ? [group] : group.map((one) => [one]),
+  );
 }
 
 function indentedTable<T>(columns: readonly Column<T>[], lines: readonly T[]): string[] {
@@ -52,13 +50,18 @@ function indentedTable<T>(columns: readonly Column<T>[], lines: readonly T[]): s
     .map((line) => `  ${line}`);
 }
 
-const podColumns: Column<PodPreview>[] = [
-  { title: 'POD', cell: ({ pod }) => pod },
-  { title: 'NODE', cell: ({ node }) => node },
-  { title: 'PRIORITY', cell: ({ priority }) => priority.toString() },
-  { title: 'LEAVES BY', cell: leavesBy },
-  { title: 'REMARKS', cell: remarks },
+/** A row is a group of pods. */
+const podColumns: Column<PodPreview[]>[] = [
+  { title: 'POD', cell: (pods) => firstOf(pods.map(({ pod }) => pod)) },
+  { title: 'NODE', cell: (pods) => firstOf([...new Set(pods.map(({ node }) => node))]) },
+  { title: 'PRIORITY', cell: ([pod]) => pod?.priority.toString() },
+  { title: 'LEAVES BY', cell: ([pod]) => pod && leavesBy(pod) },
+  { title: 'REMARKS', cell: ([pod]) => pod && remarks(pod) },
 ];
+
+function firstOf([first, ...more]: readonly string[]): string | undefined {
+  return more.length === 0 ? first : `${first} and ${more.length} more`;
+}
 
 function leavesBy({ podType, evacuators }: PodPreview): string | undefined {
   if (podType === 'Static') return undefined;

@@ -70,7 +70,12 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
         : structuredOne(created, options.output),
     );
     if (options.wait === true)
-      await waitFor(kube, { maintenance: created, stage: options.stage, timeout: options.timeout });
+      await waitFor(kube, {
+        maintenance: created,
+        stage: options.stage,
+        timeout: options.timeout,
+        isQuiet: options.output !== undefined,
+      });
   });
 }
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { summaryOf } from '../domain/maintenanceSummary.ts';
+import { type MaintenanceSummary, summaryOf } from '../domain/maintenanceSummary.ts';
 import type { Kube } from '../kube/client.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
 import { LiveStatus } from './live.ts';
@@ -63,12 +63,9 @@ async function follow(watching: Watching): Promise<void> {
   try {
     for (;;) {
       const change = watching.changed();
-      const isOver = live
-        .show()
-        .every(
-          ({ givenBack, nodes }) => givenBack && nodes.every(({ obstacles = [] }) => obstacles.length === 0),
-        );
-      if (isOver) return;
+      const summaries = live.show();
+      if (summaries.length === 0) complain('No maintenance is under way.');
+      if (summaries.every(isBack)) return;
       // Not more often than somebody can read, and at least as often as clocks move.
       await watching.rest(shortestRest);
       await Promise.race([change, watching.rest(longestRest)]);
@@ -76,6 +73,10 @@ async function follow(watching: Watching): Promise<void> {
   } finally {
     live.end();
   }
+}
+
+function isBack({ givenBack, nodes }: MaintenanceSummary): boolean {
+  return givenBack && nodes.every(({ obstacles = [] }) => obstacles.length === 0);
 }
 
 /** Milliseconds. */

@@ -3,18 +3,30 @@ import { compareNames, listed } from '../domain/names.ts';
 import { titleOf } from './maintenances.ts';
 import { type Column, duration, shown, table } from './output.ts';
 
-/** One maintenance as lines for people. `now` is milliseconds since 1970. */
-export function statusLines(summary: MaintenanceSummary, now: number): string[] {
-  const columns = summary.stage === 'Complete' ? returningColumns : drainingColumns;
-  return [
-    headline(summary, now),
-    ...progressLines(summary, now),
-    ...(summary.nodes.length === 0 ? [] : table(columns, summary.nodes).split('\n')).map(indented),
-    ...remarks(summary).map(indented),
-  ];
+/** One maintenance for people. */
+export interface StatusText {
+  /** Its headline, its progress, and a table of its nodes. */
+  readonly lines: readonly string[];
+  /** What the table has no room for, a sentence each. */
+  readonly remarks: readonly string[];
 }
 
-function indented(line: string): string {
+/** `now` is milliseconds since 1970. */
+export function statusText(summary: MaintenanceSummary, now: number): StatusText {
+  const columns = summary.stage === 'Complete' ? returningColumns : drainingColumns;
+  const rows = summary.nodes.length === 0 ? [] : table(columns, summary.nodes).split('\n');
+  return {
+    lines: [headline(summary, now), ...progressLines(summary, now), ...rows.map(indented)],
+    remarks: remarksOn(summary),
+  };
+}
+
+export function statusLines(summary: MaintenanceSummary, now: number): string[] {
+  const { lines, remarks } = statusText(summary, now);
+  return [...lines, ...remarks.map(indented)];
+}
+
+export function indented(line: string): string {
   return `  ${line}`;
 }
 
@@ -106,8 +118,8 @@ function drainedBar({ podsLeft, podsEvacuated, tier }: NodeSummary): string | un
   return `${'█'.repeat(full)}${'░'.repeat(barWidth - full)} ${percent}`;
 }
 
-/** What the table has no room for: what blocks pods, what evacuators do, static pods, gates that are closed. */
-function remarks({ nodes, stage }: MaintenanceSummary): string[] {
+/** What blocks pods, what evacuators do, static pods, gates that are closed. */
+function remarksOn({ nodes, stage }: MaintenanceSummary): string[] {
   if (stage === 'Complete') return [];
   const causes = new Map<string, string[]>();
   const add = (cause: string, pod: string) => causes.set(cause, [...(causes.get(cause) ?? []), pod]);

@@ -14,6 +14,8 @@ export interface Goal {
   readonly stage: NodeMaintenanceStage;
   /** Milliseconds; 0 is for ever. */
   readonly timeout: number;
+  /** Standard output has an object, for scripts. */
+  readonly isQuiet?: boolean;
 }
 
 const reached: Record<NodeMaintenanceStage, string> = {
@@ -35,7 +37,7 @@ export async function waitFor(kube: Kube, goal: Goal): Promise<void> {
     const view = new WaitView(watching);
     const notes = await followed(watching, view, goal).finally(() => view.end());
     for (const note of notes) complain(note);
-    say(`${titleOf(name)} ${reached[goal.stage]}`);
+    (goal.isQuiet === true ? complain : say)(`${titleOf(name)} ${reached[goal.stage]}`);
   } finally {
     stop.abort();
   }
@@ -106,6 +108,8 @@ class WaitView {
   }
 
   end(): void {
-    if (this.#said.length > 0) this.#live.end();
+    if (this.#said.length === 0) return;
+    if (this.#screen.isLive) this.#live.show();
+    this.#live.end();
   }
 }

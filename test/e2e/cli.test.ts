@@ -110,9 +110,7 @@ test('the same nodes are not started twice; advance gives them back, and then th
     ].join(''),
   });
   expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
-  expect(
-    finished((await world.maintenance('node-1')) ?? ({ metadata: { name: '' }, spec: {} } as never)),
-  ).toBe(true);
+  await world.eventually('node-1', 'Complete has done its work', finished);
   expect(await maintenance('advance', 'node-1')).toMatchObject({
     code: 1,
     stderr: 'error: nodemaintenance/node-1: stage Complete is final: there is nothing to advance to\n',
@@ -121,6 +119,10 @@ test('the same nodes are not started twice; advance gives them back, and then th
   const dry = await maintenance('start', 'node-1', '--stage', 'Cordon', '--dry-run', 'server', '-o', 'yaml');
   expect(dry).toMatchObject({ code: 0, stdout: expect.stringContaining('name: node-1-2\n') });
   expect(await world.maintenance('node-1-2')).toBeUndefined();
+  const all = ['node-1', 'node-2', 'node-3', 'node-4'];
+  expect((await maintenance('start', ...all, '--dry-run', 'server')).stderr).toMatch(
+    /^Warning: spec.nodeSelector matches all 4 nodes: /m,
+  );
   expect((await maintenance('advance', 'node-1', '--to', 'Drain')).stderr).toContain(
     'stage Complete is final',
   );
@@ -133,15 +135,20 @@ describe('a maintenance whose pod cannot leave', () => {
   beforeAll(async () => {
     [pod = ''] = await world.placePods('node-2', 1, { labels: { app: 'never' } });
     await world.budget('never', { app: 'never' }, { minAvailable: 1 });
-    const started = ['start', 'node-2', 'node-3', '--name', name, '--wait', '--timeout', '20s'];
-    const answer = await maintenance(...started);
-    expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
+    expect(await succeeds(maintenance('start', 'node-2', 'node-3', '--name', name))).toBe(
+      'nodemaintenance/rack-2 created: stage Drain, 2 nodes\n',
+    );
+    await world.eventually(name, 'the pod is blocked', ({ status }) => status?.podsBlocked === 1);
+  });
+
+  test('is waited for in vain', async () => {
+    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '2s');
     expect(answer).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(
-        /\nerror: nodemaintenance\/rack-2: gave up after 20s, still waiting for /,
-      ),
+      stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
+      stderr: expect.stringMatching(/\nerror: nodemaintenance\/rack-2: gave up after 2s, still waiting for /),
     });
+    expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
   });
 
   test('names the pod and what to do about it', async () => {
