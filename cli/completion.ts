@@ -1,5 +1,5 @@
 import { Argument, type Command, type Option } from 'commander';
-import { stageOf } from '../domain/maintenanceSummary.ts';
+import { stageOf } from '../domain/stage.ts';
 import type { Kube } from '../kube/client.ts';
 import { contextNames } from '../kube/config.ts';
 import { resources } from '../kube/resources.ts';

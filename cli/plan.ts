@@ -7,7 +7,7 @@ import { admissionWarnings } from '../domain/admission.ts';
 import { isCordoned } from '../domain/cordon.ts';
 import { completeDrainPlan, drainPlanProblems } from '../domain/drainPlan.ts';
 import { summaryOf } from '../domain/leaseSummary.ts';
-import { stageOf } from '../domain/maintenanceSummary.ts';
+import { stageOf } from '../domain/stage.ts';
 import { nameFor } from '../domain/maintenanceName.ts';
 import { compareNames } from '../domain/names.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';

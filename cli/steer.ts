@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { workflowIdOf } from '../api/names.ts';
-import { isPaused, stageOf } from '../domain/maintenanceSummary.ts';
-import { stagesAfter, transitionProblem } from '../domain/stage.ts';
+import { isPaused } from '../domain/maintenanceSummary.ts';
+import { stageOf, stagesAfter, transitionProblem } from '../domain/stage.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';

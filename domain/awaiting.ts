@@ -8,13 +8,12 @@ import {
   isPaused,
   type MaintenanceSight,
   type NodeSummary,
-  stageOf,
   summaryOf,
 } from './maintenanceSummary.ts';
 import { compareNames, listed } from './names.ts';
 import { NODE_LEASES_HELD } from './nodeHold.ts';
 import { obstaclesToService } from './nodeService.ts';
-import { stagesAfter } from './stage.ts';
+import { stageOf, stagesAfter } from './stage.ts';
 
 /** How it stands with what somebody waits for. */
 export type Awaited =

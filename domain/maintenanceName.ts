@@ -1,5 +1,5 @@
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
-import { stageOf } from './maintenanceSummary.ts';
+import { stageOf } from './stage.ts';
 import { compareNames } from './names.ts';
 
 /** Room for a number behind it, and for the workflow's id before it. */

@@ -19,7 +19,7 @@ import {
   type Surroundings,
 } from './nodeService.ts';
 import { podName, podTypeOf } from './pod.ts';
-import { wantedStage } from './stage.ts';
+import { stageOf } from './stage.ts';
 
 /** What a maintenance is summed up from: everything that was seen, at one moment. */
 export interface MaintenanceSight extends Surroundings {
@@ -93,10 +93,6 @@ export type Estimate =
 
 /** As api/names.ts has it, which domain does not import. */
 const completionFinalizer = 'nodemaintenance.k8s.io/maintenance-completion';
-
-export function stageOf({ metadata, spec }: NodeMaintenance): NodeMaintenanceStage {
-  return wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
-}
 
 /** Whether a stage was begun. */
 export function hasBegun({ status }: NodeMaintenance, stage: NodeMaintenanceStage): boolean {

@@ -6,7 +6,7 @@ import { isCordoned } from './cordon.ts';
 import { listed } from './names.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { gateFacts, gatesOf } from './readiness.ts';
-import { holdsNodes, wantedStage } from './stage.ts';
+import { holdsNodes, stageOf } from './stage.ts';
 
 /** One node, as far as it matters whether it takes pods. */
 export interface NodeSight {
@@ -70,11 +70,7 @@ function cordonObstacle(node: Node, maintenance: NodeMaintenance, all: readonly 
   if (!isCordoned(node) || recordOf(maintenance, node.metadata.name)?.unschedulableBefore === true) return [];
   const others = all
     .filter(({ metadata }) => metadata.name !== maintenance.metadata.name)
-    .filter(
-      ({ metadata, spec }) =>
-        holdsNodes(wantedStage(spec.stage, metadata.deletionTimestamp !== undefined)) &&
-        selectsNode(spec.nodeSelector, node),
-    )
+    .filter((other) => holdsNodes(stageOf(other)) && selectsNode(other.spec.nodeSelector, node))
     .map(({ metadata }) => metadata.name);
   return [others.length === 0 ? 'cordoned' : `cordoned, also for ${listed(others.toSorted())}`];
 }
