@@ -159,26 +159,29 @@ function nodeSummary(seen: NodeSight, sight: MaintenanceSight): NodeSummary {
   const target = record?.drainTargets.at(-1);
   const gates = gatesSummary(seen, policies);
   const pods = seen.pods.toSorted((a, b) => compareNames(podName(a), podName(b)));
+  const leaving = pods.flatMap((pod) => leavingPod(pod, evacuations.get(pod.metadata.uid ?? ''), now) ?? []);
   const isOver = stageOf(maintenance) === 'Complete';
   return {
     node: name,
     cordoned: isCordoned(seen.node),
     ...(target !== undefined && !isOver && { tier: entryText(target) }),
-    ...countsOf(record),
+    ...countsOf(record, leaving.length),
     message: isOver && isGivenBack(maintenance) ? '' : (record?.drainMessage ?? ''),
-    leaving: pods.flatMap((pod) => leavingPod(pod, evacuations.get(pod.metadata.uid ?? ''), now) ?? []),
+    leaving,
     staticPods: pods.filter((pod) => podTypeOf(pod) === 'Static').map(podName),
     ...(gates !== undefined && { gates }),
     ...(isOver && { obstacles: obstaclesToService(seen, maintenance, sight) }),
   };
 }
 
+/** What is published is up to a second late: pods that have an Evacuation are there all the same. */
 function countsOf(
   record: NodeMaintenanceNodeStatus | undefined,
+  leaving: number,
 ): Pick<NodeSummary, 'podsLeft' | 'podsEvacuated'> {
-  if (record === undefined) return { podsLeft: 0, podsEvacuated: 0 };
-  const podsLeft = record.podsPendingEvacuation + record.podsEvacuating;
-  return { podsLeft, podsEvacuated: Math.max(0, (record.podsPeak ?? podsLeft) - podsLeft) };
+  const { podsPendingEvacuation = 0, podsEvacuating = 0, podsPeak = 0 } = record ?? {};
+  const podsLeft = Math.max(podsPendingEvacuation + podsEvacuating, leaving);
+  return { podsLeft, podsEvacuated: Math.max(0, podsPeak - podsLeft) };
 }
 
 function leavingPod(pod: Pod, evacuation: Evacuation | undefined, now: Date): LeavingPod | undefined {

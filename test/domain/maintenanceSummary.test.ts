@@ -133,6 +133,13 @@ describe('the summary of a maintenance', () => {
     });
   });
 
+  test('counts pods that are evacuated before the status says so', () => {
+    const evacuations = new Map([['moving', evacuationWith({})]]);
+    const nodes = [node({ pods: [pod({ uid: 'moving' }), pod()] })];
+    const of = maintenance({ left: 0, peak: 0 });
+    expect(summaryOf(sight(of, { nodes, evacuations }))).toMatchObject({ podsLeft: 1, podsEvacuated: 0 });
+  });
+
   const expected = (time: string) =>
     new Map([
       [
