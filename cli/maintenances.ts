@@ -1,9 +1,21 @@
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Kube } from '../kube/client.ts';
+import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
+import { remedied } from '../node-lease/remedy.ts';
 import { Refusal } from './output.ts';
 
-export const remedy = 'bind the ClusterRole node-maintenance-operator';
+const remedy = 'bind the ClusterRole node-maintenance-operator';
+
+/** What the promise gives; whoever has no right to it is told whom to ask for. What admission refuses, it explains itself. */
+export async function permitted<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    const isOfAdmission = isKubeError(error, 'Forbidden') && error.details?.kind === undefined;
+    throw isOfAdmission ? error : remedied(error, remedy);
+  }
+}
 
 /** `name`, or as kubectl prints it: `nm/name`, `nodemaintenance/name`. */
 export function maintenanceName(text: string): string {

@@ -16,10 +16,9 @@ import { forEachBounded } from '../kube/bounded.ts';
 import type { Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
 import { slimBudget, slimPod } from '../kube/slim.ts';
-import { withRemedy } from '../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
 import { documentOf, drainPlanOf } from './files.ts';
-import { maintenanceCalled, maintenanceName, remedy } from './maintenances.ts';
+import { maintenanceCalled, maintenanceName, permitted } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { Refusal, say, type Structured, structuredOne, UsageError } from './output.ts';
 import { planLines } from './planView.ts';
@@ -59,10 +58,7 @@ export function addPlanVerb(program: Command): void {
 async function run(args: readonly string[], options: PlanOptions): Promise<void> {
   const { check, output } = options;
   await withCluster(options, async (kube) => {
-    const report = await withRemedy(
-      reportOn(kube, await withRemedy(wanted(kube, args, options), remedy)),
-      remedy,
-    );
+    const report = await permitted(reportOn(kube, await permitted(wanted(kube, args, options))));
     if (output === 'json' || output === 'yaml') say(structuredOne(report, output));
     else say(planLines(report, output === 'wide').join('\n'));
     if (check === true && report.blocked) throw new Refusal('the drain would not end by itself');

@@ -5,10 +5,9 @@ import { drainPlanProblems } from '../domain/drainPlan.ts';
 import { freeName, nameFor } from '../domain/maintenanceName.ts';
 import type { Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
-import { withRemedy } from '../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
 import { drainPlanOf } from './files.ts';
-import { remedy, titleOf } from './maintenances.ts';
+import { permitted, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { outputOption, stageOption, type WaitOptions, waitOptions } from './options.ts';
 import { Refusal, say, type Structured, structuredOne, UsageError } from './output.ts';
@@ -58,11 +57,10 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
   const drainPlan = options.plan === undefined ? undefined : await drainPlanOf(options.plan);
   await withCluster(options, async (kube) => {
     const choice = { nodes, selector: options.selector };
-    const chosen = await withRemedy(chosenNodes(kube, choice), remedy);
+    const chosen = await permitted(chosenNodes(kube, choice));
     const wanted = await named(kube, maintenanceOf(chosen, options, drainPlan), options.name === undefined);
-    const created = await withRemedy(
+    const created = await permitted(
       kube.create(resources.nodeMaintenances, wanted, { dryRun: isDry, fieldManager: 'kubectl-maintenance' }),
-      remedy,
     );
     say(
       options.output === undefined
@@ -101,7 +99,7 @@ function maintenanceOf(
 /** With a name that is free, where it was not given: maintenances that are complete stay for their history. */
 async function named(kube: Kube, wanted: NodeMaintenance, isDerived: boolean): Promise<NodeMaintenance> {
   if (!isDerived) return wanted;
-  const { items } = await withRemedy(kube.list(resources.nodeMaintenances), remedy);
+  const { items } = await permitted(kube.list(resources.nodeMaintenances));
   const free = freeName(wanted, items);
   if (free.kind === 'Free') return { ...wanted, metadata: { name: free.name } };
   const { name, stage } = free;

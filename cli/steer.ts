@@ -6,9 +6,8 @@ import { stageOf, stagesAfter, transitionProblem } from '../domain/stage.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
-import { withRemedy } from '../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
-import { maintenanceCalled, maintenanceName, remedy, titleOf } from './maintenances.ts';
+import { maintenanceCalled, maintenanceName, permitted, titleOf } from './maintenances.ts';
 import { stageOption, type WaitOptions, waitOptions } from './options.ts';
 import { Refusal, say } from './output.ts';
 import { connectTemporal } from './temporal.ts';
@@ -52,13 +51,13 @@ export function addSteeringVerbs(program: Command): void {
 /** Writes `.spec.stage`: the object is what the workflow obeys. */
 async function moveOn(name: string, { to, wait, timeout, ...cluster }: AdvanceOptions): Promise<void> {
   await withCluster(cluster, async (kube) => {
-    const current = await withRemedy(maintenanceCalled(kube, name), remedy);
+    const current = await permitted(maintenanceCalled(kube, name));
     const from = stageOf(current);
     const stage = to ?? stagesAfter(from)[0];
     const problem = stage === undefined ? nothingIsNext : transitionProblem(from, stage);
     if (stage === undefined || problem !== undefined) throw new Refusal(`${titleOf(name)}: ${problem}`);
     const isThere = current.spec.stage === stage || from === stage;
-    const maintenance = isThere ? current : await withRemedy(writeStage(kube, current, stage), remedy);
+    const maintenance = isThere ? current : await permitted(writeStage(kube, current, stage));
     say(
       `${titleOf(name)} ${isThere ? 'is' : 'moved'} ${isThere ? 'already in stage' : `from ${from} to`} ${stage}`,
     );
@@ -99,7 +98,7 @@ const orderedWithin = 30_000;
 /** By an update of the workflow, which answers when the drain really rests. */
 async function setPaused(name: string, wanted: boolean, cluster: ClusterOptions): Promise<void> {
   await withCluster(cluster, async (kube) => {
-    const maintenance = await withRemedy(maintenanceCalled(kube, name), remedy);
+    const maintenance = await permitted(maintenanceCalled(kube, name));
     const verb = wanted ? 'pause' : 'resume';
     if (stageOf(maintenance) === 'Complete')
       throw new Refusal(`${titleOf(name)} is in stage Complete: there is nothing to ${verb}`);

@@ -13,8 +13,7 @@ import { Informer } from '../kube/informer.ts';
 import { silentLog as log } from '../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../kube/resources.ts';
 import { slimPod } from '../kube/slim.ts';
-import { withRemedy } from '../node-lease/remedy.ts';
-import { remedy } from './maintenances.ts';
+import { permitted } from './maintenances.ts';
 
 /** So many nodes have a watch of their own pods; with more of them all pods of the cluster are watched. */
 const mostNodeWatches = 50;
@@ -44,7 +43,7 @@ export async function watchMaintenances(
   ];
   // Informers try for ever. Whether they may read at all is asked by lists of nothing.
   const nothing = { fieldSelector: 'metadata.name=-', signal };
-  await withRemedy(Promise.all(kinds.map((kind: Resource) => kube.list(kind, nothing))), remedy);
+  await permitted(Promise.all(kinds.map((kind: Resource) => kube.list(kind, nothing))));
   const watching = new Watching(kube, interest, signal);
   await watching.synced();
   return watching;

@@ -8,6 +8,7 @@ import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
 import { resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
+import { kubeconfigOf } from '../kit/account.ts';
 import { eventually } from '../kit/eventually.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
@@ -308,6 +309,30 @@ test.each([
   const answer = await maintenance(...args);
   expect(answer).toMatchObject({ code, stdout: '', stderr: expect.stringContaining(words) });
   expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
+});
+
+test('who lacks rights is told whom to ask for, and who may not delete a node may not maintain it', async () => {
+  const kubectl = kubectlOf(world.sandbox);
+  const account = { namespace: 'default', name: 'jane' };
+  await succeeds(kubectl(['create', 'serviceaccount', account.name, '-n', account.namespace]));
+  const kubeconfig = await kubeconfigOf(world.sandbox, account, world.sandbox.dir);
+  const start = () => maintenance('start', 'node-4', '--dry-run', 'server', '--kubeconfig', kubeconfig);
+  expect(await start()).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(
+      /^error: list nodes: .*: bind the ClusterRole node-maintenance-operator\n$/,
+    ),
+  });
+  const binding = ['--clusterrole=node-maintenance-operator', '--serviceaccount=default:jane'];
+  await succeeds(kubectl(['create', 'clusterrolebinding', 'jane', ...binding]));
+  await eventually('the role to count', async () =>
+    expect(await start()).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /^error: .* may not delete node "node-4": .*; select other nodes, or ask for verb delete on these\n$/,
+      ),
+    }),
+  );
 });
 
 test('a node is given back behind the taint of its gates, and the wait names gate and pod until it is really ready', async () => {
