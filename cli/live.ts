@@ -1,9 +1,23 @@
 import { type MaintenanceSummary, summaryOf } from '../domain/maintenanceSummary.ts';
 import { titleOf } from './maintenances.ts';
+import { shown } from './output.ts';
 import { Paces } from './pace.ts';
-import { type Colors, type Screen, wrap } from './screen.ts';
-import { indented, statusLines, statusText, type StatusText } from './statusView.ts';
+import { type Screen, wrap } from './screen.ts';
+import { indented, statusText, type StatusText } from './statusView.ts';
 import type { Watching } from './watching.ts';
+
+/** Painted after it was cut, because color codes have no width. */
+interface Line {
+  readonly text: string;
+  readonly paint?: ((text: string) => string) | undefined;
+}
+
+/** Columns for remarks, however narrow the terminal is. */
+const narrowest = 20;
+
+function contactLost(because: string): string {
+  return `Contact was lost, trying again: ${shown(because)}`;
+}
 
 /** What is drawn anew, and said as it happens; for `status --watch` and for `--wait`. */
 export class LiveStatus {
@@ -39,31 +53,53 @@ export class LiveStatus {
   }
 
   #draw(summaries: readonly MaintenanceSummary[], now: number, lostBecause: string | undefined): void {
-    const lines = summaries.flatMap((one) => [...this.#linesOf(statusText(one, now)), '']);
-    const lost = lostBecause === undefined ? [] : [`Contact was lost, trying again: ${lostBecause}`];
-    const fitting = fitted([...lost, ...lines].slice(0, -1), {
-      width: this.#screen.width(),
-      height: this.#screen.height(),
-    });
-    this.#screen.draw(fitting.map((text) => painted(text, this.#screen.colors)));
+    const { red } = this.#screen.colors;
+    const lost: Line[] = lostBecause === undefined ? [] : [{ text: contactLost(lostBecause), paint: red }];
+    const lines = summaries.flatMap((one) => [...this.#linesOf(statusText(one, now)), { text: '' }]);
+    this.#screen.draw(this.#fitted([...lost, ...lines].slice(0, -1)));
   }
 
   /** Remarks go on in a line below where they are long. */
-  #linesOf({ lines, remarks }: StatusText): string[] {
-    const room = Math.max(20, this.#screen.width() - 2 * indented('').length);
-    const wrapped = remarks.flatMap((remark) => {
-      const [first = '', ...more] = wrap(remark, room);
-      return [indented(first), ...more.map((text) => indented(indented(text)))];
+  #linesOf({ headline, progress, rows, remarks }: StatusText): Line[] {
+    const { bold, dim, red, yellow } = this.#screen.colors;
+    const room = Math.max(narrowest, this.#screen.width() - 2 * indented('').length);
+    const wrapped = remarks.flatMap(({ about, text }) => {
+      const paint = about === 'Blocked' ? red : about === 'Gate' ? yellow : undefined;
+      const [first = '', ...more] = wrap(text, room);
+      return [first, ...more.map(indented)].map((part) => ({ text: indented(part), paint }));
     });
-    return [...lines, ...wrapped];
+    return [
+      { text: headline, paint: bold },
+      ...progress.map((text) => ({ text: indented(text) })),
+      ...rows.map((text, i) => ({ text: indented(text), paint: i === 0 ? dim : this.#paintBar })),
+      ...wrapped,
+    ];
+  }
+
+  readonly #paintBar = (row: string): string => {
+    const { green, dim } = this.#screen.colors;
+    return row.replace(/█+/, (bar) => green(bar)).replace(/░+/, (bar) => dim(bar));
+  };
+
+  /** Cut at the right and at the bottom: a block that is larger than the terminal could not be drawn anew. */
+  #fitted(lines: readonly Line[]): string[] {
+    const width = this.#screen.width();
+    const room = Math.max(2, this.#screen.height() - 1);
+    const drawn = lines.map(({ text, paint = (same: string) => same }) =>
+      paint(text.length <= width ? text : `${text.slice(0, width - 1)}…`),
+    );
+    if (drawn.length <= room) return drawn;
+    const rest = drawn.length - room + 1;
+    return [...drawn.slice(0, room - 1), `… ${rest} more lines: make the terminal higher`];
   }
 
   /** A line for what changes, but not for every pod. */
   #tell(summaries: readonly MaintenanceSummary[], now: number, lostBecause: string | undefined): void {
-    if (lostBecause !== undefined) this.#sayNews('', `Contact was lost, trying again: ${lostBecause}`);
+    if (lostBecause === undefined) this.#said.delete('');
+    else this.#sayNews('', contactLost(lostBecause));
     for (const summary of summaries) {
-      const [headline = '', progress = ''] = statusLines(summary, now);
-      this.#sayNews(summary.name, keyOf(summary), `${headline};${progress.slice(1)}`);
+      const { headline, progress } = statusText(summary, now);
+      this.#sayNews(summary.name, keyOf(summary), [headline, ...progress].join('; '));
       for (const { node, obstacles = [] } of summary.nodes)
         this.#sayNews(
           `${summary.name}/${node}`,
@@ -85,23 +121,4 @@ function keyOf({ nodes, podsLeft, podsEvacuated, podsBlocked, ...rest }: Mainten
   const { stage, tier, paused, drained, givenBack } = rest;
   const tenth = Math.floor((10 * podsEvacuated) / Math.max(1, podsLeft + podsEvacuated));
   return JSON.stringify([stage, tier?.entry, paused, drained, givenBack, podsBlocked, tenth, nodes.length]);
-}
-
-/** Cut at the right and at the bottom: a block that is larger than the terminal could not be drawn anew. */
-function fitted(lines: readonly string[], { width, height }: { width: number; height: number }): string[] {
-  const room = Math.max(2, height - 1);
-  const cut = lines.map((text) => (text.length <= width ? text : `${text.slice(0, width - 1)}…`));
-  if (cut.length <= room) return cut;
-  return [
-    ...cut.slice(0, room - 1),
-    `… ${cut.length - room + 1} more lines: make the terminal higher, or name one maintenance`,
-  ];
-}
-
-function painted(text: string, { bold, green, dim, red, yellow }: Colors): string {
-  if (!text.startsWith(' ')) return bold(text);
-  if (/ cannot leave: /.test(text)) return red(text);
-  if (/: gate /.test(text)) return yellow(text);
-  if (/^ {2}NODE /.test(text)) return dim(text);
-  return text.replace(/█+/, (bar) => green(bar)).replace(/░+/, (bar) => dim(bar));
 }

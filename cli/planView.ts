@@ -1,5 +1,5 @@
+import { needsAPerson } from '../domain/blocker.ts';
 import type { PodPreview, TierPreview } from '../domain/preview.ts';
-import { compareNames } from '../domain/names.ts';
 import { type Column, shown, table } from './output.ts';
 import type { PlanReport } from './plan.ts';
 
@@ -86,16 +86,15 @@ const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
   { title: 'MESSAGE', cell: ({ message }) => message },
 ];
 
-function verdict({ blocked, tiers, budgets }: PlanReport): string {
-  if (!blocked) {
-    const waits = budgets.some(({ lets }) => lets !== 'InTurns');
-    return waits ? 'Blocked for the moment: by budgets, until other pods are ready.' : 'Nothing blocks.';
+function verdict({ blocked, tiers }: PlanReport): string {
+  // What an evacuator takes away needs no eviction.
+  const evicted = tiers.flatMap(({ pods }) => pods).filter(({ evacuators }) => evacuators.length === 0);
+  if (blocked) {
+    const stuck = evicted.filter(({ blockers }) => blockers.some(needsAPerson));
+    return `BLOCKED: ${numbered(stuck.length, 'pod')} would not leave until somebody acts.`;
   }
-  const names = tiers
-    .flatMap(({ pods }) => pods.filter((one) => one.blockers.length > 0 && one.evacuators.length === 0))
-    .map(({ pod }) => pod)
-    .toSorted(compareNames);
-  return `BLOCKED: ${numbered(names.length, 'pod')} would not leave until somebody acts.`;
+  const waits = evicted.some(({ blockers }) => blockers.length > 0);
+  return waits ? 'Blocked for the moment: by budgets, until other pods are ready.' : 'Nothing blocks.';
 }
 
 function numbered(count: number, noun: string): string {

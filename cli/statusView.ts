@@ -5,25 +5,33 @@ import { type Column, duration, shown, table } from './output.ts';
 
 /** One maintenance for people. */
 export interface StatusText {
-  /** Its headline, its progress, and a table of its nodes. */
-  readonly lines: readonly string[];
-  /** What the table has no room for, a sentence each. */
-  readonly remarks: readonly string[];
+  readonly headline: string;
+  readonly progress: readonly string[];
+  /** A table of its nodes, with its titles. */
+  readonly rows: readonly string[];
+  readonly remarks: readonly Remark[];
+}
+
+/** What the table has no room for, as a sentence. */
+export interface Remark {
+  readonly about: 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
+  readonly text: string;
 }
 
 /** `now` is milliseconds since 1970. */
 export function statusText(summary: MaintenanceSummary, now: number): StatusText {
   const columns = summary.stage === 'Complete' ? returningColumns : drainingColumns;
-  const rows = summary.nodes.length === 0 ? [] : table(columns, summary.nodes).split('\n');
   return {
-    lines: [headline(summary, now), ...progressLines(summary, now), ...rows.map(indented)],
+    headline: headline(summary, now),
+    progress: progressLines(summary, now),
+    rows: summary.nodes.length === 0 ? [] : table(columns, summary.nodes).split('\n'),
     remarks: remarksOn(summary),
   };
 }
 
 export function statusLines(summary: MaintenanceSummary, now: number): string[] {
-  const { lines, remarks } = statusText(summary, now);
-  return [...lines, ...remarks.map(indented)];
+  const { headline: first, progress, rows, remarks } = statusText(summary, now);
+  return [first, ...[...progress, ...rows, ...remarks.map(({ text }) => text)].map(indented)];
 }
 
 export function indented(line: string): string {
@@ -53,12 +61,12 @@ function progressLines(
 ): string[] {
   if (stage === 'Complete') {
     const back = nodes.filter(({ obstacles = [] }) => obstacles.length === 0).length;
-    return [`  ${back} of ${nodes.length} nodes ${back === 1 ? 'takes' : 'take'} pods again`];
+    return [`${back} of ${nodes.length} nodes ${back === 1 ? 'takes' : 'take'} pods again`];
   }
   if (stage !== 'Drain') return [];
   const all = podsLeft + podsEvacuated;
   const blocked = podsBlocked === 0 ? '' : `, ${podsBlocked} cannot leave`;
-  const left = `  ${podsEvacuated} of ${all} pods have left${blocked}`;
+  const left = `${podsEvacuated} of ${all} pods have left${blocked}`;
   return [estimate === undefined ? left : `${left}; ${estimateText(estimate, now)}`];
 }
 
@@ -119,27 +127,40 @@ function drainedBar({ podsLeft, podsEvacuated, tier }: NodeSummary): string | un
 }
 
 /** What blocks pods, what evacuators do, static pods, gates that are closed. */
-function remarksOn({ nodes, stage }: MaintenanceSummary): string[] {
+function remarksOn({ nodes, stage }: MaintenanceSummary): Remark[] {
   if (stage === 'Complete') return [];
-  const causes = new Map<string, string[]>();
-  const add = (cause: string, pod: string) => causes.set(cause, [...(causes.get(cause) ?? []), pod]);
+  const statics = nodes.flatMap(({ node, staticPods }) => staticPods.map((pod) => `${pod} (${node})`));
+  const left = `${listed(statics)} left running: static pods, which only their kubelet ends`;
+  const remarks: Remark[] = [
+    ...causesOn(nodes),
+    ...(statics.length === 0 ? [] : [{ about: 'StaticPods', text: left } as const]),
+    ...nodes.flatMap(({ node, gates }) =>
+      (gates?.closed ?? []).map(
+        ({ gate, message }) => ({ about: 'Gate', text: `${node}: gate ${gate}: ${message}` }) as const,
+      ),
+    ),
+  ];
+  return remarks.map(({ about, text }) => ({ about, text: shown(text, longestRemark) }));
+}
+
+/** Each cause once, with its pods. */
+function causesOn(nodes: readonly NodeSummary[]): Remark[] {
+  const causes = new Map<string, { about: Remark['about']; pods: string[] }>();
+  const add = (about: Remark['about'], cause: string, pod: string) => {
+    const known = causes.get(cause) ?? { about, pods: [] };
+    causes.set(cause, { about, pods: [...known.pods, pod] });
+  };
   for (const { node, leaving } of nodes) {
     for (const { pod, blocker, evacuator, message } of leaving) {
-      if (blocker !== undefined) add(`cannot leave: ${blocker.message}`, `${pod} (${node})`);
-      else if (evacuator !== undefined) add(`${evacuator}: ${message ?? 'at work'}`, `${pod} (${node})`);
+      if (blocker !== undefined) add('Blocked', `cannot leave: ${blocker.message}`, `${pod} (${node})`);
+      else if (evacuator !== undefined)
+        add('Evacuator', `${evacuator}: ${message ?? 'at work'}`, `${pod} (${node})`);
     }
   }
-  const statics = nodes.flatMap(({ node, staticPods }) => staticPods.map((pod) => `${pod} (${node})`));
-  const gates = nodes.flatMap(({ node, gates: own }) =>
-    (own?.closed ?? []).map(({ gate, message }) => `${node}: gate ${gate}: ${message}`),
-  );
-  return [
-    ...[...causes].map(([cause, pods]) => `${listed(pods.toSorted(compareNames))} ${cause}`),
-    ...(statics.length === 0
-      ? []
-      : [`${listed(statics)} left running: static pods, which only their kubelet ends`]),
-    ...gates,
-  ].map((text) => shown(text, longestRemark));
+  return [...causes].map(([cause, { about, pods }]) => ({
+    about,
+    text: `${listed(pods.toSorted(compareNames))} ${cause}`,
+  }));
 }
 
 const longestRemark = 1_000;
