@@ -88,10 +88,14 @@ export function isTouched(node: NodeMaintenanceNodeStatus | undefined): boolean 
   return node?.unschedulableBefore !== undefined;
 }
 
-/** Nothing on it is targeted any more, so that nothing is kept away from it either. */
+/** Nothing on it is targeted any more, so that nothing is kept away from it either. Pods that were left stay, and have not left. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
+  const { podsPeak, podsPendingEvacuation, podsEvacuating } = node;
   return {
     ...node,
+    ...(podsPeak !== undefined && {
+      podsPeak: Math.max(0, podsPeak - podsPendingEvacuation - podsEvacuating),
+    }),
     drainTargets: [],
     drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
     podsPendingEvacuation: 0,

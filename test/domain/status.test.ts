@@ -67,6 +67,20 @@ describe('the nodes of a status', () => {
   });
 });
 
+test('pods that are left on a node which is no longer selected have not left', () => {
+  const recorded = {
+    nodeRef: { name: 'left' },
+    drainTargets: [],
+    drainMessage: '',
+    podsPendingEvacuation: 2,
+    podsEvacuating: 1,
+    podsPeak: 5,
+    unschedulableBefore: false,
+  };
+  const status = withNodes({ ...emptyStatus, nodeStatuses: [recorded] }, [], new Set(['left']));
+  expect(status.nodeStatuses).toMatchObject([{ podsPeak: 2, podsPendingEvacuation: 0, podsEvacuating: 0 }]);
+});
+
 test('drain targets that were published are not taken back by a decision that was made before', () => {
   const target = (podPriority: number) => ({ podType: 'Default' as const, podPriority });
   const one = (podPriority: number) => ({
