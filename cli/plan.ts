@@ -18,7 +18,7 @@ import { resources } from '../kube/resources.ts';
 import { slimBudget, slimPod } from '../kube/slim.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
 import { documentOf, drainPlanOf } from './files.ts';
-import { maintenanceCalled, maintenanceName, permitted } from './maintenances.ts';
+import { maintenanceCalled, maintenanceName, permittedToLook, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { Refusal, say, type Structured, structuredOne, UsageError } from './output.ts';
 import { planLines } from './planView.ts';
@@ -34,6 +34,8 @@ interface PlanOptions extends ClusterOptions {
 /** What would happen to which nodes, for people and scripts. */
 export interface PlanReport extends Preview {
   readonly nodes: readonly string[];
+  /** Nodes whose maintenance Lease somebody else has: the drain would wait for them. */
+  readonly held: readonly { readonly node: string; readonly holder: string }[];
   /** What whoever drains these nodes may want to know of nodes and other maintenances. */
   readonly warnings: readonly string[];
 }
@@ -58,7 +60,7 @@ export function addPlanVerb(program: Command): void {
 async function run(args: readonly string[], options: PlanOptions): Promise<void> {
   const { check, output } = options;
   await withCluster(options, async (kube) => {
-    const report = await permitted(reportOn(kube, await permitted(wanted(kube, args, options))));
+    const report = await permittedToLook(wanted(kube, args, options).then((one) => reportOn(kube, one)));
     if (output === 'json' || output === 'yaml') say(structuredOne(report, output));
     else say(planLines(report, output === 'wide').join('\n'));
     if (check === true && report.blocked) throw new Refusal('the drain would not end by itself');
@@ -74,18 +76,32 @@ async function wanted(kube: Kube, args: readonly string[], options: PlanOptions)
     return maintenanceIn(filename);
   }
   const [first = ''] = args;
-  if (args.length === 1 && plan === undefined && (await isMaintenance(kube, first)))
-    return maintenanceCalled(kube, maintenanceName(first));
+  const prefixed = args.find((one) => maintenanceName(one) !== one);
+  if (prefixed !== undefined || (args.length === 1 && (await isMaintenance(kube, first)))) {
+    if (args.length > 1 || selector !== undefined || plan !== undefined)
+      throw new UsageError(
+        `give ${prefixed ?? first} alone: a NodeMaintenance says which nodes, and has the drain plan`,
+      );
+    return underWay(await maintenanceCalled(kube, maintenanceName(first)));
+  }
   const chosen = await chosenNodes(kube, { nodes: args, selector });
   return maintenanceOf(chosen, plan === undefined ? undefined : await drainPlanOf(plan), selector);
 }
 
 /** A node has precedence: maintenances are called after their nodes. */
 async function isMaintenance(kube: Kube, name: string): Promise<boolean> {
-  if (maintenanceName(name) !== name) return true;
   if (name.includes('/')) return false;
   if ((await kube.get(resources.nodes, { name })) !== undefined) return false;
   return (await kube.get(resources.nodeMaintenances, { name })) !== undefined;
+}
+
+function underWay(maintenance: NodeMaintenance): NodeMaintenance {
+  const { name } = maintenance.metadata;
+  if (stageOf(maintenance) === 'Complete')
+    throw new Refusal(
+      `${titleOf(name)} is in stage Complete, and drains nothing any more: name its nodes to plan another`,
+    );
+  return maintenance;
 }
 
 async function maintenanceIn(file: string): Promise<NodeMaintenance> {
@@ -122,7 +138,7 @@ async function reportOn(kube: Kube, maintenance: NodeMaintenance): Promise<PlanR
     .filter((node) => selectsNode(maintenance.spec.nodeSelector, node))
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const names = nodes.map(({ metadata }) => metadata.name);
-  const [pods, budgets, warnings] = await Promise.all([
+  const [pods, budgets, { held, warnings }] = await Promise.all([
     podsOn(kube, names),
     kube.list(resources.podDisruptionBudgets),
     warningsOn(kube, maintenance, { nodes, existing }),
@@ -135,7 +151,8 @@ async function reportOn(kube: Kube, maintenance: NodeMaintenance): Promise<PlanR
     budgets: budgets.items.map(slimBudget),
     now: kube.now(),
   });
-  return { nodes: names, ...preview, warnings };
+  const blocked = preview.blocked || held.length > 0 || names.length === 0;
+  return { nodes: names, held, ...preview, blocked, warnings };
 }
 
 async function podsOn(kube: Kube, names: readonly string[]): Promise<PreviewedPod[]> {
@@ -154,7 +171,7 @@ async function warningsOn(
   kube: Kube,
   maintenance: NodeMaintenance,
   { nodes, existing }: { nodes: readonly Node[]; existing: readonly Node[] },
-): Promise<string[]> {
+): Promise<Pick<PlanReport, 'held' | 'warnings'>> {
   const [leases, all] = await Promise.all([
     kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     kube.list(resources.nodeMaintenances),
@@ -167,15 +184,17 @@ async function warningsOn(
     const lease = leases.items.find((one) => one.metadata.name === metadata.name);
     const { state, holder = '' } = summaryOf(metadata.name, lease, now);
     const isForeign = (state === 'Held' || state === 'Administrator') && !holder.startsWith(ourHolders);
-    return isForeign
-      ? [`node ${metadata.name} is held by ${holder}: the drain would wait for its Lease`]
-      : [];
+    return isForeign ? [{ node: metadata.name, holder }] : [];
   });
+  const foreign = held.map(
+    ({ node, holder }) => `node ${node} is held by ${holder}: the drain would wait for its Lease`,
+  );
   const recorded = new Set(maintenance.status?.nodeStatuses.map(({ nodeRef }) => nodeRef.name));
   const cordoned = nodes
     .filter((node) => isCordoned(node) && !recorded.has(node.metadata.name))
     .map(({ metadata }) => `node ${metadata.name} is cordoned already, and would stay so afterwards`);
-  return [...admissionWarnings(proposal, { nodes: existing, maintenances: all.items }), ...held, ...cordoned];
+  const admission = admissionWarnings(proposal, { nodes: existing, maintenances: all.items });
+  return { held, warnings: [...admission, ...foreign, ...cordoned] };
 }
 
 /** What leaseHolderOf gives, whatever the installation's namespace. */

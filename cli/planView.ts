@@ -1,5 +1,5 @@
-import { needsAPerson } from '../domain/blocker.ts';
-import type { PodPreview, TierPreview } from '../domain/preview.ts';
+import { listed } from '../domain/names.ts';
+import { isExcused, isStuck, type PodPreview, type TierPreview } from '../domain/preview.ts';
 import { type Column, shown, table } from './output.ts';
 import type { PlanReport } from './plan.ts';
 
@@ -69,15 +69,18 @@ function leavesBy({ podType, evacuators }: PodPreview): string | undefined {
   return [...asked, ...(podType === 'Default' ? ['eviction'] : [])].join(', ');
 }
 
-function remarks({ blockers, notes, evacuators }: PodPreview): string {
-  const unless = evacuators.length === 0 ? '' : ' unless an evacuator takes it away: ';
+function remarks(pod: PodPreview): string {
+  const { blockers, notes } = pod;
   return [
-    ...blockers.map(({ message }) => `BLOCKED${unless || ': '}${message}`),
+    ...blockers.map(
+      (blocker) =>
+        `BLOCKED${isExcused(pod, blocker) ? ' unless an evacuator takes it away' : ''}: ${blocker.message}`,
+    ),
     ...notes.map(({ message }) => message),
   ].join('; ');
 }
 
-const letting = { Never: 'never', NotNow: 'not now', InTurns: 'in turns' } as const;
+const letting = { Never: 'never', NotNow: 'not now', InTurns: 'in turns', Some: 'some' } as const;
 
 const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
   { title: 'BUDGET', cell: ({ budget }) => budget },
@@ -86,14 +89,17 @@ const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
   { title: 'MESSAGE', cell: ({ message }) => message },
 ];
 
-function verdict({ blocked, tiers }: PlanReport): string {
-  // What an evacuator takes away needs no eviction.
-  const evicted = tiers.flatMap(({ pods }) => pods).filter(({ evacuators }) => evacuators.length === 0);
-  if (blocked) {
-    const stuck = evicted.filter(({ blockers }) => blockers.some(needsAPerson));
-    return `BLOCKED: ${numbered(stuck.length, 'pod')} would not leave until somebody acts.`;
-  }
-  const waits = evicted.some(({ blockers }) => blockers.length > 0);
+function verdict({ blocked, tiers, budgets, nodes, held }: PlanReport): string {
+  const pods = tiers.flatMap((tier) => tier.pods);
+  const stuck = pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
+  const holds = held.map(({ node, holder }) => `${node} (${shown(holder)})`);
+  if (blocked)
+    return `BLOCKED: ${[
+      ...(nodes.length === 0 ? ['no node is selected'] : []),
+      ...(held.length === 0 ? [] : [`others hold ${listed(holds)}`]),
+      ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} would not leave until somebody acts`]),
+    ].join('; ')}.`;
+  const waits = pods.some((pod) => pod.blockers.some((blocker) => !isExcused(pod, blocker)));
   return waits ? 'Blocked for the moment: by budgets, until other pods are ready.' : 'Nothing blocks.';
 }
 

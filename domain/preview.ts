@@ -81,8 +81,10 @@ export interface BudgetPreview {
   /** Pods of the drain that it guards, and how many of them may go now. */
   readonly pods: number;
   readonly allowed: number;
-  /** Never: somebody has to act. NotNow: when other pods are ready. InTurns: not all at once. */
-  readonly lets: 'Never' | 'NotNow' | 'InTurns';
+  /** Never: somebody has to act. NotNow: when other pods are ready. InTurns: not all at once. Some: so many, and no more. */
+  readonly lets: 'Never' | 'NotNow' | 'InTurns' | 'Some';
+  /** Of Some: how many pods would stay, because nothing makes those again that have left. */
+  readonly stuck?: number;
   readonly message: string;
 }
 
@@ -106,7 +108,7 @@ export function previewDrain(facts: PreviewFacts): Preview {
       pods: members.map((member) => podPreview(member, facts)),
     }));
   const budgets = budgetPreviews(evacuable, facts);
-  const blocked = tiers.some((tier) => tier.pods.some(isStuck));
+  const blocked = tiers.some((tier) => tier.pods.some(isStuck)) || budgets.some(({ stuck = 0 }) => stuck > 0);
   return {
     tiers,
     stays: pods.filter(({ pod }) => podTypeOf(pod) === 'Static').map((one) => podPreview(one, facts)),
@@ -116,8 +118,19 @@ export function previewDrain(facts: PreviewFacts): Preview {
 }
 
 /** Whether neither waiting nor an evacuator mends it. */
-function isStuck({ blockers, evacuators }: PodPreview): boolean {
-  return evacuators.length === 0 && blockers.some(needsAPerson);
+export function isStuck(pod: PodPreview): boolean {
+  return pod.blockers.some((blocker) => needsAPerson(blocker) && !isExcused(pod, blocker));
+}
+
+const ofBudgets: readonly string[] = [
+  BlockerReason.DisruptionBudget,
+  BlockerReason.DisruptionBudgetNeverAllows,
+  BlockerReason.SeveralDisruptionBudgets,
+];
+
+/** What an evacuator takes away needs no eviction; a pod that does not end is beyond evacuators too. */
+export function isExcused({ evacuators }: PodPreview, { reason }: Blocker): boolean {
+  return evacuators.length > 0 && ofBudgets.includes(reason);
 }
 
 function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewFacts): PodPreview {
@@ -165,12 +178,15 @@ function notesOf(pod: Pod, emptyDirs: readonly string[]): Note[] {
     const message = `DaemonSet ${daemonSet.name} makes it again on this node, and it stays away until Complete`;
     notes.push({ reason: NoteReason.ComesBack, message });
   }
-  const hasController = pod.metadata.ownerReferences?.some(({ controller }) => controller === true) === true;
-  if (podType === 'Default' && !hasController && !isFinished(pod))
+  if (podType === 'Default' && !hasController(pod) && !isFinished(pod))
     notes.push({ reason: NoteReason.NoController, message: 'no controller makes it again' });
   if (podType !== 'Static' && emptyDirs.length > 0)
     notes.push({ reason: NoteReason.EmptyDir, message: `data in emptyDir ${emptyDirs.join(', ')} are lost` });
   return notes;
+}
+
+function hasController({ metadata }: Pod): boolean {
+  return metadata.ownerReferences?.some(({ controller }) => controller === true) === true;
 }
 
 function budgetPreviews(pods: readonly PreviewedPod[], { budgets }: PreviewFacts): BudgetPreview[] {
@@ -182,12 +198,22 @@ function budgetPreviews(pods: readonly PreviewedPod[], { budgets }: PreviewFacts
       );
       const allowed = allowedBy(budget);
       if (guarded.length === 0 || guarded.length <= allowed) return [];
-      return [budgetPreview(budget, guarded.length, allowed)];
+      const lasting = guarded.filter(
+        ({ pod }) => !hasController(pod) && registeredEvacuators(pod).evacuators.length === 0,
+      );
+      return [budgetPreview(budget, guarded.length, lasting.length)];
     });
 }
 
-function budgetPreview(budget: PodDisruptionBudget, pods: number, allowed: number): BudgetPreview {
+/** `lasting`: how many of the pods are gone for good when they have left. */
+function budgetPreview(budget: PodDisruptionBudget, pods: number, lasting: number): BudgetPreview {
+  const allowed = allowedBy(budget);
   const facts = { budget: nameOf(budget), pods, allowed };
+  const stuck = lasting - allowed;
+  if (allowed > 0 && stuck > 0) {
+    const message = `${lasting} pods have no controller that makes them again, and ${allowed} of them may leave: the other ${stuck} stay for ever, unless somebody adds pods or relaxes the budget.`;
+    return { ...facts, lets: 'Some', stuck, message };
+  }
   if (allowed > 0) {
     const message = `${pods} pods have to leave, ${allowed} at a time: each next one when its replacement is ready.`;
     return { ...facts, lets: 'InTurns', message };

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Pod, PodDisruptionBudget } from '../../api/core.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
-import { previewDrain } from '../../domain/preview.ts';
+import { isStuck, previewDrain } from '../../domain/preview.ts';
 import { daemonPod, labelled, mirrorPod, pod, pods as upTo } from '../kit/builders.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
@@ -137,10 +137,26 @@ describe('what would block', () => {
   });
 
   test('is a pod that should have ended long ago', () => {
-    const stuck = webPod({ deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: ['example.com/held'] });
-    const { tiers, blocked } = preview([stuck]);
-    expect(tiers[0]?.pods[0]?.blockers).toMatchObject([{ reason: 'StuckTerminating' }]);
-    expect(blocked).toBe(true);
+    const late = { deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: ['example.com/held'] };
+    // The DaemonSet controller is the evacuator of its pods, and has done its part.
+    for (const stuck of [webPod(late), daemonPod(late)]) {
+      const { tiers, blocked } = preview([stuck]);
+      expect(tiers[0]?.pods[0]?.blockers).toMatchObject([{ reason: 'StuckTerminating' }]);
+      expect(tiers[0]?.pods.map(isStuck)).toEqual([true]);
+      expect(blocked).toBe(true);
+    }
+  });
+
+  test('are pods that nobody makes again, beyond those that their budget can spare', () => {
+    const bare = Array.from({ length: 3 }, () => pod({ labels: web }));
+    expect(preview(bare, [budget(1)])).toMatchObject({
+      blocked: true,
+      budgets: [{ lets: 'Some', pods: 3, allowed: 1, stuck: 2 }],
+    });
+    expect(preview([...bare.slice(0, 1), webPod()], [budget(1)])).toMatchObject({
+      blocked: false,
+      budgets: [{ lets: 'InTurns' }],
+    });
   });
 });
 
