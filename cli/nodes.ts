@@ -36,11 +36,12 @@ export async function chosenNodes(kube: Kube, { nodes, selector }: NodeChoice): 
 }
 
 function named(nodes: readonly string[], existing: ReadonlySet<string>): ChosenNodes {
-  const names = [...new Set(nodes.map((node) => node.replace(/^nodes?\//, '')))];
+  // Sorted, so that the same nodes in another order are the same maintenance.
+  const names = [...new Set(nodes.map((node) => node.replace(/^nodes?\//, '')))].toSorted(compareNames);
   const missing = names.filter((name) => !existing.has(name)).map((name) => `"${name}"`);
   if (missing.length > 0)
     throw new Refusal(
       `there ${missing.length === 1 ? 'is no node' : 'are no nodes'} ${listed(missing)}; kubectl get nodes lists them`,
     );
-  return { fields: { nodes: names }, names: names.toSorted(compareNames) };
+  return { fields: { nodes: names }, names };
 }

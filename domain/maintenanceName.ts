@@ -14,7 +14,10 @@ export function nameFor(nodes: readonly string[], selector: string | undefined):
 }
 
 function slugOf(text: string): string {
-  const slug = text.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
+  const slug = text
+    .toLowerCase()
+    .replaceAll('!', ' not ')
+    .replaceAll(/[^a-z0-9]+/g, '-');
   return slug.slice(0, longestName).replaceAll(/^-+|-+$/g, '');
 }
 

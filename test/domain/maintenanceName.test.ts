@@ -6,7 +6,7 @@ test.each([
   { nodes: ['node-1'], name: 'node-1' },
   { nodes: ['node-2', 'node-1', 'node-3'], name: 'node-1-and-2-more' },
   { nodes: ['a'], selector: 'pool=GPU, zone in (a,b)', name: 'pool-gpu-zone-in-a-b' },
-  { nodes: ['a'], selector: '!spot', name: 'spot' },
+  { nodes: ['a'], selector: '!spot,pool!=gpu', name: 'not-spot-pool-not-gpu' },
   { nodes: [`${'n'.repeat(199)}.x`], name: 'n'.repeat(199) },
 ])('a maintenance of $nodes $selector is called $name', ({ nodes, selector, name }) => {
   expect(nameFor(nodes, selector)).toBe(name);
