@@ -1,13 +1,19 @@
 import { InvalidArgumentError, Option } from 'commander';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
-import type { Structured } from './output.ts';
+import { type Structured, UsageError } from './output.ts';
 
 /** Options that several verbs have. */
 
 export interface WaitOptions {
-  readonly wait?: boolean;
+  readonly wait?: boolean | undefined;
   /** Milliseconds; 0 is for ever. */
-  readonly timeout: number;
+  readonly timeout?: number | undefined;
+}
+
+/** Milliseconds; throws a UsageError for what cannot be meant. */
+export function timeoutOf({ wait, timeout }: WaitOptions): number {
+  if (timeout !== undefined && wait !== true) throw new UsageError('--timeout is of --wait: give that too');
+  return timeout ?? 0;
 }
 
 export function waitOptions(): Option[] {
@@ -16,9 +22,10 @@ export function waitOptions(): Option[] {
       '--wait',
       'until that stage has done its work; after Complete, until the nodes take pods again',
     ),
-    new Option('--timeout <duration>', 'of --wait, such as 90s, 10m or 1h30m; 0 is for ever')
-      .argParser(duration)
-      .default(0, '0'),
+    new Option(
+      '--timeout <duration>',
+      'of --wait, such as 90s, 10m or 1h30m; 0, as without it, is for ever',
+    ).argParser(duration),
   ];
 }
 

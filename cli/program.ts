@@ -11,6 +11,7 @@ import { addWorkersVerb } from './workers.ts';
 
 /** Resolves with the exit code: 0 done, 1 refused or failed, 2 usage. */
 export async function run(argv: readonly string[]): Promise<number> {
+  endQuietlyWithoutReaders();
   try {
     await commandLine().parseAsync(argv, { from: 'user' });
     return process.exitCode === undefined ? 0 : Number(process.exitCode);
@@ -19,6 +20,15 @@ export async function run(argv: readonly string[]): Promise<number> {
     complain(`error: ${wordsOf(error)}`);
     return error instanceof UsageError ? 2 : 1;
   }
+}
+
+/** `| head` has read enough: nobody is left to tell anything. */
+function endQuietlyWithoutReaders(): void {
+  for (const stream of [process.stdout, process.stderr])
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+      process.exit();
+    });
 }
 
 function commandLine(): Command {

@@ -2,14 +2,16 @@ import { type Command, Option } from 'commander';
 import { parseMaintenanceInput, toNodeMaintenance } from '../api/maintenanceInput.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { drainPlanProblems } from '../domain/drainPlan.ts';
+import { stageOf } from '../domain/stage.ts';
 import { freeName, nameFor } from '../domain/maintenanceName.ts';
 import type { Kube } from '../kube/client.ts';
+import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
 import { drainPlanOf } from './files.ts';
-import { permitted, titleOf } from './maintenances.ts';
+import { maintenanceCalled, permitted, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
-import { outputOption, stageOption, type WaitOptions, waitOptions } from './options.ts';
+import { outputOption, stageOption, timeoutOf, type WaitOptions, waitOptions } from './options.ts';
 import { Refusal, say, type Structured, structuredOne, UsageError } from './output.ts';
 import { waitFor } from './wait.ts';
 
@@ -52,6 +54,7 @@ export function addStartVerb(program: Command): void {
 }
 
 async function run(nodes: readonly string[], options: StartOptions): Promise<void> {
+  const timeout = timeoutOf(options);
   const isDry = options.dryRun === 'server';
   if (isDry && options.wait === true) throw new UsageError('give --wait or --dry-run, not both');
   const drainPlan = options.plan === undefined ? undefined : await drainPlanOf(options.plan);
@@ -59,9 +62,7 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
     const choice = { nodes, selector: options.selector };
     const chosen = await permitted(chosenNodes(kube, choice));
     const wanted = await named(kube, maintenanceOf(chosen, options, drainPlan), options.name === undefined);
-    const created = await permitted(
-      kube.create(resources.nodeMaintenances, wanted, { dryRun: isDry, fieldManager: 'kubectl-maintenance' }),
-    );
+    const created = await permitted(create(kube, wanted, isDry));
     say(
       options.output === undefined
         ? createdText(created, chosen, isDry)
@@ -71,10 +72,25 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
       await waitFor(kube, {
         maintenance: created,
         stage: options.stage,
-        timeout: options.timeout,
+        timeout,
         isQuiet: options.output !== undefined,
       });
   });
+}
+
+async function create(kube: Kube, wanted: NodeMaintenance, isDry: boolean): Promise<NodeMaintenance> {
+  const { name } = wanted.metadata;
+  try {
+    const options = { dryRun: isDry, fieldManager: 'kubectl-maintenance' };
+    return await kube.create(resources.nodeMaintenances, wanted, options);
+  } catch (error) {
+    if (!isKubeError(error, 'AlreadyExists')) throw error;
+    const existing = await maintenanceCalled(kube, name);
+    throw new Refusal(
+      `${titleOf(name)} exists already, and is in stage ${stageOf(existing)}: kubectl maintenance status ${name} shows it; give another --name`,
+      { cause: error },
+    );
+  }
 }
 
 /** Throws a UsageError that names the fields, as they are called in the object. */

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { type MaintenanceSummary, summaryOf } from '../domain/maintenanceSummary.ts';
 import type { Kube } from '../kube/client.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
+import { ContactLines } from './contact.ts';
 import { LiveStatus } from './live.ts';
 import { maintenanceName } from './maintenances.ts';
 import { outputOption } from './options.ts';
@@ -36,7 +37,8 @@ async function run(names: readonly string[], { watch, output, ...cluster }: Stat
     const stop = new AbortController();
     const interest = { names: names.length === 0 ? undefined : names };
     try {
-      const watching = await watchMaintenances(kube, interest, stop.signal);
+      const contact = new ContactLines(complain);
+      const watching = await watchMaintenances(kube, interest, { signal: stop.signal, contact });
       const missing = names.filter((name) => watching.maintenance(name) === undefined);
       for (const name of missing)
         complain(`error: there is no NodeMaintenance "${name}"; kubectl get nm lists them`);
@@ -59,6 +61,8 @@ function show(kube: Kube, watching: Watching, output: Structured | undefined): v
 
 /** Until every node is back, or its maintenance is no more. */
 async function follow(watching: Watching): Promise<void> {
+  const tooMany = watching.settle();
+  if (tooMany > 0) complain(`${tooMany} more maintenances are under way: name those that you want to follow`);
   const live = new LiveStatus(createScreen(process.stdout), watching);
   try {
     for (;;) {

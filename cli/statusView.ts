@@ -18,15 +18,51 @@ export interface Remark {
   readonly text: string;
 }
 
+/** Where there is little room. */
+interface Room {
+  /** Of the table, in columns. */
+  readonly width?: number;
+  /** Whether not everything is shown: nodes that somebody may have to see to come first, and what is done is only counted. */
+  readonly isCut?: boolean;
+}
+
 /** `now` is milliseconds since 1970. */
-export function statusText(summary: MaintenanceSummary, now: number): StatusText {
-  const columns = summary.stage === 'Complete' ? returningColumns : drainingColumns;
+export function statusText(
+  summary: MaintenanceSummary,
+  now: number,
+  { width = Number.POSITIVE_INFINITY, isCut = false }: Room = {},
+): StatusText {
+  const { nodes, stage } = summary;
+  const listedNodes = isCut ? pressingFirst(nodes) : nodes;
+  const rest = nodes.length - listedNodes.length;
+  const done = stage === 'Complete' ? 'with nothing to wait for' : 'without pods to evacuate';
   return {
     headline: headline(summary, now),
-    progress: progressLines(summary, now),
-    rows: summary.nodes.length === 0 ? [] : table(columns, summary.nodes).split('\n'),
+    progress: [
+      ...progressLines(summary, now),
+      ...(rest === 0 ? [] : [`not listed: ${rest} of ${nodes.length} nodes, ${done}`]),
+    ],
+    rows: rowsOf(listedNodes, stage, width),
     remarks: remarksOn(summary),
   };
+}
+
+function pressingFirst(nodes: readonly NodeSummary[]): NodeSummary[] {
+  const isStuck = ({ leaving }: NodeSummary) => leaving.some(({ blocker }) => blocker !== undefined);
+  return nodes.filter((node) => !isDone(node)).toSorted((a, b) => Number(isStuck(b)) - Number(isStuck(a)));
+}
+
+function isDone({ obstacles, podsLeft, cordoned, tier }: NodeSummary): boolean {
+  return obstacles === undefined ? cordoned && tier !== undefined && podsLeft === 0 : obstacles.length === 0;
+}
+
+function rowsOf(nodes: readonly NodeSummary[], stage: MaintenanceSummary['stage'], width: number): string[] {
+  if (nodes.length === 0) return [];
+  const rows = (columns: Column<NodeSummary>[]) => table(columns, nodes).split('\n');
+  if (stage === 'Complete') return rows(returningColumns);
+  const wide = rows(drainingColumns);
+  const fits = wide.every((row) => row.length <= width);
+  return fits ? wide : rows(drainingColumns.filter(({ title }) => title !== 'TARGETS'));
 }
 
 export function statusLines(summary: MaintenanceSummary, now: number): string[] {
@@ -56,18 +92,30 @@ function headline(
 }
 
 function progressLines(
-  { stage, podsLeft, podsEvacuated, podsBlocked, estimate, nodes }: MaintenanceSummary,
+  { stage, podsLeft, podsEvacuated, podsBlocked, estimate, nodes, missingNodes }: MaintenanceSummary,
   now: number,
 ): string[] {
   if (stage === 'Complete') {
-    const back = nodes.filter(({ obstacles = [] }) => obstacles.length === 0).length;
-    return [`${back} of ${nodes.length} nodes ${back === 1 ? 'takes' : 'take'} pods again`];
+    return [returnedText(nodes, missingNodes)];
   }
-  if (stage !== 'Drain') return [];
+  if (stage !== 'Drain' || podsLeft === undefined) return [];
   const all = podsLeft + podsEvacuated;
   const blocked = podsBlocked === 0 ? '' : `, ${podsBlocked} cannot leave`;
   const left = `${podsEvacuated} of ${all} pods have left${blocked}`;
   return [estimate === undefined ? left : `${left}; ${estimateText(estimate, now)}`];
+}
+
+function returnedText(nodes: readonly NodeSummary[], missingNodes: readonly string[] = []): string {
+  const back = nodes.filter(({ takesPods }) => takesPods).length;
+  const left = nodes.filter((node) => node.left !== undefined && node.takesPods !== true).length;
+  const parts = [
+    `${back} of ${nodes.length + missingNodes.length} nodes ${back === 1 ? 'takes' : 'take'} pods again`,
+    ...(left === 0 ? [] : [`${left} ${left === 1 ? 'is' : 'are'} left as before`]),
+    ...(missingNodes.length === 0
+      ? []
+      : [`${listed(missingNodes)} ${missingNodes.length === 1 ? 'does' : 'do'} not exist`]),
+  ];
+  return parts.join(', ');
 }
 
 function estimateText(estimate: Estimate, now: number): string {
@@ -78,6 +126,8 @@ function estimateText(estimate: Estimate, now: number): string {
       return 'no estimate until somebody acts on those that cannot leave';
     case 'NoPodHasLeft':
       return 'no estimate before the first has left';
+    case 'NoPodLeftOfLate':
+      return 'no estimate: no pod has left for a minute';
     case 'Evacuator':
       return `about ${duration(estimate.seconds * 1_000)} more, as ${shown(estimate.evacuator)} expects${at(estimate.seconds, now)}`;
     case 'PaceSoFar':
@@ -97,7 +147,7 @@ function at(seconds: number, now: number): string {
 const drainingColumns: Column<NodeSummary>[] = [
   { title: 'NODE', cell: ({ node }) => node },
   { title: 'DRAINED', cell: drainedBar },
-  { title: 'PODS LEFT', cell: ({ podsLeft }) => podsLeft.toString() },
+  { title: 'PODS LEFT', cell: ({ podsLeft }) => podsLeft?.toString() },
   { title: 'GATES', cell: gatesCell },
   { title: 'TARGETS', cell: ({ tier }) => tier },
   { title: 'MESSAGE', cell: ({ message, cordoned }) => message || (cordoned ? 'Cordoned' : undefined) },
@@ -105,10 +155,23 @@ const drainingColumns: Column<NodeSummary>[] = [
 
 const returningColumns: Column<NodeSummary>[] = [
   { title: 'NODE', cell: ({ node }) => node },
-  { title: 'TAKES PODS', cell: ({ obstacles = [] }) => (obstacles.length === 0 ? 'yes' : 'no') },
+  { title: 'TAKES PODS', cell: ({ takesPods }) => (takesPods ? 'yes' : 'no') },
   { title: 'GATES', cell: gatesCell },
-  { title: 'WAITS FOR', cell: ({ obstacles = [], message }) => message || obstacles.join('; ') },
+  {
+    title: 'WAITS FOR',
+    cell: (node) => node.message || node.obstacles?.join('; ') || leftText(node),
+  },
 ];
+
+const leftWords = {
+  CordonedBefore: 'nothing: left cordoned, as before',
+  NeverTouched: 'nothing: left alone, never touched',
+} as const;
+
+/** Undefined for a node that takes pods, or is to do so. */
+export function leftText({ left, takesPods }: NodeSummary): string | undefined {
+  return left === undefined || takesPods === true ? undefined : leftWords[left];
+}
 
 function gatesCell({ gates }: NodeSummary): string | undefined {
   return gates && `${gates.open}/${gates.all}`;
@@ -118,7 +181,7 @@ const barWidth = 10;
 
 /** Full only when no pod is left. */
 function drainedBar({ podsLeft, podsEvacuated, tier }: NodeSummary): string | undefined {
-  if (tier === undefined) return undefined;
+  if (tier === undefined || podsLeft === undefined) return undefined;
   const all = podsLeft + podsEvacuated;
   const share = all === 0 ? 1 : podsEvacuated / all;
   const full = Math.floor(share * barWidth);

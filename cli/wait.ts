@@ -2,6 +2,7 @@ import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenan
 import { awaited } from '../domain/awaiting.ts';
 import { listed } from '../domain/names.ts';
 import type { Kube } from '../kube/client.ts';
+import { ContactLines } from './contact.ts';
 import { titleOf } from './maintenances.ts';
 import { complain, duration, Refusal, say } from './output.ts';
 import { LiveStatus } from './live.ts';
@@ -33,9 +34,12 @@ export async function waitFor(kube: Kube, goal: Goal): Promise<void> {
   const { name } = goal.maintenance.metadata;
   const stop = new AbortController();
   try {
-    const watching = await watchMaintenances(kube, { names: [name] }, stop.signal);
-    const view = new WaitView(watching);
-    const notes = await followed(watching, view, goal).finally(() => view.end());
+    const clock = clockOf(goal.timeout);
+    const contact = new ContactLines(complain);
+    const watching = await begun(kube, goal, { stop, contact });
+    watching.remember(goal.maintenance);
+    const view = new WaitView(watching, contact);
+    const notes = await followed(watching, view, { goal, clock }).finally(() => view.end());
     for (const note of notes) complain(note);
     (goal.isQuiet === true ? complain : say)(`${titleOf(name)} ${reached[goal.stage]}`);
   } finally {
@@ -43,30 +47,65 @@ export async function waitFor(kube: Kube, goal: Goal): Promise<void> {
   }
 }
 
+/** Milliseconds that are left of a timeout which begins now. */
+type Clock = () => number;
+
+function clockOf(timeout: number): Clock {
+  const deadline = timeout === 0 ? Number.POSITIVE_INFINITY : performance.now() + timeout;
+  return () => deadline - performance.now();
+}
+
+/** The longest time that timers know. Milliseconds. */
+const longestTimer = 2 ** 31 - 1;
+
+/** Rejects with a Refusal when not even the first look is had in time. */
+async function begun(
+  kube: Kube,
+  { maintenance, timeout }: Goal,
+  { stop, contact }: { stop: AbortController; contact: ContactLines },
+): Promise<Watching> {
+  const { name } = maintenance.metadata;
+  const timer = timeout === 0 ? undefined : setTimeout(() => stop.abort(), Math.min(timeout, longestTimer));
+  try {
+    return await watchMaintenances(kube, { names: [name] }, { signal: stop.signal, contact });
+  } catch (error) {
+    if (!stop.signal.aborted) throw error;
+    throw new Refusal(
+      `${titleOf(name)}: gave up after ${duration(timeout)}: the apiserver has not told how it stands`,
+      { cause: error },
+    );
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 /** Resolves with what is worth knowing at the end, having said or drawn what is waited for until then. */
 async function followed(
   watching: Watching,
   view: WaitView,
-  { maintenance, stage, timeout }: Goal,
+  { goal: { maintenance, stage, timeout }, clock }: { goal: Goal; clock: Clock },
 ): Promise<readonly string[]> {
   const title = titleOf(maintenance.metadata.name);
-  const deadline = timeout === 0 ? undefined : performance.now() + timeout;
   let newest = maintenance;
   for (;;) {
     const change = watching.changed();
     const { found, isGone } = look(watching, newest);
     newest = found;
+    watching.remember(newest);
     const standing = awaited(stage, { ...watching.sightOf(newest), isGone });
     if (standing.kind === 'Reached') return standing.notes;
     if (standing.kind === 'Missed') throw new Refusal(`${title}: ${standing.because}`);
     view.show(standing.on);
-    const leftMs = deadline === undefined ? longestRest : deadline - performance.now();
-    if (leftMs <= 0)
+    if (clock() <= 0) {
+      const { lostBecause } = watching;
+      const lost = lostBecause === undefined ? '' : `; contact was lost: ${lostBecause}`;
       throw new Refusal(
-        `${title}: gave up after ${duration(timeout)}, still waiting for ${listed(standing.on)}`,
+        `${title}: gave up after ${duration(timeout)}, still waiting for ${listed(standing.on)}${lost}`,
       );
-    await view.pause();
-    await Promise.race([change, watching.rest(Math.min(leftMs, longestRest))]);
+    }
+    // Nobody reads faster.
+    await watching.rest(Math.min(clock(), shortestRest));
+    await Promise.race([change, watching.rest(Math.min(clock(), longestRest))]);
   }
 }
 
@@ -88,23 +127,25 @@ function look(watching: Watching, newest: NodeMaintenance): { found: NodeMainten
 class WaitView {
   readonly #watching: Watching;
   readonly #screen = createScreen(process.stderr);
+  readonly #contact: ContactLines;
   readonly #live: LiveStatus;
   #said: readonly string[] = [];
 
-  constructor(watching: Watching) {
+  constructor(watching: Watching, contact: ContactLines) {
     this.#watching = watching;
+    this.#contact = contact;
     this.#live = new LiveStatus(this.#screen, watching);
   }
 
   show(on: readonly string[]): void {
     if (this.#screen.isLive) this.#live.show();
-    else for (const text of on) if (!this.#said.includes(text)) complain(`waiting for ${text}`);
+    else this.#tell(on);
     this.#said = on;
   }
 
-  /** Nobody reads faster. */
-  async pause(): Promise<void> {
-    if (this.#screen.isLive) await this.#watching.rest(shortestRest);
+  #tell(on: readonly string[]): void {
+    this.#contact.tell(this.#watching.lostBecause);
+    for (const text of on) if (!this.#said.includes(text)) complain(`waiting for ${text}`);
   }
 
   end(): void {

@@ -5,7 +5,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isGivenBack, type MaintenanceSight } from '../domain/maintenanceSummary.ts';
 import { stageOf } from '../domain/stage.ts';
 import { compareNames } from '../domain/names.ts';
-import { selectsNode } from '../domain/nodeSelector.ts';
+import { namedNodes, selectsNode } from '../domain/nodeSelector.ts';
 import { type NodeSight, obstaclesToService } from '../domain/nodeService.ts';
 import { rest } from '../kube/abort.ts';
 import type { Kube } from '../kube/client.ts';
@@ -13,10 +13,15 @@ import { Informer } from '../kube/informer.ts';
 import { silentLog as log } from '../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../kube/resources.ts';
 import { slimPod } from '../kube/slim.ts';
-import { permitted } from './maintenances.ts';
+import type { ContactLines } from './contact.ts';
+import { permittedToLook } from './maintenances.ts';
 
 /** So many nodes have a watch of their own pods; with more of them all pods of the cluster are watched. */
 const mostNodeWatches = 50;
+/** Milliseconds. */
+const contactCheckedEvery = 1_000;
+/** More of them at once nobody can follow. */
+const mostMaintenances = 50;
 const byNode = 'node';
 
 export interface Interest {
@@ -25,13 +30,13 @@ export interface Interest {
 }
 
 /**
- * Follows maintenances and what happens on their nodes, until the signal aborts. Resolves when everything was read once; rejects
- * with what may not be read, and the remedy.
+ * Follows maintenances and what happens on their nodes, until the signal aborts. Resolves when everything was read once, and tells
+ * `contact` meanwhile why that takes long; rejects with what may not be read, and the remedy.
  */
 export async function watchMaintenances(
   kube: Kube,
   interest: Interest,
-  signal: AbortSignal,
+  { signal, contact }: { signal: AbortSignal; contact: ContactLines },
 ): Promise<Watching> {
   const kinds = [
     resources.nodeMaintenances,
@@ -43,15 +48,19 @@ export async function watchMaintenances(
   ];
   // Informers try for ever. Whether they may read at all is asked by lists of nothing.
   const nothing = { fieldSelector: 'metadata.name=-', signal };
-  await permitted(Promise.all(kinds.map((kind: Resource) => kube.list(kind, nothing))));
+  await permittedToLook(Promise.all(kinds.map((kind: Resource) => kube.list(kind, nothing))));
   const watching = new Watching(kube, interest, signal);
-  await watching.synced();
+  const synced = watching.synced().then(() => true);
+  const tick = () => watching.rest(contactCheckedEvery).then(() => false);
+  while (!(await Promise.race([synced, tick()]))) contact.tell(watching.lostBecause);
   return watching;
 }
 
 export class Watching {
   readonly #kube: Kube;
-  readonly #interest: Interest;
+  #interest: Interest;
+  /** By maintenance: names of nodes that it is known to have had. */
+  readonly #had = new Map<string, Set<string>>();
   readonly #signal: AbortSignal;
   readonly #informers;
   /** By node, or '' for all of them. */
@@ -97,6 +106,21 @@ export class Watching {
     return all.map(({ lostBecause }) => lostBecause).find((because) => because !== undefined);
   }
 
+  /** Where none were named, follows from now on those of this moment to their end. Returns how many are too many for that. */
+  settle(): number {
+    if (this.#interest.names !== undefined) return 0;
+    const names = this.maintenances().map(({ metadata }) => metadata.name);
+    this.#interest = { names: names.slice(0, mostMaintenances) };
+    return Math.max(0, names.length - mostMaintenances);
+  }
+
+  /** Keeps in mind which nodes a maintenance has, because its record loses those that do not exist. */
+  remember({ metadata: { name }, spec, status }: NodeMaintenance): void {
+    const recorded = status?.nodeStatuses.map(({ nodeRef }) => nodeRef.name) ?? [];
+    const known = this.#had.get(name) ?? [];
+    this.#had.set(name, new Set([...known, ...recorded, ...namedNodes(spec.nodeSelector)]));
+  }
+
   /** Those of interest, by name. */
   maintenances(): NodeMaintenance[] {
     const { names } = this.#interest;
@@ -125,12 +149,16 @@ export class Watching {
   sightOf(maintenance: NodeMaintenance): MaintenanceSight {
     this.#followPods();
     const { policies, evacuations } = this.#informers;
+    const nodes = this.#nodesOf(maintenance);
+    const existing = new Set(nodes.map(({ metadata }) => metadata.name));
+    const had = [...(this.#had.get(maintenance.metadata.name) ?? [])];
     const byPod = evacuations.list().map((one): [string, Evacuation] => [one.spec.podRef.uid, one]);
     return {
       maintenance,
       maintenances: this.#informers.maintenances.list(),
       policies: policies.list(),
-      nodes: this.#nodesOf(maintenance).map((node) => this.#nodeSight(node)),
+      nodes: nodes.map((node) => this.#nodeSight(node)),
+      missing: had.filter((name) => !existing.has(name)).toSorted(compareNames),
       evacuations: new Map(byPod),
       now: this.#kube.now(),
     };
@@ -150,12 +178,15 @@ export class Watching {
   /** Those that it selects; in Complete those that it has had, for others may have come to match since. */
   #nodesOf(maintenance: NodeMaintenance): Node[] {
     const recorded = new Set(maintenance.status?.nodeStatuses.map(({ nodeRef }) => nodeRef.name));
+    const had = this.#had.get(maintenance.metadata.name);
     const isOver = stageOf(maintenance) === 'Complete' && recorded.size > 0;
     return this.#informers.nodes
       .list()
       .filter(
         (node) =>
-          recorded.has(node.metadata.name) || (!isOver && selectsNode(maintenance.spec.nodeSelector, node)),
+          recorded.has(node.metadata.name) ||
+          had?.has(node.metadata.name) === true ||
+          (!isOver && selectsNode(maintenance.spec.nodeSelector, node)),
       );
   }
 

@@ -12,8 +12,9 @@ import {
 } from './maintenanceSummary.ts';
 import { compareNames, listed } from './names.ts';
 import { NODE_LEASES_HELD } from './nodeHold.ts';
-import { obstaclesToService } from './nodeService.ts';
+import { leftAs, obstaclesToService, recordOf } from './nodeService.ts';
 import { stageOf, stagesAfter } from './stage.ts';
+import { isTouched } from './status.ts';
 
 /** How it stands with what somebody waits for. */
 export type Awaited =
@@ -25,8 +26,8 @@ export type Awaited =
   | { kind: 'Missed'; because: string };
 
 /**
- * Whether a maintenance has done what its stage is for: Idle, to be taken up; Cordon, all nodes unschedulable; Drain, Drained;
- * Complete, every node given back, Ready, and with its readiness gates open. `isGone`: the object was deleted since.
+ * Whether a maintenance has done what its stage is for: Idle, to be taken up; Cordon, all nodes unschedulable for it; Drain, Drained;
+ * Complete, every node there, given back, Ready, and with its readiness gates open. `isGone`: the object was deleted since.
  */
 export function awaited(goal: NodeMaintenanceStage, sight: MaintenanceSight & { isGone: boolean }): Awaited {
   const stage = stageOf(sight.maintenance);
@@ -43,10 +44,14 @@ export function awaited(goal: NodeMaintenanceStage, sight: MaintenanceSight & { 
 
 const notTakenUp = 'a worker to take it up (kubectl maintenance workers shows which live)';
 
+/** A node that was cordoned already is waited for all the same until it is the maintenance's. */
 function uncordoned({ maintenance, nodes }: MaintenanceSight): string[] {
-  const names = nodes.filter(({ node }) => !isCordoned(node)).map(({ node }) => node.metadata.name);
-  if (names.length === 0) return [];
-  return [`nodes to be cordoned: ${listed(names.toSorted(compareNames))}`, ...leases(maintenance)];
+  const isOurs = (name: string) => isTouched(recordOf(maintenance, name));
+  const names = nodes
+    .filter(({ node }) => !isCordoned(node) || !isOurs(node.metadata.name))
+    .map(({ node }) => node.metadata.name);
+  const cordon = names.length === 0 ? [] : [`nodes to be cordoned: ${sortedList(names)}`];
+  return [...cordon, ...leases(maintenance)];
 }
 
 /** Of nodes that others hold. */
@@ -62,13 +67,14 @@ function drained({ maintenance }: MaintenanceSight): Awaited {
 
 function draining(sight: MaintenanceSight): string[] {
   const { maintenance } = sight;
-  const { nodes } = summaryOf(sight);
+  const { nodes, podsLeft } = summaryOf(sight);
   const plan = completeDrainPlan(maintenance.spec.drainPlan);
   const entry = plan[Math.min(maintenance.status?.drainPosition ?? 0, plan.length - 1)];
   const noNodes = nodes.length === 0 ? ['a node that its selector matches'] : [];
-  const tier = entry === undefined ? [] : [`${entryText(entry)} to leave`];
+  const tier = entry === undefined || podsLeft === 0 ? [] : [`${entryText(entry)} to leave`];
   const paused = isPaused(maintenance) ? ['somebody to resume it: it is paused'] : [];
-  return [...noNodes, ...paused, ...tier, ...causesOf(nodes), ...leases(maintenance)];
+  const on = [...noNodes, ...paused, ...tier, ...causesOf(nodes), ...leases(maintenance)];
+  return on.length === 0 ? ['the worker to find that no pod is left'] : on;
 }
 
 /** What blocks pods, one sentence for each cause with a pod that it concerns. */
@@ -91,14 +97,28 @@ function returned(sight: MaintenanceSight & { isGone: boolean }): Awaited {
   if (!isBegun) return { kind: 'Waiting', on: [notTakenUp] };
   if (!sight.isGone && !isGivenBack(maintenance))
     return { kind: 'Waiting', on: ['the nodes to be given back', ...leases(maintenance)] };
-  const on = nodes.flatMap((seen) =>
-    obstaclesToService(seen, maintenance, sight).map((text) => `node ${seen.node.metadata.name}: ${text}`),
-  );
-  return on.length > 0 ? { kind: 'Waiting', on } : { kind: 'Reached', notes: leftCordoned(sight) };
+  const on = [
+    ...(sight.missing ?? []).map((name) => `node ${name}: it does not exist`),
+    ...nodes.flatMap((seen) =>
+      obstaclesToService(seen, maintenance, sight).map((text) => `node ${seen.node.metadata.name}: ${text}`),
+    ),
+  ];
+  return on.length > 0 ? { kind: 'Waiting', on } : { kind: 'Reached', notes: leftNotes(sight) };
 }
 
-function leftCordoned({ nodes }: MaintenanceSight): string[] {
-  const names = nodes.filter(({ node }) => isCordoned(node)).map(({ node }) => node.metadata.name);
-  if (names.length === 0) return [];
-  return [`Left cordoned, as before the maintenance: ${listed(names.toSorted(compareNames))}.`];
+const leftWords = {
+  CordonedBefore: 'Left cordoned, as before the maintenance',
+  NeverTouched: 'Left alone, never touched by the maintenance',
+} as const;
+
+function leftNotes({ maintenance, nodes }: MaintenanceSight): string[] {
+  const byKind = Map.groupBy(nodes, ({ node }) => leftAs(node, maintenance));
+  return (['CordonedBefore', 'NeverTouched'] as const).flatMap((kind) => {
+    const names = (byKind.get(kind) ?? []).map(({ node }) => node.metadata.name);
+    return names.length === 0 ? [] : [`${leftWords[kind]}: ${sortedList(names)}.`];
+  });
+}
+
+function sortedList(names: readonly string[]): string {
+  return listed(names.toSorted(compareNames));
 }

@@ -13,10 +13,12 @@ import { compareNames } from './names.ts';
 import {
   type GatesSummary,
   gatesSummary,
+  leftAs,
   type NodeSight,
   obstaclesToService,
   recordOf,
   type Surroundings,
+  takesPods,
 } from './nodeService.ts';
 import { podName, podTypeOf } from './pod.ts';
 import { stageOf } from './stage.ts';
@@ -26,6 +28,8 @@ export interface MaintenanceSight extends Surroundings {
   maintenance: NodeMaintenance;
   /** Those of the maintenance that exist. */
   nodes: readonly NodeSight[];
+  /** Names of those that it is known to have had, and that do not exist. */
+  missing?: readonly string[] | undefined;
   /** By the UID of their pods. */
   evacuations: ReadonlyMap<string, Evacuation>;
   now: Date;
@@ -52,10 +56,13 @@ export interface MaintenanceSummary {
   readonly givenBack: boolean;
   /** The entry of the drain plan that is reached in Drain, counted from 1. */
   readonly tier?: { readonly entry: number; readonly of: number; readonly pods: string };
-  readonly podsLeft: number;
+  /** Missing until Drain has begun: nobody has counted them. */
+  readonly podsLeft?: number;
   readonly podsEvacuated: number;
   readonly podsBlocked: number;
   readonly nodes: readonly NodeSummary[];
+  /** Nodes that it has had, as far as whoever looks has seen, and that do not exist. */
+  readonly missingNodes?: readonly string[];
   readonly estimate?: Estimate;
 }
 
@@ -64,7 +71,7 @@ export interface NodeSummary {
   readonly cordoned: boolean;
   /** What is targeted there: the last of its drain targets. */
   readonly tier?: string;
-  readonly podsLeft: number;
+  readonly podsLeft?: number;
   readonly podsEvacuated: number;
   readonly message: string;
   /** Pods with an Evacuation. */
@@ -74,6 +81,10 @@ export interface NodeSummary {
   readonly gates?: GatesSummary;
   /** After Complete: what keeps it from taking pods. */
   readonly obstacles?: readonly string[];
+  /** After Complete. */
+  readonly takesPods?: boolean;
+  /** After Complete: why it is not touched any more, or never was. */
+  readonly left?: 'CordonedBefore' | 'NeverTouched';
 }
 
 export interface LeavingPod {
@@ -89,7 +100,7 @@ export interface LeavingPod {
 export type Estimate =
   | { readonly seconds: number; readonly basis: 'PaceSoFar' | 'RecentPace'; readonly pace: Pace }
   | { readonly seconds: number; readonly basis: 'Evacuator'; readonly evacuator: string }
-  | { readonly basis: 'Paused' | 'Blocked' | 'NoPodHasLeft' };
+  | { readonly basis: 'Paused' | 'Blocked' | 'NoPodHasLeft' | 'NoPodLeftOfLate' };
 
 /** As api/names.ts has it, which domain does not import. */
 const completionFinalizer = 'nodemaintenance.k8s.io/maintenance-completion';
@@ -115,7 +126,7 @@ export function isPaused({ status }: NodeMaintenance): boolean {
 
 /** Total for every NodeMaintenance that an apiserver stores. */
 export function summaryOf(sight: MaintenanceSight): MaintenanceSummary {
-  const { maintenance } = sight;
+  const { maintenance, missing = [] } = sight;
   const { name } = maintenance.metadata;
   const stage = stageOf(maintenance);
   const stageSince = maintenance.status?.stageStatuses.find((one) => one.name === stage)?.startTimestamp;
@@ -123,23 +134,26 @@ export function summaryOf(sight: MaintenanceSight): MaintenanceSummary {
     .map((one) => nodeSummary(one, sight))
     .toSorted((a, b) => compareNames(a.node, b.node));
   const tier = tierOf(maintenance);
+  const podsLeft = sum(nodes.map((node) => node.podsLeft ?? 0));
   const counted = {
-    podsLeft: sum(nodes.map(({ podsLeft }) => podsLeft)),
     podsEvacuated: sum(nodes.map(({ podsEvacuated }) => podsEvacuated)),
     podsBlocked: blockersOf(nodes).length,
   };
-  const estimate = stage === 'Drain' ? estimateOf({ sight, nodes, ...counted, stageSince }) : undefined;
+  const estimate =
+    stage === 'Drain' ? estimateOf({ sight, nodes, podsLeft, ...counted, stageSince }) : undefined;
   return {
     name,
     stage,
     ...(stageSince !== undefined && { stageSince }),
     ...(maintenance.spec.reason && { reason: maintenance.spec.reason }),
-    paused: isPaused(maintenance),
+    paused: stage !== 'Complete' && isPaused(maintenance),
     drained: stage === 'Drain' && isDrained(maintenance),
     givenBack: isGivenBack(maintenance),
     ...(tier !== undefined && { tier }),
+    ...(hasBegun(maintenance, 'Drain') && { podsLeft }),
     ...counted,
     nodes,
+    ...(missing.length > 0 && { missingNodes: missing }),
     ...(estimate !== undefined && { estimate }),
   };
 }
@@ -161,16 +175,23 @@ function nodeSummary(seen: NodeSight, sight: MaintenanceSight): NodeSummary {
   const pods = seen.pods.toSorted((a, b) => compareNames(podName(a), podName(b)));
   const leaving = pods.flatMap((pod) => leavingPod(pod, evacuations.get(pod.metadata.uid ?? ''), now) ?? []);
   const isOver = stageOf(maintenance) === 'Complete';
+  const left = isOver ? leftAs(seen.node, maintenance) : undefined;
+  const { podsLeft, podsEvacuated } = countsOf(record, leaving.length);
   return {
     node: name,
     cordoned: isCordoned(seen.node),
     ...(target !== undefined && !isOver && { tier: entryText(target) }),
-    ...countsOf(record, leaving.length),
+    ...(hasBegun(maintenance, 'Drain') && { podsLeft }),
+    podsEvacuated,
     message: isOver && isGivenBack(maintenance) ? '' : (record?.drainMessage ?? ''),
     leaving,
     staticPods: pods.filter((pod) => podTypeOf(pod) === 'Static').map(podName),
     ...(gates !== undefined && { gates }),
-    ...(isOver && { obstacles: obstaclesToService(seen, maintenance, sight) }),
+    ...(isOver && {
+      obstacles: obstaclesToService(seen, maintenance, sight),
+      takesPods: takesPods(seen, policies),
+    }),
+    ...(left !== undefined && { left }),
   };
 }
 
@@ -178,7 +199,7 @@ function nodeSummary(seen: NodeSight, sight: MaintenanceSight): NodeSummary {
 function countsOf(
   record: NodeMaintenanceNodeStatus | undefined,
   leaving: number,
-): Pick<NodeSummary, 'podsLeft' | 'podsEvacuated'> {
+): { podsLeft: number; podsEvacuated: number } {
   const { podsPendingEvacuation = 0, podsEvacuating = 0, podsPeak = 0 } = record ?? {};
   const podsLeft = Math.max(podsPendingEvacuation + podsEvacuating, leaving);
   return { podsLeft, podsEvacuated: Math.max(0, podsPeak - podsLeft) };
@@ -201,7 +222,8 @@ function blockersOf(nodes: readonly NodeSummary[]): Blocker[] {
   return nodes.flatMap(({ leaving }) => leaving.flatMap(({ blocker }) => blocker ?? []));
 }
 
-interface Counted extends Pick<MaintenanceSummary, 'podsLeft' | 'podsEvacuated' | 'nodes'> {
+interface Counted extends Pick<MaintenanceSummary, 'podsEvacuated' | 'nodes'> {
+  podsLeft: number;
   sight: MaintenanceSight;
   stageSince: string | undefined;
 }
@@ -211,10 +233,18 @@ function estimateOf(counted: Counted): Estimate | undefined {
   if (podsLeft === 0) return undefined;
   if (isPaused(sight.maintenance)) return { basis: 'Paused' };
   if (blockersOf(nodes).some(needsAPerson)) return { basis: 'Blocked' };
-  const byPace = estimateByPace(counted);
   const byEvacuator = estimateByEvacuator(nodes, sight.now);
+  if (isStalled(sight.pace)) return byEvacuator ?? { basis: 'NoPodLeftOfLate' };
+  const byPace = estimateByPace(counted);
   if (byEvacuator !== undefined && byEvacuator.seconds > (byPace?.seconds ?? 0)) return byEvacuator;
   return byPace ?? { basis: 'NoPodHasLeft' };
+}
+
+/** Milliseconds without any pod that leaves, after which an average says nothing. */
+const stall = 60_000;
+
+function isStalled(pace: Pace | undefined): boolean {
+  return pace !== undefined && pace.pods === 0 && pace.ms >= stall;
 }
 
 type Timed = Extract<Estimate, { seconds: number }>;

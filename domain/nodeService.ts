@@ -7,6 +7,7 @@ import { listed } from './names.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { gateFacts, gatesOf } from './readiness.ts';
 import { holdsNodes, stageOf } from './stage.ts';
+import { isTouched } from './status.ts';
 
 /** One node, as far as it matters whether it takes pods. */
 export interface NodeSight {
@@ -50,7 +51,7 @@ export interface Surroundings {
 
 /**
  * What keeps a node of a completed maintenance from taking pods, each as a sentence for people; empty for one that is back:
- * given back, Ready, and with its readiness gates open.
+ * given back, Ready, and with its readiness gates open. Nothing is to be expected of a node that it has never had.
  */
 export function obstaclesToService(
   seen: NodeSight,
@@ -58,16 +59,39 @@ export function obstaclesToService(
   surroundings: Surroundings,
 ): string[] {
   const { node } = seen;
+  const left = leftAs(node, maintenance);
+  if (left === 'NeverTouched') return [];
   return [
-    ...cordonObstacle(node, maintenance, surroundings.maintenances),
-    ...readyObstacle(node.status?.conditions ?? []),
-    ...gateObstacles(seen, surroundings.policies),
+    ...(left === 'CordonedBefore' ? [] : cordonObstacle(node, maintenance, surroundings.maintenances)),
+    ...unreadiness(seen, surroundings.policies),
   ];
 }
 
-/** A node that somebody else had cordoned before stays so: that is what giving it back means. */
+/**
+ * What Complete leaves as it was: a node that somebody else had cordoned before, for that is what giving it back means, and one
+ * that was waited for and never had.
+ */
+export function leftAs(
+  node: Node,
+  maintenance: NodeMaintenance,
+): 'CordonedBefore' | 'NeverTouched' | undefined {
+  const record = recordOf(maintenance, node.metadata.name);
+  if (record === undefined) return undefined;
+  if (!isTouched(record)) return 'NeverTouched';
+  return isCordoned(node) && record.unschedulableBefore === true ? 'CordonedBefore' : undefined;
+}
+
+/** Whoever has it. */
+export function takesPods(seen: NodeSight, policies: readonly NodeReadinessPolicy[]): boolean {
+  return !isCordoned(seen.node) && unreadiness(seen, policies).length === 0;
+}
+
+function unreadiness(seen: NodeSight, policies: readonly NodeReadinessPolicy[]): string[] {
+  return [...readyObstacle(seen.node.status?.conditions ?? []), ...gateObstacles(seen, policies)];
+}
+
 function cordonObstacle(node: Node, maintenance: NodeMaintenance, all: readonly NodeMaintenance[]): string[] {
-  if (!isCordoned(node) || recordOf(maintenance, node.metadata.name)?.unschedulableBefore === true) return [];
+  if (!isCordoned(node)) return [];
   const others = all
     .filter(({ metadata }) => metadata.name !== maintenance.metadata.name)
     .filter((other) => holdsNodes(stageOf(other)) && selectsNode(other.spec.nodeSelector, node))

@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
+import { ContactLines } from '../../cli/contact.ts';
 import { Paces } from '../../cli/pace.ts';
-import { statusLines } from '../../cli/statusView.ts';
+import { statusLines, statusText } from '../../cli/statusView.ts';
 import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
 
 const began = '2026-01-01T12:00:00Z';
@@ -55,8 +56,44 @@ describe('what status prints', () => {
 
   test('of a maintenance that nobody has taken up says so', () => {
     const { stageSince: _since, tier: _tier, reason: _reason, estimate: _estimate, ...fresh } = summary;
-    const lines = statusLines({ ...fresh, podsLeft: 0, podsEvacuated: 0, podsBlocked: 0, nodes: [] }, now);
-    expect(lines).toEqual(['nodemaintenance/rack-7: Drain, not taken up yet', '  0 of 0 pods have left']);
+    const { podsLeft: _left, ...uncounted } = fresh;
+    const lines = statusLines({ ...uncounted, podsEvacuated: 0, podsBlocked: 0, nodes: [] }, now);
+    expect(lines).toEqual(['nodemaintenance/rack-7: Drain, not taken up yet']);
+  });
+
+  test('of nodes that Complete leaves as they were does not say that they take pods, nor of one that does not exist', () => {
+    const { estimate: _estimate, tier: _tier, ...rest } = summary;
+    const node = { cordoned: true, podsLeft: 0, podsEvacuated: 0, message: '', leaving: [], staticPods: [] };
+    const nodes = [
+      { ...node, node: 'a', obstacles: [], takesPods: true, cordoned: false },
+      { ...node, node: 'b', obstacles: [], takesPods: false, left: 'CordonedBefore' as const },
+      { ...node, node: 'c', obstacles: [], takesPods: false, left: 'NeverTouched' as const },
+    ];
+    const complete = { ...rest, stage: 'Complete' as const, givenBack: true, nodes, missingNodes: ['d'] };
+    expect(statusLines(complete, now).slice(1)).toEqual([
+      '  1 of 4 nodes takes pods again, 2 are left as before, d does not exist',
+      '  NODE   TAKES PODS   GATES    WAITS FOR',
+      '  a      yes          <none>   <none>',
+      '  b      no           <none>   nothing: left cordoned, as before',
+      '  c      no           <none>   nothing: left alone, never touched',
+    ]);
+  });
+
+  test('where there is little room begins with nodes that are stuck, counts those that are done, and does without TARGETS', () => {
+    const [stuck] = summary.nodes;
+    if (stuck === undefined) throw new Error('the summary has a node');
+    const going = { ...stuck, node: 'node-0', leaving: [] };
+    const done = { ...going, node: 'node-9', podsLeft: 0, message: 'Drained' };
+    const { progress, rows } = statusText({ ...summary, nodes: [going, stuck, done] }, now, {
+      width: 70,
+      isCut: true,
+    });
+    expect(progress[1]).toBe('not listed: 1 of 3 nodes, without pods to evacuate');
+    expect(rows).toEqual([
+      'NODE     DRAINED           PODS LEFT   GATES   MESSAGE',
+      'node-1   ██████░░░░  65%   14          1/2     Evacuating',
+      'node-0   ██████░░░░  65%   14          1/2     Evacuating',
+    ]);
   });
 
   test('of a node that is not back names what it waits for', () => {
@@ -70,6 +107,18 @@ describe('what status prints', () => {
       '  node-1   no           1/2     gate network: pod is not ready: kube-system/cni',
     ]);
   });
+});
+
+test('that contact is lost is said once for each reason, and when it is back', () => {
+  const said: string[] = [];
+  const contact = new ContactLines((text) => said.push(text));
+  for (const because of [undefined, 'refused', 'refused', 'timed out', undefined, undefined])
+    contact.tell(because);
+  expect(said).toEqual([
+    'Contact was lost, trying again: refused',
+    'Contact was lost, trying again: timed out',
+    'Contact is back.',
+  ]);
 });
 
 describe('the pace of late', () => {

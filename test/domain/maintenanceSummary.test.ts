@@ -27,11 +27,12 @@ interface Differs {
   left?: number;
   peak?: number;
   unschedulableBefore?: boolean;
+  isTouched?: boolean;
 }
 
 function maintenance(differs: Differs = {}): NodeMaintenance {
   const { stage = 'Drain', begun = [stage], conditions = [], finalizers = [finalizer] } = differs;
-  const { left = 2, peak = 5, unschedulableBefore = false } = differs;
+  const { left = 2, peak = 5, unschedulableBefore = false, isTouched = true } = differs;
   const record = {
     nodeRef: { name: 'one' },
     drainTargets: [upTo(1_000)],
@@ -39,7 +40,7 @@ function maintenance(differs: Differs = {}): NodeMaintenance {
     podsPendingEvacuation: left,
     podsEvacuating: 0,
     podsPeak: peak,
-    unschedulableBefore,
+    ...(isTouched && { unschedulableBefore }),
   };
   return {
     metadata: { name: 'rack-7', uid: 'rack-7', finalizers: [...finalizers] },
@@ -160,6 +161,18 @@ describe('the summary of a maintenance', () => {
       of: maintenance({ conditions: [condition('Paused', 'True')] }),
       estimate: { basis: 'Paused' },
     },
+    {
+      when: 'no pod was seen to leave for a minute',
+      of: maintenance(),
+      differs: { pace: { pods: 0, ms: 60_000 } },
+      estimate: { basis: 'NoPodLeftOfLate' },
+    },
+    {
+      when: 'no pod was seen to leave for a moment',
+      of: maintenance(),
+      differs: { pace: { pods: 0, ms: 10_000 } },
+      estimate: { seconds: 40, basis: 'PaceSoFar' },
+    },
     { when: 'no pod has left', of: maintenance({ left: 5 }), estimate: { basis: 'NoPodHasLeft' } },
     { when: 'no pod is left', of: maintenance({ left: 0 }), estimate: undefined },
     {
@@ -184,6 +197,39 @@ describe('the summary of a maintenance', () => {
     const seen = summaryOf(sight(of, differs)).estimate;
     if (estimate === undefined) expect(seen).toBeUndefined();
     else expect(seen).toMatchObject(estimate);
+  });
+});
+
+test('nobody knows how many pods are left before Drain has begun', () => {
+  const cordoned = summaryOf(sight(maintenance({ stage: 'Cordon', left: 0, peak: 0 })));
+  expect(cordoned).not.toHaveProperty('podsLeft');
+  expect(cordoned.nodes[0]).not.toHaveProperty('podsLeft');
+  expect(summaryOf(sight(maintenance({ begun: ['Cordon'] })))).not.toHaveProperty('podsLeft');
+});
+
+describe('the summary of a maintenance that is complete', () => {
+  const paused = condition('Paused', 'True');
+  const complete = (differs: Differs = {}) =>
+    maintenance({ stage: 'Complete', finalizers: [], conditions: [paused], ...differs });
+
+  test.each([
+    { when: 'is back', of: complete(), cordoned: false, says: { takesPods: true, obstacles: [] } },
+    {
+      when: 'was cordoned before',
+      of: complete({ unschedulableBefore: true }),
+      cordoned: true,
+      says: { takesPods: false, obstacles: [], left: 'CordonedBefore' },
+    },
+    {
+      when: 'was waited for and never had',
+      of: complete({ isTouched: false }),
+      cordoned: true,
+      says: { takesPods: false, obstacles: [], left: 'NeverTouched' },
+    },
+  ])('says whether a node takes pods that $when', ({ of, cordoned, says }) => {
+    const summary = summaryOf(sight(of, { nodes: [node({ cordoned })] }));
+    expect(summary).toMatchObject({ paused: false, nodes: [says] });
+    expect('left' in (summary.nodes[0] ?? {})).toBe('left' in says);
   });
 });
 
@@ -234,6 +280,30 @@ describe('waiting for a stage', () => {
       goal: 'Cordon',
       of: { stage: 'Cordon' },
       standing: { kind: 'Waiting', on: ['nodes to be cordoned: one'] },
+    },
+    {
+      when: 'a node was cordoned already, and somebody else has its Lease',
+      goal: 'Cordon',
+      of: {
+        stage: 'Cordon',
+        isTouched: false,
+        conditions: [condition('NodeLeasesHeld', 'False', 'Waiting')],
+      },
+      nodes: [node({ cordoned: true })],
+      standing: { kind: 'Waiting', on: ['nodes to be cordoned: one', 'maintenance Leases: Waiting.'] },
+    },
+    {
+      when: 'all nodes are cordoned for it',
+      goal: 'Cordon',
+      of: { stage: 'Cordon' },
+      nodes: [node({ cordoned: true })],
+      standing: { kind: 'Reached', notes: [] },
+    },
+    {
+      when: 'no pod is left, and it is not drained yet',
+      goal: 'Drain',
+      of: { left: 0 },
+      standing: { kind: 'Waiting', on: ['the worker to find that no pod is left'] },
     },
     { when: 'it is in Idle', goal: 'Idle', of: { stage: 'Idle' }, standing: { kind: 'Reached' } },
     {
@@ -294,6 +364,13 @@ describe('waiting for a stage', () => {
       standing: { kind: 'Reached', notes: ['Left cordoned, as before the maintenance: one.'] },
     },
     {
+      when: "the node was somebody else's, and stays as it is",
+      goal: 'Complete',
+      of: { ...over, isTouched: false },
+      nodes: [node({ cordoned: true, ready: false })],
+      standing: { kind: 'Reached', notes: ['Left alone, never touched by the maintenance: one.'] },
+    },
+    {
       when: 'somebody has cordoned it since',
       goal: 'Complete',
       of: over,
@@ -302,6 +379,14 @@ describe('waiting for a stage', () => {
     },
   ])('$goal: $when', ({ goal, of, nodes = [node()], isGone = false, standing }) => {
     expect(awaited(goal, { ...sight(maintenance(of), { nodes }), isGone })).toMatchObject(standing);
+  });
+
+  test('Complete: a node of the maintenance does not exist', () => {
+    const seen = sight(maintenance(over), { missing: ['two'] });
+    expect(awaited('Complete', { ...seen, isGone: false })).toEqual({
+      kind: 'Waiting',
+      on: ['node two: it does not exist'],
+    });
   });
 
   test('Complete: another maintenance still holds the node', () => {

@@ -1,10 +1,11 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../api/core.ts';
 import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
@@ -43,11 +44,18 @@ async function statusOf(name: string): Promise<MaintenanceSummary> {
   return items[0];
 }
 
+const children: ChildProcess[] = [];
+/** Those that a test which failed has left behind. */
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill();
+});
+
 /** The same, while it runs. */
 function running(...args: string[]) {
   const { bin, env, dir } = world.sandbox;
   const child = spawn(join(bin, 'kubectl'), ['maintenance', ...args], { env: { ...env, HOME: dir } });
   let seen = '';
+  children.push(child);
   const exited = once(child, 'close').then(([code]) => code as number);
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => (seen += chunk.toString()));
@@ -64,7 +72,6 @@ test('start creates a NodeMaintenance, and waits until its nodes are drained', a
     code: 0,
     stdout: 'nodemaintenance/node-1 created: stage Drain, node node-1\nnodemaintenance/node-1 is drained\n',
   });
-  expect(answer.stderr).toContain('waiting for ');
   expect(await world.maintenance('node-1')).toMatchObject({
     spec: {
       stage: 'Drain',
@@ -79,7 +86,7 @@ test('start creates a NodeMaintenance, and waits until its nodes are drained', a
 test('status tells how it stands, for people and for scripts', async () => {
   const plain = await succeeds(maintenance('status', 'nm/node-1'));
   expect(plain).toMatch(
-    /^nodemaintenance\/node-1: Drain for \d+s, drained: firmware\n {2}3 of 3 pods have left\n/,
+    /^nodemaintenance\/node-1: Drain for \S+, drained: firmware\n {2}3 of 3 pods have left\n/,
   );
   expect(plain).toMatch(/NODE +DRAINED +PODS LEFT +GATES +TARGETS +MESSAGE\n/);
   expect(plain).toMatch(/node-1 +█{10} 100% +0 +<none> +.* +Drained\n/);
@@ -144,18 +151,18 @@ describe('a maintenance whose pod cannot leave', () => {
   });
 
   test('is waited for in vain', async () => {
-    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '2s');
+    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '6s');
     expect(answer).toMatchObject({
       code: 1,
       stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
-      stderr: expect.stringMatching(/\nerror: nodemaintenance\/rack-2: gave up after 2s, still waiting for /),
+      stderr: expect.stringMatching(/\nerror: nodemaintenance\/rack-2: gave up after 6s, still waiting for /),
     });
     expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
   });
 
   test('names the pod and what to do about it', async () => {
     const plain = await succeeds(maintenance('status', name));
-    expect(plain).toMatch(/^nodemaintenance\/rack-2: Drain for \d+s, entry 1 of 12 of its drain plan\n/);
+    expect(plain).toMatch(/^nodemaintenance\/rack-2: Drain for \S+, entry 1 of 12 of its drain plan\n/);
     expect(plain).toContain('0 of 1 pods have left, 1 cannot leave; no estimate until somebody acts');
     expect(plain).toContain(
       `  default/${pod} (node-2) cannot leave: PodDisruptionBudget default/never can never allow a disruption: `,
@@ -175,18 +182,28 @@ describe('a maintenance whose pod cannot leave', () => {
     expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is ${paused}`);
     expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is already ${paused}`);
     expect(await statusOf(name)).toMatchObject({ paused: true, estimate: { basis: 'Paused' } });
-    expect(await succeeds(maintenance('resume', name))).toBe('nodemaintenance/rack-2 goes on\n');
+    const resumed = JSON.parse(await succeeds(maintenance('resume', name, '-o', 'json')));
+    expect(resumed).toMatchObject({ kind: 'NodeMaintenance', metadata: { name } });
     expect(await statusOf(name)).toMatchObject({ paused: false });
   });
 
-  test('is cancelled, and its nodes take pods again', async () => {
-    expect(await maintenance('cancel', name, '--wait', '--timeout', '2m')).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining('nodemaintenance/rack-2 is complete, and its nodes take pods again\n'),
+  test('is planned by its name', async () => {
+    expect(await plannedNodes('nm/rack-2')).toEqual(['node-2', 'node-3']);
+    expect(await plannedNodes('rack-2')).toEqual(['node-2', 'node-3']);
+  });
+
+  test('is cancelled, and its nodes take pods again, also the one that had vanished meanwhile', async () => {
+    await succeeds(kubectlOf(world.sandbox)(['delete', 'node', 'node-3']));
+    const cancelling = running('cancel', name, '--wait', '--timeout', '3m');
+    await says(cancelling, 'waiting for node node-3: it does not exist');
+    await world.sandbox.addNodes(['node-3']);
+    expect([await cancelling.exited(), cancelling.output()]).toEqual([
+      0,
+      expect.stringContaining('nodemaintenance/rack-2 is complete, and its nodes take pods again\n'),
+    ]);
+    expect(JSON.parse(await succeeds(maintenance('cancel', name, '-o', 'json')))).toMatchObject({
+      spec: { stage: 'Complete' },
     });
-    expect(await succeeds(maintenance('cancel', name))).toBe(
-      'nodemaintenance/rack-2 is already in stage Complete\n',
-    );
     expect(await maintenance('pause', name)).toMatchObject({
       code: 1,
       stderr: 'error: nodemaintenance/rack-2 is in stage Complete: there is nothing to pause\n',
@@ -195,6 +212,11 @@ describe('a maintenance whose pod cannot leave', () => {
     expect((await world.podsOn('node-2')).map(({ metadata }) => metadata.name)).toContain(pod);
   });
 });
+
+async function plannedNodes(...args: string[]): Promise<string[]> {
+  const answer = await succeeds(maintenance('plan', '-o', 'json', ...args));
+  return (JSON.parse(answer) as { nodes: string[] }).nodes;
+}
 
 describe('plan', () => {
   let lone: string;
@@ -223,12 +245,11 @@ describe('plan', () => {
     expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod would not leave until somebody acts.\n$/);
   });
 
-  test('is asked for nodes, labels, a maintenance, or one in a file, and read by scripts', async () => {
-    const nodesOf = async (...args: string[]) =>
-      (JSON.parse(await succeeds(maintenance('plan', '-o', 'json', ...args))) as { nodes: string[] }).nodes;
-    expect(await nodesOf('nm/rack-2')).toEqual(['node-2', 'node-3']);
-    expect(await nodesOf('rack-2')).toEqual(['node-2', 'node-3']);
-    expect(await nodesOf('-l', 'kubernetes.io/hostname in (node-1,node-4)')).toEqual(['node-1', 'node-4']);
+  test('is asked for labels, or for a maintenance in a file, and read by scripts', async () => {
+    expect(await plannedNodes('-l', 'kubernetes.io/hostname in (node-1,node-4)')).toEqual([
+      'node-1',
+      'node-4',
+    ]);
     const manifest = await world.maintenance('node-1');
     const asked = kubectlOf(world.sandbox)(['maintenance', 'plan', '-f', '-', '-o', 'json'], manifest);
     expect(JSON.parse(await succeeds(asked))).toMatchObject({ nodes: ['node-1'], blocked: false });
@@ -257,17 +278,19 @@ describe('words are completed', () => {
     const { bin, env, dir } = world.sandbox;
     const script = [
       'source <(kubectl-maintenance completion bash)',
-      'COMP_WORDS=(kubectl-maintenance start --stage "") COMP_CWORD=3',
-      '_kubectl_maintenance; printf "%s\\n" "${COMPREPLY[@]}"',
+      'complete_line() { COMP_LINE=$1 COMP_POINT=${#1}; _kubectl_maintenance; printf "%s\\n" "${COMPREPLY[@]}"; }',
+      'complete_line "kubectl-maintenance start --stage "',
+      'complete_line "kubectl-maintenance start --stage=D"',
     ];
     const shell = spawn('bash', ['-c', script.join('\n')], {
       env: { ...env, HOME: dir, PATH: `${bin}:${process.env['PATH']}` },
     });
-    expect(linesOf(await text(shell.stdout))).toEqual(['Idle', 'Cordon', 'Drain', 'Complete']);
+    // What is before the last = stands in the line already.
+    expect(linesOf(await text(shell.stdout))).toEqual(['Idle', 'Cordon', 'Drain', 'Complete', 'Drain']);
   });
 });
 
-test.each([
+const unmeant = [
   { args: ['start'], code: 2, says: 'give the names of nodes, or --selector' },
   { args: ['start', 'node-1', '-l', 'a=b'], code: 2, says: 'give names of nodes or --selector, not both' },
   {
@@ -297,6 +320,20 @@ test.each([
     says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
   },
   { args: ['plan', 'nobody'], code: 1, says: 'there is no node "nobody"; kubectl get nodes lists them' },
+  {
+    args: ['plan', 'nm/rack-2'],
+    code: 1,
+    says: 'nodemaintenance/rack-2 is in stage Complete, and drains nothing any more',
+  },
+  { args: ['plan', 'nm/rack-2', '-l', 'a=b'], code: 2, says: 'give nm/rack-2 alone' },
+  { args: ['plan', 'rack-2', '--plan', '/nowhere'], code: 2, says: 'give rack-2 alone' },
+  {
+    args: ['start', 'node-1', '--name', 'rack-2'],
+    code: 1,
+    says: 'nodemaintenance/rack-2 exists already, and is in stage Complete',
+  },
+  { args: ['start', 'node-1', '--timeout', '5m'], code: 2, says: '--timeout is of --wait' },
+  { args: ['cancel', ''], code: 2, says: 'expected the name of a NodeMaintenance' },
   { args: ['plan', '-f', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
   { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
   { args: ['completion', 'csh'], code: 2, says: 'Allowed choices are bash, zsh, fish' },
@@ -305,11 +342,18 @@ test.each([
     code: 1,
     says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
   },
-])('$args is answered with $code, and with what to do', async ({ args, code, says: words }) => {
-  const answer = await maintenance(...args);
-  expect(answer).toMatchObject({ code, stdout: '', stderr: expect.stringContaining(words) });
-  expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
-});
+];
+
+test('what cannot be meant, or done, is answered with an exit code and what to do', async () => {
+  await forEachBounded(atOnce, unmeant, async ({ args, code, says: words }) => {
+    const answer = { args, ...(await maintenance(...args)) };
+    expect(answer).toMatchObject({ args, code, stdout: '', stderr: expect.stringContaining(words) });
+    expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
+  });
+}, 120_000);
+
+/** Programs that are run at the same time. */
+const atOnce = 4;
 
 test('who lacks rights is told whom to ask for, and who may not delete a node may not maintain it', async () => {
   const kubectl = kubectlOf(world.sandbox);
@@ -317,14 +361,23 @@ test('who lacks rights is told whom to ask for, and who may not delete a node ma
   await succeeds(kubectl(['create', 'serviceaccount', account.name, '-n', account.namespace]));
   const kubeconfig = await kubeconfigOf(world.sandbox, account, world.sandbox.dir);
   const start = () => maintenance('start', 'node-4', '--dry-run', 'server', '--kubeconfig', kubeconfig);
+  const status = () => maintenance('status', 'nm/node-1', '--kubeconfig', kubeconfig);
+  expect((await status()).stderr).toMatch(/: bind the ClusterRole node-maintenance-view\n$/);
+  const bind = (role: string) => {
+    const binding = [`--clusterrole=${role}`, '--serviceaccount=default:jane'];
+    return succeeds(kubectl(['create', 'clusterrolebinding', role, ...binding]));
+  };
   expect(await start()).toMatchObject({
     code: 1,
     stderr: expect.stringMatching(
       /^error: list nodes: .*: bind the ClusterRole node-maintenance-operator\n$/,
     ),
   });
-  const binding = ['--clusterrole=node-maintenance-operator', '--serviceaccount=default:jane'];
-  await succeeds(kubectl(['create', 'clusterrolebinding', 'jane', ...binding]));
+  await bind('node-maintenance-view');
+  await eventually('the role to look to count', async () =>
+    expect(await status()).toMatchObject({ code: 0, stderr: '' }),
+  );
+  await bind('node-maintenance-operator');
   await eventually('the role to count', async () =>
     expect(await start()).toMatchObject({
       code: 1,
