@@ -245,6 +245,16 @@ describe('plan', () => {
     expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod would not leave until somebody acts.\n$/);
   });
 
+  test('is blocked by a node that somebody else holds', async () => {
+    await succeeds(maintenance('lease', 'acquire', 'node-4', '--reason', 'disk errors'));
+    const answer = await maintenance('plan', 'node-4', '--check');
+    expect(answer).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/\nBLOCKED: others hold node-4 \(/),
+    });
+    await succeeds(maintenance('lease', 'release', 'node-4'));
+  });
+
   test('is asked for labels, or for a maintenance in a file, and read by scripts', async () => {
     expect(await plannedNodes('-l', 'kubernetes.io/hostname in (node-1,node-4)')).toEqual([
       'node-1',
@@ -299,7 +309,7 @@ const unmeant = [
     says: 'error: --selector: expected requirements such as pool=gpu',
   },
   { args: ['start', '-l', 'pool=none'], code: 1, says: 'no node matches pool=none' },
-  { args: ['start', 'nobody', 'node-1', 'no-one'], code: 1, says: 'there are no nodes "nobody", "no-one"' },
+  { args: ['start', 'nobody', 'node-1', 'no-one'], code: 1, says: 'there are no nodes "no-one", "nobody"' },
   { args: ['start', 'node-1', '--name', 'Rack 7'], code: 2, says: 'name: ' },
   {
     args: ['start', 'node-1', '--stage', 'Drained'],
@@ -377,6 +387,7 @@ test('who lacks rights is told whom to ask for, and who may not delete a node ma
   await eventually('the role to look to count', async () =>
     expect(await status()).toMatchObject({ code: 0, stderr: '' }),
   );
+  await succeeds(maintenance('plan', 'node-4', '--kubeconfig', kubeconfig));
   await bind('node-maintenance-operator');
   await eventually('the role to count', async () =>
     expect(await start()).toMatchObject({
