@@ -58,7 +58,7 @@ export function storageProblem(proposal: Proposal, surroundings: Surroundings): 
 /** etcd takes 1.5 MiB an object: the rest is for the selector and what clients write into metadata. */
 const largestStatus = 1024 * 1024;
 /** Name, message, counts and field names of one node in `.status.nodeStatuses`, all of them long. */
-const bytesBesideTargets = 280;
+const bytesBesideTargets = 300;
 
 function mebibytes(bytes: number): string {
   return (bytes / (1024 * 1024)).toFixed(1).replace('.0', '');

@@ -1,4 +1,4 @@
-import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 
 /** "The order of the stages is Idle -> Cordon -> Drain -> Complete." (KEP-4212 > NodeMaintenance API) */
 const order: readonly NodeMaintenanceStage[] = ['Idle', 'Cordon', 'Drain', 'Complete'];
@@ -27,4 +27,11 @@ export function holdsNodes(stage: NodeMaintenanceStage): stage is 'Cordon' | 'Dr
  */
 export function wantedStage(stage: NodeMaintenanceStage, isDeleted: boolean): NodeMaintenanceStage {
   return isDeleted && stage !== 'Idle' ? 'Complete' : stage;
+}
+
+export function stageOf({
+  metadata,
+  spec,
+}: Pick<NodeMaintenance, 'metadata' | 'spec'>): NodeMaintenanceStage {
+  return wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
 }

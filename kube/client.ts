@@ -12,6 +12,8 @@ export interface ConnectOptions extends KubeConfigChoice {
   readonly userAgent: string;
   readonly log: Log;
   readonly onRequest?: (observation: RequestObservation) => void;
+  /** What the apiserver, or an admission webhook, wants whoever asked to know. */
+  readonly onWarning?: (text: string) => void;
 }
 
 /** Every method takes these. Without `timeoutMs` an attempt may take 30 s. */
@@ -31,6 +33,8 @@ export interface Selection {
 
 export interface WriteOptions extends RequestOptions {
   readonly fieldManager?: string | undefined;
+  /** Everything but the storing: admission and validation answer as they would. */
+  readonly dryRun?: boolean | undefined;
 }
 
 export interface PatchOptions extends WriteOptions {
@@ -92,6 +96,7 @@ export function connectKube(options: ConnectOptions): Kube {
     userAgent: options.userAgent,
     maxInFlight: options.maxInFlight ?? 64,
     onRequest: options.onRequest,
+    onWarning: options.onWarning,
   });
   const server = config.getCurrentCluster()?.server;
   options.log.debug('Kubernetes client configured', { server, context: config.getCurrentContext() });
@@ -151,7 +156,7 @@ export class Kube {
       name: nameOf('create', resource, { namespace, name: name ?? object.metadata.generateName }),
       method: 'POST',
       path: pathOf(resource, { namespace }),
-      query: { fieldManager: options.fieldManager },
+      query: { fieldManager: options.fieldManager, dryRun: dryRunOf(options) },
       body: typed(resource, object),
       ...carried(options),
     });
@@ -314,7 +319,7 @@ export class Kube {
       name: nameOf('patch', resource, key),
       method: 'PATCH',
       path: pathOf(resource, key, options.subresource),
-      query: { fieldManager: options.fieldManager },
+      query: { fieldManager: options.fieldManager, dryRun: dryRunOf(options) },
       ...patch,
       ...carried(options),
     });
@@ -390,6 +395,10 @@ function nameOf(
   key: { namespace?: string | undefined; name?: string | undefined },
 ): RequestName {
   return { verb, resource: fullNameOf(resource), namespace: key.namespace, name: key.name };
+}
+
+function dryRunOf({ dryRun = false }: WriteOptions): string | undefined {
+  return dryRun ? 'All' : undefined;
 }
 
 function selectorsOf({ labelSelector, fieldSelector }: Selection) {

@@ -141,12 +141,16 @@ function linkBinaries(layout: Layout, toolchain: Toolchain): void {
   rmSync(layout.bin, { recursive: true, force: true });
   mkdirSync(layout.bin, { mode: 0o700 });
   for (const [name, path] of Object.entries(toolchain)) symlinkSync(path, join(layout.bin, name));
-  writeFileSync(join(layout.bin, 'kubectl-maintenance'), pluginScript(), { mode: 0o700 });
+  for (const [name, source] of Object.entries(plugin))
+    writeFileSync(join(layout.bin, name), pluginScript(source), { mode: 0o700 });
 }
 
+/** As package.json has them. */
+const plugin = { 'kubectl-maintenance': 'main.ts', 'kubectl_complete-maintenance': 'complete.ts' };
+
 /** kubectl's plugin, run from source by this very Node: the one on PATH may be too old for that. */
-function pluginScript(): string {
-  const main = join(import.meta.dirname, '..', 'cli', 'main.ts');
+function pluginScript(source: string): string {
+  const main = join(import.meta.dirname, '..', 'cli', source);
   return `#!/bin/sh\nexec ${quoted(process.execPath)} ${quoted(main)} "$@"\n`;
 }
 
