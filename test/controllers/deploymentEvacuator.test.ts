@@ -285,31 +285,37 @@ describe('the pod of a Deployment', () => {
     expect(web.pods.map((pod) => pod.spec.nodeName)).toEqual([web.nodes[1]]);
   });
 
-  test('goes when its Deployment is deleted meanwhile, evacuated or cancelled', async () => {
-    const [evacuated, withdrawn] = [await app(), await app()];
-    await asked(evacuated.first);
-    const evacuation = await asked(withdrawn.first);
-    for (const web of [evacuated, withdrawn]) {
-      await eventuallyReleased(web, web.first);
-      const { metadata } = (await web.deployment()) as Deployment;
-      const key = { namespace: c.namespace, name: web.name };
-      const options = { uid: metadata.uid ?? '', propagationPolicy: 'Foreground' } as const;
-      await c.admin.delete(resources.deployments, key, options);
-    }
-    // As long as it is there, a pod whose evacuation is cancelled is given back to it.
-    const [owner] = withdrawn.first.metadata.ownerReferences ?? [];
+  /** And its ReplicaSet: as long as that is there, a pod whose evacuation is cancelled is given back to it. */
+  async function deploymentDeleted(web: App): Promise<void> {
+    const { metadata } = (await web.deployment()) as Deployment;
+    const options = { uid: metadata.uid ?? '', propagationPolicy: 'Foreground' } as const;
+    await c.admin.delete(resources.deployments, { namespace: c.namespace, name: web.name }, options);
+    const [owner] = web.first.metadata.ownerReferences ?? [];
     const replicaSet = { namespace: c.namespace, name: owner?.name ?? '' };
     await eventually('the ReplicaSet to be gone', async () =>
       expect(await c.admin.get(resources.replicaSets, replicaSet)).toBeUndefined(),
     );
+  }
+
+  const eventuallyNoPods = (web: App) =>
+    eventually(`all pods of ${web.name} to be gone`, () => expect(web.pods).toEqual([]));
+
+  test('goes when its Deployment is deleted meanwhile, evacuated or cancelled', async () => {
+    const [evacuated, withdrawn] = [await app(), await app()];
+    await asked(evacuated.first);
+    const evacuation = await asked(withdrawn.first);
+    for (const web of [evacuated, withdrawn]) await eventuallyReleased(web, web.first);
+    await deploymentDeleted(evacuated);
+    await eventuallyNoPods(evacuated);
+    // Otherwise the evacuator may see that the Deployment is gone before the cancellation is there.
+    await stop();
+    await deploymentDeleted(withdrawn);
     await cancelled(evacuation);
+    stop = started();
     await eventually('the one whose evacuation was cancelled to have another', async () =>
       expect(await c.eventsAbout(withdrawn.first)).toContainEqual(expect.stringMatching(/^Orphaned: /)),
     );
-    for (const web of [evacuated, withdrawn])
-      await eventually(`all pods of ${web.name} to be gone`, () => expect(web.pods).toEqual([]), {
-        within: 50_000,
-      });
+    await eventuallyNoPods(withdrawn);
   });
 
   test('is evacuated again after it was given back', async () => {
