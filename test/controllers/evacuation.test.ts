@@ -108,7 +108,7 @@ describe('An Evacuation', () => {
     await c.eventuallyGone(pod);
     stop = started();
     await eventuallyRemoved(evacuation);
-    expect(evictions()).toBe(1);
+    await eventuallyEvictedOnce();
   });
 
   test('of a former pod is removed, and the namesake of the pod stays', async () => {
@@ -305,7 +305,7 @@ describe('A pod that takes its time', () => {
     const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 600 });
     await asked(pod);
     await eventuallySays(pod, /^The pod is terminating, until \S+ at the latest by its grace period\.$/);
-    expect(evictions()).toBe(1);
+    await eventuallyEvictedOnce();
     expect(await blocked(pod)).toBeUndefined();
   });
 
