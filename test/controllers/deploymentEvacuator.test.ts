@@ -177,7 +177,7 @@ describe('the pod of a Deployment', () => {
       spec,
       generation: metadata.generation,
     });
-    expect(await eventsOf(web.first)).toContain('Released');
+    await eventuallyTold(web.first, 'Released');
   });
 
   test.each([
@@ -230,7 +230,7 @@ describe('the pod of a Deployment', () => {
     await cancelled(evacuation);
     await eventuallyGivenBack(web);
     expect(Math.min(...web.endpoints.counts)).toBe(1);
-    expect(await eventsOf(web.first)).toContain('GivenBack');
+    await eventuallyTold(web.first, 'GivenBack');
   });
 
   test('is given back when the evacuation was cancelled while no evacuator ran', async () => {
@@ -264,9 +264,7 @@ describe('the pod of a Deployment', () => {
     });
     await c.admin.mergePatch(resources.deployments, key, { spec: { replicas: 1 } });
     await c.eventuallyGone(pod);
-    await eventually('its owners to be told', async () =>
-      expect(await c.eventsAbout(pod)).toContainEqual(expect.stringMatching(/^GivenBack: /)),
-    );
+    await eventuallyTold(pod, 'GivenBack');
   });
 
   test('is taken up by the next evacuator where the last one left it', async () => {
@@ -312,9 +310,7 @@ describe('the pod of a Deployment', () => {
     await deploymentDeleted(withdrawn);
     await cancelled(evacuation);
     stop = started();
-    await eventually('the one whose evacuation was cancelled to have another', async () =>
-      expect(await c.eventsAbout(withdrawn.first)).toContainEqual(expect.stringMatching(/^Orphaned: /)),
-    );
+    await eventuallyTold(withdrawn.first, 'Orphaned');
     await eventuallyNoPods(withdrawn);
   });
 
@@ -452,12 +448,8 @@ test('of many pods of one Deployment no more are out than maxSurge says, and as 
   expect(Math.min(...web.endpoints.counts.slice(before))).toBeGreaterThanOrEqual(8);
 });
 
-async function eventsOf({ metadata }: Pod): Promise<string[]> {
-  return eventually('Events', async () => {
-    const fieldSelector = `involvedObject.uid=${metadata.uid}`;
-    const { items } = await c.admin.list(resources.events, { namespace: c.namespace, fieldSelector });
-    const reasons = items.map(({ reason }) => reason);
-    expect(reasons.filter((reason) => reason === 'Released' || reason === 'GivenBack')).not.toEqual([]);
-    return reasons;
-  });
+function eventuallyTold(pod: Pod, reason: string): Promise<void> {
+  return eventually(`the Event ${reason}`, async () =>
+    expect(await c.eventsAbout(pod)).toContainEqual(expect.stringMatching(`^${reason}: `)),
+  );
 }
