@@ -155,7 +155,9 @@ describe('a maintenance whose pod cannot leave', () => {
     expect(answer).toMatchObject({
       code: 1,
       stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
-      stderr: expect.stringMatching(/\nerror: nodemaintenance\/rack-2: gave up after 15s, still waiting for /),
+      stderr: expect.stringMatching(
+        /\nerror: nodemaintenance\/rack-2: gave up after 15s, still waiting for /,
+      ),
     });
     expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
   });
