@@ -3,7 +3,7 @@ import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { MAINTENANCE_FINALIZER, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { wantedStage } from '../domain/stage.ts';
+import { stageOf } from '../domain/stage.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -66,12 +66,12 @@ async function keepRunning(
   maintenance: NodeMaintenance,
   told: Map<string, string>,
 ): Promise<{ requeueAfterMs: number }> {
-  const { name, uid = '', generation = 0, deletionTimestamp } = maintenance.metadata;
+  const { name, uid = '', generation = 0 } = maintenance.metadata;
   const version = `${uid}/${generation}`;
   // A run of a deleted namesake takes no notice, and is on its way out: then this object's run is started here.
   if (told.get(name) === version && (await isRunning(deps, name)))
     return { requeueAfterMs: isObserved(maintenance) ? checkEvery : verifyAfter };
-  const stage = wantedStage(maintenance.spec.stage, deletionTimestamp !== undefined);
+  const stage = stageOf(maintenance);
   await deps.temporal.workflow.signalWithStart('nodeMaintenance', {
     workflowId: workflowIdOf(name),
     taskQueue: TASK_QUEUE,

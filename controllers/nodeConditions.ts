@@ -6,7 +6,7 @@ import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions
 import { isHeldBy } from '../domain/lease.ts';
 import { type Holder, nodeConditions } from '../domain/nodeConditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
-import { holdsNodes, wantedStage } from '../domain/stage.ts';
+import { holdsNodes, stageOf } from '../domain/stage.ts';
 import { type FencedCluster, leaseOf } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
@@ -106,8 +106,9 @@ async function showHolders(cluster: FencedCluster, holder: string, name: string)
   }
 }
 
-function holderOf({ metadata, spec, status }: NodeMaintenance, node: string): Holder | undefined {
-  const stage = wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
+function holderOf(maintenance: NodeMaintenance, node: string): Holder | undefined {
+  const { metadata, status } = maintenance;
+  const stage = stageOf(maintenance);
   if (!holdsNodes(stage)) return undefined;
   const own = status?.nodeStatuses.find((one) => one.nodeRef.name === node);
   return { name: metadata.name, stage, drained: isTrue(status?.conditions, 'Drained') && isEmptied(own) };

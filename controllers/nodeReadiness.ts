@@ -25,7 +25,7 @@ import {
   type ReadinessPatience,
   selectsPod,
 } from '../domain/readiness.ts';
-import { holdsNodes, wantedStage } from '../domain/stage.ts';
+import { holdsNodes, stageOf } from '../domain/stage.ts';
 import { byNode, type FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -336,8 +336,8 @@ class Gatekeeper {
   }
 }
 
-function isHolding({ metadata, spec }: NodeMaintenance): boolean {
-  return holdsNodes(wantedStage(spec.stage, metadata.deletionTimestamp !== undefined));
+function isHolding(maintenance: NodeMaintenance): boolean {
+  return holdsNodes(stageOf(maintenance));
 }
 
 function holdsTheSame(before: NodeMaintenance, after: NodeMaintenance): boolean {

@@ -3,7 +3,7 @@ import { compareNames, listed } from './names.ts';
 import { completeDrainPlan } from './drainPlan.ts';
 import { wishAt } from './drainTargets.ts';
 import { type SelectableNode, selectsNode } from './nodeSelector.ts';
-import { holdsNodes, wantedStage } from './stage.ts';
+import { holdsNodes, stageOf } from './stage.ts';
 
 /** What somebody wants to become of one maintenance; `before` is what is stored, if anything is. */
 export interface Proposal {
@@ -138,9 +138,7 @@ function unknownNames({ nodeSelector }: NodeMaintenanceSpec, nodes: readonly Sel
 function overlapsOthers({ name, maintenances, selected }: Seen): string | undefined {
   const others = maintenances
     .filter(({ metadata }) => metadata.name !== name)
-    .filter(({ metadata, spec }) =>
-      holdsNodes(wantedStage(spec.stage, metadata.deletionTimestamp !== undefined)),
-    )
+    .filter((one) => holdsNodes(stageOf(one)))
     .filter(({ spec }) => selected.some((node) => selectsNode(spec.nodeSelector, node)))
     .map(({ metadata }) => metadata.name)
     .toSorted(compareNames);

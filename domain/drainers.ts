@@ -1,13 +1,11 @@
 import type { Node } from '../api/core.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { selectsNode } from './nodeSelector.ts';
-import { wantedStage } from './stage.ts';
+import { stageOf } from './stage.ts';
 
 /** The maintenances that drain a node; one that is being deleted is on its way to Complete. */
 export function drainersOf(node: Node, maintenances: readonly NodeMaintenance[]): NodeMaintenance[] {
   return maintenances.filter(
-    ({ metadata, spec }) =>
-      wantedStage(spec.stage, metadata.deletionTimestamp !== undefined) === 'Drain' &&
-      selectsNode(spec.nodeSelector, node),
+    (maintenance) => stageOf(maintenance) === 'Drain' && selectsNode(maintenance.spec.nodeSelector, node),
   );
 }

@@ -25,13 +25,9 @@ export function holdsNodes(stage: NodeMaintenanceStage): stage is 'Cordon' | 'Dr
  * The stage that an object asks for: "When a deletion of the NodeMaintenance object is detected, its .spec.stage is set to
  * Complete" (KEP-4212 > Finalizers and Deletion), "unless the Idle stage has been set".
  */
-export function wantedStage(stage: NodeMaintenanceStage, isDeleted: boolean): NodeMaintenanceStage {
-  return isDeleted && stage !== 'Idle' ? 'Complete' : stage;
-}
-
 export function stageOf({
   metadata,
-  spec,
+  spec: { stage },
 }: Pick<NodeMaintenance, 'metadata' | 'spec'>): NodeMaintenanceStage {
-  return wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
+  return metadata.deletionTimestamp !== undefined && stage !== 'Idle' ? 'Complete' : stage;
 }
