@@ -10,16 +10,10 @@ import {
   isWritten,
   refusalsOf,
 } from '../../domain/policyGates.ts';
+import { gate } from '../kit/builders.ts';
 
 const rules = { manager: 'node-readiness-policy/', mostGates: 3 };
 const owner = (policy: string) => rules.manager + policy;
-const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
-  name,
-  namespace: 'kube-system',
-  selector: { matchLabels: { app: name } },
-  blocksReadiness: true,
-  ...differs,
-});
 const node: Node = { metadata: { name: 'n1', labels: { os: 'linux' } }, spec: {} };
 const policy = (
   name: string,

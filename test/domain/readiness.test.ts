@@ -11,15 +11,8 @@ import {
   readinessPatience,
 } from '../../domain/readiness.ts';
 import { toleratesTaint } from '../../domain/toleration.ts';
-import { pod } from '../kit/builders.ts';
+import { gate, pod } from '../kit/builders.ts';
 
-const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
-  name,
-  namespace: 'kube-system',
-  selector: { matchLabels: { app: name } },
-  blocksReadiness: true,
-  ...differs,
-});
 const gatePod = (app: string, differs: Parameters<typeof pod>[0] = {}): Pod =>
   pod({ name: app, namespace: 'kube-system', labels: { app }, ...differs });
 

@@ -2,15 +2,8 @@ import { describe, expect, test } from '@jest/globals';
 import type { NodeSelector } from '../../api/core.ts';
 import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
 import { policyWarnings, type PolicySurroundings } from '../../domain/readinessAdmission.ts';
-import { pod } from '../kit/builders.ts';
+import { gate, pod } from '../kit/builders.ts';
 
-const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
-  name,
-  namespace: 'kube-system',
-  selector: { matchLabels: { app: name } },
-  blocksReadiness: true,
-  ...differs,
-});
 const exists = (key: string): NodeSelector => ({
   nodeSelectorTerms: [{ matchExpressions: [{ key, operator: 'Exists' }] }],
 });

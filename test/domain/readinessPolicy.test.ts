@@ -3,15 +3,8 @@ import type { Node, Pod } from '../../api/core.ts';
 import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
 import { type PolicyFacts, policyStatus, type Workload } from '../../domain/readinessPolicy.ts';
-import { daemonPod, mirrorPod, pod } from '../kit/builders.ts';
+import { daemonPod, gate, mirrorPod, pod } from '../kit/builders.ts';
 
-const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
-  name,
-  namespace: 'kube-system',
-  selector: { matchLabels: { app: name } },
-  blocksReadiness: true,
-  ...differs,
-});
 const everyNode = { nodeSelectorTerms: [{ matchExpressions: [{ key: 'os', operator: 'Exists' as const }] }] };
 const policy = (name: string, gates: NodeReadinessGate[], created = '2026'): NodeReadinessPolicy => ({
   metadata: { name, creationTimestamp: created, generation: 2 },

@@ -1,5 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
+import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
 
 export const pods = (podPriority: number): DrainPlanEntry => ({ podType: 'Default', podPriority });
 export const daemons = (podPriority: number): DrainPlanEntry => ({ podType: 'DaemonSet', podPriority });
@@ -7,6 +8,15 @@ export const statics = (podPriority: number): DrainPlanEntry => ({ podType: 'Sta
 export const labelled = (entry: DrainPlanEntry, matchLabels: Record<string, string>): DrainPlanEntry => ({
   ...entry,
   podSelector: { matchLabels },
+});
+
+/** A gate that blocks, for the pods with label `app: <name>`. */
+export const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
+  name,
+  namespace: 'kube-system',
+  selector: { matchLabels: { app: name } },
+  blocksReadiness: true,
+  ...differs,
 });
 
 let serial = 0;
