@@ -21,17 +21,23 @@ export function beat(): () => void {
   return () => clearInterval(timer);
 }
 
+/** Something else whose changes are of concern. */
+interface Watched {
+  subscribe(handler: () => void): () => void;
+}
+
 /**
- * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern, until it resolves
- * with a result. Level-triggered: a change says "look again", never what to do. Ends at once when the activity is cancelled.
+ * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations, the pods of concern and what is
+ * `watched` beside, until it resolves with a result. Level-triggered: a change says "look again", never what to do. Ends at once when the activity is cancelled.
  */
 export async function reconcile<T>(
   cluster: Cluster,
   concerns: (pod: Pod) => boolean,
   turn: () => Promise<T | undefined>,
+  watched: readonly Watched[] = [],
 ): Promise<T> {
   const context = Context.current();
-  const changes = new Changes(cluster, concerns);
+  const changes = new Changes(cluster, concerns, watched);
   // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
   context.cancelled.catch((error: unknown) => changes.end(error));
   try {
@@ -62,9 +68,10 @@ class Changes {
   #ended: { because: unknown } | undefined;
   #wake: () => void = () => undefined;
 
-  constructor(cluster: Cluster, concerns: (pod: Pod) => boolean) {
+  constructor(cluster: Cluster, concerns: (pod: Pod) => boolean, watched: readonly Watched[]) {
     const note = () => this.#note();
     this.#unsubscribe = [
+      ...watched.map((one) => one.subscribe(note)),
       cluster.nodes.subscribe(note),
       cluster.maintenances.subscribe(note),
       cluster.evacuations.subscribe(note),

@@ -71,8 +71,15 @@ export interface Condition {
   message: string;
 }
 
+export interface Taint {
+  key: string;
+  value?: string;
+  effect: 'NoSchedule' | 'PreferNoSchedule' | 'NoExecute';
+  timeAdded?: string;
+}
+
 export interface Node extends KubeObject {
-  spec: { unschedulable?: boolean };
+  spec: { unschedulable?: boolean; taints?: Taint[] };
   /** Of the conditions only those of maintenance. */
   status?: { conditions?: Condition[] };
 }
@@ -149,6 +156,11 @@ export interface Deployment extends KubeObject {
 
 export interface ReplicaSet extends KubeObject {
   spec: { replicas?: number };
+}
+
+export interface Job extends KubeObject {
+  spec: { activeDeadlineSeconds?: number; backoffLimit?: number; template: object };
+  status?: { startTime?: string; conditions?: Condition[] };
 }
 
 export interface Service extends KubeObject {

@@ -19,6 +19,41 @@ export const EVACUATION = {
   plural: 'evacuations',
 } as const;
 
+export const MAINTENANCE_WINDOW = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'MaintenanceWindow',
+  plural: 'maintenancewindows',
+} as const;
+
+export const NODE_BUDGET = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'NodeBudget',
+  plural: 'nodebudgets',
+} as const;
+
+/** The only name that a NodeBudget may have. */
+export const NODE_BUDGET_NAME = 'cluster';
+
+/** On a MaintenanceWindow: its Schedule is deleted before it goes, and the turns that it began are over. */
+export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
+
+/** On the NodeMaintenance that is a node's turn in a window: the window, and the revision of its template. */
+export const WINDOW_LABEL = 'nodemaintenance.k8s.io/window';
+export const REVISION_LABEL = 'nodemaintenance.k8s.io/window-revision';
+
+/** On the same: the node, by name and UID. A node that was made anew under its old name has not had its turn. */
+export const TurnAnnotation = {
+  Node: 'nodemaintenance.k8s.io/turn-node',
+  NodeUid: 'nodemaintenance.k8s.io/turn-node-uid',
+} as const;
+
+/** Where the Jobs of windows run: a namespace of their own, so that they can use no ServiceAccount but its. */
+export const WORK_NAMESPACE = 'node-maintenance-work';
+
 /** On a NodeMaintenance beyond Idle: "to ensure uncordon and removal of Evacuations upon deletion" (KEP-4212). */
 export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-completion';
 
@@ -111,4 +146,9 @@ export const TASK_QUEUE = 'node-maintenance';
 /** Temporal's workflow id of the NodeMaintenance called `name`. */
 export function workflowIdOf(name: string): string {
   return `node-maintenance-${name}`;
+}
+
+/** Temporal's workflow id of a window's runs; a Schedule appends the time. Also the id of its Schedule. */
+export function windowWorkflowIdOf(name: string): string {
+  return `maintenance-window-${name}`;
 }

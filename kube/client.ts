@@ -33,6 +33,11 @@ export interface WriteOptions extends RequestOptions {
   readonly fieldManager?: string | undefined;
 }
 
+export interface CreateOptions extends WriteOptions {
+  /** Judged as if it were stored, and not stored. */
+  readonly dryRun?: boolean;
+}
+
 export interface PatchOptions extends WriteOptions {
   readonly subresource?: string | undefined;
 }
@@ -145,13 +150,13 @@ export class Kube {
     }
   }
 
-  create<T extends KubeObject>(resource: Resource<T>, object: T, options: WriteOptions = {}): Promise<T> {
+  create<T extends KubeObject>(resource: Resource<T>, object: T, options: CreateOptions = {}): Promise<T> {
     const { namespace, name } = object.metadata;
     return this.#json<T>({
       name: nameOf('create', resource, { namespace, name: name ?? object.metadata.generateName }),
       method: 'POST',
       path: pathOf(resource, { namespace }),
-      query: { fieldManager: options.fieldManager },
+      query: { fieldManager: options.fieldManager, dryRun: options.dryRun === true ? 'All' : undefined },
       body: typed(resource, object),
       ...carried(options),
     });

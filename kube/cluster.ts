@@ -1,12 +1,13 @@
-import type { DaemonSet, KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, Job, KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
-import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
+import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { type RawPod, resources } from './resources.ts';
-import { slimBudget, slimDaemonSet, slimNode, slimPod } from './slim.ts';
+import { slimBudget, slimDaemonSet, slimJob, slimNode, slimPod } from './slim.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
@@ -23,6 +24,9 @@ export interface Cluster {
   daemonSets: Informer<DaemonSet>;
   maintenances: Informer<NodeMaintenance>;
   evacuations: Informer<Evacuation>;
+  windows: Informer<MaintenanceWindow>;
+  /** The Jobs of windows. */
+  jobs: Informer<Job>;
   /** The maintenance Leases of nodes. Not waited for: without the right to see them there is other work to do. */
   leases: Informer<Lease>;
   /** Begins to watch; returns at once and goes on until the signal is aborted. */
@@ -71,7 +75,15 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations];
+  const windows = new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log });
+  const jobs = new Informer({
+    kube,
+    resource: resources.jobs,
+    namespace: WORK_NAMESPACE,
+    transform: slimJob,
+    log,
+  });
+  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations, windows, jobs];
   return {
     kube,
     nodes,
@@ -80,6 +92,8 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     daemonSets,
     maintenances,
     evacuations,
+    windows,
+    jobs,
     leases,
     ...together(all),
     start: (signal) => {

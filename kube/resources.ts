@@ -2,6 +2,7 @@ import type {
   DaemonSet,
   Deployment,
   EndpointSlice,
+  Job,
   KubeObject,
   Lease,
   Node,
@@ -11,7 +12,9 @@ import type {
   ReplicaSet,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
-import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
+import { EVACUATION, MAINTENANCE_WINDOW, NODE_BUDGET, NODE_MAINTENANCE } from '../api/names.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 
 /**
@@ -136,6 +139,12 @@ export const resources = {
   } as Resource<Lease>,
   nodeMaintenances: { ...resourceOf(NODE_MAINTENANCE), namespaced: false } as Resource<NodeMaintenance>,
   evacuations: { ...resourceOf(EVACUATION), namespaced: true } as Resource<Evacuation>,
+  maintenanceWindows: {
+    ...resourceOf(MAINTENANCE_WINDOW),
+    namespaced: false,
+  } as Resource<MaintenanceWindow>,
+  nodeBudgets: { ...resourceOf(NODE_BUDGET), namespaced: false } as Resource<NodeBudget>,
+  jobs: { group: 'batch', version: 'v1', plural: 'jobs', kind: 'Job', namespaced: true } as Resource<Job>,
   customResourceDefinitions: {
     group: 'apiextensions.k8s.io',
     version: 'v1',

@@ -1,4 +1,4 @@
-import type { DaemonSet, KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, Job, KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { RawPod } from './resources.ts';
 
 /** Annotations that are read: where a static pod comes from, who wants to evacuate a pod, who uncordoned a node. */
@@ -72,12 +72,22 @@ export function slimDaemonSet(raw: DaemonSet): DaemonSet {
 }
 
 export function slimNode(raw: Node): Node {
-  const unschedulable = raw.spec?.unschedulable;
+  const { unschedulable, taints } = raw.spec ?? {};
   const conditions = raw.status?.conditions?.filter(({ type }) => maintenanceConditions.has(type));
   return {
     metadata: slimMetadata(raw.metadata),
-    spec: present({ unschedulable }),
+    spec: present({ unschedulable, taints }),
     ...(conditions === undefined || conditions.length === 0 ? {} : { status: { conditions } }),
+  };
+}
+
+/** Without its pod's template. */
+export function slimJob(raw: Job): Job {
+  const { startTime, conditions } = raw.status ?? {};
+  return {
+    metadata: slimMetadata(raw.metadata),
+    spec: { ...present({ activeDeadlineSeconds: raw.spec.activeDeadlineSeconds }), template: {} },
+    status: present({ startTime, conditions }),
   };
 }
 

@@ -9,6 +9,7 @@ import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
+import { runWindowsController } from '../controllers/windows.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -86,11 +87,10 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   // They tell what was done: they may come after the work that is still to do.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
-  const { starterOf } = temporal;
   const holder = leaseHolderOf(config.namespace);
   const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
   const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
-  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, starterOf }));
+  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, ...temporal }));
   parts.worker = worker;
   try {
     await runUntil(signal, worker, async () => {
@@ -173,6 +173,7 @@ async function lead({
         runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
         runNodeLeasesController({ cluster: led, log }, leading),
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
+        runWindowsController({ cluster: led, temporal: temporal.client, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

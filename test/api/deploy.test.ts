@@ -37,6 +37,16 @@ describe('the worker may', () => {
     'list endpointslices --all-namespaces',
     'watch poddisruptionbudgets --all-namespaces',
     'create nodemaintenances',
+    'delete nodemaintenances',
+    'watch maintenancewindows',
+    'patch maintenancewindows',
+    'patch maintenancewindows --subresource=status',
+    'create nodebudgets',
+    'patch nodebudgets --subresource=status',
+    'watch jobs -n node-maintenance-work',
+    'create jobs -n node-maintenance-work',
+    'delete jobs -n node-maintenance-work',
+    'get validatingadmissionpolicies/worker-maintenances.nodemaintenance.k8s.io',
     'patch nodemaintenances --subresource=status',
     'update nodemaintenances --subresource=finalizers',
     'create evacuations --all-namespaces',
@@ -83,7 +93,11 @@ describe('the worker may not', () => {
     'deletecollection pods --all-namespaces',
     'patch daemonsets --all-namespaces',
     'delete nodes',
-    'delete nodemaintenances',
+    'create maintenancewindows',
+    'patch nodebudgets',
+    'create jobs --all-namespaces',
+    'create jobs -n default',
+    'patch jobs -n node-maintenance-work',
     'get secrets --all-namespaces',
     'get secrets -n node-maintenance',
     'list secrets -n node-maintenance',
@@ -129,6 +143,7 @@ describe('the built-in roles', () => {
     },
     // Nodes are not theirs either.
     { role: 'edit', resource: 'nodemaintenances', verbs: ['get', 'list', 'watch'] },
+    { role: 'edit', resource: 'maintenancewindows', verbs: ['get', 'list', 'watch'] },
   ])('$role gets $verbs of $resource', async ({ role, resource, verbs }) => {
     const rules = (await rulesOf(role)).filter(({ resources }) => resources?.includes(resource));
     expect(rules.flatMap((rule) => rule.verbs).toSorted()).toEqual(verbs);

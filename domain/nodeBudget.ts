@@ -1,0 +1,64 @@
+import type { Node } from '../api/core.ts';
+import type { NodeClaim } from '../api/nodeBudget.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { isCordoned } from './cordon.ts';
+import { selectsNode } from './nodeSelector.ts';
+import { holdsNodes, wantedStage } from './stage.ts';
+
+/** A number, or a percentage of `total`: rounded down, but at least one unless it is 0%. */
+export function limitOf(maxUnavailable: number | string, total: number): number {
+  if (typeof maxUnavailable === 'number') return maxUnavailable;
+  const percent = Number(maxUnavailable.replace('%', ''));
+  return percent === 0 ? 0 : Math.max(1, Math.floor((total * percent) / 100));
+}
+
+/** Set by the node lifecycle controller of Kubernetes, and by the readiness gates of this project. */
+const taintsOfUnreadyNodes = new Map([
+  ['node.kubernetes.io/not-ready', 'it is not ready'],
+  ['node.kubernetes.io/unreachable', 'it is unreachable'],
+  ['readiness.k8s.io/gates', 'its readiness gates are not open'],
+]);
+
+/** Why a node takes no new pods whatever maintenances want, in words that follow "because"; undefined when it is ready. */
+export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
+  for (const { key } of spec.taints ?? []) {
+    const because = taintsOfUnreadyNodes.get(key);
+    if (because !== undefined) return because;
+  }
+  return undefined;
+}
+
+export interface BudgetSight {
+  nodes: readonly Node[];
+  maintenances: readonly Pick<NodeMaintenance, 'metadata' | 'spec'>[];
+  claims: readonly Pick<NodeClaim, 'node' | 'window'>[];
+}
+
+/** Nodes of the cluster that are out of service, or will be at once, and why: in words that follow "because". */
+export function outOfService({ nodes, maintenances, claims }: BudgetSight): Map<string, string> {
+  const claimed = new Map(claims.map(({ node, window }) => [node, window]));
+  const holding = maintenances.filter(({ metadata, spec }) =>
+    holdsNodes(wantedStage(spec.stage, metadata.deletionTimestamp !== undefined)),
+  );
+  const out = new Map<string, string>();
+  for (const node of nodes) {
+    const because =
+      claimedBy(claimed.get(node.metadata.name)) ??
+      heldBy(holding, node) ??
+      (isCordoned(node) ? 'somebody cordoned it' : unreadiness(node));
+    if (because !== undefined) out.set(node.metadata.name, because);
+  }
+  return out;
+}
+
+function claimedBy(window: string | undefined): string | undefined {
+  return window === undefined ? undefined : `it has its turn in window ${window}`;
+}
+
+function heldBy(
+  holding: readonly Pick<NodeMaintenance, 'metadata' | 'spec'>[],
+  node: Node,
+): string | undefined {
+  const holder = holding.find(({ spec }) => selectsNode(spec.nodeSelector, node));
+  return holder === undefined ? undefined : `maintenance ${holder.metadata.name} holds it`;
+}

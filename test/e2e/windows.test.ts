@@ -1,0 +1,194 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Job } from '../../api/core.ts';
+import type { MaintenanceWindow, MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
+import { NODE_BUDGET_NAME, WINDOW_LABEL, WORK_NAMESPACE, windowWorkflowIdOf } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { Informer } from '../../kube/informer.ts';
+import { silentLog } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
+import type { WindowAnswer } from '../../workflows/windowRun.ts';
+import type { WindowOutcome } from '../../workflows/maintenanceWindow.ts';
+import { eventually, throughout } from '../kit/eventually.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, type World } from './world.ts';
+
+let world: World;
+let worker: WorkerProcess;
+const watching = new AbortController();
+/** Every set of nodes that was unschedulable at some moment, as a watch saw it. */
+const cordoned: string[][] = [];
+
+const pools = { jobs: ['node-1', 'node-2', 'node-3', 'node-4'], other: ['node-5', 'node-6'] };
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 6 });
+  for (const [pool, names] of Object.entries(pools))
+    for (const name of names)
+      await world.kube.mergePatch(resources.nodes, { name }, { metadata: { labels: { pool } } });
+  const nodes = new Informer({ kube: world.kube, resource: resources.nodes, log: silentLog });
+  nodes.subscribe(() => {
+    const out = nodes.list().filter(({ spec }) => spec.unschedulable === true);
+    cordoned.push(out.map(({ metadata }) => metadata.name).toSorted());
+  });
+  nodes.start(watching.signal);
+  worker = startWorker(world.sandbox);
+  await worker.ready();
+}, 120_000);
+
+afterAll(async () => {
+  await worker?.kill();
+  watching.abort();
+  await world?.close();
+});
+
+const pod = { spec: { containers: [{ name: 'patch', image: 'none' }] } };
+
+type Differs = Omit<Partial<MaintenanceWindowSpec>, 'rollout' | 'schedule' | 'work'> & {
+  pool?: keyof typeof pools;
+  rollout?: object;
+  schedule?: object;
+  work?: object;
+};
+
+/** A window that its schedule opens only in years: what opens it is the test. */
+async function windowed(
+  name: string,
+  { pool = 'jobs', schedule, ...differs }: Differs,
+): Promise<MaintenanceWindow> {
+  const matchExpressions = [{ key: 'pool', operator: 'In' as const, values: [pool] }];
+  const spec = {
+    schedule: { timeZone: 'UTC', duration: '1h', calendar: [{ time: '02:00', years: [2099] }], ...schedule },
+    nodeSelector: { nodeSelectorTerms: [{ matchExpressions }] },
+    ...differs,
+  } as unknown as MaintenanceWindowSpec;
+  return world.kube.create(resources.maintenanceWindows, { metadata: { name }, spec });
+}
+
+const windowNow = async (name: string) =>
+  (await world.kube.get(resources.maintenanceWindows, { name })) as MaintenanceWindow;
+
+const open = (name: string) =>
+  world.temporal.workflow.start('maintenanceWindow', {
+    workflowId: windowWorkflowIdOf(name),
+    taskQueue: 'node-maintenance',
+    args: [{ name }],
+  });
+
+async function turnsOf(name: string): Promise<NodeMaintenance[]> {
+  const labelSelector = `${WINDOW_LABEL}=${name}`;
+  return (await world.kube.list(resources.nodeMaintenances, { labelSelector })).items;
+}
+
+async function schedulable(names: readonly string[]): Promise<void> {
+  for (const name of names)
+    await eventually(`${name} to be schedulable`, async () =>
+      expect((await world.node(name)).spec.unschedulable ?? false).toBe(false),
+    );
+}
+
+async function setBudget(maxUnavailable: number | string): Promise<void> {
+  const key = { name: NODE_BUDGET_NAME };
+  if ((await world.kube.get(resources.nodeBudgets, key)) === undefined)
+    await world.kube.create(resources.nodeBudgets, { metadata: key, spec: { maxUnavailable } });
+  else await world.kube.mergePatch(resources.nodeBudgets, key, { spec: { maxUnavailable } });
+}
+
+const jobs = async () => (await world.kube.list<Job>(resources.jobs, { namespace: WORK_NAMESPACE })).items;
+
+describe('a window with a Job', () => {
+  test('works on its four nodes one after the other, and gives each back', async () => {
+    await setBudget(3);
+    await world.placePods('node-1', 2);
+    await windowed('patch', {
+      work: { type: 'Job', job: { template: pod, timeoutSeconds: 600, retries: 0 } },
+    });
+    cordoned.length = 0;
+    const outcome = (await (await open('patch')).result()) as WindowOutcome;
+    expect(outcome).toEqual({ name: 'patch', nodes: 4, done: 4, failed: [], remaining: 0 });
+    expect(Math.max(...cordoned.map((names) => names.length))).toBe(1);
+    await schedulable(pools.jobs);
+    const worked = (await jobs()).map(
+      ({ metadata }) => metadata.annotations?.['nodemaintenance.k8s.io/turn-node'],
+    );
+    expect(new Set(worked)).toEqual(new Set(pools.jobs));
+    const { status } = await windowNow('patch');
+    expect(status).toMatchObject({ progress: { summary: '4/4', done: 4, failed: 0, remaining: 0 } });
+    expect(status?.active).toBeUndefined();
+  }, 180_000);
+
+  test('that opens again works on none of them, until what is to be done has changed', async () => {
+    const again = (await (await open('patch')).result()) as WindowOutcome;
+    expect(again).toMatchObject({ done: 4, remaining: 0 });
+    expect(await jobs()).toHaveLength(4);
+    await world.kube.mergePatch(
+      resources.maintenanceWindows,
+      { name: 'patch' },
+      { spec: { template: { reason: 'another patch' }, rollout: { maxUnavailable: 2 } } },
+    );
+    const anew = (await (await open('patch')).result()) as WindowOutcome;
+    expect(anew).toMatchObject({ done: 4, remaining: 0 });
+    const turns = await turnsOf('patch');
+    expect(turns.map(({ spec }) => spec.reason)).toEqual(Array.from({ length: 4 }, () => 'another patch'));
+  }, 180_000);
+});
+
+describe('a window without work of its own', () => {
+  test('waits while the cluster can spare no node, and names those that are out', async () => {
+    await setBudget(1);
+    await world.kube.mergePatch(resources.nodes, { name: 'node-1' }, { spec: { unschedulable: true } });
+    await windowed('by-hand', { pool: 'other', onWindowEnd: 'CancelCurrent' });
+    const run = await open('by-hand');
+    await eventually('the window to say why it waits', async () =>
+      expect((await windowNow('by-hand')).status?.active?.waiting).toEqual({
+        reason: 'NodeBudget',
+        message:
+          'The NodeBudget of the cluster allows 1 nodes out of service, and there are 1 of them: node-1 (somebody cordoned it).',
+      }),
+    );
+    await throughout('no turn has begun', 1_000, async () => expect(await turnsOf('by-hand')).toEqual([]));
+    await world.kube.mergePatch(resources.nodes, { name: 'node-1' }, { spec: { unschedulable: false } });
+    await eventually('the first node to be drained', async () => {
+      const { underWay = [] } = (await run.query<WindowAnswer>('progress')).state ?? {};
+      expect(underWay.map(({ node }) => node)).toEqual(['node-5']);
+      expect((await world.node('node-5')).spec.unschedulable).toBe(true);
+    });
+  }, 60_000);
+
+  test('goes on to the next node when somebody advances the turn', async () => {
+    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
+    await expect(run.executeUpdate('advance', { args: [{ node: 'node-6' }] })).rejects.toMatchObject({
+      cause: { message: 'node: "node-6" has no turn in window "by-hand" that could be ended' },
+    });
+    await run.executeUpdate('advance', { args: [{ node: 'node-5' }] });
+    await eventually('the second node to have its turn', async () => {
+      const { state } = await run.query<WindowAnswer>('progress');
+      expect(state).toMatchObject({ done: 1, underWay: [{ node: 'node-6' }] });
+    });
+    await schedulable(['node-5']);
+  }, 60_000);
+
+  test('that is cancelled gives the node back, which has its turn anew in the next one', async () => {
+    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
+    await run.executeUpdate('cancel');
+    expect(await run.result()).toMatchObject({ done: 1, remaining: 1 });
+    await schedulable(pools.other);
+    const next = await open('by-hand');
+    await eventually('the node to have its turn anew', async () => {
+      const { state } = await next.query<WindowAnswer>('progress');
+      expect(state).toMatchObject({ done: 1, underWay: [{ node: 'node-6' }] });
+    });
+    await eventually('the window to be open', async () =>
+      expect((await windowNow('by-hand')).status?.active?.nodes).toEqual(['node-6']),
+    );
+    const second = world.temporal.workflow.start('maintenanceWindow', {
+      workflowId: `${windowWorkflowIdOf('by-hand')}-2`,
+      taskQueue: 'node-maintenance',
+      args: [{ name: 'by-hand' }],
+    });
+    await expect((await second).result()).rejects.toMatchObject({
+      cause: { message: expect.stringContaining('"by-hand" is open already') },
+    });
+    await next.executeUpdate('cancel');
+    await next.result();
+  }, 120_000);
+});
