@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
+import { NODE_BUDGET_NAME } from '../api/names.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import {
   admissionWarnings,
@@ -8,9 +10,11 @@ import {
   type Proposal,
   storageProblem,
 } from '../domain/admission.ts';
+import { holdsNodes } from '../domain/stage.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Informer } from '../kube/informer.ts';
+import { resources } from '../kube/resources.ts';
 import type { MaintenanceRequest, Reviewer } from './review.ts';
 
 /** What the reviewers see of the cluster. */
@@ -36,17 +40,23 @@ export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<
 }
 
 /** What is worth a word, and what could not be stored. */
-export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewer<MaintenanceRequest> {
-  return (request) => {
+export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceRequest> {
+  const { nodes, maintenances } = view;
+  return async (request, signal) => {
     const proposal = proposalOf(request);
-    if (proposal === undefined) return Promise.resolve({ kind: 'Allowed' });
+    if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
     const problem = storageProblem(proposal, surroundings);
-    if (problem !== undefined) {
-      return Promise.resolve({ kind: 'Refused', reason: 'Invalid', message: problem });
-    }
-    return Promise.resolve({ kind: 'Allowed', warnings: admissionWarnings(proposal, surroundings) });
+    if (problem !== undefined) return { kind: 'Refused', reason: 'Invalid', message: problem };
+    const budget = holdsNodes(proposal.spec.stage) ? await budgetOf(view, signal) : undefined;
+    return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, budget }) };
   };
+}
+
+/** A warning is not worth an error. */
+async function budgetOf({ kube }: AdmissionView, signal: AbortSignal): Promise<NodeBudget | undefined> {
+  const key = { name: NODE_BUDGET_NAME };
+  return kube.get(resources.nodeBudgets, key, { signal }).catch(() => undefined);
 }
 
 function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {

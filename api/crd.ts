@@ -293,7 +293,10 @@ function withoutRules<Value>(node: Value): Value {
 function makeStructural(node: SchemaNode): void {
   // The only form in which a structural schema may have alternatives; rules in CEL say the rest.
   if (node['x-kubernetes-int-or-string'] === true) node['anyOf'] = [{ type: 'integer' }, { type: 'string' }];
+  // The apiserver forgets an empty list of fields.
+  if (node['x-kubernetes-preserve-unknown-fields'] === true) delete node['properties'];
   if (node['properties'] !== undefined) delete node['additionalProperties'];
   if (node['format'] === 'date-time') delete node['pattern'];
+  if (node['x-kubernetes-preserve-unknown-fields'] === true) delete node['additionalProperties'];
   delete node['propertyNames'];
 }
