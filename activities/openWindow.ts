@@ -1,6 +1,6 @@
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { TEMPORAL_USER, windowWorkflowIdOf, workflowIdOf } from '../api/names.ts';
-import { parseWindowInput } from '../api/windowInput.ts';
+import { parseWindowInput, type WindowInput } from '../api/windowInput.ts';
 import { denialMessage } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
@@ -17,7 +17,8 @@ import { readWindow, updateWindowStatus } from './windowStatus.ts';
 
 /** The first act of every run of a window, whoever started it. */
 export async function openWindow(deps: Deps, start: WindowStart): Promise<OpenedWindow> {
-  const window = await windowOf(deps, start);
+  const input = inputOf(start);
+  const window = await windowOf(deps, input.name);
   const { name, uid = '' } = window.metadata;
   await refuseSecondRun(deps, window, start);
   const openedAt = Date.parse(start.scheduledAt ?? start.startedAt);
@@ -27,7 +28,7 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   const isSecond = start.scheduledAt !== undefined && showsAgain(schedule, openedAt);
   const times = {
     start: new Date(openedAt).toISOString(),
-    end: new Date(openedAt + (isSecond ? 0 : durationMs(schedule.duration))).toISOString(),
+    end: new Date(openedAt + (isSecond ? 0 : durationMs(input.duration ?? schedule.duration))).toISOString(),
   };
   const { workflowId, runId } = start;
   await updateWindowStatus(deps, { name, uid }, (status) =>
@@ -43,19 +44,21 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   return { name, uid, ...times, resting };
 }
 
-async function windowOf({ cluster }: Deps, { input, workflowId }: WindowStart): Promise<MaintenanceWindow> {
+function inputOf({ input, workflowId }: WindowStart): WindowInput {
   const parsed = parseWindowInput(input);
   if (!parsed.ok) throw invalidInput(`The window was not opened: ${parsed.problems.join('; ')}`);
   const { name } = parsed.input;
   const expected = windowWorkflowIdOf(name);
-  if (workflowId !== expected && !workflowId.startsWith(`${expected}-`))
-    throw invalidInput(
-      `workflow id: expected "${expected}" for the window "${name}" (got "${workflowId}"); a Schedule appends the time to it`,
-    );
+  if (workflowId === expected || workflowId.startsWith(`${expected}-`)) return parsed.input;
+  throw invalidInput(
+    `workflow id: expected "${expected}" for the window "${name}" (got "${workflowId}"); a Schedule appends the time to it`,
+  );
+}
+
+async function windowOf({ cluster }: Deps, name: string): Promise<MaintenanceWindow> {
   const window = await cluster.kube.get(resources.maintenanceWindows, { name });
-  if (window === undefined)
-    throw invalidInput(`name: there is no MaintenanceWindow "${name}"; kubectl get mw lists them`);
-  return window;
+  if (window !== undefined) return window;
+  throw invalidInput(`name: there is no MaintenanceWindow "${name}"; kubectl get mw lists them`);
 }
 
 async function refuseSecondRun(deps: Deps, window: MaintenanceWindow, start: WindowStart): Promise<void> {

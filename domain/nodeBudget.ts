@@ -12,20 +12,27 @@ export function limitOf(maxUnavailable: number | string, total: number): number 
   return percent === 0 ? 0 : Math.max(1, Math.floor((total * percent) / 100));
 }
 
-/** Set by the node lifecycle controller of Kubernetes, and by the readiness gates of this project. */
+/** Set by the node lifecycle controller of Kubernetes. */
 const taintsOfUnreadyNodes = new Map([
   ['node.kubernetes.io/not-ready', 'it is not ready'],
   ['node.kubernetes.io/unreachable', 'it is unreachable'],
-  ['readiness.k8s.io/gates', 'its readiness gates are not open'],
 ]);
+/** Set by readiness gates. */
+const taintOfGatedNodes = 'readiness.k8s.io/gates';
 
-/** Why a node takes no new pods whatever maintenances want, in words that follow "because"; undefined when it is ready. */
+/** Why a node's kubelet is not ready, in words that follow "because"; undefined when it is. */
 export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
   for (const { key } of spec.taints ?? []) {
     const because = taintsOfUnreadyNodes.get(key);
     if (because !== undefined) return because;
   }
   return undefined;
+}
+
+/** Why a node takes no new pods, although nobody cordoned it; undefined when it does. */
+export function closure(node: Pick<Node, 'spec'>): string | undefined {
+  const isGated = node.spec.taints?.some(({ key }) => key === taintOfGatedNodes) ?? false;
+  return unreadiness(node) ?? (isGated ? 'its readiness gates are not open' : undefined);
 }
 
 export interface BudgetSight {
@@ -45,7 +52,7 @@ export function outOfService({ nodes, maintenances, claims }: BudgetSight): Map<
     const because =
       claimedBy(claimed.get(node.metadata.name)) ??
       heldBy(holding, node) ??
-      (isCordoned(node) ? 'somebody cordoned it' : unreadiness(node));
+      (isCordoned(node) ? 'somebody cordoned it' : closure(node));
     if (because !== undefined) out.set(node.metadata.name, because);
   }
   return out;

@@ -3,7 +3,7 @@ import type { WindowWork } from '../api/maintenanceWindow.ts';
 import { TURN_SUCCEEDED } from './turnVerdict.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from './conditions.ts';
-import { unreadiness } from './nodeBudget.ts';
+import { closure, unreadiness } from './nodeBudget.ts';
 import { wantedStage } from './stage.ts';
 
 /** What becomes of turns that are under way: 'Finish' while the window is open, and after it as its spec says. */
@@ -99,7 +99,7 @@ function returned(sight: TurnSight, node: Node): TurnStep {
       message:
         'its NodeMaintenance was completed before its Job had succeeded: advance the turn if nothing is left to do, delete the NodeMaintenance to have it anew',
     };
-  const because = unreadiness(node);
+  const because = closure(node);
   if (because === undefined) return { kind: 'Succeed' };
   const since = maintenance.status?.stageStatuses.find(({ name }) => name === 'Complete')?.startTimestamp;
   return readyInTime(sight, Date.parse(since ?? ''), because, 'after it was given back');
@@ -153,6 +153,7 @@ function afterItWorked(sight: TurnSight, node: Node, job: Job): TurnStep {
       reason: 'JobFailed',
       message: `Job ${job.metadata.name} failed (${failure.reason || 'it does not say why'}): see its pods, then advance the turn, or set the NodeMaintenance to Complete and delete it to have it anew`,
     };
+  // Not its readiness gates: their pods come back only when the node is given back.
   const because = unreadiness(node);
   if (because === undefined) return { kind: 'Complete' };
   const done = job.status?.conditions?.find(({ type }) => type === 'Complete');

@@ -12,14 +12,15 @@ interface Opening {
   shown: number;
 }
 
-const minute = 60_000;
+const second = 1_000;
+const minute = 60 * second;
 const hour = 60 * minute;
 const day = 24 * hour;
 
 /** `1h30m` in milliseconds. */
 export function durationMs(duration: string): number {
   const amount = (unit: string) => Number(new RegExp(`([0-9]+)${unit}`).exec(duration)?.[1] ?? 0);
-  return amount('h') * hour + amount('m') * minute;
+  return amount('h') * hour + amount('m') * minute + amount('s') * second;
 }
 
 /** The first time after `now` (milliseconds) at which a window opens; undefined when none ever does, or the schedule has problems. */

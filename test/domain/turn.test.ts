@@ -96,12 +96,17 @@ describe('the turn of a node', () => {
       want: { kind: 'Wait', message: 'it is not ready' },
     },
     {
+      when: 'gives a node back whose readiness gates are closed: their pods come back only then',
+      given: { conditions: drained, job: succeeded, node: gated },
+      want: { kind: 'Complete' },
+    },
+    {
       when: 'waits until the node is given back',
       given: { stage: 'Complete', job: succeeded },
       want: { kind: 'Wait', message: 'it is given back' },
     },
     {
-      when: 'waits for the readiness gates, whose pods come back only then',
+      when: 'waits for the readiness gates then',
       given: { stage: 'Complete', givenBack: 10, job: succeeded, node: gated },
       want: { kind: 'Wait', message: 'its readiness gates are not open' },
     },

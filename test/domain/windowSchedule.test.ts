@@ -216,7 +216,9 @@ test('Temporal gets what the openings are computed from', () => {
 });
 
 test('durations are read', () => {
-  expect(['90m', '4h', '1h30m', '0h5m'].map(durationMs)).toEqual([5_400_000, 14_400_000, 5_400_000, 300_000]);
+  expect(['90m', '4h', '1h30m', '5m10s'].map(durationMs)).toEqual([
+    5_400_000, 14_400_000, 5_400_000, 310_000,
+  ]);
 });
 
 const zones = ['Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe', 'Asia/Kathmandu', 'UTC'];

@@ -18,10 +18,14 @@ const watching = new AbortController();
 /** Every set of nodes that was unschedulable at some moment, as a watch saw it. */
 const cordoned: string[][] = [];
 
-const pools = { jobs: ['node-1', 'node-2', 'node-3', 'node-4'], other: ['node-5', 'node-6'] };
+const pools = {
+  jobs: ['node-1', 'node-2', 'node-3', 'node-4'],
+  other: ['node-5', 'node-6'],
+  lost: ['node-7'],
+};
 
 beforeAll(async () => {
-  world = await createWorld({ nodes: 6 });
+  world = await createWorld({ nodes: 7 });
   for (const [pool, names] of Object.entries(pools))
     for (const name of names)
       await world.kube.mergePatch(resources.nodes, { name }, { metadata: { labels: { pool } } });
@@ -67,11 +71,11 @@ async function windowed(
 const windowNow = async (name: string) =>
   (await world.kube.get(resources.maintenanceWindows, { name })) as MaintenanceWindow;
 
-const open = (name: string) =>
+const open = (name: string, input: object = {}) =>
   world.temporal.workflow.start('maintenanceWindow', {
     workflowId: windowWorkflowIdOf(name),
     taskQueue: 'node-maintenance',
-    args: [{ name }],
+    args: [{ name, ...input }],
   });
 
 async function turnsOf(name: string): Promise<NodeMaintenance[]> {
@@ -190,5 +194,85 @@ describe('a window without work of its own', () => {
     });
     await next.executeUpdate('cancel');
     await next.result();
+  }, 120_000);
+});
+
+describe('a window that holds its nodes at its end', () => {
+  const paused = ({ status }: NodeMaintenance) =>
+    status?.conditions.some((one) => one.type === 'Paused' && one.status === 'True') ?? false;
+
+  test('lets a drain that is not done rest, and the next one goes on with it', async () => {
+    await setBudget('50%');
+    const [stuck = ''] = await world.placePods('node-5', 1, { finalizers: ['example.com/stays'] });
+    await windowed('hold', {
+      pool: 'other',
+      onWindowEnd: 'HoldCurrent',
+      work: { type: 'Job', job: { template: pod } },
+    });
+    const held = await open('hold', { duration: '20s' });
+    expect(await held.result()).toMatchObject({ done: 0, remaining: 1 });
+    await eventually('the drain to rest', async () => {
+      const [turn] = await turnsOf('hold');
+      expect(turn?.spec.stage).toBe('Drain');
+      expect(turn && paused(turn)).toBe(true);
+    });
+    expect((await world.node('node-5')).spec.unschedulable).toBe(true);
+    const key = { namespace: 'default', name: stuck };
+    await world.kube.mergePatch(resources.pods, key, { metadata: { finalizers: null } });
+    const outcome = await (await open('hold')).result();
+    expect(outcome).toMatchObject({ done: 2, remaining: 0 });
+    await schedulable(pools.other);
+  }, 180_000);
+});
+
+describe('a node that never comes back', () => {
+  const node = { name: 'node-7' };
+  const gated = { spec: { ...pod.spec, schedulingGates: [{ name: 'example.com/not-yet' }] } };
+
+  const worker7 = async (): Promise<string> => {
+    const { items } = await world.kube.list(resources.pods, { namespace: WORK_NAMESPACE });
+    const own = items.find(({ spec }) => (spec.schedulingGates ?? []).length > 0);
+    return own?.metadata.name ?? '';
+  };
+
+  /** Its kubelet falls silent: the sandbox's stops to play it. */
+  const silence = async () => {
+    const annotations = { 'kwok.x-k8s.io/node': null };
+    await world.kube.mergePatch(resources.nodes, node, { metadata: { annotations } });
+    const ready = { type: 'Ready', status: 'False', reason: 'Lost', message: '' };
+    const times = { lastTransitionTime: new Date().toISOString() };
+    const body = { status: { conditions: [{ ...ready, ...times }] } };
+    await world.kube.mergePatch(resources.nodes, node, body, { subresource: 'status' });
+    await eventually('the node to be tainted', async () =>
+      expect((await world.node(node.name)).spec.taints?.map(({ key }) => key)).toContain(
+        'node.kubernetes.io/not-ready',
+      ),
+    );
+  };
+
+  test('stays cordoned, is reported, and stops the window until somebody has dealt with it', async () => {
+    const rollout = { readyTimeoutSeconds: 2 };
+    await windowed('lost', { pool: 'lost', rollout, work: { type: 'Job', job: { template: gated } } });
+    const run = await open('lost');
+    await eventually('the Job to have a pod', async () => expect(await worker7()).not.toBe(''));
+    const key = { namespace: WORK_NAMESPACE, name: await worker7() };
+    await silence();
+    await world.kube.mergePatch(resources.pods, key, { spec: { schedulingGates: null } });
+    await eventually('the pod to be on its node', async () =>
+      expect((await world.kube.get(resources.pods, key))?.spec.nodeName).toBe(node.name),
+    );
+    const succeeded = { status: { phase: 'Succeeded' } };
+    await world.kube.mergePatch(resources.pods, key, succeeded, { subresource: 'status' });
+    await eventually('the failure to be told', async () => {
+      const { status } = await windowNow('lost');
+      expect(status?.progress?.failures).toEqual([
+        { node: node.name, reason: 'NodeNotReady', message: expect.stringContaining('it is not ready') },
+      ]);
+      expect(status?.active?.waiting?.reason).toBe('LastTurns');
+    });
+    expect((await world.node(node.name)).spec.unschedulable).toBe(true);
+    await run.executeUpdate('advance', { args: [{ node: node.name }] });
+    await schedulable([node.name]);
+    expect(await run.result()).toMatchObject({ done: 1, failed: [] });
   }, 120_000);
 });
