@@ -5,10 +5,11 @@ import { workflowIdOf } from '../api/names.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
-import { revisionOf } from '../domain/revision.ts';
+import { revisionOf, turnName } from '../domain/revision.ts';
 import { decideRollout, type RolloutDecision, type RolloutSight, type Turn } from '../domain/rollout.ts';
 import type { TurnPolicy } from '../domain/turn.ts';
 import { forEachBounded } from '../kube/bounded.ts';
+import { resources } from '../kube/resources.ts';
 import type { WindowOrders, WindowRef, WindowState, WindowStep } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { type BudgetView, claimNodes, readBudget, viewOf } from './nodeClaims.ts';
@@ -59,7 +60,8 @@ export async function rollOut(
     const decision = begun?.decision ?? first;
     const state = stateOf(sight, decision, viewOf(deps, budget));
     await publish(deps, ref, sight, state);
-    if (isOver(state, sight, decision)) return { kind: 'Over', state, rest: restless(sight) };
+    if (unseenNodes(sight, budget).length === 0 && isOver(state, sight, decision))
+      return { kind: 'Over', state, rest: restless(sight) };
     return isDeepStrictEqual(state, seen) ? undefined : { kind: 'Progressed', state };
   };
   return reconcile<WindowStep>(cluster, () => false, turn, [cluster.windows, cluster.jobs]);
@@ -107,23 +109,45 @@ function holdsNode(turn: SeenTurn): boolean {
 
 /** Gives up the claims of nodes whose turn is over, and once no turn begins any more those of turns that never did. */
 async function released(deps: Deps, sight: Sight, budget: NodeBudget): Promise<NodeBudget> {
-  const { turns, isEnding } = sight;
+  const { turns } = sight;
   const holding = new Set(turns.filter(holdsNode).map(({ node }) => node));
-  const begun = new Set(turns.map(({ node }) => node));
   const { name } = sight.window.metadata;
-  const release = (budget.status?.claims ?? [])
-    .filter(({ window, node }) => window === name && !holding.has(node) && (begun.has(node) || isEnding))
-    .map(({ node }) => node);
+  const over = turns.map(({ node }) => node).filter((node) => !holding.has(node));
+  const neverBegun = await withoutTurn(deps, sight, budget);
+  const release = claimedNodes(sight, budget).filter(
+    (node) => over.includes(node) || neverBegun.includes(node),
+  );
   if (release.length === 0) return budget;
   return claimNodes(deps, name, () => ({ claim: [], release }));
 }
 
+function claimedNodes({ window }: Sight, { status }: NodeBudget): string[] {
+  const own = (status?.claims ?? []).filter((claim) => claim.window === window.metadata.name);
+  return own.map(({ node }) => node);
+}
+
+/** Claimed nodes whose turn the informer does not have. */
+function unseenNodes(sight: Sight, budget: NodeBudget): string[] {
+  const seen = new Set(sight.turns.map(({ node }) => node));
+  return claimedNodes(sight, budget).filter((node) => !seen.has(node));
+}
+
+/** Those of them whose turn the apiserver does not have either, and that are to have none any more. */
+async function withoutTurn({ cluster }: Deps, sight: Sight, budget: NodeBudget): Promise<string[]> {
+  const selected = new Set(sight.nodes.map(({ metadata }) => metadata.name));
+  const unwanted = unseenNodes(sight, budget).filter((node) => sight.isEnding || !selected.has(node));
+  const missing: string[] = [];
+  await forEachBounded(turnsAtOnce, unwanted, async (node) => {
+    const name = turnName(sight.window.metadata.name, sight.revision, node);
+    if ((await cluster.kube.get(resources.nodeMaintenances, { name })) === undefined) missing.push(node);
+  });
+  return missing;
+}
+
 /** A worker may have died between the claim of a node and its turn. */
 async function completeClaims(deps: Deps, sight: Sight, budget: NodeBudget): Promise<void> {
-  const begun = new Set(sight.turns.map(({ node }) => node));
-  const missing = (budget.status?.claims ?? [])
-    .filter(({ window, node }) => window === sight.window.metadata.name && !begun.has(node))
-    .flatMap(({ node }) => sight.nodes.find(({ metadata }) => metadata.name === node) ?? []);
+  const unseen = unseenNodes(sight, budget);
+  const missing = sight.nodes.filter(({ metadata }) => unseen.includes(metadata.name));
   await forEachBounded(turnsAtOnce, missing, (node) => beginTurn(deps, sight.window, sight.revision, node));
 }
 
@@ -194,7 +218,10 @@ function stateOf(sight: Sight, decision: RolloutDecision, view: BudgetView): Win
     revision: sight.revision,
     nodes: selected.length,
     done: count('Succeeded'),
-    underWay: underWay.toSorted().map((node) => ({ node, maintenance: named.get(node) ?? '' })),
+    underWay: underWay.toSorted().map((node) => ({
+      node,
+      maintenance: named.get(node) ?? turnName(sight.window.metadata.name, sight.revision, node),
+    })),
     failed: failed.toSorted(),
     remaining: selected.filter((name) => !kinds.has(name)).length,
     ...(decision.kind === 'Wait' && {
