@@ -6,7 +6,8 @@ export default {
     '^.+\\.ts$': ['@swc/jest', { jsc: { target: 'es2024', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
   },
   testMatch: ['<rootDir>/test/**/*.test.ts'],
-  testTimeout: 60_000,
+  // Longer than any wait for a fact: that one says what it waits for.
+  testTimeout: 180_000,
   // Test files share one cluster; `npm test` runs two of us, each with one.
   maxWorkers: 1,
   // Beside what it is made from: `npm test` gives every run a temporary directory of its own.

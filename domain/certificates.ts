@@ -20,7 +20,8 @@ export interface Lifetimes {
   skewMs: number;
 }
 
-const minute = 60_000;
+const second = 1_000;
+const minute = 60 * second;
 const hour = 60 * minute;
 const day = 24 * hour;
 
@@ -51,13 +52,24 @@ export function nextCertificateStep(
   const expired = authorities.findIndex((authority) => authority.notAfter <= now);
   if (expired !== -1) return { kind: 'DropAuthority', authority: expired };
   const newest = authorities.at(-1);
-  if (newest === undefined || renewalOf(newest) <= now) return { kind: 'IssueAuthority' };
-  const settled = (authority: Validity) => authority.notBefore + lifetimes.settleMs <= now;
-  const signer = Math.max(authorities.findLastIndex(settled), 0);
+  if (newest === undefined || renewalOf(newest) <= now || !canSign(newest, lifetimes, now))
+    return { kind: 'IssueAuthority' };
+  const signer = signerOf(authorities, lifetimes, now);
   if (serving === undefined || renewalOf(serving) <= now) return { kind: 'IssueServing', authority: signer };
   const isOfSigner = serving.issuer === signer && hosts.every((host) => serving.hosts.includes(host));
   if (!isOfSigner) return { kind: 'IssueServing', authority: signer };
   return { kind: 'Rest', until: Math.min(...turnsAfter(now, { authorities, serving }, lifetimes)) };
+}
+
+/** The newest authority that has been trusted for a while, or the first after it that can sign; the newest of all can. */
+function signerOf(authorities: readonly Validity[], lifetimes: Lifetimes, now: number): number {
+  const settled = authorities.findLastIndex(({ notBefore }) => notBefore + lifetimes.settleMs <= now);
+  return authorities.findIndex((authority, i) => i >= settled && canSign(authority, lifetimes, now));
+}
+
+/** Not so near its end that whatever it signs is due for renewal at once. */
+function canSign(authority: Validity, lifetimes: Lifetimes, now: number): boolean {
+  return renewalOf(servingValidity(authority, lifetimes, now)) > now;
 }
 
 /** "Two thirds of its life": the rest is for whatever keeps us from renewing it. */
@@ -75,7 +87,7 @@ function turnsAfter(now: number, { authorities, serving }: Issued, { settleMs }:
 }
 
 export function authorityValidity({ authorityMs, skewMs }: Lifetimes, now: number): Validity {
-  return { notBefore: now - skewMs, notAfter: now + authorityMs };
+  return wholeSeconds({ notBefore: now - skewMs, notAfter: now + authorityMs });
 }
 
 /** A certificate that outlives its authority would be of no use. */
@@ -84,5 +96,11 @@ export function servingValidity(
   { servingMs, skewMs }: Lifetimes,
   now: number,
 ): Validity {
-  return { notBefore: now - skewMs, notAfter: Math.min(now + servingMs, authority.notAfter) };
+  return wholeSeconds({ notBefore: now - skewMs, notAfter: Math.min(now + servingMs, authority.notAfter) });
+}
+
+/** A certificate knows no others: what is decided here is what will be read from it. */
+function wholeSeconds({ notBefore, notAfter }: Validity): Validity {
+  const floor = (time: number) => Math.floor(time / second) * second;
+  return { notBefore: floor(notBefore), notAfter: floor(notAfter) };
 }

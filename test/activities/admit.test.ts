@@ -22,12 +22,12 @@ beforeAll(async () => {
   ({ told } = made);
   ({ admit } = made.activities);
   [n1, n2] = await Promise.all([c.nodeNamed('n', { rack: c.namespace }), c.nodeNamed('n')]);
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** The request of a workflow that was started with this input under the id that belongs to it. */
 const startedWith = (input: { name: string }) => ({ input, workflowId: workflowIdOf(input.name) });

@@ -18,12 +18,12 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'cordon' });
   ({ activities: acts, told } = activitiesOn(c));
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** Which nodes a maintenance has on record, and whether they were unschedulable before it. */
 async function recorded({ metadata }: NodeMaintenance): Promise<Record<string, boolean | undefined>> {

@@ -21,12 +21,12 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'drain' });
   ({ activities: acts, told } = activitiesOn(c));
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const draining = async (nodes: string[], drainPlan = [pods(1000), pods(5000)], what = 'nm') =>
   c.applied(c.maintenance({ name: c.named(what), nodes, stage: 'Drain', drainPlan }));

@@ -21,12 +21,12 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'hold' });
   ({ activities: acts, told } = activitiesOn(c));
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const jane = { holderIdentity: 'kubeadm: disk fails, ask jane' };
 const snapshots = { holderIdentity: 'snapshots', leaseDurationSeconds: 600, renewed: 0 };

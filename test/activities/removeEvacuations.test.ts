@@ -15,12 +15,12 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'withdraw' });
   acts = activitiesOn(c).activities;
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const theirs = 'example.com/instigator';
 

@@ -19,12 +19,12 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'stage' });
   ({ activities: acts, told } = activitiesOn(c));
   node = await c.nodeNamed('n');
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const nobody = { name: 'nobody', uid: 'of-nobody', generation: 1 };
 

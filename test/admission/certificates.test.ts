@@ -27,14 +27,14 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'cert' });
   node = await c.nodeNamed('n');
   operator = await operatorOf(c, [node]);
-}, 180_000);
+});
 
 afterAll(async () => {
   await unregistered(c);
   await operatorsDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const key = { namespace: SYSTEM_NAMESPACE, name: secretName };
 
@@ -114,7 +114,7 @@ test('through two changes of the authority every replica serves what the apiserv
   } finally {
     for (const replica of replicas) await replica.stopped();
   }
-}, 120_000);
+});
 
 test('in a cluster it is registered by its Service, and its certificate has the name of that', async () => {
   const endpoint = {

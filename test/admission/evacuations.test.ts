@@ -21,13 +21,13 @@ beforeAll(async () => {
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'evac-adm' });
   node = await c.nodeNamed('n');
-}, 180_000);
+});
 
 afterAll(async () => {
   await unregistered(c);
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const podWith = (classes: Record<string, string>, differs: PodDiffers = {}) => {
   const annotations = Object.fromEntries(
@@ -73,7 +73,7 @@ describe('An Evacuation, on admission,', () => {
   let served: TestAdmission;
   beforeAll(async () => {
     served = await serving('refuse');
-  }, 60_000);
+  });
   afterAll(() => served?.stopped());
 
   test('is resolved according to its pod, as in the example of the KEP', async () => {
@@ -163,7 +163,7 @@ describe('A plain eviction', () => {
   let served: TestAdmission;
   beforeAll(async () => {
     served = await serving('refuse');
-  }, 60_000);
+  });
   afterAll(() => served?.stopped());
 
   test('of a pod whose annotations name evacuators is refused as a budget refuses it: try again later', async () => {
@@ -243,7 +243,7 @@ describe('While plain evictions are allowed', () => {
   let served: TestAdmission;
   beforeEach(async () => {
     served = await serving('allow');
-  }, 60_000);
+  });
   afterEach(() => served?.stopped());
 
   test('a pod with evacuators can be evicted past them', async () => {
@@ -257,7 +257,7 @@ describe('Without an admission server', () => {
   beforeAll(async () => {
     const served = await serving('refuse');
     await served.stopped();
-  }, 60_000);
+  });
 
   test('evictions and Evacuations go on: the one past the evacuators, the other to be resolved later', async () => {
     const pod = await podWith(controller);

@@ -17,14 +17,14 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'adm-only' });
   node = await c.nodeNamed('n');
   operator = await operatorOf(c, [node]);
-}, 180_000);
+});
 
 afterAll(async () => {
   await unregistered(c);
   await operatorsDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** There is no Temporal where this points. */
 const startAdmission = (...args: string[]): WorkerProcess =>
@@ -61,11 +61,11 @@ test('admission is served without a Temporal, and by another process when the fi
   } finally {
     expect([await first.stop(), await second.stop()]).toEqual([0, 0]);
   }
-}, 60_000);
+});
 
 test('a port that was asked for and is taken is an error that names the flag', async () => {
   const taken = new URL(sandbox.temporalUi).port;
   const process = startAdmission('--webhook-port', taken);
   expect(await process.exited()).toBe(1);
   expect(process.log()).toContain(`--webhook-port: port ${taken} is taken; choose another`);
-}, 60_000);
+});

@@ -40,7 +40,7 @@ beforeAll(async () => {
       code: 0,
     });
   });
-}, 180_000);
+});
 
 afterAll(async () => {
   await served?.stopped();
@@ -48,7 +48,7 @@ afterAll(async () => {
   await operatorsDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** kubectl as the operator; a manifest goes to standard input. */
 function asked(args: string[], object?: object): Promise<Answer> {

@@ -18,12 +18,12 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'ds-policy' });
-}, 180_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 afterEach(() => c.maintenancesDropped());
 
@@ -269,4 +269,4 @@ test('the apiserver and the domain agree about whom drain targets include', asyn
     }),
     { numRuns: 3, endOnFailure: true },
   );
-}, 120_000);
+});

@@ -12,7 +12,7 @@ let kubectl: Kubectl;
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
-}, 180_000);
+});
 
 afterAll(() => releaseSandbox(sandbox));
 
@@ -107,7 +107,7 @@ describe('the apiserver completes a drain plan as the domain does, with no proce
       }),
       { numRuns: 2, endOnFailure: true },
     );
-  }, 120_000);
+  });
 });
 
 describe('a plan that is not sound is left for the rules of the CRD to refuse:', () => {

@@ -16,12 +16,12 @@ beforeAll(async () => {
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'evac-pol' });
   node = await c.nodeNamed('n');
-}, 180_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const roles = { group: 'rbac.authorization.k8s.io', version: 'v1', namespaced: true };
 const rolesOf = { ...roles, plural: 'roles', kind: 'Role' };

@@ -22,12 +22,12 @@ beforeAll(async () => {
   await eventually('the policy to be known', async () =>
     expect(patched(probe, { metadata: { labels: { probe: crypto.randomUUID() } } })).rejects.toThrow(/label/),
   );
-}, 180_000);
+});
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const keyOf = ({ metadata: { name } }: KubeObject) => ({ namespace: c.namespace, name });
 const stored = async (pod: KubeObject) => (await c.admin.get(resources.pods, keyOf(pod))) as RawPod;

@@ -18,7 +18,7 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   world = new LeaseWorld(sandbox, 'cli');
   kubectl = kubectlOf(sandbox);
-}, 180_000);
+});
 
 afterAll(async () => {
   await world?.close();
@@ -247,4 +247,4 @@ test('who is without rights is told in one line whom to ask for; the roles let t
     await succeeds(kubectl(['delete', 'serviceaccount', account.name, '-n', account.namespace]));
     await rm(dir, { recursive: true });
   }
-}, 60_000);
+});

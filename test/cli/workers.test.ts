@@ -47,7 +47,7 @@ beforeAll(async () => {
     const metadata = { ...lease.metadata, ...keyOf(lease), labels: { [COMPONENT_LABEL]: 'x' } };
     await admin.create(resources.leases, { ...lease, metadata });
   }
-}, 180_000);
+});
 
 afterAll(async () => {
   await Promise.all((workers ?? []).map((worker) => worker.stop()));
@@ -57,7 +57,7 @@ afterAll(async () => {
   }
   await admin?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 interface Seen {
   component: string;

@@ -24,7 +24,7 @@ let stop: () => Promise<void>;
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'daemons' });
-}, 120_000);
+});
 
 beforeEach(() => {
   c.requests.clear();
@@ -46,7 +46,7 @@ afterAll(async () => {
   // Withheld pods have no node, and so nobody ends them but their DaemonSets.
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** Starts the evacuator; the function ends it as a crash does: nothing but the objects remains. */
 function started(cluster: FencedCluster = c.cluster): () => Promise<void> {

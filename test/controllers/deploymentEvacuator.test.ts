@@ -22,7 +22,7 @@ const watches: EndpointWatch[] = [];
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'move' });
-}, 120_000);
+});
 
 beforeEach(() => {
   stop = started();
@@ -36,7 +36,7 @@ afterEach(async () => {
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 function started(): () => Promise<void> {
   const running = new AbortController();

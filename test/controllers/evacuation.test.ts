@@ -17,7 +17,7 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'evict' });
   node = await c.nodeNamed('n');
-}, 120_000);
+});
 
 beforeEach(() => {
   c.requests.clear();
@@ -29,7 +29,7 @@ afterEach(() => stop());
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const started = () => evacuationControllerOn(c);
 
@@ -37,6 +37,9 @@ const started = () => evacuationControllerOn(c);
 const asked = (pod: Pod, finalizers?: string[]) =>
   c.admin.create(resources.evacuations, c.evacuation(pod, finalizers));
 const evictions = () => c.requests.count('evict pods');
+/** The pod may be seen to go before the eviction is answered. */
+const eventuallyEvictedOnce = () =>
+  eventually('the answer to the only eviction', () => expect(evictions()).toBe(1));
 
 async function eventuallyRemoved(evacuation: Evacuation): Promise<void> {
   const { name, namespace = '' } = evacuation.metadata;
@@ -143,8 +146,7 @@ describe('An Evacuation', () => {
     await asked(later);
     await c.eventuallyGone(later);
     expect(c.podsOf(node).map(({ metadata }) => metadata.uid)).toContain(pod.metadata.uid);
-    // The pod may be seen to go before the eviction is answered.
-    await eventually('the answer to the eviction', () => expect(evictions()).toBe(1));
+    await eventuallyEvictedOnce();
     await c.podsDeleted(c.podsOf(node));
     await eventuallyReleased(pod);
   });
@@ -235,7 +237,7 @@ describe('A budget', () => {
       spec: { unhealthyPodEvictionPolicy: 'AlwaysAllow' },
     });
     await c.eventuallyGone(sick);
-    expect(evictions()).toBe(1);
+    await eventuallyEvictedOnce();
   });
 
   test('whose application is not healthy holds unready pods too, until it is healthy without them', async () => {
@@ -244,7 +246,7 @@ describe('A budget', () => {
     await eventuallySays(sick, /disruptionsAllowed 0, currentHealthy 1, desiredHealthy 2, expectedPods 3/);
     await c.withStatus({ ...other, kind: 'Pod' }, readiness('True'));
     await c.eventuallyGone(sick);
-    expect(evictions()).toBe(1);
+    await eventuallyEvictedOnce();
   });
 
   test('too many is named with the other one; the pod goes when one of them is removed', async () => {

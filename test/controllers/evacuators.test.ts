@@ -19,7 +19,7 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'turns' });
   node = await c.nodeNamed('n');
-}, 120_000);
+});
 
 beforeEach(() => {
   c.requests.clear();
@@ -31,7 +31,7 @@ afterEach(() => stop());
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const started = () => evacuationControllerOn(c);
 

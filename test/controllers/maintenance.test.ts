@@ -35,7 +35,7 @@ beforeAll(async () => {
   temporal = await ownTemporal(sandbox);
   lab = await workflowLab(temporal.address);
   c = await testCluster(sandbox, { prefix: 'control' });
-}, 120_000);
+});
 
 afterEach(async () => {
   await stopped();
@@ -49,7 +49,7 @@ afterAll(async () => {
   await lab?.close();
   await temporal?.teardown();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 function controlling(cluster = c.cluster): void {
   const abort = new AbortController();

@@ -16,14 +16,14 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'shown' });
   running = runNodeConditionsController({ cluster: c.cluster, holder, log: silentLog }, stop.signal);
-}, 120_000);
+});
 
 afterAll(async () => {
   await c?.close();
   stop.abort();
   await running;
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** A node whose maintenance Lease is ours. */
 async function heldNode(): Promise<string> {

@@ -30,7 +30,7 @@ beforeAll(async () => {
     runNodeLeasesController({ cluster, log }, stop.signal),
     runAbandonedLeasesController({ cluster, events, log }, stop.signal),
   ]);
-}, 120_000);
+});
 
 afterAll(async () => {
   const { items } = await c.admin.list(resources.leases, { namespace });
@@ -40,7 +40,7 @@ afterAll(async () => {
   await running;
   await c.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const written = (name: string, spec: Lease['spec'] = {}) =>
   c.admin.create(resources.leases, { metadata: { namespace, name }, spec });
@@ -243,7 +243,7 @@ describe('the namespace "should be created automatically" (KEP-1411 > Proposal)'
     expect(lines('Leases of nodes cannot be kept')).toHaveLength(1);
     expect(lines('Leases of nodes are kept again')).toHaveLength(1);
     expect(lines('Reconciliation failed, trying again')).toEqual([]);
-  }, 120_000);
+  });
 
   test('and who may not see the Leases in it says so with the remedy, and begins when it may', async () => {
     const kubectl = kubectlOf(sandbox);

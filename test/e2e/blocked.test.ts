@@ -19,7 +19,7 @@ beforeAll(async () => {
   world = await createWorld({ nodes: 2 });
   worker = startWorker(world.sandbox);
   await worker.ready();
-}, 120_000);
+});
 afterAll(async () => {
   await worker?.kill();
   await world?.close();
@@ -118,7 +118,7 @@ describe('the pods of a node that is drained', () => {
     } as never);
     await placed('static', { annotations: { 'kubernetes.io/config.mirror': 'made-by-hand' } });
     await world.apply(name, { nodes: [node], stage: 'Drain' });
-  }, 120_000);
+  });
 
   test('leave when nothing blocks them, whatever drain filters other tools have', async () => {
     const gone = ['without a controller', 'with an emptyDir', 'finished'].map((what) => pods[what]);

@@ -13,7 +13,7 @@ beforeAll(async () => {
   world = await createWorld({ nodes: 2 });
   worker = startWorker(world.sandbox);
   await worker.ready();
-}, 120_000);
+});
 afterAll(async () => {
   await worker?.kill();
   await world?.close();
@@ -66,7 +66,7 @@ describe('a drain that is cancelled', () => {
     await world.kube.mergePatch(resources.evacuations, key, { metadata: { finalizers } });
     await world.patch('cancelled', { stage: 'Complete' });
     await world.eventually('cancelled', 'it is complete', finished);
-  }, 120_000);
+  });
 
   test('"pods whose evacuators have not yet initiated evacuation will continue to run unchanged"', async () => {
     expect(await evacuationOf(untouched)).toBeUndefined();

@@ -37,7 +37,7 @@ beforeAll(async () => {
     },
   } as KubeObject);
   await eventuallyOn(['node-1', 'node-2', 'node-3'], '1');
-}, 180_000);
+});
 
 afterAll(async () => {
   await worker?.kill();

@@ -24,7 +24,7 @@ beforeAll(async () => {
   world = await createWorld({ nodes: nodes.length });
   worker = startWorker(world.sandbox);
   await worker.ready();
-}, 120_000);
+});
 afterEach(async () => {
   for (const one of apps.splice(0)) await removed(one);
 });
@@ -172,7 +172,7 @@ describe('an application of one replica', () => {
     await eventuallyMoved(one);
     await completed('crashed');
     await setUnschedulable(nodes, null);
-  }, 120_000);
+  });
 
   test('is as it was when its maintenance is cancelled in the middle', async () => {
     const one = await app('cancelled');

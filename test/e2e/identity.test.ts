@@ -35,7 +35,7 @@ let second: WorkerProcess;
 
 beforeAll(async () => {
   world = await createWorld({ nodes: 1, install: false });
-}, 120_000);
+});
 
 afterAll(async () => {
   // What is stopped can be killed, but not told to end.
@@ -126,7 +126,7 @@ describe('identity Leases', () => {
       'nodemaintenance.k8s.io/task-queue': 'node-maintenance',
     });
     expect(await pollers()).toContain(temporalIdentityOf(first));
-  }, 60_000);
+  });
 
   test('no work is done before "creating the Lease": a missing namespace is waited for', async () => {
     const early = startAsAdministrator('--namespace', 'later', '--admission-only');
@@ -162,7 +162,7 @@ describe('identity Leases', () => {
     expect(acquired.localeCompare(led?.spec.acquireTime ?? '')).toBe(-1);
     expect(forbidden.log().split(problem)).toHaveLength(2);
     expect(await forbidden.stop()).toBe(0);
-  }, 60_000);
+  });
 
   test('"the existence of the Lease objects per" process', async () => {
     second = start();
@@ -182,7 +182,7 @@ describe('identity Leases', () => {
     for (const text of metrics)
       expect(text).toMatch(/^node_maintenance_identity_lease_renewed_seconds_ago \d/m);
     expect(await admission.stop()).toBe(0);
-  }, 60_000);
+  });
 
   test('a process that is restarted has "a newly generated ID", and the Lease of a host that is gone "is garbage collected"', async () => {
     const before = await ofHost();
@@ -206,7 +206,7 @@ describe('identity Leases', () => {
       expect(await leaseNamed(gone.metadata.name)).toBeUndefined(),
     );
     expect(await listed()).toContain(`${worker} ${temporalIdentityOf(first)}`);
-  }, 60_000);
+  });
 });
 
 describe('a leading worker that is stopped for longer than its Lease lasts', () => {
@@ -231,7 +231,7 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
     );
     await eventually('the pod to be evacuated', async () => expect(await world.podsOn('node-1')).toEqual([]));
     expect(await leader()).toBe(temporalIdentityOf(second));
-  }, 60_000);
+  });
 
   test('says when it goes on that it lost the leadership, and stops its control loops: one leads', async () => {
     process.kill(first.pid, 'SIGCONT');
@@ -241,7 +241,7 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
     );
     expect(await leader()).toBe(temporalIdentityOf(second));
     await eventually('it to be ready again', async () => expect(await readiness(first)).toBe('200 ok'));
-  }, 60_000);
+  });
 
   test('leads again at once when the other one is told to end', async () => {
     const stopped = second.stop();
@@ -249,5 +249,5 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
     await says(first, 'Control loops started', 2);
     expect(await stopped).toBe(0);
     expect(second.log()).toContain('Leadership was given back');
-  }, 60_000);
+  });
 });

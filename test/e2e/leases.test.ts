@@ -40,7 +40,7 @@ beforeAll(async () => {
   leases.start(watching.signal);
   workers = [start(), start()];
   await Promise.all(workers.map((worker) => worker.ready()));
-}, 120_000);
+});
 
 afterAll(async () => {
   await killAll();
@@ -103,7 +103,7 @@ describe('the Lease of a node under maintenance', () => {
     const { acquireTime = '', leaseTransitions } = (taken as { lease: Lease }).lease.spec;
     expect(Date.parse(acquireTime)).toBeGreaterThan(last + (duration + 3) * 1_000);
     expect(leaseTransitions).toBe(1);
-  }, 90_000);
+  });
 
   test('is not stolen back by the maintenance, which says for whom it waits', async () => {
     workers = [start()];

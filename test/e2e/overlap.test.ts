@@ -31,7 +31,7 @@ beforeAll(async () => {
   await place('two', [4500, 14500]);
   await place('three', [9500, 14700]);
   await place('four', [1000, 14000]);
-}, 180_000);
+});
 afterAll(async () => {
   await worker?.kill();
   await world?.close();

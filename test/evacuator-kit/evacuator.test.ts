@@ -30,7 +30,7 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'kit' });
   node = await c.nodeNamed('n');
-}, 120_000);
+});
 
 beforeEach(() => {
   serial += 1;
@@ -46,7 +46,7 @@ afterEach(async () => {
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 function started(evacuate: Evacuate, atOnce?: number): void {
   const running = new AbortController();

@@ -53,7 +53,7 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'nm-author-'));
   await succeeds(kubectl(['apply', '-f', manifest]));
   stopController = startController();
-}, 120_000);
+});
 
 afterEach(async () => {
   for (const child of children.splice(0)) await ended(child);
@@ -65,7 +65,7 @@ afterAll(async () => {
   await c?.close();
   await rm(dir, { recursive: true, force: true });
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 function startController(): () => Promise<void> {
   const running = new AbortController();
@@ -199,7 +199,7 @@ describe('the example of the README', () => {
     await started(join(project, 'evacuator.ts'));
     const { messages } = await migrated();
     expect(messages).toContainEqual(progressed);
-  }, 120_000);
+  });
 });
 
 /** What its section "Try it" has in blocks of YAML and shell. */
@@ -265,5 +265,5 @@ describe('an evacuator says in one line what keeps it from starting', () => {
     } finally {
       await releaseSandbox(bare);
     }
-  }, 120_000);
+  });
 });

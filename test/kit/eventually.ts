@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 /** Milliseconds. */
 const lookEvery = 25;
 /** Longer than anything waited for should take, for a machine that is busy with other things. */
-const patience = 20_000;
+const patience = 60_000;
 
 /**
  * Looks until `look` throws no more, and resolves with what it returned. `look` is written with `expect`, so that the

@@ -8,7 +8,7 @@ export function eventuallyHolds<T>(
   fact: string,
   look: () => Promise<T> | T,
   holds: (seen: T) => boolean,
-  within = 30_000,
+  within = 60_000,
 ): Promise<T> {
   const check = async () => {
     const seen = await look();

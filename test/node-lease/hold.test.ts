@@ -15,7 +15,7 @@ let world: LeaseWorld;
 beforeAll(async () => {
   sandbox = await testSandbox();
   world = new LeaseWorld(sandbox, 'hold');
-}, 180_000);
+});
 
 afterAll(async () => {
   await world?.close();

@@ -15,7 +15,7 @@ let world: LeaseWorld;
 beforeAll(async () => {
   sandbox = await testSandbox();
   world = new LeaseWorld(sandbox, 'lease');
-}, 180_000);
+});
 
 afterAll(async () => {
   await world?.close();
@@ -172,7 +172,7 @@ describe('in one line it is said', () => {
       await elsewhere.close();
       await releaseSandbox(bare);
     }
-  }, 120_000);
+  });
 });
 
 async function refusalOf(work: Promise<unknown>): Promise<string> {

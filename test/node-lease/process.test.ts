@@ -32,7 +32,7 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'nm-node-lease-'));
   await succeeds(kubectlOf(sandbox)(['apply', '-f', manifest]));
   kubeconfig = await kubeconfigOf(sandbox, account, dir);
-}, 120_000);
+});
 
 afterEach(async () => {
   for (const child of children.splice(0)) {
@@ -115,7 +115,7 @@ describe('the example of the README', () => {
       output: `${node} is done\n`,
     });
     expect(await readFile(file, 'utf8')).toBe(`reboot-daemon/${node}`);
-  }, 120_000);
+  });
 });
 
 const stoppable = `

@@ -17,7 +17,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await sandbox('down');
   await rm(dir, { recursive: true, force: true });
-}, 60_000);
+});
 
 interface Outcome {
   code: number | null;
@@ -90,7 +90,7 @@ test('up, up again, status, an outage, status, up, down, down again', async () =
 
   expect(await sandbox('down')).toMatchObject({ code: 0, out: `Nothing of a sandbox runs in ${dir}.\n` });
   expect(await sandbox('status')).toMatchObject({ code: 1, out: `Nothing of a sandbox runs in ${dir}.\n` });
-}, 120_000);
+});
 
 test.each(['etcd', 'kube-apiserver', 'kwok'])(
   'a launcher killed after it started %s leaves nothing that down cannot clear',
@@ -115,7 +115,7 @@ test('a launcher killed before it could write a pid file is cleared up after too
   await rm(join(dir, 'sandbox.json'));
   expect(await sandbox('down')).toMatchObject({ code: 0, out: expect.stringContaining('Stopped ') });
   expect(running()).toEqual([]);
-}, 60_000);
+});
 
 test('an interrupted up stops what it started', async () => {
   const launcher = begin('up', '--nodes', '1');
@@ -125,7 +125,7 @@ test('an interrupted up stops what it started', async () => {
   expect(code).toBe(1);
   expect(err).toBe('Interrupted; everything is stopped again\n');
   expect(running()).toEqual([]);
-}, 60_000);
+});
 
 test('an up that fails in the middle stops what it started, and names the server and its log', async () => {
   await mkdir(join(dir, 'data'), { recursive: true });
@@ -136,7 +136,7 @@ test('an up that fails in the middle stops what it started, and names the server
     /^kube-apiserver ended while starting: .*\(all of it: .*\/logs\/kube-apiserver\.log\)\n$/,
   );
   expect(running()).toEqual([]);
-}, 60_000);
+});
 
 test('down --purge deletes a sandbox and refuses to delete anything else', async () => {
   await writeFile(join(dir, 'precious'), '');

@@ -39,12 +39,12 @@ let other: Sandbox;
 beforeAll(async () => {
   const [first, second] = [await newDir(), await newDir()];
   [one, other] = await Promise.all([startSandbox({ dir: first }), startSandbox({ dir: second, nodes: 1 })]);
-}, 180_000);
+});
 
 afterAll(async () => {
   await Promise.all(dirs.map((dir) => stopSandbox(dir)));
   await Promise.all(dirs.map((dir) => rm(dir, { recursive: true, force: true })));
-}, 60_000);
+});
 
 describe('Two sandboxes side by side', () => {
   test('share no address', () => {
@@ -95,7 +95,7 @@ describe('A sandbox', () => {
     const file = join(one.dir, 'eviction.json');
     await writeFile(file, JSON.stringify(eviction));
     await kubectl(one, 'create', '--raw', '/api/v1/namespaces/default/pods/leaves/eviction', '-f', file);
-    await kubectl(one, 'wait', 'pod/leaves', '--for=delete', '--timeout=2s');
+    await kubectl(one, 'wait', 'pod/leaves', '--for=delete', '--timeout=20s');
   });
 
   test('lets a pod with the slow-exit label go some seconds later', async () => {
@@ -111,7 +111,7 @@ describe('A sandbox', () => {
     await kubectl(one, 'delete', 'pod', 'lingers', '--wait=true');
     const took = performance.now() - began;
     expect(took).toBeGreaterThan(1_500);
-    expect(took).toBeLessThan(6_000);
+    expect(took).toBeLessThan(20_000);
   });
 
   test('ends the pods of a Job successfully', async () => {

@@ -21,7 +21,7 @@ const stop = new Set<() => Promise<void>>();
 beforeAll(async () => {
   sandbox = await testSandbox();
   kube = connect(sandbox.kubeconfig);
-}, 180_000);
+});
 
 beforeEach(async () => {
   namespace = await freshNamespace(kube, 'identity');

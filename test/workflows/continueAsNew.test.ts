@@ -18,7 +18,7 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   server = await ownTemporal(sandbox, { 'limit.historyCount.suggestContinueAsNew': suggestedAfter });
   lab = await workflowLab(server.address);
-}, 120_000);
+});
 
 afterEach(() => lab.clear());
 
@@ -26,7 +26,7 @@ afterAll(async () => {
   await lab?.close();
   await server?.teardown();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 async function runIdOf(handle: Handle): Promise<string> {
   return (await handle.describe()).runId;

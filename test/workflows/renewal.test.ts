@@ -11,14 +11,14 @@ beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
   lab = await workflowLab(sandbox.temporalAddress);
-}, 120_000);
+});
 
 afterEach(() => lab.clear());
 
 afterAll(async () => {
   await lab?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const renewals = ({ calls }: FakeMaintenance) => calls.filter((call) => call === 'renewNodeLeases').length;
 

@@ -10,14 +10,14 @@ beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
   lab = await workflowLab(sandbox.temporalAddress);
-}, 120_000);
+});
 
 afterEach(() => lab.clear());
 
 afterAll(async () => {
   await lab?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 describe('In Idle a maintenance', () => {
   test('touches nothing: it only notes that the stage has begun, and waits', async () => {
