@@ -87,7 +87,7 @@ export const WindowSchedule = z
     timeZone: text(64)
       .min(1)
       .describe(
-        'IANA time zone, such as Europe/Berlin. A time that its clocks skip opens no window; one that they show twice opens one, the first.',
+        'IANA time zone, such as Europe/Berlin. A time that its clocks skip opens no window; one that they show twice opens one.',
       ),
     duration: text(16)
       .regex(/^([0-9]+h)?([0-9]+m)?$/, { error: 'expected a duration such as 4h, 90m or 1h30m' })

@@ -3,7 +3,7 @@ import type { CalendarEntry, DayOfWeek, WindowSchedule } from '../api/maintenanc
 
 /**
  * When windows open. Times of the clock are matched as they are written, as Temporal matches them: a time that a zone's clocks
- * skip is none, and one that they show twice is the first of the two.
+ * skip is none, and one that they show twice is one of the two.
  */
 
 /** An instant, and what the clocks of the zone show then, as if it were UTC. Both in milliseconds. */
@@ -34,11 +34,11 @@ export function opensAt(schedule: WindowSchedule, at: number): boolean {
   return nextOpening(schedule, at - 1) === at;
 }
 
-/** Whether the clocks show an opening for the second time, which opens no window; Temporal fires on both. */
+/** Whether the clocks show an opening once more, which opens no window; west of Greenwich Temporal fires on both. */
 export function showsAgain(schedule: WindowSchedule, at: number): boolean {
   if (zoneProblem(schedule) !== undefined) return false;
   const offsetAt = clockOf(schedule.timeZone);
-  const first = firstInstant(at + offsetAt(at), offsetAt);
+  const first = instantOf(at + offsetAt(at), offsetAt);
   return first !== undefined && first < at && opensAt(schedule, first);
 }
 
@@ -202,7 +202,7 @@ function openingsAfter(schedule: WindowSchedule, now: number, count: number): Op
     shown = nextShown(patterns, shown);
     if (shown === undefined) break;
     if (skipped.has(new Date(shown).toISOString().slice(0, 10))) continue;
-    const at = firstInstant(shown, offsetAt);
+    const at = instantOf(shown, offsetAt);
     if (at !== undefined && at > now) openings.push({ at, shown });
   }
   return openings;
@@ -216,10 +216,13 @@ function nextShown(patterns: readonly Cron[], after: number): number | undefined
 /** Milliseconds by which the clocks of a zone are ahead of UTC at an instant. */
 type OffsetAt = (instant: number) => number;
 
-/** The first instant at which the clocks show this; undefined when they skip it. */
-function firstInstant(shown: number, offsetAt: OffsetAt): number | undefined {
-  const candidates = [shown - day, shown + day].map((around) => shown - offsetAt(around));
-  return candidates.filter((at) => at + offsetAt(at) === shown).toSorted((a, b) => a - b)[0];
+/**
+ * The instant at which the clocks show this; undefined when they skip it. Of two, the one that Temporal takes: it tries the offset
+ * that the zone has when UTC shows this, which is the second of the two east of Greenwich, and the first west of it.
+ */
+function instantOf(shown: number, offsetAt: OffsetAt): number | undefined {
+  const candidates = [shown, shown - day, shown + day].map((around) => shown - offsetAt(around));
+  return candidates.find((at) => at + offsetAt(at) === shown);
 }
 
 function clockOf(timeZone: string): OffsetAt {

@@ -112,14 +112,19 @@ async function setBudget(maxUnavailable: number | string): Promise<void> {
 const jobs = async () => (await world.kube.list<Job>(resources.jobs, { namespace: WORK_NAMESPACE })).items;
 
 describe('a window with a Job', () => {
-  test('works on its four nodes one after the other, and gives each back', async () => {
+  test('works on its four nodes one after the other, though its worker dies, and gives each back', async () => {
     await setBudget(3);
     await world.placePods('node-1', 2);
     await windowed('patch', {
       work: { type: 'Job', job: { template: pod, timeoutSeconds: 600, retries: 0 } },
     });
     cordoned.length = 0;
-    const outcome = (await (await open('patch')).result()) as WindowOutcome;
+    const run = await open('patch');
+    await eventually('the first Job', async () => expect(await jobs()).not.toEqual([]));
+    await worker.kill();
+    worker = startWorker(world.sandbox);
+    await worker.ready();
+    const outcome = (await run.result()) as WindowOutcome;
     expect(outcome).toEqual({ name: 'patch', nodes: 4, done: 4, failed: [], remaining: 0 });
     expect(Math.max(...cordoned.map((names) => names.length))).toBe(1);
     await schedulable(pools.jobs);
