@@ -68,7 +68,7 @@ export interface Sandbox {
 export interface SandboxServer {
   /** Ends it as an administrator would; returns when it is gone. */
   stop(): Promise<void>;
-  /** Starts it as it was, on the same port; returns when it answers. One that runs is left alone. */
+  /** Starts it as it was, on the same port; returns when it answers. One that runs is left alone. Restarts kwok with the apiserver. */
   start(): Promise<void>;
   /** Ends it as a crash would; returns when it is gone. */
   kill(): Promise<void>;
@@ -393,6 +393,7 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
 }
 
 function serverOf(layout: Layout, state: SandboxState, name: ServerName): SandboxServer {
+  const patient = { layout, state, patience: { within: stepWithin } };
   const running = () => runningServer(layout, name);
   const withRunning = async (work: (identity: processes.ProcessIdentity) => Promise<void>) => {
     const identity = running();
@@ -406,7 +407,13 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
     stop: () => withRunning((identity) => processes.terminate(identity, graceOf(name))),
     kill: () => withRunning(processes.kill),
     start: async () => {
-      if (!running()) await startServer({ layout, state, patience: { within: stepWithin } }, name);
+      if (running()) return;
+      await startServer(patient, name);
+      // It tries nothing again that broke off with the apiserver, but looks at all pods when it starts (kwok 0.8.0).
+      const kwok = name === 'kube-apiserver' ? runningServer(layout, 'kwok') : undefined;
+      if (kwok === undefined) return;
+      await processes.kill(kwok);
+      await startServer(patient, 'kwok');
     },
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),
