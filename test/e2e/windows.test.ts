@@ -188,6 +188,21 @@ describe('a window without work of its own', () => {
     });
   }, 60_000);
 
+  test('lets another window that opens meanwhile wait, which says for whom', async () => {
+    await windowed('beside', { pool: 'other' });
+    const beside = await open('beside');
+    await eventually('the other window to say why it waits', async () =>
+      expect((await windowNow('beside')).status?.active?.waiting).toEqual({
+        reason: 'MaxUnavailable',
+        message:
+          'rollout.maxUnavailable allows 1 of the selected nodes out of service, and there are 1 of them: node-5 (it has its turn in window by-hand).',
+      }),
+    );
+    await beside.executeUpdate('cancel');
+    expect(await beside.result()).toMatchObject({ done: 0, remaining: 2 });
+    expect(await turnsOf('beside')).toEqual([]);
+  }, 60_000);
+
   test('goes on to the next node when somebody advances the turn', async () => {
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
     await expect(run.executeUpdate('advance', { args: [{ node: 'node-6' }] })).rejects.toMatchObject({
