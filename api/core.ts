@@ -78,9 +78,25 @@ export interface Taint {
   timeAdded?: string;
 }
 
+/** Without a key: of every taint; without an effect: of every effect. */
+export interface Toleration {
+  key?: string;
+  operator?: 'Equal' | 'Exists' | 'Lt' | 'Gt';
+  value?: string;
+  effect?: Taint['effect'];
+  tolerationSeconds?: number;
+}
+
+/** What a workload's controller makes pods from. */
+export interface PodTemplate {
+  labels?: Record<string, string>;
+  /** Without those of NoExecute alone. */
+  tolerations?: Toleration[];
+}
+
 export interface Node extends KubeObject {
   spec: { unschedulable?: boolean; taints?: Taint[] };
-  /** Of the conditions only those of maintenance. */
+  /** Of the conditions only those of maintenance and of readiness gates. */
   status?: { conditions?: Condition[] };
 }
 
@@ -94,6 +110,8 @@ export interface Pod extends KubeObject {
     schedulingGates?: string[];
     /** Of a pod with scheduling gates: the node that its DaemonSet made it for. */
     madeForNode?: string;
+    /** Without those of NoExecute alone, which nearly every pod has. */
+    tolerations?: Toleration[];
   };
   status: { phase?: string; ready: boolean };
 }
@@ -104,6 +122,7 @@ export interface DaemonSet extends KubeObject {
       type?: 'RollingUpdate' | 'OnDelete';
       rollingUpdate?: { maxUnavailable?: number | string; maxSurge?: number | string };
     };
+    template?: PodTemplate;
   };
   status?: {
     observedGeneration?: number;

@@ -1,9 +1,20 @@
 import * as z from 'zod';
 import { EvacuationSpec, EvacuationStatus } from './evacuation.ts';
 import { MaintenanceWindowSpec, MaintenanceWindowStatus } from './maintenanceWindow.ts';
-import { EVACUATION, MAINTENANCE_WINDOW, NODE_BUDGET, NODE_BUDGET_NAME, NODE_MAINTENANCE } from './names.ts';
+import {
+  EVACUATION,
+  MAINTENANCE_WINDOW,
+  NODE_BUDGET,
+  NODE_BUDGET_NAME,
+  NODE_MAINTENANCE,
+  NODE_READINESS,
+  NODE_READINESS_POLICY,
+  READINESS_POLICY_MANAGER,
+} from './names.ts';
 import { NodeBudgetSpec, NodeBudgetStatus } from './nodeBudget.ts';
 import { NodeMaintenanceSpec, NodeMaintenanceStatus } from './nodeMaintenance.ts';
+import { NodeReadinessSpec, NodeReadinessStatus } from './nodeReadiness.ts';
+import { NodeReadinessPolicySpec, NodeReadinessPolicyStatus } from './nodeReadinessPolicy.ts';
 import { type CelRule, cel } from './schema.ts';
 
 /** CustomResourceDefinitions made from the schemas: the stored types have no second description. */
@@ -215,9 +226,93 @@ const nodeBudget: StoredKind = {
   ],
 };
 
+const age: PrinterColumn = {
+  name: 'Age',
+  type: 'date',
+  jsonPath: '.metadata.creationTimestamp',
+  description: 'Time since creation',
+};
+
+function conditionColumn(type: string, description: string): PrinterColumn {
+  return {
+    name: type,
+    type: 'string',
+    jsonPath: `.status.conditions[?(@.type=="${type}")].status`,
+    description,
+  };
+}
+
+const nodeReadiness: StoredKind = {
+  names: NODE_READINESS,
+  shortName: 'nr',
+  scope: 'Cluster',
+  description:
+    'NodeReadiness has the readiness gates of the node of the same name, and what is seen of them: the node takes workloads when all that block it are ready.',
+  spec: NodeReadinessSpec,
+  status: NodeReadinessStatus,
+  columns: [
+    conditionColumn('Ready', 'Whether all gates that block the readiness of the node are ready'),
+    { name: 'Gates', type: 'string', jsonPath: '.status.gates', description: 'Gates that are ready' },
+    {
+      name: 'Blocked-By',
+      type: 'string',
+      jsonPath: '.status.blockedBy',
+      description: 'Gates that block the readiness of the node',
+    },
+    {
+      name: 'Losses',
+      type: 'integer',
+      jsonPath: '.status.losses',
+      description: 'How often a ready node lost a gate',
+      priority: 1,
+    },
+    {
+      name: 'Taint-Until',
+      type: 'string',
+      jsonPath: '.status.taintUntil',
+      description: 'Until when the taint stays although all gates are ready',
+      priority: 1,
+    },
+    age,
+  ],
+};
+
+const longestPolicyName = 128 - READINESS_POLICY_MANAGER.length;
+
+const nodeReadinessPolicy: StoredKind = {
+  names: NODE_READINESS_POLICY,
+  shortName: 'nrp',
+  scope: 'Cluster',
+  description:
+    'NodeReadinessPolicy gives readiness gates to all nodes that it selects: it writes them into the NodeReadiness of each, as the field manager node-readiness-policy/<name>.',
+  spec: NodeReadinessPolicySpec,
+  status: NodeReadinessPolicyStatus,
+  columns: [
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Nodes selected' },
+    {
+      name: 'Gates',
+      type: 'integer',
+      jsonPath: '.status.gates',
+      description: 'Gates that each of them gets',
+    },
+    conditionColumn('GatesWritten', 'Whether every selected node has every gate'),
+    conditionColumn('GatesTolerated', 'Whether the pods of all gates tolerate the readiness taint'),
+    conditionColumn('SelectorsNarrow', 'Whether each gate selects at most one pod on a node'),
+    age,
+  ],
+  rules: [
+    {
+      rule: `size(self.metadata.name) <= ${longestPolicyName}`,
+      message: `the name of a NodeReadinessPolicy is part of a field manager: choose one of at most ${longestPolicyName} characters`,
+    },
+  ],
+};
+
 /** Every CRD of this project, in the order in which `deploy/crd/` lists them. */
 export function customResourceDefinitions(): CustomResourceDefinition[] {
-  return [nodeMaintenance, evacuation, maintenanceWindow, nodeBudget].map(toCustomResourceDefinition);
+  return [nodeMaintenance, evacuation, nodeReadiness, nodeReadinessPolicy, maintenanceWindow, nodeBudget].map(
+    toCustomResourceDefinition,
+  );
 }
 
 function toCustomResourceDefinition(stored: StoredKind): CustomResourceDefinition {
@@ -263,11 +358,16 @@ function toRootSchema({ description, spec, status, rules }: StoredKind): SchemaN
       apiVersion: { type: 'string' },
       kind: { type: 'string' },
       metadata: { type: 'object' },
-      spec: { description: 'What is wanted.', ...toStructuralSchema(spec) },
+      spec: { description: 'What is wanted.', ...emptyIfItMayBe(spec), ...toStructuralSchema(spec) },
       status: { description: 'What is seen.', ...withoutRules(toStructuralSchema(status)) },
     },
     ...(rules && cel(...rules)),
   };
+}
+
+/** Server-side apply leaves null where the last field that somebody owned was removed: the default takes its place. */
+function emptyIfItMayBe(spec: z.ZodType): SchemaNode {
+  return spec.safeParse({}).success ? { default: {} } : {};
 }
 
 /** The structural OpenAPI v3 schema of what may be written, so that fields with a default stay optional. */

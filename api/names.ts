@@ -54,6 +54,22 @@ export const TurnAnnotation = {
 /** Where the Jobs of windows run: a namespace of their own, so that they can use no ServiceAccount but its. */
 export const WORK_NAMESPACE = 'node-maintenance-work';
 
+export const NODE_READINESS = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'NodeReadiness',
+  plural: 'nodereadinesses',
+} as const;
+
+export const NODE_READINESS_POLICY = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'NodeReadinessPolicy',
+  plural: 'nodereadinesspolicies',
+} as const;
+
 /** On a NodeMaintenance beyond Idle: "to ensure uncordon and removal of Evacuations upon deletion" (KEP-4212). */
 export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-completion';
 
@@ -90,6 +106,21 @@ export const FIELD_MANAGER = 'node-maintenance';
 
 /** Server-side apply owner of the maintenance conditions of a Node: what it no longer applies goes. */
 export const NODE_CONDITIONS_MANAGER = 'node-maintenance-conditions';
+
+/**
+ * "A readiness taint will be used to track the overall readiness of a node" (Node Readiness Gates > Design Details). On new nodes by
+ * the policy `readiness-taint.nodemaintenance.k8s.io`, inside the apiserver; otherwise put and taken away by the worker.
+ */
+export const READINESS_TAINT = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' } as const;
+
+/** The condition of a Node that says the same, for autoscalers and people. */
+export const READINESS_CONDITION = 'readiness.k8s.io/GatesReady';
+
+/** Server-side apply owner of that condition. */
+export const READINESS_CONDITION_MANAGER = 'node-readiness-condition';
+
+/** Begins the server-side apply owners of gates that policies write; the policy's name follows. */
+export const READINESS_POLICY_MANAGER = 'node-readiness-policy/';
 
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';

@@ -3,11 +3,13 @@ import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
+import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
-import { type RawPod, resources } from './resources.ts';
-import { slimBudget, slimDaemonSet, slimJob, slimNode, slimPod } from './slim.ts';
+import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
+import { slimBudget, slimDaemonSet, slimJob, slimNode, slimPod, slimReadiness } from './slim.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
@@ -21,9 +23,11 @@ export interface Cluster {
   nodes: Informer<Node>;
   pods: Informer<Pod, RawPod>;
   budgets: Informer<PodDisruptionBudget>;
-  daemonSets: Informer<DaemonSet>;
+  daemonSets: Informer<DaemonSet, RawDaemonSet>;
   maintenances: Informer<NodeMaintenance>;
   evacuations: Informer<Evacuation>;
+  readinesses: Informer<SeenReadiness, NodeReadiness>;
+  readinessPolicies: Informer<NodeReadinessPolicy>;
   windows: Informer<MaintenanceWindow>;
   /** The Jobs of windows. */
   jobs: Informer<Job>;
@@ -74,16 +78,31 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
-  const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const windows = new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log });
-  const jobs = new Informer({
+  const readinesses = new Informer({
     kube,
-    resource: resources.jobs,
-    namespace: WORK_NAMESPACE,
-    transform: slimJob,
+    resource: resources.nodeReadinesses,
+    transform: slimReadiness,
     log,
   });
-  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations, windows, jobs];
+  const readinessPolicies = new Informer<NodeReadinessPolicy>({
+    kube,
+    resource: resources.nodeReadinessPolicies,
+    log,
+  });
+  const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
+  const { windows, jobs } = windowInformers({ kube, log });
+  const all = [
+    nodes,
+    pods,
+    budgets,
+    daemonSets,
+    maintenances,
+    evacuations,
+    readinesses,
+    readinessPolicies,
+    windows,
+    jobs,
+  ];
   return {
     kube,
     nodes,
@@ -92,6 +111,8 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     daemonSets,
     maintenances,
     evacuations,
+    readinesses,
+    readinessPolicies,
     windows,
     jobs,
     leases,
@@ -122,6 +143,14 @@ function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> 
     },
     log,
   });
+}
+
+function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs'> {
+  const namespace = WORK_NAMESPACE;
+  return {
+    windows: new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log }),
+    jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: slimJob, log }),
+  };
 }
 
 function evacuationInformer({ kube, log, namespace }: Watching): Informer<Evacuation> {

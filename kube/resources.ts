@@ -10,12 +10,22 @@ import type {
   PodDisruptionBudget,
   Service,
   ReplicaSet,
+  Toleration,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
-import { EVACUATION, MAINTENANCE_WINDOW, NODE_BUDGET, NODE_MAINTENANCE } from '../api/names.ts';
+import {
+  EVACUATION,
+  MAINTENANCE_WINDOW,
+  NODE_BUDGET,
+  NODE_MAINTENANCE,
+  NODE_READINESS,
+  NODE_READINESS_POLICY,
+} from '../api/names.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { NodeReadiness } from '../api/nodeReadiness.ts';
+import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 
 /**
  * Where a kind of object lives in the Kubernetes API. `T` is the shape of its JSON, as far as this project reads it;
@@ -45,6 +55,7 @@ export interface RawPod extends KubeObject {
     priority?: number;
     terminationGracePeriodSeconds?: number;
     schedulingGates?: { name: string }[];
+    tolerations?: Toleration[];
     affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
   };
   status?: {
@@ -52,6 +63,18 @@ export interface RawPod extends KubeObject {
     conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
   };
 }
+
+/** A DaemonSet, Deployment or StatefulSet as the apiserver sends it, as far as its pods are concerned. */
+export interface RawWorkload extends KubeObject {
+  spec: {
+    template?: { metadata?: { labels?: Record<string, string> }; spec?: { tolerations?: Toleration[] } };
+  };
+}
+
+export type RawDaemonSet = RawWorkload & {
+  spec: Pick<DaemonSet['spec'], 'updateStrategy'>;
+  status?: Required<DaemonSet>['status'];
+};
 
 export interface ObjectReference {
   apiVersion: string;
@@ -116,6 +139,13 @@ export const resources = {
     kind: 'ReplicaSet',
     namespaced: true,
   } as Resource<ReplicaSet>,
+  statefulSets: {
+    group: 'apps',
+    version: 'v1',
+    plural: 'statefulsets',
+    kind: 'StatefulSet',
+    namespaced: true,
+  } as Resource,
   podDisruptionBudgets: {
     group: 'policy',
     version: 'v1',
@@ -129,7 +159,7 @@ export const resources = {
     plural: 'daemonsets',
     kind: 'DaemonSet',
     namespaced: true,
-  } as Resource<DaemonSet>,
+  } as Resource<RawDaemonSet>,
   leases: {
     group: 'coordination.k8s.io',
     version: 'v1',
@@ -139,6 +169,11 @@ export const resources = {
   } as Resource<Lease>,
   nodeMaintenances: { ...resourceOf(NODE_MAINTENANCE), namespaced: false } as Resource<NodeMaintenance>,
   evacuations: { ...resourceOf(EVACUATION), namespaced: true } as Resource<Evacuation>,
+  nodeReadinesses: { ...resourceOf(NODE_READINESS), namespaced: false } as Resource<NodeReadiness>,
+  nodeReadinessPolicies: {
+    ...resourceOf(NODE_READINESS_POLICY),
+    namespaced: false,
+  } as Resource<NodeReadinessPolicy>,
   maintenanceWindows: {
     ...resourceOf(MAINTENANCE_WINDOW),
     namespaced: false,

@@ -1,5 +1,17 @@
-import type { DaemonSet, Job, KubeObject, Node, ObjectMeta, Pod, PodDisruptionBudget } from '../api/core.ts';
-import type { RawPod } from './resources.ts';
+import type {
+  DaemonSet,
+  Job,
+  KubeObject,
+  Node,
+  ObjectMeta,
+  Pod,
+  PodDisruptionBudget,
+  PodTemplate,
+  Toleration,
+} from '../api/core.ts';
+import { READINESS_CONDITION } from '../api/names.ts';
+import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
+import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
 
 /** Annotations that are read: where a static pod comes from, who wants to evacuate a pod, who uncordoned a node. */
 const keptAnnotations = [
@@ -9,7 +21,7 @@ const keptAnnotations = [
 ];
 
 /** Of a Node's conditions these are ours; the heartbeats of the others are of no interest. */
-const maintenanceConditions = new Set(['MaintenanceInProgress', 'DrainInProgress', 'Drained']);
+const keptConditions = new Set(['MaintenanceInProgress', 'DrainInProgress', 'Drained', READINESS_CONDITION]);
 
 /** The object without the bookkeeping of server-side apply, which is often half of it. Changes its argument. */
 export function withoutManagedFields<T extends KubeObject>(raw: T): T {
@@ -33,6 +45,7 @@ export function slimPod(raw: RawPod): Pod {
         ? {}
         : { terminationGracePeriodSeconds: grace }),
       ...slimGates(raw),
+      ...slimTolerations(raw.spec.tolerations),
     },
     status: { ...present({ phase }), ready },
   };
@@ -52,11 +65,22 @@ function slimGates({ spec }: RawPod): Pick<Pod['spec'], 'schedulingGates' | 'mad
   };
 }
 
-export function slimDaemonSet(raw: DaemonSet): DaemonSet {
+function slimTolerations(tolerations: Toleration[] = []): { tolerations?: Toleration[] } {
+  const kept = tolerations.filter(({ effect }) => effect !== 'NoExecute');
+  return kept.length === 0 ? {} : { tolerations: kept };
+}
+
+/** What a workload's controller makes pods from. */
+export function slimTemplate({ spec: { template } }: RawWorkload): PodTemplate {
+  const labels = template?.metadata?.labels;
+  return { ...present({ labels }), ...slimTolerations(template?.spec?.tolerations) };
+}
+
+export function slimDaemonSet(raw: RawDaemonSet): DaemonSet {
   const { updateStrategy } = raw.spec;
   const slim = {
     metadata: { ...slimMetadata(raw.metadata), ...present({ generation: raw.metadata.generation }) },
-    spec: present({ updateStrategy }),
+    spec: { ...present({ updateStrategy }), template: slimTemplate(raw) },
   };
   if (raw.status === undefined) return slim;
   const { observedGeneration, updatedNumberScheduled } = raw.status;
@@ -73,7 +97,7 @@ export function slimDaemonSet(raw: DaemonSet): DaemonSet {
 
 export function slimNode(raw: Node): Node {
   const { unschedulable, taints } = raw.spec ?? {};
-  const conditions = raw.status?.conditions?.filter(({ type }) => maintenanceConditions.has(type));
+  const conditions = raw.status?.conditions?.filter(({ type }) => keptConditions.has(type));
   return {
     metadata: slimMetadata(raw.metadata),
     spec: present({ unschedulable, taints }),
@@ -89,6 +113,28 @@ export function slimJob(raw: Job): Job {
     spec: { ...present({ activeDeadlineSeconds: raw.spec.activeDeadlineSeconds }), template: {} },
     status: present({ startTime, conditions }),
   };
+}
+
+/** The object without its managedFields, but with what they tell of its gates. */
+export function slimReadiness(raw: NodeReadiness): SeenReadiness {
+  const { managedFields = [] } = raw.metadata as { managedFields?: ManagedFields[] };
+  const gateOwners: Record<string, string[]> = {};
+  for (const { manager = '', subresource, fieldsV1 } of managedFields) {
+    if (subresource !== undefined && subresource !== '') continue;
+    for (const key of Object.keys(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
+      if (!key.startsWith('k:')) continue;
+      const { name } = JSON.parse(key.slice('k:'.length)) as { name: string };
+      (gateOwners[name] ??= []).push(manager);
+    }
+  }
+  return { ...withoutManagedFields(raw), gateOwners };
+}
+
+/** As much of a managedFields entry as slimReadiness reads. */
+interface ManagedFields {
+  manager?: string;
+  subresource?: string;
+  fieldsV1?: { 'f:spec'?: { 'f:readinessGates'?: Record<string, unknown> } };
 }
 
 export function slimBudget(raw: PodDisruptionBudget): PodDisruptionBudget {

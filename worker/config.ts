@@ -14,6 +14,8 @@ export interface Config {
   plainEvictions: 'refuse' | 'allow';
   /** How long the Lease of a node under maintenance stays ours without a renewal; it is renewed at a third of that. */
   nodeLeaseDurationSeconds: number;
+  /** How long a readiness gate may be lost before its node takes no new pods. */
+  readinessGraceSeconds: number;
   /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
   install: boolean;
@@ -55,6 +57,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookHost: webhookHost(options['webhookHost'] as string | undefined, env),
     plainEvictions: options['plainEvictions'] as Config['plainEvictions'],
     nodeLeaseDurationSeconds: options['nodeLeaseDuration'] as number,
+    readinessGraceSeconds: options['readinessGrace'] as number,
     namespace: options['namespace'] as string,
     install: options['install'] as boolean,
     admissionOnly: options['admissionOnly'] as boolean,
@@ -90,6 +93,7 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
         .default('refuse'),
     )
     .addOption(nodeLeaseDurationOption())
+    .addOption(readinessGraceOption())
     .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
     .addOption(
       new Option('--namespace <name>', 'namespace of the Leases, certificates and Service')
@@ -123,6 +127,24 @@ function nodeLeaseDurationOption(): Option {
       if (parsed.success) return parsed.data;
       throw new Error(
         `--node-lease-duration (NODE_LEASE_DURATION): expected whole seconds, 6 to 3600 (got "${value}")`,
+      );
+    });
+}
+
+const readinessGrace = z.coerce.number().int().min(0).max(3_600);
+
+function readinessGraceOption(): Option {
+  return new Option(
+    '--readiness-grace <seconds>',
+    'how long a readiness gate may be lost before its node takes no new pods',
+  )
+    .env('READINESS_GRACE')
+    .default(30)
+    .argParser((value) => {
+      const parsed = readinessGrace.safeParse(value);
+      if (parsed.success) return parsed.data;
+      throw new Error(
+        `--readiness-grace (READINESS_GRACE): expected whole seconds, 0 to 3600 (got "${value}")`,
       );
     });
 }

@@ -10,6 +10,8 @@ import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
 import { runWindowsController } from '../controllers/windows.ts';
+import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
+import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -165,6 +167,7 @@ async function lead({
     async (leading, fenced) => {
       log.info('Control loops started', { identity });
       const led = { ...cluster, kube: fenced };
+      const patience = { graceMs: config.readinessGraceSeconds * 1_000 };
       await Promise.all([
         runMaintenanceController({ cluster: led, temporal: temporal.client, log }, leading),
         new EvacuationController({ cluster: led, events: podEvents, log }).run(leading),
@@ -173,6 +176,8 @@ async function lead({
         runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
         runNodeLeasesController({ cluster: led, log }, leading),
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
+        runNodeReadinessController({ cluster: led, patience, events, log }, leading),
+        runReadinessPoliciesController({ cluster: led, log }, leading),
         runWindowsController({ cluster: led, temporal: temporal.client, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });

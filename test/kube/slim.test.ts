@@ -1,6 +1,13 @@
-import type { DaemonSet, Node, PodDisruptionBudget } from '../../api/core.ts';
-import type { RawPod } from '../../kube/resources.ts';
-import { slimBudget, slimDaemonSet, slimNode, slimPod, withoutManagedFields } from '../../kube/slim.ts';
+import type { Node, PodDisruptionBudget, Taint, Toleration } from '../../api/core.ts';
+import type { RawDaemonSet, RawPod } from '../../kube/resources.ts';
+import {
+  slimBudget,
+  slimDaemonSet,
+  slimNode,
+  slimPod,
+  slimReadiness,
+  withoutManagedFields,
+} from '../../kube/slim.ts';
 
 const metadata = {
   name: 'web',
@@ -59,17 +66,27 @@ test('a slim pod keeps an unusual grace period, its gates, and the node that it 
   expect(specOf({ schedulingGates: undefined })).toEqual({});
 });
 
-test('a slim DaemonSet keeps how it is updated and how far', () => {
+const tolerations: Toleration[] = [
+  { key: 'a', operator: 'Exists', effect: 'NoSchedule' },
+  { key: 'node.kubernetes.io/not-ready', operator: 'Exists', effect: 'NoExecute' },
+];
+
+test('a slim pod keeps the tolerations that the scheduler reads', () => {
+  const raw = { metadata, spec: { tolerations } } as RawPod;
+  expect(slimPod(raw).spec).toEqual({ tolerations: [tolerations[0]] });
+});
+
+test('a slim DaemonSet keeps how it is updated and how far, and what its pods are like', () => {
   const counts = { desiredNumberScheduled: 3, currentNumberScheduled: 2 };
   const updateStrategy = { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } };
   const raw = {
     metadata,
-    spec: { updateStrategy, template: { spec: {} } },
+    spec: { updateStrategy, template: { metadata: { labels: { app: 'cni' } }, spec: { tolerations } } },
     status: { ...counts, observedGeneration: 3, updatedNumberScheduled: 1, numberReady: 1 },
-  } as DaemonSet;
+  } as RawDaemonSet;
   expect(slimDaemonSet(raw)).toEqual({
     metadata: { ...kept, generation },
-    spec: { updateStrategy },
+    spec: { updateStrategy, template: { labels: { app: 'cni' }, tolerations: [tolerations[0]] } },
     status: { ...counts, observedGeneration: 3, updatedNumberScheduled: 1 },
   });
 });
@@ -86,9 +103,38 @@ test.each([
   expect(slimPod(raw).status.ready).toBe(false);
 });
 
-test('a slim node keeps its labels and whether it is schedulable', () => {
-  const raw = { metadata, spec: { unschedulable: true, podCIDR: '10.0.0.0/24' } } as Node;
-  expect(slimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true } });
+test('a slim node keeps its labels, its taints and whether it is schedulable', () => {
+  const taints: Taint[] = [{ key: 'a', effect: 'NoSchedule' }];
+  const raw = { metadata, spec: { unschedulable: true, taints, podCIDR: '10.0.0.0/24' } } as Node;
+  expect(slimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true, taints } });
+});
+
+test('a slim NodeReadiness keeps who owns each of its gates', () => {
+  const gatesOf = (...names: string[]) =>
+    Object.fromEntries(names.map((name) => [`k:{"name":"${name}"}`, { '.': {}, 'f:name': {} }]));
+  const entry = (manager: string, fields: object, subresource?: string) => ({
+    manager,
+    operation: 'Apply',
+    fieldsV1: { 'f:spec': { 'f:readinessGates': fields } },
+    ...(subresource && { subresource }),
+  });
+  const raw = {
+    metadata: {
+      name: 'n1',
+      managedFields: [
+        entry('node-readiness-policy/a', gatesOf('cni', 'csi')),
+        entry('kubectl', { '.': {}, ...gatesOf('csi') }),
+        { manager: 'node-maintenance', fieldsV1: { 'f:spec': {} } },
+        { manager: 'status', subresource: 'status', fieldsV1: { 'f:status': {} } },
+      ],
+    },
+    spec: { readinessGates: [] },
+  };
+  expect(slimReadiness(raw)).toEqual({
+    metadata: { name: 'n1' },
+    spec: { readinessGates: [] },
+    gateOwners: { cni: ['node-readiness-policy/a'], csi: ['node-readiness-policy/a', 'kubectl'] },
+  });
 });
 
 test('a slim budget keeps its wish, its counts and the generation that they belong to', () => {

@@ -1,0 +1,306 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Node, Pod, Taint } from '../api/core.ts';
+import {
+  FIELD_MANAGER,
+  READINESS_CONDITION,
+  READINESS_CONDITION_MANAGER,
+  READINESS_TAINT,
+} from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { NodeReadinessGate, NodeReadinessStatus, SeenReadiness } from '../api/nodeReadiness.ts';
+import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
+import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
+import { selectsNode } from '../domain/nodeSelector.ts';
+import {
+  decideReadiness,
+  gatesOf,
+  readinessCondition,
+  type ReadinessDecision,
+  type ReadinessPatience,
+  selectsPod,
+} from '../domain/readiness.ts';
+import { isChecked } from '../domain/readinessPolicy.ts';
+import { holdsNodes, wantedStage } from '../domain/stage.ts';
+import { byNode, type FencedCluster } from '../kube/cluster.ts';
+import { isKubeError } from '../kube/errors.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { Change } from '../kube/informer.ts';
+import type { Log } from '../kube/log.ts';
+import { resources } from '../kube/resources.ts';
+import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
+
+interface Deps {
+  cluster: FencedCluster;
+  patience: ReadinessPatience;
+  events: EventRecorder;
+  log: Log;
+}
+
+const nodesAtOnce = 16;
+const statusesAtOnce = 8;
+/** Of one node; the taint does not wait. Milliseconds. */
+const statusEvery = 1_000;
+/** When informers are behind the apiserver; what they catch up with is looked at anyway. Milliseconds. */
+const lookAgainAfter = 1_000;
+/** Timers do not reach further than 24 days. Milliseconds. */
+const longestRest = 3_600_000;
+
+/**
+ * Lets a node take pods when its readiness gates are open (Node Readiness Gates > Design Details). Contract:
+ *
+ * 1. Every node has a NodeReadiness of its name, of which it is an owner. One that was made before its node gets it for an
+ *    owner; one of a former node is left to the garbage collection.
+ * 2. The taint goes as soon as all gates that block are ready, as the apiserver has them then: no informer that is behind
+ *    makes a node take pods. It comes as `decideReadiness` says. Other taints stay as they are.
+ * 3. Status and condition follow the taint, at most once a second for each node.
+ * 4. What is remembered between two looks is in the status; losing the process loses at most a second of it.
+ */
+export async function runNodeReadinessController(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { nodes, pods, maintenances, readinesses, readinessPolicies } = deps.cluster;
+  const queue = new WorkQueue();
+  // Of its own, so that no node waits for its taint to go while others have their status written.
+  const showing = new WorkQueue();
+  const keeper = new Gatekeeper(deps, showing);
+  const addSelected = ({ spec }: NodeMaintenance | NodeReadinessPolicy) => {
+    for (const node of nodes.list()) if (selectsNode(spec.nodeSelector, node)) queue.add(node.metadata.name);
+  };
+  const addBoth = (change: Change<Readonly<NodeMaintenance | NodeReadinessPolicy>>) => {
+    addSelected(change.object);
+    if (change.type === 'Updated') addSelected(change.previous);
+  };
+  const unsubscribe = [
+    nodes.subscribe(({ object }) => queue.add(object.metadata.name)),
+    readinesses.subscribe(({ object }) => queue.add(object.metadata.name)),
+    readinessPolicies.subscribe(addBoth),
+    maintenances.subscribe((change) => {
+      if (change.type !== 'Updated' || isHolding(change.previous) !== isHolding(change.object))
+        addBoth(change);
+    }),
+    pods.subscribe((change) => {
+      const seen = change.type === 'Updated' ? [change.object, change.previous] : [change.object];
+      for (const pod of seen) if (keeper.isConcernedBy(pod)) queue.add(pod.spec.nodeName ?? '');
+    }),
+  ];
+  try {
+    const { log } = deps;
+    await Promise.all([
+      queue.run({ workers: nodesAtOnce, reconcile: (name) => keeper.keep(name), signal, log }),
+      showing.run({ workers: statusesAtOnce, reconcile: (name) => keeper.show(name), signal, log }),
+    ]);
+  } finally {
+    for (const stop of unsubscribe) stop();
+  }
+}
+
+/** What is known of a node since its last look. */
+interface Remembered {
+  uid: string;
+  gates: readonly NodeReadinessGate[];
+  status: NodeReadinessStatus | undefined;
+  /** When its status was written. Milliseconds of `performance.now()`. */
+  shownAt: number;
+}
+
+class Gatekeeper {
+  readonly #deps: Deps;
+  readonly #showing: WorkQueue;
+  readonly #remembered = new Map<string, Remembered>();
+
+  constructor(deps: Deps, showing: WorkQueue) {
+    this.#deps = deps;
+    this.#showing = showing;
+  }
+
+  /** Whether the pod is one of a gate of its node. A change of gates is looked at anyway. */
+  isConcernedBy(pod: Pod): boolean {
+    const gates = this.#remembered.get(pod.spec.nodeName ?? '')?.gates ?? [];
+    return gates.some((gate) => selectsPod(gate, pod));
+  }
+
+  async keep(name: string): Promise<Requeue | void> {
+    const { nodes, readinesses } = this.#deps.cluster;
+    const node = nodes.get(name);
+    if (node === undefined) {
+      this.#remembered.delete(name);
+      return undefined;
+    }
+    const found = readinesses.get(name);
+    const seen = isOfFormerNode(found, node) ? undefined : found;
+    const again = await this.#decide(node, seen, this.#gatesOf(node, found));
+    if (!isOfFormerNode(found, node) && !isOwned(found, node)) await this.#own(node);
+    return again;
+  }
+
+  #gatesOf(node: Node, seen: SeenReadiness | undefined): NodeReadinessGate[] {
+    const policies = this.#deps.cluster.readinessPolicies.list();
+    // Nothing closes a node before what is wrong with a policy was published; what is closed stays so.
+    const known = isTainted(node) ? policies : policies.filter(isChecked);
+    return gatesOf(node, seen?.spec.readinessGates ?? [], known);
+  }
+
+  async #decide(
+    node: Node,
+    seen: SeenReadiness | undefined,
+    gates: readonly NodeReadinessGate[],
+  ): Promise<Requeue | void> {
+    const { kube, pods, maintenances } = this.#deps.cluster;
+    const { name, uid = '' } = node.metadata;
+    const before = this.#rememberedOf(node, seen);
+    const now = kube.now().getTime();
+    const facts = {
+      gates,
+      pods: pods.byIndex(byNode, name),
+      isTainted: isTainted(node),
+      isHeld: maintenances.list().some((one) => isHolding(one) && selectsNode(one.spec.nodeSelector, node)),
+      generation: seen?.metadata.generation ?? 0,
+      now,
+    };
+    const decision = decideReadiness(facts, before.status, this.#deps.patience);
+    this.#remembered.set(name, { uid, gates, status: decision.status, shownAt: before.shownAt });
+    if (facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, gates, decision)))
+      return { requeueAfterMs: lookAgainAfter };
+    this.#showing.addAfter(name, before.shownAt + statusEvery - performance.now());
+    const { changesAt } = decision;
+    return changesAt === undefined ? undefined : { requeueAfterMs: Math.min(changesAt - now, longestRest) };
+  }
+
+  #rememberedOf({ metadata: { name, uid } }: Node, seen: SeenReadiness | undefined): Remembered {
+    const known = this.#remembered.get(name);
+    if (known !== undefined && known.uid === uid) return known;
+    return { uid: uid ?? '', gates: [], status: seen?.status, shownAt: -Infinity };
+  }
+
+  /** Puts the taint or takes it away; false when that was judged by what has changed meanwhile. */
+  async #turn(
+    node: Node,
+    gates: readonly NodeReadinessGate[],
+    { wantsTaint, status }: ReadinessDecision,
+  ): Promise<boolean> {
+    const { kube } = this.#deps.cluster;
+    const { name, uid, resourceVersion } = node.metadata;
+    if (!wantsTaint && !isDeepStrictEqual(await this.#gatesNow(node), gates)) return false;
+    const others = (node.spec.taints ?? []).filter((taint) => !isOurs(taint));
+    const taints = wantsTaint ? [...others, READINESS_TAINT] : others;
+    // This very version of the node, because its taints are one list for all who write them.
+    const patch = { metadata: { uid, resourceVersion }, spec: { taints: taints.length > 0 ? taints : null } };
+    try {
+      await kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
+    } catch (error) {
+      if (!isKubeError(error, 'Conflict', 'NotFound')) throw error;
+      return false;
+    }
+    this.#tell(node, wantsTaint, status);
+    return true;
+  }
+
+  /** As the apiserver has them: the informers may not know yet of a gate that was there before the node was. */
+  async #gatesNow(node: Node): Promise<NodeReadinessGate[]> {
+    const { kube } = this.#deps.cluster;
+    const [written, policies] = await Promise.all([
+      kube.get(resources.nodeReadinesses, { name: node.metadata.name }),
+      kube.list(resources.nodeReadinessPolicies),
+    ]);
+    return gatesOf(node, written?.spec.readinessGates ?? [], policies.items);
+  }
+
+  #tell({ metadata: { name, uid } }: Node, isClosed: boolean, status: NodeReadinessStatus): void {
+    const { events, log } = this.#deps;
+    const message = status.conditions.find(({ type }) => type === 'Ready')?.message ?? '';
+    const about = { apiVersion: 'v1', kind: 'Node', name, uid };
+    if (isClosed) {
+      log.info('Node takes no new pods: readiness gates are closed', { node: name, gates: status.blockedBy });
+      events.record(about, { type: 'Warning', reason: 'ReadinessGatesClosed', message });
+    } else {
+      log.info('Node takes pods: its readiness gates are open', { node: name, gates: status.gates });
+      events.record(about, { type: 'Normal', reason: 'ReadinessGatesOpen', message });
+    }
+  }
+
+  /** Writes what has changed of a node's status and condition. */
+  async show(name: string): Promise<void> {
+    const { nodes, readinesses } = this.#deps.cluster;
+    const node = nodes.get(name);
+    const seen = readinesses.get(name);
+    const remembered = this.#remembered.get(name);
+    if (node === undefined || remembered?.status === undefined || remembered.uid !== node.metadata.uid)
+      return;
+    // What is shown follows the object, which is being made.
+    if (seen === undefined || isOfFormerNode(seen, node)) return;
+    const { status } = remembered;
+    const condition = readinessCondition(status, READINESS_CONDITION);
+    const shown = node.status?.conditions?.find(({ type }) => type === READINESS_CONDITION);
+    const isConditionShown = isDeepStrictEqual(shown && factsOf(shown), condition);
+    const isStatusShown = isDeepStrictEqual(seen.status, status);
+    if (isConditionShown && isStatusShown) return;
+    remembered.shownAt = performance.now();
+    if (!isStatusShown) await this.#writeStatus(seen, status);
+    if (!isConditionShown) await this.#writeCondition(node, condition);
+  }
+
+  async #writeStatus({ metadata: { name, uid } }: SeenReadiness, status: NodeReadinessStatus): Promise<void> {
+    const operations = [
+      { op: 'test', path: '/metadata/uid', value: uid },
+      { op: 'add', path: '/status', value: status },
+    ] as const;
+    const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+    await this.#deps.cluster.kube
+      .jsonPatch(resources.nodeReadinesses, { name }, operations, options)
+      .catch((error: unknown) => {
+        // Another one of that name, or none: the informer will show it.
+        if (!isKubeError(error, 'Invalid', 'NotFound', 'Conflict')) throw error;
+      });
+  }
+
+  async #writeCondition(
+    { metadata: { name, uid }, status }: Node,
+    facts: ConditionFacts | undefined,
+  ): Promise<void> {
+    const { kube } = this.#deps.cluster;
+    const before = (status?.conditions ?? []).filter(({ type }) => type === READINESS_CONDITION);
+    const conditions = facts === undefined ? [] : withCondition(before, facts, kube.now().toISOString());
+    const object = { metadata: { name, uid }, status: { conditions } };
+    const options = { fieldManager: READINESS_CONDITION_MANAGER, force: true, subresource: 'status' };
+    await kube.apply(resources.nodes, object as Node, options).catch((error: unknown) => {
+      if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+    });
+  }
+
+  /** Makes the NodeReadiness of a node, or gives one that was there before its node an owner. */
+  async #own({ metadata: { name, uid = '' } }: Node): Promise<void> {
+    const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
+    const object = { metadata: { name, ownerReferences }, spec: {} };
+    const options = { fieldManager: FIELD_MANAGER, force: true };
+    await this.#deps.cluster.kube
+      .apply(resources.nodeReadinesses, object, options)
+      .catch((error: unknown) => {
+        if (!isKubeError(error, 'Conflict')) throw error;
+      });
+  }
+}
+
+function isHolding({ metadata, spec }: NodeMaintenance): boolean {
+  return holdsNodes(wantedStage(spec.stage, metadata.deletionTimestamp !== undefined));
+}
+
+function isTainted({ spec }: Node): boolean {
+  return spec.taints?.some(isOurs) === true;
+}
+
+function isOurs({ key, effect }: Taint): boolean {
+  return key === READINESS_TAINT.key && effect === READINESS_TAINT.effect;
+}
+
+function isOwned(seen: SeenReadiness | undefined, { metadata: { uid } }: Node): boolean {
+  return seen?.metadata.ownerReferences?.some((owner) => owner.uid === uid) === true;
+}
+
+function isOfFormerNode(seen: SeenReadiness | undefined, node: Node): boolean {
+  const owners = seen?.metadata.ownerReferences ?? [];
+  return (
+    owners.some(({ apiVersion, kind }) => apiVersion === 'v1' && kind === 'Node') && !isOwned(seen, node)
+  );
+}
+
+function factsOf({ type, status, reason, message }: ConditionFacts): ConditionFacts {
+  return { type, status, reason, message };
+}

@@ -1,0 +1,177 @@
+import fc from 'fast-check';
+import type { KubeObject, NodeSelector } from '../../api/core.ts';
+import { NODE_READINESS } from '../../api/names.ts';
+import { selectsNode } from '../../domain/nodeSelector.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Kubectl, kubectlOf } from './kubectl.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let policies: ReadinessPolicies;
+let kubectl: Kubectl;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'gates' });
+  policies = new ReadinessPolicies(c.admin, sandbox);
+  kubectl = kubectlOf(sandbox);
+}, 180_000);
+
+afterEach(() => policies.allDropped());
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+const cni = gate({ name: 'cni', namespace: 'kube-system' });
+const sentinel = { sentinel: 'yes' };
+const orSentinel = ({ nodeSelectorTerms }: NodeSelector): NodeSelector => ({
+  nodeSelectorTerms: [
+    ...nodeSelectorTerms,
+    { matchExpressions: [{ key: 'sentinel', operator: 'In', values: ['yes'] }] },
+  ],
+});
+const node = (name: string, labels: Record<string, string> = {}, taints: object[] = []): KubeObject =>
+  ({ metadata: { name, labels }, spec: { taints } }) as KubeObject;
+
+describe('a new node is given the taint', () => {
+  test('beside those that its kubelet registers it with, once', async () => {
+    const pool = c.named('pool');
+    for (const name of [c.named('nrp'), c.named('nrp')])
+      await policies.applied(readinessPolicy(name, ofPool(pool), [cni]), { pool });
+    const own = { key: 'example.com/own', effect: 'NoExecute', value: 'x' };
+    const already = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' };
+    const taints = await policies.taintsOf([node('a', { pool }, [own]), node('b', { pool }, [already])]);
+    expect(taints.map((keys) => keys.filter((key) => !key.startsWith('node.kubernetes.io')))).toEqual([
+      ['example.com/own', 'readiness.k8s.io/gates'],
+      ['readiness.k8s.io/gates'],
+    ]);
+  });
+
+  test('but not by a policy without a gate that blocks, nor when no policy selects it', async () => {
+    const [pool, other] = [c.named('pool'), c.named('pool')];
+    const open = gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false });
+    await c.admin.apply(
+      { ...NODE_READINESS, plural: 'nodereadinesspolicies', kind: 'NodeReadinessPolicy', namespaced: false },
+      readinessPolicy(c.named('nrp'), ofPool(pool), [open]),
+      { fieldManager: 'kubectl' },
+    );
+    await policies.applied(readinessPolicy(c.named('nrp'), ofPool(other), [cni]), { pool: other });
+    expect(await policies.taintedOf([node('a', { pool }), node('b')])).toEqual([false, false]);
+  });
+
+  test('by name, as one of five thousand', async () => {
+    const terms = Array.from({ length: 4_999 }, (_, i) => ({
+      matchFields: [{ key: 'metadata.name', operator: 'In' as const, values: [`n-${i}`] }],
+    }));
+    const selector = orSentinel({ nodeSelectorTerms: terms });
+    await policies.applied(readinessPolicy(c.named('nrp'), selector, [cni]), sentinel);
+    expect(await policies.taintedOf([node('n-0'), node('n-4998'), node('n-4999')])).toEqual([
+      true,
+      true,
+      false,
+    ]);
+  });
+
+  const requirement = fc.oneof(
+    fc.record({
+      key: fc.constantFrom('a', 'b'),
+      operator: fc.constantFrom('In' as const, 'NotIn' as const),
+      values: fc.subarray(['1', '12', 'x', ''], { minLength: 1 }),
+    }),
+    fc.record({
+      key: fc.constantFrom('a', 'b'),
+      operator: fc.constantFrom('Exists' as const, 'DoesNotExist' as const),
+    }),
+    fc.record({
+      key: fc.constantFrom('a', 'b'),
+      operator: fc.constantFrom('Gt' as const, 'Lt' as const),
+      values: fc.constantFrom<string[]>(['-1'], ['3'], ['12']),
+    }),
+  );
+  const field = fc.record({
+    key: fc.constant('metadata.name'),
+    operator: fc.constantFrom('In' as const, 'NotIn' as const),
+    values: fc.constantFrom<string[]>(['n-0'], ['n-1']),
+  });
+  const term = fc.record(
+    {
+      matchExpressions: fc.array(requirement, { maxLength: 2 }),
+      matchFields: fc.array(field, { maxLength: 1 }),
+    },
+    { requiredKeys: [] },
+  );
+  const labels = fc.dictionary(fc.constantFrom('a', 'b'), fc.constantFrom('1', '12', '007', 'x', ''), {
+    maxKeys: 2,
+  });
+
+  test('where the domain says that a policy selects it', async () => {
+    const scene = fc.record({
+      selector: fc.record({ nodeSelectorTerms: fc.array(term, { minLength: 1, maxLength: 3 }) }),
+      labelled: fc.array(labels, { minLength: 30, maxLength: 30 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(scene, async ({ selector, labelled }) => {
+        await policies.allDropped();
+        const name = c.named('nrp');
+        // A label of its own, by which this policy is told from one that was before it.
+        const own = { nodeSelectorTerms: [...selector.nodeSelectorTerms, ...ofPool(name).nodeSelectorTerms] };
+        await policies.applied(readinessPolicy(name, own, [cni]), { pool: name });
+        const nodes = labelled.map((one, i) => node(`n-${i}`, one));
+        await eventually('the apiserver to agree', async () =>
+          expect(await policies.taintedOf(nodes)).toEqual(nodes.map((one) => selectsNode(selector, one))),
+        );
+      }),
+      { numRuns: 12, endOnFailure: true },
+    );
+  }, 120_000);
+});
+
+describe('what is wrong is refused with its remedy', () => {
+  const { apiVersion, kind } = NODE_READINESS;
+  const readiness = (...readinessGates: object[]) => ({
+    apiVersion,
+    kind,
+    metadata: { name: 'n' },
+    spec: { readinessGates },
+  });
+  test.each([
+    {
+      when: 'a selector is empty',
+      object: readiness({ ...cni, selector: {} }),
+      says: 'an empty selector would select every pod of the namespace; give the labels of the pods that the node needs',
+    },
+    {
+      when: 'a selector has empty parts',
+      object: readiness({ ...cni, selector: { matchLabels: {}, matchExpressions: [] } }),
+      says: 'an empty selector would select every pod',
+    },
+    { when: 'two gates have one name', object: readiness(cni, cni), says: 'Duplicate value' },
+    {
+      when: 'a namespace is missing',
+      object: readiness({ name: 'a', selector: { matchLabels: { a: 'b' } } }),
+      says: 'namespace: Required value',
+    },
+    {
+      when: 'the name of a policy is too long',
+      object: readinessPolicy('p'.repeat(107), ofPool('x'), [cni]),
+      says: 'choose one of at most 106 characters',
+    },
+  ])('when $when', async ({ object, says }) => {
+    const { code, stderr } = await kubectl(['create', '--dry-run=server', '-f', '-'], object);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(says) });
+  });
+
+  test('and what is right is taken, with its default', async () => {
+    const made = await kubectl(
+      ['create', '--dry-run=server', '-o', 'jsonpath={.spec.readinessGates[*].blocksReadiness}', '-f', '-'],
+      readiness(cni, gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false })),
+    );
+    expect(made.stdout).toBe('true false');
+  });
+});
