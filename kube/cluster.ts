@@ -75,14 +75,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const windows = new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log });
-  const jobs = new Informer({
-    kube,
-    resource: resources.jobs,
-    namespace: WORK_NAMESPACE,
-    transform: slimJob,
-    log,
-  });
+  const { windows, jobs } = windowInformers({ kube, log });
   const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations, windows, jobs];
   return {
     kube,
@@ -122,6 +115,14 @@ function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> 
     },
     log,
   });
+}
+
+function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs'> {
+  const namespace = WORK_NAMESPACE;
+  return {
+    windows: new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log }),
+    jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: slimJob, log }),
+  };
 }
 
 function evacuationInformer({ kube, log, namespace }: Watching): Informer<Evacuation> {
