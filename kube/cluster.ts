@@ -78,17 +78,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
-  const readinesses = new Informer({
-    kube,
-    resource: resources.nodeReadinesses,
-    transform: slimReadiness,
-    log,
-  });
-  const readinessPolicies = new Informer<NodeReadinessPolicy>({
-    kube,
-    resource: resources.nodeReadinessPolicies,
-    log,
-  });
+  const { readinesses, readinessPolicies } = readinessInformers({ kube, log });
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
   const { windows, jobs } = windowInformers({ kube, log });
   const all = [
@@ -143,6 +133,22 @@ function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> 
     },
     log,
   });
+}
+
+function readinessInformers({ kube, log }: Watching): Pick<Cluster, 'readinesses' | 'readinessPolicies'> {
+  return {
+    readinesses: new Informer({
+      kube,
+      resource: resources.nodeReadinesses,
+      transform: slimReadiness,
+      log,
+    }),
+    readinessPolicies: new Informer<NodeReadinessPolicy>({
+      kube,
+      resource: resources.nodeReadinessPolicies,
+      log,
+    }),
+  };
 }
 
 function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs'> {
