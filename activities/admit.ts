@@ -1,6 +1,6 @@
 import { Context } from '@temporalio/activity';
 import { parseMaintenanceInput, toNodeMaintenance, type MaintenanceInput } from '../api/maintenanceInput.ts';
-import { FIELD_MANAGER, STARTED_BY, workflowIdOf } from '../api/names.ts';
+import { FIELD_MANAGER, NODE_BUDGET_NAME, STARTED_BY, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { admissionWarnings, storageProblem } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
@@ -68,7 +68,11 @@ async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintena
 /** The checks of the admission server, from which the worker is exempt. Returns what is worth a warning. */
 async function examine(deps: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
   const { cluster } = deps;
-  const surroundings = { nodes: cluster.nodes.list(), maintenances: cluster.maintenances.list() };
+  const surroundings = {
+    nodes: cluster.nodes.list(),
+    maintenances: cluster.maintenances.list(),
+    budget: cluster.nodeBudgets.get(NODE_BUDGET_NAME),
+  };
   const proposal = { name: metadata.name, spec };
   const problem = storageProblem(proposal, surroundings);
   if (problem !== undefined) throw invalidInput(problem);

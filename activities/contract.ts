@@ -35,6 +35,8 @@ export const FailureType = {
   Forbidden: 'Forbidden',
   /** The apiserver finds an object invalid; final. */
   Invalid: 'Invalid',
+  /** Another run has the window open; retried until it has ended. */
+  Busy: 'Busy',
   /** The apiserver, or what it needs, does not answer; retried without limit. */
   Unavailable: 'Unavailable',
 } as const;
@@ -93,7 +95,7 @@ export interface WindowStart {
 export interface OpenedWindow extends WindowRef {
   start: string;
   end: string;
-  /** Runs of maintenances that were paused when an earlier window ended, by workflow id. */
+  /** Runs of maintenances that an earlier window paused at its end, by workflow id. */
   resting: string[];
 }
 
@@ -107,6 +109,8 @@ export interface WindowOrders {
   paused: boolean;
   approved: boolean;
   approvedNodes: string[];
+  /** Runs of maintenances, by workflow id, that have just been told to rest or to go on. */
+  told?: string[];
 }
 
 export interface WindowTurn {
@@ -127,17 +131,21 @@ export interface WindowState {
   waiting?: { reason: string; message: string };
 }
 
-/** The state has changed; or nothing is left to do in this window, but drains to rest if it holds them; or the object is gone. */
 export type WindowStep =
   | { kind: 'Progressed'; state: WindowState }
-  /** `rest`: runs of maintenances, by workflow id. */
-  | { kind: 'Over'; state: WindowState; rest: string[] }
+  /** Runs of maintenances, by workflow id, are to rest or to go on. */
+  | { kind: 'Tell'; state: WindowState; pause: string[]; resume: string[] }
+  /** Nothing is left to do in this window. `rest`: as in Tell, from runs of earlier releases. */
+  | { kind: 'Over'; state: WindowState; rest?: string[] }
+  /** There is no such object any more. */
   | { kind: 'Gone' };
 
 export interface MaintenanceWindowActivities {
   /**
-   * Validates the input and marks the window as open. Fails with InvalidInput when there is no such window, when another run
-   * has it open, or when those who start workflows may not maintain its nodes and its schedule does not open it now.
+   * Validates the input and marks the window as open. A run that follows one of the same id which ended without having closed the
+   * window has it open until the time that was recorded. Fails with InvalidInput when there is no such window, when another run has
+   * it open (with Busy when a schedule opens it), or when those who start workflows may not maintain its nodes and it is not its own
+   * schedule that opens it for its own duration.
    */
   openWindow(start: WindowStart): Promise<OpenedWindow>;
   /** Begins turns and sees them through, until the state differs from `seen`. */

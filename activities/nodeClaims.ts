@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { DEFAULT_NODE_BUDGET, type NodeBudget, type NodeClaim } from '../api/nodeBudget.ts';
 import { FIELD_MANAGER, NODE_BUDGET_NAME, TurnAnnotation, WINDOW_LABEL } from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { withCondition } from '../domain/conditions.ts';
-import { limitOf, outOfService } from '../domain/nodeBudget.ts';
+import { type ClaimedTurn, limitOf, outOfService, stands } from '../domain/nodeBudget.ts';
 import { isKubeError } from '../kube/errors.ts';
-import { resources } from '../kube/resources.ts';
+import { resources, versionOf } from '../kube/resources.ts';
 import type { Deps } from './deps.ts';
 
 /** The budget of the cluster as one decision sees it. */
@@ -19,8 +20,6 @@ export interface BudgetView {
 type BudgetDeps = Pick<Deps, 'cluster'>;
 
 const attempts = 8;
-/** A claim whose turn was never created, or is gone, counts for this long: a worker that died may come back to it. Milliseconds. */
-const orphanAfter = 120_000;
 
 /** The NodeBudget; the first who looks makes one with the default. */
 export async function readBudget({ cluster: { kube } }: BudgetDeps): Promise<NodeBudget> {
@@ -35,51 +34,77 @@ export async function readBudget({ cluster: { kube } }: BudgetDeps): Promise<Nod
   }
 }
 
-export function viewOf({ cluster }: BudgetDeps, { spec, status }: NodeBudget): BudgetView {
+/** The NodeBudget as the informer has it, unless what was written here is newer. */
+export async function seenBudget(deps: BudgetDeps, written: NodeBudget | undefined): Promise<NodeBudget> {
+  const seen = deps.cluster.nodeBudgets.get(NODE_BUDGET_NAME);
+  if (seen === undefined) return readBudget(deps);
+  if (written === undefined || written.metadata.uid !== seen.metadata.uid) return seen;
+  return versionOf(written) > versionOf(seen) ? written : seen;
+}
+
+export function viewOf(
+  { cluster }: BudgetDeps,
+  { spec }: NodeBudget,
+  claims: readonly NodeClaim[],
+): BudgetView {
   const nodes = cluster.nodes.list();
-  const claims = status?.claims ?? [];
   const out = outOfService({ nodes, maintenances: cluster.maintenances.list(), claims });
   return { claims, allowed: limitOf(spec.maxUnavailable, nodes.length), out };
 }
 
+/** The claims of a budget that still stand, as the window that asks sees them. */
+export async function standingClaims(
+  { cluster }: BudgetDeps,
+  asking: string,
+  { status }: NodeBudget,
+): Promise<readonly NodeClaim[]> {
+  const claims = status?.claims ?? [];
+  const now = cluster.kube.now().getTime();
+  const judged = (turns: readonly ClaimedTurn[]) =>
+    claims.filter((claim) => stands(claim, { turns, asking, now }));
+  const seen = claimedTurns(cluster.maintenances.list());
+  const standing = judged(seen);
+  if (standing.length === claims.length) return claims;
+  // The informer may be behind: a claim is given up only on the word of the apiserver.
+  const doubted = new Set(claims.filter((claim) => !standing.includes(claim)).map(({ window }) => window));
+  const labelSelector = `${WINDOW_LABEL} in (${[...doubted].join(',')})`;
+  const { items } = await cluster.kube.list(resources.nodeMaintenances, { labelSelector });
+  return judged([...seen.filter(({ window }) => !doubted.has(window)), ...claimedTurns(items)]);
+}
+
+function claimedTurns(maintenances: readonly NodeMaintenance[]): ClaimedTurn[] {
+  return maintenances.flatMap((maintenance) => {
+    const { labels, annotations } = maintenance.metadata;
+    const [window, node] = [labels?.[WINDOW_LABEL], annotations?.[TurnAnnotation.Node]];
+    return window === undefined || node === undefined ? [] : [{ window, node, maintenance }];
+  });
+}
+
 /**
- * Changes the claims of one window as `decide` wants on the newest budget, and resolves with the budget then. Written under the
- * resourceVersion that was decided on: of windows that decide at the same moment one is first, and the others decide anew.
+ * Claims the nodes that `decide` wants on the newest budget, without the claims that do not stand any more, and resolves with the
+ * budget then. Written under the resourceVersion that was decided on: of windows that decide at the same moment one is first, and
+ * the others decide anew.
  */
 export async function claimNodes(
   deps: BudgetDeps,
   window: string,
-  decide: (view: BudgetView) => { claim: readonly string[]; release: readonly string[] },
+  decide: (view: BudgetView) => readonly string[],
 ): Promise<NodeBudget> {
-  const { kube, nodes } = deps.cluster;
+  const { kube } = deps.cluster;
   for (let attempt = 1; ; attempt++) {
     const read = await readBudget(deps);
-    const budget = withoutOrphans(deps, read);
-    const view = viewOf(deps, budget);
-    const { claim, release } = decide(view);
-    const claims = changed(view.claims, { window, claim, release, since: kube.now().toISOString() });
-    if (isDeepStrictEqual(claims, read.status?.claims ?? [])) return budget;
-    const out = new Set([...view.out.keys(), ...claim]).size - release.length;
-    const facts = {
-      type: 'Exhausted',
-      status: out >= view.allowed ? ('True' as const) : ('False' as const),
-      reason: out >= view.allowed ? 'NoNodeToSpare' : 'NodesToSpare',
-      message: '',
-    };
-    const { uid, resourceVersion, generation = 0 } = read.metadata;
-    const status = {
-      observedGeneration: generation,
-      nodes: nodes.list().length,
-      allowed: view.allowed,
-      outOfService: Math.max(0, out),
-      claims,
-      conditions: withCondition(read.status?.conditions ?? [], facts, kube.now().toISOString()),
-    };
+    const standing = await standingClaims(deps, window, read);
+    const held = new Set(standing.map(({ node }) => node));
+    const since = kube.now().toISOString();
+    const wanted = decide(viewOf(deps, read, standing)).filter((node) => !held.has(node));
+    const claims = [...standing, ...wanted.map((node) => ({ node, window, since }))];
+    if (isDeepStrictEqual(claims, read.status?.claims ?? [])) return read;
+    const { uid, resourceVersion } = read.metadata;
     try {
       return await kube.mergePatch(
         resources.nodeBudgets,
         { name: NODE_BUDGET_NAME },
-        { metadata: { uid, resourceVersion }, status },
+        { metadata: { uid, resourceVersion }, status: statusWith(deps, read, claims) },
         { subresource: 'status', fieldManager: FIELD_MANAGER },
       );
     } catch (error) {
@@ -88,30 +113,22 @@ export async function claimNodes(
   }
 }
 
-function changed(
-  claims: readonly NodeClaim[],
-  wanted: { window: string; claim: readonly string[]; release: readonly string[]; since: string },
-): NodeClaim[] {
-  const { window, claim, release, since } = wanted;
-  const kept = claims.filter((one) => one.window !== window || !release.includes(one.node));
-  const held = new Set(kept.map(({ node }) => node));
-  return [...kept, ...claim.filter((node) => !held.has(node)).map((node) => ({ node, window, since }))];
-}
-
-/** Without claims whose turn nobody has, long after they were made. */
-function withoutOrphans({ cluster }: BudgetDeps, budget: NodeBudget): NodeBudget {
-  if (budget.status === undefined) return budget;
-  const now = cluster.kube.now().getTime();
-  const turns = new Set(
-    cluster.maintenances
-      .list()
-      .map(
-        ({ metadata: { labels, annotations } }) =>
-          `${labels?.[WINDOW_LABEL]}/${annotations?.[TurnAnnotation.Node]}`,
-      ),
-  );
-  const claims = budget.status.claims.filter(
-    ({ node, window, since }) => turns.has(`${window}/${node}`) || now - Date.parse(since) < orphanAfter,
-  );
-  return { ...budget, status: { ...budget.status, claims } };
+function statusWith(deps: BudgetDeps, budget: NodeBudget, claims: NodeClaim[]): NodeBudget['status'] {
+  const { kube, nodes } = deps.cluster;
+  const { allowed, out } = viewOf(deps, budget, claims);
+  const isExhausted = out.size >= allowed;
+  const facts = {
+    type: 'Exhausted',
+    status: isExhausted ? ('True' as const) : ('False' as const),
+    reason: isExhausted ? 'NoNodeToSpare' : 'NodesToSpare',
+    message: '',
+  };
+  return {
+    observedGeneration: budget.metadata.generation ?? 0,
+    nodes: nodes.list().length,
+    allowed,
+    outOfService: out.size,
+    claims,
+    conditions: withCondition(budget.status?.conditions ?? [], facts, kube.now().toISOString()),
+  };
 }

@@ -1,86 +1,228 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Node } from '../api/core.ts';
-import type { MaintenanceWindow, WindowProgress } from '../api/maintenanceWindow.ts';
-import { workflowIdOf } from '../api/names.ts';
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
+import { workflowIdOf } from '../api/names.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
-import { revisionOf, turnName } from '../domain/revision.ts';
-import { decideRollout, type RolloutDecision, type RolloutSight, type Turn } from '../domain/rollout.ts';
+import { revisionOf } from '../domain/revision.ts';
+import { decideRollout, type RolloutDecision, type Turn } from '../domain/rollout.ts';
 import type { TurnPolicy } from '../domain/turn.ts';
 import { forEachBounded } from '../kube/bounded.ts';
-import { resources } from '../kube/resources.ts';
+import { isKubeError, wordsOf } from '../kube/errors.ts';
 import type { WindowOrders, WindowRef, WindowState, WindowStep } from './contract.ts';
 import type { Deps } from './deps.ts';
-import { type BudgetView, claimNodes, readBudget, viewOf } from './nodeClaims.ts';
-import { reconcile } from './reconcile.ts';
-import { act, beginTurn, type SeenTurn, turnsOf } from './turns.ts';
-import { readWindow, updateWindowStatus } from './windowStatus.ts';
+import { type BudgetView, claimNodes, seenBudget, standingClaims, viewOf } from './nodeClaims.ts';
+import { lookAgainAfter } from './reconcile.ts';
+import { act, beginTurn, isResting, markResting, type SeenTurn, turnsOf } from './turns.ts';
+import { stageOf } from './view.ts';
+import { publishWindow, type Sight, stateOf } from './windowState.ts';
+import { readWindow } from './windowStatus.ts';
 
 const turnsAtOnce = 8;
-/** Names and failures in the status, so that it stays small. */
-const nodesShown = 100;
-const failuresShown = 20;
-const longestMessage = 1_000;
-
-/** One look at a window and its turns. */
-interface Sight {
-  window: MaintenanceWindow;
-  revision: string;
-  policy: TurnPolicy;
-  /** No further turn begins. */
-  isEnding: boolean;
-  nodes: readonly Node[];
-  turns: readonly SeenTurn[];
-}
+/** A turn that was refused is tried again after this time. Milliseconds. */
+const tryAgainAfter = 60_000;
+/** So is a run that was told something, and does not show it. Milliseconds. */
+const tellAgainAfter = 60_000;
 
 /**
  * Sees the turns of an open window through and begins new ones, as domain/turn.ts and domain/rollout.ts decide, until its state
  * differs from `seen`, or nothing is left to do. What a turn has come to is on its NodeMaintenance, not here.
  */
-export async function rollOut(
+export function rollOut(
   deps: Deps,
   ref: WindowRef,
   orders: WindowOrders,
   seen: WindowState | undefined,
 ): Promise<WindowStep> {
-  const { cluster } = deps;
-  let budget = await readBudget(deps);
-  const turn = async (): Promise<WindowStep | undefined> => {
-    // The informer may not have it yet.
-    const window = cluster.windows.get(ref.name) ?? (await readWindow(deps, ref));
-    if (window?.metadata.uid !== ref.uid) return { kind: 'Gone' };
-    const sight = lookAt(deps, window, orders);
-    budget = await released(deps, sight, budget);
-    await forEachBounded(turnsAtOnce, sight.turns, (one) => act(deps, window, one));
-    if (!sight.isEnding) await completeClaims(deps, sight, budget);
-    const first = decide(deps, sight, orders, viewOf(deps, budget));
-    const begun = first.kind === 'Start' ? await begin(deps, sight, orders) : undefined;
-    budget = begun?.budget ?? budget;
-    const decision = begun?.decision ?? first;
-    const state = stateOf(sight, decision, viewOf(deps, budget));
-    await publish(deps, ref, sight, state);
-    if (unseenNodes(sight, budget).length === 0 && isOver(state, sight, decision))
-      return { kind: 'Over', state, rest: restless(sight) };
-    return isDeepStrictEqual(state, seen) ? undefined : { kind: 'Progressed', state };
-  };
-  return reconcile<WindowStep>(cluster, () => false, turn, [cluster.windows, cluster.jobs]);
+  const { nodes, maintenances, windows, jobs, nodeBudgets } = deps.cluster;
+  const rollout = new RollOut(deps, orders);
+  return lookAgainAfter<WindowStep>([nodes, maintenances, windows, jobs, nodeBudgets], async () => {
+    const step = await rollout.look(ref);
+    return step.kind === 'Progressed' && isDeepStrictEqual(step.state, seen) ? undefined : step;
+  });
 }
 
-function lookAt(deps: Deps, window: MaintenanceWindow, orders: WindowOrders): Sight {
+/** What one activity remembers between its looks: losing it costs a request or an Event more. */
+class RollOut {
+  readonly #deps: Deps;
+  readonly #orders: WindowOrders;
+  readonly #begun: number;
+  /** As it was last written here. */
+  #budget: NodeBudget | undefined;
+  /** Nodes whose turn could not begin: in the words of the apiserver, and when. */
+  readonly #refused = new Map<string, { words: string; at: number }>();
+
+  constructor(deps: Deps, orders: WindowOrders) {
+    this.#deps = deps;
+    this.#orders = orders;
+    this.#begun = deps.cluster.kube.now().getTime();
+  }
+
+  async look(ref: WindowRef): Promise<WindowStep> {
+    const deps = this.#deps;
+    // The informer may not have it yet.
+    const window = deps.cluster.windows.get(ref.name) ?? (await readWindow(deps, ref));
+    if (window?.metadata.uid !== ref.uid) return { kind: 'Gone' };
+    const sight = await lookAt(deps, window, this.#orders);
+    const refused = await this.#tend(sight);
+    const { decision, view } = await this.#goOn(sight, refused);
+    const state = stateOf(sight, decision, turnKinds(sight, view));
+    await publishWindow(deps, ref, sight, state);
+    return this.#stepOf(sight, state, decision);
+  }
+
+  /** What the turns under way need; resolves with those that the apiserver refuses, and in which words. */
+  async #tend({ window, turns, policy }: Sight): Promise<Map<string, string>> {
+    const deps = this.#deps;
+    const refused = new Map<string, string>();
+    await forEachBounded(turnsAtOnce, turns, async (turn) => {
+      try {
+        await act(deps, window, turn);
+        const { maintenance } = turn;
+        const goesOn = policy === 'Finish' && !isPaused(turn);
+        if (goesOn && isResting(maintenance)) await markResting(deps, maintenance, false);
+      } catch (error) {
+        // It has changed, or is gone: the informer will show it.
+        if (isKubeError(error, 'Conflict', 'NotFound') && error.request.verb !== 'create') return;
+        refused.set(turn.node, refusalIn(error));
+      }
+    });
+    this.#tellRefused(window, refused);
+    return refused;
+  }
+
+  /** Begins turns, if the rules let any; the decision is the one that stands after that. */
+  async #goOn(
+    sight: Sight,
+    tended: ReadonlyMap<string, string>,
+  ): Promise<{ decision: RolloutDecision; view: BudgetView }> {
+    const deps = this.#deps;
+    const { name } = sight.window.metadata;
+    const refused = new Map([...this.#stillRefused(), ...tended]);
+    const budget = await this.#budgetNow(name);
+    const view = viewOf(deps, budget, budget.status?.claims ?? []);
+    const first = this.#decide(sight, view, refused);
+    if (first.kind !== 'Start') return { decision: first, view };
+    let decision: RolloutDecision = first;
+    this.#budget = await claimNodes(deps, name, (newest) => {
+      decision = this.#decide(sight, newest, refused);
+      return startedBy(decision);
+    });
+    const failed = await this.#begin(sight, startedBy(decision));
+    // What was claimed for them is free again.
+    if (failed.size > 0) this.#budget = await claimNodes(deps, name, () => []);
+    const after = viewOf(deps, this.#budget, this.#budget.status?.claims ?? []);
+    const isAllRefused = failed.size > 0 && failed.size === startedBy(decision).length;
+    return {
+      decision: isAllRefused ? this.#decide(sight, after, new Map([...refused, ...failed])) : decision,
+      view: after,
+    };
+  }
+
+  /** Without claims that do not stand any more: the nodes of others wait for them. */
+  async #budgetNow(window: string): Promise<NodeBudget> {
+    const budget = await seenBudget(this.#deps, this.#budget);
+    const standing = await standingClaims(this.#deps, window, budget);
+    if (standing.length === (budget.status?.claims ?? []).length) return budget;
+    this.#budget = await claimNodes(this.#deps, window, () => []);
+    return this.#budget;
+  }
+
+  async #begin({ window, revision, nodes }: Sight, started: readonly string[]): Promise<Map<string, string>> {
+    const begun = nodes.filter(({ metadata }) => started.includes(metadata.name));
+    const failed = new Map<string, string>();
+    await forEachBounded(turnsAtOnce, begun, async (node) => {
+      try {
+        await beginTurn(this.#deps, window, revision, node);
+      } catch (error) {
+        failed.set(node.metadata.name, refusalIn(error));
+      }
+    });
+    const at = this.#deps.cluster.kube.now().getTime();
+    for (const [node, words] of failed) this.#refused.set(node, { words, at });
+    this.#tellRefused(window, failed);
+    return failed;
+  }
+
+  #stillRefused(): Map<string, string> {
+    const since = this.#deps.cluster.kube.now().getTime() - tryAgainAfter;
+    for (const [node, { at }] of this.#refused) if (at < since) this.#refused.delete(node);
+    return new Map([...this.#refused].map(([node, { words }]) => [node, words]));
+  }
+
+  #tellRefused(window: MaintenanceWindow, refused: ReadonlyMap<string, string>): void {
+    for (const [node, words] of refused)
+      this.#deps.events.record(window, {
+        type: 'Warning',
+        reason: 'TurnRefused',
+        message: `The apiserver refuses the turn of node ${node}: ${words}`,
+      });
+  }
+
+  #decide(sight: Sight, view: BudgetView, refused: ReadonlyMap<string, string>): RolloutDecision {
+    const { window, nodes, isEnding } = sight;
+    const { approved, approvedNodes, paused } = this.#orders;
+    return decideRollout({
+      rollout: window.spec.rollout,
+      approval: window.spec.approval,
+      nodes: nodes.map(({ metadata }) => ({ name: metadata.name, labels: metadata.labels ?? {} })),
+      turns: turnKinds(sight, view),
+      outOfService: view.out,
+      budget: view.allowed,
+      approved,
+      approvedNodes,
+      paused,
+      refused,
+      isOver: isEnding,
+      now: this.#deps.cluster.kube.now().getTime(),
+    });
+  }
+
+  async #stepOf(sight: Sight, state: WindowState, decision: RolloutDecision): Promise<WindowStep> {
+    const resting = sight.turns.filter((turn) => isToRest(sight, turn));
+    const going = sight.turns.filter((turn) => isToGoOn(sight, turn));
+    if (this.#mustTell([...resting, ...going].map(runOf))) {
+      await forEachBounded(turnsAtOnce, resting, ({ maintenance }) =>
+        markResting(this.#deps, maintenance, true),
+      );
+      return { kind: 'Tell', state, pause: resting.map(runOf), resume: going.map(runOf) };
+    }
+    const isSettled = resting.length === 0 && going.length === 0;
+    return isSettled && isOver(sight, state, decision)
+      ? { kind: 'Over', state }
+      : { kind: 'Progressed', state };
+  }
+
+  /** A run that was told shows it soon, unless what it was told was lost. */
+  #mustTell(runs: readonly string[]): boolean {
+    const { told = [] } = this.#orders;
+    const isLate = this.#deps.cluster.kube.now().getTime() - this.#begun > tellAgainAfter;
+    return runs.some((run) => isLate || !told.includes(run));
+  }
+}
+
+/** What the apiserver said; whatever else went wrong ends the look. */
+function refusalIn(error: unknown): string {
+  const isFinal = isKubeError(error, 'Invalid', 'Forbidden', 'NotFound', 'NamespaceTerminating');
+  if (!isFinal) throw error;
+  return wordsOf(error);
+}
+
+async function lookAt(deps: Deps, window: MaintenanceWindow, orders: WindowOrders): Promise<Sight> {
   const { cancelled } = orders;
   const ended = orders.ended || deps.cluster.kube.now().getTime() >= Date.parse(orders.end);
   const isDeleted = window.metadata.deletionTimestamp !== undefined;
   const revision = revisionOf(window.spec);
   const policy = cancelled ? 'Cancel' : ended || isDeleted ? policyAtEnd(window) : 'Finish';
   const selector = window.spec.nodeSelector;
+  const turns = await turnsOf(deps, window, policy);
   return {
     window,
     revision,
     policy,
     isEnding: ended || cancelled || isDeleted,
     nodes: deps.cluster.nodes.list().filter((node) => selectsNode(selector, node)),
-    turns: turnsOf(deps, window, policy).map((turn) => unlessOutdated(turn, revision)),
+    turns: turns.map((turn) => unlessOutdated(turn, revision)),
   };
 }
 
@@ -102,95 +244,26 @@ function isUnderWay({ step }: SeenTurn): boolean {
   return step.kind !== 'Over' && step.kind !== 'Forget' && step.kind !== 'Failed';
 }
 
-/** Whether the node is out of service for the turn, or was when it failed. */
-function holdsNode(turn: SeenTurn): boolean {
-  return isUnderWay(turn) || (turn.step.kind === 'Failed' && !turn.step.isOver);
+function isPaused({ maintenance }: SeenTurn): boolean {
+  return isTrue(maintenance.status?.conditions, 'Paused');
 }
 
-/** Gives up the claims of nodes whose turn is over, and once no turn begins any more those of turns that never did. */
-async function released(deps: Deps, sight: Sight, budget: NodeBudget): Promise<NodeBudget> {
-  const { turns } = sight;
-  const holding = new Set(turns.filter(holdsNode).map(({ node }) => node));
-  const { name } = sight.window.metadata;
-  const over = turns.map(({ node }) => node).filter((node) => !holding.has(node));
-  const neverBegun = await withoutTurn(deps, sight, budget);
-  const release = claimedNodes(sight, budget).filter(
-    (node) => over.includes(node) || neverBegun.includes(node),
-  );
-  if (release.length === 0) return budget;
-  return claimNodes(deps, name, () => ({ claim: [], release }));
+/** Whether a drain goes on that the window wants to rest. */
+function isToRest({ policy }: Sight, turn: SeenTurn): boolean {
+  return policy === 'Hold' && isUnderWay(turn) && stageOf(turn.maintenance) !== 'Complete' && !isPaused(turn);
 }
 
-function claimedNodes({ window }: Sight, { status }: NodeBudget): string[] {
-  const own = (status?.claims ?? []).filter((claim) => claim.window === window.metadata.name);
-  return own.map(({ node }) => node);
+/** Whether a drain rests that an earlier window let rest. */
+function isToGoOn({ policy }: Sight, turn: SeenTurn): boolean {
+  return policy === 'Finish' && isUnderWay(turn) && isResting(turn.maintenance) && isPaused(turn);
 }
 
-/** Claimed nodes whose turn the informer does not have. */
-function unseenNodes(sight: Sight, budget: NodeBudget): string[] {
-  const seen = new Set(sight.turns.map(({ node }) => node));
-  return claimedNodes(sight, budget).filter((node) => !seen.has(node));
-}
-
-/** Those of them whose turn the apiserver does not have either, and that are to have none any more. */
-async function withoutTurn({ cluster }: Deps, sight: Sight, budget: NodeBudget): Promise<string[]> {
-  const selected = new Set(sight.nodes.map(({ metadata }) => metadata.name));
-  const unwanted = unseenNodes(sight, budget).filter((node) => sight.isEnding || !selected.has(node));
-  const missing: string[] = [];
-  await forEachBounded(turnsAtOnce, unwanted, async (node) => {
-    const name = turnName(sight.window.metadata.name, sight.revision, node);
-    if ((await cluster.kube.get(resources.nodeMaintenances, { name })) === undefined) missing.push(node);
-  });
-  return missing;
-}
-
-/** A worker may have died between the claim of a node and its turn. */
-async function completeClaims(deps: Deps, sight: Sight, budget: NodeBudget): Promise<void> {
-  const unseen = unseenNodes(sight, budget);
-  const missing = sight.nodes.filter(({ metadata }) => unseen.includes(metadata.name));
-  await forEachBounded(turnsAtOnce, missing, (node) => beginTurn(deps, sight.window, sight.revision, node));
-}
-
-/** Decides again on the newest budget, claims the nodes, and begins their turns. */
-async function begin(
-  deps: Deps,
-  sight: Sight,
-  orders: WindowOrders,
-): Promise<{ budget: NodeBudget; decision: RolloutDecision }> {
-  const { window, revision, nodes } = sight;
-  const decisions: RolloutDecision[] = [];
-  const budget = await claimNodes(deps, window.metadata.name, (view) => {
-    const decided = decide(deps, sight, orders, view);
-    decisions.push(decided);
-    return { claim: startedBy(decided), release: [] };
-  });
-  const decision = decisions.at(-1) ?? { kind: 'Done' };
-  const started = new Set(startedBy(decision));
-  const begun = nodes.filter(({ metadata }) => started.has(metadata.name));
-  await forEachBounded(turnsAtOnce, begun, (node) => beginTurn(deps, window, revision, node));
-  return { budget, decision };
+function runOf({ maintenance }: SeenTurn): string {
+  return workflowIdOf(maintenance.metadata.name);
 }
 
 function startedBy(decision: RolloutDecision): string[] {
   return decision.kind === 'Start' ? decision.nodes : [];
-}
-
-function decide(deps: Deps, sight: Sight, orders: WindowOrders, view: BudgetView): RolloutDecision {
-  const { window, nodes } = sight;
-  const seen: RolloutSight = {
-    rollout: window.spec.rollout,
-    approval: window.spec.approval,
-    nodes: nodes.map(({ metadata }) => ({ name: metadata.name, labels: metadata.labels ?? {} })),
-    turns: turnKinds(sight, view),
-    outOfService: view.out,
-    budget: view.allowed,
-    approved: orders.approved,
-    approvedNodes: orders.approvedNodes,
-    paused: orders.paused,
-    isOver: sight.isEnding,
-    now: deps.cluster.kube.now().getTime(),
-  };
-  return decideRollout(seen);
 }
 
 /** What was claimed for this window is under way, whether or not the informers have its turn. */
@@ -207,74 +280,14 @@ function turnKinds({ window, revision, turns }: Sight, { claims }: BudgetView): 
   return kinds;
 }
 
-function stateOf(sight: Sight, decision: RolloutDecision, view: BudgetView): WindowState {
-  const kinds = turnKinds(sight, view);
-  const selected = sight.nodes.map(({ metadata }) => metadata.name);
-  const count = (kind: Turn['kind']) => selected.filter((name) => kinds.get(name)?.kind === kind).length;
-  const named = new Map(sight.turns.map(({ node, maintenance }) => [node, maintenance.metadata.name]));
-  const underWay = [...kinds].filter(([, { kind }]) => kind === 'UnderWay').map(([node]) => node);
-  const failed = [...kinds].filter(([, { kind }]) => kind === 'Failed').map(([node]) => node);
-  return {
-    revision: sight.revision,
-    nodes: selected.length,
-    done: count('Succeeded'),
-    underWay: underWay.toSorted().map((node) => ({
-      node,
-      maintenance: named.get(node) ?? turnName(sight.window.metadata.name, sight.revision, node),
-    })),
-    failed: failed.toSorted(),
-    remaining: selected.filter((name) => !kinds.has(name)).length,
-    ...(decision.kind === 'Wait' && {
-      waiting: { reason: decision.reason, message: decision.message.slice(0, longestMessage) },
-    }),
-  };
-}
-
-function isOver({ underWay }: WindowState, { policy, isEnding }: Sight, decision: RolloutDecision): boolean {
+/** Not while there is a turn that the informer does not have yet. */
+function isOver(
+  { policy, isEnding, turns }: Sight,
+  { underWay }: WindowState,
+  decision: RolloutDecision,
+): boolean {
+  const seen = new Set(turns.map(({ node }) => node));
+  if (underWay.some(({ node }) => !seen.has(node))) return false;
   if (policy === 'Hold') return true;
   return underWay.length === 0 && (isEnding || decision.kind === 'Done');
-}
-
-/** The runs of maintenances that go on draining unless they are told to rest, by workflow id. */
-function restless({ policy, turns }: Sight): string[] {
-  if (policy !== 'Hold') return [];
-  return turns
-    .filter((turn) => isUnderWay(turn) && !isTrue(turn.maintenance.status?.conditions, 'Paused'))
-    .map(({ maintenance }) => workflowIdOf(maintenance.metadata.name));
-}
-
-async function publish(deps: Deps, ref: WindowRef, sight: Sight, state: WindowState): Promise<void> {
-  const { active, progress: before } = sight.window.status ?? {};
-  const progress = progressOf(sight, state);
-  const nodes = [...state.underWay.map(({ node }) => node), ...state.failed].slice(0, nodesShown);
-  const isShown = isDeepStrictEqual([active?.nodes, active?.waiting], [nodes, state.waiting]);
-  if (isDeepStrictEqual(progress, before) && (active === undefined || isShown)) return;
-  await updateWindowStatus(deps, ref, ({ active: newest, ...status }) => {
-    if (newest === undefined) return { ...status, progress };
-    const { waiting: _before, ...open } = newest;
-    return {
-      ...status,
-      progress,
-      active: { ...open, nodes, ...(state.waiting && { waiting: state.waiting }) },
-    };
-  });
-}
-
-function progressOf(sight: Sight, state: WindowState): WindowProgress {
-  const failures = sight.turns.flatMap(({ node, step }) =>
-    step.kind === 'Failed'
-      ? [{ node, reason: step.reason, message: step.message.slice(0, longestMessage) }]
-      : [],
-  );
-  const { revision, nodes, done, underWay, failed, remaining } = state;
-  return {
-    revision,
-    summary: `${done}/${nodes}`,
-    nodes,
-    done,
-    inProgress: underWay.length,
-    failed: failed.length,
-    remaining,
-    failures: failures.slice(0, failuresShown),
-  };
 }

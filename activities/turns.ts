@@ -2,6 +2,7 @@ import type { Job, Node } from '../api/core.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import {
   FIELD_MANAGER,
+  KUBELET_LEASE_NAMESPACE,
   NODE_MAINTENANCE,
   REVISION_LABEL,
   TurnAnnotation,
@@ -9,17 +10,23 @@ import {
   WORK_NAMESPACE,
 } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
+import { newTurn } from '../api/windowTurn.ts';
+import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
-import { jobName, turnName } from '../domain/revision.ts';
-import { decideTurn, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
-import { turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
+import { compareNames } from '../domain/names.ts';
+import { jobName, revisionOf, turnName } from '../domain/revision.ts';
+import { decideTurn, endOfWork, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
+import { TURN_SUCCEEDED, turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
 import { workJobSpec } from '../domain/workJob.ts';
+import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { requestStage, updateStatus } from './stage.ts';
+import { stageOf } from './view.ts';
+
+const nodesAtOnce = 8;
 
 /** The turn of one node in a window: its NodeMaintenance, and what is to be done next. */
 export interface SeenTurn {
@@ -32,38 +39,74 @@ export interface SeenTurn {
   step: TurnStep;
 }
 
-/** The turns that a window has begun, of whatever revision, oldest first. */
-export function turnsOf(deps: Deps, window: MaintenanceWindow, policy: TurnPolicy): SeenTurn[] {
-  const { name } = window.metadata;
-  return deps.cluster.maintenances
+/** The turns that a window has begun, of whatever revision, by name. */
+export async function turnsOf(
+  deps: Deps,
+  window: MaintenanceWindow,
+  policy: TurnPolicy,
+): Promise<SeenTurn[]> {
+  const { cluster } = deps;
+  const found = cluster.maintenances
     .list()
-    .filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === name)
-    .map((maintenance) => seenTurn(deps, window, maintenance, policy))
-    .toSorted((a, b) => (a.maintenance.metadata.name < b.maintenance.metadata.name ? -1 : 1));
+    .filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === window.metadata.name)
+    .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name))
+    .map((maintenance) => ({ maintenance, job: jobOf(deps, maintenance) }));
+  const worked = found.filter(({ job, maintenance }) => hasWorked(job, maintenance));
+  const heard = await heardFrom(
+    deps,
+    worked.map(({ maintenance }) => nodeOf(maintenance)),
+  );
+  const revision = revisionOf(window.spec);
+  const now = cluster.kube.now().getTime();
+  return found.map(({ maintenance, job }) => {
+    const { annotations = {}, labels = {} } = maintenance.metadata;
+    const node = nodeOf(maintenance);
+    const machine = cluster.nodes.get(node);
+    const isOfNode = machine !== undefined && machine.metadata.uid === annotations[TurnAnnotation.NodeUid];
+    const step = decideTurn({
+      maintenance,
+      node: isOfNode ? machine : undefined,
+      work: annotations[TurnAnnotation.Work] === 'Job' ? 'Job' : 'None',
+      isOutdated: labels[REVISION_LABEL] !== revision,
+      job,
+      heardAt: heard.get(node),
+      policy,
+      readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
+      now,
+    });
+    return { node, maintenance, revision: labels[REVISION_LABEL] ?? '', isOfNode, job, step };
+  });
 }
 
-function seenTurn(
-  { cluster }: Deps,
-  window: MaintenanceWindow,
-  maintenance: NodeMaintenance,
-  policy: TurnPolicy,
-): SeenTurn {
-  const { annotations = {}, labels = {}, name, uid } = maintenance.metadata;
-  const node = annotations[TurnAnnotation.Node] ?? '';
-  const found = cluster.nodes.get(node);
-  const isOfNode = found !== undefined && found.metadata.uid === annotations[TurnAnnotation.NodeUid];
-  const job = cluster.jobs.get(`${WORK_NAMESPACE}/${jobName(name)}`);
-  const ownJob = job?.metadata.ownerReferences?.some((owner) => owner.uid === uid) ? job : undefined;
-  const step = decideTurn({
-    maintenance,
-    node: isOfNode ? found : undefined,
-    work: window.spec.work,
-    job: ownJob,
-    policy,
-    readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
-    now: cluster.kube.now().getTime(),
+function nodeOf({ metadata }: NodeMaintenance): string {
+  return metadata.annotations?.[TurnAnnotation.Node] ?? '';
+}
+
+/** Its own: a namesake may be left of an earlier turn. */
+function jobOf({ cluster }: Deps, maintenance: NodeMaintenance): Job | undefined {
+  const job = cluster.jobs.get(`${WORK_NAMESPACE}/${jobName(maintenance.metadata.name)}`);
+  return isJobOf(job, maintenance) ? job : undefined;
+}
+
+function isJobOf(job: Job | undefined, { metadata: { uid } }: NodeMaintenance): job is Job {
+  return job?.metadata.ownerReferences?.some((owner) => owner.uid === uid) ?? false;
+}
+
+/** Whether it is to be given back next. */
+function hasWorked(job: Job | undefined, { spec, status }: NodeMaintenance): boolean {
+  const isJudged = status?.conditions.some(({ type }) => type === TURN_SUCCEEDED) ?? false;
+  return endOfWork(job) !== undefined && spec.stage !== 'Complete' && !isJudged;
+}
+
+/** When the kubelets of nodes last renewed their Leases, in milliseconds; nothing of a node that has none. */
+async function heardFrom({ cluster }: Deps, nodes: readonly string[]): Promise<Map<string, number>> {
+  const heard = new Map<string, number>();
+  await forEachBounded(nodesAtOnce, nodes, async (name) => {
+    const lease = await cluster.kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name });
+    const renewed = Date.parse(lease?.spec.renewTime ?? '');
+    if (!Number.isNaN(renewed)) heard.set(name, renewed);
   });
-  return { node, maintenance, revision: labels[REVISION_LABEL] ?? '', isOfNode, job: ownJob, step };
+  return heard;
 }
 
 /** Does what a turn needs next; the informers show it, and the next look goes on from there. */
@@ -74,10 +117,9 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
     case 'StartJob':
       return startJob(deps, window, turn);
     case 'DeleteJob':
-      return deleteJob(deps, turn);
+      return deleteJob(deps, turn.job);
     case 'Complete':
-      await requestStage(deps, ref, 'Complete');
-      return undefined;
+      return complete(deps, turn);
     case 'Cancel':
       return judge(deps, ref, turnCancelled);
     case 'Succeed':
@@ -98,34 +140,34 @@ export async function beginTurn(
   deps: Deps,
   window: MaintenanceWindow,
   revision: string,
-  node: Node,
+  { metadata: { name: node, uid = '' } }: Node,
 ): Promise<void> {
-  const { drainPlan, reason } = window.spec.template;
-  const { name } = window.metadata;
-  const matchFields = [{ key: 'metadata.name', operator: 'In' as const, values: [node.metadata.name] }];
-  const maintenance: NodeMaintenance = {
-    apiVersion: NODE_MAINTENANCE.apiVersion,
-    kind: NODE_MAINTENANCE.kind,
-    metadata: {
-      name: turnName(name, revision, node.metadata.name),
-      labels: { [WINDOW_LABEL]: name, [REVISION_LABEL]: revision },
-      annotations: {
-        [TurnAnnotation.Node]: node.metadata.name,
-        [TurnAnnotation.NodeUid]: node.metadata.uid ?? '',
-      },
-    },
-    spec: {
-      nodeSelector: { nodeSelectorTerms: [{ matchFields }] },
-      stage: 'Drain',
-      drainPlan: completeDrainPlan(drainPlan),
-      reason: reason ?? `Window ${name}`,
-    },
-  };
+  const maintenance = newTurn(window, {
+    name: turnName(window.metadata.name, revision, node),
+    revision,
+    drainPlan: completeDrainPlan(window.spec.template.drainPlan),
+    node: { name: node, uid },
+  });
   try {
     await deps.cluster.kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
   } catch (error) {
     if (!isKubeError(error, 'AlreadyExists')) throw error;
   }
+}
+
+/** Whether the window has the maintenance paused, or wants to. */
+export function isResting({ metadata }: NodeMaintenance): boolean {
+  return metadata.annotations?.[TurnAnnotation.Resting] !== undefined;
+}
+
+/** Notes on the turn that its pause is the window's, so that no person's is ever taken back. */
+export async function markResting(deps: Deps, { metadata }: NodeMaintenance, rests: boolean): Promise<void> {
+  const { name, uid } = metadata;
+  const annotations = { [TurnAnnotation.Resting]: rests ? 'true' : null };
+  const body = { metadata: { uid, annotations } };
+  await deps.cluster.kube.mergePatch(resources.nodeMaintenances, { name }, body, {
+    fieldManager: FIELD_MANAGER,
+  });
 }
 
 /** The verdict on a turn, on its NodeMaintenance, where people see it. */
@@ -155,9 +197,18 @@ async function fail(
   });
 }
 
+/** Gives the node back, unless the informer has missed a Job that may still work on it. */
+async function complete(deps: Deps, { maintenance }: SeenTurn): Promise<void> {
+  const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
+  const job = await deps.cluster.kube.get(resources.jobs, key);
+  if (isJobOf(job, maintenance) && isUnfinished(job)) return;
+  await requestStage(deps, refTo(maintenance), 'Complete');
+}
+
 async function startJob(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): Promise<void> {
-  const job = jobOf(window, turn);
-  if (job === undefined) return;
+  const job = newJob(window, turn);
+  // The informer may have missed that somebody completed it.
+  if (job === undefined || !(await isDrained(deps, turn.maintenance))) return;
   try {
     await deps.cluster.kube.create(resources.jobs, job, { fieldManager: FIELD_MANAGER });
   } catch (error) {
@@ -168,8 +219,14 @@ async function startJob(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): 
   }
 }
 
+async function isDrained({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {
+  const found = await cluster.kube.get(resources.nodeMaintenances, { name });
+  if (found === undefined || found.metadata.uid !== uid || stageOf(found) !== 'Drain') return false;
+  return isTrue(found.status?.conditions, 'Drained');
+}
+
 /** Undefined when there is no Job to run any more. */
-function jobOf(window: MaintenanceWindow, { node, maintenance }: SeenTurn): Job | undefined {
+function newJob(window: MaintenanceWindow, { node, maintenance }: SeenTurn): Job | undefined {
   const { job } = window.spec.work;
   if (job === undefined) return undefined;
   const { name, uid = '' } = maintenance.metadata;
@@ -187,7 +244,7 @@ function jobOf(window: MaintenanceWindow, { node, maintenance }: SeenTurn): Job 
 }
 
 /** Its pods go first, so that the node is not given back under them. */
-async function deleteJob({ cluster }: Deps, { job }: SeenTurn): Promise<void> {
+async function deleteJob({ cluster }: Deps, job: Job | undefined): Promise<void> {
   if (job === undefined) return;
   const { name, namespace, uid = '' } = job.metadata;
   await cluster.kube.delete(resources.jobs, { namespace, name }, { uid, propagationPolicy: 'Foreground' });

@@ -178,7 +178,11 @@ export interface ReplicaSet extends KubeObject {
 }
 
 export interface Job extends KubeObject {
-  spec: { activeDeadlineSeconds?: number; backoffLimit?: number; template: object };
+  spec: {
+    activeDeadlineSeconds?: number;
+    backoffLimit?: number;
+    template: { spec?: { terminationGracePeriodSeconds?: number; [field: string]: unknown } };
+  };
   status?: { startTime?: string; conditions?: Condition[] };
 }
 

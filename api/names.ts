@@ -45,10 +45,17 @@ export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
 export const WINDOW_LABEL = 'nodemaintenance.k8s.io/window';
 export const REVISION_LABEL = 'nodemaintenance.k8s.io/window-revision';
 
-/** On the same: the node, by name and UID. A node that was made anew under its old name has not had its turn. */
+/** On the same. */
 export const TurnAnnotation = {
+  /** The node, by name and UID: one that was made anew under its old name has not had its turn. */
   Node: 'nodemaintenance.k8s.io/turn-node',
   NodeUid: 'nodemaintenance.k8s.io/turn-node-uid',
+  /** `work.type` of the window when the turn began. */
+  Work: 'nodemaintenance.k8s.io/turn-work',
+  /** Paused by its window, which resumes it; not by a person. */
+  Resting: 'nodemaintenance.k8s.io/turn-resting',
+  /** "true": somebody says that the work is done, or need not be done. */
+  Advance: 'nodemaintenance.k8s.io/turn-advance',
 } as const;
 
 /** Where the Jobs of windows run: a namespace of their own, so that they can use no ServiceAccount but its. */
@@ -127,6 +134,9 @@ export const SYSTEM_NAMESPACE = 'node-maintenance';
 
 /** Where the maintenance Lease of each node lives, named as the node (KEP-1411 > Proposal). */
 export const NODE_LEASE_NAMESPACE = 'kube-node-maintenance';
+
+/** Where the kubelet of each node says by a Lease, named as the node, that it lives. */
+export const KUBELET_LEASE_NAMESPACE = 'kube-node-lease';
 
 /**
  * Who holds the Leases of nodes under maintenance: all workers of an installation, which has one namespace, as one, so that

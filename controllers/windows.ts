@@ -6,19 +6,24 @@ import {
   type ScheduleOptions,
   ScheduleOverlapPolicy,
   ServiceError,
+  WorkflowExecutionAlreadyStartedError,
   WorkflowNotFoundError,
 } from '@temporalio/client';
 import type { MaintenanceWindow, MaintenanceWindowStatus } from '../api/maintenanceWindow.ts';
+import { DEFAULT_NODE_BUDGET } from '../api/nodeBudget.ts';
 import {
   FIELD_MANAGER,
+  NODE_BUDGET_NAME,
   TASK_QUEUE,
   WINDOW_FINALIZER,
   WINDOW_LABEL,
   WORK_NAMESPACE,
   windowWorkflowIdOf,
 } from '../api/names.ts';
+import { newTurn } from '../api/windowTurn.ts';
 import { withCondition } from '../domain/conditions.ts';
-import { digest } from '../domain/revision.ts';
+import { completeDrainPlan } from '../domain/drainPlan.ts';
+import { digest, revisionOf, turnName } from '../domain/revision.ts';
 import { type ScheduleState, scheduledCondition, validCondition } from '../domain/windowConditions.ts';
 import {
   cronExpressions,
@@ -31,6 +36,7 @@ import {
 import { workJobSpec } from '../domain/workJob.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
 import { isKubeError, wordsOf } from '../kube/errors.ts';
+import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
@@ -38,7 +44,10 @@ import { WorkQueue } from '../kube/workQueue.ts';
 interface Deps {
   cluster: FencedCluster;
   temporal: Client;
+  events: EventRecorder;
   log: Log;
+  /** By window: the Schedule as Temporal described it after it was written here. */
+  written: Map<string, string>;
 }
 
 /** How often a Schedule is compared with its window: people may change it in Temporal. Milliseconds. */
@@ -46,17 +55,22 @@ const checkEvery = 60_000;
 /** While a window that is being deleted still has turns to finish. Milliseconds. */
 const lookAgainAfter = 2_000;
 const workers = 2;
+/** In the queue: the budget of the cluster. */
+const noWindow = '';
 
 /** By which a Schedule is known to be as its window says; in the memo of its action. */
 const digestKey = 'maintenanceWindowDigest';
 /** Why a Schedule is paused, when we paused it. */
 const suspendNote = 'spec.suspend of the MaintenanceWindow';
+const problemNote = 'condition Valid of the MaintenanceWindow';
+const ownNotes = [suspendNote, problemNote];
 
 /**
  * Keeps for every MaintenanceWindow a Schedule in Temporal that opens it, and says on the object what is wrong: object -> Schedule.
  * A Schedule that people made by hand, with another id, is theirs.
  */
-export async function runWindowsController(deps: Deps, signal: AbortSignal): Promise<void> {
+export async function runWindowsController(given: Omit<Deps, 'written'>, signal: AbortSignal): Promise<void> {
+  const deps: Deps = { ...given, written: new Map() };
   const { cluster, log } = deps;
   const queue = new WorkQueue();
   const unsubscribe = cluster.windows.subscribe((change) => {
@@ -64,7 +78,9 @@ export async function runWindowsController(deps: Deps, signal: AbortSignal): Pro
     queue.add(change.object.metadata.name);
   });
   for (const { metadata } of cluster.windows.list()) queue.add(metadata.name);
+  queue.add(noWindow);
   const reconcile = async (name: string) => {
+    if (name === noWindow) return placeBudget(deps);
     const window = cluster.windows.get(name);
     if (window === undefined) return undefined;
     return window.metadata.deletionTimestamp === undefined ? keep(deps, window) : letGo(deps, window);
@@ -89,12 +105,55 @@ async function keep(deps: Deps, window: MaintenanceWindow): Promise<{ requeueAft
   const { cluster } = deps;
   await placeFinalizer(deps, window);
   const now = cluster.kube.now().getTime();
-  const problems = [...scheduleProblems(window.spec.schedule, now), ...(await jobProblems(deps, window))];
-  const state = problems.length === 0 ? await keepSchedule(deps, window) : await dropSchedule(deps, window);
+  const problems = [
+    ...scheduleProblems(window.spec.schedule, now),
+    ...(await templateProblems(deps, window)),
+    ...(await jobProblems(deps, window)),
+  ];
+  const state = await scheduleState(deps, window, problems);
   await tell(deps, window, { problems, state });
+  await resumeInterrupted(deps, window);
   const next = nextOpening(window.spec.schedule, now) ?? Infinity;
   return { requeueAfterMs: Math.min(checkEvery, next - now + lookAgainAfter) };
 }
+
+async function scheduleState(
+  deps: Deps,
+  window: MaintenanceWindow,
+  problems: readonly string[],
+): Promise<ScheduleState> {
+  try {
+    return problems.length === 0 ? await keepSchedule(deps, window) : await pauseSchedule(deps, window);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    // What Temporal finds wrong with it, or that it does not answer.
+    const message = error.cause instanceof Error ? error.cause.message : error.message;
+    return { kind: isInvalidArgument(error) ? 'Refused' : 'Unknown', message };
+  }
+}
+
+/** Whether the apiserver would take the NodeMaintenance of a turn. */
+async function templateProblems({ cluster }: Deps, window: MaintenanceWindow): Promise<string[]> {
+  const revision = revisionOf(window.spec);
+  const turn = newTurn(window, {
+    name: turnName(window.metadata.name, revision, noNode.name),
+    revision,
+    drainPlan: completeDrainPlan(window.spec.template.drainPlan),
+    node: noNode,
+  });
+  try {
+    await cluster.kube.create(resources.nodeMaintenances, turn, {
+      fieldManager: FIELD_MANAGER,
+      dryRun: true,
+    });
+    return [];
+  } catch (error) {
+    if (!isKubeError(error, 'Invalid', 'Forbidden')) throw error;
+    return [`template: the apiserver refuses its NodeMaintenance, ${wordsOf(error)}`];
+  }
+}
+
+const noNode = { name: 'no-node', uid: 'none' };
 
 /** Whether the apiserver would take the Job of a turn. */
 async function jobProblems({ cluster }: Deps, { spec }: MaintenanceWindow): Promise<string[]> {
@@ -102,7 +161,7 @@ async function jobProblems({ cluster }: Deps, { spec }: MaintenanceWindow): Prom
   if (job === undefined) return [];
   const object = {
     metadata: { name: 'work-on-no-node', namespace: WORK_NAMESPACE },
-    spec: workJobSpec(job, 'no-node'),
+    spec: workJobSpec(job, noNode.name),
   };
   try {
     await cluster.kube.create(resources.jobs, object, { fieldManager: FIELD_MANAGER, dryRun: true });
@@ -113,59 +172,121 @@ async function jobProblems({ cluster }: Deps, { spec }: MaintenanceWindow): Prom
   }
 }
 
-async function keepSchedule({ temporal, log }: Deps, window: MaintenanceWindow): Promise<ScheduleState> {
+async function keepSchedule(deps: Deps, window: MaintenanceWindow): Promise<ScheduleState> {
+  const { temporal, events, log, written } = deps;
   const { name } = window.metadata;
   const wanted = scheduleOf(window);
   const handle = temporal.schedule.getHandle(wanted.scheduleId);
-  try {
-    const found = await handle.describe().catch(unlessNotFound);
-    if (found === undefined) {
-      await temporal.schedule.create(wanted);
-      log.info('Schedule created', { window: name });
-    } else if (!isAsWanted(found, window)) {
-      const { spec, action, policies } = wanted;
-      await handle.update((previous) => ({ ...previous, spec, action, ...(policies && { policies }) }));
-      log.info('Schedule changed', { window: name });
-    }
-    return await keepPaused(handle, found, window);
-  } catch (error) {
-    // What Temporal finds wrong with it, not that it does not answer.
-    if (error instanceof ServiceError && isInvalidArgument(error))
-      return { kind: 'Refused', message: (error.cause as Error).message };
-    throw error;
-  }
+  const found = await handle.describe().catch(unlessNotFound);
+  if (found === undefined) {
+    await temporal.schedule.create(wanted);
+    log.info('Schedule created', { window: name });
+  } else if (!isAsWanted(found, window) || written.get(name) !== textOf(found)) {
+    const { spec, action, policies } = wanted;
+    await handle.update((previous) => ({ ...previous, spec, action, ...(policies && { policies }) }));
+    log.info('Schedule changed', { window: name });
+    // Otherwise it is as somebody made it in Temporal.
+    if (isAsWanted(found, window) && written.has(name)) events.record(window, repaired);
+  } else return keepPaused(handle, found, window);
+  const now = await handle.describe();
+  written.set(name, textOf(now));
+  return keepPaused(handle, now, window);
+}
+
+const repaired = {
+  type: 'Warning',
+  reason: 'ScheduleRepaired',
+  message:
+    'Somebody edited the Schedule of the window in Temporal: it was set back. Edit the MaintenanceWindow, or make a Schedule with another id.',
+} as const;
+
+/** What a Schedule takes from its window, as Temporal has it. */
+function textOf({ spec, action, policies }: ScheduleDescription): string {
+  return JSON.stringify([spec, action, policies]);
 }
 
 type Handle = ReturnType<Client['schedule']['getHandle']>;
 
 async function keepPaused(
   handle: Handle,
-  found: ScheduleDescription | undefined,
+  { state: { paused, note = '' } }: ScheduleDescription,
   { spec }: MaintenanceWindow,
 ): Promise<ScheduleState> {
-  const { paused, note = '' } = found?.state ?? { paused: spec.suspend, note: suspendNote };
   if (spec.suspend) {
     if (!paused) await handle.pause(suspendNote);
     return { kind: 'Suspended' };
   }
   if (!paused) return { kind: 'AsWanted' };
-  if (note !== suspendNote) return { kind: 'PausedInTemporal', note };
-  await handle.unpause('The MaintenanceWindow is not suspended any more');
+  if (!ownNotes.includes(note)) return { kind: 'PausedInTemporal', note };
+  await handle.unpause('The MaintenanceWindow opens again');
   return { kind: 'AsWanted' };
 }
 
-/** A window that has problems opens none. */
-async function dropSchedule(
+/** A window that has problems opens none. Its Schedule stays, with the pause that a person may have given it. */
+async function pauseSchedule(
   { temporal, log }: Deps,
   { metadata }: MaintenanceWindow,
 ): Promise<ScheduleState> {
   const handle = temporal.schedule.getHandle(windowWorkflowIdOf(metadata.name));
   const found = await handle.describe().catch(unlessNotFound);
-  if (found !== undefined) {
-    await handle.delete().catch(unlessNotFound);
-    log.info('Schedule deleted', { window: metadata.name });
+  if (found !== undefined && !found.state.paused) {
+    await handle.pause(problemNote);
+    log.info('Schedule paused', { window: metadata.name });
   }
   return { kind: 'NotValid' };
+}
+
+async function dropSchedule(
+  { temporal, log, written }: Deps,
+  { metadata }: MaintenanceWindow,
+): Promise<void> {
+  written.delete(metadata.name);
+  const handle = temporal.schedule.getHandle(windowWorkflowIdOf(metadata.name));
+  const found = await handle.describe().catch(unlessNotFound);
+  if (found === undefined) return;
+  await handle.delete().catch(unlessNotFound);
+  log.info('Schedule deleted', { window: metadata.name });
+}
+
+/** The turns of a run that was terminated, or has failed, are seen through by another one, until the recorded time. */
+async function resumeInterrupted(
+  { cluster, temporal, events, log }: Deps,
+  { metadata: { name, uid } }: MaintenanceWindow,
+): Promise<void> {
+  if (cluster.windows.get(name)?.status?.active === undefined) return;
+  const window = await cluster.kube.get(resources.maintenanceWindows, { name });
+  const active = window?.status?.active;
+  if (window === undefined || window.metadata.uid !== uid || active === undefined) return;
+  if (await isRunning({ temporal }, active.workflowId)) return;
+  try {
+    await temporal.workflow.start('maintenanceWindow', {
+      taskQueue: TASK_QUEUE,
+      workflowId: active.workflowId,
+      args: [{ name }],
+    });
+  } catch (error) {
+    if (error instanceof WorkflowExecutionAlreadyStartedError) return;
+    throw error;
+  }
+  log.warn('Window resumed', { window: name, workflowId: active.workflowId });
+  events.record(window, {
+    type: 'Warning',
+    reason: 'WindowResumed',
+    message: `Workflow ${active.workflowId} ended without having closed the window: another run sees its turns through until ${active.end}. To end a window, cancel it.`,
+  });
+}
+
+/** The first worker makes one with the default, so that whoever maintains nodes by hand is warned from then on. */
+async function placeBudget({ cluster: { kube, nodeBudgets } }: Deps): Promise<{ requeueAfterMs: number }> {
+  const again = { requeueAfterMs: checkEvery };
+  if (nodeBudgets.get(NODE_BUDGET_NAME) !== undefined) return again;
+  const budget = { metadata: { name: NODE_BUDGET_NAME }, spec: { maxUnavailable: DEFAULT_NODE_BUDGET } };
+  try {
+    await kube.create(resources.nodeBudgets, budget, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (!isKubeError(error, 'AlreadyExists')) throw error;
+  }
+  return again;
 }
 
 function unlessNotFound(error: unknown): undefined {
@@ -291,7 +412,7 @@ async function letGo(deps: Deps, window: MaintenanceWindow): Promise<{ requeueAf
   return undefined;
 }
 
-async function isRunning({ temporal }: Deps, workflowId: string): Promise<boolean> {
+async function isRunning({ temporal }: Pick<Deps, 'temporal'>, workflowId: string): Promise<boolean> {
   try {
     return (await temporal.workflow.getHandle(workflowId).describe()).status.name === 'RUNNING';
   } catch (error) {

@@ -3,7 +3,7 @@ import type { NodeClaim } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isCordoned } from './cordon.ts';
 import { selectsNode } from './nodeSelector.ts';
-import { holdsNodes, wantedStage } from './stage.ts';
+import { holdsNodes, isGivenBack, wantedStage } from './stage.ts';
 
 /** A number, or a percentage of `total`: rounded down, but at least one unless it is 0%. */
 export function limitOf(maxUnavailable: number | string, total: number): number {
@@ -56,6 +56,33 @@ export function outOfService({ nodes, maintenances, claims }: BudgetSight): Map<
     if (because !== undefined) out.set(node.metadata.name, because);
   }
   return out;
+}
+
+/** What claims are judged by. */
+export interface ClaimSight {
+  /** The turns that there are. */
+  turns: readonly ClaimedTurn[];
+  /** The window that asks: only it begins its turns, and knows that it is not just now doing so. */
+  asking: string;
+  /** Milliseconds. */
+  now: number;
+}
+
+/** The NodeMaintenance of a node in a window. */
+export interface ClaimedTurn {
+  window: string;
+  node: string;
+  maintenance: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>;
+}
+
+/** A claim without a turn stands for so long, if another window made it: it may be about to begin the turn. Milliseconds. */
+const beginsWithin = 120_000;
+
+/** Whether a node is still taken for its turn in a window: until it is given back, or its turn is gone. */
+export function stands({ node, window, since }: NodeClaim, { turns, asking, now }: ClaimSight): boolean {
+  const own = turns.filter((turn) => turn.node === node && turn.window === window);
+  if (own.length === 0) return window !== asking && now - Date.parse(since) < beginsWithin;
+  return own.some(({ maintenance }) => !isGivenBack(maintenance));
 }
 
 function claimedBy(window: string | undefined): string | undefined {

@@ -25,6 +25,8 @@ export interface RolloutSight {
   approved: boolean;
   approvedNodes: readonly string[];
   paused: boolean;
+  /** Nodes whose turn cannot begin or go on now, because the apiserver refuses what it needs, in its words. */
+  refused: ReadonlyMap<string, string>;
   /** The window has ended, or was cancelled. */
   isOver: boolean;
   /** Milliseconds. */
@@ -62,12 +64,14 @@ export function decideRollout(sight: RolloutSight): RolloutDecision {
   if (seen.remaining.length === 0)
     return seen.underWay.length + seen.failed.length === 0
       ? { kind: 'Done' }
-      : waits('LastTurns', `The last turns are under way: ${listed([...seen.underWay, ...seen.failed])}.`);
+      : (isRefused(seen) ??
+          waits('LastTurns', `The last turns are under way: ${listed([...seen.underWay, ...seen.failed])}.`));
   for (const rule of rules) {
     const wait = rule(seen);
     if (wait !== undefined) return wait;
   }
-  return choose(seen);
+  const decision = choose(seen);
+  return decision.kind === 'Wait' ? (isRefused(seen) ?? decision) : decision;
 }
 
 function seenOf(sight: RolloutSight): Seen {
@@ -122,6 +126,13 @@ function soaks({ rollout, turns, now }: Seen): Extract<RolloutDecision, { kind: 
   return { ...waits('Soaking', `A node has only just come back: the next begins at ${then}.`), until };
 }
 
+function isRefused({ refused }: Seen) {
+  const [first] = [...refused].toSorted(([a], [b]) => compareNames(a, b));
+  if (first === undefined) return undefined;
+  const others = refused.size === 1 ? '' : `, and ${refused.size - 1} more`;
+  return waits('TurnRefused', `The apiserver refuses the turn of ${first[0]}${others}: ${first[1]}`);
+}
+
 function nodesLeft(remaining: readonly RolloutNode[]): string {
   return remaining.length === 1 ? '1 node is left' : `${remaining.length} nodes are left`;
 }
@@ -135,7 +146,9 @@ function choose(seen: Seen): RolloutDecision {
   const allowed = inService.filter(({ name }) => !needsNames || approvedNodes.includes(name));
   if (allowed.length === 0)
     return waits('ApprovalNeeded', 'Waiting for somebody to approve a node that is in service.');
-  const domain = inOneDomain(seen, allowed);
+  const possible = allowed.filter(({ name }) => !seen.refused.has(name));
+  const domain = inOneDomain(seen, possible);
+  if (possible.length === 0) return othersHaveThem(seen);
   if (domain.length === 0)
     return waits(
       'TopologyDomain',

@@ -1,4 +1,4 @@
-import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 
 /** "The order of the stages is Idle -> Cordon -> Drain -> Complete." (KEP-4212 > NodeMaintenance API) */
 const order: readonly NodeMaintenanceStage[] = ['Idle', 'Cordon', 'Drain', 'Complete'];
@@ -27,4 +27,15 @@ export function holdsNodes(stage: NodeMaintenanceStage): stage is 'Cordon' | 'Dr
  */
 export function wantedStage(stage: NodeMaintenanceStage, isDeleted: boolean): NodeMaintenanceStage {
   return isDeleted && stage !== 'Idle' ? 'Complete' : stage;
+}
+
+/** Whether Complete has done all of its work. */
+export function isGivenBack({
+  metadata,
+  spec,
+  status,
+}: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>): boolean {
+  const isComplete = wantedStage(spec.stage, metadata.deletionTimestamp !== undefined) === 'Complete';
+  const begun = status?.stageStatuses.some(({ name }) => name === 'Complete') ?? false;
+  return isComplete && begun && (metadata.finalizers ?? []).length === 0;
 }

@@ -6,6 +6,8 @@ export type ScheduleState =
   | { kind: 'Suspended' }
   | { kind: 'PausedInTemporal'; note: string }
   | { kind: 'NotValid' }
+  /** Temporal does not answer. */
+  | { kind: 'Unknown'; message: string }
   | { kind: 'Refused'; message: string };
 
 /** Whether the window can be scheduled as it is; `problems` are sentences that begin with the field. */
@@ -34,7 +36,14 @@ export function scheduledCondition(state: ScheduleState): ConditionFacts {
         `Somebody paused the Schedule in Temporal (${state.note || 'without a note'}): no window opens until it is unpaused there.`,
       );
     case 'NotValid':
-      return not('NotValid', 'There is no Schedule: condition Valid says what is to be corrected.');
+      return not('NotValid', 'No window opens: condition Valid says what is to be corrected.');
+    case 'Unknown':
+      return {
+        type: 'Scheduled',
+        status: 'Unknown',
+        reason: 'TemporalUnavailable',
+        message: `Temporal does not answer: ${state.message}`,
+      };
     case 'Refused':
       return not('Refused', `Temporal refuses the Schedule: ${state.message}`);
   }

@@ -47,7 +47,9 @@ export function scheduleProblems(schedule: WindowSchedule, now: number): string[
   const unreadable = [zoneProblem(schedule), ...patternProblems(schedule), ...exceptionProblems(schedule)];
   const found = unreadable.filter((problem) => problem !== undefined);
   if (found.length > 0) return found;
-  const [problem] = [neverOpens(schedule, now), overlapsItself(schedule, now)].filter(
+  // The last of all may be open now.
+  const since = now - durationMs(schedule.duration);
+  const [problem] = [neverOpens(schedule, since), overlapsItself(schedule, now)].filter(
     (one) => one !== undefined,
   );
   return problem === undefined ? [] : [problem];
@@ -201,7 +203,10 @@ function openingsAfter(schedule: WindowSchedule, now: number, count: number): Op
   while (openings.length < count) {
     shown = nextShown(patterns, shown);
     if (shown === undefined) break;
-    if (skipped.has(new Date(shown).toISOString().slice(0, 10))) continue;
+    if (skipped.has(new Date(shown).toISOString().slice(0, 10))) {
+      shown = shown - (shown % day) + day - second;
+      continue;
+    }
     const at = instantOf(shown, offsetAt);
     if (at !== undefined && at > now) openings.push({ at, shown });
   }

@@ -2,6 +2,7 @@ import type { DaemonSet, Job, KubeObject, Lease, Node, Pod, PodDisruptionBudget 
 import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
@@ -31,6 +32,8 @@ export interface Cluster {
   windows: Informer<MaintenanceWindow>;
   /** The Jobs of windows. */
   jobs: Informer<Job>;
+  /** How many nodes may be out of service; not `budgets`, which are those of pods. */
+  nodeBudgets: Informer<NodeBudget>;
   /** The maintenance Leases of nodes. Not waited for: without the right to see them there is other work to do. */
   leases: Informer<Lease>;
   /** Begins to watch; returns at once and goes on until the signal is aborted. */
@@ -80,7 +83,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   const evacuations = evacuationInformer({ kube, log });
   const { readinesses, readinessPolicies } = readinessInformers({ kube, log });
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const { windows, jobs } = windowInformers({ kube, log });
+  const { windows, jobs, nodeBudgets } = windowInformers({ kube, log });
   const all = [
     nodes,
     pods,
@@ -92,6 +95,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     readinessPolicies,
     windows,
     jobs,
+    nodeBudgets,
   ];
   return {
     kube,
@@ -105,6 +109,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     readinessPolicies,
     windows,
     jobs,
+    nodeBudgets,
     leases,
     ...together(all),
     start: (signal) => {
@@ -151,11 +156,12 @@ function readinessInformers({ kube, log }: Watching): Pick<Cluster, 'readinesses
   };
 }
 
-function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs'> {
+function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs' | 'nodeBudgets'> {
   const namespace = WORK_NAMESPACE;
   return {
     windows: new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log }),
     jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: slimJob, log }),
+    nodeBudgets: new Informer<NodeBudget>({ kube, resource: resources.nodeBudgets, log }),
   };
 }
 

@@ -105,12 +105,17 @@ export function slimNode(raw: Node): Node {
   };
 }
 
-/** Without its pod's template. */
+/** Of its pod's template only how long the pod may take to end. */
 export function slimJob(raw: Job): Job {
   const { startTime, conditions } = raw.status ?? {};
+  const { activeDeadlineSeconds, template } = raw.spec;
+  const { terminationGracePeriodSeconds } = template.spec ?? {};
   return {
     metadata: slimMetadata(raw.metadata),
-    spec: { ...present({ activeDeadlineSeconds: raw.spec.activeDeadlineSeconds }), template: {} },
+    spec: {
+      ...present({ activeDeadlineSeconds }),
+      template: { spec: present({ terminationGracePeriodSeconds }) },
+    },
     status: present({ startTime, conditions }),
   };
 }

@@ -9,6 +9,7 @@ import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
+import { runTurnOrdersController } from '../controllers/turnOrders.ts';
 import { runWindowsController } from '../controllers/windows.ts';
 import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
@@ -178,7 +179,8 @@ async function lead({
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
         runNodeReadinessController({ cluster: led, patience, events, log }, leading),
         runReadinessPoliciesController({ cluster: led, log }, leading),
-        runWindowsController({ cluster: led, temporal: temporal.client, log }, leading),
+        runTurnOrdersController({ cluster: led, events, log }, leading),
+        runWindowsController({ cluster: led, temporal: temporal.client, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

@@ -8,6 +8,7 @@ import {
   getExternalWorkflowHandle,
   isCancellation,
   log,
+  patched,
   proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
@@ -68,12 +69,24 @@ export async function maintenanceWindow(input: WindowInput, carried?: WindowRun)
     if (carried === undefined) await open(run, input);
     await rollOutUntilOver(input, run, turn);
   } catch (error) {
-    // Cancelled from Temporal: turns are still brought to an end, as by message cancel.
+    // Cancelled from Temporal: turns are still brought to an end, as by message cancel, of whoever may send it.
     if (!isCancellation(error) || run.uid === '') throw error;
-    run.cancelled = true;
-    await CancellationScope.nonCancellable(() => rollOutUntilOver(input, run, turn));
+    await CancellationScope.nonCancellable(async () => {
+      run.cancelled ||= !patched('cancel-is-authorized') || (await isAuthorized(run));
+      await rollOutUntilOver(input, run, turn);
+    });
   }
   return CancellationScope.nonCancellable(() => close(run));
+}
+
+async function isAuthorized(run: WindowRun): Promise<boolean> {
+  try {
+    await authorizeOrder(windowRefTo(run));
+    return true;
+  } catch (error) {
+    log.warn('Cancellation ignored', { window: run.name, reason: String(error) });
+    return false;
+  }
 }
 
 async function open(run: WindowRun, input: WindowInput): Promise<void> {
@@ -93,8 +106,13 @@ async function rollOutUntilOver(input: WindowInput, run: WindowRun, turn: Turn):
     if (step !== undefined) takeIn(run, step);
     if (step?.kind === 'Gone') break;
     if (step?.kind === 'Over') {
-      await tell(step.rest, 'pause');
+      await tell(step.rest ?? [], 'pause');
       break;
+    }
+    if (step?.kind === 'Tell') {
+      await tell(step.pause, 'pause');
+      await tell(step.resume, 'resume');
+      run.told = [...step.pause, ...step.resume];
     }
     if (workflowInfo().continueAsNewSuggested) {
       await condition(allHandlersFinished);

@@ -14,7 +14,7 @@ export interface WindowRun extends WindowOrders {
 }
 
 /** The answer of the `progress` query. */
-export type WindowAnswer = Omit<WindowRun, 'runId'>;
+export type WindowAnswer = Omit<WindowRun, 'runId' | 'told'>;
 
 export function newWindowRun(runId: string): WindowRun {
   return {
@@ -40,10 +40,10 @@ export function windowRefTo({ name, uid }: WindowRun): WindowRef {
 }
 
 export function ordersOf(run: WindowRun): WindowOrders {
-  const { end, ended, cancelled, paused, approved, approvedNodes } = run;
-  return { end, ended, cancelled, paused, approved, approvedNodes };
+  const { end, ended, cancelled, paused, approved, approvedNodes, told = [] } = run;
+  return { end, ended, cancelled, paused, approved, approvedNodes, told };
 }
 
-export function answerOf({ runId: _runId, ...shown }: WindowRun): WindowAnswer {
+export function answerOf({ runId: _runId, told: _told, ...shown }: WindowRun): WindowAnswer {
   return shown;
 }

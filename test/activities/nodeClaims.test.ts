@@ -31,23 +31,19 @@ test('the first who looks makes the budget of the cluster, of a tenth of its nod
 test('windows that claim at the same moment never claim more than there is room for, together', async () => {
   const windows = Array.from({ length: 12 }, (_, index) => `w${index}`);
   const claimOne = (window: string) =>
-    claimNodes(c, window, (view) => ({
-      claim: view.claims.length < 3 ? [`node-of-${window}`] : [],
-      release: [],
-    }));
+    claimNodes(c, window, (view) => (view.claims.length < 3 ? [`node-of-${window}`] : []));
   await Promise.all(windows.map(claimOne));
   const held = await claims();
   expect(held).toHaveLength(3);
   expect(held.map(({ node, window }) => node === `node-of-${window}`)).toEqual([true, true, true]);
 });
 
-test('a claim is given up by its own window alone', async () => {
+test('a claim whose turn has not begun is given up by its own window alone', async () => {
   const [first] = await claims();
-  const node = first?.node ?? '';
-  await claimNodes(c, 'another', () => ({ claim: [], release: [node] }));
+  await claimNodes(c, 'another', () => []);
   expect(await claims()).toHaveLength(3);
-  await claimNodes(c, first?.window ?? '', () => ({ claim: [], release: [node] }));
-  expect((await claims()).map((one) => one.node)).not.toContain(node);
+  await claimNodes(c, first?.window ?? '', () => []);
+  expect((await claims()).map(({ node }) => node)).not.toContain(first?.node);
 });
 
 test('a claim that no turn stands behind is dropped after a while', async () => {
@@ -59,7 +55,7 @@ test('a claim that no turn stands behind is dropped after a while', async () => 
     { status: { claims: held.map((claim, index) => (index === 0 ? { ...claim, since } : claim)) } },
     { subresource: 'status' },
   );
-  await claimNodes(c, 'another', () => ({ claim: ['node-of-another'], release: [] }));
+  await claimNodes(c, 'another', () => ['node-of-another']);
   const left = await claims();
   expect(left.map(({ node }) => node)).not.toContain(held[0]?.node);
   expect(left).toHaveLength(held.length);

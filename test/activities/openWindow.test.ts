@@ -11,11 +11,12 @@ let sandbox: Sandbox;
 let c: TestCluster;
 let activities: Activities;
 let name: string;
+const running = new Set<string>();
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'opened' });
-  ({ activities } = activitiesOn(c));
+  ({ activities } = activitiesOn(c, async (workflowId) => running.has(workflowId)));
   name = c.namespace;
   const matchExpressions = [{ key: 'rack', operator: 'In' as const, values: ['nowhere'] }];
   await c.admin.create(resources.maintenanceWindows, {
@@ -74,6 +75,47 @@ test('a window that is opened by hand lasts as long as is asked for', async () =
   expect(opened).toMatchObject({ start: startedAt, end: '2026-11-21T13:30:00.000Z' });
 });
 
+describe('while another run has it open', () => {
+  test('a window that its schedule opens waits, and one that a person opens is refused', async () => {
+    const workflowId = `${windowWorkflowIdOf(name)}-by-hand`;
+    const startedAt = '2026-11-21T12:00:00.000Z';
+    running.add(workflowId);
+    await performed(() => open({ workflowId, startedAt, scheduledAt: undefined, runId: 'run-4' }));
+    await expect(performed(() => open({ runId: 'run-5' }))).rejects.toMatchObject({
+      type: 'Busy',
+      nonRetryable: false,
+    });
+    const another = { workflowId: `${workflowId}-2`, scheduledAt: undefined, runId: 'run-6' };
+    await expect(performed(() => open(another))).rejects.toMatchObject({ type: 'InvalidInput' });
+    running.clear();
+    const opened = await performed(() => open({ runId: 'run-5' }));
+    expect(opened).toMatchObject({ end: '2026-11-01T09:30:00.000Z' });
+  });
+
+  test('a run that follows one which was terminated has it open until the same time', async () => {
+    const workflowId = (await seen())?.status?.active?.workflowId;
+    const startedAt = '2026-11-21T12:00:00.000Z';
+    const next = { workflowId, startedAt, scheduledAt: undefined, runId: 'run-7' };
+    expect(await performed(() => open(next))).toMatchObject({ end: '2026-11-01T09:30:00.000Z' });
+    expect((await seen())?.status?.active?.runId).toBe('run-7');
+  });
+});
+
+test('for a duration of its own those who start it must be allowed to maintain the nodes', async () => {
+  const node = await c.nodeNamed('node', { rack: 'nowhere' });
+  try {
+    await c.temporalMayDelete(['another']);
+    await performed(() => open({ runId: 'run-8' }));
+    const input = { name, duration: '90m' };
+    await expect(performed(() => open({ input, runId: 'run-9' }))).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: expect.stringContaining(node),
+    });
+  } finally {
+    await c.temporalMayDelete();
+  }
+});
+
 describe('a run is refused, with the remedy,', () => {
   test.each([
     {
@@ -94,7 +136,12 @@ describe('a run is refused, with the remedy,', () => {
     {
       when: 'when its duration is none',
       differs: { input: { name: 'nobody', duration: 'long' } },
-      says: 'duration: expected a duration such as 4h, 90m or 1h30m',
+      says: 'duration: expected a duration from 1m to 168h, such as 4h, 90m or 1h30m',
+    },
+    {
+      when: 'when its duration is longer than a window may be',
+      differs: { input: { name: 'nobody', duration: '169h' } },
+      says: 'duration: expected a duration from 1m to 168h',
     },
   ])('$when', async ({ differs, says }) => {
     await expect(performed(() => open(differs))).rejects.toMatchObject({

@@ -67,6 +67,8 @@ describe('the worker may', () => {
     'patch leases -n node-maintenance',
     'delete leases -n node-maintenance',
     'update leases -n kube-node-maintenance',
+    'get leases -n kube-node-lease',
+    'watch nodebudgets',
     'get namespaces/kube-node-maintenance',
     'create namespaces',
     'get validatingadmissionpolicies/worker-namespaces.nodemaintenance.k8s.io',

@@ -2,13 +2,15 @@ import type { ScheduleDescription } from '@temporalio/client';
 import { ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { windowWorkflowIdOf } from '../../api/names.ts';
+import { NODE_BUDGET_NAME, windowWorkflowIdOf } from '../../api/names.ts';
 import { runWindowsController } from '../../controllers/windows.ts';
 import { nextOpening, showsAgain } from '../../domain/windowSchedule.ts';
+import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
 
@@ -18,13 +20,17 @@ let lab: WorkflowLab;
 let c: TestCluster;
 const abort = new AbortController();
 let ended: Promise<void> | undefined;
+let events: EventRecorder;
 
 beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
   lab = await workflowLab(sandbox.temporalAddress);
   c = await testCluster(sandbox, { prefix: 'windows' });
-  ended = runWindowsController({ cluster: c.cluster, temporal: lab.client, log: silentLog }, abort.signal);
+  const { kube } = c.cluster;
+  events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
+  const deps = { cluster: c.cluster, temporal: lab.client, events, log: silentLog };
+  ended = runWindowsController(deps, abort.signal);
 }, 120_000);
 
 afterAll(async () => {
@@ -145,6 +151,45 @@ test('a deleted window takes its Schedule along', async () => {
   expect(await scheduleOf(name)).toBeUndefined();
 });
 
+test('a Schedule that somebody edited in Temporal is set back, and the window tells it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await handleOf(name).update((before) => ({ ...before, spec: { cronExpressions: ['0 3 * * *'] } }));
+  await patched(name, { approval: 'PerWindow' });
+  const found = await eventuallyHolds(
+    'the Schedule to be set back',
+    () => scheduleOf(name),
+    (schedule) => {
+      const [next] = schedule?.info.nextActionTimes ?? [];
+      return next?.getUTCDay() === 6;
+    },
+  );
+  expect(found?.action).toMatchObject({ args: [{ name }] });
+  await events.flush();
+  const window = (await seen(name)) as MaintenanceWindow;
+  expect((await c.eventsAbout(window)).join('\n')).toContain('ScheduleRepaired');
+});
+
+test('a run that ended without having closed its window is followed by another one', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const workflowId = `${windowWorkflowIdOf(name)}-lost`;
+  const times = { start: '2026-11-21T12:00:00Z', end: '2099-01-01T00:00:00Z' };
+  const active = { workflowId, runId: 'lost', ...times, nodes: [] };
+  const options = { subresource: 'status' };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active } }, options);
+  const run = lab.client.workflow.getHandle(workflowId);
+  await eventually('the run', async () => expect((await run.describe()).status.name).toBe('RUNNING'));
+  await run.terminate('the test is over');
+  const closed = { status: { active: null } };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
+});
+
+test('the cluster has a budget from the beginning, for the warning of people', async () => {
+  const budget = { name: NODE_BUDGET_NAME };
+  await eventually('it', async () => expect(await c.admin.get(resources.nodeBudgets, budget)).toBeDefined());
+});
+
 describe('a window that cannot be scheduled has no Schedule, and says why:', () => {
   test.each([
     {
@@ -168,6 +213,15 @@ describe('a window that cannot be scheduled has no Schedule, and says why:', () 
       message: 'schedule.duration: 2h is longer than the 60 minutes between',
     },
     {
+      when: 'a plan that is too long when it is completed',
+      spec: {
+        template: {
+          drainPlan: Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority })),
+        },
+      },
+      message: 'template: the apiserver refuses its NodeMaintenance',
+    },
+    {
       when: 'a Job that the apiserver would refuse',
       spec: {
         work: { type: 'Job', job: { template: { spec: { containers: [{ name: 'No Name' }] } } } },
@@ -181,15 +235,25 @@ describe('a window that cannot be scheduled has no Schedule, and says why:', () 
     expect(await scheduleOf(name)).toBeUndefined();
   });
 
-  test('one that had one loses it, and has it again when it is corrected', async () => {
+  test('one that had one has it paused, and it goes on when the window is corrected', async () => {
     const name = await applied();
     await condition(name, 'Scheduled', { status: 'True' });
     await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
     await condition(name, 'Valid', { status: 'False' });
-    expect(await scheduleOf(name)).toBeUndefined();
+    expect((await scheduleOf(name))?.state.paused).toBe(true);
     await patched(name, { schedule: weekly });
     await condition(name, 'Scheduled', { status: 'True' });
-    expect(await scheduleOf(name)).toBeDefined();
+    expect((await scheduleOf(name))?.state.paused).toBe(false);
+  });
+
+  test('the pause of a person outlasts the problem', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    await handleOf(name).pause('freeze until Monday');
+    await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
+    await condition(name, 'Valid', { status: 'False' });
+    await patched(name, { schedule: weekly });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'PausedInTemporal' });
   });
 });
 

@@ -1,6 +1,7 @@
 import type { Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { limitOf, outOfService } from '../../domain/nodeBudget.ts';
+import { type ClaimedTurn, limitOf, outOfService, stands } from '../../domain/nodeBudget.ts';
+import { emptyStatus } from '../../domain/status.ts';
 
 const node = (name: string, spec: Node['spec'] = {}): Node => ({ metadata: { name }, spec });
 const tainted = (name: string, key: string) => node(name, { taints: [{ key, effect: 'NoSchedule' }] });
@@ -42,5 +43,41 @@ describe('a node is out of service', () => {
       claims: [{ node: 'gone', window: 'w' }],
     };
     expect(outOfService(sight).size).toBe(0);
+  });
+});
+
+describe('a claim', () => {
+  const now = Date.parse('2026-11-21T12:00:00Z');
+  const claimed = (secondsAgo: number) => new Date(now - secondsAgo * 1_000).toISOString();
+
+  function turn(stage: NodeMaintenance['spec']['stage'], ...finalizers: string[]): ClaimedTurn {
+    const stageStatuses = [{ name: stage, startTimestamp: claimed(0) }];
+    const one = maintenance('turn', stage, 'n');
+    const status = { ...emptyStatus, stageStatuses };
+    return {
+      window: 'w',
+      node: 'n',
+      maintenance: { ...one, metadata: { name: 'turn', finalizers }, status },
+    };
+  }
+
+  test.each([
+    { when: 'stands while its turn is under way', turns: [turn('Drain', 'f')], want: true },
+    { when: 'stands while the node is given back', turns: [turn('Complete', 'f')], want: true },
+    {
+      when: 'falls when the node was given back, whoever completed it',
+      turns: [turn('Complete')],
+      want: false,
+    },
+    {
+      when: 'stands for the turn that is under way beside one that is over',
+      turns: [turn('Complete'), turn('Drain', 'f')],
+      want: true,
+    },
+    { when: 'of a turn that is gone falls for its own window', turns: [], want: false },
+    { when: 'of a turn that is to come stands for others', turns: [], asking: 'v', want: true },
+    { when: 'whose turn never came falls for others', turns: [], asking: 'v', age: 121, want: false },
+  ])('$when', ({ turns, asking = 'w', age = 10, want }) => {
+    expect(stands({ node: 'n', window: 'w', since: claimed(age) }, { turns, asking, now })).toBe(want);
   });
 });

@@ -13,14 +13,21 @@ const failed: Turn = { kind: 'Failed' };
 const succeeded = (secondsAgo = 3600): Turn => ({ kind: 'Succeeded', at: now - secondsAgo * 1_000 });
 const inTurn = 'it has its turn in window w';
 
-type Differs = Partial<Omit<RolloutSight, 'rollout' | 'turns' | 'outOfService'>> & {
+type Differs = Partial<Omit<RolloutSight, 'rollout' | 'turns' | 'outOfService' | 'refused'>> & {
+  refused?: Record<string, string>;
   rollout?: Partial<Rollout>;
   turns?: Record<string, Turn>;
   outOfService?: Record<string, string>;
 };
 
 /** Turns that are not over are out of service, as they are in a cluster. */
-function sight({ rollout, turns = {}, outOfService = {}, ...differs }: Differs = {}): RolloutSight {
+function sight({
+  rollout,
+  turns = {},
+  outOfService = {},
+  refused = {},
+  ...differs
+}: Differs = {}): RolloutSight {
   const busy = Object.entries(turns).filter(([, { kind }]) => kind !== 'Succeeded');
   return {
     rollout: {
@@ -42,6 +49,7 @@ function sight({ rollout, turns = {}, outOfService = {}, ...differs }: Differs =
     approved: false,
     approvedNodes: [],
     paused: false,
+    refused: new Map(Object.entries(refused)),
     isOver: false,
     now,
     ...differs,
@@ -58,6 +66,7 @@ const zoned = [
 describe('turns begin', () => {
   test.each<{ when: string; given: Differs; want: string[] }>([
     { when: 'one at a time, by name', given: {}, want: ['n1'] },
+    { when: 'not on a node whose turn is refused', given: { refused: { n1: 'no' } }, want: ['n2'] },
     { when: 'two at a time', given: { rollout: { maxUnavailable: 2 } }, want: ['n1', 'n2'] },
     { when: 'half of them at a time', given: { rollout: { maxUnavailable: '50%' } }, want: ['n1', 'n2'] },
     {

@@ -1,5 +1,4 @@
 import type { Condition, Job, Node } from '../../api/core.ts';
-import type { WindowWork } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import type { ConditionFacts } from '../../domain/conditions.ts';
 import { emptyStatus } from '../../domain/status.ts';
@@ -9,8 +8,6 @@ import { turnAdvanced, turnCancelled, turnFailed, turnSucceeded } from '../../do
 const now = Date.parse('2026-11-21T12:00:00Z');
 const before = (seconds: number) => new Date(now - seconds * 1_000).toISOString();
 
-const withJob: WindowWork = { type: 'Job', job: { template: {}, timeoutSeconds: 600, retries: 0 } };
-const byHand: WindowWork = { type: 'None' };
 const ready: Node = { metadata: { name: 'n' }, spec: { unschedulable: true } };
 const unready: Node = {
   metadata: { name: 'n' },
@@ -29,7 +26,7 @@ const is = (type: string, status: 'True' | 'False' = 'True') =>
 function job(began: number, ...conditions: Condition[]): Job {
   return {
     metadata: { name: 'work', uid: 'job', creationTimestamp: before(began) },
-    spec: { template: {} },
+    spec: { activeDeadlineSeconds: 600, template: { spec: { terminationGracePeriodSeconds: 30 } } },
     status: { startTime: before(began), conditions },
   };
 }
@@ -55,7 +52,8 @@ function step({ stage = 'Drain', conditions = [], givenBack, finalizers, ...diff
       status: { ...emptyStatus, conditions, stageStatuses },
     },
     node: ready,
-    work: withJob,
+    work: 'Job',
+    isOutdated: false,
     job: undefined,
     policy: 'Finish',
     readyTimeoutSeconds: 60,
@@ -77,7 +75,7 @@ describe('the turn of a node', () => {
     },
     {
       when: 'waits for a person without a Job',
-      given: { conditions: drained, work: byHand },
+      given: { conditions: drained, work: 'None' },
       want: { kind: 'Wait', message: 'it is drained; advance its turn when the work is done' },
     },
     {
@@ -116,9 +114,44 @@ describe('the turn of a node', () => {
       want: { kind: 'Succeed' },
     },
     {
-      when: 'succeeds when a person completes it that has no Job',
-      given: { stage: 'Complete', givenBack: 10, work: byHand },
+      when: 'succeeds when a person completes it that has no Job, once it was drained',
+      given: { stage: 'Complete', givenBack: 10, work: 'None', conditions: drained },
       want: { kind: 'Succeed' },
+    },
+    {
+      when: 'waits after its work until the kubelet has been heard again: Ready may be of before',
+      given: { conditions: drained, job: succeeded, heardAt: now - 11_000 },
+      want: { kind: 'Wait', message: 'its kubelet has not been heard since its work' },
+    },
+    {
+      when: 'gives the node back when the kubelet has been heard after its work',
+      given: { conditions: drained, job: succeeded, heardAt: now - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'whose Job goes on after an edit of the window is judged by this Job',
+      given: { conditions: drained, job: job(100), work: 'None', isOutdated: true },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
+      when: 'begun for people waits for them after an edit of the window',
+      given: { conditions: drained, work: 'None', isOutdated: true },
+      want: { kind: 'Wait', message: 'it is drained; advance its turn when the work is done' },
+    },
+    {
+      when: 'whose Job had not begun when the window was edited is cancelled, to be had anew',
+      given: { conditions: drained, isOutdated: true },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'that somebody completes while its Job works ends the Job at once',
+      given: { stage: 'Complete', job: job(10) },
+      want: { kind: 'DeleteJob' },
+    },
+    {
+      when: 'that was advanced while its Job did not end, ends the Job',
+      given: { stage: 'Complete', job: job(1000), conditions: [condition(turnAdvanced)] },
+      want: { kind: 'DeleteJob' },
     },
     {
       when: 'is over when it has succeeded, whatever becomes of the node later',
@@ -175,9 +208,34 @@ describe('the turn fails, and the node stays as it is,', () => {
     },
     {
       when: 'when a person completes its maintenance before the Job has succeeded',
-      given: { stage: 'Complete', givenBack: 10, job: job(100) },
+      given: { stage: 'Complete', givenBack: 10 },
       reason: 'EndedEarly',
       message: /^its NodeMaintenance was completed before its Job had succeeded/,
+    },
+    {
+      when: 'when a person completes its maintenance before the node was drained',
+      given: { stage: 'Complete', givenBack: 10, work: 'None' },
+      reason: 'EndedEarly',
+      message: /^its NodeMaintenance was completed before the node was drained/,
+    },
+    {
+      when: 'when its kubelet is not heard after its work',
+      given: {
+        conditions: drained,
+        heardAt: now - 62_000,
+        job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^its kubelet has not been heard since its work 60 s after its work/,
+    },
+    {
+      when: 'when it was cancelled and the pods of its Job do not end, as on a node that is gone',
+      given: {
+        conditions: [...drained, condition(turnCancelled)],
+        job: { ...job(200), metadata: { name: 'work', deletionTimestamp: before(91) } },
+      },
+      reason: 'JobNeverEnded',
+      message: /^the pods of Job work have not ended 90 s after it was deleted/,
     },
   ])('$when', ({ given, reason, message }) => {
     expect(step(given)).toEqual({ kind: 'Fail', reason, message: expect.stringMatching(message) });

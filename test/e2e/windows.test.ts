@@ -188,21 +188,6 @@ describe('a window without work of its own', () => {
     });
   }, 60_000);
 
-  test('lets another window that opens meanwhile wait, which says for whom', async () => {
-    await windowed('beside', { pool: 'other' });
-    const beside = await open('beside');
-    await eventually('the other window to say why it waits', async () =>
-      expect((await windowNow('beside')).status?.active?.waiting).toEqual({
-        reason: 'MaxUnavailable',
-        message:
-          'rollout.maxUnavailable allows 1 of the selected nodes out of service, and there are 1 of them: node-5 (it has its turn in window by-hand).',
-      }),
-    );
-    await beside.executeUpdate('cancel');
-    expect(await beside.result()).toMatchObject({ done: 0, remaining: 2 });
-    expect(await turnsOf('beside')).toEqual([]);
-  }, 60_000);
-
   test('goes on to the next node when somebody advances the turn', async () => {
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
     await expect(run.executeUpdate('advance', { args: [{ node: 'node-6' }] })).rejects.toMatchObject({
@@ -216,10 +201,29 @@ describe('a window without work of its own', () => {
     await schedulable(['node-5']);
   }, 60_000);
 
-  test('that is cancelled gives the node back, which has its turn anew in the next one', async () => {
+  test('lets another window that opens meanwhile wait, which says for whom, and goes on after it', async () => {
+    await windowed('beside', { pool: 'lost' });
+    const beside = await open('beside');
+    await eventually('the other window to say why it waits', async () =>
+      expect((await windowNow('beside')).status?.active?.waiting).toEqual({
+        reason: 'NodeBudget',
+        message:
+          'The NodeBudget of the cluster allows 1 nodes out of service, and there are 1 of them: node-6 (it has its turn in window by-hand).',
+      }),
+    );
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
     await run.executeUpdate('cancel');
     expect(await run.result()).toMatchObject({ done: 1, remaining: 1 });
+    await eventually('the other window to go on', async () => {
+      const { underWay = [] } = (await beside.query<WindowAnswer>('progress')).state ?? {};
+      expect(underWay.map(({ node }) => node)).toEqual(pools.lost);
+    });
+    await beside.executeUpdate('cancel');
+    expect(await beside.result()).toMatchObject({ done: 0, remaining: 1 });
+    expect(await turnsOf('beside')).toEqual([]);
+  }, 120_000);
+
+  test('that is cancelled gives the node back, which has its turn anew in the next one', async () => {
     await schedulable(pools.other);
     const next = await open('by-hand');
     await eventually('the node to have its turn anew', async () => {
@@ -254,7 +258,7 @@ describe('a window that holds its nodes at its end', () => {
       onWindowEnd: 'HoldCurrent',
       work: { type: 'Job', job: { template: pod } },
     });
-    const held = await open('hold', { duration: '20s' });
+    const held = await open('hold', { duration: '1m' });
     expect(await held.result()).toMatchObject({ done: 0, remaining: 1 });
     await eventually('the drain to rest', async () => {
       const [turn] = await turnsOf('hold');

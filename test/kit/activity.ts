@@ -14,10 +14,12 @@ export const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 
 /** Nobody starts these activities but a test. */
 const starterOf = async () => 'jane@laptop';
-const isRunning = async () => false;
 
 /** The activities as the worker has them; `told` resolves when their Events are written. */
-export function activitiesOn({ cluster }: { cluster: Cluster }): {
+export function activitiesOn(
+  { cluster }: { cluster: Cluster },
+  isRunning: (workflowId: string) => Promise<boolean> = async () => false,
+): {
   activities: Activities;
   told: () => Promise<void>;
 } {

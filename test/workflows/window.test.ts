@@ -61,7 +61,7 @@ test('A window sees its turns through, and tells how far it has come', async () 
   expect(currentDetails).toContain(`### MaintenanceWindow ${fake.name}`);
   expect(currentDetails).toContain('| Now | One at a time. |');
   expect(currentDetails).toContain('| Under way | n1 |');
-  await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }), rest: [] });
+  await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }) });
   expect(await handle.result()).toEqual({ name: fake.name, nodes: 4, done: 4, failed: [], remaining: 0 });
   expect(fake.calls).toEqual(['openWindow', 'rollOut', 'rollOut', 'closeWindow']);
 });
@@ -70,7 +70,7 @@ test('At its time the window is over, and the turns under way are seen through',
   const fake = new FakeWindow({ lastsMs: 1_500 });
   const handle = await lab.opened(fake);
   await fake.ordered({ ended: true });
-  await fake.ends({ kind: 'Over', state: windowState({ done: 1, remaining: 3 }), rest: [] });
+  await fake.ends({ kind: 'Over', state: windowState({ done: 1, remaining: 3 }) });
   expect(await handle.result()).toMatchObject({ done: 1, remaining: 3 });
 });
 
@@ -136,9 +136,22 @@ test('A window that is cancelled from Temporal brings its turns to an end', asyn
   const { fake, handle } = await opened();
   await handle.cancel();
   await fake.ordered({ cancelled: true });
-  await fake.ends({ kind: 'Over', state: windowState(), rest: [] });
+  await fake.ends({ kind: 'Over', state: windowState() });
   expect(await handle.result()).toMatchObject({ done: 0 });
   expect(fake.calls.at(-1)).toBe('closeWindow');
+});
+
+test('A window that is cancelled from Temporal by those who may not maintain its nodes goes on', async () => {
+  const fake = new FakeWindow();
+  fake.refusal = ApplicationFailure.nonRetryable('you may not', 'InvalidInput');
+  const { handle } = await opened(fake);
+  await handle.cancel();
+  await eventually('it to be judged', () =>
+    expect(fake.calls.slice(2)).toEqual(['authorizeOrder', 'rollOut']),
+  );
+  await fake.ordered({ cancelled: false });
+  await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }) });
+  expect(await handle.result()).toMatchObject({ done: 4 });
 });
 
 test('A window whose object is gone ends', async () => {
@@ -153,9 +166,11 @@ test('The drains of turns rest when a window holds them, and go on in the next; 
   await turn.underWay('drain 0');
   const rest = [workflowIdOf('no-such-turn'), workflowIdOf(turn.name)];
   const { fake, handle } = await opened();
-  await fake.ends({ kind: 'Over', state: windowState(), rest });
-  await handle.result();
+  await fake.ends({ kind: 'Tell', state: windowState(), pause: rest, resume: [] });
+  await fake.ordered({ told: rest });
   await turn.underWay('keepCordoned Drain');
+  await fake.ends({ kind: 'Over', state: windowState() });
+  await handle.result();
   const next = new FakeWindow();
   next.resting = rest;
   await opened(next);
