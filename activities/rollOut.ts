@@ -96,27 +96,26 @@ class RollOut {
     sight: Sight,
     tended: ReadonlyMap<string, string>,
   ): Promise<{ decision: RolloutDecision; view: BudgetView }> {
-    const deps = this.#deps;
     const { name } = sight.window.metadata;
-    const refused = new Map([...this.#stillRefused(), ...tended]);
-    const budget = await this.#budgetNow(name);
-    const view = viewOf(deps, budget, budget.status?.claims ?? []);
-    const first = this.#decide(sight, view, refused);
-    if (first.kind !== 'Start') return { decision: first, view };
-    let decision: RolloutDecision = first;
-    this.#budget = await claimNodes(deps, name, (newest) => {
-      decision = this.#decide(sight, newest, refused);
-      return startedBy(decision);
-    });
-    const failed = await this.#begin(sight, startedBy(decision));
-    // What was claimed for them is free again.
-    if (failed.size > 0) this.#budget = await claimNodes(deps, name, () => []);
-    const after = viewOf(deps, this.#budget, this.#budget.status?.claims ?? []);
-    const isAllRefused = failed.size > 0 && failed.size === startedBy(decision).length;
-    return {
-      decision: isAllRefused ? this.#decide(sight, after, new Map([...refused, ...failed])) : decision,
-      view: after,
-    };
+    for (;;) {
+      const refused = new Map([...this.#stillRefused(), ...tended]);
+      const view = this.#viewOf(await this.#budgetNow(name));
+      const first = this.#decide(sight, view, refused);
+      if (first.kind !== 'Start') return { decision: first, view };
+      let decision: RolloutDecision = first;
+      this.#budget = await claimNodes(this.#deps, name, (newest) => {
+        decision = this.#decide(sight, newest, refused);
+        return startedBy(decision);
+      });
+      const failed = await this.#begin(sight, startedBy(decision));
+      if (failed === 0) return { decision, view: this.#viewOf(this.#budget) };
+      // What was claimed for them is free again, and others may have their turn.
+      this.#budget = await claimNodes(this.#deps, name, () => []);
+    }
+  }
+
+  #viewOf(budget: NodeBudget): BudgetView {
+    return viewOf(this.#deps, budget, budget.status?.claims ?? []);
   }
 
   /** Without claims that do not stand any more: the nodes of others wait for them. */
@@ -128,7 +127,8 @@ class RollOut {
     return this.#budget;
   }
 
-  async #begin({ window, revision, nodes }: Sight, started: readonly string[]): Promise<Map<string, string>> {
+  /** Resolves with the number of turns that were refused. */
+  async #begin({ window, revision, nodes }: Sight, started: readonly string[]): Promise<number> {
     const begun = nodes.filter(({ metadata }) => started.includes(metadata.name));
     const failed = new Map<string, string>();
     await forEachBounded(turnsAtOnce, begun, async (node) => {
@@ -141,7 +141,7 @@ class RollOut {
     const at = this.#deps.cluster.kube.now().getTime();
     for (const [node, words] of failed) this.#refused.set(node, { words, at });
     this.#tellRefused(window, failed);
-    return failed;
+    return failed.size;
   }
 
   #stillRefused(): Map<string, string> {

@@ -54,6 +54,7 @@ const rules: readonly Rule[] = [
   windowIsOver,
   isPaused,
   tooManyFailures, // "stop after N failures": what broke one node may break the next
+  refusesAll, // what is refused to a few is refused to the rest
   lacksApproval,
   soaks, // trouble with a node that came back shows after a while
 ];
@@ -124,6 +125,13 @@ function soaks({ rollout, turns, now }: Seen): Extract<RolloutDecision, { kind: 
   if (rollout.soakSeconds === 0 || now >= until) return undefined;
   const then = new Date(until).toISOString();
   return { ...waits('Soaking', `A node has only just come back: the next begins at ${then}.`), until };
+}
+
+/** Nodes that are tried, one after the other or at once, before the others are left alone. */
+const mostRefused = 3;
+
+function refusesAll(seen: Seen) {
+  return seen.refused.size < mostRefused ? undefined : isRefused(seen);
 }
 
 function isRefused({ refused }: Seen) {

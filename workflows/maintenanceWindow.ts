@@ -96,6 +96,7 @@ async function open(run: WindowRun, input: WindowInput): Promise<void> {
   const opened = await withItsOwnFailure(openWindow({ ...start, ...(scheduledAt && { scheduledAt }) }));
   takeInOpened(run, opened);
   await tell(opened.resting, 'resume');
+  run.told = opened.resting;
 }
 
 async function rollOutUntilOver(input: WindowInput, run: WindowRun, turn: Turn): Promise<void> {

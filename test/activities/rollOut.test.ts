@@ -34,7 +34,12 @@ beforeEach(() => setBudget('100%'));
 
 afterAll(async () => {
   for (const { metadata } of (await c.admin.list(resources.maintenanceWindows)).items)
-    await c.admin.delete(resources.maintenanceWindows, { name: metadata.name }, { uid: metadata.uid ?? '' });
+    if (metadata.name.startsWith(c.namespace))
+      await c.admin.delete(
+        resources.maintenanceWindows,
+        { name: metadata.name },
+        { uid: metadata.uid ?? '' },
+      );
   const { metadata } = await readBudget(c);
   await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c.close();
@@ -56,7 +61,7 @@ interface Opened extends WindowRef {
 async function windowOf(count: number, differs: object = {}): Promise<Opened> {
   const name = c.named('window');
   const nodes: string[] = [];
-  for (let made = 0; made < count; made++) nodes.push(await c.silentNodeNamed('node'));
+  for (let made = 0; made < count; made++) nodes.push(await c.nodeNamed('node'));
   const { metadata } = await c.admin.create(resources.maintenanceWindows, {
     metadata: { name },
     spec: {
@@ -213,7 +218,8 @@ describe('a window', () => {
   }, 60_000);
 
   test('whose node is given back by a person while its Job works ends the Job', async () => {
-    const template = { spec: { containers: [{ name: 'patch', image: 'none' }] } };
+    const schedulingGates = [{ name: 'example.com/not-yet' }];
+    const template = { spec: { schedulingGates, containers: [{ name: 'patch', image: 'none' }] } };
     const window = await windowOf(1, { work: { type: 'Job', job: { template } } });
     await rolledOut(window, {}, underWay(...window.nodes));
     const turn = await onlyTurnOf(window);

@@ -213,6 +213,28 @@ describe('no turn begins', () => {
       reason: 'LastTurns',
       message: 'The last turns are under way: n2.',
     },
+    {
+      when: 'when the apiserver refuses those that are left',
+      given: {
+        nodes: nodes.slice(0, 2),
+        turns: { n1: succeeded() },
+        refused: { n2: 'its plan is too long' },
+      },
+      reason: 'TurnRefused',
+      message: 'The apiserver refuses the turn of n2: its plan is too long',
+    },
+    {
+      when: 'when it has refused three: the rest would fare no better',
+      given: { refused: { n1: 'no', n2: 'no', n3: 'no' } },
+      reason: 'TurnRefused',
+      message: 'The apiserver refuses the turn of n1, and 2 more: no',
+    },
+    {
+      when: 'when a turn under way is refused what it needs, and there is no room beside it',
+      given: { turns: { n1: underWay }, refused: { n1: 'no' } },
+      reason: 'TurnRefused',
+      message: 'The apiserver refuses the turn of n1: no',
+    },
   ])('$when', ({ given, reason, message }) => {
     expect(decideRollout(sight(given))).toMatchObject({ kind: 'Wait', reason, message });
   });

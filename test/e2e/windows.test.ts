@@ -103,10 +103,10 @@ async function schedulable(names: readonly string[]): Promise<void> {
 }
 
 async function setBudget(maxUnavailable: number | string): Promise<void> {
-  const key = { name: NODE_BUDGET_NAME };
-  if ((await world.kube.get(resources.nodeBudgets, key)) === undefined)
-    await world.kube.create(resources.nodeBudgets, { metadata: key, spec: { maxUnavailable } });
-  else await world.kube.mergePatch(resources.nodeBudgets, key, { spec: { maxUnavailable } });
+  const spec = { maxUnavailable };
+  await eventually('the budget that the worker makes', async () => {
+    await world.kube.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { spec });
+  });
 }
 
 const jobs = async () => (await world.kube.list<Job>(resources.jobs, { namespace: WORK_NAMESPACE })).items;
