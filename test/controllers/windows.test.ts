@@ -1,6 +1,7 @@
 import type { ScheduleDescription } from '@temporalio/client';
 import { ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
+import { readBudget } from '../../activities/nodeClaims.ts';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
 import { NODE_BUDGET_NAME, windowWorkflowIdOf } from '../../api/names.ts';
 import { runWindowsController } from '../../controllers/windows.ts';
@@ -37,6 +38,8 @@ afterAll(async () => {
   for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
   abort.abort();
   await ended;
+  const { metadata } = await readBudget(c);
+  await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c?.close();
   await lab?.close();
   await releaseSandbox(sandbox);

@@ -194,6 +194,10 @@ describe('a schedule is refused, with the field and the remedy', () => {
       when: 'a day of 24 hours every day, also on the short day of a year',
       given: { cron: '0 0 * * *', duration: '24h', timeZone: 'Europe/Berlin' },
     },
+    {
+      when: 'the last of its times, and the window open now',
+      given: { calendar: [{ time: '11:30', years: [2026], months: [11], daysOfMonth: [21] }] },
+    },
     { when: 'the 29th of February', given: { cron: '0 2 29 2 *' } },
     { when: 'a name of a zone from before', given: { cron: '0 2 * * *', timeZone: 'Asia/Calcutta' } },
   ])('and taken when it is $when', ({ given }) => {
