@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { DEFAULT_NODE_BUDGET, type NodeBudget, type NodeClaim } from '../api/nodeBudget.ts';
-import { FIELD_MANAGER, NODE_BUDGET_NAME, TurnAnnotation, WINDOW_LABEL } from '../api/names.ts';
-import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { FIELD_MANAGER, NODE_BUDGET_NAME, WINDOW_LABEL } from '../api/names.ts';
+import { claimedTurns } from '../api/windowTurn.ts';
 import { withCondition } from '../domain/conditions.ts';
 import { type ClaimedTurn, limitOf, outOfService, stands } from '../domain/nodeBudget.ts';
 import { isKubeError } from '../kube/errors.ts';
@@ -70,14 +70,6 @@ export async function standingClaims(
   const labelSelector = `${WINDOW_LABEL} in (${[...doubted].join(',')})`;
   const { items } = await cluster.kube.list(resources.nodeMaintenances, { labelSelector });
   return judged([...seen.filter(({ window }) => !doubted.has(window)), ...claimedTurns(items)]);
-}
-
-function claimedTurns(maintenances: readonly NodeMaintenance[]): ClaimedTurn[] {
-  return maintenances.flatMap((maintenance) => {
-    const { labels, annotations } = maintenance.metadata;
-    const [window, node] = [labels?.[WINDOW_LABEL], annotations?.[TurnAnnotation.Node]];
-    return window === undefined || node === undefined ? [] : [{ window, node, maintenance }];
-  });
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Node } from '../api/core.ts';
 import { NODE_BUDGET_NAME } from '../api/names.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { claimedTurns } from '../api/windowTurn.ts';
 import {
   admissionWarnings,
   denialMessage,
@@ -10,6 +11,7 @@ import {
   type Proposal,
   storageProblem,
 } from '../domain/admission.ts';
+import { asItStands } from '../domain/nodeBudget.ts';
 import { holdsNodes } from '../domain/stage.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
@@ -54,9 +56,14 @@ export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceReques
 }
 
 /** A warning is not worth an error. */
-async function budgetOf({ kube }: AdmissionView, signal: AbortSignal): Promise<NodeBudget | undefined> {
+async function budgetOf(
+  { kube, maintenances }: AdmissionView,
+  signal: AbortSignal,
+): Promise<NodeBudget | undefined> {
   const key = { name: NODE_BUDGET_NAME };
-  return kube.get(resources.nodeBudgets, key, { signal }).catch(() => undefined);
+  const budget = await kube.get(resources.nodeBudgets, key, { signal }).catch(() => undefined);
+  const turns = claimedTurns(maintenances.list());
+  return budget && asItStands(budget, { turns, now: kube.now().getTime() });
 }
 
 function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {

@@ -38,3 +38,14 @@ export function newTurn(
     },
   };
 }
+
+/** The turns of windows among all maintenances. */
+export function claimedTurns(
+  maintenances: readonly NodeMaintenance[],
+): { window: string; node: string; maintenance: NodeMaintenance }[] {
+  return maintenances.flatMap((maintenance) => {
+    const { labels, annotations } = maintenance.metadata;
+    const [window, node] = [labels?.[WINDOW_LABEL], annotations?.[TurnAnnotation.Node]];
+    return window === undefined || node === undefined ? [] : [{ window, node, maintenance }];
+  });
+}

@@ -1,5 +1,5 @@
 import type { Node } from '../api/core.ts';
-import type { NodeClaim } from '../api/nodeBudget.ts';
+import type { NodeBudget, NodeClaim } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isCordoned } from './cordon.ts';
 import { selectsNode } from './nodeSelector.ts';
@@ -62,8 +62,8 @@ export function outOfService({ nodes, maintenances, claims }: BudgetSight): Map<
 export interface ClaimSight {
   /** The turns that there are. */
   turns: readonly ClaimedTurn[];
-  /** The window that asks: only it begins its turns, and knows that it is not just now doing so. */
-  asking: string;
+  /** The window that asks, if one does: only it begins its turns, and knows that it is not just now doing so. */
+  asking?: string;
   /** Milliseconds. */
   now: number;
 }
@@ -83,6 +83,13 @@ export function stands({ node, window, since }: NodeClaim, { turns, asking, now 
   const own = turns.filter((turn) => turn.node === node && turn.window === window);
   if (own.length === 0) return window !== asking && now - Date.parse(since) < beginsWithin;
   return own.some(({ maintenance }) => !isGivenBack(maintenance));
+}
+
+/** The budget without the claims that do not stand any more: nobody may have taken them back yet. */
+export function asItStands(budget: NodeBudget, sight: ClaimSight): NodeBudget {
+  if (budget.status === undefined) return budget;
+  const claims = budget.status.claims.filter((claim) => stands(claim, sight));
+  return { ...budget, status: { ...budget.status, claims } };
 }
 
 function claimedBy(window: string | undefined): string | undefined {
