@@ -7,13 +7,14 @@ import { admissionWarnings, storageProblem } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey } from '../domain/drainPlan.ts';
 import { asItStands } from '../domain/nodeBudget.ts';
+import { stageOf } from '../domain/stage.ts';
 import { KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { Admitted } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { invalidInput } from './failures.ts';
 import { authorizeTemporal } from './temporalUser.ts';
-import { planOf, selectedNodes, stageOf } from './view.ts';
+import { planOf, selectedNodes } from './view.ts';
 
 /**
  * The first act of every run: validates what it was started with, creates the NodeMaintenance if the run was started

@@ -51,6 +51,7 @@ async function runDrain<T>(
   const cordon = deps.cordons.of(ref.uid);
   const evacuations = new Evacuations(cluster);
   const announcer = new Announcer(deps);
+  const peaks = new Peaks();
   let writer: StatusWriter | undefined;
   let watched: ReadonlySet<string> = new Set();
   const concerns = (pod: Pod) => watched.has(pod.spec.nodeName ?? '');
@@ -68,7 +69,8 @@ async function runDrain<T>(
       const seen = { ...hold, maintenance: { ...view.maintenance, status: published } };
       const isResting = position === 'asPublished';
       const at = Math.min(isResting ? published.drainPosition : position, view.plan.length - 1);
-      const { decision, nodes } = await decide(deps, seen, at, evacuations);
+      const { decision: bare, nodes } = await decide(deps, seen, at, evacuations);
+      const decision = peaks.counted(bare);
       watched = new Set(nodes);
       announcer.announce(view, decision);
       const now = cluster.kube.now().toISOString();
@@ -109,6 +111,21 @@ async function decide(
   // Passing another maintenance cannot be taken back: it must not rest on informers that have not caught up.
   const sight = await freshSight(cluster, nodes);
   return { decision: decideDrain(takeSnapshot(view, position, { ...sight, isHeld }, lookAt)), nodes };
+}
+
+/** The most pods that were left on each node; statuses that are never written, because the next one is due, count too. */
+class Peaks {
+  readonly #byNode = new Map<string, number>();
+
+  counted(decision: DrainDecision): DrainDecision {
+    const nodeStatuses = decision.nodeStatuses.map((node) => {
+      const left = node.podsPendingEvacuation + node.podsEvacuating;
+      const podsPeak = Math.max(left, this.#byNode.get(node.nodeRef.name) ?? 0);
+      this.#byNode.set(node.nodeRef.name, podsPeak);
+      return { ...node, ...(podsPeak > 0 && { podsPeak }) };
+    });
+    return { ...decision, nodeStatuses };
+  }
 }
 
 /** Nodes of the status that the selector has ceased to match. */

@@ -4,7 +4,7 @@ import { isCordoned } from '../domain/cordon.ts';
 import { isHeldBy, leaseStateOf } from '../domain/lease.ts';
 import { compareNames, listed } from '../domain/names.ts';
 import { heldByAnother, leasesRefused, type WaitingNode } from '../domain/nodeHold.ts';
-import { holdsNodes } from '../domain/stage.ts';
+import { holdsNodes, stageOf } from '../domain/stage.ts';
 import { isTouched } from '../domain/status.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { leaseOf } from '../kube/cluster.ts';
@@ -13,7 +13,7 @@ import { resources, versionOf } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { LookAgain } from './reconcile.ts';
-import { namesOf, nodeStatusOf, selectedNodes, stageOf, type View } from './view.ts';
+import { namesOf, nodeStatusOf, selectedNodes, type View } from './view.ts';
 
 const leasesAtOnce = 16;
 /** What was refused is tried again after so long. Milliseconds. */

@@ -3,6 +3,7 @@ import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import { workflowIdOf } from '../api/names.ts';
 import { isTrue } from '../domain/conditions.ts';
+import { stageOf } from '../domain/stage.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { revisionOf } from '../domain/revision.ts';
 import { decideRollout, type RolloutDecision, type Turn } from '../domain/rollout.ts';
@@ -14,7 +15,6 @@ import type { Deps } from './deps.ts';
 import { type BudgetView, claimNodes, seenBudget, standingClaims, viewOf } from './nodeClaims.ts';
 import { lookAgainAfter } from './reconcile.ts';
 import { act, beginTurn, isResting, markResting, type SeenTurn, turnsOf } from './turns.ts';
-import { stageOf } from './view.ts';
 import { publishWindow, type Sight, stateOf } from './windowState.ts';
 import { readWindow } from './windowStatus.ts';
 

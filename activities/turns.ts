@@ -12,6 +12,7 @@ import {
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { newTurn } from '../api/windowTurn.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions.ts';
+import { stageOf } from '../domain/stage.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { compareNames } from '../domain/names.ts';
 import { jobName, revisionOf, turnName } from '../domain/revision.ts';
@@ -24,7 +25,6 @@ import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { requestStage, updateStatus } from './stage.ts';
-import { stageOf } from './view.ts';
 
 const nodesAtOnce = 8;
 

@@ -7,7 +7,7 @@ import type {
 } from '../api/nodeMaintenance.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
-import { holdsNodes, wantedStage } from '../domain/stage.ts';
+import { holdsNodes, stageOf } from '../domain/stage.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { resources } from '../kube/resources.ts';
 import type { Interrupted, MaintenanceRef } from './contract.ts';
@@ -39,10 +39,6 @@ export async function look(
   if (wanted !== stage) return { kind: 'StageChanged', stage: wanted, generation };
   const existing = nodes.list();
   return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, existing), existing };
-}
-
-export function stageOf({ metadata, spec }: NodeMaintenance): NodeMaintenanceStage {
-  return wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
 }
 
 export function isView(seen: View | Interrupted | undefined): seen is View {

@@ -18,8 +18,13 @@ import {
   registrations,
   validating,
 } from './registration.ts';
-import { evacuationWebhook, evictionWebhook, maintenanceWebhook } from './review.ts';
-import { type AdmissionView, authorizationReviewer, warningReviewer } from './reviewers.ts';
+import { evacuationWebhook, evictionWebhook, maintenanceWebhook, readinessPolicyWebhook } from './review.ts';
+import {
+  type AdmissionView,
+  authorizationReviewer,
+  readinessPolicyReviewer,
+  warningReviewer,
+} from './reviewers.ts';
 import {
   bundleOf,
   materialOf,
@@ -46,7 +51,7 @@ export interface AdmissionOptions {
 const resyncEvery = 3_600_000;
 
 /**
- * The admission server of NodeMaintenances, Evacuations and evictions. Contract:
+ * The admission server of NodeMaintenances, Evacuations, evictions and NodeReadinessPolicies. Contract:
  *
  * 1. Every process that has one may serve; all serve the same certificate, from the Secret, and take a new one at once.
  * 2. One of them at a time keeps certificates and registration (`keep`): both are made, renewed, and put back when
@@ -68,6 +73,7 @@ export class Admission {
         [paths.warnings]: maintenanceWebhook(warningReviewer(view)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
         [paths.evictions]: evictionWebhook(evictionReviewer(view.kube)),
+        [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),
       },
       log,
     );

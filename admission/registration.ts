@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net';
 import type { KubeObject } from '../api/core.ts';
-import { EVACUATION, NODE_MAINTENANCE } from '../api/names.ts';
+import { EVACUATION, NODE_MAINTENANCE, NODE_READINESS_POLICY } from '../api/names.ts';
 import type { Resource } from '../kube/resources.ts';
 import { canonicalHost } from './host.ts';
 
@@ -34,6 +34,7 @@ export const paths = {
   warnings: '/warnings',
   evacuations: '/evacuations',
   evictions: '/evictions',
+  readinessPolicies: '/readiness-policies',
 } as const;
 
 /** What is done about evictions that pass by the evacuators of a pod, such as those of `kubectl drain`. */
@@ -60,7 +61,7 @@ export function hostsOf(endpoint: Endpoint): string[] {
 export function registrations(to: Registration): [Resource<WebhookConfiguration>, WebhookConfiguration][] {
   const plain = to.plainEvictions === 'refuse' ? [evictions(to)] : [];
   return [
-    [validating, configuration([authorization(to), warnings(to), ...plain])],
+    [validating, configuration([authorization(to), warnings(to), readinessPolicies(to), ...plain])],
     [mutating, configuration([evacuations(to)])],
   ];
 }
@@ -100,6 +101,23 @@ function warnings(to: Registration): object {
         name: 'nodes-or-stage-change',
         expression:
           "request.operation == 'CREATE' || object.spec.stage != oldObject.spec.stage || object.spec.nodeSelector != oldObject.spec.nodeSelector",
+      },
+    ],
+  });
+}
+
+/** Warnings only: the conditions of a policy say the same later. */
+function readinessPolicies(to: Registration): object {
+  const { group, version, plural } = NODE_READINESS_POLICY;
+  return webhook(to, paths.readinessPolicies, {
+    name: `readiness-policies.${NODE_MAINTENANCE.group}`,
+    rules: [rule({ group, version, resource: plural }, 'CREATE', 'UPDATE')],
+    failurePolicy: 'Ignore',
+    timeoutSeconds: 3,
+    matchConditions: [
+      {
+        name: 'spec-changes',
+        expression: "request.operation == 'CREATE' || object.spec != oldObject.spec",
       },
     ],
   });

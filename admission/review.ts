@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { JsonPatchOperation } from '../kube/client.ts';
 
 /**
@@ -52,8 +53,19 @@ const evictionRequest = z.object({
   name: z.string().min(1),
 });
 
+const readinessPolicyRequest = z.object({
+  ...common,
+  operation: z.enum(['CREATE', 'UPDATE']),
+  object: z.looseObject({
+    spec: z.looseObject({
+      nodeSelector: z.looseObject({ nodeSelectorTerms: z.array(z.looseObject({})) }),
+      readinessGates: z.array(z.looseObject({ name: z.string(), namespace: z.string() })),
+    }),
+  }),
+});
+
 /** What each webhook is asked. */
-const requests = { maintenanceRequest, evacuationRequest, evictionRequest };
+const requests = { maintenanceRequest, evacuationRequest, evictionRequest, readinessPolicyRequest };
 
 interface Asked {
   uid: string;
@@ -74,6 +86,9 @@ export type EvacuationRequest = Asked & { namespace: string; object: Evacuation 
 /** Somebody wants to evict a pod, past its evacuators. */
 export type EvictionRequest = Asked & { namespace: string; name: string };
 
+/** Somebody writes a NodeReadinessPolicy. */
+export type ReadinessPolicyRequest = Asked & { object: NodeReadinessPolicy };
+
 /** What is answered: with warnings and changes, or with the reason of a refusal. */
 export type Verdict =
   | { kind: 'Allowed'; warnings?: readonly string[]; patch?: readonly JsonPatchOperation[] }
@@ -91,6 +106,9 @@ export const maintenanceWebhook = (reviewer: Reviewer<MaintenanceRequest>) =>
 export const evacuationWebhook = (reviewer: Reviewer<EvacuationRequest>) =>
   webhook('evacuationRequest', reviewer);
 export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook('evictionRequest', reviewer);
+
+export const readinessPolicyWebhook = (reviewer: Reviewer<ReadinessPolicyRequest>) =>
+  webhook('readinessPolicyRequest', reviewer);
 
 function webhook<T extends Asked>(asked: keyof typeof requests, reviewer: Reviewer<T>): Webhook {
   const schema = z.object({

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
 import { NODE_BUDGET_NAME } from '../api/names.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
+import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { claimedTurns } from '../api/windowTurn.ts';
 import {
@@ -11,13 +12,18 @@ import {
   type Proposal,
   storageProblem,
 } from '../domain/admission.ts';
+import { selectorText } from '../domain/labelSelector.ts';
 import { asItStands } from '../domain/nodeBudget.ts';
 import { holdsNodes } from '../domain/stage.ts';
+import { policyWarnings } from '../domain/readinessAdmission.ts';
+import { selectsAnything } from '../domain/readinessPolicy.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Informer } from '../kube/informer.ts';
 import { resources } from '../kube/resources.ts';
-import type { MaintenanceRequest, Reviewer } from './review.ts';
+import { slimPod } from '../kube/slim.ts';
+import { workloadsIn } from '../kube/workloads.ts';
+import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer } from './review.ts';
 
 /** What the reviewers see of the cluster. */
 export interface AdmissionView {
@@ -64,6 +70,39 @@ async function budgetOf(
   const budget = await kube.get(resources.nodeBudgets, key, { signal }).catch(() => undefined);
   const turns = claimedTurns(maintenances.list());
   return budget && asItStands(budget, { turns, now: kube.now().getTime() });
+}
+
+/** What could lock nodes, said to whoever writes the policy. */
+export function readinessPolicyReviewer({ kube, nodes }: AdmissionView): Reviewer<ReadinessPolicyRequest> {
+  return async ({ object: { spec } }, signal) => {
+    const namespaces = [...new Set(spec.readinessGates.map(({ namespace }) => namespace))];
+    const missing = await Promise.all(
+      namespaces.map(
+        async (name) => (await kube.get(resources.namespaces, { name }, { signal })) === undefined,
+      ),
+    );
+    const { daemonSets, deployments, statefulSets } = resources;
+    const workloads = await Promise.all(
+      namespaces.map((namespace) =>
+        workloadsIn(kube, namespace, [daemonSets, deployments, statefulSets], { signal }),
+      ),
+    );
+    const known = {
+      nodes: nodes.list(),
+      missingNamespaces: namespaces.filter((_, i) => missing[i]),
+      workloads: workloads.flat(),
+      taint: READINESS_TAINT,
+    };
+    // Templates speak for their pods: only where there is none the pods themselves are of interest.
+    const alone = spec.readinessGates.filter((gate) => !selectsAnything(gate, { ...known, pods: [] }));
+    const pods = await Promise.all(
+      alone.map(({ namespace, selector }) =>
+        kube.list(resources.pods, { namespace, labelSelector: selectorText(selector), signal }),
+      ),
+    );
+    const seen = pods.flatMap(({ items }) => items.map(slimPod));
+    return { kind: 'Allowed', warnings: policyWarnings(spec, { ...known, pods: seen }) };
+  };
 }
 
 function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {

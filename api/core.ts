@@ -90,7 +90,7 @@ export interface Toleration {
 /** What a workload's controller makes pods from. */
 export interface PodTemplate {
   labels?: Record<string, string>;
-  /** Without those of NoExecute alone. */
+  /** Of the readiness taint. */
   tolerations?: Toleration[];
 }
 
@@ -110,7 +110,7 @@ export interface Pod extends KubeObject {
     schedulingGates?: string[];
     /** Of a pod with scheduling gates: the node that its DaemonSet made it for. */
     madeForNode?: string;
-    /** Without those of NoExecute alone, which nearly every pod has. */
+    /** Of the readiness taint. */
     tolerations?: Toleration[];
   };
   status: { phase?: string; ready: boolean };

@@ -129,6 +129,9 @@ export const READINESS_CONDITION_MANAGER = 'node-readiness-condition';
 /** Begins the server-side apply owners of gates that policies write; the policy's name follows. */
 export const READINESS_POLICY_MANAGER = 'node-readiness-policy/';
 
+/** So many gates may a node have, and so many a policy. */
+export const MAX_READINESS_GATES = 32;
+
 /** Where the worker, its ServiceAccount and its leader election Leases live. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 

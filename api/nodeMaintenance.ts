@@ -226,6 +226,11 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
     ),
   podsPendingEvacuation: count('Number of pods that have not yet started evacuation.'),
   podsEvacuating: count('Number of pods that have started evacuation and have a matching Evacuation object.'),
+  podsPeak: int32(0)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: the most pods that were left to evacuate on the node at one time: what the progress of its drain is measured by.',
+    ),
   unschedulableBefore: z
     .boolean()
     .optional()

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
+import { MAX_READINESS_GATES } from './names.ts';
 import { type CelRule, cel, int32, int64, listMap, text, timestamp } from './schema.ts';
 import { LabelSelector } from './selectors.ts';
 
@@ -10,7 +11,6 @@ import { LabelSelector } from './selectors.ts';
  * the proposal's sentences; what it does not have says "Extension".
  */
 
-const MAX_GATES = 32;
 const MAX_GATE_NAME = 128;
 const MAX_NAMESPACE = 63;
 
@@ -18,7 +18,7 @@ function lines(...sentences: string[]): string {
   return sentences.join('\n');
 }
 
-function gateName() {
+export function gateName() {
   const error =
     'expected lower case letters, digits, "-", "." and "/", starting and ending with a letter or digit, at most 128 characters';
   return z
@@ -79,7 +79,7 @@ export type NodeReadinessGate = z.infer<typeof NodeReadinessGate>;
 export function readinessGates(description: string) {
   return z
     .array(NodeReadinessGate, { error: 'expected a list of readiness gates' })
-    .max(MAX_GATES, { error: `expected at most ${MAX_GATES} readiness gates` })
+    .max(MAX_READINESS_GATES, { error: `expected at most ${MAX_READINESS_GATES} readiness gates` })
     .default([])
     .describe(description)
     .meta(listMap('name'));
@@ -96,6 +96,9 @@ export const NodeReadinessSpec = z.strictObject({
 
 const NodeReadinessGateStatus = z.strictObject({
   name: gateName().describe('The name of the node readiness gate.'),
+  definition: text(8).describe(
+    'Extension: hash of the namespace, the selector and blocksReadiness that this was computed from: by it a gate that was defined anew is told from one that was lost.',
+  ),
   ready: z.boolean().describe('Whether a node is ready based on its corresponding readiness gate.'),
   reason: text(64)
     .exactOptional()
@@ -106,7 +109,9 @@ const NodeReadinessGateStatus = z.strictObject({
   ),
   lostTime: timestamp()
     .exactOptional()
-    .describe('Extension: since when it is not ready, after it was; absent for one that never was.'),
+    .describe(
+      'Extension: since when it is not ready, after it was; of a gate that is new on a node that takes pods, since when it is known. Absent for one that never was ready.',
+    ),
   lastTransitionTime: timestamp().describe('Extension: since when ready is what it is.'),
 });
 export type NodeReadinessGateStatus = z.infer<typeof NodeReadinessGateStatus>;
@@ -145,8 +150,11 @@ export interface NodeReadiness extends KubeObject {
   status?: NodeReadinessStatus;
 }
 
+/** Gate -> field manager -> names of fields. */
+export type GateOwners = Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+
 /** As informers keep it. */
 export interface SeenReadiness extends NodeReadiness {
-  /** Of each gate, by name, the field managers that own a part of it. */
-  gateOwners: Readonly<Record<string, readonly string[]>>;
+  /** Of each gate, by name, the field managers that own a part of it, and which of its fields. */
+  gateOwners: GateOwners;
 }

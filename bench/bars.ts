@@ -1,6 +1,7 @@
 import type { ContenderName } from './contender.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
-import { type Spread, spreadOf } from './statistics.ts';
+import type { ReadinessMeasurement } from './readiness.ts';
+import { percentile, type Spread, spreadOf } from './statistics.ts';
 
 /** A number that the project is judged by, and whether it is good enough; by the median. */
 export interface Verdict {
@@ -89,6 +90,49 @@ export function judgeHistory(events: { small: number; large: number } | undefine
   return [
     judge({ what: 'more history events for ten times the pods', value, unit: ' %', bound: { atMost: 10 } }),
   ];
+}
+
+export function judgeReadiness(runs: readonly ReadinessMeasurement[]): Verdict[] {
+  return [
+    judge({
+      what: 'last gate Ready until the taint is gone, 99th percentile, agents that are back',
+      value: spreadOf(runs.map(({ returning }) => percentile(returning, 0.99))),
+      unit: ' s',
+      bound: { atMost: 1 },
+    }),
+    judge({
+      what: 'the same, all nodes joining at once',
+      value: spreadOf(runs.map(({ joining }) => percentile(joining, 0.99))),
+      unit: ' s',
+      bound: { atMost: 1 },
+    }),
+    judge({
+      what: 'nodes without the taint in their first version',
+      value: spreadOf(runs.map(({ bornOpen }) => bornOpen)),
+      unit: '',
+      bound: { atMost: 0 },
+    }),
+    judge({
+      what: 'requests per node with gates',
+      value: spreadOf(runs.map(({ gated }) => sum(gated))),
+      unit: '',
+    }),
+    judge({
+      what: 'requests per node without a policy',
+      value: spreadOf(runs.map(({ ungated }) => sum(ungated))),
+      unit: '',
+    }),
+    judge({
+      what: 'peak memory of the worker',
+      value: spreadOf(runs.map(({ residentMb }) => residentMb.peak)),
+      unit: ' MB',
+      bound: { atMost: 400 },
+    }),
+  ];
+}
+
+function sum(counts: Readonly<Record<string, number>>): number {
+  return Object.values(counts).reduce((total, count) => total + count, 0);
 }
 
 function judge(measured: Omit<Verdict, 'verdict'>): Verdict {

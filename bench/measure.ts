@@ -9,6 +9,7 @@ import { cpuBetween, readCpu } from './cpu.ts';
 import { readRequests, type Requests, requestsBetween } from './requests.ts';
 import { watchFreed } from './freed.ts';
 import { namespace, podLabel, setScene } from './scene.ts';
+import { percentile } from './statistics.ts';
 import { podsOf, type Scene, type WorkOf } from './works.ts';
 
 /** One measured drain. Times are in seconds since the order was sent. */
@@ -154,7 +155,7 @@ export async function measureBudget(
       refusedPerSecond: drain.requests.refused / drain.wallSeconds,
       start: starts.at(-1) ?? 0,
       longestWait: waits.at(-1) ?? 0,
-      p99Wait: waits[Math.floor(waits.length * 0.99)] ?? 0,
+      p99Wait: percentile(waits, 0.99) ?? 0,
     };
   });
 }

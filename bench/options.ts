@@ -16,7 +16,7 @@ export interface Options {
   strict: boolean;
 }
 
-const defaultWorks = '1x250,10x70,pdb,budget,history';
+const defaultWorks = '1x250,10x70,pdb,budget,history,readiness:200x3';
 
 /** Ends the process for `--help` (exit 0) and for arguments that make no sense (exit 2). */
 export function parseOptions(argv: readonly string[], now: Date): Options {
@@ -26,7 +26,10 @@ export function parseOptions(argv: readonly string[], now: Date): Options {
       'Drains nodes of a sandbox of its own: this project beside kubectl drain and bare evictions.',
     )
     .addOption(
-      new Option('--work <list>', 'NODESxPODS (pods of each node), pdb, budget, history')
+      new Option(
+        '--work <list>',
+        'NODESxPODS (pods of each node), pdb, budget, history, readiness:NODESxGATES',
+      )
         .argParser(parseWorks)
         .default(parseWorks(defaultWorks), defaultWorks),
     )
@@ -60,7 +63,9 @@ function parseWorks(text: string): Work[] {
   return text.split(',').map((name) => {
     const work = parseWork(name);
     if (work === undefined)
-      throw new InvalidArgumentError(`"${name}" is none of 10x70 (nodes x pods), pdb, budget, history.`);
+      throw new InvalidArgumentError(
+        `"${name}" is none of 10x70 (nodes x pods), pdb, budget, history, readiness:200x3 (nodes x gates).`,
+      );
     return work;
   });
 }

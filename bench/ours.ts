@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mutating, registrationName, validating } from '../admission/registration.ts';
 import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from '../domain/conditions.ts';
@@ -7,7 +6,7 @@ import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import type { Bed } from './bed.ts';
 import type { Account, Attempt, Contender } from './contender.ts';
-import { WorkerProcess } from './worker.ts';
+import { unregister, WorkerProcess } from './worker.ts';
 
 /** This project: the worker runs, and the order is a NodeMaintenance of stage Drain. */
 export const ours: Contender = {
@@ -69,17 +68,7 @@ class OurDrain implements Attempt {
       return { ...this.#account, residentMb: this.#worker.peakMemory(), historyEvents: historyLength };
     } finally {
       await this.#worker.stop();
-      await this.#unregister();
-    }
-  }
-
-  /** The peers' evictions must not pay for a webhook that nobody serves any more. */
-  async #unregister(): Promise<void> {
-    const { kube } = this.#bed;
-    for (const resource of [validating, mutating]) {
-      const found = await kube.get(resource, { name: registrationName });
-      if (found !== undefined)
-        await kube.delete(resource, { name: registrationName }, { uid: found.metadata.uid ?? '' });
+      await unregister(this.#bed);
     }
   }
 

@@ -1,7 +1,8 @@
 import { type Verdict } from './bars.ts';
 import { type ContenderName, contenderNames } from './contender.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
-import { type Spread, spreadOf } from './statistics.ts';
+import type { ReadinessMeasurement } from './readiness.ts';
+import { percentile, type Spread, spreadOf } from './statistics.ts';
 import type { Scene, Work } from './works.ts';
 
 /** Everything that was measured of one work; this is what the JSON file holds. */
@@ -10,6 +11,7 @@ export type WorkResult = { verdicts: Verdict[] } & (
   | { kind: 'Blocked'; work: Work & { kind: 'Blocked' }; runs: BlockedMeasurement[] }
   | { kind: 'Budget'; work: Work & { kind: 'Budget' }; runs: BudgetMeasurement[] }
   | { kind: 'History'; work: Work & { kind: 'History' }; events?: { small: number; large: number } }
+  | { kind: 'Readiness'; work: Work & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
 );
 
 /** The result of a work, for people. */
@@ -24,6 +26,8 @@ function titleOf(work: Work): string {
     return `${work.name}: ${sceneText(work.scene)}, a PodDisruptionBudget that lets none go, ${work.seconds} s`;
   if (work.kind === 'Budget')
     return `${work.name}: ${sceneText(work.scene)}, one PodDisruptionBudget of maxUnavailable ${work.maxUnavailable}`;
+  if (work.kind === 'Readiness')
+    return `${work.name}: ${work.nodes} nodes that join at once, each with ${work.gates} readiness gates`;
   return `${work.name}: ${sceneText(work.small)}, then ${sceneText(work.large)}`;
 }
 
@@ -43,9 +47,35 @@ function tableOf(result: WorkResult): string[] {
       return result.events === undefined
         ? []
         : [`  ${result.events.small} history events, then ${result.events.large}`, ''];
+    case 'Readiness':
+      return result.runs.flatMap(readinessLines);
     default:
       return assertNever(result);
   }
+}
+
+function readinessLines(run: ReadinessMeasurement): string[] {
+  const { joining, returning, wallSeconds, ungated, gated, residentMb } = run;
+  const times = (seconds: readonly number[]) =>
+    [0.5, 0.9, 0.99, 1]
+      .map(
+        (share) =>
+          `${share === 1 ? 'longest' : `p${share * 100}`} ${percentile(seconds, share)?.toFixed(2)} s`,
+      )
+      .join(', ');
+  const kinds = (counts: Readonly<Record<string, number>>) =>
+    Object.entries(counts)
+      .map(([kind, count]) => `${kind} ${count.toFixed(2)}`)
+      .join(', ');
+  const memory = Object.entries(residentMb).map(([when, mb]) => `${when} ${mb.toFixed(0)}`);
+  return [
+    `  last gate Ready until the taint is gone, agents that are back: ${times(returning)}`,
+    `  the same, all nodes joining at once: ${times(joining)}; the last one took pods after ${wallSeconds.toFixed(1)} s`,
+    `  requests per node without a policy: ${kinds(ungated)}`,
+    `  requests per node with gates: ${kinds(gated)}`,
+    `  memory of the worker, MB: ${memory.join(', ')}`,
+    '',
+  ];
 }
 
 const drainColumns: readonly Column<DrainMeasurement>[] = [

@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { judgeBlocked, judgeBudget, judgeDrain, judgeHistory } from './bars.ts';
+import { judgeBlocked, judgeBudget, judgeDrain, judgeHistory, judgeReadiness } from './bars.ts';
 import type { Bed } from './bed.ts';
 import { budgetFloor } from './budgetFloor.ts';
 import type { Contender, ContenderName } from './contender.ts';
@@ -8,6 +8,7 @@ import { kubectl } from './kubectl.ts';
 import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
 import { ours } from './ours.ts';
+import { measureReadiness } from './readiness.ts';
 import type { WorkResult } from './report.ts';
 import type { Work, WorkOf } from './works.ts';
 
@@ -29,6 +30,8 @@ export async function runWork(bed: Bed, plan: Plan, work: Work): Promise<WorkRes
       return runBudget(bed, plan, work);
     case 'History':
       return runHistory(bed, plan, work);
+    case 'Readiness':
+      return runReadiness(bed, plan, work);
     default:
       return assertNever(work);
   }
@@ -99,6 +102,17 @@ async function runHistory(bed: Bed, { options, report }: Plan, work: WorkOf<'His
   };
   const events = { small: await eventsOf(work.small), large: await eventsOf(work.large) };
   return { kind: 'History', work, events, verdicts: judgeHistory(events) };
+}
+
+/** Once: its times are those of many nodes. */
+async function runReadiness(
+  bed: Bed,
+  { options, report }: Plan,
+  work: WorkOf<'Readiness'>,
+): Promise<WorkResult> {
+  report(work.name);
+  const runs = options.contenders.includes('ours') ? [await measureReadiness(bed, work)] : [];
+  return { kind: 'Readiness', work, runs, verdicts: judgeReadiness(runs) };
 }
 
 function assertNever(value: never): never {

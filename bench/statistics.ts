@@ -15,3 +15,8 @@ export function spreadOf(values: readonly (number | undefined)[]): Spread | unde
   const median = sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? min) + upper) / 2;
   return { median, min, max };
 }
+
+/** Of values in ascending order; undefined when there are none. */
+export function percentile(sorted: readonly number[], share: number): number | undefined {
+  return sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)];
+}

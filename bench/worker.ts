@@ -4,6 +4,7 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { mutating, registrationName, validating } from '../admission/registration.ts';
 import { COMPONENT_LABEL, IdentityAnnotation, SYSTEM_NAMESPACE } from '../api/names.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
@@ -32,13 +33,13 @@ export class WorkerProcess {
   }
 
   /** Resolves when it has seen the cluster and runs the control loops. */
-  static async start(bed: Bed): Promise<WorkerProcess> {
+  static async start(bed: Bed, ...args: string[]): Promise<WorkerProcess> {
     const [healthPort, metricsPort] = [await freePort(), await freePort()];
     const log = join(bed.sandbox.dir, 'worker.log');
     const output = openSync(log, 'w');
     const profiling = bed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${bed.profile}`];
     const ports = [`--health-port=${healthPort}`, `--metrics-port=${metricsPort}`];
-    const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...ports], {
+    const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...ports, ...args], {
       env: { ...bed.sandbox.env, HOME: bed.sandbox.dir, KUBECONFIG: bed.kubeconfigs.ours },
       stdio: ['ignore', output, output],
     });
@@ -60,17 +61,34 @@ export class WorkerProcess {
 
   /** Requests to Kubernetes so far, by its own counter. */
   async requests(): Promise<number> {
+    return Object.values(await this.requestsByKind()).reduce((sum, count) => sum + count, 0);
+  }
+
+  /** The same, as `VERB RESOURCE` -> count. */
+  async requestsByKind(): Promise<Record<string, number>> {
     const page = await (await fetch(this.#metrics)).text();
-    const ours = [...parseSamples(page)].filter(
-      ({ name }) => name === 'node_maintenance_kube_requests_total',
-    );
-    return ours.reduce((sum, { value }) => sum + value, 0);
+    const kinds: Record<string, number> = {};
+    for (const { name, labels, value } of parseSamples(page)) {
+      if (name !== 'node_maintenance_kube_requests_total') continue;
+      const kind = `${labels['verb']} ${labels['resource']}`;
+      kinds[kind] = (kinds[kind] ?? 0) + value;
+    }
+    return kinds;
   }
 
   /** The most memory that it has had in RAM at once. MB. */
   peakMemory(): number {
+    return this.#memory('VmHWM');
+  }
+
+  /** What it has in RAM now. MB. */
+  memory(): number {
+    return this.#memory('VmRSS');
+  }
+
+  #memory(field: 'VmHWM' | 'VmRSS'): number {
     const status = readFileSync(`/proc/${this.#child.pid}/status`, 'utf8');
-    return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+    return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
   }
 
   async stop(): Promise<void> {
@@ -108,5 +126,14 @@ export class WorkerProcess {
 
   #lastWords(): string {
     return readFileSync(this.#log, 'utf8').trim().split('\n').slice(-3).join(' | ');
+  }
+}
+
+/** The peers' evictions must not pay for a webhook that nobody serves any more. */
+export async function unregister({ kube }: Bed): Promise<void> {
+  for (const resource of [validating, mutating]) {
+    const found = await kube.get(resource, { name: registrationName });
+    if (found !== undefined)
+      await kube.delete(resource, { name: registrationName }, { uid: found.metadata.uid ?? '' });
   }
 }

@@ -12,7 +12,9 @@ export type Work =
   /** How fast pods leave that share one budget, and how long a disruption that it allows lies idle. */
   | { kind: 'Budget'; name: 'budget'; scene: Scene; maxUnavailable: number }
   /** How the workflow's history grows with the number of pods. */
-  | { kind: 'History'; name: 'history'; small: Scene; large: Scene };
+  | { kind: 'History'; name: 'history'; small: Scene; large: Scene }
+  /** How fast nodes that join at once take pods when the pods of their gates are Ready. */
+  | { kind: 'Readiness'; name: string; nodes: number; gates: number };
 
 export type WorkOf<Kind extends Work['kind']> = Extract<Work, { kind: Kind }>;
 
@@ -25,6 +27,9 @@ export function parseWork(name: string): Work | undefined {
     const [small, large] = [25, 250].map((podsPerNode) => ({ nodes: 1, podsPerNode })) as [Scene, Scene];
     return { kind: 'History', name, small, large };
   }
+  const [, gatedNodes, gates] = /^readiness:(\d+)x(\d+)$/.exec(name) ?? [];
+  if (gates !== undefined)
+    return { kind: 'Readiness', name, nodes: Number(gatedNodes), gates: Number(gates) };
   const [, nodes = 0, podsPerNode = 0] = (/^(\d+)x(\d+)$/.exec(name) ?? []).map(Number);
   if (nodes < 1 || podsPerNode < 1 || podsPerNode > podsOfNode) return undefined;
   return { kind: 'Drain', name, scene: { nodes, podsPerNode } };
@@ -39,7 +44,9 @@ export function podsOf({ nodes, podsPerNode }: Scene): number {
   return nodes * podsPerNode;
 }
 
+/** Nodes with gates are added, and leave again. */
 function scenesOf(work: Work): Scene[] {
+  if (work.kind === 'Readiness') return [];
   return work.kind === 'History' ? [work.small, work.large] : [work.scene];
 }
 
@@ -48,5 +55,5 @@ export function nodesFor(works: readonly Work[]): number {
   const needed = works
     .flatMap(scenesOf)
     .map((scene) => scene.nodes + 1 + Math.ceil(podsOf(scene) / replacementsPerNode));
-  return Math.max(...needed);
+  return Math.max(1, ...needed);
 }

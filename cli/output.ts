@@ -5,6 +5,11 @@ export class Refusal extends Error {
   override readonly name = 'Refusal';
 }
 
+/** What cannot be meant, in one line for people: exit code 2. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
 /** Results go to standard output, and nothing else does. */
 export function say(text: string): void {
   console.log(text);
@@ -19,6 +24,11 @@ export type Structured = 'json' | 'yaml';
 /** As kubectl prints lists: `{ "items": [...] }`. */
 export function structured(items: readonly object[], format: Structured): string {
   return format === 'json' ? JSON.stringify({ items }, null, 4) : stringify({ items }).trimEnd();
+}
+
+/** As kubectl prints one object. */
+export function structuredOne(object: object, format: Structured): string {
+  return format === 'json' ? JSON.stringify(object, null, 4) : stringify(object).trimEnd();
 }
 
 export interface Column<T> {

@@ -2,6 +2,7 @@ import type { TemporalWorker } from '../domain/processSummary.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { wordsOf } from '../kube/errors.ts';
 import { shown } from './output.ts';
+import { answersWithin, connectTemporal, type Temporal } from './temporal.ts';
 
 /** When a worker last asked for work of each kind; missing where it never did. RFC 3339. */
 export interface Polls {
@@ -24,7 +25,6 @@ type Pollers = ReadonlyMap<string, Polls>;
 
 /** temporal.api.enums.v1.TaskQueueType */
 const kinds = { workflow: 1, activity: 2 } as const;
-const answersWithin = 5_000;
 /** Anybody who may write a Lease may name a queue. */
 const atOnce = 8;
 
@@ -34,7 +34,7 @@ export async function pollersOf(queues: readonly TaskQueue[]): Promise<Polled> {
   const known = new Map<string, Pollers>();
   const problems: string[] = [];
   if (distinct.size > 0) {
-    const connection = await connected();
+    const { connection } = await connectTemporal();
     const signal = AbortSignal.timeout(answersWithin);
     const ask = async ([key, queue]: [string, TaskQueue]) => {
       try {
@@ -55,25 +55,8 @@ export async function pollersOf(queues: readonly TaskQueue[]): Promise<Polled> {
   };
 }
 
-/** It is large, and the other verbs do without it. */
-async function connected() {
-  const [{ Connection }, { loadClientConnectConfig }] = await Promise.all([
-    import('@temporalio/client'),
-    import('@temporalio/envconfig'),
-  ]);
-  const { connectionOptions } = loadClientConnectConfig();
-  const address = connectionOptions.address ?? 'localhost:7233';
-  try {
-    return await Connection.connect({ ...connectionOptions, connectTimeout: answersWithin });
-  } catch (error) {
-    throw new Error(`Temporal at ${address} does not answer: check TEMPORAL_ADDRESS`, { cause: error });
-  }
-}
-
-type Connection = Awaited<ReturnType<typeof connected>>;
-
 async function describe(
-  { workflowService }: Connection,
+  { workflowService }: Temporal['connection'],
   { namespace, taskQueue }: TaskQueue,
 ): Promise<Pollers> {
   const pollers = new Map<string, Polls>();

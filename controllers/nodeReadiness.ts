@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Node, Pod, Taint } from '../api/core.ts';
+import type { Condition, Node, ObjectMeta, Pod, Taint } from '../api/core.ts';
 import {
   FIELD_MANAGER,
   READINESS_CONDITION,
@@ -7,19 +7,24 @@ import {
   READINESS_TAINT,
 } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import type { NodeReadinessGate, NodeReadinessStatus, SeenReadiness } from '../api/nodeReadiness.ts';
+import type {
+  NodeReadiness,
+  NodeReadinessGate,
+  NodeReadinessStatus,
+  SeenReadiness,
+} from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import {
   decideReadiness,
   gatesOf,
+  isChecked,
   readinessCondition,
   type ReadinessDecision,
   type ReadinessPatience,
   selectsPod,
 } from '../domain/readiness.ts';
-import { isChecked } from '../domain/readinessPolicy.ts';
 import { holdsNodes, wantedStage } from '../domain/stage.ts';
 import { byNode, type FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
@@ -36,7 +41,7 @@ interface Deps {
   log: Log;
 }
 
-const nodesAtOnce = 16;
+const nodesAtOnce = 32;
 const statusesAtOnce = 8;
 /** Of one node; the taint does not wait. Milliseconds. */
 const statusEvery = 1_000;
@@ -49,11 +54,13 @@ const longestRest = 3_600_000;
  * Lets a node take pods when its readiness gates are open (Node Readiness Gates > Design Details). Contract:
  *
  * 1. Every node has a NodeReadiness of its name, of which it is an owner. One that was made before its node gets it for an
- *    owner; one of a former node is left to the garbage collection.
- * 2. The taint goes as soon as all gates that block are ready, as the apiserver has them then: no informer that is behind
- *    makes a node take pods. It comes as `decideReadiness` says. Other taints stay as they are.
+ *    owner, if this very node is there still; one of a former node is left to the garbage collection, and waited for.
+ * 2. The taint goes as soon as all gates that block are ready. Once before, the gates are read from the apiserver: no informer
+ *    that is behind makes a node take pods without a gate that was there before it. The taint comes as `decideReadiness` says.
+ *    Other taints stay as they are; so does one that somebody gave a value, of which a node can have no second one.
  * 3. Status and condition follow the taint, at most once a second for each node.
  * 4. What is remembered between two looks is in the status; losing the process loses at most a second of it.
+ * 5. A node without gates costs its NodeReadiness, and nothing more whatever happens to it.
  */
 export async function runNodeReadinessController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { nodes, pods, maintenances, readinesses, readinessPolicies } = deps.cluster;
@@ -69,12 +76,13 @@ export async function runNodeReadinessController(deps: Deps, signal: AbortSignal
     if (change.type === 'Updated') addSelected(change.previous);
   };
   const unsubscribe = [
-    nodes.subscribe(({ object }) => queue.add(object.metadata.name)),
+    nodes.subscribe((change) => {
+      if (!keeper.isIndifferentTo(change)) queue.add(change.object.metadata.name);
+    }),
     readinesses.subscribe(({ object }) => queue.add(object.metadata.name)),
     readinessPolicies.subscribe(addBoth),
     maintenances.subscribe((change) => {
-      if (change.type !== 'Updated' || isHolding(change.previous) !== isHolding(change.object))
-        addBoth(change);
+      if (change.type !== 'Updated' || !holdsTheSame(change.previous, change.object)) addBoth(change);
     }),
     pods.subscribe((change) => {
       const seen = change.type === 'Updated' ? [change.object, change.previous] : [change.object];
@@ -97,6 +105,8 @@ interface Remembered {
   uid: string;
   gates: readonly NodeReadinessGate[];
   status: NodeReadinessStatus | undefined;
+  /** Whether the informers have shown, since the node is there, the gates that the apiserver has. */
+  isSure: boolean;
   /** When its status was written. Milliseconds of `performance.now()`. */
   shownAt: number;
 }
@@ -117,6 +127,18 @@ class Gatekeeper {
     return gates.some((gate) => selectsPod(gate, pod));
   }
 
+  /** Whether a node was and is without gates and without the taint, so that what has changed is nothing to us. */
+  isIndifferentTo(change: Change<Readonly<Node>>): boolean {
+    if (change.type !== 'Updated') return false;
+    const { object, previous } = change;
+    const known = this.#remembered.get(object.metadata.name);
+    if (known === undefined || known.gates.length > 0 || isTainted(object)) return false;
+    return isDeepStrictEqual(
+      [object.metadata.labels, shownOn(object)],
+      [previous.metadata.labels, undefined],
+    );
+  }
+
   async keep(name: string): Promise<Requeue | void> {
     const { nodes, readinesses } = this.#deps.cluster;
     const node = nodes.get(name);
@@ -127,7 +149,7 @@ class Gatekeeper {
     const found = readinesses.get(name);
     const seen = isOfFormerNode(found, node) ? undefined : found;
     const again = await this.#decide(node, seen, this.#gatesOf(node, found));
-    if (!isOfFormerNode(found, node) && !isOwned(found, node)) await this.#own(node);
+    if (!isOwned(seen, node)) this.#showing.add(name);
     return again;
   }
 
@@ -144,7 +166,7 @@ class Gatekeeper {
     gates: readonly NodeReadinessGate[],
   ): Promise<Requeue | void> {
     const { kube, pods, maintenances } = this.#deps.cluster;
-    const { name, uid = '' } = node.metadata;
+    const { name } = node.metadata;
     const before = this.#rememberedOf(node, seen);
     const now = kube.now().getTime();
     const facts = {
@@ -152,33 +174,37 @@ class Gatekeeper {
       pods: pods.byIndex(byNode, name),
       isTainted: isTainted(node),
       isHeld: maintenances.list().some((one) => isHolding(one) && selectsNode(one.spec.nodeSelector, node)),
+      bornAt: Date.parse(node.metadata.creationTimestamp ?? '') || 0,
       generation: seen?.metadata.generation ?? 0,
       now,
     };
     const decision = decideReadiness(facts, before.status, this.#deps.patience);
-    this.#remembered.set(name, { uid, gates, status: decision.status, shownAt: before.shownAt });
-    if (facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, gates, decision)))
+    Object.assign(before, { gates, status: decision.status });
+    const isOurChoice = facts.isTainted || !isTaintedByOthers(node);
+    if (isOurChoice && facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, before, decision)))
       return { requeueAfterMs: lookAgainAfter };
     this.#showing.addAfter(name, before.shownAt + statusEvery - performance.now());
     const { changesAt } = decision;
     return changesAt === undefined ? undefined : { requeueAfterMs: Math.min(changesAt - now, longestRest) };
   }
 
-  #rememberedOf({ metadata: { name, uid } }: Node, seen: SeenReadiness | undefined): Remembered {
+  #rememberedOf({ metadata: { name, uid = '' } }: Node, seen: SeenReadiness | undefined): Remembered {
     const known = this.#remembered.get(name);
     if (known !== undefined && known.uid === uid) return known;
-    return { uid: uid ?? '', gates: [], status: seen?.status, shownAt: -Infinity };
+    const fresh = { uid, gates: [], status: seen?.status, isSure: false, shownAt: -Infinity };
+    this.#remembered.set(name, fresh);
+    return fresh;
   }
 
   /** Puts the taint or takes it away; false when that was judged by what has changed meanwhile. */
   async #turn(
     node: Node,
-    gates: readonly NodeReadinessGate[],
+    remembered: Remembered,
     { wantsTaint, status }: ReadinessDecision,
   ): Promise<boolean> {
     const { kube } = this.#deps.cluster;
     const { name, uid, resourceVersion } = node.metadata;
-    if (!wantsTaint && !isDeepStrictEqual(await this.#gatesNow(node), gates)) return false;
+    if (!wantsTaint && !(await this.#isSure(node, remembered))) return false;
     const others = (node.spec.taints ?? []).filter((taint) => !isOurs(taint));
     const taints = wantsTaint ? [...others, READINESS_TAINT] : others;
     // This very version of the node, because its taints are one list for all who write them.
@@ -193,13 +219,22 @@ class Gatekeeper {
     return true;
   }
 
-  /** As the apiserver has them: the informers may not know yet of a gate that was there before the node was. */
-  async #gatesNow(node: Node): Promise<NodeReadinessGate[]> {
+  async #isSure(node: Node, remembered: Remembered): Promise<boolean> {
+    remembered.isSure ||= isDeepStrictEqual(await this.#gatesNow(node), remembered.gates);
+    return remembered.isSure;
+  }
+
+  /**
+   * As the apiserver has them: the informers may not know yet of a gate that was there before the node was. Undefined while the
+   * object of a former node is there, in the place of what may be reserved for this one.
+   */
+  async #gatesNow(node: Node): Promise<NodeReadinessGate[] | undefined> {
     const { kube } = this.#deps.cluster;
     const [written, policies] = await Promise.all([
       kube.get(resources.nodeReadinesses, { name: node.metadata.name }),
       kube.list(resources.nodeReadinessPolicies),
     ]);
+    if (isOfFormerNode(written, node)) return undefined;
     return gatesOf(node, written?.spec.readinessGates ?? [], policies.items);
   }
 
@@ -216,7 +251,7 @@ class Gatekeeper {
     }
   }
 
-  /** Writes what has changed of a node's status and condition. */
+  /** Makes a node's object, writes what has changed of its status and condition, and reads early what its taint waits for. */
   async show(name: string): Promise<void> {
     const { nodes, readinesses } = this.#deps.cluster;
     const node = nodes.get(name);
@@ -224,11 +259,20 @@ class Gatekeeper {
     const remembered = this.#remembered.get(name);
     if (node === undefined || remembered?.status === undefined || remembered.uid !== node.metadata.uid)
       return;
-    // What is shown follows the object, which is being made.
-    if (seen === undefined || isOfFormerNode(seen, node)) return;
+    if (isOfFormerNode(seen, node)) return;
+    if (seen === undefined || !isOwned(seen, node)) {
+      await this.#own(node, seen);
+      return;
+    }
+    await this.#tellAll(node, seen, remembered);
+    if (isTainted(node)) await this.#isSure(node, remembered);
+  }
+
+  async #tellAll(node: Node, seen: SeenReadiness, remembered: Remembered): Promise<void> {
     const { status } = remembered;
+    if (status === undefined) return;
     const condition = readinessCondition(status, READINESS_CONDITION);
-    const shown = node.status?.conditions?.find(({ type }) => type === READINESS_CONDITION);
+    const shown = shownOn(node);
     const isConditionShown = isDeepStrictEqual(shown && factsOf(shown), condition);
     const isStatusShown = isDeepStrictEqual(seen.status, status);
     if (isConditionShown && isStatusShown) return;
@@ -266,15 +310,29 @@ class Gatekeeper {
   }
 
   /** Makes the NodeReadiness of a node, or gives one that was there before its node an owner. */
-  async #own({ metadata: { name, uid = '' } }: Node): Promise<void> {
+  async #own({ metadata: { name, uid = '' } }: Node, seen: SeenReadiness | undefined): Promise<void> {
+    const { kube } = this.#deps.cluster;
+    // What belongs to a node that is gone is collected: what is reserved for its successor must not.
+    if ((await kube.get(resources.nodes, { name }))?.metadata.uid !== uid) return;
     const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
-    const object = { metadata: { name, ownerReferences }, spec: {} };
+    const writing =
+      seen === undefined
+        ? this.#create({ name, ownerReferences })
+        : this.#claim({ name, ownerReferences, uid: seen.metadata.uid ?? '' });
+    // Another one of that name, or none: the informer will show it.
+    await writing.catch((error: unknown) => {
+      if (!isKubeError(error, 'Conflict', 'AlreadyExists')) throw error;
+    });
+  }
+
+  #create(metadata: ObjectMeta): Promise<unknown> {
+    const object = { metadata, spec: { readinessGates: [] } };
+    return this.#deps.cluster.kube.create(resources.nodeReadinesses, object, { fieldManager: FIELD_MANAGER });
+  }
+
+  #claim(metadata: ObjectMeta): Promise<unknown> {
     const options = { fieldManager: FIELD_MANAGER, force: true };
-    await this.#deps.cluster.kube
-      .apply(resources.nodeReadinesses, object, options)
-      .catch((error: unknown) => {
-        if (!isKubeError(error, 'Conflict')) throw error;
-      });
+    return this.#deps.cluster.kube.apply(resources.nodeReadinesses, { metadata }, options);
   }
 }
 
@@ -282,19 +340,38 @@ function isHolding({ metadata, spec }: NodeMaintenance): boolean {
   return holdsNodes(wantedStage(spec.stage, metadata.deletionTimestamp !== undefined));
 }
 
+function holdsTheSame(before: NodeMaintenance, after: NodeMaintenance): boolean {
+  if (isHolding(before) !== isHolding(after)) return false;
+  return !isHolding(after) || isDeepStrictEqual(before.spec.nodeSelector, after.spec.nodeSelector);
+}
+
 function isTainted({ spec }: Node): boolean {
   return spec.taints?.some(isOurs) === true;
 }
 
-function isOurs({ key, effect }: Taint): boolean {
+/** With a value of theirs: of a key and an effect a node has one taint. */
+function isTaintedByOthers({ spec }: Node): boolean {
+  return spec.taints?.some((taint) => isAlike(taint) && !isOurs(taint)) === true;
+}
+
+function isOurs(taint: Taint): boolean {
+  return isAlike(taint) && (taint.value ?? '') === '';
+}
+
+function isAlike({ key, effect }: Taint): boolean {
   return key === READINESS_TAINT.key && effect === READINESS_TAINT.effect;
 }
 
-function isOwned(seen: SeenReadiness | undefined, { metadata: { uid } }: Node): boolean {
+/** Our condition, as the node has it. */
+function shownOn({ status }: Readonly<Node>): Condition | undefined {
+  return status?.conditions?.find(({ type }) => type === READINESS_CONDITION);
+}
+
+function isOwned(seen: NodeReadiness | undefined, { metadata: { uid } }: Node): boolean {
   return seen?.metadata.ownerReferences?.some((owner) => owner.uid === uid) === true;
 }
 
-function isOfFormerNode(seen: SeenReadiness | undefined, node: Node): boolean {
+function isOfFormerNode(seen: NodeReadiness | undefined, node: Node): boolean {
   const owners = seen?.metadata.ownerReferences ?? [];
   return (
     owners.some(({ apiVersion, kind }) => apiVersion === 'v1' && kind === 'Node') && !isOwned(seen, node)

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
 import { messageOf, SandboxError } from '../sandbox/errors.ts';
-import { createScreen, type Screen } from './screen.ts';
+import { createScreen, type Screen } from '../cli/screen.ts';
 import { type StoryName, stories, storyNames } from './stories.ts';
 import { drawProof, type Section } from './table.ts';
 

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { commandLine, complaintOf } from './kubectl.ts';
-import { type Screen, wrap } from './screen.ts';
+import { type Screen, wrap } from '../cli/screen.ts';
 import type { Setting } from './setting.ts';
 import { untilFinished } from './waiting.ts';
 import type { DemoProcess } from './program.ts';

@@ -13,7 +13,7 @@ import { until } from '../sandbox/until.ts';
 import { type Kubectl, kubectlOf } from './kubectl.ts';
 import { type DemoProcess, lastWords, type Program, startProgram } from './program.ts';
 import { record, type Recording, type Watched } from './recording.ts';
-import type { Screen } from './screen.ts';
+import type { Screen } from '../cli/screen.ts';
 import { workerProgram } from './worker.ts';
 
 /** What a story plays in: a sandbox that is watched, and the processes that it starts. */

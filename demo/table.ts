@@ -1,4 +1,4 @@
-import { type Colors, type Piece, line, wrap } from './screen.ts';
+import { type Colors, type Piece, line, wrap } from '../cli/screen.ts';
 
 /** One asserted fact. */
 export interface Row {

@@ -32,8 +32,7 @@ interface Seen extends Proposal, Surroundings {
 type Rule = (seen: Seen) => string | undefined;
 
 const warningRules: readonly Rule[] = [
-  selectsAllNodes, // "could select all the nodes (or just all master nodes)" (KEP-4212 > Risks and Mitigations)
-  selectsControlPlane, // the same
+  selectsTooMuch, // "could select all the nodes (or just all master nodes)" (KEP-4212 > Risks and Mitigations)
   selectsNoNode, // nothing would happen, and that is seldom meant
   namesUnknownNodes, // a name that was mistyped
   exceedsBudget, // windows keep to it; people are only told
@@ -65,7 +64,7 @@ export function storageProblem(proposal: Proposal, surroundings: Surroundings): 
 /** etcd takes 1.5 MiB an object: the rest is for the selector and what clients write into metadata. */
 const largestStatus = 1024 * 1024;
 /** Name, message, counts and field names of one node in `.status.nodeStatuses`, all of them long. */
-const bytesBesideTargets = 280;
+const bytesBesideTargets = 300;
 
 function mebibytes(bytes: number): string {
   return (bytes / (1024 * 1024)).toFixed(1).replace('.0', '');
@@ -103,18 +102,24 @@ function seenOf(proposal: Proposal, surroundings: Surroundings): Seen {
   return { ...proposal, ...surroundings, selected };
 }
 
-function selectsAllNodes({ nodes, selected }: Seen): string | undefined {
-  if (nodes.length === 0 || selected.length < nodes.length) return undefined;
-  return `spec.nodeSelector matches all ${nodes.length} nodes: the cluster may get into a degraded and unrecoverable state`;
+function selectsTooMuch({ nodes, selected }: Seen): string | undefined {
+  const whole = wholeOf(nodes, selected);
+  if (whole === undefined) return undefined;
+  return `spec.nodeSelector matches ${whole}: the cluster may get into a degraded and unrecoverable state`;
 }
 
 const controlPlaneLabel = 'node-role.kubernetes.io/control-plane';
 
-function selectsControlPlane({ nodes, selected }: Seen): string | undefined {
+/** What of the cluster is selected as a whole, in words: `all 3 control plane nodes`. */
+export function wholeOf(
+  nodes: readonly SelectableNode[],
+  selected: readonly SelectableNode[],
+): string | undefined {
+  if (nodes.length > 0 && selected.length === nodes.length) return `all ${nodes.length} nodes`;
   const isControlPlane = ({ metadata }: SelectableNode) => metadata.labels?.[controlPlaneLabel] !== undefined;
   const all = nodes.filter(isControlPlane).length;
-  if (all === 0 || selected.length === nodes.length || selected.filter(isControlPlane).length < all) return;
-  return `spec.nodeSelector matches all ${all} control plane nodes: the cluster may get into a degraded and unrecoverable state`;
+  if (all === 0 || selected.filter(isControlPlane).length < all) return undefined;
+  return `all ${all} control plane nodes`;
 }
 
 function selectsNoNode({ selected }: Seen): string | undefined {

@@ -1,5 +1,5 @@
 import type { DrainPlanEntry, PodType } from '../api/nodeMaintenance.ts';
-import { selectorKey } from './labelSelector.ts';
+import { selectorKey, selectorText } from './labelSelector.ts';
 
 /** "nil -> DaemonSet -> Static" (KEP-4212 > NodeMaintenance API); nil is Default. */
 export const podTypes: readonly PodType[] = ['Default', 'DaemonSet', 'Static'];
@@ -31,6 +31,12 @@ export function compareEntries(a: DrainPlanEntry, b: DrainPlanEntry): number {
 /** Identifies an entry among the entries of a plan: same key, same pods, same place. */
 export function entryKey({ podType, podPriority, podSelector }: DrainPlanEntry): string {
   return `${podType}/${podPriority}/${selectorKey(podSelector)}`;
+}
+
+/** For people: `Default pods with app=web up to 5000`. */
+export function entryText({ podType, podPriority, podSelector }: DrainPlanEntry): string {
+  const selector = podSelector === undefined ? '' : selectorText(podSelector);
+  return `${podType} pods${selector === '' ? '' : ` with ${selector}`} up to ${podPriority}`;
 }
 
 /**

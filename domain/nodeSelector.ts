@@ -8,6 +8,16 @@ export function selectsNode(selector: NodeSelector, node: SelectableNode): boole
   return selector.nodeSelectorTerms.some((term) => matchesTerm(term, node));
 }
 
+/** Nodes that the selector calls by their names, whether or not they exist. */
+export function namedNodes({ nodeSelectorTerms }: NodeSelector): string[] {
+  return nodeSelectorTerms
+    .filter(({ matchExpressions = [] }) => matchExpressions.length === 0)
+    .flatMap(({ matchFields = [] }) => matchFields)
+    .flatMap(({ key, operator, values = [] }) =>
+      key === 'metadata.name' && operator === 'In' ? values : [],
+    );
+}
+
 function matchesTerm(
   { matchExpressions = [], matchFields = [] }: NodeSelectorTerm,
   node: SelectableNode,

@@ -6,7 +6,7 @@ import type {
 } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from './conditions.ts';
-import { selectorText, selectsLabels } from './labelSelector.ts';
+import { selectorKey, selectorText, selectsLabels } from './labelSelector.ts';
 import { compareNames, listed } from './names.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { isFinished, podName } from './pod.ts';
@@ -15,14 +15,26 @@ import { isFinished, podName } from './pod.ts';
 export interface ReadinessPatience {
   /** For so long a gate that was ready may be lost before the taint is put back. */
   graceMs: number;
+  /** For so long the second loss keeps the taint on after the node is ready; each further one twice as long. */
+  dampingMs: number;
 }
 
-/** The second loss keeps the taint on for the grace after the node is ready, each further one twice as long. */
+/** Whoever wants no grace has flapping damped all the same. Milliseconds. */
+const shortestDamping = 30_000;
 const longestDamping = 600_000;
 /** A node that has stayed ready for so long has not flapped. Milliseconds. */
 const calmAfter = 600_000;
 /** From this loss on there is no grace. */
 const lossesWithoutGrace = 3;
+/**
+ * A younger node without the taint has slipped past the policy that taints at birth, which learns of a new gate a moment late: it
+ * takes no pods yet that a grace would serve. Milliseconds.
+ */
+const newbornFor = 10_000;
+
+export function readinessPatience(graceMs: number): ReadinessPatience {
+  return { graceMs, dampingMs: Math.max(graceMs, shortestDamping) };
+}
 
 /** What is known of a node when its readiness is decided. Times are milliseconds since the epoch. */
 export interface ReadinessFacts {
@@ -32,6 +44,8 @@ export interface ReadinessFacts {
   isTainted: boolean;
   /** By a NodeMaintenance: its drain takes the pods of gates away, and nothing is to be scheduled anyway. */
   isHeld: boolean;
+  /** When the node was made. */
+  bornAt: number;
   generation: number;
   now: number;
 }
@@ -41,6 +55,17 @@ export interface ReadinessDecision {
   status: NodeReadinessStatus;
   /** When the decision changes although nothing happens. */
   changesAt?: number;
+}
+
+/** Whether what is wrong with the policy, as it is now, has been published. */
+export function isChecked({ metadata, status }: NodeReadinessPolicy): boolean {
+  return status !== undefined && status.observedGeneration === metadata.generation;
+}
+
+/** The gates of a policy that count: all but those that it withholds. Of one that was not checked yet, all. */
+export function gatesInEffect(policy: NodeReadinessPolicy): NodeReadinessGate[] {
+  const withheld = isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];
+  return policy.spec.readinessGates.filter(({ name }) => !withheld.includes(name));
 }
 
 /**
@@ -53,7 +78,7 @@ export function gatesOf(
   policies: readonly NodeReadinessPolicy[],
 ): NodeReadinessGate[] {
   const gates = new Map(written.map((gate) => [gate.name, gate]));
-  for (const gate of policiesOf(node, policies).flatMap(({ spec }) => spec.readinessGates))
+  for (const gate of policiesOf(node, policies).flatMap(gatesInEffect))
     if (!gates.has(gate.name)) gates.set(gate.name, gate);
   return [...gates.values()].toSorted((a, b) => compareNames(a.name, b.name));
 }
@@ -86,6 +111,7 @@ export function isPodOf(gate: NodeReadinessGate, pod: Pod): boolean {
 
 interface GateFacts {
   name: string;
+  definition: string;
   blocks: boolean;
   ready: boolean;
   pods: number;
@@ -101,7 +127,8 @@ interface GateFacts {
 export function gateFacts(gate: NodeReadinessGate, pods: readonly Pod[]): GateFacts {
   const own = pods.filter((pod) => isPodOf(gate, pod));
   const missing = own.filter(({ status }) => !status.ready);
-  const facts = { name: gate.name, blocks: gate.blocksReadiness, pods: own.length };
+  const { name, blocksReadiness: blocks } = gate;
+  const facts = { name, definition: definitionOf(gate), blocks, pods: own.length };
   if (own.length === 0) {
     const message = `no pod on the node in namespace ${gate.namespace} has ${selectorText(gate.selector)}`;
     return { ...facts, ready: false, reason: 'NoPods', message: cut(message) };
@@ -113,6 +140,14 @@ export function gateFacts(gate: NodeReadinessGate, pods: readonly Pod[]): GateFa
   return { ...facts, ready: false, reason: 'PodsNotReady', message: cut(message) };
 }
 
+/** Tells a gate from another one of its name, in eight digits: FNV-1a of what it asks for. */
+function definitionOf({ namespace, selector, blocksReadiness }: NodeReadinessGate): string {
+  const text = JSON.stringify([namespace, selectorKey(selector), blocksReadiness]);
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return (hash >>> 0).toString(16).padStart(8, '0');
+}
+
 /** As the schema has it. */
 const longestMessage = 1024;
 
@@ -122,8 +157,8 @@ function cut(message: string): string {
 
 /**
  * Whether a node is ready, and whether it is to have the taint. The taint goes at once when all gates that block are ready. It
- * comes when one is lost for longer than the grace; at once when the gate was never ready, or a maintenance holds the node, or
- * the node flaps. `previous` is all that is remembered.
+ * comes when one is lost for longer than the grace, or is new for as long on a node that takes pods; at once when the gate was
+ * never ready, or a maintenance holds the node, or the node flaps. `previous` is all that is remembered.
  */
 export function decideReadiness(
   facts: ReadinessFacts,
@@ -132,7 +167,7 @@ export function decideReadiness(
 ): ReadinessDecision {
   const { now, isTainted, generation: observedGeneration } = facts;
   const gates = facts.gates.map((gate) => gateFacts(gate, facts.pods));
-  const readiness = gates.map((gate) => gateStatus(gate, previous, now));
+  const readiness = gates.map((gate) => gateStatus(gate, previous, facts));
   const blocking = readiness.filter((_, i) => gates[i]?.blocks);
   const closed = blocking.filter(({ ready }) => !ready);
   const since = closed.length === 0 ? lastChangeOf(blocking) : undefined;
@@ -181,12 +216,27 @@ function timeOf(ms: number): string {
 function gateStatus(
   { blocks: _, ...gate }: GateFacts,
   previous: NodeReadinessStatus | undefined,
-  now: number,
+  facts: ReadinessFacts,
 ): NodeReadinessGateStatus {
-  const before = previous?.readiness.find(({ name }) => name === gate.name);
-  const lastTransitionTime = before?.ready === gate.ready ? before.lastTransitionTime : timeOf(now);
-  const lostTime = gate.ready ? undefined : before?.ready === true ? timeOf(now) : before?.lostTime;
+  const now = timeOf(facts.now);
+  const before = previousOf(gate, previous);
+  const lastTransitionTime = before?.ready === gate.ready ? before.lastTransitionTime : now;
+  // What is new on a node that takes pods is lost now: they were scheduled without it.
+  const isLost = before === undefined ? takesPods(facts) : before.ready;
+  const lostTime = gate.ready ? undefined : isLost ? now : before?.lostTime;
   return { ...gate, ...(lostTime !== undefined && { lostTime }), lastTransitionTime };
+}
+
+/** What was known of this very gate: another one of its name, with another selector, is a new one. */
+function previousOf(
+  { name, definition }: Pick<NodeReadinessGateStatus, 'name' | 'definition'>,
+  previous: NodeReadinessStatus | undefined,
+): NodeReadinessGateStatus | undefined {
+  return previous?.readiness.find((one) => one.name === name && one.definition === definition);
+}
+
+function takesPods({ isTainted, bornAt, now }: ReadinessFacts): boolean {
+  return !isTainted && now - bornAt >= newbornFor;
 }
 
 /** When the last of these gates became what it is. */
@@ -202,15 +252,15 @@ function lossesOf(
 ): Pick<NodeReadinessStatus, 'losses' | 'lastLossTime'> {
   const { losses = 0, lastLossTime } = previous ?? {};
   const wasReady = previous?.blockedBy === '';
-  if (wasReady && !isHeld && closed.some(({ lostTime }) => lostTime !== undefined))
+  if (wasReady && !isHeld && closed.some((gate) => previousOf(gate, previous)?.ready === true))
     return { losses: losses + 1, lastLossTime: timeOf(now) };
   const isCalm = since !== undefined && now - since >= calmAfter;
   if (isCalm || lastLossTime === undefined) return { losses: 0 };
   return { losses, lastLossTime };
 }
 
-function dampingOf(losses: number, { graceMs }: ReadinessPatience): number {
-  return losses < 2 ? 0 : Math.min(graceMs * 2 ** Math.min(losses - 2, 30), longestDamping);
+function dampingOf(losses: number, { dampingMs }: ReadinessPatience): number {
+  return losses < 2 ? 0 : Math.min(dampingMs * 2 ** Math.min(losses - 2, 30), longestDamping);
 }
 
 /** When a node without the taint is to have it, as far as is known. */

@@ -1,83 +1,13 @@
 import type { Condition, Node, Pod, PodTemplate, Taint } from '../api/core.ts';
-import type { NodeReadinessGate, SeenReadiness } from '../api/nodeReadiness.ts';
+import type { NodeReadinessGate } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy, NodeReadinessPolicyStatus } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from './conditions.ts';
 import { selectorText, selectsLabels } from './labelSelector.ts';
 import { compareNames, listed } from './names.ts';
 import { podName, podTypeOf } from './pod.ts';
-import { isPodOf, policiesOf } from './readiness.ts';
+import type { Refusal } from './policyGates.ts';
+import { isPodOf } from './readiness.ts';
 import { toleratesTaint } from './toleration.ts';
-
-/** What one policy writes into the NodeReadiness of one node. */
-export interface GatesOfPolicy {
-  policy: string;
-  gates: NodeReadinessGate[];
-  /** Gates of it that another writer has otherwise, by name -> that writer. */
-  refused: Readonly<Record<string, string>>;
-}
-
-/**
- * Who writes what into a NodeReadiness. A gate that somebody else than a policy wrote is theirs: a policy that says another thing
- * about it leaves it out. So does a policy that is younger than another one that says another thing.
- */
-export function gatesOfPolicies(
-  node: Pick<Node, 'metadata'>,
-  policies: readonly NodeReadinessPolicy[],
-  seen: SeenReadiness | undefined,
-  manager: string,
-): GatesOfPolicy[] {
-  const taken = new Map<string, { gate: NodeReadinessGate; by: string }>();
-  for (const gate of seen?.spec.readinessGates ?? []) {
-    const stranger = seen?.gateOwners[gate.name]?.find((owner) => !owner.startsWith(manager));
-    if (stranger !== undefined) taken.set(gate.name, { gate, by: `field manager ${stranger}` });
-  }
-  return policiesOf(node, policies).map(({ metadata: { name: policy }, spec }) => {
-    const gates: NodeReadinessGate[] = [];
-    const refused: Record<string, string> = {};
-    for (const gate of spec.readinessGates) {
-      const other = taken.get(gate.name);
-      if (other !== undefined && !isSameGate(other.gate, gate)) {
-        refused[gate.name] = other.by;
-        continue;
-      }
-      gates.push(gate);
-      if (other === undefined) taken.set(gate.name, { gate, by: `NodeReadinessPolicy ${policy}` });
-    }
-    return { policy, gates, refused };
-  });
-}
-
-/** Whether what is wrong with the policy, as it is now, has been published. */
-export function isChecked({ metadata, status }: NodeReadinessPolicy): boolean {
-  return status !== undefined && status.observedGeneration === metadata.generation;
-}
-
-/** Whether the NodeReadiness has exactly these gates of the policy. */
-export function isWritten(
-  seen: SeenReadiness,
-  gates: readonly NodeReadinessGate[],
-  manager: string,
-): boolean {
-  const owned = Object.keys(seen.gateOwners).filter((name) => seen.gateOwners[name]?.includes(manager));
-  if (owned.length !== gates.length) return false;
-  return gates.every((gate) => {
-    const written = seen.spec.readinessGates.find(({ name }) => name === gate.name);
-    return owned.includes(gate.name) && written !== undefined && isSameGate(written, gate);
-  });
-}
-
-function isSameGate(a: NodeReadinessGate, b: NodeReadinessGate): boolean {
-  return canonical(a) === canonical(b);
-}
-
-/** The same whatever the order in which its fields were written. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_, part: unknown) =>
-    typeof part === 'object' && part !== null && !Array.isArray(part)
-      ? Object.fromEntries(Object.entries(part).toSorted(([a], [b]) => compareNames(a, b)))
-      : part,
-  );
-}
 
 /** A controller of pods that runs in a namespace of a gate. */
 export interface Workload {
@@ -87,31 +17,50 @@ export interface Workload {
   template: PodTemplate;
 }
 
-export interface PolicyFacts {
+/** What the pods of gates are, as far as it is known. */
+export interface GatePods {
+  /** Those that run on the selected nodes. */
+  pods: readonly Pod[];
+  /** In the namespaces of the gates. */
+  workloads: readonly Workload[];
+  /** Namespaces of gates that do not exist. */
+  missingNamespaces: readonly string[];
+  taint: Readonly<Pick<Taint, 'key' | 'effect'>>;
+}
+
+export interface PolicyFacts extends GatePods {
   policy: NodeReadinessPolicy;
   /** Those that it selects, and how many there are in all. */
   nodes: readonly Node[];
   nodesInAll: number;
-  /** Those that run on these nodes. */
-  pods: readonly Pod[];
-  workloads: readonly Workload[];
-  taint: Readonly<Pick<Taint, 'key' | 'effect'>>;
   /** Selected nodes whose NodeReadiness has not all of its gates yet. */
   unwritten: number;
-  /** Node -> gate -> who has it otherwise. */
-  refusals: readonly { node: string; gate: string; by: string }[];
+  /** Gates of it that a NodeReadiness has already. */
+  inEffect: ReadonlySet<string>;
+  refusals: readonly (Refusal & { node: string })[];
+  /** What the apiserver said to the last try to write its gates, by node. */
+  failures: readonly { node: string; message: string }[];
 }
 
-/** What kubectl shows of a policy. `now` is RFC 3339. */
+/**
+ * What kubectl shows of a policy. `now` is RFC 3339. A gate whose pods could not start behind the taint is withheld: "if users
+ * forget to apply this toleration, they may accidentally gate the readiness of their nodes" (Node Readiness Gates > Tolerating the
+ * Readiness Taint). One that is in effect already stays so, because its absence would open nodes that wait for it.
+ */
 export function policyStatus(facts: PolicyFacts, now: string): NodeReadinessPolicyStatus {
-  const { policy, nodes } = facts;
+  const { policy, nodes, inEffect } = facts;
   const observedGeneration = policy.metadata.generation ?? 0;
   const checks = [gatesWritten, gatesTolerated, selectorsNarrow, selectorsMatch, nodesLimited];
   const conditions = checks.reduce<Condition[]>(
     (before, check) => withCondition(before, { ...check(facts), observedGeneration }, now),
     policy.status?.conditions ?? [],
   );
-  return { observedGeneration, nodes: nodes.length, gates: policy.spec.readinessGates.length, conditions };
+  const withheldGates = policy.spec.readinessGates
+    .filter((gate) => intolerantOf(gate, facts).length > 0 && !inEffect.has(gate.name))
+    .map(({ name }) => name)
+    .toSorted(compareNames);
+  const gates = policy.spec.readinessGates.length;
+  return { observedGeneration, nodes: nodes.length, gates, withheldGates, conditions };
 }
 
 function condition(
@@ -125,46 +74,78 @@ function condition(
 
 const longestMessage = 4096;
 
-function gatesWritten({ unwritten, refusals }: PolicyFacts): ConditionFacts {
-  const type = 'GatesWritten';
-  const refused = refusals.map(({ node, gate, by }) => `${gate} on ${node} (${by})`);
-  if (refused.length > 0)
-    return condition(
-      type,
-      [
-        `another writer says another thing about ${refused.length} gates, which stay as they are: ${listed(refused)}`,
-      ],
-      { reason: 'Conflict', well: '' },
-    );
-  const problems = unwritten === 0 ? [] : [`${unwritten} nodes do not have all gates yet`];
-  return condition(type, problems, { reason: 'InProgress', well: 'every selected node has every gate' });
+function gatesWritten({ unwritten, refusals, failures }: PolicyFacts): ConditionFacts {
+  const taken = refusals.filter(({ by }) => by !== undefined);
+  const crowded = refusals.filter(({ by }) => by === undefined);
+  const causes = [
+    failures.length > 0 && {
+      reason: 'Refused',
+      problem: `the apiserver refuses the gates of ${failures.length} nodes, such as ${failures[0]?.node}: ${failures[0]?.message}`,
+    },
+    crowded.length > 0 && {
+      reason: 'TooManyGates',
+      problem: `there is no room for ${crowded.length} gates beside those of older policies and other writers, who come first: ${listed(crowded.map(({ node, gate }) => `${gate} on ${node}`))}`,
+    },
+    taken.length > 0 && {
+      reason: 'Conflict',
+      problem: `another writer says another thing about ${taken.length} gates, which stay as they are: ${listed(taken.map(({ node, gate, by }) => `${gate} on ${node} (${by})`))}`,
+    },
+  ].filter((cause) => cause !== false);
+  if (causes.length === 0 && unwritten > 0)
+    causes.push({ reason: 'InProgress', problem: `${unwritten} nodes do not have all gates yet` });
+  const problems = causes.map(({ problem }) => problem);
+  const well = 'every selected node has every gate that is in effect';
+  return condition('GatesWritten', problems, { reason: causes[0]?.reason ?? '', well });
 }
 
 /** "All system critical pods that should gate the readiness of a node must be updated to tolerate the readiness taint." */
-function gatesTolerated({ policy, pods, workloads, taint }: PolicyFacts): ConditionFacts {
-  const problems = policy.spec.readinessGates.filter(blocks).flatMap((gate) => {
-    const templates = workloads.filter((workload) => isTemplateOf(gate, workload));
-    const intolerant = templates.filter(({ template }) => !toleratesTaint(template.tolerations, taint));
-    // Pods of these workloads say the same; static pods need no scheduler.
-    const lone = pods.filter(
-      (pod) =>
-        isPodOf(gate, pod) && podTypeOf(pod) !== 'Static' && !toleratesTaint(pod.spec.tolerations, taint),
-    );
-    const names =
-      intolerant.length > 0
-        ? intolerant.map(({ kind, namespace, name }) => `${kind} ${namespace}/${name}`)
-        : lone.map((pod) => `pod ${podName(pod)}`);
-    return names.length === 0 ? [] : [`gate ${gate.name}: ${listed(names.toSorted(compareNames))}`];
+function gatesTolerated(facts: PolicyFacts): ConditionFacts {
+  const { policy, taint, inEffect } = facts;
+  const problems = policy.spec.readinessGates.flatMap((gate) => {
+    const names = intolerantOf(gate, facts);
+    if (names.length === 0) return [];
+    const fate = inEffect.has(gate.name) ? 'stays in effect' : 'is withheld';
+    return [`gate ${gate.name} ${fate}: ${listed(names)}`];
   });
-  const remedy = `; add the toleration {key: ${taint.key}, operator: Exists, effect: ${taint.effect}}, or such pods cannot start on a node that waits for them`;
-  return condition('GatesTolerated', problems.length === 0 ? [] : [`${problems.join('; ')}${remedy}`], {
-    reason: 'TaintNotTolerated',
-    well: 'all known pods and pod templates of the gates tolerate the taint',
-  });
+  return condition(
+    'GatesTolerated',
+    problems.length === 0 ? [] : [`${problems.join('; ')}; ${remedyFor(taint)}`],
+    {
+      reason: 'TaintNotTolerated',
+      well: 'all known pods and pod templates of the gates tolerate the taint',
+    },
+  );
 }
 
-function blocks({ blocksReadiness }: NodeReadinessGate): boolean {
-  return blocksReadiness;
+/** What to do about workloads that do not tolerate the taint. */
+export function remedyFor({ key, effect }: GatePods['taint']): string {
+  return `add the toleration {key: ${key}, operator: Exists, effect: ${effect}}, or such pods cannot start on a node that waits for them`;
+}
+
+/** The workloads and pods of a gate that do not tolerate the taint; none for a gate that does not block. */
+export function intolerantOf(gate: NodeReadinessGate, { pods, workloads, taint }: GatePods): string[] {
+  if (!gate.blocksReadiness) return [];
+  const templates = workloads.filter((workload) => isTemplateOf(gate, workload));
+  // A template speaks for its pods: the next one will be as it says. Static pods need no scheduler.
+  const speaking = new Set(templates.map(({ kind, name }) => `${kind} ${name}`));
+  const lone = pods.filter(
+    (pod) => isPodOf(gate, pod) && podTypeOf(pod) !== 'Static' && !speaking.has(makerOf(pod)),
+  );
+  return [
+    ...templates
+      .filter(({ template }) => !toleratesTaint(template.tolerations, taint))
+      .map(({ kind, namespace, name }) => `${kind} ${namespace}/${name}`)
+      .toSorted(compareNames),
+    ...lone
+      .filter(({ spec }) => !toleratesTaint(spec.tolerations, taint))
+      .map((pod) => `pod ${podName(pod)}`)
+      .toSorted(compareNames),
+  ];
+}
+
+/** Whether there is a pod, or what will make one, for a gate. */
+export function selectsAnything(gate: NodeReadinessGate, { pods, workloads }: GatePods): boolean {
+  return pods.some((pod) => isPodOf(gate, pod)) || workloads.some((workload) => isTemplateOf(gate, workload));
 }
 
 function isTemplateOf(gate: NodeReadinessGate, { namespace, template }: Workload): boolean {
@@ -178,7 +159,7 @@ function selectorsNarrow({ policy, pods }: PolicyFacts): ConditionFacts {
     const crowds = [...Map.groupBy(own, ({ spec }) => spec.nodeName ?? '')].filter(
       ([, onNode]) => onNode.length > 1,
     );
-    const controllers = new Set(own.map(controllerOf));
+    const controllers = new Set(own.map(makerOf));
     const examples = (crowds[0]?.[1] ?? own).map(podName).toSorted(compareNames);
     const problem =
       crowds.length > 0
@@ -194,27 +175,38 @@ function selectorsNarrow({ policy, pods }: PolicyFacts): ConditionFacts {
   });
 }
 
-function controllerOf(pod: Pod): string {
-  const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller === true);
-  return owner === undefined ? `pod ${podName(pod)}` : `${owner.kind} ${owner.name}`;
+/** What makes the pod, and its like on other nodes, as `kind name`. */
+function makerOf(pod: Pod): string {
+  const { name, labels = {}, ownerReferences = [] } = pod.metadata;
+  // Its owner is its node, and its name ends with that.
+  if (podTypeOf(pod) === 'Static') return `static pod ${name.replace(`-${pod.spec.nodeName}`, '')}`;
+  const owner = ownerReferences.find(({ controller }) => controller === true);
+  if (owner === undefined) return `pod ${podName(pod)}`;
+  const hash = labels['pod-template-hash'];
+  // A Deployment has a ReplicaSet for each of its revisions.
+  if (owner.kind === 'ReplicaSet' && hash !== undefined)
+    return `Deployment ${owner.name.replace(`-${hash}`, '')}`;
+  return `${owner.kind} ${owner.name}`;
 }
 
-function selectorsMatch({ policy, pods, workloads }: PolicyFacts): ConditionFacts {
-  const problems = policy.spec.readinessGates
-    .filter(
-      (gate) =>
-        !pods.some((pod) => isPodOf(gate, pod)) &&
-        !workloads.some((workload) => isTemplateOf(gate, workload)),
-    )
-    .map(
-      ({ name, namespace, selector }) =>
-        `gate ${name}: nothing in namespace ${namespace} has ${selectorText(selector)}`,
-    );
+function selectorsMatch(facts: PolicyFacts): ConditionFacts {
+  const problems = facts.policy.spec.readinessGates
+    .filter((gate) => !selectsAnything(gate, facts))
+    .map((gate) => `gate ${gate.name}: ${missingPods(gate, facts)}`);
   const remedy = '; check the namespace and the labels: the nodes wait until there is such a pod';
   return condition('SelectorsMatch', problems.length === 0 ? [] : [`${problems.join('; ')}${remedy}`], {
     reason: 'NoPods',
     well: 'each gate selects a pod or a pod template',
   });
+}
+
+/** Why a gate selects nothing. */
+export function missingPods(
+  { namespace, selector }: NodeReadinessGate,
+  { missingNamespaces }: GatePods,
+): string {
+  if (missingNamespaces.includes(namespace)) return `namespace ${namespace} does not exist`;
+  return `nothing in namespace ${namespace} has ${selectorText(selector)}`;
 }
 
 function nodesLimited({ nodes, nodesInAll }: PolicyFacts): ConditionFacts {

@@ -39,3 +39,10 @@ export function isGivenBack({
   const begun = status?.stageStatuses.some(({ name }) => name === 'Complete') ?? false;
   return isComplete && begun && (metadata.finalizers ?? []).length === 0;
 }
+
+export function stageOf({
+  metadata,
+  spec,
+}: Pick<NodeMaintenance, 'metadata' | 'spec'>): NodeMaintenanceStage {
+  return wantedStage(spec.stage, metadata.deletionTimestamp !== undefined);
+}

@@ -71,10 +71,13 @@ function continued(
   node: NodeMaintenanceNodeStatus,
   before: NodeMaintenanceNodeStatus | undefined,
 ): NodeMaintenanceNodeStatus {
-  if (before === undefined) return node;
+  const left = node.podsPendingEvacuation + node.podsEvacuating;
+  const podsPeak = Math.max(before?.podsPeak ?? 0, node.podsPeak ?? 0, left);
+  const counted = { ...node, ...(podsPeak > 0 && { podsPeak }) };
+  if (before === undefined) return counted;
   const recorded = node.unschedulableBefore ?? before.unschedulableBefore;
   return {
-    ...node,
+    ...counted,
     drainTargets: [...join([before.drainTargets, node.drainTargets])],
     ...(recorded === undefined ? {} : { unschedulableBefore: recorded }),
   };
@@ -85,10 +88,14 @@ export function isTouched(node: NodeMaintenanceNodeStatus | undefined): boolean 
   return node?.unschedulableBefore !== undefined;
 }
 
-/** Nothing on it is targeted any more, so that nothing is kept away from it either. */
+/** Nothing on it is targeted any more, so that nothing is kept away from it either. Pods that were left stay, and have not left. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
+  const { podsPeak, podsPendingEvacuation, podsEvacuating } = node;
   return {
     ...node,
+    ...(podsPeak !== undefined && {
+      podsPeak: Math.max(0, podsPeak - podsPendingEvacuation - podsEvacuating),
+    }),
     drainTargets: [],
     drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
     podsPendingEvacuation: 0,

@@ -12,6 +12,8 @@ export interface ConnectOptions extends KubeConfigChoice {
   readonly userAgent: string;
   readonly log: Log;
   readonly onRequest?: (observation: RequestObservation) => void;
+  /** What the apiserver, or an admission webhook, wants whoever asked to know. */
+  readonly onWarning?: (text: string) => void;
 }
 
 /** Every method takes these. Without `timeoutMs` an attempt may take 30 s. */
@@ -31,11 +33,8 @@ export interface Selection {
 
 export interface WriteOptions extends RequestOptions {
   readonly fieldManager?: string | undefined;
-}
-
-export interface CreateOptions extends WriteOptions {
-  /** Judged as if it were stored, and not stored. */
-  readonly dryRun?: boolean;
+  /** Everything but the storing: admission and validation answer as they would. */
+  readonly dryRun?: boolean | undefined;
 }
 
 export interface PatchOptions extends WriteOptions {
@@ -97,6 +96,7 @@ export function connectKube(options: ConnectOptions): Kube {
     userAgent: options.userAgent,
     maxInFlight: options.maxInFlight ?? 64,
     onRequest: options.onRequest,
+    onWarning: options.onWarning,
   });
   const server = config.getCurrentCluster()?.server;
   options.log.debug('Kubernetes client configured', { server, context: config.getCurrentContext() });
@@ -150,13 +150,13 @@ export class Kube {
     }
   }
 
-  create<T extends KubeObject>(resource: Resource<T>, object: T, options: CreateOptions = {}): Promise<T> {
+  create<T extends KubeObject>(resource: Resource<T>, object: T, options: WriteOptions = {}): Promise<T> {
     const { namespace, name } = object.metadata;
     return this.#json<T>({
       name: nameOf('create', resource, { namespace, name: name ?? object.metadata.generateName }),
       method: 'POST',
       path: pathOf(resource, { namespace }),
-      query: { fieldManager: options.fieldManager, dryRun: options.dryRun === true ? 'All' : undefined },
+      query: { fieldManager: options.fieldManager, dryRun: dryRunOf(options) },
       body: typed(resource, object),
       ...carried(options),
     });
@@ -319,7 +319,7 @@ export class Kube {
       name: nameOf('patch', resource, key),
       method: 'PATCH',
       path: pathOf(resource, key, options.subresource),
-      query: { fieldManager: options.fieldManager },
+      query: { fieldManager: options.fieldManager, dryRun: dryRunOf(options) },
       ...patch,
       ...carried(options),
     });
@@ -395,6 +395,10 @@ function nameOf(
   key: { namespace?: string | undefined; name?: string | undefined },
 ): RequestName {
   return { verb, resource: fullNameOf(resource), namespace: key.namespace, name: key.name };
+}
+
+function dryRunOf({ dryRun = false }: WriteOptions): string | undefined {
+  return dryRun ? 'All' : undefined;
 }
 
 function selectorsOf({ labelSelector, fieldSelector }: Selection) {

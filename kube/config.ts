@@ -33,6 +33,13 @@ export function defaultNamespace(choice: KubeConfigChoice): string {
   return config.getContextObject(config.getCurrentContext())?.namespace ?? 'default';
 }
 
+/** The contexts that `--context` may name. Throws as loadKubeConfig does. */
+export function contextNames({ kubeconfig }: KubeConfigChoice): string[] {
+  return loadKubeConfig({ kubeconfig })
+    .getContexts()
+    .map(({ name }) => name);
+}
+
 function loadFiles(paths: string): KubeConfig {
   const files = paths.split(delimiter).filter((path) => path !== '');
   const [first, ...rest] = files.filter((path) => existsSync(path)).map(loadFile);

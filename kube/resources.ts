@@ -56,6 +56,7 @@ export interface RawPod extends KubeObject {
     terminationGracePeriodSeconds?: number;
     schedulingGates?: { name: string }[];
     tolerations?: Toleration[];
+    volumes?: { name: string; emptyDir?: { medium?: string } }[];
     affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
   };
   status?: {

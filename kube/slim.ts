@@ -9,7 +9,7 @@ import type {
   PodTemplate,
   Toleration,
 } from '../api/core.ts';
-import { READINESS_CONDITION } from '../api/names.ts';
+import { READINESS_CONDITION, READINESS_TAINT } from '../api/names.ts';
 import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
 import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
 
@@ -65,8 +65,10 @@ function slimGates({ spec }: RawPod): Pick<Pod['spec'], 'schedulingGates' | 'mad
   };
 }
 
+/** Of the readiness taint alone; pods of DaemonSets have five others, of taints that nobody here asks about. */
 function slimTolerations(tolerations: Toleration[] = []): { tolerations?: Toleration[] } {
-  const kept = tolerations.filter(({ effect }) => effect !== 'NoExecute');
+  const { key, effect } = READINESS_TAINT;
+  const kept = tolerations.filter((one) => (one.key || key) === key && (one.effect ?? effect) === effect);
   return kept.length === 0 ? {} : { tolerations: kept };
 }
 
@@ -123,13 +125,14 @@ export function slimJob(raw: Job): Job {
 /** The object without its managedFields, but with what they tell of its gates. */
 export function slimReadiness(raw: NodeReadiness): SeenReadiness {
   const { managedFields = [] } = raw.metadata as { managedFields?: ManagedFields[] };
-  const gateOwners: Record<string, string[]> = {};
+  const gateOwners: Record<string, Record<string, string[]>> = {};
   for (const { manager = '', subresource, fieldsV1 } of managedFields) {
     if (subresource !== undefined && subresource !== '') continue;
-    for (const key of Object.keys(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
+    for (const [key, fields] of Object.entries(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
       if (!key.startsWith('k:')) continue;
       const { name } = JSON.parse(key.slice('k:'.length)) as { name: string };
-      (gateOwners[name] ??= []).push(manager);
+      // One manager has several entries if it writes in several ways.
+      ((gateOwners[name] ??= {})[manager] ??= []).push(...namesOf(fields));
     }
   }
   return { ...withoutManagedFields(raw), gateOwners };
@@ -139,7 +142,13 @@ export function slimReadiness(raw: NodeReadiness): SeenReadiness {
 interface ManagedFields {
   manager?: string;
   subresource?: string;
-  fieldsV1?: { 'f:spec'?: { 'f:readinessGates'?: Record<string, unknown> } };
+  fieldsV1?: { 'f:spec'?: { 'f:readinessGates'?: Record<string, object> } };
+}
+
+function namesOf(fields: object): string[] {
+  return Object.keys(fields)
+    .filter((key) => key.startsWith('f:'))
+    .map((key) => key.slice('f:'.length));
 }
 
 export function slimBudget(raw: PodDisruptionBudget): PodDisruptionBudget {

@@ -28,6 +28,8 @@ export interface TransportOptions {
   /** Requests in flight at once; watches and urgent requests do not count. */
   readonly maxInFlight: number;
   readonly onRequest?: ((observation: RequestObservation) => void) | undefined;
+  /** What the apiserver, or an admission webhook, wants whoever asked to know. */
+  readonly onWarning?: ((text: string) => void) | undefined;
 }
 
 export interface HttpRequest {
@@ -187,6 +189,7 @@ export class Transport {
     // While undici dials it does not listen to the signal; once it has a connection it drops what was aborted.
     const response = await unlessAborted(answer, signal);
     this.#readClock(response.headers['date']);
+    for (const text of warningsOf(response.headers['warning'])) this.#options.onWarning?.(text);
     return response;
   }
 
@@ -270,6 +273,14 @@ export class Transport {
   #observe({ verb, resource }: RequestName, status: number | undefined, started: number): void {
     this.#options.onRequest?.({ verb, resource, status, seconds: (performance.now() - started) / 1000 });
   }
+}
+
+/** The texts of Warning headers, as the apiserver writes them (RFC 7234): `299 - "text", 299 - "another"`. */
+function warningsOf(header: string | string[] | undefined): string[] {
+  const all = [header ?? []].flat().join(', ');
+  return [...all.matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) =>
+    text.replaceAll(/\\(.)/g, '$1'),
+  );
 }
 
 /** Whatever a request waits for, a place, credentials or a connection, comes before its handler is told that it starts. */

@@ -5,8 +5,11 @@ import type { Log } from './log.ts';
 export interface RunOptions {
   /** How many keys are worked on at once. */
   readonly workers: number;
-  /** Looks at the world and makes it as it should be; a throw is logged and tried again, later each time. */
-  readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | void>;
+  /**
+   * Looks at the world and makes it as it should be; a throw is logged and tried again, later each time. So is `BackOff`, without
+   * a word.
+   */
+  readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | 'BackOff' | void>;
   readonly signal: AbortSignal;
   readonly log: Log;
 }
@@ -23,7 +26,7 @@ const defaultBackOff: BackOff = { firstMs: 5, capMs: 60_000 };
  *
  * 1. A key that waits is in the queue once, however often it is added.
  * 2. A key is never worked on twice at the same time; added meanwhile, it comes again when the first is done.
- * 3. Failures of a key delay its next turn, from 5 ms up to a minute; a success forgets them.
+ * 3. Failures of a key delay its next turn, from 5 ms up to a minute, unless it is added; a success forgets them.
  * 4. After an abort no key is started; `run` resolves when the last one under way has ended.
  */
 export class WorkQueue {
@@ -108,6 +111,10 @@ export class WorkQueue {
   async #reconcile(key: string, { reconcile, signal, log }: RunOptions): Promise<void> {
     try {
       const again = await reconcile(key, signal);
+      if (again === 'BackOff') {
+        this.addRateLimited(key);
+        return;
+      }
       this.forget(key);
       if (again) this.addAfter(key, again.requeueAfterMs);
     } catch (error) {

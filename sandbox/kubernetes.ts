@@ -196,6 +196,7 @@ export async function addNodes(
 ): Promise<void> {
   await Promise.all(names.map((name) => createNode(server, name, labels)));
   await until('the nodes to be Ready', () => unreadyNodes(server, names), patience);
+  await touchWaitingPods(server);
 }
 
 async function createNode(
@@ -266,6 +267,32 @@ export async function dropKwokLeases(server: ApiServer): Promise<void> {
   const { items } = await get<{ items: Lease[] }>(server, nodeLeases);
   const held = items.filter(({ metadata, spec }) => spec.holderIdentity !== metadata.name);
   await Promise.all(held.map(({ metadata }) => ask(server, 'DELETE', `${nodeLeases}/${metadata.name}`)));
+}
+
+interface PodSeen extends KubeObject {
+  spec: { nodeName?: string };
+  status: { phase?: string };
+}
+
+/**
+ * To be done when an apiserver is back, or nodes are new: kwok 0.8.0 tries no deletion again whose answer it did not get, and
+ * passes over pods of a node until it has seen its own Lease of it; but it looks at a pod again that changes.
+ */
+export async function touchWaitingPods(server: ApiServer): Promise<void> {
+  const { items } = await get<{ items: PodSeen[] }>(server, '/api/v1/pods');
+  await Promise.all(items.filter(waitsForItsNode).map((pod) => touch(server, pod)));
+}
+
+function waitsForItsNode({ metadata, spec, status }: PodSeen): boolean {
+  const isStarting = spec.nodeName !== undefined && status.phase === 'Pending';
+  return isStarting || metadata.deletionTimestamp !== undefined;
+}
+
+function touch(server: ApiServer, { metadata: { namespace, name, uid } }: KubeObject): Promise<unknown> {
+  const annotations = { 'sandbox.nodemaintenance.k8s.io/touched': new Date().toISOString() };
+  const path = `/api/v1/namespaces/${namespace}/pods/${name}?fieldManager=sandbox&force=true`;
+  const metadata = { namespace, name, uid, annotations };
+  return ask(server, 'PATCH', path, { apiVersion: 'v1', kind: 'Pod', metadata });
 }
 
 const defaultAccount = '/api/v1/namespaces/default/serviceaccounts/default';

@@ -68,7 +68,7 @@ export interface Sandbox {
 export interface SandboxServer {
   /** Ends it as an administrator would; returns when it is gone. */
   stop(): Promise<void>;
-  /** Starts it as it was, on the same port; returns when it answers. One that runs is left alone. Restarts kwok with the apiserver. */
+  /** Starts it as it was, on the same port; returns when it answers. One that runs is left alone. */
   start(): Promise<void>;
   /** Ends it as a crash would; returns when it is gone. */
   kill(): Promise<void>;
@@ -141,12 +141,16 @@ function linkBinaries(layout: Layout, toolchain: Toolchain): void {
   rmSync(layout.bin, { recursive: true, force: true });
   mkdirSync(layout.bin, { mode: 0o700 });
   for (const [name, path] of Object.entries(toolchain)) symlinkSync(path, join(layout.bin, name));
-  writeFileSync(join(layout.bin, 'kubectl-maintenance'), pluginScript(), { mode: 0o700 });
+  for (const [name, source] of Object.entries(plugin))
+    writeFileSync(join(layout.bin, name), pluginScript(source), { mode: 0o700 });
 }
 
+/** As package.json has them. */
+const plugin = { 'kubectl-maintenance': 'main.ts', 'kubectl_complete-maintenance': 'complete.ts' };
+
 /** kubectl's plugin, run from source by this very Node: the one on PATH may be too old for that. */
-function pluginScript(): string {
-  const main = join(import.meta.dirname, '..', 'cli', 'main.ts');
+function pluginScript(source: string): string {
+  const main = join(import.meta.dirname, '..', 'cli', source);
   return `#!/bin/sh\nexec ${quoted(process.execPath)} ${quoted(main)} "$@"\n`;
 }
 
@@ -393,7 +397,6 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
 }
 
 function serverOf(layout: Layout, state: SandboxState, name: ServerName): SandboxServer {
-  const patient = { layout, state, patience: { within: stepWithin } };
   const running = () => runningServer(layout, name);
   const withRunning = async (work: (identity: processes.ProcessIdentity) => Promise<void>) => {
     const identity = running();
@@ -408,12 +411,9 @@ function serverOf(layout: Layout, state: SandboxState, name: ServerName): Sandbo
     kill: () => withRunning(processes.kill),
     start: async () => {
       if (running()) return;
-      await startServer(patient, name);
-      // It tries nothing again that broke off with the apiserver, but looks at all pods when it starts (kwok 0.8.0).
-      const kwok = name === 'kube-apiserver' ? runningServer(layout, 'kwok') : undefined;
-      if (kwok === undefined) return;
-      await processes.kill(kwok);
-      await startServer(patient, 'kwok');
+      await startServer({ layout, state, patience: { within: stepWithin } }, name);
+      if (name === 'kube-apiserver')
+        await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state.ports));
     },
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),

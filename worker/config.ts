@@ -14,6 +14,8 @@ export interface Config {
   plainEvictions: 'refuse' | 'allow';
   /** How long the Lease of a node under maintenance stays ours without a renewal; it is renewed at a third of that. */
   nodeLeaseDurationSeconds: number;
+  /** Whether nodes wait for their readiness gates. */
+  readinessGates: boolean;
   /** How long a readiness gate may be lost before its node takes no new pods. */
   readinessGraceSeconds: number;
   /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
@@ -57,6 +59,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookHost: webhookHost(options['webhookHost'] as string | undefined, env),
     plainEvictions: options['plainEvictions'] as Config['plainEvictions'],
     nodeLeaseDurationSeconds: options['nodeLeaseDuration'] as number,
+    readinessGates: options['readinessGates'] === 'true',
     readinessGraceSeconds: options['readinessGrace'] as number,
     namespace: options['namespace'] as string,
     install: options['install'] as boolean,
@@ -93,6 +96,12 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
         .default('refuse'),
     )
     .addOption(nodeLeaseDurationOption())
+    .addOption(
+      new Option('--readiness-gates <true|false>', 'whether nodes wait for the pods that they need')
+        .choices(['true', 'false'])
+        .env('READINESS_GATES')
+        .default('true'),
+    )
     .addOption(readinessGraceOption())
     .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
     .addOption(

@@ -1,7 +1,8 @@
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
-import { Component, IdentityAnnotation, leaseHolderOf, TASK_QUEUE } from '../api/names.ts';
+import type { Node } from '../api/core.ts';
+import { Component, IdentityAnnotation, leaseHolderOf, READINESS_TAINT, TASK_QUEUE } from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
@@ -13,8 +14,9 @@ import { runTurnOrdersController } from '../controllers/turnOrders.ts';
 import { runWindowsController } from '../controllers/windows.ts';
 import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
+import { readinessPatience } from '../domain/readiness.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
-import { type Cluster, watchCluster } from '../kube/cluster.ts';
+import { type Cluster, type FencedCluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
@@ -168,7 +170,6 @@ async function lead({
     async (leading, fenced) => {
       log.info('Control loops started', { identity });
       const led = { ...cluster, kube: fenced };
-      const patience = { graceMs: config.readinessGraceSeconds * 1_000 };
       await Promise.all([
         runMaintenanceController({ cluster: led, temporal: temporal.client, log }, leading),
         new EvacuationController({ cluster: led, events: podEvents, log }).run(leading),
@@ -177,13 +178,43 @@ async function lead({
         runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
         runNodeLeasesController({ cluster: led, log }, leading),
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
-        runNodeReadinessController({ cluster: led, patience, events, log }, leading),
-        runReadinessPoliciesController({ cluster: led, log }, leading),
+        keepReadiness({ cluster: led, config, events, log }, leading),
         runTurnOrdersController({ cluster: led, events, log }, leading),
         runWindowsController({ cluster: led, temporal: temporal.client, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },
+  );
+}
+
+/** Opens and closes the readiness gates of nodes; switched off, it says what would wait in vain. */
+async function keepReadiness(
+  { cluster, config, events, log }: Pick<Leading, 'config' | 'events' | 'log'> & { cluster: FencedCluster },
+  signal: AbortSignal,
+): Promise<void> {
+  if (!config.readinessGates) {
+    warnOfClosedGates(cluster, log);
+    return;
+  }
+  const patience = readinessPatience(config.readinessGraceSeconds * 1_000);
+  await Promise.all([
+    runNodeReadinessController({ cluster, patience, events, log }, signal),
+    runReadinessPoliciesController({ cluster, log }, signal),
+  ]);
+}
+
+function warnOfClosedGates({ nodes, readinesses, readinessPolicies }: FencedCluster, log: Log): void {
+  const { key, effect } = READINESS_TAINT;
+  const isClosed = ({ spec }: Node) => spec.taints?.some((one) => one.key === key && one.effect === effect);
+  const found = {
+    policies: readinessPolicies.list().length,
+    gatedNodes: readinesses.list().filter(({ spec }) => spec.readinessGates.length > 0).length,
+    taintedNodes: nodes.list().filter(isClosed).length,
+  };
+  if (Object.values(found).every((count) => count === 0)) return;
+  log.warn(
+    'Readiness gates are switched off, but nodes have some and wait in vain: delete the NodeReadinessPolicies and the gates, then the taints',
+    { ...found, taint: `${key}:${effect}` },
   );
 }
 

@@ -1,5 +1,5 @@
 import type { NodeProgress, Progress, Share } from './progress.ts';
-import { type Colors, line, type Piece } from '../screen.ts';
+import { type Colors, line, type Piece } from '../../cli/screen.ts';
 
 /** What the block of a terminal is drawn from. */
 export interface Board {

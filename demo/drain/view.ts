@@ -3,7 +3,7 @@ import { drawBoard, statusLine } from './board.ts';
 import { observeProgress, type Progress } from './progress.ts';
 import type { Recording } from '../recording.ts';
 import { type Note, notes } from '../narration.ts';
-import type { Screen } from '../screen.ts';
+import type { Screen } from '../../cli/screen.ts';
 
 export interface View {
   /** The time is that since the maintenance was declared. */

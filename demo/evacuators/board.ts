@@ -1,5 +1,5 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { type Colors, line, type Piece } from '../screen.ts';
+import { type Colors, line, type Piece } from '../../cli/screen.ts';
 import { maintenanceName, node, spareNodes } from './cast.ts';
 import { records, recordsIn } from './migration.ts';
 

@@ -4,7 +4,7 @@ import type { Cluster } from '../../kube/cluster.ts';
 import type { Change } from '../../kube/informer.ts';
 import { type Note, notes } from '../narration.ts';
 import { appOf } from '../recording.ts';
-import type { Screen } from '../screen.ts';
+import type { Screen } from '../../cli/screen.ts';
 import { drawBoard, type Message, messageText, type PodState, type TenantState } from './board.ts';
 import { maintenanceName, node, tenants } from './cast.ts';
 

@@ -1,5 +1,5 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { type Colors, line, type Piece, wrap } from '../screen.ts';
+import { type Colors, line, type Piece, wrap } from '../../cli/screen.ts';
 import { type Actor, entriesText } from './cast.ts';
 import { linesOf, type NodeLine } from './published.ts';
 

@@ -1,5 +1,5 @@
 import type { Cluster } from '../../kube/cluster.ts';
-import type { Screen } from '../screen.ts';
+import type { Screen } from '../../cli/screen.ts';
 import { actors } from './cast.ts';
 import { linesOf } from './published.ts';
 import { drawTables } from './tables.ts';

@@ -121,6 +121,7 @@ describe('drain', () => {
       drainTargets: [pods(1000)],
       drainMessage: 'Evacuating',
       podsEvacuating: 1,
+      podsPeak: 2,
       podsPendingEvacuation: 1,
       unschedulableBefore: false,
     });

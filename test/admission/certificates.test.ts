@@ -130,7 +130,9 @@ test('in a cluster it is registered by its Service, and its certificate has the 
     const answer = await succeeds(kubectlOf(sandbox)([...args, '-o', 'json', '-f', '-'], manifest));
     const { webhooks } = JSON.parse(answer) as { webhooks: { clientConfig: object }[] };
     const served =
-      kind === validating.kind ? ['/authorization', '/warnings', '/evictions'] : ['/evacuations'];
+      kind === validating.kind
+        ? ['/authorization', '/warnings', '/readiness-policies', '/evictions']
+        : ['/evacuations'];
     expect(webhooks.map(({ clientConfig }) => clientConfig)).toEqual(
       served.map((path) => ({
         service: { namespace: 'node-maintenance', name: 'node-maintenance-worker', path, port: 443 },

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { KubeObject, NodeSelector } from '../../api/core.ts';
 import { MAINTENANCE_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
@@ -14,6 +15,7 @@ import {
 } from '../kit/admission.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -170,6 +172,63 @@ describe('a person with kubectl is warned', () => {
   });
 });
 
+describe('whoever writes a readiness policy is warned', () => {
+  const everyNode: NodeSelector = {
+    nodeSelectorTerms: [{ matchExpressions: [{ key: 'nobody-has-this', operator: 'DoesNotExist' }] }],
+  };
+  const written = (policy: KubeObject) => kubectl(['create', '--dry-run=server', '-f', '-'], policy);
+  const of = (name: string, namespace = c.namespace) => gate({ name, namespace });
+  const deployment = (app: string, tolerations: object[]) =>
+    c.applied({
+      apiVersion: 'apps/v1',
+      kind: 'Deployment',
+      metadata: { name: app, namespace: c.namespace },
+      spec: {
+        replicas: 0,
+        selector: { matchLabels: { app } },
+        template: {
+          metadata: { labels: { app } },
+          spec: { tolerations, containers: [{ name: 'main', image: 'fake' }] },
+        },
+      },
+    } as KubeObject);
+
+  test('of every node, of namespaces and pods that do not exist, and of pods that do not tolerate the taint', async () => {
+    const [agent, sound] = [c.named('agent'), c.named('sound')];
+    await Promise.all([deployment(agent, []), deployment(sound, [{ operator: 'Exists' }])]);
+    const gates = [of('cni', 'nowhere'), of('csi'), of(agent), of(sound)];
+    const { code, stderr } = await written(readinessPolicy(c.named('p'), everyNode, gates));
+    expect({ code, warnings: stderr.trim().split('\n') }).toEqual({
+      code: 0,
+      warnings: [
+        expect.stringMatching(
+          /^Warning: spec\.nodeSelector matches all \d+ nodes: a gate that never opens keeps new pods from all of them$/,
+        ),
+        'Warning: spec.readinessGates[0].namespace: namespace nowhere does not exist: gate cni is closed until there is such a pod, or until you remove it',
+        `Warning: spec.readinessGates[1].selector: nothing in namespace ${c.namespace} has app=csi: gate csi is closed until there is such a pod, or until you remove it`,
+        `Warning: spec.readinessGates[2]: gate ${agent} is withheld from nodes that do not have it yet: Deployment ${c.namespace}/${agent}; add the toleration {key: readiness.k8s.io/gates, operator: Exists, effect: NoSchedule}, or such pods cannot start on a node that waits for them`,
+      ],
+    });
+  });
+
+  test('not when all is well, nor of what does not change', async () => {
+    const app = c.named('lone');
+    await c.podOn(n1, { labels: { app } });
+    const policy = readinessPolicy(c.named('p'), ofPool(c.named('pool')), [
+      { ...of('a', c.namespace), selector: { matchLabels: { app } }, blocksReadiness: false },
+    ]);
+    expect(await written(policy)).toMatchObject({ code: 0, stderr: '' });
+    const nowhere = readinessPolicy(c.named('p'), ofPool(c.named('pool')), [of('cni', 'nowhere')]);
+    const { name } = nowhere.metadata;
+    try {
+      expect((await kubectl(['create', '-f', '-'], nowhere)).stderr).toContain('namespace nowhere');
+      expect(await kubectl(['label', 'nrp', name, 'team=x'])).toMatchObject({ code: 0, stderr: '' });
+    } finally {
+      await kubectl(['delete', 'nrp', name]);
+    }
+  });
+});
+
 test('a plan whose status could not be stored is refused, whoever asks', async () => {
   const values = Array.from({ length: 64 }, (_, i) => `${'x'.repeat(60)}${i}`);
   const drainPlan = Array.from({ length: 200 }, (_, i) =>
@@ -211,6 +270,13 @@ describe('while no admission server runs', () => {
     const { KUBECONFIG: _, ...rest } = sandbox.env;
     const worker = kubectlOf({ ...sandbox, env: { ...rest, KUBECONFIG: sandbox.workerKubeconfig } });
     expect(await worker(['create', '-f', '-'], c.maintenance({ nodes: [n1] }))).toMatchObject({ code: 0 });
+  });
+
+  test('readiness policies are taken without a word', async () => {
+    const nowhere = gate({ name: 'cni', namespace: 'nowhere' });
+    const policy = readinessPolicy(c.named('p'), ofPool(c.named('pool')), [nowhere]);
+    const { code, stderr } = await kubectl(['create', '--dry-run=server', '-f', '-'], policy);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   });
 
   test('the rules of the CRD hold', async () => {

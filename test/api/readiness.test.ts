@@ -78,6 +78,23 @@ describe('a new node is given the taint', () => {
     ]);
   });
 
+  test('by ten thousand requirements that are as dear as can be', async () => {
+    const wanted = Array.from({ length: 10 }, (_, i) => (i < 9 ? '1' : '900000000000000000'));
+    const matchExpressions = wanted.map((value) => ({
+      key: 'number',
+      operator: 'Gt' as const,
+      values: [value],
+    }));
+    const terms = Array.from({ length: 999 }, () => ({ matchExpressions }));
+    const selector = orSentinel({ nodeSelectorTerms: terms });
+    await policies.applied(readinessPolicy(c.named('nrp'), selector, [cni]), sentinel);
+    const number = '800000000000000000';
+    expect(await policies.taintedOf([node('a', { number }), node('b', { number, ...sentinel })])).toEqual([
+      false,
+      true,
+    ]);
+  });
+
   const requirement = fc.oneof(
     fc.record({
       key: fc.constantFrom('a', 'b'),
@@ -156,6 +173,41 @@ describe('what is wrong is refused with its remedy', () => {
       when: 'a namespace is missing',
       object: readiness({ name: 'a', selector: { matchLabels: { a: 'b' } } }),
       says: 'namespace: Required value',
+    },
+    {
+      when: 'two gates of a policy have one name',
+      object: readinessPolicy('p', ofPool('x'), [cni, gate({ name: 'csi', namespace: 'a' }), cni]),
+      says: 'spec.readinessGates[2]: Duplicate value: {"name":"cni"}',
+    },
+    {
+      when: 'a selector of a policy is empty',
+      object: readinessPolicy('p', ofPool('x'), [
+        cni,
+        { ...gate({ name: 'csi', namespace: 'a' }), selector: {} },
+      ]),
+      says: 'spec.readinessGates[1].selector: Invalid value: selector: an empty selector would select every pod of the namespace',
+    },
+    {
+      when: 'a policy has more gates than a node may have',
+      object: readinessPolicy(
+        'p',
+        ofPool('x'),
+        Array.from({ length: 33 }, (_, i) => gate({ name: `g-${i}`, namespace: 'a' })),
+      ),
+      says: 'spec.readinessGates: Too many: 33: must have at most 32 items',
+    },
+    {
+      when: 'a policy selects nodes in more words than the apiserver could read for each new node',
+      object: readinessPolicy(
+        'p',
+        {
+          nodeSelectorTerms: Array.from({ length: 1_001 }, () => ({
+            matchExpressions: Array.from({ length: 10 }, () => ({ key: 'a', operator: 'Exists' as const })),
+          })),
+        },
+        [cni],
+      ),
+      says: 'nodeSelector: at most 10000 requirements in all of its terms together',
     },
     {
       when: 'the name of a policy is too long',

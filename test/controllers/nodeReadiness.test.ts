@@ -1,13 +1,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { KubeObject, Pod } from '../../api/core.ts';
-import { READINESS_CONDITION, READINESS_TAINT } from '../../api/names.ts';
+import type { KubeObject, Pod, Taint } from '../../api/core.ts';
+import { NODE_READINESS, READINESS_CONDITION, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import { runNodeReadinessController } from '../../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../../controllers/readinessPolicies.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
 import { EventRecorder } from '../../kube/events.ts';
+import { Informer } from '../../kube/informer.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
+import { slimNode } from '../../kube/slim.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -21,6 +24,8 @@ let stop: AbortController;
 let running: Promise<unknown>;
 /** Of each node, whether it had the taint in the very first version that a watch saw. */
 const wasTainted = new Map<string, boolean>();
+/** One that takes pods, and is old enough for that when it gets gates. */
+let oldNode: string;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
@@ -31,24 +36,27 @@ beforeAll(async () => {
     if (type === 'Added') wasTainted.set(metadata.name, isTainted);
   });
   startControllers();
+  oldNode = await c.nodeNamed('old');
 }, 180_000);
 
 afterAll(async () => {
   await policies?.allDropped();
-  await c?.close();
   await stopControllers();
+  await c?.close();
   await releaseSandbox(sandbox);
 }, 60_000);
 
-const graceMs = 1_500;
+/** Long enough for a look before it ends, on a machine that is busy with other things. */
+const patience = { graceMs: 6_000, dampingMs: 10_000 };
+/** For what is to happen without a grace. */
+const endless = { graceMs: 3_600_000, dampingMs: 3_600_000 };
 
-function startControllers(): void {
+function startControllers(differs: Partial<FencedCluster> = {}, given = patience): void {
   stop = new AbortController();
-  const { cluster } = c;
+  const cluster = { ...c.cluster, ...differs };
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  const patience = { graceMs };
   running = Promise.all([
-    runNodeReadinessController({ cluster, patience, events, log: silentLog }, stop.signal),
+    runNodeReadinessController({ cluster, patience: given, events, log: silentLog }, stop.signal),
     runReadinessPoliciesController({ cluster, log: silentLog }, stop.signal),
   ]);
 }
@@ -68,10 +76,13 @@ async function policyFor(pool: string, ...apps: string[]): Promise<string> {
 const isTainted = async (node: string) =>
   (await c.node(node)).spec.taints?.some(({ key }) => key === READINESS_TAINT.key) === true;
 
+/** A failure shows what its gates wait for, or seem to. */
 const eventuallyTainted = (node: string, want: boolean) =>
-  eventually(`node ${node} ${want ? 'to have' : 'to lose'} the taint`, async () =>
-    expect(await isTainted(node)).toBe(want),
-  );
+  eventually(`node ${node} ${want ? 'to have' : 'to lose'} the taint`, async () => {
+    const pods = c.podsOf(node).map(({ metadata, status }) => `${metadata.name} ${status.ready}`);
+    const told = (await readinessOf(node))?.status;
+    expect({ isTainted: await isTainted(node), told, pods }).toMatchObject({ isTainted: want });
+  });
 
 /** `gates`, blockedBy and the reason of Ready; then each gate with its reason. */
 async function shown(node: string): Promise<string[]> {
@@ -85,11 +96,19 @@ async function shown(node: string): Promise<string[]> {
   ].map((line) => line.trim());
 }
 
+/** For a node of this name that is still to come. */
+const eventuallyReserved = (node: string) =>
+  eventually('the apiserver to know the gate', async () =>
+    expect(await policies.taintedOf([{ metadata: { name: node } }])).toEqual([true]),
+  );
+
 const eventuallyShown = (node: string, want: string[]) =>
   eventually(`the NodeReadiness of ${node}`, async () => expect(await shown(node)).toEqual(want));
 
+const readinessOf = (name: string) => c.admin.get(resources.nodeReadinesses, { name });
+
 async function lossesOf(node: string): Promise<number | undefined> {
-  return (await c.admin.get(resources.nodeReadinesses, { name: node }))?.status?.losses;
+  return (await readinessOf(node))?.status?.losses;
 }
 
 async function conditionOf(node: string): Promise<string | undefined> {
@@ -135,6 +154,13 @@ async function appPod(pool: string): Promise<string> {
   return name;
 }
 
+/** Why the scheduler leaves a pod where it is. */
+async function pendingBecause(name: string): Promise<string | undefined> {
+  const pod = await c.admin.get(resources.pods, { namespace: c.namespace, name });
+  return pod?.status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
+    ?.message;
+}
+
 const podNamed = (name: string) => c.cluster.pods.get(`${c.namespace}/${name}`);
 
 /** What a kubelet does when a probe fails, or passes again. */
@@ -167,6 +193,9 @@ describe('a new node with gates', () => {
         `False GatesNotReady: gate csi: no pod on the node in namespace ${c.namespace} has app=csi`,
       ),
     );
+    await eventually('the scheduler to say why it waits', async () =>
+      expect(await pendingBecause(app)).toContain('untolerated taint'),
+    );
     expect(podNamed(app)?.spec.nodeName).toBeUndefined();
     await daemonSet('csi', pool);
     await eventually('the pod to land', () => {
@@ -183,7 +212,13 @@ describe('a new node with gates', () => {
     const pool = c.named('pool');
     const [first, second] = [await policyFor(pool, 'cni'), await policyFor(pool, 'cni', 'dns')];
     const node = await c.nodeNamed('shared', { pool });
-    const owners = () => c.cluster.readinesses.get(node)?.gateOwners;
+    const owners = () =>
+      Object.fromEntries(
+        Object.entries(c.cluster.readinesses.get(node)?.gateOwners ?? {}).map(([name, managers]) => [
+          name,
+          Object.keys(managers).toSorted(),
+        ]),
+      );
     const own = (name: string) => `node-readiness-policy/${name}`;
     await eventually('the gates of both', () =>
       expect(owners()).toEqual({ cni: [own(first), own(second)].toSorted(), dns: [own(second)] }),
@@ -201,8 +236,8 @@ describe('a node that was ready', () => {
   test('takes no new pods when a gate is lost for longer than the grace; those that run stay', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
-    await daemonSet('cni', pool);
     const node = await c.nodeNamed('lossy', { pool });
+    await daemonSet('cni', pool);
     await eventuallyTainted(node, false);
     const app = await appPod(pool);
     await eventually('the pod to run', () => expect(podNamed(app)?.status.ready).toBe(true));
@@ -222,8 +257,8 @@ describe('a node that was ready', () => {
   test('flaps visibly, and waits longer each time', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
-    await daemonSet('cni', pool);
     const node = await c.nodeNamed('flapping', { pool });
+    await daemonSet('cni', pool);
     await eventuallyTainted(node, false);
     const pod = await gatePodOn(node, 'cni');
     for (const ready of [false, true, false]) {
@@ -242,17 +277,130 @@ describe('a node that was ready', () => {
     await eventuallyTainted(node, false);
   });
 
-  test('is tainted at once while a maintenance holds it', async () => {
+  describe('and waits for nothing', () => {
+    beforeAll(() => stopControllers().then(() => startControllers({}, endless)));
+    afterAll(() => stopControllers().then(() => startControllers()));
+
+    test('is tainted at once while a maintenance holds it', async () => {
+      const pool = c.named('pool');
+      await policyFor(pool, 'cni');
+      const [held, joins] = [await c.nodeNamed('held', { pool }), await c.nodeNamed('joins', { pool })];
+      await daemonSet('cni', pool);
+      for (const node of [held, joins]) await eventuallyTainted(node, false);
+      const maintenance = c.maintenance({ nodes: [held], stage: 'Cordon' });
+      await c.applied(maintenance);
+      for (const node of [held, joins]) await probed(await gatePodOn(node, 'cni'), false);
+      await eventuallyTainted(held, true);
+      await eventuallyShown(held, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
+      expect(await lossesOf(held)).toBe(0);
+      await eventuallyShown(joins, ['0/1 cni False GatesLost', 'cni false PodsNotReady']);
+      expect(await isTainted(joins)).toBe(false);
+      const { nodeSelector } = c.maintenance({ nodes: [held, joins] }).spec;
+      await c.patched(resources.nodeMaintenances, maintenance.metadata, { spec: { nodeSelector } });
+      await eventuallyTainted(joins, true);
+    });
+
+    test('keeps a taint that somebody else gave a value', async () => {
+      const pool = c.named('pool');
+      await policyFor(pool, 'cni');
+      const node = await c.nodeNamed('foreign', { pool });
+      const theirs: Taint = { ...READINESS_TAINT, value: 'theirs' };
+      const ours = async () =>
+        (await c.node(node)).spec.taints?.filter(({ key }) => key === READINESS_TAINT.key);
+      await c.patched(resources.nodes, { name: node }, { spec: { taints: [theirs] } });
+      await daemonSet('cni', pool);
+      await eventuallyShown(node, ['1/1  True GatesReady', 'cni true']);
+      expect(await ours()).toEqual([theirs]);
+      await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+      await probed(await gatePodOn(node, 'cni'), false);
+      await eventuallyShown(node, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
+      expect(await ours()).toEqual([theirs]);
+      await c.patched(resources.nodes, { name: node }, { spec: { taints: null } });
+      await eventually('its own taint', async () => expect(await ours()).toEqual([READINESS_TAINT]));
+    });
+  });
+
+  test('has the grace for a gate that is new', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
+    await eventually('the node to be no newborn', async () => {
+      const { creationTimestamp = '' } = (await c.node(oldNode)).metadata;
+      expect(c.cluster.kube.now().getTime() - Date.parse(creationTimestamp)).toBeGreaterThan(11_000);
+    });
+    await c.labelled(oldNode, { pool });
+    await eventuallyShown(oldNode, ['0/1 cni False GatesLost', 'cni false NoPods']);
+    expect(await isTainted(oldNode)).toBe(false);
+    await eventuallyTainted(oldNode, true);
+    expect(await lossesOf(oldNode)).toBe(0);
+    await c.labelled(oldNode, { pool: null });
+    await eventuallyTainted(oldNode, false);
+  });
+});
+
+describe('a node of a name that was used before', () => {
+  const gone = async (name: string) => c.deleted({ ...(await c.node(name)), kind: 'Node' });
+
+  test('has a NodeReadiness of its own, however often it comes and goes', async () => {
+    const pool = c.named('pool');
+    await policyFor(pool, 'cni');
+    const names = await Promise.all(['a', 'b', 'c'].map((name) => c.nodeNamed(name, { pool })));
+    for (const name of names) {
+      for (const _ of [1, 2, 3]) {
+        await gone(name);
+        const metadata = { name, labels: { pool } };
+        await c.admin.create<KubeObject>(resources.nodes as Resource, { metadata });
+      }
+      await gone(name);
+    }
+    await sandbox.addNodes(names, { pool });
+    for (const name of names) {
+      const { uid } = (await c.node(name)).metadata;
+      await eventually(`the NodeReadiness of ${name}`, async () =>
+        expect((await readinessOf(name))?.metadata.ownerReferences?.map((owner) => owner.uid)).toEqual([uid]),
+      );
+      await eventuallyShown(name, ['0/1 cni False GatesNotReady', 'cni false NoPods']);
+      expect(await isTainted(name)).toBe(true);
+    }
     await daemonSet('cni', pool);
-    const node = await c.nodeNamed('held', { pool });
-    await eventuallyTainted(node, false);
-    await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
-    await probed(await gatePodOn(node, 'cni'), false);
-    await eventuallyTainted(node, true);
-    await eventuallyShown(node, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
-    expect(await lossesOf(node)).toBe(0);
+    for (const name of names) await eventuallyTainted(name, false);
+    await c.deleted({ ...(await c.node(names[0] ?? '')), kind: 'Node' });
+    await eventually('no NodeReadiness', async () =>
+      expect(await readinessOf(names[0] ?? '')).toBeUndefined(),
+    );
+  });
+
+  test('keeps what was reserved for it, although an informer still shows the former one', async () => {
+    const node = await c.nodeNamed('reserved');
+    await eventuallyShown(node, ['0/0  True GatesReady']);
+    await stopControllers();
+    const { kube } = c.cluster;
+    const stale = new Informer({ kube, resource: resources.nodes, transform: slimNode, log: silentLog });
+    const watching = new AbortController();
+    stale.start(watching.signal);
+    await stale.synced();
+    watching.abort();
+    await c.deleted({ ...(await c.node(node)), kind: 'Node' });
+    await eventually('its NodeReadiness to go', async () => expect(await readinessOf(node)).toBeUndefined());
+    const { apiVersion, kind } = NODE_READINESS;
+    const readinessGates = [gate({ name: 'routes', namespace: c.namespace })];
+    const reservation = { apiVersion, kind, metadata: { name: node }, spec: { readinessGates } };
+    await c.admin.apply(resources.nodeReadinesses, reservation, { fieldManager: 'provider' });
+    c.requests.clear();
+    startControllers({ nodes: stale });
+    await eventually('the controller to look at the node', () =>
+      expect(c.requests.count('get nodes')).toBeGreaterThan(0),
+    );
+    await stopControllers();
+    expect((await readinessOf(node))?.metadata.ownerReferences).toBeUndefined();
+    startControllers();
+    await eventuallyReserved(node);
+    await sandbox.addNodes([node]);
+    const { uid } = (await c.node(node)).metadata;
+    await eventually('the reservation to be of the node', async () =>
+      expect((await readinessOf(node))?.metadata.ownerReferences?.map((owner) => owner.uid)).toEqual([uid]),
+    );
+    await eventuallyShown(node, ['0/1 routes False GatesNotReady', 'routes false NoPods']);
+    expect(await isTainted(node)).toBe(true);
   });
 });
 
@@ -265,9 +413,7 @@ describe('a gate from outside', () => {
   test('that was made before its node taints it from its first version on, until its owner removes it', async () => {
     const node = c.named('cloud');
     expect(await once(provider('reserve', node), 'exit')).toEqual([0, null]);
-    await eventually('the apiserver to know the gate', async () =>
-      expect(await policies.taintedOf([{ metadata: { name: node } }])).toEqual([true]),
-    );
+    await eventuallyReserved(node);
     await sandbox.addNodes([node], { pool: node });
     const app = await appPod(node);
     const controller = provider('run');
@@ -284,18 +430,46 @@ describe('a gate from outside', () => {
     } finally {
       process.kill(-(controller.pid ?? 0), 'SIGKILL');
     }
-    await c.deleted({ ...(await c.node(node)), kind: 'Node' });
-    await eventually('the NodeReadiness to be gone', () =>
-      expect(c.cluster.readinesses.get(node)).toBeUndefined(),
-    );
+  });
+
+  test('makes nothing of a node that goes, and waits for a former one before it reserves', async () => {
+    const node = await c.nodeNamed('former');
+    await eventuallyShown(node, ['0/0  True GatesReady']);
+    const reserving = once(provider('reserve', node), 'exit');
+    const annotations = { 'cloud.example.com/routes': 'ready' };
+    const controller = provider('run');
+    try {
+      await c.patched(resources.nodes, { name: node }, { metadata: { annotations } });
+      await c.deleted({ ...(await c.node(node)), kind: 'Node' });
+      expect(await reserving).toEqual([0, null]);
+      const reserved = await readinessOf(node);
+      expect(reserved?.metadata.ownerReferences).toBeUndefined();
+      expect(reserved?.spec.readinessGates.map(({ name }) => name)).toEqual(['cloud.example.com/routes']);
+      await eventuallyReserved(node);
+      await sandbox.addNodes([node]);
+      await eventuallyShown(node, [
+        '0/1 cloud.example.com/routes False GatesNotReady',
+        'cloud.example.com/routes false NoPods',
+      ]);
+      expect(wasTainted.get(node)).toBe(true);
+      await c.patched(resources.nodes, { name: node }, { metadata: { annotations } });
+      await eventuallyTainted(node, false);
+      await c.deleted({ ...(await c.node(node)), kind: 'Node' });
+      await eventually('its NodeReadiness to go', async () =>
+        expect(await readinessOf(node)).toBeUndefined(),
+      );
+    } finally {
+      process.kill(-(controller.pid ?? 0), 'SIGKILL');
+    }
+    expect(await readinessOf(node)).toBeUndefined();
   });
 });
 
 test('while the controllers are down a node keeps its taint, and the next leader goes on where they were', async () => {
   const pool = c.named('pool');
   await policyFor(pool, 'cni');
-  await daemonSet('cni', pool);
   const flapped = await c.nodeNamed('leader', { pool });
+  await daemonSet('cni', pool);
   await eventuallyTainted(flapped, false);
   const pod = await gatePodOn(flapped, 'cni');
   await probed(pod, false);

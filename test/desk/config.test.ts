@@ -32,3 +32,9 @@ describe('the apiserver finds the admission server', () => {
     expect(parseConfig([], { WEBHOOK_PORT: '8443' }).webhookPort).toEqual({ number: 8443, named: true });
   });
 });
+
+test('readiness gates are on, unless an option or the environment says otherwise', () => {
+  expect(parseConfig([], {}).readinessGates).toBe(true);
+  expect(parseConfig(['--readiness-gates', 'false'], {}).readinessGates).toBe(false);
+  expect(parseConfig([], { READINESS_GATES: 'false' }).readinessGates).toBe(false);
+});

@@ -50,6 +50,7 @@ describe('a node whose maintenance Lease another has', () => {
       drainMessage: 'Waiting for the maintenance Lease of the node: held by snapshots.',
       podsPendingEvacuation: 1,
       podsEvacuating: 1,
+      podsPeak: 2,
     });
   });
 

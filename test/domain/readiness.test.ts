@@ -3,7 +3,13 @@ import fc from 'fast-check';
 import type { Pod } from '../../api/core.ts';
 import type { NodeReadinessGate, NodeReadinessStatus } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
-import { decideReadiness, gateFacts, gatesOf, type ReadinessFacts } from '../../domain/readiness.ts';
+import {
+  decideReadiness,
+  gateFacts,
+  gatesOf,
+  type ReadinessFacts,
+  readinessPatience,
+} from '../../domain/readiness.ts';
 import { toleratesTaint } from '../../domain/toleration.ts';
 import { pod } from '../kit/builders.ts';
 
@@ -32,7 +38,7 @@ describe('a gate', () => {
       want: { ready: true, pods: 1 },
     },
   ])('is ready when $when', ({ pods, want }) => {
-    expect(gateFacts(gate('cni'), pods)).toEqual({ name: 'cni', blocks: true, ...want });
+    expect(gateFacts(gate('cni'), pods)).toMatchObject({ name: 'cni', blocks: true, ...want });
   });
 
   const none = 'NoPods: no pod on the node in namespace kube-system has app=cni';
@@ -70,9 +76,13 @@ test('gates that a policy is still to write count already, and what is written c
 });
 
 const graceMs = 30_000;
-/** A node with two gates that block and one that does not, and what was decided of it so far. */
+const all = ['cni', 'csi', 'logs'];
+const gates = [gate('cni'), gate('csi'), gate('logs', { blocksReadiness: false })];
+/** A node, an hour old, with two gates that block and one that does not, and what was decided of it so far. */
 class Course {
   now = Date.parse('2026-01-01T00:00:00Z');
+  bornAt = this.now - 3_600_000;
+  patience = readinessPatience(graceMs);
   isTainted: boolean;
   status: NodeReadinessStatus | undefined;
 
@@ -84,15 +94,16 @@ class Course {
   after(seconds: number, open: readonly string[], differs: Partial<ReadinessFacts> = {}) {
     this.now += seconds * 1_000;
     const facts: ReadinessFacts = {
-      gates: [gate('cni'), gate('csi'), gate('logs', { blocksReadiness: false })],
+      gates,
       pods: open.map((app) => gatePod(app)),
       isTainted: this.isTainted,
       isHeld: false,
+      bornAt: this.bornAt,
       generation: 1,
       now: this.now,
       ...differs,
     };
-    const decision = decideReadiness(facts, this.status, { graceMs });
+    const decision = decideReadiness(facts, this.status, this.patience);
     // As it comes back from the apiserver, to another leader.
     this.status = JSON.parse(JSON.stringify(decision.status));
     this.isTainted = decision.wantsTaint;
@@ -104,8 +115,6 @@ class Course {
     return `${condition?.status} ${condition?.reason}`;
   }
 }
-
-const all = ['cni', 'csi', 'logs'];
 
 describe('the taint', () => {
   test('goes at once when the last gate that blocks is ready', () => {
@@ -119,7 +128,52 @@ describe('the taint', () => {
   });
 
   test('comes at once for a gate that was never ready', () => {
-    expect(new Course(false).after(0, ['cni']).wantsTaint).toBe(true);
+    const node = new Course();
+    node.after(0, ['cni']);
+    // Taken away by hand.
+    node.isTainted = false;
+    expect(node.after(1, ['cni']).wantsTaint).toBe(true);
+  });
+
+  test('comes at once to a node that was made before the apiserver knew of its gates', () => {
+    const node = new Course(false);
+    node.bornAt = node.now;
+    expect(node.after(9, ['cni']).wantsTaint).toBe(true);
+  });
+
+  const [cni, csi, logs] = gates as [NodeReadinessGate, NodeReadinessGate, NodeReadinessGate];
+  test.each([
+    { when: 'is the first one of the node', before: [], after: [csi] },
+    { when: 'is new beside others', before: [cni], after: [cni, csi] },
+    { when: 'has another selector', before: [cni, { ...csi, selector: cni.selector }], after: [cni, csi] },
+    { when: 'has another namespace', before: [cni, { ...csi, namespace: 'x' }], after: [cni, csi] },
+    { when: 'blocks from now on', before: [cni, { ...csi, blocksReadiness: false }], after: [cni, csi] },
+    { when: 'has never been looked at by anybody', before: undefined, after: [cni, csi, logs] },
+  ])('comes after the grace to a node that takes pods when a gate $when, and that is no loss', (row) => {
+    const node = new Course(false);
+    // In namespace x it would be ready.
+    const pods = [gatePod('cni'), gatePod('csi', { namespace: 'x' })];
+    if (row.before !== undefined) node.after(0, [], { gates: row.before, pods });
+    expect(node.isTainted).toBe(false);
+    const changed = node.after(60, [], { gates: row.after, pods });
+    expect(changed).toMatchObject({ wantsTaint: false, changesAt: node.now + graceMs });
+    expect([node.ready, node.status?.losses]).toEqual(['False GatesLost', 0]);
+    expect(node.after(29, [], { gates: row.after, pods }).wantsTaint).toBe(false);
+    expect(node.after(1, [], { gates: row.after, pods }).wantsTaint).toBe(true);
+    expect(node.after(1, all, { gates: row.after })).toMatchObject({
+      wantsTaint: false,
+      status: { losses: 0 },
+    });
+  });
+
+  test('stays on a node whose gate is written in another order, and means the same', () => {
+    const node = new Course();
+    const selector = { matchLabels: { app: 'cni', tier: 'x' } };
+    const pods = [gatePod('cni', { labels: { app: 'cni', tier: 'x' } })];
+    const before = node.after(0, [], { gates: [gate('cni', { selector })], pods });
+    const turned = { matchLabels: { tier: 'x', app: 'cni' } };
+    const after = node.after(60, [], { gates: [gate('cni', { selector: turned })], pods });
+    expect(after.status.readiness).toEqual(before.status.readiness);
   });
 
   test('comes back when a gate is lost for longer than the grace', () => {
@@ -167,6 +221,21 @@ describe('the taint', () => {
     expect(node.after(479, all).status.losses).toBe(4);
     expect(node.after(1, all).status).toMatchObject({ losses: 0 });
   });
+
+  test('is damped for half a minute even where no grace is given', () => {
+    const node = new Course();
+    node.patience = readinessPatience(0);
+    node.after(0, all);
+    for (const { loss, staysFor } of [
+      { loss: 1, staysFor: 0 },
+      { loss: 2, staysFor: 30 },
+      { loss: 3, staysFor: 60 },
+    ]) {
+      expect(node.after(100, [])).toMatchObject({ wantsTaint: true, status: { losses: loss } });
+      expect(node.after(1, all).wantsTaint).toBe(staysFor > 0);
+      expect(node.after(staysFor, all).wantsTaint).toBe(false);
+    }
+  });
 });
 
 test('whatever happens, the taint says the truth', () => {
@@ -190,7 +259,7 @@ test('whatever happens, the taint says the truth', () => {
         // A node without the taint whose gates are lost, and one that flapped, change by themselves.
         if ((closed.length === 0) === wantsTaint) expect(changesAt).toBeGreaterThan(node.now);
         if (changesAt !== undefined) expect(changesAt).toBeGreaterThan(node.now);
-        const again = decideReadiness({ ...facts, isTainted: wantsTaint }, status, { graceMs });
+        const again = decideReadiness({ ...facts, isTainted: wantsTaint }, status, node.patience);
         expect(again).toMatchObject({ wantsTaint, status });
       }
     }),

@@ -1,17 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Node, Pod } from '../../api/core.ts';
-import type { NodeReadinessGate, SeenReadiness } from '../../api/nodeReadiness.ts';
+import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
-import {
-  gatesOfPolicies,
-  isWritten,
-  type PolicyFacts,
-  policyStatus,
-  type Workload,
-} from '../../domain/readinessPolicy.ts';
-import { daemonPod, pod } from '../kit/builders.ts';
+import { type PolicyFacts, policyStatus, type Workload } from '../../domain/readinessPolicy.ts';
+import { daemonPod, mirrorPod, pod } from '../kit/builders.ts';
 
-const manager = 'node-readiness-policy/';
 const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
   name,
   namespace: 'kube-system',
@@ -25,70 +18,6 @@ const policy = (name: string, gates: NodeReadinessGate[], created = '2026'): Nod
   spec: { nodeSelector: everyNode, readinessGates: gates },
 });
 const node = (name: string): Node => ({ metadata: { name, labels: { os: 'linux' } }, spec: {} });
-const seen = (gates: NodeReadinessGate[], gateOwners: SeenReadiness['gateOwners']): SeenReadiness => ({
-  metadata: { name: 'n1' },
-  spec: { readinessGates: gates },
-  gateOwners,
-});
-
-describe('a policy writes', () => {
-  const other = gate('cni', { namespace: 'other' });
-  test.each([
-    {
-      when: 'nobody else has its gate',
-      written: undefined,
-      policies: [policy('a', [gate('cni')])],
-      want: ['a: cni'],
-    },
-    {
-      when: 'another one says the same',
-      written: undefined,
-      policies: [policy('a', [gate('cni')]), policy('b', [gate('cni'), gate('csi')])],
-      want: ['a: cni', 'b: cni,csi'],
-    },
-    {
-      when: 'an older one says another thing: all but that gate',
-      written: undefined,
-      policies: [policy('a', [gate('cni'), gate('csi')], '2027'), policy('b', [other])],
-      want: ['b: cni', 'a: csi, not cni (NodeReadinessPolicy b)'],
-    },
-    {
-      when: 'somebody wrote another thing: all but that gate',
-      written: seen([other], { cni: ['kubectl'] }),
-      policies: [policy('a', [gate('cni'), gate('csi')])],
-      want: ['a: csi, not cni (field manager kubectl)'],
-    },
-    {
-      when: 'it wrote another thing before itself',
-      written: seen([other], { cni: [`${manager}a`, `${manager}b`] }),
-      policies: [policy('a', [gate('cni')])],
-      want: ['a: cni'],
-    },
-  ])('when $when', ({ written, policies, want }) => {
-    const decided = gatesOfPolicies(node('n1'), policies, written, manager).map(
-      ({ policy: name, gates, refused }) => {
-        const not = Object.entries(refused).map(([gateName, by]) => `, not ${gateName} (${by})`);
-        return `${name}: ${gates.map((one) => one.name).join()}${not.join('')}`;
-      },
-    );
-    expect(decided).toEqual(want);
-  });
-
-  test('only what is not written yet, in whatever order the fields stand', () => {
-    const own = `${manager}a`;
-    const stored = {
-      selector: { matchLabels: { app: 'cni' } },
-      blocksReadiness: true,
-      namespace: 'kube-system',
-      name: 'cni',
-    };
-    const readiness = seen([stored, gate('csi')], { cni: [own, 'kubectl'], csi: ['kubectl'] });
-    expect(isWritten(readiness, [gate('cni')], own)).toBe(true);
-    expect(isWritten(readiness, [gate('cni'), gate('csi')], own)).toBe(false);
-    expect(isWritten(readiness, [], own)).toBe(false);
-    expect(isWritten(readiness, [gate('cni', { blocksReadiness: false })], own)).toBe(false);
-  });
-});
 
 describe('the conditions of a policy', () => {
   const taint = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' } as const;
@@ -103,15 +32,31 @@ describe('the conditions of a policy', () => {
     const made = make({ name: `${name}-${nodeName}`, namespace: 'kube-system', labels: { app: name } });
     return { ...made, spec: { nodeName, tolerations } };
   };
+  /** A pod of a Deployment, whose owner is the ReplicaSet of one revision. */
+  const revision = (replicaSet: string, nodeName: string, hash: string): Pod => {
+    const owner = {
+      apiVersion: 'apps/v1',
+      kind: 'ReplicaSet',
+      name: replicaSet,
+      uid: hash,
+      controller: true,
+    };
+    const labels = { app: 'web', 'pod-template-hash': hash };
+    const made = pod({ namespace: 'kube-system', labels, ownerReferences: [owner] });
+    return { ...made, spec: { nodeName, tolerations } };
+  };
   const facts = (differs: Partial<PolicyFacts> = {}): PolicyFacts => ({
     policy: policy('a', [gate('cni')]),
     nodes: [node('n1'), node('n2')],
     nodesInAll: 3,
     pods: [onNode('cni', 'n1'), onNode('cni', 'n2')],
     workloads: [workload('cni')],
+    missingNamespaces: [],
     taint,
     unwritten: 0,
+    inEffect: new Set(),
     refusals: [],
+    failures: [],
     ...differs,
   });
   const problemsOf = (differs: Partial<PolicyFacts>) =>
@@ -121,7 +66,7 @@ describe('the conditions of a policy', () => {
 
   test('are True when all is well', () => {
     const { conditions, ...counts } = policyStatus(facts(), '2026-01-01T00:00:00Z');
-    expect(counts).toEqual({ observedGeneration: 2, nodes: 2, gates: 1 });
+    expect(counts).toEqual({ observedGeneration: 2, nodes: 2, gates: 1, withheldGates: [] });
     expect(conditions.map(({ type, status }) => `${type} ${status}`)).toEqual([
       'GatesWritten True',
       'GatesTolerated True',
@@ -137,7 +82,7 @@ describe('the conditions of a policy', () => {
     {
       when: 'a pod template does not tolerate the taint',
       differs: { workloads: [workload('cni', { tolerations: [] })] },
-      want: [`GatesTolerated TaintNotTolerated: gate cni: DaemonSet kube-system/cni${remedy}`],
+      want: [`GatesTolerated TaintNotTolerated: gate cni is withheld: DaemonSet kube-system/cni${remedy}`],
     },
     {
       when: 'a pod does not that nobody else speaks for',
@@ -145,7 +90,23 @@ describe('the conditions of a policy', () => {
         pods: [{ ...onNode('cni', 'n1'), spec: { nodeName: 'n1' } }],
         workloads: [],
       },
-      want: [`GatesTolerated TaintNotTolerated: gate cni: pod kube-system/cni-n1${remedy}`],
+      want: [`GatesTolerated TaintNotTolerated: gate cni is withheld: pod kube-system/cni-n1${remedy}`],
+    },
+    {
+      when: 'a pod template no longer tolerates the taint, and nodes have the gate already',
+      differs: { workloads: [workload('cni', { tolerations: [] })], inEffect: new Set(['cni']) },
+      want: [
+        `GatesTolerated TaintNotTolerated: gate cni stays in effect: DaemonSet kube-system/cni${remedy}`,
+      ],
+    },
+    {
+      when: 'pods are older than the toleration in their template',
+      differs: {
+        pods: [{ ...onNode('d', 'n1'), spec: { nodeName: 'n1' } }],
+        policy: policy('a', [gate('d')]),
+        workloads: [workload('d')],
+      },
+      want: [],
     },
     {
       when: 'the gate does not block',
@@ -172,6 +133,25 @@ describe('the conditions of a policy', () => {
       ],
     },
     {
+      when: 'a selector matches the static pods of several nodes, or revisions of one Deployment',
+      differs: {
+        policy: policy('a', [gate('cni'), gate('web')]),
+        pods: [
+          onNode('cni', 'n1', mirrorPod),
+          onNode('cni', 'n2', mirrorPod),
+          ...['1a2b', '3c4d'].map((hash, i) => revision(`web-${hash}`, `n${i + 1}`, hash)),
+        ],
+      },
+      want: [],
+    },
+    {
+      when: 'a namespace does not exist',
+      differs: { pods: [], workloads: [], missingNamespaces: ['kube-system'] },
+      want: [
+        'SelectorsMatch NoPods: gate cni: namespace kube-system does not exist; check the namespace and the labels: the nodes wait until there is such a pod',
+      ],
+    },
+    {
       when: 'nothing matches',
       differs: { pods: [], workloads: [workload('csi')] },
       want: [
@@ -192,7 +172,33 @@ describe('the conditions of a policy', () => {
         'GatesWritten Conflict: another writer says another thing about 1 gates, which stay as they are: cni on n1 (field manager kubectl)',
       ],
     },
+    {
+      when: 'a node has no room for a gate',
+      differs: { refusals: [{ node: 'n1', gate: 'cni' }] },
+      want: [
+        'GatesWritten TooManyGates: there is no room for 1 gates beside those of older policies and other writers, who come first: cni on n1',
+      ],
+    },
+    {
+      when: 'the apiserver does not take its gates',
+      differs: { failures: [{ node: 'n2', message: 'denied by a webhook' }], unwritten: 1 },
+      want: [
+        'GatesWritten Refused: the apiserver refuses the gates of 1 nodes, such as n2: denied by a webhook',
+      ],
+    },
   ])('tell when $when', ({ differs, want }) => {
     expect(problemsOf(differs)).toEqual(want);
+  });
+
+  test('withhold a gate that no pod could open, until its workload tolerates the taint or while nodes have it', () => {
+    const withheld = (differs: Partial<PolicyFacts>) =>
+      policyStatus(
+        facts({ policy: policy('a', [gate('cni'), gate('csi')]), ...differs }),
+        '2026-01-01T00:00:00Z',
+      ).withheldGates;
+    const workloads = [workload('cni', { tolerations: [] }), workload('csi')];
+    expect(withheld({ workloads })).toEqual(['cni']);
+    expect(withheld({ workloads, inEffect: new Set(['cni']) })).toEqual([]);
+    expect(withheld({})).toEqual([]);
   });
 });

@@ -61,10 +61,24 @@ describe('the nodes of a status', () => {
         podsPendingEvacuation: 0,
         podsEvacuating: 0,
       },
-      recorded('new', false),
+      { ...recorded('new', false), podsPeak: 3 },
     ]);
     expect(status).toMatchObject({ nodes: 1, podsPendingEvacuation: 2, podsEvacuating: 1 });
   });
+});
+
+test('pods that are left on a node which is no longer selected have not left', () => {
+  const recorded = {
+    nodeRef: { name: 'left' },
+    drainTargets: [],
+    drainMessage: '',
+    podsPendingEvacuation: 2,
+    podsEvacuating: 1,
+    podsPeak: 5,
+    unschedulableBefore: false,
+  };
+  const status = withNodes({ ...emptyStatus, nodeStatuses: [recorded] }, [], new Set(['left']));
+  expect(status.nodeStatuses).toMatchObject([{ podsPeak: 2, podsPendingEvacuation: 0, podsEvacuating: 0 }]);
 });
 
 test('drain targets that were published are not taken back by a decision that was made before', () => {

@@ -50,16 +50,24 @@ export class ReadinessPolicies {
     this.#sandbox = sandbox;
   }
 
+  /** Resolves when it is stored. */
+  stored(policy: KubeObject): Promise<NodeReadinessPolicy> {
+    this.#names.add(policy.metadata.name);
+    const options = { fieldManager: 'kubectl', force: true };
+    return this.#admin.apply(resources.nodeReadinessPolicies, policy, options);
+  }
+
   /** Resolves when the apiserver taints new nodes by it: `probe` is one that it selects. */
   async applied(policy: KubeObject, probe: Record<string, string>): Promise<NodeReadinessPolicy> {
-    this.#names.add(policy.metadata.name);
-    const stored = await this.#admin.apply(resources.nodeReadinessPolicies, policy, {
-      fieldManager: 'kubectl',
-      force: true,
-    });
-    const look = () => this.taintedOf([{ metadata: { name: 'probe', labels: probe } }]);
-    await eventuallyHolds('a new node to be tainted', look, ([isTainted]) => isTainted === true);
+    const stored = await this.stored(policy);
+    await this.inEffect(probe);
     return stored;
+  }
+
+  /** Resolves when the apiserver taints new nodes with these labels. */
+  async inEffect(labels: Record<string, string>): Promise<void> {
+    const look = () => this.taintedOf([{ metadata: { name: 'probe', labels } }]);
+    await eventuallyHolds('a new node to be tainted', look, ([isTainted]) => isTainted === true);
   }
 
   /** Which of these nodes would have the readiness taint, if they were made now. Nothing is stored. */

@@ -23,7 +23,8 @@ const stop = new AbortController();
 process.once('SIGTERM', () => stop.abort());
 const kube = connectKube({ kubeconfig, userAgent: 'node-maintenance-test', log });
 const name = 'elected';
-const patience = { leaseDurationSeconds: 3, renewDeadlineSeconds: 2, retryPeriodSeconds: 0.2 };
+// Long enough for a busy apiserver to have done what was in its sockets when the process was stopped.
+const patience = { leaseDurationSeconds: 6, renewDeadlineSeconds: 4, retryPeriodSeconds: 0.2 };
 
 await runWhenLeader(
   { kube, name, namespace, identity, ...patience, log, signal: stop.signal },

@@ -241,7 +241,7 @@ describe('a leader that was stopped for longer than its Lease lasts, and goes on
       return count >= least ? undefined : `${count}`;
     });
 
-  test('writes nothing once another one has begun, ends what it led, and may lead again later', async () => {
+  test('writes nothing once another one has begun, but the one request that it was stopped in; ends what it led, and may lead again later', async () => {
     const first = candidate('first');
     await hasWritten('first', 20);
     const second = candidate('second');
@@ -257,8 +257,11 @@ describe('a leader that was stopped for longer than its Lease lasts, and goes on
     await hasWritten('first', before);
     first.signal('SIGTERM');
     expect(await first.exited).toEqual([0, null]);
-    const turns = (await writers()).filter((writer, i, all) => writer !== all[i - 1]);
-    expect(turns).toEqual(['first', 'second', 'first']);
+    const all = await writers();
+    const [begins, ends] = [all.indexOf('second'), all.lastIndexOf('second')];
+    // The stop may fall between the look at the clock and the system call.
+    expect(all.slice(begins, ends).filter((writer) => writer === 'first').length).toBeLessThanOrEqual(1);
+    expect([all[0], all.at(-1)]).toEqual(['first', 'first']);
     const story = first.said().filter((line) => /^(Leadership|The work) /.test(line));
     expect(story).toEqual([
       'Leadership was taken',

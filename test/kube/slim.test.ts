@@ -67,13 +67,16 @@ test('a slim pod keeps an unusual grace period, its gates, and the node that it 
 });
 
 const tolerations: Toleration[] = [
-  { key: 'a', operator: 'Exists', effect: 'NoSchedule' },
-  { key: 'node.kubernetes.io/not-ready', operator: 'Exists', effect: 'NoExecute' },
+  { key: 'readiness.k8s.io/gates', operator: 'Exists', effect: 'NoSchedule' },
+  { key: 'node.kubernetes.io/disk-pressure', operator: 'Exists', effect: 'NoSchedule' },
+  { operator: 'Exists', effect: 'NoExecute' },
 ];
 
-test('a slim pod keeps the tolerations that the scheduler reads', () => {
+test('a slim pod keeps the tolerations of the readiness taint', () => {
   const raw = { metadata, spec: { tolerations } } as RawPod;
   expect(slimPod(raw).spec).toEqual({ tolerations: [tolerations[0]] });
+  const all = { operator: 'Exists' };
+  expect(slimPod({ ...raw, spec: { tolerations: [all] } } as RawPod).spec).toEqual({ tolerations: [all] });
 });
 
 test('a slim DaemonSet keeps how it is updated and how far, and what its pods are like', () => {
@@ -109,7 +112,7 @@ test('a slim node keeps its labels, its taints and whether it is schedulable', (
   expect(slimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true, taints } });
 });
 
-test('a slim NodeReadiness keeps who owns each of its gates', () => {
+test('a slim NodeReadiness keeps who owns which part of its gates', () => {
   const gatesOf = (...names: string[]) =>
     Object.fromEntries(names.map((name) => [`k:{"name":"${name}"}`, { '.': {}, 'f:name': {} }]));
   const entry = (manager: string, fields: object, subresource?: string) => ({
@@ -124,6 +127,7 @@ test('a slim NodeReadiness keeps who owns each of its gates', () => {
       managedFields: [
         entry('node-readiness-policy/a', gatesOf('cni', 'csi')),
         entry('kubectl', { '.': {}, ...gatesOf('csi') }),
+        { ...entry('kubectl', { 'k:{"name":"csi"}': { 'f:selector': {} } }), operation: 'Update' },
         { manager: 'node-maintenance', fieldsV1: { 'f:spec': {} } },
         { manager: 'status', subresource: 'status', fieldsV1: { 'f:status': {} } },
       ],
@@ -133,7 +137,10 @@ test('a slim NodeReadiness keeps who owns each of its gates', () => {
   expect(slimReadiness(raw)).toEqual({
     metadata: { name: 'n1' },
     spec: { readinessGates: [] },
-    gateOwners: { cni: ['node-readiness-policy/a'], csi: ['node-readiness-policy/a', 'kubectl'] },
+    gateOwners: {
+      cni: { 'node-readiness-policy/a': ['name'] },
+      csi: { 'node-readiness-policy/a': ['name'], kubectl: ['name', 'selector'] },
+    },
   });
 });
 

@@ -99,6 +99,23 @@ test('a key that fails comes again, is logged, and a success makes its failures 
   ]);
 });
 
+test('a key may ask to come again as if it had failed, which is not logged', async () => {
+  const queue = new WorkQueue(backOff);
+  const log = recordedLog();
+  const stop = new AbortController();
+  const turns: number[] = [];
+  const reconcile = async () => {
+    turns.push(performance.now());
+    if (turns.length === 5) stop.abort();
+    return 'BackOff' as const;
+  };
+  queue.add('a');
+  await queue.run({ workers: 1, reconcile, signal: stop.signal, log });
+  expect(log.lines).toEqual([]);
+  // At least half of 5, 10, 20 and 40 ms.
+  expect((turns[4] ?? 0) - (turns[0] ?? 0)).toBeGreaterThanOrEqual(35);
+});
+
 test('a key may ask to come again later, and of several times the earliest counts', async () => {
   const queue = new WorkQueue();
   const stop = new AbortController();

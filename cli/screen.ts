@@ -5,7 +5,7 @@ import picocolors from 'picocolors';
 export type Colors = ReturnType<typeof picocolors.createColors>;
 
 /**
- * Where the demo speaks to people: lines that stay and, in a terminal, a block below them that is drawn anew. In a pipe
+ * Where programs speak to people: lines that stay and, in a terminal, a block below them that is drawn anew. In a pipe
  * there is no such block: whoever has one must say its changes as lines.
  */
 export interface Screen {
@@ -14,23 +14,31 @@ export interface Screen {
   readonly colors: Colors;
   /** Columns. */
   width(): number;
+  /** Lines. */
+  height(): number;
   say(text?: string): void;
   /** Replaces the block; lines longer than the screen is wide must have been cut. */
   draw(lines: readonly string[]): void;
   /** Removes the block and shows the cursor again. */
   clear(): void;
+  /** Leaves the block as it is, and shows the cursor again. */
+  done(): void;
 }
 
 /** Columns of what is not a terminal. */
 const widthOfPipes = 110;
+/** Lines of a terminal that does not say. */
+const heightOfUnknown = 24;
 
 export function createScreen(stream: NodeJS.WriteStream & { fd: number }): Screen {
   const isTerminal = isatty(stream.fd);
   const colors = picocolors.createColors(isTerminal && picocolors.isColorSupported);
   const width = () => stream.columns || widthOfPipes;
+  const height = () => stream.rows || heightOfUnknown;
   if (!isTerminal || process.env['TERM'] === 'dumb') {
     const say = (text = '') => void stream.write(`${text}\n`);
-    return { isLive: false, colors, width, say, draw: () => undefined, clear: () => undefined };
+    const nothing = () => undefined;
+    return { isLive: false, colors, width, height, say, draw: nothing, clear: nothing, done: nothing };
   }
   const block = createLogUpdate(stream);
   const clear = () => {
@@ -41,9 +49,11 @@ export function createScreen(stream: NodeJS.WriteStream & { fd: number }): Scree
     isLive: true,
     colors,
     width,
+    height,
     say: (text = '') => block.persist(text),
     draw: (lines) => block(lines.join('\n')),
     clear,
+    done: () => block.done(),
   };
 }
 

@@ -1,0 +1,43 @@
+import type { NodeReadinessGate } from '../api/nodeReadiness.ts';
+import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
+import { wholeOf } from './admission.ts';
+import { listed } from './names.ts';
+import { type SelectableNode, selectsNode } from './nodeSelector.ts';
+import { type GatePods, intolerantOf, missingPods, remedyFor, selectsAnything } from './readinessPolicy.ts';
+
+/** The rest of the cluster, as far as it matters for a policy that somebody wants to write. */
+export interface PolicySurroundings extends GatePods {
+  nodes: readonly SelectableNode[];
+}
+
+/** Sentences for people that begin with the field. The conditions of the policy say the same, and more, a second later. */
+export function policyWarnings(
+  { nodeSelector, readinessGates }: NodeReadinessPolicy['spec'],
+  surroundings: PolicySurroundings,
+): string[] {
+  const { nodes } = surroundings;
+  const whole = wholeOf(
+    nodes,
+    nodes.filter((node) => selectsNode(nodeSelector, node)),
+  );
+  const reach =
+    whole !== undefined && readinessGates.some((gate) => gate.blocksReadiness)
+      ? [`spec.nodeSelector matches ${whole}: a gate that never opens keeps new pods from all of them`]
+      : [];
+  return [...reach, ...readinessGates.flatMap((gate, i) => gateWarnings(gate, i, surroundings))];
+}
+
+function gateWarnings(gate: NodeReadinessGate, index: number, surroundings: PolicySurroundings): string[] {
+  const field = `spec.readinessGates[${index}]`;
+  if (!selectsAnything(gate, surroundings)) {
+    const isNamespace = surroundings.missingNamespaces.includes(gate.namespace);
+    return [
+      `${field}.${isNamespace ? 'namespace' : 'selector'}: ${missingPods(gate, surroundings)}: gate ${gate.name} is closed until there is such a pod, or until you remove it`,
+    ];
+  }
+  const intolerant = intolerantOf(gate, surroundings);
+  if (intolerant.length === 0) return [];
+  return [
+    `${field}: gate ${gate.name} is withheld from nodes that do not have it yet: ${listed(intolerant)}; ${remedyFor(surroundings.taint)}`,
+  ];
+}

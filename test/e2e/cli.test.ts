@@ -1,0 +1,456 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import type { KubeObject } from '../../api/core.ts';
+import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { resources } from '../../kube/resources.ts';
+import { slimPod } from '../../kube/slim.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
+import { kubeconfigOf } from '../kit/account.ts';
+import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
+import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, finished, type World } from './world.ts';
+
+let world: World;
+let worker: WorkerProcess;
+
+beforeAll(async () => {
+  world = await createWorld({ nodes: 4 });
+  worker = startWorker(world.sandbox);
+  await worker.ready();
+  // Longer than the apiserver takes to know the schemas.
+  await world.apply('probe', { nodes: ['node-1'] });
+  await world.eventually('probe', 'a worker has seen it', ({ status }) => status !== undefined);
+  expect(await maintenance('cancel', 'probe', '--wait', '--timeout', '2m')).toMatchObject({ code: 0 });
+}, 180_000);
+afterAll(async () => {
+  world?.sandbox.server('kwok').resume();
+  await worker?.kill();
+  await world?.close();
+});
+
+/** As a person types it: kubectl finds the plugin on PATH. */
+const maintenance = (...args: string[]) => kubectlOf(world.sandbox)(['maintenance', ...args]);
+
+async function statusOf(name: string): Promise<MaintenanceSummary> {
+  const { items } = JSON.parse(await succeeds(maintenance('status', name, '-o', 'json'))) as {
+    items: [MaintenanceSummary];
+  };
+  return items[0];
+}
+
+const children: ChildProcess[] = [];
+/** Those that a test which failed has left behind. */
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill();
+});
+
+/** The same, while it runs. */
+function running(...args: string[]) {
+  const { bin, env, dir } = world.sandbox;
+  const child = spawn(join(bin, 'kubectl'), ['maintenance', ...args], { env: { ...env, HOME: dir } });
+  let seen = '';
+  children.push(child);
+  const exited = once(child, 'close').then(([code]) => code as number);
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => (seen += chunk.toString()));
+  return { output: () => seen, exited: () => exited };
+}
+
+const says = (program: ReturnType<typeof running>, words: string) =>
+  eventuallyHolds(`it says "${words}"`, program.output, (seen) => seen.includes(words), 60_000);
+
+test('start creates a NodeMaintenance, and waits until its nodes are drained', async () => {
+  const pods = await world.placePods('node-1', 3);
+  const answer = await maintenance('start', 'node-1', '--reason', 'firmware', '--wait', '--timeout', '2m');
+  expect(answer).toMatchObject({
+    code: 0,
+    stdout: 'nodemaintenance/node-1 created: stage Drain, node node-1\nnodemaintenance/node-1 is drained\n',
+  });
+  expect(await world.maintenance('node-1')).toMatchObject({
+    spec: {
+      stage: 'Drain',
+      reason: 'firmware',
+      nodeSelector: { nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', values: ['node-1'] }] }] },
+    },
+  });
+  const left = (await world.podsOn('node-1')).map(({ metadata }) => metadata.name);
+  expect(left.filter((name) => pods.includes(name))).toEqual([]);
+});
+
+test('status tells how it stands, for people and for scripts', async () => {
+  const plain = await succeeds(maintenance('status', 'nm/node-1'));
+  expect(plain).toMatch(
+    /^nodemaintenance\/node-1: Drain for \S+, drained: firmware\n {2}3 of 3 pods have left\n/,
+  );
+  expect(plain).toMatch(/NODE +DRAINED +PODS LEFT +GATES +TARGETS +MESSAGE\n/);
+  expect(plain).toMatch(/node-1 +█{10} 100% +0 +<none> +.* +Drained\n/);
+  expect(await statusOf('node-1')).toMatchObject({
+    name: 'node-1',
+    stage: 'Drain',
+    drained: true,
+    podsLeft: 0,
+    podsEvacuated: 3,
+    nodes: [{ node: 'node-1', cordoned: true, message: 'Drained' }],
+  });
+  const all = await succeeds(maintenance('status'));
+  expect(all).toContain('nodemaintenance/node-1: ');
+  expect(all).not.toContain('nodemaintenance/probe: ');
+});
+
+test('the same nodes are not started twice; advance gives them back, and then they can be', async () => {
+  const again = await maintenance('start', 'node-1');
+  expect(again).toMatchObject({ code: 1, stdout: '' });
+  expect(again.stderr).toMatch(
+    /^error: nodemaintenance\/node-1 has these nodes already, and is in stage Drain: /,
+  );
+
+  const answer = await maintenance('advance', 'node-1', '--wait', '--timeout', '2m');
+  expect(answer).toMatchObject({
+    code: 0,
+    stdout: [
+      'nodemaintenance/node-1 moved from Drain to Complete\n',
+      'nodemaintenance/node-1 is complete, and its nodes take pods again\n',
+    ].join(''),
+  });
+  expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
+  await world.eventually('node-1', 'Complete has done its work', finished);
+  expect(await maintenance('advance', 'node-1')).toMatchObject({
+    code: 1,
+    stderr: 'error: nodemaintenance/node-1: stage Complete is final: there is nothing to advance to\n',
+  });
+
+  const dry = await maintenance('start', 'node-1', '--stage', 'Cordon', '--dry-run', 'server', '-o', 'yaml');
+  expect(dry).toMatchObject({ code: 0, stdout: expect.stringContaining('name: node-1-2\n') });
+  expect(await world.maintenance('node-1-2')).toBeUndefined();
+  const all = ['node-1', 'node-2', 'node-3', 'node-4'];
+  expect((await maintenance('start', ...all, '--dry-run', 'server')).stderr).toMatch(
+    /^Warning: spec.nodeSelector matches all 4 nodes: /m,
+  );
+  expect((await maintenance('advance', 'node-1', '--to', 'Drain')).stderr).toContain(
+    'stage Complete is final',
+  );
+});
+
+describe('a maintenance whose pod cannot leave', () => {
+  const name = 'rack-2';
+  let pod: string;
+
+  beforeAll(async () => {
+    [pod = ''] = await world.placePods('node-2', 1, { labels: { app: 'never' } });
+    await world.budget('never', { app: 'never' }, { minAvailable: 1 });
+    expect(await succeeds(maintenance('start', 'node-2', 'node-3', '--name', name))).toBe(
+      'nodemaintenance/rack-2 created: stage Drain, 2 nodes\n',
+    );
+    await world.eventually(name, 'the pod is blocked', ({ status }) => status?.podsBlocked === 1);
+  });
+
+  test('is waited for in vain', async () => {
+    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '6s');
+    expect(answer).toMatchObject({
+      code: 1,
+      stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
+      stderr: expect.stringMatching(/\nerror: nodemaintenance\/rack-2: gave up after 6s, still waiting for /),
+    });
+    expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
+  });
+
+  test('names the pod and what to do about it', async () => {
+    const plain = await succeeds(maintenance('status', name));
+    expect(plain).toMatch(/^nodemaintenance\/rack-2: Drain for \S+, entry 1 of 12 of its drain plan\n/);
+    expect(plain).toContain('0 of 1 pods have left, 1 cannot leave; no estimate until somebody acts');
+    expect(plain).toContain(
+      `  default/${pod} (node-2) cannot leave: PodDisruptionBudget default/never can never allow a disruption: `,
+    );
+    expect(await statusOf(name)).toMatchObject({
+      podsBlocked: 1,
+      estimate: { basis: 'Blocked' },
+      nodes: [
+        { leaving: [{ pod: `default/${pod}`, blocker: { reason: 'DisruptionBudgetNeverAllows' } }] },
+        {},
+      ],
+    });
+  });
+
+  test('is paused and resumed', async () => {
+    const paused = 'paused: no new Evacuation and no new tier begins, nodes stay cordoned\n';
+    expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is ${paused}`);
+    expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is already ${paused}`);
+    expect(await statusOf(name)).toMatchObject({ paused: true, estimate: { basis: 'Paused' } });
+    const resumed = JSON.parse(await succeeds(maintenance('resume', name, '-o', 'json')));
+    expect(resumed).toMatchObject({ kind: 'NodeMaintenance', metadata: { name } });
+    expect(await statusOf(name)).toMatchObject({ paused: false });
+  });
+
+  test('is planned by its name', async () => {
+    expect(await plannedNodes('nm/rack-2')).toEqual(['node-2', 'node-3']);
+    expect(await plannedNodes('rack-2')).toEqual(['node-2', 'node-3']);
+  });
+
+  test('is cancelled, and its nodes take pods again, also the one that had vanished meanwhile', async () => {
+    await succeeds(kubectlOf(world.sandbox)(['delete', 'node', 'node-3']));
+    const cancelling = running('cancel', name, '--wait', '--timeout', '3m');
+    await says(cancelling, 'waiting for node node-3: it does not exist');
+    await world.sandbox.addNodes(['node-3']);
+    expect([await cancelling.exited(), cancelling.output()]).toEqual([
+      0,
+      expect.stringContaining('nodemaintenance/rack-2 is complete, and its nodes take pods again\n'),
+    ]);
+    expect(JSON.parse(await succeeds(maintenance('cancel', name, '-o', 'json')))).toMatchObject({
+      spec: { stage: 'Complete' },
+    });
+    expect(await maintenance('pause', name)).toMatchObject({
+      code: 1,
+      stderr: 'error: nodemaintenance/rack-2 is in stage Complete: there is nothing to pause\n',
+    });
+    expect((await world.node('node-2')).spec.unschedulable).not.toBe(true);
+    expect((await world.podsOn('node-2')).map(({ metadata }) => metadata.name)).toContain(pod);
+  });
+});
+
+async function plannedNodes(...args: string[]): Promise<string[]> {
+  const answer = await succeeds(maintenance('plan', '-o', 'json', ...args));
+  return (JSON.parse(answer) as { nodes: string[] }).nodes;
+}
+
+describe('plan', () => {
+  let lone: string;
+
+  beforeAll(async () => {
+    [lone = ''] = await world.placePods('node-3', 1, { volumes: [{ name: 'scratch', emptyDir: {} }] });
+  });
+
+  test('shows tier by tier what would leave, and what would be lost, and touches nothing', async () => {
+    const plain = await succeeds(maintenance('plan', 'node-3', '--check'));
+    expect(plain).toMatch(/^1 pod would leave node node-3, in 1 tier. Nothing was touched.\n/);
+    expect(plain).toMatch(/\nEntry 1 of the drain plan, Default pods up to 1000000000: 1 pod\n/);
+    expect(plain).toContain('no controller makes it again; data in emptyDir scratch are lost\n');
+    expect(plain).toMatch(/\nNothing blocks.\n$/);
+    expect((await world.node('node-3')).spec.unschedulable).not.toBe(true);
+    expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
+  });
+
+  test('names what would block, and --check fails on it', async () => {
+    const answer = await maintenance('plan', 'node-2', 'node-3', '--check');
+    expect(answer).toMatchObject({ code: 1, stderr: 'error: the drain would not end by itself\n' });
+    expect(answer.stdout).toMatch(
+      /BLOCKED: PodDisruptionBudget default\/never can never allow a disruption: /,
+    );
+    expect(answer.stdout).toMatch(/default\/never +never +0 of 1 +/);
+    expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod would not leave until somebody acts.\n$/);
+  });
+
+  test('is blocked by a node that somebody else holds', async () => {
+    await succeeds(maintenance('lease', 'acquire', 'node-4', '--reason', 'disk errors'));
+    const answer = await maintenance('plan', 'node-4', '--check');
+    expect(answer).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(/\nBLOCKED: others hold node-4 \(/),
+    });
+    await succeeds(maintenance('lease', 'release', 'node-4'));
+  });
+
+  test('is asked for labels, or for a maintenance in a file, and read by scripts', async () => {
+    expect(await plannedNodes('-l', 'kubernetes.io/hostname in (node-1,node-4)')).toEqual([
+      'node-1',
+      'node-4',
+    ]);
+    const manifest = await world.maintenance('node-1');
+    const asked = kubectlOf(world.sandbox)(['maintenance', 'plan', '-f', '-', '-o', 'json'], manifest);
+    expect(JSON.parse(await succeeds(asked))).toMatchObject({ nodes: ['node-1'], blocked: false });
+  });
+});
+
+describe('words are completed', () => {
+  const linesOf = (all: string) => all.trimEnd().split('\n');
+
+  test('by kubectl, with names of the cluster', async () => {
+    const complete = async (...words: string[]) =>
+      linesOf(await succeeds(kubectlOf(world.sandbox)(['__complete', 'maintenance', ...words])));
+    // Names that take long are left out.
+    await eventually('the nodes', async () =>
+      expect(await complete('start', 'node-1', 'node-')).toEqual(['node-2', 'node-3', 'node-4', ':4']),
+    );
+    await eventually('the maintenances', async () =>
+      expect(await complete('status', 'rack')).toEqual(['rack-2\tComplete', ':4']),
+    );
+    expect(await complete('advance', 'rack')).toEqual([':4']);
+    expect(await complete('advance', 'x', '--to', 'D')).toEqual(['Drain', ':4']);
+    expect(await complete('plan', '--plan', '')).toEqual([':0']);
+  });
+
+  test('by bash, for the plugin by its own name', async () => {
+    const { bin, env, dir } = world.sandbox;
+    const script = [
+      'source <(kubectl-maintenance completion bash)',
+      'complete_line() { COMP_LINE=$1 COMP_POINT=${#1}; _kubectl_maintenance; printf "%s\\n" "${COMPREPLY[@]}"; }',
+      'complete_line "kubectl-maintenance start --stage "',
+      'complete_line "kubectl-maintenance start --stage=D"',
+    ];
+    const shell = spawn('bash', ['-c', script.join('\n')], {
+      env: { ...env, HOME: dir, PATH: `${bin}:${process.env['PATH']}` },
+    });
+    // What is before the last = stands in the line already.
+    expect(linesOf(await text(shell.stdout))).toEqual(['Idle', 'Cordon', 'Drain', 'Complete', 'Drain']);
+  });
+});
+
+const unmeant = [
+  { args: ['start'], code: 2, says: 'give the names of nodes, or --selector' },
+  { args: ['start', 'node-1', '-l', 'a=b'], code: 2, says: 'give names of nodes or --selector, not both' },
+  {
+    args: ['start', '-l', 'a in b'],
+    code: 2,
+    says: 'error: --selector: expected requirements such as pool=gpu',
+  },
+  { args: ['start', '-l', 'pool=none'], code: 1, says: 'no node matches pool=none' },
+  { args: ['start', 'nobody', 'node-1', 'no-one'], code: 1, says: 'there are no nodes "no-one", "nobody"' },
+  { args: ['start', 'node-1', '--name', 'Rack 7'], code: 2, says: 'name: ' },
+  {
+    args: ['start', 'node-1', '--stage', 'Drained'],
+    code: 2,
+    says: 'Allowed choices are Idle, Cordon, Drain, Complete',
+  },
+  { args: ['start', 'node-1', '--plan', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
+  { args: ['start', 'node-1', '--wait', '--timeout', '5'], code: 2, says: 'expected a duration such as 90s' },
+  { args: ['advance'], code: 2, says: "missing required argument 'name'" },
+  {
+    args: ['advance', 'nobody'],
+    code: 1,
+    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+  },
+  {
+    args: ['status', 'nobody'],
+    code: 1,
+    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+  },
+  { args: ['plan', 'nobody'], code: 1, says: 'there is no node "nobody"; kubectl get nodes lists them' },
+  {
+    args: ['plan', 'nm/rack-2'],
+    code: 1,
+    says: 'nodemaintenance/rack-2 is in stage Complete, and drains nothing any more',
+  },
+  { args: ['plan', 'nm/rack-2', '-l', 'a=b'], code: 2, says: 'give nm/rack-2 alone' },
+  { args: ['plan', 'rack-2', '--plan', '/nowhere'], code: 2, says: 'give rack-2 alone' },
+  {
+    args: ['start', 'node-1', '--name', 'rack-2'],
+    code: 1,
+    says: 'nodemaintenance/rack-2 exists already, and is in stage Complete',
+  },
+  { args: ['start', 'node-1', '--timeout', '5m'], code: 2, says: '--timeout is of --wait' },
+  { args: ['cancel', ''], code: 2, says: 'expected the name of a NodeMaintenance' },
+  { args: ['plan', '-f', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
+  { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
+  { args: ['completion', 'csh'], code: 2, says: 'Allowed choices are bash, zsh, fish' },
+  {
+    args: ['resume', 'nobody'],
+    code: 1,
+    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+  },
+];
+
+test('what cannot be meant, or done, is answered with an exit code and what to do', async () => {
+  await forEachBounded(atOnce, unmeant, async ({ args, code, says: words }) => {
+    const answer = { args, ...(await maintenance(...args)) };
+    expect(answer).toMatchObject({ args, code, stdout: '', stderr: expect.stringContaining(words) });
+    expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
+  });
+}, 120_000);
+
+/** Programs that are run at the same time. */
+const atOnce = 4;
+
+test('who lacks rights is told whom to ask for, and who may not delete a node may not maintain it', async () => {
+  const kubectl = kubectlOf(world.sandbox);
+  const account = { namespace: 'default', name: 'jane' };
+  await succeeds(kubectl(['create', 'serviceaccount', account.name, '-n', account.namespace]));
+  const kubeconfig = await kubeconfigOf(world.sandbox, account, world.sandbox.dir);
+  const start = () => maintenance('start', 'node-4', '--dry-run', 'server', '--kubeconfig', kubeconfig);
+  const status = () => maintenance('status', 'nm/node-1', '--kubeconfig', kubeconfig);
+  expect((await status()).stderr).toMatch(/: bind the ClusterRole node-maintenance-view\n$/);
+  const bind = (role: string) => {
+    const binding = [`--clusterrole=${role}`, '--serviceaccount=default:jane'];
+    return succeeds(kubectl(['create', 'clusterrolebinding', role, ...binding]));
+  };
+  expect(await start()).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(
+      /^error: list nodes: .*: bind the ClusterRole node-maintenance-operator\n$/,
+    ),
+  });
+  await bind('node-maintenance-view');
+  await eventually('the role to look to count', async () =>
+    expect(await status()).toMatchObject({ code: 0, stderr: '' }),
+  );
+  await succeeds(maintenance('plan', 'node-4', '--kubeconfig', kubeconfig));
+  await bind('node-maintenance-operator');
+  await eventually('the role to count', async () =>
+    expect(await start()).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(
+        /^error: .* may not delete node "node-4": .*; select other nodes, or ask for verb delete on these\n$/,
+      ),
+    }),
+  );
+});
+
+test('a node is given back behind the taint of its gates, and the wait names gate and pod until it is really ready', async () => {
+  const pool = 'gated';
+  const agent = { app: 'cni' };
+  const policies = new ReadinessPolicies(world.kube, world.sandbox);
+  const gates = [gate({ name: 'network', namespace: 'default', app: 'cni' })];
+  await policies.applied(readinessPolicy('agents', ofPool(pool), gates), { pool });
+  await world.sandbox.addNodes(['gated-1'], { pool });
+  await world.kube.create(resources.daemonSets, {
+    metadata: { name: 'cni', namespace: 'default' },
+    spec: {
+      selector: { matchLabels: agent },
+      template: {
+        metadata: { labels: agent },
+        spec: {
+          nodeSelector: { pool },
+          tolerations: [{ operator: 'Exists' }],
+          containers: [{ name: 'main', image: 'none' }],
+        },
+      },
+    },
+  } as KubeObject);
+  const taintsOf = async () => (await world.node('gated-1')).spec.taints?.map(({ key }) => key) ?? [];
+  await eventuallyHolds('the gate opens', taintsOf, (keys) => !keys.includes('readiness.k8s.io/gates'));
+  await succeeds(maintenance('start', '-l', 'pool=gated', '--wait', '--timeout', '2m'));
+  expect(await statusOf('pool-gated')).toMatchObject({
+    nodes: [{ gates: { open: 0, all: 1, closed: [{ gate: 'network' }] } }],
+  });
+
+  // Without a kubelet no pod becomes Ready.
+  world.sandbox.server('kwok').pause();
+  const watching = running('status', 'pool-gated', '--watch');
+  const advancing = running('advance', 'pool-gated', '--to', 'Complete', '--wait', '--timeout', '3m');
+  await says(advancing, 'waiting for node gated-1: gate network: pod is not ready: default/cni-');
+  const { items } = await world.kube.list(resources.pods, { fieldSelector: 'spec.nodeName=gated-1' });
+  const [cni] = items.map(slimPod);
+  expect(advancing.output()).toContain(`default/${cni?.metadata.name} (Pending)`);
+  expect((await world.node('gated-1')).spec.unschedulable).not.toBe(true);
+  expect(await taintsOf()).toContain('readiness.k8s.io/gates');
+  expect(await succeeds(maintenance('status', 'pool-gated'))).toMatch(
+    /gated-1 +no +0\/1 +gate network: pod is not ready: default\/cni-\S+ \(Pending\)/,
+  );
+
+  await says(watching, 'nodemaintenance/pool-gated: node gated-1: gate network: pod is not ready: ');
+
+  world.sandbox.server('kwok').resume();
+  expect([await advancing.exited(), advancing.output()]).toEqual([
+    0,
+    expect.stringContaining('nodemaintenance/pool-gated is complete, and its nodes take pods again\n'),
+  ]);
+  expect(await taintsOf()).not.toContain('readiness.k8s.io/gates');
+  expect([await watching.exited(), watching.output()]).toEqual([
+    0,
+    expect.stringContaining('nodemaintenance/pool-gated: node gated-1: takes pods again\n'),
+  ]);
+}, 240_000);
