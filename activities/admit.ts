@@ -1,10 +1,12 @@
 import { Context } from '@temporalio/activity';
 import { parseMaintenanceInput, toNodeMaintenance, type MaintenanceInput } from '../api/maintenanceInput.ts';
-import { FIELD_MANAGER, STARTED_BY, workflowIdOf } from '../api/names.ts';
+import { FIELD_MANAGER, NODE_BUDGET_NAME, STARTED_BY, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { claimedTurns } from '../api/windowTurn.ts';
 import { admissionWarnings, storageProblem } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey } from '../domain/drainPlan.ts';
+import { asItStands } from '../domain/nodeBudget.ts';
 import { stageOf } from '../domain/stage.ts';
 import { KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
@@ -69,7 +71,14 @@ async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintena
 /** The checks of the admission server, from which the worker is exempt. Returns what is worth a warning. */
 async function examine(deps: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
   const { cluster } = deps;
-  const surroundings = { nodes: cluster.nodes.list(), maintenances: cluster.maintenances.list() };
+  const maintenances = cluster.maintenances.list();
+  const budget = cluster.nodeBudgets.get(NODE_BUDGET_NAME);
+  const claims = { turns: claimedTurns(maintenances), now: cluster.kube.now().getTime() };
+  const surroundings = {
+    nodes: cluster.nodes.list(),
+    maintenances,
+    budget: budget && asItStands(budget, claims),
+  };
   const proposal = { name: metadata.name, spec };
   const problem = storageProblem(proposal, surroundings);
   if (problem !== undefined) throw invalidInput(problem);

@@ -35,6 +35,8 @@ export const FailureType = {
   Forbidden: 'Forbidden',
   /** The apiserver finds an object invalid; final. */
   Invalid: 'Invalid',
+  /** Another run has the window open; retried until it has ended. */
+  Busy: 'Busy',
   /** The apiserver, or what it needs, does not answer; retried without limit. */
   Unavailable: 'Unavailable',
 } as const;
@@ -73,3 +75,88 @@ export interface NodeMaintenanceActivities {
   /** Lets the object go. */
   finish(ref: MaintenanceRef): Promise<void>;
 }
+
+/** One MaintenanceWindow: a namesake of another UID is another window. */
+export interface WindowRef {
+  name: string;
+  uid: string;
+}
+
+/** How a run of the window was started. Times are RFC 3339. */
+export interface WindowStart {
+  input: unknown;
+  workflowId: string;
+  runId: string;
+  startedAt: string;
+  /** Nominal time, when a Schedule started it. */
+  scheduledAt?: string;
+}
+
+export interface OpenedWindow extends WindowRef {
+  start: string;
+  end: string;
+  /** Runs of maintenances that an earlier window paused at its end, by workflow id. */
+  resting: string[];
+}
+
+/** What is asked of an open window beside its spec. */
+export interface WindowOrders {
+  /** RFC 3339. */
+  end: string;
+  /** Its time is over, as far as the workflow's own timer knows. */
+  ended: boolean;
+  cancelled: boolean;
+  paused: boolean;
+  approved: boolean;
+  approvedNodes: string[];
+  /** Runs of maintenances, by workflow id, that have just been told to rest or to go on. */
+  told?: string[];
+}
+
+export interface WindowTurn {
+  node: string;
+  /** Name of its NodeMaintenance. */
+  maintenance: string;
+}
+
+/** How far the window has come, as people are told. */
+export interface WindowState {
+  revision: string;
+  nodes: number;
+  done: number;
+  underWay: WindowTurn[];
+  failed: string[];
+  remaining: number;
+  /** Why no further turn begins now. */
+  waiting?: { reason: string; message: string };
+}
+
+export type WindowStep =
+  | { kind: 'Progressed'; state: WindowState }
+  /** Runs of maintenances, by workflow id, are to rest or to go on. */
+  | { kind: 'Tell'; state: WindowState; pause: string[]; resume: string[] }
+  /** Nothing is left to do in this window. `rest`: as in Tell, from runs of earlier releases. */
+  | { kind: 'Over'; state: WindowState; rest?: string[] }
+  /** There is no such object any more. */
+  | { kind: 'Gone' };
+
+export interface MaintenanceWindowActivities {
+  /**
+   * Validates the input and marks the window as open. A run that follows one of the same id which ended without having closed the
+   * window has it open until the time that was recorded. Fails with InvalidInput when there is no such window, when another run has
+   * it open (with Busy when a schedule opens it), or when those who start workflows may not maintain its nodes and it is not its own
+   * schedule that opens it for its own duration.
+   */
+  openWindow(start: WindowStart): Promise<OpenedWindow>;
+  /** Begins turns and sees them through, until the state differs from `seen`. */
+  rollOut(ref: WindowRef, orders: WindowOrders, seen: WindowState | undefined): Promise<WindowStep>;
+  /** Fails with InvalidInput when those who may send messages may not maintain the nodes of the window. */
+  authorizeOrder(ref: WindowRef): Promise<void>;
+  /** Ends a turn whose work is done or need not be done. Fails with InvalidInput when there is none to end. */
+  advanceTurn(ref: WindowRef, node: string): Promise<void>;
+  /** Marks the window as closed. */
+  closeWindow(ref: WindowRef, runId: string): Promise<void>;
+}
+
+/** All that the worker runs. */
+export type Activities = NodeMaintenanceActivities & MaintenanceWindowActivities;

@@ -17,4 +17,6 @@ export interface Deps {
   events: EventRecorder;
   /** Who started a run, in the words of their Temporal client. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
+  /** Whether a workflow has a run that goes on. */
+  isRunning: (workflowId: string) => Promise<boolean>;
 }

@@ -22,6 +22,11 @@ export function toFailure(error: unknown): unknown {
   }
 }
 
+/** What somebody else has now, and will give up. */
+export function busy(problem: string): ApplicationFailure {
+  return ApplicationFailure.create({ type: FailureType.Busy, message: problem });
+}
+
 export function invalidInput(problem: string): ApplicationFailure {
   const failure = ApplicationFailure.create({
     type: FailureType.InvalidInput,

@@ -1,7 +1,7 @@
 import { admit } from './admit.ts';
 import { MAINTENANCE_FINALIZER } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import type { NodeMaintenanceActivities } from './contract.ts';
+import type { Activities } from './contract.ts';
 import { Cordons, keepCordoned } from './cordon.ts';
 import type { Deps } from './deps.ts';
 import { drain, keepDrained, rest } from './drain.ts';
@@ -9,13 +9,13 @@ import { removeEvacuations } from './evacuations.ts';
 import { toFailure } from './failures.ts';
 import { giveBackNodes } from './giveBack.ts';
 import { NodeHolds, renewNodeLeases } from './nodeHolds.ts';
+import { advanceTurn, authorizeOrder, closeWindow, openWindow } from './openWindow.ts';
 import { beat } from './reconcile.ts';
+import { rollOut } from './rollOut.ts';
 import { beginStage, finish, recordPause, requestStage } from './stage.ts';
 
-/** The activities of the `nodeMaintenance` workflow. Each may be run again at any moment, by another process. */
-export function createActivities(
-  given: Omit<Deps, 'cordons' | 'lastWrites' | 'holds'>,
-): NodeMaintenanceActivities {
+/** The activities of all workflows. Each may be run again at any moment, by another process. */
+export function createActivities(given: Omit<Deps, 'cordons' | 'lastWrites' | 'holds'>): Activities {
   const holds = new NodeHolds(given);
   const cordons = new Cordons({ ...given, holds });
   const lastWrites = new Map<string, number>();
@@ -39,6 +39,11 @@ export function createActivities(
     removeEvacuations: (ref) => translated(removeEvacuations(deps, ref)),
     giveBackNodes: (ref) => translated(giveBackNodes(deps, ref)),
     finish: (ref) => translated(finish(deps, ref)),
+    openWindow: (start) => translated(openWindow(deps, start)),
+    rollOut: (ref, orders, seen) => translated(rollOut(deps, ref, orders, seen)),
+    authorizeOrder: (ref) => translated(authorizeOrder(deps, ref)),
+    advanceTurn: (ref, node) => translated(advanceTurn(deps, ref, node)),
+    closeWindow: (ref, runId) => translated(closeWindow(deps, ref, runId)),
   };
 }
 

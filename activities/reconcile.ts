@@ -21,17 +21,34 @@ export function beat(): () => void {
   return () => clearInterval(timer);
 }
 
-/**
- * Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern, until it resolves
- * with a result. Level-triggered: a change says "look again", never what to do. Ends at once when the activity is cancelled.
- */
-export async function reconcile<T>(
+/** Something whose changes are of concern. */
+interface Watched {
+  subscribe(handler: () => void): () => void;
+}
+
+/** Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern. */
+export function reconcile<T>(
   cluster: Cluster,
   concerns: (pod: Pod) => boolean,
   turn: () => Promise<T | undefined>,
 ): Promise<T> {
+  const { nodes, maintenances, evacuations } = cluster;
+  return lookAgainAfter(
+    [nodes, maintenances, evacuations, holders(cluster), podsOf(cluster, concerns)],
+    turn,
+  );
+}
+
+/**
+ * Runs `turn` now and after every change of what is watched, until it resolves with a result. Level-triggered: a change says "look
+ * again", never what to do. Ends at once when the activity is cancelled.
+ */
+export async function lookAgainAfter<T>(
+  watched: readonly Watched[],
+  turn: () => Promise<T | undefined>,
+): Promise<T> {
   const context = Context.current();
-  const changes = new Changes(cluster, concerns);
+  const changes = new Changes(watched);
   // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
   context.cancelled.catch((error: unknown) => changes.end(error));
   try {
@@ -51,6 +68,24 @@ function unlessOutdated(error: unknown): undefined {
 }
 
 /** A renewal is no news. */
+function holders({ leases }: Cluster): Watched {
+  return {
+    subscribe: (handler) =>
+      leases.subscribe((change) => {
+        if (change.type !== 'Updated' || holderOf(change.object) !== holderOf(change.previous)) handler();
+      }),
+  };
+}
+
+function podsOf({ pods }: Cluster, concerns: (pod: Pod) => boolean): Watched {
+  return {
+    subscribe: (handler) =>
+      pods.subscribe(({ object }) => {
+        if (concerns(object)) handler();
+      }),
+  };
+}
+
 function holderOf({ spec }: Readonly<Lease>): string | undefined {
   return spec.holderIdentity;
 }
@@ -62,19 +97,8 @@ class Changes {
   #ended: { because: unknown } | undefined;
   #wake: () => void = () => undefined;
 
-  constructor(cluster: Cluster, concerns: (pod: Pod) => boolean) {
-    const note = () => this.#note();
-    this.#unsubscribe = [
-      cluster.nodes.subscribe(note),
-      cluster.maintenances.subscribe(note),
-      cluster.evacuations.subscribe(note),
-      cluster.leases.subscribe((change) => {
-        if (change.type !== 'Updated' || holderOf(change.object) !== holderOf(change.previous)) this.#note();
-      }),
-      cluster.pods.subscribe(({ object }) => {
-        if (concerns(object)) this.#note();
-      }),
-    ];
+  constructor(watched: readonly Watched[]) {
+    this.#unsubscribe = watched.map((one) => one.subscribe(() => this.#note()));
   }
 
   /** What changes from here on is for the next turn. */

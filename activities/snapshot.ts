@@ -1,10 +1,11 @@
 import type { Node, Pod } from '../api/core.ts';
+import { WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { DrainingMaintenance } from '../domain/contention.ts';
 import type { DrainSnapshot } from '../domain/drain.ts';
 import { type DrainTargets, join } from '../domain/drainTargets.ts';
 import { isTouched } from '../domain/status.ts';
-import type { PodSnapshot } from '../domain/pod.ts';
+import { isWork, type PodSnapshot } from '../domain/pod.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { byNode, type Cluster } from '../kube/cluster.ts';
 import { resources } from '../kube/resources.ts';
@@ -25,8 +26,12 @@ export type HeldSight = Sight & { isHeld(node: string): boolean };
 export function cachedSight({ maintenances, pods }: Cluster): Sight {
   return {
     maintenances: maintenances.list(),
-    podsOn: (node) => pods.byIndex(byNode, node),
+    podsOn: (node) => pods.byIndex(byNode, node).filter(mayLeave),
   };
+}
+
+function mayLeave(pod: Pod): boolean {
+  return !isWork(pod, WORK_NAMESPACE);
 }
 
 const nodesAtOnce = 8;
@@ -37,7 +42,7 @@ export async function freshSight({ kube }: Cluster, names: readonly string[]): P
   const pods = new Map<string, Pod[]>();
   await forEachBounded(nodesAtOnce, names, async (name) => {
     const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });
-    pods.set(name, items.map(slimPod));
+    pods.set(name, items.map(slimPod).filter(mayLeave));
   });
   return { maintenances, podsOn: (node) => pods.get(node) ?? [] };
 }

@@ -128,7 +128,7 @@ async function changeFinalizers(
 }
 
 /** Whether anything had to be written. */
-async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChange): Promise<boolean> {
+export async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChange): Promise<boolean> {
   const current = await read(deps, ref);
   if (current === undefined) return false;
   const writer = new StatusWriter(deps.cluster.kube, current, deps.lastWrites);

@@ -1,7 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
+import { NODE_BUDGET_NAME } from '../api/names.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { claimedTurns } from '../api/windowTurn.ts';
 import {
   admissionWarnings,
   denialMessage,
@@ -10,6 +13,8 @@ import {
   storageProblem,
 } from '../domain/admission.ts';
 import { selectorText } from '../domain/labelSelector.ts';
+import { asItStands } from '../domain/nodeBudget.ts';
+import { holdsNodes } from '../domain/stage.ts';
 import { policyWarnings } from '../domain/readinessAdmission.ts';
 import { selectsAnything } from '../domain/readinessPolicy.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
@@ -43,17 +48,28 @@ export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<
 }
 
 /** What is worth a word, and what could not be stored. */
-export function warningReviewer({ nodes, maintenances }: AdmissionView): Reviewer<MaintenanceRequest> {
-  return (request) => {
+export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceRequest> {
+  const { nodes, maintenances } = view;
+  return async (request, signal) => {
     const proposal = proposalOf(request);
-    if (proposal === undefined) return Promise.resolve({ kind: 'Allowed' });
+    if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
     const problem = storageProblem(proposal, surroundings);
-    if (problem !== undefined) {
-      return Promise.resolve({ kind: 'Refused', reason: 'Invalid', message: problem });
-    }
-    return Promise.resolve({ kind: 'Allowed', warnings: admissionWarnings(proposal, surroundings) });
+    if (problem !== undefined) return { kind: 'Refused', reason: 'Invalid', message: problem };
+    const budget = holdsNodes(proposal.spec.stage) ? await budgetOf(view, signal) : undefined;
+    return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, budget }) };
   };
+}
+
+/** A warning is not worth an error. */
+async function budgetOf(
+  { kube, maintenances }: AdmissionView,
+  signal: AbortSignal,
+): Promise<NodeBudget | undefined> {
+  const key = { name: NODE_BUDGET_NAME };
+  const budget = await kube.get(resources.nodeBudgets, key, { signal }).catch(() => undefined);
+  const turns = claimedTurns(maintenances.list());
+  return budget && asItStands(budget, { turns, now: kube.now().getTime() });
 }
 
 /** What could lock nodes, said to whoever writes the policy. */

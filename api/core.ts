@@ -177,6 +177,15 @@ export interface ReplicaSet extends KubeObject {
   spec: { replicas?: number };
 }
 
+export interface Job extends KubeObject {
+  spec: {
+    activeDeadlineSeconds?: number;
+    backoffLimit?: number;
+    template: { spec?: { terminationGracePeriodSeconds?: number; [field: string]: unknown } };
+  };
+  status?: { startTime?: string; conditions?: Condition[] };
+}
+
 export interface Service extends KubeObject {
   spec: { type?: string; selector?: Record<string, string> };
 }

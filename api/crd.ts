@@ -1,12 +1,17 @@
 import * as z from 'zod';
 import { EvacuationSpec, EvacuationStatus } from './evacuation.ts';
+import { MaintenanceWindowSpec, MaintenanceWindowStatus } from './maintenanceWindow.ts';
 import {
   EVACUATION,
+  MAINTENANCE_WINDOW,
+  NODE_BUDGET,
+  NODE_BUDGET_NAME,
   NODE_MAINTENANCE,
   NODE_READINESS,
   NODE_READINESS_POLICY,
   READINESS_POLICY_MANAGER,
 } from './names.ts';
+import { NodeBudgetSpec, NodeBudgetStatus } from './nodeBudget.ts';
 import { NodeMaintenanceSpec, NodeMaintenanceStatus } from './nodeMaintenance.ts';
 import { NodeReadinessSpec, NodeReadinessStatus } from './nodeReadiness.ts';
 import { NodeReadinessPolicySpec, NodeReadinessPolicyStatus } from './nodeReadinessPolicy.ts';
@@ -131,6 +136,96 @@ const evacuation: StoredKind = {
   ],
 };
 
+/** Labels and workflow ids are made of the name. */
+const longestWindowName = 63;
+
+const maintenanceWindow: StoredKind = {
+  names: MAINTENANCE_WINDOW,
+  shortName: 'mw',
+  scope: 'Cluster',
+  description:
+    'MaintenanceWindow maintains the nodes that it selects while it is open: a few at a time, each by a NodeMaintenance of its own, and each once for every revision of what is to be done.',
+  spec: MaintenanceWindowSpec,
+  status: MaintenanceWindowStatus,
+  columns: [
+    { name: 'Schedule', type: 'string', jsonPath: '.status.schedule', description: 'When it opens' },
+    {
+      name: 'Zone',
+      type: 'string',
+      jsonPath: '.spec.schedule.timeZone',
+      description: 'Time zone of the schedule',
+    },
+    { name: 'Next', type: 'string', jsonPath: '.status.nextTime', description: 'When it opens next' },
+    {
+      name: 'Open-Until',
+      type: 'string',
+      jsonPath: '.status.active.end',
+      description: 'Until when it is open, if it is',
+    },
+    {
+      name: 'Progress',
+      type: 'string',
+      jsonPath: '.status.progress.summary',
+      description: 'Nodes that had their turn, of those selected',
+    },
+    {
+      name: 'Valid',
+      type: 'string',
+      jsonPath: '.status.conditions[?(@.type=="Valid")].status',
+      description: 'Whether it can be scheduled as it is',
+    },
+    {
+      name: 'Waiting',
+      type: 'string',
+      jsonPath: '.status.active.waiting.message',
+      description: 'Why no further node begins its turn now',
+      priority: 1,
+    },
+  ],
+  rules: [
+    {
+      rule: `size(self.metadata.name) <= ${longestWindowName}`,
+      message: `the name of a MaintenanceWindow is the value of a label: choose one of at most ${longestWindowName} characters`,
+    },
+    {
+      rule: "!self.metadata.name.contains('.')",
+      message: 'the name of a MaintenanceWindow must not contain a dot',
+    },
+  ],
+};
+
+const nodeBudget: StoredKind = {
+  names: NODE_BUDGET,
+  shortName: 'nb',
+  scope: 'Cluster',
+  description:
+    'NodeBudget limits how many nodes of the cluster may be out of service at once, whoever took them out. There is one, named cluster.',
+  spec: NodeBudgetSpec,
+  status: NodeBudgetStatus,
+  columns: [
+    {
+      name: 'Max-Unavailable',
+      type: 'string',
+      jsonPath: '.spec.maxUnavailable',
+      description: 'Nodes that may be out of service at once',
+    },
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Nodes of the cluster' },
+    { name: 'Allowed', type: 'integer', jsonPath: '.status.allowed', description: 'The limit as a number' },
+    {
+      name: 'Out',
+      type: 'integer',
+      jsonPath: '.status.outOfService',
+      description: 'Nodes out of service when a window last looked',
+    },
+  ],
+  rules: [
+    {
+      rule: `self.metadata.name == '${NODE_BUDGET_NAME}'`,
+      message: `a NodeBudget is the cluster's only one: its name must be ${NODE_BUDGET_NAME}`,
+    },
+  ],
+};
+
 const age: PrinterColumn = {
   name: 'Age',
   type: 'date',
@@ -215,7 +310,9 @@ const nodeReadinessPolicy: StoredKind = {
 
 /** Every CRD of this project, in the order in which `deploy/crd/` lists them. */
 export function customResourceDefinitions(): CustomResourceDefinition[] {
-  return [nodeMaintenance, evacuation, nodeReadiness, nodeReadinessPolicy].map(toCustomResourceDefinition);
+  return [nodeMaintenance, evacuation, nodeReadiness, nodeReadinessPolicy, maintenanceWindow, nodeBudget].map(
+    toCustomResourceDefinition,
+  );
 }
 
 function toCustomResourceDefinition(stored: StoredKind): CustomResourceDefinition {
@@ -294,7 +391,12 @@ function withoutRules<Value>(node: Value): Value {
 
 /** Drops what a structural schema must not have and the apiserver does in another way (pruning, `format`, CEL). */
 function makeStructural(node: SchemaNode): void {
+  // The only form in which a structural schema may have alternatives; rules in CEL say the rest.
+  if (node['x-kubernetes-int-or-string'] === true) node['anyOf'] = [{ type: 'integer' }, { type: 'string' }];
+  // The apiserver forgets an empty list of fields.
+  if (node['x-kubernetes-preserve-unknown-fields'] === true) delete node['properties'];
   if (node['properties'] !== undefined) delete node['additionalProperties'];
   if (node['format'] === 'date-time') delete node['pattern'];
+  if (node['x-kubernetes-preserve-unknown-fields'] === true) delete node['additionalProperties'];
   delete node['propertyNames'];
 }

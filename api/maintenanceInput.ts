@@ -92,7 +92,11 @@ function repeatedNodes(nodes: readonly string[]): string[] {
   });
 }
 
-function parseStrictly<Schema extends z.ZodObject>(schema: Schema, value: unknown): Parsed<z.infer<Schema>> {
+/** One JSON object, or what is wrong with it. */
+export function parseStrictly<Schema extends z.ZodObject>(
+  schema: Schema,
+  value: unknown,
+): Parsed<z.infer<Schema>> {
   if (!isRecord(value)) return { ok: false, problems: [`expected one JSON object (got ${shown(value)})`] };
   const result = schema.safeParse(value);
   if (result.success) return { ok: true, input: result.data };

@@ -19,6 +19,48 @@ export const EVACUATION = {
   plural: 'evacuations',
 } as const;
 
+export const MAINTENANCE_WINDOW = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'MaintenanceWindow',
+  plural: 'maintenancewindows',
+} as const;
+
+export const NODE_BUDGET = {
+  group: 'nodemaintenance.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'NodeBudget',
+  plural: 'nodebudgets',
+} as const;
+
+/** The only name that a NodeBudget may have. */
+export const NODE_BUDGET_NAME = 'cluster';
+
+/** On a MaintenanceWindow: its Schedule is deleted before it goes, and the turns that it began are over. */
+export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
+
+/** On the NodeMaintenance that is a node's turn in a window: the window, and the revision of its template. */
+export const WINDOW_LABEL = 'nodemaintenance.k8s.io/window';
+export const REVISION_LABEL = 'nodemaintenance.k8s.io/window-revision';
+
+/** On the same. */
+export const TurnAnnotation = {
+  /** The node, by name and UID: one that was made anew under its old name has not had its turn. */
+  Node: 'nodemaintenance.k8s.io/turn-node',
+  NodeUid: 'nodemaintenance.k8s.io/turn-node-uid',
+  /** `work.type` of the window when the turn began. */
+  Work: 'nodemaintenance.k8s.io/turn-work',
+  /** Paused by its window, which resumes it; not by a person. */
+  Resting: 'nodemaintenance.k8s.io/turn-resting',
+  /** "true": somebody says that the work is done, or need not be done. */
+  Advance: 'nodemaintenance.k8s.io/turn-advance',
+} as const;
+
+/** Where the Jobs of windows run: a namespace of their own, so that they can use no ServiceAccount but its. */
+export const WORK_NAMESPACE = 'node-maintenance-work';
+
 export const NODE_READINESS = {
   group: 'nodemaintenance.k8s.io',
   version: 'v1alpha1',
@@ -96,6 +138,9 @@ export const SYSTEM_NAMESPACE = 'node-maintenance';
 /** Where the maintenance Lease of each node lives, named as the node (KEP-1411 > Proposal). */
 export const NODE_LEASE_NAMESPACE = 'kube-node-maintenance';
 
+/** Where the kubelet of each node says by a Lease, named as the node, that it lives. */
+export const KUBELET_LEASE_NAMESPACE = 'kube-node-lease';
+
 /**
  * Who holds the Leases of nodes under maintenance: all workers of an installation, which has one namespace, as one, so that
  * overlapping maintenances share them.
@@ -145,4 +190,9 @@ export const TASK_QUEUE = 'node-maintenance';
 /** Temporal's workflow id of the NodeMaintenance called `name`. */
 export function workflowIdOf(name: string): string {
   return `node-maintenance-${name}`;
+}
+
+/** Temporal's workflow id of a window's runs; a Schedule appends the time. Also the id of its Schedule. */
+export function windowWorkflowIdOf(name: string): string {
+  return `maintenance-window-${name}`;
 }

@@ -60,3 +60,16 @@ export function objectName() {
     'expected lower case letters, digits, "-" and ".", starting and ending with a letter or digit, at most 253 characters';
   return z.string({ error }).min(1, { error }).max(253, { error }).regex(DNS_SUBDOMAIN, { error });
 }
+
+/** A number of things, or a percentage of them, as `maxUnavailable` of Kubernetes' own types. */
+export function countOrPercent() {
+  const error = 'expected a number such as 2, or a percentage such as "10%"';
+  return z
+    .union(
+      [z.int({ error }).min(0, { error }), z.string({ error }).regex(/^(100|[0-9]{1,2})%$/, { error })],
+      {
+        error,
+      },
+    )
+    .meta({ 'x-kubernetes-int-or-string': true });
+}

@@ -1,7 +1,10 @@
+import type { Node } from '../api/core.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance, NodeMaintenanceSpec } from '../api/nodeMaintenance.ts';
 import { compareNames, listed } from './names.ts';
 import { completeDrainPlan } from './drainPlan.ts';
 import { wishAt } from './drainTargets.ts';
+import { limitOf, outOfService } from './nodeBudget.ts';
 import { type SelectableNode, selectsNode } from './nodeSelector.ts';
 import { holdsNodes, stageOf } from './stage.ts';
 
@@ -14,8 +17,10 @@ export interface Proposal {
 
 /** The rest of the cluster, as far as it matters for a proposal. */
 export interface Surroundings {
-  nodes: readonly SelectableNode[];
+  nodes: readonly (SelectableNode & Partial<Pick<Node, 'spec'>>)[];
   maintenances: readonly Pick<NodeMaintenance, 'metadata' | 'spec'>[];
+  /** Of the cluster; absent when it is not known. */
+  budget?: Pick<NodeBudget, 'spec' | 'status'> | undefined;
 }
 
 /** What the rules judge. */
@@ -30,6 +35,7 @@ const warningRules: readonly Rule[] = [
   selectsTooMuch, // "could select all the nodes (or just all master nodes)" (KEP-4212 > Risks and Mitigations)
   selectsNoNode, // nothing would happen, and that is seldom meant
   namesUnknownNodes, // a name that was mistyped
+  exceedsBudget, // windows keep to it; people are only told
   overlapsOthers, // the drain waits for others, and they for it
   movesWhileInProgress, // nodes are cordoned and drained at once
 ];
@@ -133,6 +139,19 @@ function unknownNames({ nodeSelector }: NodeMaintenanceSpec, nodes: readonly Sel
     .filter(({ key, operator }) => key === 'metadata.name' && operator === 'In')
     .flatMap(({ values = [] }) => values);
   return [...new Set(named)].filter((name) => !known.has(name)).toSorted(compareNames);
+}
+
+function exceedsBudget({ name, spec, nodes, maintenances, selected, budget }: Seen): string | undefined {
+  if (budget === undefined || !holdsNodes(spec.stage)) return undefined;
+  const out = outOfService({
+    nodes: nodes.map(({ metadata, spec: nodeSpec = {} }) => ({ metadata, spec: nodeSpec })),
+    maintenances: maintenances.filter(({ metadata }) => metadata.name !== name),
+    claims: budget.status?.claims ?? [],
+  });
+  const more = selected.filter(({ metadata }) => !out.has(metadata.name)).length;
+  const allowed = limitOf(budget.spec.maxUnavailable, nodes.length);
+  if (more === 0 || out.size + more <= allowed) return undefined;
+  return `spec.nodeSelector takes ${more} more nodes out of service, ${out.size} are already, and the NodeBudget of the cluster allows ${allowed}: windows wait until there are fewer`;
 }
 
 function overlapsOthers({ name, maintenances, selected }: Seen): string | undefined {

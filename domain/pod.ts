@@ -22,6 +22,17 @@ export function podTypeOf(pod: Pod): PodType {
   return daemonSetOf(pod) === undefined ? 'Default' : 'DaemonSet';
 }
 
+/**
+ * Whether the pod does the work for which its node is drained: a Job's, in the namespace that `namespace` names, where nobody but
+ * administrators makes any. No drain asks it to leave.
+ */
+export function isWork({ metadata }: Pod, namespace: string): boolean {
+  if (metadata.namespace !== namespace) return false;
+  return (
+    metadata.ownerReferences?.some(({ kind, controller }) => kind === 'Job' && controller === true) ?? false
+  );
+}
+
 /** The DaemonSet that made the pod, if one did. */
 export function daemonSetOf(pod: Pod): OwnerReference | undefined {
   const controller = pod.metadata.ownerReferences?.find((owner) => owner.controller === true);

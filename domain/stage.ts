@@ -31,3 +31,10 @@ export function stageOf({
 }: Pick<NodeMaintenance, 'metadata' | 'spec'>): NodeMaintenanceStage {
   return metadata.deletionTimestamp !== undefined && stage !== 'Idle' ? 'Complete' : stage;
 }
+
+/** Whether Complete has done all of its work. */
+export function isGivenBack(maintenance: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>): boolean {
+  const { metadata, status } = maintenance;
+  const begun = status?.stageStatuses.some(({ name }) => name === 'Complete') ?? false;
+  return stageOf(maintenance) === 'Complete' && begun && (metadata.finalizers ?? []).length === 0;
+}

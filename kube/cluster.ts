@@ -1,6 +1,8 @@
-import type { DaemonSet, KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type { DaemonSet, Job, KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
-import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
+import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
@@ -8,7 +10,7 @@ import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
-import { slimBudget, slimDaemonSet, slimNode, slimPod, slimReadiness } from './slim.ts';
+import { slimBudget, slimDaemonSet, slimJob, slimNode, slimPod, slimReadiness } from './slim.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
@@ -27,6 +29,11 @@ export interface Cluster {
   evacuations: Informer<Evacuation>;
   readinesses: Informer<SeenReadiness, NodeReadiness>;
   readinessPolicies: Informer<NodeReadinessPolicy>;
+  windows: Informer<MaintenanceWindow>;
+  /** The Jobs of windows. */
+  jobs: Informer<Job>;
+  /** How many nodes may be out of service; not `budgets`, which are those of pods. */
+  nodeBudgets: Informer<NodeBudget>;
   /** The maintenance Leases of nodes. Not waited for: without the right to see them there is other work to do. */
   leases: Informer<Lease>;
   /** Begins to watch; returns at once and goes on until the signal is aborted. */
@@ -74,19 +81,22 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   });
   const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
   const evacuations = evacuationInformer({ kube, log });
-  const readinesses = new Informer({
-    kube,
-    resource: resources.nodeReadinesses,
-    transform: slimReadiness,
-    log,
-  });
-  const readinessPolicies = new Informer<NodeReadinessPolicy>({
-    kube,
-    resource: resources.nodeReadinessPolicies,
-    log,
-  });
+  const { readinesses, readinessPolicies } = readinessInformers({ kube, log });
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const all = [nodes, pods, budgets, daemonSets, maintenances, evacuations, readinesses, readinessPolicies];
+  const { windows, jobs, nodeBudgets } = windowInformers({ kube, log });
+  const all = [
+    nodes,
+    pods,
+    budgets,
+    daemonSets,
+    maintenances,
+    evacuations,
+    readinesses,
+    readinessPolicies,
+    windows,
+    jobs,
+    nodeBudgets,
+  ];
   return {
     kube,
     nodes,
@@ -97,6 +107,9 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
     evacuations,
     readinesses,
     readinessPolicies,
+    windows,
+    jobs,
+    nodeBudgets,
     leases,
     ...together(all),
     start: (signal) => {
@@ -125,6 +138,31 @@ function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> 
     },
     log,
   });
+}
+
+function readinessInformers({ kube, log }: Watching): Pick<Cluster, 'readinesses' | 'readinessPolicies'> {
+  return {
+    readinesses: new Informer({
+      kube,
+      resource: resources.nodeReadinesses,
+      transform: slimReadiness,
+      log,
+    }),
+    readinessPolicies: new Informer<NodeReadinessPolicy>({
+      kube,
+      resource: resources.nodeReadinessPolicies,
+      log,
+    }),
+  };
+}
+
+function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs' | 'nodeBudgets'> {
+  const namespace = WORK_NAMESPACE;
+  return {
+    windows: new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log }),
+    jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: slimJob, log }),
+    nodeBudgets: new Informer<NodeBudget>({ kube, resource: resources.nodeBudgets, log }),
+  };
 }
 
 function evacuationInformer({ kube, log, namespace }: Watching): Informer<Evacuation> {

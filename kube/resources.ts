@@ -2,6 +2,7 @@ import type {
   DaemonSet,
   Deployment,
   EndpointSlice,
+  Job,
   KubeObject,
   Lease,
   Node,
@@ -12,7 +13,16 @@ import type {
   Toleration,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
-import { EVACUATION, NODE_MAINTENANCE, NODE_READINESS, NODE_READINESS_POLICY } from '../api/names.ts';
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
+import {
+  EVACUATION,
+  MAINTENANCE_WINDOW,
+  NODE_BUDGET,
+  NODE_MAINTENANCE,
+  NODE_READINESS,
+  NODE_READINESS_POLICY,
+} from '../api/names.ts';
+import type { NodeBudget } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
@@ -165,6 +175,12 @@ export const resources = {
     ...resourceOf(NODE_READINESS_POLICY),
     namespaced: false,
   } as Resource<NodeReadinessPolicy>,
+  maintenanceWindows: {
+    ...resourceOf(MAINTENANCE_WINDOW),
+    namespaced: false,
+  } as Resource<MaintenanceWindow>,
+  nodeBudgets: { ...resourceOf(NODE_BUDGET), namespaced: false } as Resource<NodeBudget>,
+  jobs: { group: 'batch', version: 'v1', plural: 'jobs', kind: 'Job', namespaced: true } as Resource<Job>,
   customResourceDefinitions: {
     group: 'apiextensions.k8s.io',
     version: 'v1',

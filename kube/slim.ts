@@ -1,5 +1,6 @@
 import type {
   DaemonSet,
+  Job,
   KubeObject,
   Node,
   ObjectMeta,
@@ -103,6 +104,21 @@ export function slimNode(raw: Node): Node {
     metadata: slimMetadata(raw.metadata),
     spec: present({ unschedulable, taints }),
     ...(conditions === undefined || conditions.length === 0 ? {} : { status: { conditions } }),
+  };
+}
+
+/** Of its pod's template only how long the pod may take to end. */
+export function slimJob(raw: Job): Job {
+  const { startTime, conditions } = raw.status ?? {};
+  const { activeDeadlineSeconds, template } = raw.spec;
+  const { terminationGracePeriodSeconds } = template.spec ?? {};
+  return {
+    metadata: slimMetadata(raw.metadata),
+    spec: {
+      ...present({ activeDeadlineSeconds }),
+      template: { spec: present({ terminationGracePeriodSeconds }) },
+    },
+    status: present({ startTime, conditions }),
   };
 }
 

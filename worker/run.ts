@@ -10,6 +10,8 @@ import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
+import { runTurnOrdersController } from '../controllers/turnOrders.ts';
+import { runWindowsController } from '../controllers/windows.ts';
 import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
 import { readinessPatience } from '../domain/readiness.ts';
@@ -90,11 +92,10 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   // They tell what was done: they may come after the work that is still to do.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
-  const { starterOf } = temporal;
   const holder = leaseHolderOf(config.namespace);
   const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
   const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
-  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, starterOf }));
+  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, ...temporal }));
   parts.worker = worker;
   try {
     await runUntil(signal, worker, async () => {
@@ -178,6 +179,8 @@ async function lead({
         runNodeLeasesController({ cluster: led, log }, leading),
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
         keepReadiness({ cluster: led, config, events, log }, leading),
+        runTurnOrdersController({ cluster: led, events, log }, leading),
+        runWindowsController({ cluster: led, temporal: temporal.client, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },

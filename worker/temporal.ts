@@ -1,8 +1,8 @@
 import { hostname } from 'node:os';
-import { Client, Connection } from '@temporalio/client';
+import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { NativeConnection, Worker } from '@temporalio/worker';
-import type { NodeMaintenanceActivities } from '../activities/contract.ts';
+import type { Activities } from '../activities/contract.ts';
 import { TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
 import { searchAttributes } from '../temporal-config/devServer.ts';
@@ -16,6 +16,7 @@ export interface Temporal {
   identity: string;
   /** The identity of the client that started a run, as it calls itself: `temporal-cli:jane@laptop`. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
+  isRunning: (workflowId: string) => Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -43,8 +44,9 @@ export async function connectTemporal(settings: TemporalSettings, patience: Pati
     connection.workflowService.describeNamespace({ namespace }),
   );
   await registerSearchAttributes(connection, namespace, patience.log);
+  const client = new Client({ connection, namespace });
   return {
-    client: new Client({ connection, namespace }),
+    client,
     native,
     namespace,
     identity,
@@ -53,6 +55,14 @@ export async function connectTemporal(settings: TemporalSettings, patience: Pati
       const request = { namespace, execution, maximumPageSize: 1 };
       const { history } = await connection.workflowService.getWorkflowExecutionHistory(request);
       return history?.events?.[0]?.workflowExecutionStartedEventAttributes?.identity || 'unknown';
+    },
+    isRunning: async (workflowId) => {
+      try {
+        return (await client.workflow.getHandle(workflowId).describe()).status.name === 'RUNNING';
+      } catch (error) {
+        if (error instanceof WorkflowNotFoundError) return false;
+        throw error;
+      }
     },
     close: async () => {
       await connection.close();
@@ -86,10 +96,7 @@ async function registerSearchAttributes(connection: Connection, namespace: strin
 const seconds = 1_000;
 
 /** The worker of our task queue. */
-export async function createWorker(
-  temporal: Temporal,
-  activities: NodeMaintenanceActivities,
-): Promise<Worker> {
+export async function createWorker(temporal: Temporal, activities: Activities): Promise<Worker> {
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,

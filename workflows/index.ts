@@ -1,1 +1,2 @@
+export { maintenanceWindow } from './maintenanceWindow.ts';
 export { nodeMaintenance } from './nodeMaintenance.ts';

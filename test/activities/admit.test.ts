@@ -1,4 +1,4 @@
-import { workflowIdOf } from '../../api/names.ts';
+import { NODE_BUDGET_NAME, workflowIdOf } from '../../api/names.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -103,6 +103,23 @@ describe('A maintenance that is started from Temporal is admitted as any other:'
     expect(await c.eventsAbout(await c.maintenanceNow(name))).toEqual([
       `AdmissionWarning: spec.nodeSelector matches nodes that other maintenances hold: "${other.metadata.name}"; pods leave as the slowest plan says, and a node is given back when the last one is complete`,
     ]);
+  });
+
+  test('a warning that it takes more nodes than the cluster can spare is one too', async () => {
+    const node = await c.nodeNamed('spared');
+    const { metadata } = await c.admin.create(resources.nodeBudgets, {
+      metadata: { name: NODE_BUDGET_NAME },
+      spec: { maxUnavailable: 0 },
+    });
+    await eventually('the budget', () =>
+      expect(c.cluster.nodeBudgets.get(NODE_BUDGET_NAME)?.metadata.uid).toBe(metadata.uid),
+    );
+    const name = c.named('nm');
+    await performed(() => admit(startedWith({ name, nodes: [node], stage: 'Cordon' } as never)));
+    await told();
+    await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
+    const events = await c.eventsAbout(await c.maintenanceNow(name));
+    expect(events.join('\n')).toContain('the NodeBudget of the cluster allows 0: windows wait');
   });
 
   test('without the right to delete a node it is refused, and nothing is created', async () => {

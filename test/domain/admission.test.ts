@@ -43,6 +43,19 @@ const other = (name: string, nodeSelector: NodeSelector, stage: NodeMaintenanceS
   spec: spec(nodeSelector, stage),
 });
 
+test('a maintenance that exceeds the budget of the cluster is admitted with a warning that says by how much', () => {
+  const claims = [{ node: 'c1', window: 'w', since: '2026-11-21T12:00:00Z' }];
+  const status = { conditions: [], observedGeneration: 1, nodes: 4, allowed: 2, outOfService: 1, claims };
+  const budget = { spec: { maxUnavailable: 2 }, status };
+  const warningsOf = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') =>
+    admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budget });
+  expect(warningsOf(rack('1', '2'))).toEqual([
+    'spec.nodeSelector takes 2 more nodes out of service, 1 are already, and the NodeBudget of the cluster allows 2: windows wait until there are fewer',
+  ]);
+  expect(warningsOf(rack('1'))).toEqual([]);
+  expect(warningsOf(rack('1', '2'), 'Idle')).toEqual([]);
+});
+
 describe('a maintenance is admitted with a warning', () => {
   const unrecoverable = 'the cluster may get into a degraded and unrecoverable state';
 

@@ -1,6 +1,6 @@
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
-import type { MaintenanceRef, NodeMaintenanceActivities } from '../../activities/contract.ts';
+import type { Activities, MaintenanceRef } from '../../activities/contract.ts';
 import { createActivities } from '../../activities/index.ts';
 import { leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -16,13 +16,16 @@ export const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 const starterOf = async () => 'jane@laptop';
 
 /** The activities as the worker has them; `told` resolves when their Events are written. */
-export function activitiesOn({ cluster }: { cluster: Cluster }): {
-  activities: NodeMaintenanceActivities;
+export function activitiesOn(
+  { cluster }: { cluster: Cluster },
+  isRunning: (workflowId: string) => Promise<boolean> = async () => false,
+): {
+  activities: Activities;
   told: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
-  const activities = createActivities({ cluster, events, leases, starterOf });
+  const activities = createActivities({ cluster, events, leases, starterOf, isRunning });
   return { activities, told: () => events.flush() };
 }
 

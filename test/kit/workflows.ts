@@ -3,23 +3,28 @@ import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '
 import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
-import { workflowIdOf } from '../../api/names.ts';
+import type { Activities } from '../../activities/contract.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { searchAttributes, tunedArguments } from '../../temporal-config/devServer.ts';
 import { bundleWorkflows } from '../../worker/bundle.ts';
 import type { Progress } from '../../workflows/run.ts';
+import type { maintenanceWindow } from '../../workflows/maintenanceWindow.ts';
 import type { nodeMaintenance } from '../../workflows/nodeMaintenance.ts';
 import { eventually } from './eventually.ts';
 import type { FakeMaintenance } from './fakeMaintenance.ts';
+import type { FakeWindow } from './fakeWindow.ts';
 
 export type Handle = WorkflowHandle<typeof nodeMaintenance>;
+export type WindowHandle = WorkflowHandle<typeof maintenanceWindow>;
 
 /** A Temporal server, and the workflows of this project on it. */
 export interface WorkflowLab {
   client: Client;
   /** Starts a worker for `taskQueue` that runs our workflows with these activities. */
-  worker(taskQueue: string, activities: NodeMaintenanceActivities): Promise<void>;
+  worker(taskQueue: string, activities: Partial<Activities>): Promise<void>;
+  /** Starts the workflow of a window, with a worker of its own. */
+  opened(fake: FakeWindow): Promise<WindowHandle>;
   /** Starts the workflow of a maintenance, with a worker of its own. */
   begun(fake: FakeMaintenance, input?: object): Promise<Handle>;
   /** Ends every run that was begun here, and every worker; to be called after each test. */
@@ -61,7 +66,7 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
   ]);
   const client = new Client({ connection, namespace });
   const running: { worker: Worker; ended: Promise<void> }[] = [];
-  const handles: Handle[] = [];
+  const handles: WorkflowHandle[] = [];
 
   const worker: WorkflowLab['worker'] = async (taskQueue, activities) => {
     const created = await Worker.create({
@@ -90,6 +95,18 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
         args,
       });
       const latest = client.workflow.getHandle<typeof nodeMaintenance>(handle.workflowId);
+      handles.push(latest);
+      return latest;
+    },
+    opened: async (fake) => {
+      const taskQueue = `queue-of-${fake.name}`;
+      await worker(taskQueue, fake.activities);
+      const { workflowId } = await client.workflow.start<typeof maintenanceWindow>('maintenanceWindow', {
+        workflowId: windowWorkflowIdOf(fake.name),
+        taskQueue,
+        args: [{ name: fake.name }],
+      });
+      const latest = client.workflow.getHandle<typeof maintenanceWindow>(workflowId);
       handles.push(latest);
       return latest;
     },

@@ -3,17 +3,20 @@ import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import type { WorkflowHandle } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
-import { NODE_LEASE_NAMESPACE, workflowIdOf } from '../../api/names.ts';
+import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
+import { NODE_LEASE_NAMESPACE, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { searchAttributes } from '../../temporal-config/devServer.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import type { WindowAnswer } from '../../workflows/windowRun.ts';
 import { begun, createWorld, drained, finished, type World } from '../e2e/world.ts';
 
 /**
- * Records one history of every shape that the `nodeMaintenance` workflow can take, from real runs, into
+ * Records one history of every shape that the workflows can take, those of windows under names that begin with `window-`, from real runs, into
  * test/replay/histories/. Run it (`node test/replay/record.ts [SHAPE...]`) after a change of the workflow that is guarded by
  * `patched`, and commit the new file beside the old ones: old histories must go on replaying.
  */
@@ -120,11 +123,79 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await world.eventually(name, 'it is finished', finished);
   },
 
+  async 'window-done'({ world }, name) {
+    const containers = [{ name: 'work', image: 'none' }];
+    const work = {
+      type: 'Job' as const,
+      job: { template: { spec: { containers } }, timeoutSeconds: 600, retries: 0 },
+    };
+    await windowed(world, name, { work });
+    await (await opened(world, name)).result();
+  },
+
+  async 'window-approved-and-cancelled'({ world }, name) {
+    await windowed(world, name, { approval: 'PerWindow' });
+    const run = await opened(world, name);
+    await run.signal('advance');
+    await run.executeUpdate('approve');
+    await turnUnderWay(run, 'node-1');
+    await run.executeUpdate('advance', { args: [{ node: 'node-1' }] });
+    await turnUnderWay(run, 'node-2');
+    await run.signal('pause');
+    await run.executeUpdate('resume');
+    await run.executeUpdate('cancel');
+    await run.result();
+  },
+
+  async 'window-held'({ world }, name) {
+    await windowed(world, name, { onWindowEnd: 'HoldCurrent' });
+    const run = await opened(world, name, { duration: '10s' });
+    await run.result();
+    const next = await opened(world, name);
+    await turnUnderWay(next, 'node-1');
+    await next.cancel();
+    await next.result();
+  },
+
+  async 'window-refused'({ world }, name) {
+    await (await opened(world, name)).result().catch(() => undefined);
+  },
+
   async refused({ world }, name) {
     await startFromTemporal(world, name, { name, nodes: ['no-such-node'] });
     await ended(world, name);
   },
 };
+
+async function windowed(
+  { kube }: World,
+  name: string,
+  differs: Partial<MaintenanceWindowSpec>,
+): Promise<void> {
+  const matchFields = ['node-1', 'node-2'].map((node) => [
+    { key: 'metadata.name', operator: 'In' as const, values: [node] },
+  ]);
+  const spec = {
+    schedule: { timeZone: 'UTC', duration: '1h', calendar: [{ time: '02:00', years: [2099] }] },
+    nodeSelector: { nodeSelectorTerms: matchFields.map((fields) => ({ matchFields: fields })) },
+    ...differs,
+  } as MaintenanceWindowSpec;
+  await kube.create(resources.maintenanceWindows, { metadata: { name }, spec });
+}
+
+function opened({ temporal }: World, name: string, input: object = {}): Promise<WorkflowHandle> {
+  const args = [{ name, ...input }];
+  const options = { workflowId: windowWorkflowIdOf(name), taskQueue: 'node-maintenance', args };
+  return temporal.workflow.start('maintenanceWindow', options);
+}
+
+async function turnUnderWay(run: WorkflowHandle, node: string): Promise<void> {
+  await eventuallyHolds(
+    `the turn of ${node}`,
+    () => run.query<WindowAnswer>('progress'),
+    ({ state }) => state?.underWay.some((turn) => turn.node === node) ?? false,
+  );
+}
 
 async function renewed({ kube }: World, name: string, times: number): Promise<void> {
   const key = { namespace: NODE_LEASE_NAMESPACE, name };
@@ -230,7 +301,7 @@ async function save(
       'workflow',
       'show',
       '--workflow-id',
-      workflowIdOf(of),
+      of.startsWith('window-') ? windowWorkflowIdOf(of) : workflowIdOf(of),
       ...which,
       '--output',
       'json',

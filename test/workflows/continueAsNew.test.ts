@@ -2,6 +2,7 @@ import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from '../kit/eventually.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
+import { FakeWindow, windowState } from '../kit/fakeWindow.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Handle, ownTemporal, quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
 
@@ -127,4 +128,18 @@ test('The search attributes of a new run are those of the first', async () => {
     for await (const { runId } of lab.client.workflow.list({ query })) found.push(runId);
     expect(found).toEqual([newest]);
   });
+});
+
+test('A long window goes on in a new run, with the orders that it was given', async () => {
+  const fake = new FakeWindow();
+  const handle = await lab.opened(fake);
+  const first = (await handle.describe()).runId;
+  await handle.executeUpdate('approve', { args: [{ node: 'n1' }] });
+  await fake.ordered({ approvedNodes: ['n1'] });
+  for (let done = 1; (await handle.describe()).runId === first; done++)
+    await fake.ends({ kind: 'Progressed', state: windowState({ done }) });
+  await fake.ordered({ approvedNodes: ['n1'], paused: false });
+  await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }), rest: [] });
+  expect(await handle.result()).toMatchObject({ done: 4 });
+  expect(fake.calls.filter((call) => call === 'openWindow')).toHaveLength(1);
 });

@@ -1,0 +1,147 @@
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
+import { TEMPORAL_USER, TurnAnnotation, windowWorkflowIdOf, workflowIdOf } from '../api/names.ts';
+import { parseWindowInput, type WindowInput } from '../api/windowInput.ts';
+import { denialMessage } from '../domain/admission.ts';
+import { isTrue } from '../domain/conditions.ts';
+import { selectsNode } from '../domain/nodeSelector.ts';
+import { turnAdvanced } from '../domain/turnVerdict.ts';
+import { isUnfinished } from '../domain/turn.ts';
+import { durationMs, opensAt, showsAgain } from '../domain/windowSchedule.ts';
+import { mayDeleteNodes } from '../kube/authorization.ts';
+import { resources } from '../kube/resources.ts';
+import type { OpenedWindow, WindowRef, WindowStart } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { busy, invalidInput } from './failures.ts';
+import { requestStage } from './stage.ts';
+import { isResting, judge, refTo, turnsOf } from './turns.ts';
+import { readWindow, updateWindowStatus } from './windowStatus.ts';
+
+/** The first act of every run of a window, whoever started it. */
+export async function openWindow(deps: Deps, start: WindowStart): Promise<OpenedWindow> {
+  const input = inputOf(start);
+  const window = await windowOf(deps, input.name);
+  const { name, uid = '' } = window.metadata;
+  const before = await refuseSecondRun(deps, window, start);
+  const isInterrupted = before?.workflowId === start.workflowId && input.duration === undefined;
+  const times = isInterrupted ? before : await timesOf(deps, window, { start, input });
+  const { workflowId, runId } = start;
+  const active = { workflowId, runId, start: times.start, end: times.end, nodes: [] };
+  await updateWindowStatus(deps, { name, uid }, (status) => {
+    if (status.active?.runId === runId) return status;
+    if (status.active !== undefined && status.active.runId !== before?.runId)
+      throw busy(secondRun(name, status.active));
+    return { ...status, active };
+  });
+  const message = `The window is open until ${times.end}.`;
+  deps.events.record(window, { type: 'Normal', reason: 'WindowOpened', message });
+  const resting = (await turnsOf(deps, window, 'Finish'))
+    .map(({ maintenance }) => maintenance)
+    .filter((one) => isResting(one) && isTrue(one.status?.conditions, 'Paused'))
+    .map(({ metadata }) => workflowIdOf(metadata.name));
+  return { name, uid, start: times.start, end: times.end, resting };
+}
+
+/** Fails when those who start workflows may not maintain the nodes, and it is not the window's own schedule that opens it. */
+async function timesOf(
+  deps: Deps,
+  window: MaintenanceWindow,
+  { start: { scheduledAt, startedAt }, input }: { start: WindowStart; input: WindowInput },
+): Promise<{ start: string; end: string }> {
+  const { schedule } = window.spec;
+  const openedAt = Date.parse(scheduledAt ?? startedAt);
+  // What its own schedule opens, for as long as it says, was ordered by whoever wrote the window.
+  const isItsOwn = scheduledAt !== undefined && input.duration === undefined && opensAt(schedule, openedAt);
+  if (!isItsOwn) await authorizeWindow(deps, window);
+  const isSecond = scheduledAt !== undefined && showsAgain(schedule, openedAt);
+  const lasts = isSecond ? 0 : durationMs(input.duration ?? schedule.duration);
+  return { start: new Date(openedAt).toISOString(), end: new Date(openedAt + lasts).toISOString() };
+}
+
+function inputOf({ input, workflowId }: WindowStart): WindowInput {
+  const parsed = parseWindowInput(input);
+  if (!parsed.ok) throw invalidInput(`The window was not opened: ${parsed.problems.join('; ')}`);
+  const { name } = parsed.input;
+  const expected = windowWorkflowIdOf(name);
+  if (workflowId === expected || workflowId.startsWith(`${expected}-`)) return parsed.input;
+  throw invalidInput(
+    `workflow id: expected "${expected}" for the window "${name}" (got "${workflowId}"); a Schedule appends the time to it`,
+  );
+}
+
+async function windowOf({ cluster }: Deps, name: string): Promise<MaintenanceWindow> {
+  const window = await cluster.kube.get(resources.maintenanceWindows, { name });
+  if (window !== undefined) return window;
+  throw invalidInput(`name: there is no MaintenanceWindow "${name}"; kubectl get mw lists them`);
+}
+
+type ActiveWindow = NonNullable<NonNullable<MaintenanceWindow['status']>['active']>;
+
+/** Resolves with what an earlier run left behind that ended without having closed the window. */
+async function refuseSecondRun(
+  deps: Deps,
+  { metadata, status }: MaintenanceWindow,
+  { workflowId, scheduledAt }: WindowStart,
+): Promise<ActiveWindow | undefined> {
+  const { active } = status ?? {};
+  // Of one workflow id Temporal itself runs one at a time.
+  if (active === undefined || active.workflowId === workflowId) return active;
+  if (!(await deps.isRunning(active.workflowId))) return active;
+  const problem = secondRun(metadata.name, active);
+  // Nobody would open it again for a schedule: it waits, and ends at its own time all the same.
+  throw scheduledAt === undefined ? invalidInput(problem) : busy(problem);
+}
+
+function secondRun(name: string, { workflowId, start }: ActiveWindow): string {
+  return `name: MaintenanceWindow "${name}" is open already, by workflow ${workflowId} since ${start}; it opens again when that has ended`;
+}
+
+/** Whether those who may start workflows and send messages may maintain the nodes of a window. */
+async function authorizeWindow({ cluster }: Deps, { spec }: MaintenanceWindow): Promise<void> {
+  const names = cluster.nodes
+    .list()
+    .filter((node) => selectsNode(spec.nodeSelector, node))
+    .map(({ metadata }) => metadata.name);
+  const permission = await mayDeleteNodes(cluster.kube, { username: TEMPORAL_USER }, names.toSorted());
+  if (permission.kind === 'Denied') throw invalidInput(denialMessage({ user: TEMPORAL_USER, ...permission }));
+}
+
+export async function authorizeOrder(deps: Deps, ref: WindowRef): Promise<void> {
+  const window = await readWindow(deps, ref);
+  if (window !== undefined) await authorizeWindow(deps, window);
+}
+
+/** Ends the turn of a node, because somebody says that its work is done, or need not be done. */
+export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Promise<void> {
+  const window = await readWindow(deps, ref);
+  if (window === undefined) return;
+  await authorizeWindow(deps, window);
+  const turns = await turnsOf(deps, window, 'Finish');
+  const turn = turns.find((one) => one.node === node && one.step.kind !== 'Over');
+  if (turn === undefined)
+    throw invalidInput(`node: "${node}" has no turn in window "${ref.name}" that could be ended`);
+  const { job, maintenance, step } = turn;
+  if (isUnfinished(job) && step.kind === 'Wait')
+    throw invalidInput(
+      `node: Job ${job.metadata.name} works on "${node}"; its turn ends with it, or delete the Job first`,
+    );
+  await judge(deps, refTo(maintenance), turnAdvanced);
+  await requestStage(deps, refTo(maintenance), 'Complete');
+}
+
+export async function closeWindow(deps: Deps, ref: WindowRef, runId: string): Promise<void> {
+  await tellLeftBehind(deps, ref);
+  await updateWindowStatus(deps, ref, ({ active, ...status }) =>
+    active === undefined || active.runId === runId ? status : { ...status, active },
+  );
+}
+
+/** Nobody looks after these until the next window. */
+async function tellLeftBehind(deps: Deps, ref: WindowRef): Promise<void> {
+  const window = await readWindow(deps, ref);
+  if (window === undefined) return;
+  for (const { node, maintenance, step } of await turnsOf(deps, window, 'Finish')) {
+    if (step.kind !== 'Failed' || step.isOver) continue;
+    const message = `Window ${ref.name} has closed, and node ${node} stays out of service (${step.reason}): kubectl annotate nm ${maintenance.metadata.name} ${TurnAnnotation.Advance}=true gives it back when nothing is left to do.`;
+    deps.events.record(maintenance, { type: 'Warning', reason: 'TurnLeftBehind', message });
+  }
+}

@@ -1,0 +1,256 @@
+import type { Job, Node } from '../api/core.ts';
+import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
+import {
+  FIELD_MANAGER,
+  KUBELET_LEASE_NAMESPACE,
+  NODE_MAINTENANCE,
+  REVISION_LABEL,
+  TurnAnnotation,
+  WINDOW_LABEL,
+  WORK_NAMESPACE,
+} from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { newTurn } from '../api/windowTurn.ts';
+import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions.ts';
+import { stageOf } from '../domain/stage.ts';
+import { completeDrainPlan } from '../domain/drainPlan.ts';
+import { compareNames } from '../domain/names.ts';
+import { jobName, revisionOf, turnName } from '../domain/revision.ts';
+import { decideTurn, endOfWork, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
+import { TURN_SUCCEEDED, turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
+import { workJobSpec } from '../domain/workJob.ts';
+import { forEachBounded } from '../kube/bounded.ts';
+import { isKubeError, wordsOf } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+import type { MaintenanceRef } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { requestStage, updateStatus } from './stage.ts';
+
+const nodesAtOnce = 8;
+
+/** The turn of one node in a window: its NodeMaintenance, and what is to be done next. */
+export interface SeenTurn {
+  node: string;
+  maintenance: NodeMaintenance;
+  revision: string;
+  /** Whether the node is still the machine that the turn was begun for. */
+  isOfNode: boolean;
+  job: Job | undefined;
+  step: TurnStep;
+}
+
+/** The turns that a window has begun, of whatever revision, by name. */
+export async function turnsOf(
+  deps: Deps,
+  window: MaintenanceWindow,
+  policy: TurnPolicy,
+): Promise<SeenTurn[]> {
+  const { cluster } = deps;
+  const found = cluster.maintenances
+    .list()
+    .filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === window.metadata.name)
+    .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name))
+    .map((maintenance) => ({ maintenance, job: jobOf(deps, maintenance) }));
+  const worked = found.filter(({ job, maintenance }) => hasWorked(job, maintenance));
+  const heard = await heardFrom(
+    deps,
+    worked.map(({ maintenance }) => nodeOf(maintenance)),
+  );
+  const revision = revisionOf(window.spec);
+  const now = cluster.kube.now().getTime();
+  return found.map(({ maintenance, job }) => {
+    const { annotations = {}, labels = {} } = maintenance.metadata;
+    const node = nodeOf(maintenance);
+    const machine = cluster.nodes.get(node);
+    const isOfNode = machine !== undefined && machine.metadata.uid === annotations[TurnAnnotation.NodeUid];
+    const step = decideTurn({
+      maintenance,
+      node: isOfNode ? machine : undefined,
+      work: annotations[TurnAnnotation.Work] === 'Job' ? 'Job' : 'None',
+      isOutdated: labels[REVISION_LABEL] !== revision,
+      job,
+      heardAt: heard.get(node),
+      policy,
+      readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
+      now,
+    });
+    return { node, maintenance, revision: labels[REVISION_LABEL] ?? '', isOfNode, job, step };
+  });
+}
+
+function nodeOf({ metadata }: NodeMaintenance): string {
+  return metadata.annotations?.[TurnAnnotation.Node] ?? '';
+}
+
+/** Its own: a namesake may be left of an earlier turn. */
+function jobOf({ cluster }: Deps, maintenance: NodeMaintenance): Job | undefined {
+  const job = cluster.jobs.get(`${WORK_NAMESPACE}/${jobName(maintenance.metadata.name)}`);
+  return isJobOf(job, maintenance) ? job : undefined;
+}
+
+function isJobOf(job: Job | undefined, { metadata: { uid } }: NodeMaintenance): job is Job {
+  return job?.metadata.ownerReferences?.some((owner) => owner.uid === uid) ?? false;
+}
+
+/** Whether it is to be given back next. */
+function hasWorked(job: Job | undefined, { spec, status }: NodeMaintenance): boolean {
+  const isJudged = status?.conditions.some(({ type }) => type === TURN_SUCCEEDED) ?? false;
+  return endOfWork(job) !== undefined && spec.stage !== 'Complete' && !isJudged;
+}
+
+/** When the kubelets of nodes last renewed their Leases, in milliseconds; nothing of a node that has none. */
+async function heardFrom({ cluster }: Deps, nodes: readonly string[]): Promise<Map<string, number>> {
+  const heard = new Map<string, number>();
+  await forEachBounded(nodesAtOnce, nodes, async (name) => {
+    const lease = await cluster.kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name });
+    const renewed = Date.parse(lease?.spec.renewTime ?? '');
+    if (!Number.isNaN(renewed)) heard.set(name, renewed);
+  });
+  return heard;
+}
+
+/** Does what a turn needs next; the informers show it, and the next look goes on from there. */
+export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): Promise<void> {
+  const { maintenance, step } = turn;
+  const ref = refTo(maintenance);
+  switch (step.kind) {
+    case 'StartJob':
+      return startJob(deps, window, turn);
+    case 'DeleteJob':
+      return deleteJob(deps, turn.job);
+    case 'Complete':
+      return complete(deps, turn);
+    case 'Cancel':
+      return judge(deps, ref, turnCancelled);
+    case 'Succeed':
+      return judge(deps, ref, turnSucceeded);
+    case 'Fail':
+      return fail(deps, turn, step);
+    case 'Forget':
+      return forget(deps, maintenance);
+    case 'Wait':
+    case 'Failed':
+    case 'Over':
+      return undefined;
+  }
+}
+
+/** Creates the NodeMaintenance that is the node's turn. One that is there is its turn already. */
+export async function beginTurn(
+  deps: Deps,
+  window: MaintenanceWindow,
+  revision: string,
+  { metadata: { name: node, uid = '' } }: Node,
+): Promise<void> {
+  const maintenance = newTurn(window, {
+    name: turnName(window.metadata.name, revision, node),
+    revision,
+    drainPlan: completeDrainPlan(window.spec.template.drainPlan),
+    node: { name: node, uid },
+  });
+  try {
+    await deps.cluster.kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (!isKubeError(error, 'AlreadyExists')) throw error;
+  }
+}
+
+/** Whether the window has the maintenance paused, or wants to. */
+export function isResting({ metadata }: NodeMaintenance): boolean {
+  return metadata.annotations?.[TurnAnnotation.Resting] !== undefined;
+}
+
+/** Notes on the turn that its pause is the window's, so that no person's is ever taken back. */
+export async function markResting(deps: Deps, { metadata }: NodeMaintenance, rests: boolean): Promise<void> {
+  const { name, uid } = metadata;
+  const annotations = { [TurnAnnotation.Resting]: rests ? 'true' : null };
+  const body = { metadata: { uid, annotations } };
+  await deps.cluster.kube.mergePatch(resources.nodeMaintenances, { name }, body, {
+    fieldManager: FIELD_MANAGER,
+  });
+}
+
+/** The verdict on a turn, on its NodeMaintenance, where people see it. */
+export async function judge(deps: Deps, ref: MaintenanceRef, verdict: ConditionFacts): Promise<void> {
+  const now = deps.cluster.kube.now().toISOString();
+  await updateStatus(deps, ref, (status) => ({
+    ...status,
+    conditions: withCondition(status.conditions, verdict, now),
+  }));
+}
+
+export function refTo({ metadata }: NodeMaintenance): MaintenanceRef {
+  const { name, uid = '', generation = 0 } = metadata;
+  return { name, uid, generation };
+}
+
+async function fail(
+  deps: Deps,
+  { node, maintenance }: SeenTurn,
+  { reason, message }: Extract<TurnStep, { kind: 'Fail' }>,
+): Promise<void> {
+  await judge(deps, refTo(maintenance), turnFailed(reason, message));
+  deps.events.record(maintenance, {
+    type: 'Warning',
+    reason: 'TurnFailed',
+    message: `The turn of node ${node} failed: ${message}.`,
+  });
+}
+
+/** Gives the node back, unless the informer has missed a Job that may still work on it. */
+async function complete(deps: Deps, { maintenance }: SeenTurn): Promise<void> {
+  const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
+  const job = await deps.cluster.kube.get(resources.jobs, key);
+  if (isJobOf(job, maintenance) && isUnfinished(job)) return;
+  await requestStage(deps, refTo(maintenance), 'Complete');
+}
+
+async function startJob(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): Promise<void> {
+  const job = newJob(window, turn);
+  // The informer may have missed that somebody completed it.
+  if (job === undefined || !(await isDrained(deps, turn.maintenance))) return;
+  try {
+    await deps.cluster.kube.create(resources.jobs, job, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (isKubeError(error, 'AlreadyExists')) return;
+    if (!isKubeError(error, 'Invalid', 'Forbidden')) throw error;
+    const message = `the apiserver refuses its Job, ${wordsOf(error)}: correct work.job.template, then delete the NodeMaintenance`;
+    await fail(deps, turn, { kind: 'Fail', reason: 'JobRefused', message: message.slice(0, 1_000) });
+  }
+}
+
+async function isDrained({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {
+  const found = await cluster.kube.get(resources.nodeMaintenances, { name });
+  if (found === undefined || found.metadata.uid !== uid || stageOf(found) !== 'Drain') return false;
+  return isTrue(found.status?.conditions, 'Drained');
+}
+
+/** Undefined when there is no Job to run any more. */
+function newJob(window: MaintenanceWindow, { node, maintenance }: SeenTurn): Job | undefined {
+  const { job } = window.spec.work;
+  if (job === undefined) return undefined;
+  const { name, uid = '' } = maintenance.metadata;
+  const { apiVersion, kind } = NODE_MAINTENANCE;
+  return {
+    metadata: {
+      name: jobName(name),
+      namespace: WORK_NAMESPACE,
+      labels: { [WINDOW_LABEL]: window.metadata.name },
+      annotations: { [TurnAnnotation.Node]: node },
+      ownerReferences: [{ apiVersion, kind, name, uid }],
+    },
+    spec: workJobSpec(job, node),
+  };
+}
+
+/** Its pods go first, so that the node is not given back under them. */
+async function deleteJob({ cluster }: Deps, job: Job | undefined): Promise<void> {
+  if (job === undefined) return;
+  const { name, namespace, uid = '' } = job.metadata;
+  await cluster.kube.delete(resources.jobs, { namespace, name }, { uid, propagationPolicy: 'Foreground' });
+}
+
+async function forget({ cluster }: Deps, { metadata }: NodeMaintenance): Promise<void> {
+  const { name, uid = '' } = metadata;
+  await cluster.kube.delete(resources.nodeMaintenances, { name }, { uid, propagationPolicy: 'Background' });
+}

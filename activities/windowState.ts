@@ -1,0 +1,95 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Node } from '../api/core.ts';
+import type { MaintenanceWindow, WindowProgress } from '../api/maintenanceWindow.ts';
+import { turnName } from '../domain/revision.ts';
+import type { RolloutDecision, Turn } from '../domain/rollout.ts';
+import type { TurnPolicy } from '../domain/turn.ts';
+import type { WindowRef, WindowState } from './contract.ts';
+import type { Deps } from './deps.ts';
+import type { SeenTurn } from './turns.ts';
+import { updateWindowStatus } from './windowStatus.ts';
+
+/** Names and failures in the status, so that it stays small. */
+const nodesShown = 100;
+const failuresShown = 20;
+const longestMessage = 1_000;
+
+/** One look at a window and its turns. */
+export interface Sight {
+  window: MaintenanceWindow;
+  revision: string;
+  policy: TurnPolicy;
+  /** No further turn begins. */
+  isEnding: boolean;
+  nodes: readonly Node[];
+  turns: readonly SeenTurn[];
+}
+
+/** How far a window has come, given what the turns of its nodes are. */
+export function stateOf(
+  { window, revision, nodes, turns }: Sight,
+  decision: RolloutDecision,
+  kinds: ReadonlyMap<string, Turn>,
+): WindowState {
+  const selected = nodes.map(({ metadata }) => metadata.name);
+  const count = (kind: Turn['kind']) => selected.filter((name) => kinds.get(name)?.kind === kind).length;
+  const named = new Map(turns.map(({ node, maintenance }) => [node, maintenance.metadata.name]));
+  const underWay = [...kinds].filter(([, { kind }]) => kind === 'UnderWay').map(([node]) => node);
+  const failed = [...kinds].filter(([, { kind }]) => kind === 'Failed').map(([node]) => node);
+  return {
+    revision,
+    nodes: selected.length,
+    done: count('Succeeded'),
+    underWay: underWay.toSorted().map((node) => ({
+      node,
+      maintenance: named.get(node) ?? turnName(window.metadata.name, revision, node),
+    })),
+    failed: failed.toSorted(),
+    remaining: selected.filter((name) => !kinds.has(name)).length,
+    ...(decision.kind === 'Wait' && {
+      waiting: { reason: decision.reason, message: decision.message.slice(0, longestMessage) },
+    }),
+  };
+}
+
+/** Shows it on the object. */
+export async function publishWindow(
+  deps: Deps,
+  ref: WindowRef,
+  sight: Sight,
+  state: WindowState,
+): Promise<void> {
+  const { active, progress: before } = sight.window.status ?? {};
+  const progress = progressOf(sight, state);
+  const nodes = [...state.underWay.map(({ node }) => node), ...state.failed].slice(0, nodesShown);
+  const isShown = isDeepStrictEqual([active?.nodes, active?.waiting], [nodes, state.waiting]);
+  if (isDeepStrictEqual(progress, before) && (active === undefined || isShown)) return;
+  await updateWindowStatus(deps, ref, ({ active: newest, ...status }) => {
+    if (newest === undefined) return { ...status, progress };
+    const { waiting: _before, ...open } = newest;
+    return {
+      ...status,
+      progress,
+      active: { ...open, nodes, ...(state.waiting && { waiting: state.waiting }) },
+    };
+  });
+}
+
+function progressOf({ turns }: Sight, state: WindowState): WindowProgress {
+  const failures = turns.flatMap(({ node, step }) =>
+    step.kind === 'Failed'
+      ? [{ node, reason: step.reason, message: step.message.slice(0, longestMessage) }]
+      : [],
+  );
+  const { revision, nodes, done, underWay, failed, remaining } = state;
+  return {
+    revision,
+    summary: `${done}/${nodes}`,
+    nodes,
+    done,
+    inProgress: underWay.length,
+    failed: failed.length,
+    remaining,
+    failures: failures.slice(0, failuresShown),
+  };
+}

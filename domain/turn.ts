@@ -1,0 +1,207 @@
+import type { Condition, Job, Node } from '../api/core.ts';
+import type { WindowWork } from '../api/maintenanceWindow.ts';
+import { TURN_SUCCEEDED } from './turnVerdict.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { isTrue } from './conditions.ts';
+import { closure, unreadiness } from './nodeBudget.ts';
+import { isGivenBack, stageOf } from './stage.ts';
+
+/** What becomes of turns that are under way: 'Finish' while the window is open, and after it as its spec says. */
+export type TurnPolicy = 'Finish' | 'Hold' | 'Cancel';
+
+export interface TurnSight {
+  maintenance: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>;
+  /** Undefined when it is gone, or another has come under its name. */
+  node: Node | undefined;
+  /** What the turn was begun for, whatever its window says by now. */
+  work: WindowWork['type'];
+  /** What is to be done to nodes has changed since. */
+  isOutdated: boolean;
+  /** The Job of this turn, as far as it has one. */
+  job: Job | undefined;
+  /** When the kubelet of the node last said that it lives, as far as it was asked for. Milliseconds. */
+  heardAt?: number | undefined;
+  policy: TurnPolicy;
+  readyTimeoutSeconds: number;
+  /** Milliseconds. */
+  now: number;
+}
+
+/** What is to be done next for the turn of one node. */
+export type TurnStep =
+  /** Nothing now; `message` says what it waits for. */
+  | { kind: 'Wait'; message: string }
+  | { kind: 'StartJob' }
+  | { kind: 'DeleteJob' }
+  /** Give the node back: the work is done. */
+  | { kind: 'Complete' }
+  /** Give the node back although the work is not done; the turn is to be had anew. */
+  | { kind: 'Cancel' }
+  /** The node has had its turn. */
+  | { kind: 'Succeed' }
+  /** The node stays as it is until a person has dealt with it. */
+  | { kind: 'Fail'; reason: string; message: string }
+  /** A failure that still stands. */
+  | { kind: 'Failed'; reason: string; message: string; isOver: boolean }
+  /** Nothing of the turn is left but its record, which is kept... */
+  | { kind: 'Over'; at: number }
+  /** ...or is in the way of another turn. */
+  | { kind: 'Forget' };
+
+/** Seconds that a Job may take beyond its timeout to end its pods, before it counts as one that never ends. */
+const jobGrace = 60;
+
+export function decideTurn(sight: TurnSight): TurnStep {
+  const { maintenance, node } = sight;
+  const { status } = maintenance;
+  const verdict = status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);
+  const isComplete = stageOf(maintenance) === 'Complete';
+  const isOver = isGivenBack(maintenance);
+  // Whoever completed it: nothing works on a node that takes pods again.
+  if (isComplete && isUnfinished(sight.job) && !isBeingDeleted(sight.job)) return { kind: 'DeleteJob' };
+  if (verdict !== undefined) return judged(verdict, isOver, sight);
+  if (node === undefined) return isComplete ? waitOr(isOver, { kind: 'Forget' }) : { kind: 'Cancel' };
+  if (isComplete) return waitOr(isOver, returned(sight, node));
+  return working(sight, node);
+}
+
+function waitOr(isOver: boolean, step: TurnStep): TurnStep {
+  return isOver ? step : { kind: 'Wait', message: 'it is given back' };
+}
+
+function judged(
+  { status, reason, message, lastTransitionTime }: Condition,
+  isOver: boolean,
+  sight: TurnSight,
+): TurnStep {
+  if (status === 'True') return waitOr(isOver, { kind: 'Over', at: Date.parse(lastTransitionTime) });
+  if (reason === 'Cancelled') return cancelled(isOver, sight);
+  return { kind: 'Failed', reason, message, isOver };
+}
+
+/** First its Job, then the node, then the record: a Job must not run on a node that takes pods again. */
+function cancelled(isOver: boolean, { job, maintenance: { spec }, now }: TurnSight): TurnStep {
+  if (isOver) return { kind: 'Forget' };
+  if (job !== undefined) {
+    const { deletionTimestamp } = job.metadata;
+    return deletionTimestamp === undefined
+      ? { kind: 'DeleteJob' }
+      : whileItIsDeleted(job, deletionTimestamp, now);
+  }
+  return spec.stage === 'Complete' ? { kind: 'Wait', message: 'it is given back' } : { kind: 'Complete' };
+}
+
+/** On a node that is gone nobody ends its pods. */
+function whileItIsDeleted({ metadata, spec }: Job, since: string, now: number): TurnStep {
+  const seconds = jobGrace + (spec.template.spec?.terminationGracePeriodSeconds ?? 0);
+  if (!(now - Date.parse(since) > seconds * 1_000))
+    return { kind: 'Wait', message: 'the pods of its Job end' };
+  return {
+    kind: 'Fail',
+    reason: 'JobNeverEnded',
+    message: `the pods of Job ${metadata.name} have not ended ${seconds} s after it was deleted: see to them and to the node, then advance its turn`,
+  };
+}
+
+/** The maintenance is complete and the node schedulable: the turn ends when it takes pods again. */
+function returned(sight: TurnSight, node: Node): TurnStep {
+  const { maintenance } = sight;
+  const missing = undone(sight);
+  if (missing !== undefined)
+    return {
+      kind: 'Fail',
+      reason: 'EndedEarly',
+      message: `its NodeMaintenance was completed before ${missing}: advance the turn if nothing is left to do, delete the NodeMaintenance to have it anew`,
+    };
+  const because = closure(node);
+  if (because === undefined) return { kind: 'Succeed' };
+  const since = maintenance.status?.stageStatuses.find(({ name }) => name === 'Complete')?.startTimestamp;
+  return readyInTime(sight, Date.parse(since ?? ''), because, 'after it was given back');
+}
+
+/** What was still to come when a person completed the maintenance. */
+function undone({ maintenance: { status }, work, job }: TurnSight): string | undefined {
+  if (work === 'Job') return hasCondition(job, 'Complete') ? undefined : 'its Job had succeeded';
+  return isTrue(status?.conditions, 'Drained') ? undefined : 'the node was drained';
+}
+
+function readyInTime(
+  { readyTimeoutSeconds, now }: TurnSight,
+  since: number,
+  because: string,
+  when: string,
+): TurnStep {
+  if (!(now - since > readyTimeoutSeconds * 1_000)) return { kind: 'Wait', message: because };
+  return {
+    kind: 'Fail',
+    reason: 'NodeNotReady',
+    message: `${because} ${readyTimeoutSeconds} s ${when}: see to the node, then advance its turn`,
+  };
+}
+
+function working(sight: TurnSight, node: Node): TurnStep {
+  const { maintenance, work, job, policy, isOutdated } = sight;
+  if (policy === 'Cancel' && !hasCondition(job, 'Complete')) return { kind: 'Cancel' };
+  if (job !== undefined)
+    return isUnfinished(job) ? whileItWorks(sight, job) : afterItWorked(sight, node, job);
+  // The Job that it was begun for is no more to be had.
+  if (work === 'Job' && isOutdated) return { kind: 'Cancel' };
+  if (!isTrue(maintenance.status?.conditions, 'Drained'))
+    return { kind: 'Wait', message: policy === 'Hold' ? 'its drain rests' : 'it is drained' };
+  if (work === 'None')
+    return { kind: 'Wait', message: 'it is drained; advance its turn when the work is done' };
+  return policy === 'Hold' ? { kind: 'Wait', message: 'its work rests' } : { kind: 'StartJob' };
+}
+
+function whileItWorks({ now }: TurnSight, job: Job): TurnStep {
+  const seconds = job.spec.activeDeadlineSeconds ?? 0;
+  const began = Date.parse(job.status?.startTime ?? job.metadata.creationTimestamp ?? '');
+  if (!(now - began > (seconds + jobGrace) * 1_000))
+    return { kind: 'Wait', message: `Job ${job.metadata.name} works` };
+  return {
+    kind: 'Fail',
+    reason: 'JobNeverEnded',
+    message: `Job ${job.metadata.name} has not ended ${seconds + jobGrace} s after it began: see to its pods and to the node, then advance its turn`,
+  };
+}
+
+function afterItWorked(sight: TurnSight, node: Node, job: Job): TurnStep {
+  const failure = job.status?.conditions?.find(({ type, status }) => type === 'Failed' && status === 'True');
+  if (failure !== undefined)
+    return {
+      kind: 'Fail',
+      reason: 'JobFailed',
+      message: `Job ${job.metadata.name} failed (${failure.reason || 'it does not say why'}): see its pods, then advance the turn, or set the NodeMaintenance to Complete and delete it to have it anew`,
+    };
+  const done = endOfWork(job) ?? Number.NaN;
+  // Not its readiness gates: their pods come back only when the node is given back.
+  const because = unreadiness(node) ?? silence(sight, done);
+  if (because === undefined) return { kind: 'Complete' };
+  return readyInTime(sight, done, because, 'after its work');
+}
+
+/** That it is ready is known only after a while, and says nothing of the time after its work. */
+function silence({ heardAt }: TurnSight, done: number): string | undefined {
+  return heardAt !== undefined && heardAt <= done
+    ? 'its kubelet has not been heard since its work'
+    : undefined;
+}
+
+/** When the Job of a turn succeeded, in milliseconds. */
+export function endOfWork(job: Job | undefined): number | undefined {
+  const done = job?.status?.conditions?.find(({ type, status }) => type === 'Complete' && status === 'True');
+  return done && Date.parse(done.lastTransitionTime);
+}
+
+/** Whether a Job may still have pods that run. */
+export function isUnfinished(job: Job | undefined): job is Job {
+  return job !== undefined && !hasCondition(job, 'Complete') && !hasCondition(job, 'Failed');
+}
+
+function isBeingDeleted({ metadata }: Job): boolean {
+  return metadata.deletionTimestamp !== undefined;
+}
+
+function hasCondition(job: Job | undefined, type: string): boolean {
+  return isTrue(job?.status?.conditions, type);
+}

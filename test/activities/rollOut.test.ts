@@ -1,0 +1,244 @@
+import type {
+  Activities,
+  WindowOrders,
+  WindowRef,
+  WindowState,
+  WindowStep,
+} from '../../activities/contract.ts';
+import { readBudget } from '../../activities/nodeClaims.ts';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { NODE_BUDGET_NAME, WINDOW_LABEL, WORK_NAMESPACE, workflowIdOf } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { emptyStatus } from '../../domain/status.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { activitiesOn, performed, started } from '../kit/activity.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+/** No workflow runs the maintenances: what becomes of a turn is the test's doing. */
+let sandbox: Sandbox;
+let c: TestCluster;
+let activities: Activities;
+let told: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'rollout' });
+  ({ activities, told } = activitiesOn(c));
+}, 120_000);
+
+beforeEach(() => setBudget('100%'));
+
+afterAll(async () => {
+  for (const { metadata } of (await c.admin.list(resources.maintenanceWindows)).items)
+    if (metadata.name.startsWith(c.namespace))
+      await c.admin.delete(
+        resources.maintenanceWindows,
+        { name: metadata.name },
+        { uid: metadata.uid ?? '' },
+      );
+  const { metadata } = await readBudget(c);
+  await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
+  await c.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+async function setBudget(maxUnavailable: number | string): Promise<void> {
+  await readBudget(c);
+  await c.admin.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { spec: { maxUnavailable } });
+}
+
+const named = (node: string) => ({ key: 'metadata.name', operator: 'In' as const, values: [node] });
+
+interface Opened extends WindowRef {
+  nodes: string[];
+}
+
+/** A window and as many nodes of its own, which no other selects; it waits for people where it has no work. */
+async function windowOf(count: number, differs: object = {}): Promise<Opened> {
+  const name = c.named('window');
+  const nodes: string[] = [];
+  for (let made = 0; made < count; made++) nodes.push(await c.nodeNamed('node'));
+  const { metadata } = await c.admin.create(resources.maintenanceWindows, {
+    metadata: { name },
+    spec: {
+      schedule: { cron: '0 2 * * 6', timeZone: 'UTC', duration: '4h' },
+      nodeSelector: { nodeSelectorTerms: nodes.map((node) => ({ matchFields: [named(node)] })) },
+      ...differs,
+    } as MaintenanceWindow['spec'],
+  });
+  return { name, uid: metadata.uid ?? '', nodes };
+}
+
+const orders = (differs: Partial<WindowOrders> = {}): WindowOrders => ({
+  end: '2099-01-01T00:00:00.000Z',
+  ended: false,
+  cancelled: false,
+  paused: false,
+  approved: false,
+  approvedNodes: [],
+  ...differs,
+});
+
+/** Runs the activity as the workflow does, again and again, until a step is as it is expected to be. */
+async function rolledOut(
+  { name, uid }: WindowRef,
+  given: Partial<WindowOrders>,
+  holds: (step: WindowStep) => boolean,
+): Promise<WindowStep> {
+  let seen: WindowState | undefined;
+  for (;;) {
+    const step = await performed(() => activities.rollOut({ name, uid }, orders(given), seen));
+    if (holds(step)) return step;
+    seen = 'state' in step ? step.state : undefined;
+  }
+}
+
+const stateIn = (step: WindowStep): WindowState => {
+  if (!('state' in step)) throw new Error(`${step.kind} has no state`);
+  return step.state;
+};
+const underWay =
+  (...nodes: string[]) =>
+  (step: WindowStep) =>
+    stateIn(step)
+      .underWay.map(({ node }) => node)
+      .join() === nodes.join();
+const waitsFor = (reason: string) => (step: WindowStep) => stateIn(step).waiting?.reason === reason;
+
+const claimed = async ({ name }: WindowRef) =>
+  ((await readBudget(c)).status?.claims ?? [])
+    .filter(({ window }) => window === name)
+    .map(({ node }) => node);
+
+async function turnsOf({ name }: WindowRef): Promise<NodeMaintenance[]> {
+  return (await c.admin.list(resources.nodeMaintenances, { labelSelector: `${WINDOW_LABEL}=${name}` })).items;
+}
+
+async function onlyTurnOf(window: WindowRef): Promise<NodeMaintenance> {
+  const [turn, ...others] = await turnsOf(window);
+  expect(others).toEqual([]);
+  return turn as NodeMaintenance;
+}
+
+const is = (type: string, status: 'True' | 'False' = 'True') => ({
+  type,
+  status,
+  reason: type,
+  message: '',
+  lastTransitionTime: new Date().toISOString(),
+});
+
+/** What its workflow would write. */
+async function written(turn: NodeMaintenance, status: object): Promise<void> {
+  const key = { name: turn.metadata.name };
+  const body = { status: { ...emptyStatus, ...status } };
+  await c.caughtUpWith({
+    ...(await c.admin.mergePatch(resources.nodeMaintenances, key, body, { subresource: 'status' })),
+    kind: 'NodeMaintenance',
+  });
+}
+
+/** Somebody completes it, and its workflow gives the node back. */
+async function completed(turn: NodeMaintenance, conditions: object[] = [is('Drained')]): Promise<void> {
+  const key = { name: turn.metadata.name };
+  await c.admin.mergePatch(resources.nodeMaintenances, key, { spec: { stage: 'Complete' } });
+  const stageStatuses = [{ name: 'Complete', startTimestamp: new Date().toISOString() }];
+  await written(turn, { conditions, stageStatuses });
+}
+
+describe('a window', () => {
+  test('that waits for the budget goes on when there is room again, without being told', async () => {
+    await setBudget(0);
+    const window = await windowOf(1);
+    const waiting = await rolledOut(window, {}, waitsFor('NodeBudget'));
+    const { ended } = started(() => activities.rollOut(window, orders(), stateIn(waiting)));
+    await setBudget('100%');
+    expect(underWay(...window.nodes)(await ended)).toBe(true);
+    expect(await claimed(window)).toEqual(window.nodes);
+  }, 60_000);
+
+  test('whose turn a person completes gives up its claim, and begins the next one', async () => {
+    const window = await windowOf(2);
+    const [first = '', second = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(first));
+    await completed(await onlyTurnOf(window));
+    const step = await rolledOut(window, {}, underWay(second));
+    expect(stateIn(step)).toMatchObject({ done: 1, remaining: 0 });
+    expect(await claimed(window)).toEqual([second]);
+  }, 60_000);
+
+  test('whose turn is deleted begins it anew by the rules: not while it is paused', async () => {
+    const window = await windowOf(1);
+    await rolledOut(window, {}, underWay(...window.nodes));
+    const turn = await onlyTurnOf(window);
+    await c.deleted(turn);
+    await rolledOut(window, { paused: true }, waitsFor('Paused'));
+    expect(await turnsOf(window)).toEqual([]);
+    expect(await claimed(window)).toEqual([]);
+    await rolledOut(window, {}, underWay(...window.nodes));
+    expect((await onlyTurnOf(window)).metadata.uid).not.toBe(turn.metadata.uid);
+  }, 60_000);
+
+  test('whose turns the apiserver refuses says so, takes no node, and goes on', async () => {
+    const drainPlan = Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority }));
+    const window = await windowOf(2, { template: { drainPlan } });
+    const step = await rolledOut(window, {}, waitsFor('TurnRefused'));
+    expect(stateIn(step)).toMatchObject({ underWay: [], remaining: 2 });
+    expect(await claimed(window)).toEqual([]);
+    await told();
+    const found = await c.admin.get(resources.maintenanceWindows, { name: window.name });
+    expect(found?.status?.progress).toMatchObject({ remaining: 2, inProgress: 0 });
+    const about = { kind: 'MaintenanceWindow', metadata: { name: window.name, uid: window.uid } };
+    expect((await c.eventsAbout(about)).join('\n')).toContain(
+      'TurnRefused: The apiserver refuses the turn of',
+    );
+  }, 60_000);
+
+  test('that holds its nodes is over when their drains rest, and the next one has only these go on', async () => {
+    const window = await windowOf(2, { onWindowEnd: 'HoldCurrent', rollout: { maxUnavailable: 2 } });
+    const [first = '', second = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(first, second));
+    const turns = await turnsOf(window);
+    const own = turns.find(({ metadata }) => metadata.name.endsWith(first)) as NodeMaintenance;
+    const persons = turns.find(({ metadata }) => metadata.name.endsWith(second)) as NodeMaintenance;
+    await written(persons, { conditions: [is('Paused')] });
+    const run = workflowIdOf(own.metadata.name);
+    const tell = await rolledOut(window, { ended: true }, ({ kind }) => kind === 'Tell');
+    expect(tell).toMatchObject({ pause: [run], resume: [] });
+    const given = orders({ ended: true, told: [run] });
+    const { ended } = started(() => activities.rollOut(window, given, stateIn(tell)));
+    await written(own, { conditions: [is('Paused')] });
+    expect(await ended).toMatchObject({ kind: 'Over' });
+    const next = await rolledOut(window, {}, ({ kind }) => kind === 'Tell');
+    expect(next).toMatchObject({ pause: [], resume: [run] });
+  }, 60_000);
+
+  test('whose node is given back by a person while its Job works ends the Job', async () => {
+    const schedulingGates = [{ name: 'example.com/not-yet' }];
+    const template = { spec: { schedulingGates, containers: [{ name: 'patch', image: 'none' }] } };
+    const window = await windowOf(1, { work: { type: 'Job', job: { template } } });
+    await rolledOut(window, {}, underWay(...window.nodes));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('Drained')] });
+    const jobs = async () => {
+      const { items } = await c.admin.list(resources.jobs, { namespace: WORK_NAMESPACE });
+      return items.filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === window.name);
+    };
+    const rolling = started(() => activities.rollOut(window, orders(), undefined));
+    await rolling.ended;
+    await eventually('the Job', async () => expect(await jobs()).toHaveLength(1));
+    await completed(turn);
+    await eventuallyHolds(
+      'the Job to end',
+      async () => {
+        await rolledOut(window, {}, () => true);
+        return jobs();
+      },
+      (found) => found.every(({ metadata }) => metadata.deletionTimestamp !== undefined),
+    );
+  }, 60_000);
+});

@@ -1,0 +1,305 @@
+import type { ScheduleDescription } from '@temporalio/client';
+import { ScheduleNotFoundError } from '@temporalio/client';
+import { msToTs } from '@temporalio/common/lib/time.js';
+import { readBudget } from '../../activities/nodeClaims.ts';
+import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
+import { NODE_BUDGET_NAME, windowWorkflowIdOf } from '../../api/names.ts';
+import { runWindowsController } from '../../controllers/windows.ts';
+import { nextOpening, showsAgain } from '../../domain/windowSchedule.ts';
+import { EventRecorder } from '../../kube/events.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
+
+/** No worker polls the task queue: what matters is the Schedule that Temporal has. */
+let sandbox: Sandbox;
+let lab: WorkflowLab;
+let c: TestCluster;
+const abort = new AbortController();
+let ended: Promise<void> | undefined;
+let events: EventRecorder;
+
+beforeAll(async () => {
+  quietTemporal();
+  sandbox = await testSandbox();
+  lab = await workflowLab(sandbox.temporalAddress);
+  c = await testCluster(sandbox, { prefix: 'windows' });
+  const { kube } = c.cluster;
+  events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
+  const deps = { cluster: c.cluster, temporal: lab.client, events, log: silentLog };
+  ended = runWindowsController(deps, abort.signal);
+}, 120_000);
+
+afterAll(async () => {
+  for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
+  abort.abort();
+  await ended;
+  const { metadata } = await readBudget(c);
+  await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
+  await c?.close();
+  await lab?.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+let serial = 0;
+const weekly = { cron: '0 2 * * 6', timeZone: 'Europe/Berlin', duration: '4h' };
+
+/** Selects no node that there is. */
+async function applied(spec: object = {}): Promise<string> {
+  const name = `${c.namespace}-${(serial += 1)}`;
+  const matchExpressions = [{ key: 'rack', operator: 'In' as const, values: ['nowhere'] }];
+  const nodeSelector = { nodeSelectorTerms: [{ matchExpressions }] };
+  await c.admin.create(resources.maintenanceWindows, {
+    metadata: { name },
+    spec: { schedule: weekly, nodeSelector, ...spec } as MaintenanceWindow['spec'],
+  });
+  return name;
+}
+
+const patched = (name: string, spec: object) =>
+  c.admin.mergePatch(resources.maintenanceWindows, { name }, { spec });
+const seen = (name: string) => c.admin.get(resources.maintenanceWindows, { name });
+
+async function deleted(name: string): Promise<void> {
+  const { metadata } = (await seen(name)) ?? {};
+  if (metadata === undefined) return;
+  await c.admin.delete(resources.maintenanceWindows, { name }, { uid: metadata.uid ?? '' });
+  await eventually(`${name} to be gone`, async () => expect(await seen(name)).toBeUndefined());
+}
+
+const handleOf = (name: string) => lab.client.schedule.getHandle(windowWorkflowIdOf(name));
+
+async function scheduleOf(name: string): Promise<ScheduleDescription | undefined> {
+  try {
+    return await handleOf(name).describe();
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) return undefined;
+    throw error;
+  }
+}
+
+async function condition(name: string, type: string, facts: object): Promise<void> {
+  await eventually(`condition ${type}`, async () => {
+    const { status, metadata } = (await seen(name)) ?? {};
+    const found = status?.conditions.find((one) => one.type === type);
+    expect(found).toMatchObject({ ...facts, observedGeneration: metadata?.generation });
+  });
+}
+
+test('a window has a Schedule that starts its workflow, and says when it opens', async () => {
+  const name = await applied();
+  await condition(name, 'Valid', { status: 'True' });
+  await condition(name, 'Scheduled', { status: 'True' });
+  const schedule = await scheduleOf(name);
+  expect(schedule?.action).toMatchObject({
+    type: 'startWorkflow',
+    workflowType: 'maintenanceWindow',
+    taskQueue: 'node-maintenance',
+    args: [{ name }],
+  });
+  expect(schedule?.policies).toMatchObject({ overlap: 'BUFFER_ONE', catchupWindow: 4 * 3_600_000 });
+  const { status } = (await seen(name)) ?? {};
+  expect(status).toMatchObject({ schedule: '0 2 * * 6' });
+  expect(new Date(status?.nextTime ?? '')).toEqual(schedule?.info.nextActionTimes[0]);
+});
+
+test('an edit of the window changes the Schedule', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await patched(name, { schedule: { ...weekly, cron: '30 5 * * *', duration: '1h' } });
+  await eventually('the Schedule to be changed', async () => {
+    const schedule = await scheduleOf(name);
+    expect(schedule?.policies.catchupWindow).toBe(3_600_000);
+    const next = (await seen(name))?.status?.nextTime ?? '';
+    expect(schedule?.info.nextActionTimes[0]).toEqual(new Date(next));
+    expect(next).toMatch(/T0[34]:30:00/);
+  });
+});
+
+test('a suspended window pauses its Schedule, and one that is not any more unpauses it', async () => {
+  const name = await applied({ suspend: true });
+  await condition(name, 'Scheduled', { status: 'False', reason: 'Suspended' });
+  expect((await scheduleOf(name))?.state.paused).toBe(true);
+  expect((await seen(name))?.status?.nextTime).toBeUndefined();
+  await patched(name, { suspend: false });
+  await condition(name, 'Scheduled', { status: 'True' });
+  expect((await scheduleOf(name))?.state.paused).toBe(false);
+  await patched(name, { suspend: true });
+  await condition(name, 'Scheduled', { status: 'False', reason: 'Suspended' });
+  expect((await scheduleOf(name))?.state.paused).toBe(true);
+});
+
+test('a Schedule that somebody paused in Temporal stays so, and the window says it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await handleOf(name).pause('freeze until Monday');
+  await patched(name, { approval: 'PerWindow' });
+  await condition(name, 'Scheduled', {
+    status: 'False',
+    reason: 'PausedInTemporal',
+    message:
+      'Somebody paused the Schedule in Temporal (freeze until Monday): no window opens until it is unpaused there.',
+  });
+  expect((await scheduleOf(name))?.state.paused).toBe(true);
+});
+
+test('a deleted window takes its Schedule along', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await deleted(name);
+  expect(await scheduleOf(name)).toBeUndefined();
+});
+
+test('a Schedule that somebody edited in Temporal is set back, and the window tells it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await handleOf(name).update((before) => ({ ...before, spec: { cronExpressions: ['0 3 * * *'] } }));
+  await patched(name, { approval: 'PerWindow' });
+  const found = await eventuallyHolds(
+    'the Schedule to be set back',
+    () => scheduleOf(name),
+    (schedule) => {
+      const [next] = schedule?.info.nextActionTimes ?? [];
+      return next?.getUTCDay() === 6;
+    },
+  );
+  expect(found?.action).toMatchObject({ args: [{ name }] });
+  await events.flush();
+  const window = (await seen(name)) as MaintenanceWindow;
+  expect((await c.eventsAbout(window)).join('\n')).toContain('ScheduleRepaired');
+});
+
+test('a run that ended without having closed its window is followed by another one', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const workflowId = `${windowWorkflowIdOf(name)}-lost`;
+  const times = { start: '2026-11-21T12:00:00Z', end: '2099-01-01T00:00:00Z' };
+  const active = { workflowId, runId: 'lost', ...times, nodes: [] };
+  const options = { subresource: 'status' };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active } }, options);
+  const run = lab.client.workflow.getHandle(workflowId);
+  await eventually('the run', async () => expect((await run.describe()).status.name).toBe('RUNNING'));
+  await run.terminate('the test is over');
+  const closed = { status: { active: null } };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
+});
+
+test('the cluster has a budget from the beginning, for the warning of people', async () => {
+  const budget = { name: NODE_BUDGET_NAME };
+  await eventually('it', async () => expect(await c.admin.get(resources.nodeBudgets, budget)).toBeDefined());
+});
+
+describe('a window that cannot be scheduled has no Schedule, and says why:', () => {
+  test.each([
+    {
+      when: 'an unknown zone',
+      spec: { schedule: { ...weekly, timeZone: 'Europe/Berlim' } },
+      message: 'schedule.timeZone: there is no time zone "Europe/Berlim"',
+    },
+    {
+      when: 'a date that does not exist',
+      spec: { schedule: { ...weekly, cron: '0 2 30 2 *' } },
+      message: 'schedule: no such date exists',
+    },
+    {
+      when: 'a year that is past',
+      spec: { schedule: { timeZone: 'UTC', duration: '1h', calendar: [{ time: '02:00', years: [2020] }] } },
+      message: 'schedule: all of its times are in the past',
+    },
+    {
+      when: 'a duration that is longer than its period',
+      spec: { schedule: { ...weekly, cron: '0 * * * *', duration: '2h' } },
+      message: 'schedule.duration: 2h is longer than the 60 minutes between',
+    },
+    {
+      when: 'a plan that is too long when it is completed',
+      spec: {
+        template: {
+          drainPlan: Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority })),
+        },
+      },
+      message: 'template: the apiserver refuses its NodeMaintenance',
+    },
+    {
+      when: 'a Job that the apiserver would refuse',
+      spec: {
+        work: { type: 'Job', job: { template: { spec: { containers: [{ name: 'No Name' }] } } } },
+      },
+      message: 'work.job.template: the apiserver refuses its Job',
+    },
+  ])('$when', async ({ spec, message }) => {
+    const name = await applied(spec);
+    await condition(name, 'Valid', { status: 'False', message: expect.stringContaining(message) });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'NotValid' });
+    expect(await scheduleOf(name)).toBeUndefined();
+  });
+
+  test('one that had one has it paused, and it goes on when the window is corrected', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
+    await condition(name, 'Valid', { status: 'False' });
+    expect((await scheduleOf(name))?.state.paused).toBe(true);
+    await patched(name, { schedule: weekly });
+    await condition(name, 'Scheduled', { status: 'True' });
+    expect((await scheduleOf(name))?.state.paused).toBe(false);
+  });
+
+  test('the pause of a person outlasts the problem', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    await handleOf(name).pause('freeze until Monday');
+    await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
+    await condition(name, 'Valid', { status: 'False' });
+    await patched(name, { schedule: weekly });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'PausedInTemporal' });
+  });
+});
+
+describe('Temporal fires when the window says that it opens, on days that clocks change too:', () => {
+  const year = { from: Date.parse('2027-01-01T00:00:00Z'), to: Date.parse('2028-01-01T00:00:00Z') };
+  const schedules: WindowSchedule[] = [
+    { cron: '30 2 * * *', timeZone: 'Europe/Berlin', duration: '1h' },
+    { cron: '30 1 * * 0', timeZone: 'America/New_York', duration: '1h' },
+    { cron: '30 2 * * 0', timeZone: 'America/New_York', duration: '1h', exceptions: ['2027-07-04'] },
+    {
+      calendar: [
+        { time: '00:15', daysOfWeek: ['Saturday', 'Sunday'], months: [3, 10, 11] },
+        { time: '23:45', daysOfMonth: [1, 31] },
+      ],
+      timeZone: 'Europe/Berlin',
+      duration: '15m',
+      exceptions: ['2027-10-31'],
+    },
+  ];
+
+  function openings(schedule: WindowSchedule): number[] {
+    const found: number[] = [];
+    for (
+      let at = nextOpening(schedule, year.from);
+      at !== undefined && at < year.to;
+      at = nextOpening(schedule, at)
+    )
+      found.push(at);
+    return found;
+  }
+
+  test.each(schedules)('$timeZone $cron', async (schedule) => {
+    const name = await applied({ schedule });
+    await condition(name, 'Scheduled', { status: 'True' });
+    const { startTime } = await lab.client.workflowService.listScheduleMatchingTimes({
+      namespace: 'default',
+      scheduleId: windowWorkflowIdOf(name),
+      startTime: msToTs(year.from),
+      endTime: msToTs(year.to),
+    });
+    const fired = startTime.map(({ seconds }) => Number(seconds) * 1_000);
+    const again = fired.filter((at) => showsAgain(schedule, at));
+    expect(fired.filter((at) => !again.includes(at))).toEqual(openings(schedule));
+    expect(fired.length).toBeGreaterThan(40);
+  });
+});

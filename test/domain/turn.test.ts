@@ -1,0 +1,293 @@
+import type { Condition, Job, Node } from '../../api/core.ts';
+import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import type { ConditionFacts } from '../../domain/conditions.ts';
+import { emptyStatus } from '../../domain/status.ts';
+import { decideTurn, type TurnSight } from '../../domain/turn.ts';
+import { turnAdvanced, turnCancelled, turnFailed, turnSucceeded } from '../../domain/turnVerdict.ts';
+
+const now = Date.parse('2026-11-21T12:00:00Z');
+const before = (seconds: number) => new Date(now - seconds * 1_000).toISOString();
+
+const ready: Node = { metadata: { name: 'n' }, spec: { unschedulable: true } };
+const unready: Node = {
+  metadata: { name: 'n' },
+  spec: { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoSchedule' }] },
+};
+const gated: Node = {
+  metadata: { name: 'n' },
+  spec: { taints: [{ key: 'readiness.k8s.io/gates', effect: 'NoSchedule' }] },
+};
+
+const condition = (facts: ConditionFacts): Condition => ({ ...facts, lastTransitionTime: before(10) });
+const is = (type: string, status: 'True' | 'False' = 'True') =>
+  condition({ type, status, reason: type, message: '' });
+
+/** A Job that began so many seconds ago. */
+function job(began: number, ...conditions: Condition[]): Job {
+  return {
+    metadata: { name: 'work', uid: 'job', creationTimestamp: before(began) },
+    spec: { activeDeadlineSeconds: 600, template: { spec: { terminationGracePeriodSeconds: 30 } } },
+    status: { startTime: before(began), conditions },
+  };
+}
+
+type Differs = Partial<Omit<TurnSight, 'maintenance'>> & {
+  stage?: NodeMaintenanceStage;
+  conditions?: Condition[];
+  /** Seconds since Complete began; its finalizer is gone then. */
+  givenBack?: number;
+  finalizers?: string[];
+};
+
+const completion = 'nodemaintenance.k8s.io/maintenance-completion';
+
+function step({ stage = 'Drain', conditions = [], givenBack, finalizers, ...differs }: Differs) {
+  const stageStatuses =
+    givenBack === undefined ? [] : [{ name: 'Complete' as const, startTimestamp: before(givenBack) }];
+  const left = finalizers ?? (givenBack === undefined ? [completion] : []);
+  return decideTurn({
+    maintenance: {
+      metadata: { name: 'turn', finalizers: left },
+      spec: { stage, nodeSelector: { nodeSelectorTerms: [] } },
+      status: { ...emptyStatus, conditions, stageStatuses },
+    },
+    node: ready,
+    work: 'Job',
+    isOutdated: false,
+    job: undefined,
+    policy: 'Finish',
+    readyTimeoutSeconds: 60,
+    now,
+    ...differs,
+  });
+}
+
+const drained = [is('Drained')];
+const succeeded = job(100, is('Complete'));
+
+describe('the turn of a node', () => {
+  test.each<{ when: string; given: Differs; want: object }>([
+    { when: 'waits while the node is drained', given: {}, want: { kind: 'Wait', message: 'it is drained' } },
+    {
+      when: 'starts its Job on the drained node',
+      given: { conditions: drained },
+      want: { kind: 'StartJob' },
+    },
+    {
+      when: 'waits for a person without a Job',
+      given: { conditions: drained, work: 'None' },
+      want: { kind: 'Wait', message: 'it is drained; advance its turn when the work is done' },
+    },
+    {
+      when: 'waits while its Job works, though a pod appears on the node meanwhile',
+      given: { conditions: [is('Drained', 'False')], job: job(100) },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
+      when: 'gives the node back after its work',
+      given: { conditions: drained, job: succeeded },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'keeps the node cordoned while it has not come back',
+      given: { conditions: drained, job: succeeded, node: unready },
+      want: { kind: 'Wait', message: 'it is not ready' },
+    },
+    {
+      when: 'gives a node back whose readiness gates are closed: their pods come back only then',
+      given: { conditions: drained, job: succeeded, node: gated },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'waits until the node is given back',
+      given: { stage: 'Complete', job: succeeded },
+      want: { kind: 'Wait', message: 'it is given back' },
+    },
+    {
+      when: 'waits for the readiness gates then',
+      given: { stage: 'Complete', givenBack: 10, job: succeeded, node: gated },
+      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+    },
+    {
+      when: 'succeeds when the node takes pods again',
+      given: { stage: 'Complete', givenBack: 10, job: succeeded },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'succeeds when a person completes it that has no Job, once it was drained',
+      given: { stage: 'Complete', givenBack: 10, work: 'None', conditions: drained },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'waits after its work until the kubelet has been heard again: Ready may be of before',
+      given: { conditions: drained, job: succeeded, heardAt: now - 11_000 },
+      want: { kind: 'Wait', message: 'its kubelet has not been heard since its work' },
+    },
+    {
+      when: 'gives the node back when the kubelet has been heard after its work',
+      given: { conditions: drained, job: succeeded, heardAt: now - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'whose Job goes on after an edit of the window is judged by this Job',
+      given: { conditions: drained, job: job(100), work: 'None', isOutdated: true },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
+      when: 'begun for people waits for them after an edit of the window',
+      given: { conditions: drained, work: 'None', isOutdated: true },
+      want: { kind: 'Wait', message: 'it is drained; advance its turn when the work is done' },
+    },
+    {
+      when: 'whose Job had not begun when the window was edited is cancelled, to be had anew',
+      given: { conditions: drained, isOutdated: true },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'that somebody completes while its Job works ends the Job at once',
+      given: { stage: 'Complete', job: job(10) },
+      want: { kind: 'DeleteJob' },
+    },
+    {
+      when: 'that was advanced while its Job did not end, ends the Job',
+      given: { stage: 'Complete', job: job(1000), conditions: [condition(turnAdvanced)] },
+      want: { kind: 'DeleteJob' },
+    },
+    {
+      when: 'is over when it has succeeded, whatever becomes of the node later',
+      given: { stage: 'Complete', givenBack: 10, conditions: [condition(turnSucceeded)], node: unready },
+      want: { kind: 'Over', at: now - 10_000 },
+    },
+    {
+      when: 'that was advanced is over when the node is given back',
+      given: { stage: 'Complete', conditions: [condition(turnAdvanced)] },
+      want: { kind: 'Wait', message: 'it is given back' },
+    },
+    {
+      when: 'of a node that is no more is cancelled',
+      given: { node: undefined, conditions: drained },
+      want: { kind: 'Cancel' },
+    },
+  ])('$when', ({ given, want }) => {
+    expect(step(given)).toEqual(want);
+  });
+});
+
+describe('the turn fails, and the node stays as it is,', () => {
+  test.each<{ when: string; given: Differs; reason: string; message: RegExp }>([
+    {
+      when: 'when its Job fails',
+      given: {
+        conditions: drained,
+        job: job(100, condition({ type: 'Failed', status: 'True', reason: 'DeadlineExceeded', message: '' })),
+      },
+      reason: 'JobFailed',
+      message: /^Job work failed \(DeadlineExceeded\)/,
+    },
+    {
+      when: 'when its Job never ends',
+      given: { conditions: drained, job: job(661) },
+      reason: 'JobNeverEnded',
+      message: /^Job work has not ended 660 s after it began/,
+    },
+    {
+      when: 'when the node does not come back after its work',
+      given: {
+        conditions: drained,
+        node: unready,
+        job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^it is not ready 60 s after its work/,
+    },
+    {
+      when: 'when its readiness gates do not open once it is given back',
+      given: { stage: 'Complete', givenBack: 61, job: succeeded, node: gated },
+      reason: 'NodeNotReady',
+      message: /^its readiness gates are not open 60 s after it was given back/,
+    },
+    {
+      when: 'when a person completes its maintenance before the Job has succeeded',
+      given: { stage: 'Complete', givenBack: 10 },
+      reason: 'EndedEarly',
+      message: /^its NodeMaintenance was completed before its Job had succeeded/,
+    },
+    {
+      when: 'when a person completes its maintenance before the node was drained',
+      given: { stage: 'Complete', givenBack: 10, work: 'None' },
+      reason: 'EndedEarly',
+      message: /^its NodeMaintenance was completed before the node was drained/,
+    },
+    {
+      when: 'when its kubelet is not heard after its work',
+      given: {
+        conditions: drained,
+        heardAt: now - 62_000,
+        job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^its kubelet has not been heard since its work 60 s after its work/,
+    },
+    {
+      when: 'when it was cancelled and the pods of its Job do not end, as on a node that is gone',
+      given: {
+        conditions: [...drained, condition(turnCancelled)],
+        job: { ...job(200), metadata: { name: 'work', deletionTimestamp: before(91) } },
+      },
+      reason: 'JobNeverEnded',
+      message: /^the pods of Job work have not ended 90 s after it was deleted/,
+    },
+  ])('$when', ({ given, reason, message }) => {
+    expect(step(given)).toEqual({ kind: 'Fail', reason, message: expect.stringMatching(message) });
+  });
+
+  test('until somebody has dealt with it', () => {
+    const conditions = [...drained, condition(turnFailed('JobFailed', 'why'))];
+    const failure = { kind: 'Failed', reason: 'JobFailed', message: 'why' };
+    for (const policy of ['Finish', 'Hold', 'Cancel'] as const)
+      expect(step({ conditions, policy })).toEqual({ ...failure, isOver: false });
+    expect(step({ conditions, stage: 'Complete', givenBack: 1 })).toEqual({ ...failure, isOver: true });
+  });
+});
+
+describe('when the window ends', () => {
+  test.each<{ when: string; given: Differs; want: object }>([
+    {
+      when: 'and holds, the drain rests',
+      given: { policy: 'Hold' },
+      want: { kind: 'Wait', message: 'its drain rests' },
+    },
+    {
+      when: 'and holds, no Job begins',
+      given: { policy: 'Hold', conditions: drained },
+      want: { kind: 'Wait', message: 'its work rests' },
+    },
+    {
+      when: 'and cancels, the drain is cancelled',
+      given: { policy: 'Cancel' },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'and cancels, the Job too',
+      given: { policy: 'Cancel', conditions: drained, job: job(10) },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'and cancels, work that is done is done',
+      given: { policy: 'Cancel', conditions: drained, job: succeeded },
+      want: { kind: 'Complete' },
+    },
+  ])('$when', ({ given, want }) => {
+    expect(step(given)).toEqual(want);
+  });
+
+  test('a cancelled turn ends its Job first, then gives the node back, and is forgotten', () => {
+    const cancelled = [condition(turnCancelled)];
+    const ending = { ...job(10), metadata: { name: 'work', deletionTimestamp: before(1) } };
+    expect(step({ conditions: cancelled, job: job(10) })).toEqual({ kind: 'DeleteJob' });
+    expect(step({ conditions: cancelled, job: ending })).toMatchObject({ kind: 'Wait' });
+    expect(step({ conditions: cancelled })).toEqual({ kind: 'Complete' });
+    expect(step({ conditions: cancelled, stage: 'Complete' })).toMatchObject({ kind: 'Wait' });
+    expect(step({ conditions: cancelled, stage: 'Complete', givenBack: 1 })).toEqual({ kind: 'Forget' });
+  });
+});

@@ -1,0 +1,170 @@
+import { defineSearchAttributeKey } from '@temporalio/common';
+import {
+  type ActivityOptions,
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  continueAsNew,
+  getExternalWorkflowHandle,
+  isCancellation,
+  log,
+  patched,
+  proxyActivities,
+  setCurrentDetails,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { MaintenanceWindowActivities, WindowState, WindowStep } from '../activities/contract.ts';
+import type { WindowInput } from '../api/windowInput.ts';
+import { withItsOwnFailure } from './failures.ts';
+import { searchAttributesOf } from './searchAttributes.ts';
+import { createTurn, type Turn } from './turn.ts';
+import { describeWindow } from './windowDetails.ts';
+import { handleWindowMessages } from './windowHandlers.ts';
+import { newWindowRun, ordersOf, takeInOpened, type WindowRun, windowRefTo } from './windowRun.ts';
+
+export interface WindowOutcome {
+  name: string;
+  done: number;
+  nodes: number;
+  failed: string[];
+  remaining: number;
+}
+
+/** Retried without limit: an apiserver that is down must not end a window. */
+const quick: ActivityOptions = {
+  startToCloseTimeout: '60s',
+  heartbeatTimeout: '6s',
+  retry: {
+    initialInterval: '200ms',
+    maximumInterval: '15s',
+    nonRetryableErrorTypes: ['InvalidInput', 'Invalid'],
+  },
+};
+
+/** Runs until something has changed; its end is awaited when it is cancelled, so that two never begin turns. */
+const lasting: ActivityOptions = {
+  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
+  startToCloseTimeout: '30 days',
+  heartbeatTimeout: '6s',
+  summary: 'See turns through, begin new ones',
+  retry: { initialInterval: '200ms', maximumInterval: '10s' },
+};
+
+const { openWindow, authorizeOrder, advanceTurn, closeWindow } =
+  proxyActivities<MaintenanceWindowActivities>(quick);
+const { rollOut } = proxyActivities<MaintenanceWindowActivities>(lasting);
+
+const scheduledStart = defineSearchAttributeKey('TemporalScheduledStartTime', 'DATETIME');
+
+/**
+ * One opening of a MaintenanceWindow: nodes have their turn until all had it or the time is over. What a node's turn has come to
+ * is on its NodeMaintenance, so that the next opening goes on where this one stops.
+ */
+export async function maintenanceWindow(input: WindowInput, carried?: WindowRun): Promise<WindowOutcome> {
+  const run = carried ?? newWindowRun(workflowInfo().runId);
+  const turn = createTurn();
+  handleWindowMessages(run, turn, { authorizeOrder, advanceTurn });
+  try {
+    if (carried === undefined) await open(run, input);
+    await rollOutUntilOver(input, run, turn);
+  } catch (error) {
+    // Cancelled from Temporal: turns are still brought to an end, as by message cancel, of whoever may send it.
+    if (!isCancellation(error) || run.uid === '') throw error;
+    await CancellationScope.nonCancellable(async () => {
+      run.cancelled ||= !patched('cancel-is-authorized') || (await isAuthorized(run));
+      await rollOutUntilOver(input, run, turn);
+    });
+  }
+  return CancellationScope.nonCancellable(() => close(run));
+}
+
+async function isAuthorized(run: WindowRun): Promise<boolean> {
+  try {
+    await authorizeOrder(windowRefTo(run));
+    return true;
+  } catch (error) {
+    log.warn('Cancellation ignored', { window: run.name, reason: String(error) });
+    return false;
+  }
+}
+
+async function open(run: WindowRun, input: WindowInput): Promise<void> {
+  const { workflowId, runId, startTime, typedSearchAttributes } = workflowInfo();
+  const scheduledAt = typedSearchAttributes.get(scheduledStart)?.toISOString();
+  const start = { input, workflowId, runId, startedAt: startTime.toISOString() };
+  const opened = await withItsOwnFailure(openWindow({ ...start, ...(scheduledAt && { scheduledAt }) }));
+  takeInOpened(run, opened);
+  await tell(opened.resting, 'resume');
+  run.told = opened.resting;
+}
+
+async function rollOutUntilOver(input: WindowInput, run: WindowRun, turn: Turn): Promise<void> {
+  const ending = watchTheClock(run, turn);
+  for (;;) {
+    show(run);
+    const step = await turn.take(() => rollOut(windowRefTo(run), ordersOf(run), run.state));
+    if (step !== undefined) takeIn(run, step);
+    if (step?.kind === 'Gone') break;
+    if (step?.kind === 'Over') {
+      await tell(step.rest ?? [], 'pause');
+      break;
+    }
+    if (step?.kind === 'Tell') {
+      await tell(step.pause, 'pause');
+      await tell(step.resume, 'resume');
+      run.told = [...step.pause, ...step.resume];
+    }
+    if (workflowInfo().continueAsNewSuggested) {
+      await condition(allHandlersFinished);
+      await continueAsNew<typeof maintenanceWindow>(input, run);
+    }
+  }
+  ending.stop();
+}
+
+/** Wakes the window at its time; whether that has come is for the activity to say, by the clock of the apiserver. */
+function watchTheClock(run: WindowRun, turn: Turn): { stop(): void } {
+  const scope = new CancellationScope({ cancellable: true });
+  const wait = async () => {
+    const left = Math.max(1, Date.parse(run.end) - workflowInfo().startTime.getTime());
+    await condition(() => run.ended, left, { summary: 'The window ends' });
+    run.ended = true;
+    turn.interrupt();
+  };
+  scope.run(wait).catch((error: unknown) => {
+    if (!isCancellation(error)) throw error;
+  });
+  return { stop: () => scope.cancel() };
+}
+
+/** Lets the drains of turns rest, or go on; a run that has ended needs to be told nothing. */
+async function tell(workflowIds: readonly string[], word: 'pause' | 'resume'): Promise<void> {
+  for (const workflowId of workflowIds) {
+    try {
+      await getExternalWorkflowHandle(workflowId).signal(word);
+    } catch (error) {
+      if (isCancellation(error)) throw error;
+      log.warn('Maintenance was not told', { workflowId, word, error: String(error) });
+    }
+  }
+}
+
+function takeIn(run: WindowRun, step: WindowStep): void {
+  if (step.kind !== 'Gone') run.state = step.state;
+}
+
+async function close(run: WindowRun): Promise<WindowOutcome> {
+  show(run);
+  await closeWindow(windowRefTo(run), run.runId);
+  await condition(allHandlersFinished);
+  const { done = 0, nodes = 0, failed = [], remaining = 0 }: Partial<WindowState> = run.state ?? {};
+  return { name: run.name, done, nodes, failed, remaining };
+}
+
+function show(run: WindowRun): void {
+  setCurrentDetails(describeWindow(run));
+  const nodes = (run.state?.underWay ?? []).map(({ node }) => node);
+  const changed = searchAttributesOf({ name: run.name, nodes }, workflowInfo().typedSearchAttributes);
+  if (changed.length > 0) upsertSearchAttributes(changed);
+}

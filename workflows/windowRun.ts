@@ -1,0 +1,49 @@
+import type { OpenedWindow, WindowOrders, WindowRef, WindowState } from '../activities/contract.ts';
+
+/** Where one open window stands: all that outlives continue-as-new, plain JSON. */
+export interface WindowRun extends WindowOrders {
+  /** Empty until the window was opened. */
+  name: string;
+  uid: string;
+  /** RFC 3339. */
+  start: string;
+  /** As the activities saw it last. */
+  state?: WindowState;
+  /** The first run of the chain, by which the object knows who has the window open. */
+  runId: string;
+}
+
+/** The answer of the `progress` query. */
+export type WindowAnswer = Omit<WindowRun, 'runId' | 'told'>;
+
+export function newWindowRun(runId: string): WindowRun {
+  return {
+    name: '',
+    uid: '',
+    start: '',
+    end: '',
+    ended: false,
+    cancelled: false,
+    paused: false,
+    approved: false,
+    approvedNodes: [],
+    runId,
+  };
+}
+
+export function takeInOpened(run: WindowRun, { name, uid, start, end }: OpenedWindow): void {
+  Object.assign(run, { name, uid, start, end });
+}
+
+export function windowRefTo({ name, uid }: WindowRun): WindowRef {
+  return { name, uid };
+}
+
+export function ordersOf(run: WindowRun): WindowOrders {
+  const { end, ended, cancelled, paused, approved, approvedNodes, told = [] } = run;
+  return { end, ended, cancelled, paused, approved, approvedNodes, told };
+}
+
+export function answerOf({ runId: _runId, told: _told, ...shown }: WindowRun): WindowAnswer {
+  return shown;
+}
