@@ -1,9 +1,4 @@
-import {
-  FIELD_MANAGER,
-  MAINTENANCE_FINALIZER,
-  ORDERED_BY_ANNOTATION,
-  TEMPORAL_USER,
-} from '../api/names.ts';
+import { FIELD_MANAGER, MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { withCondition } from '../domain/conditions.ts';
 import { withStage } from '../domain/status.ts';
@@ -27,7 +22,8 @@ export async function requestStage(
   const current = await read(deps, ref);
   if (current === undefined) return { kind: 'Gone' };
   if (orderedBy === 'Message' && current.spec.stage !== stage) await authorizeTemporal(deps, current.spec);
-  const { spec, metadata } = current.spec.stage === stage ? current : await writeStage(deps, ref, { stage, orderedBy });
+  const { spec, metadata } =
+    current.spec.stage === stage ? current : await writeStage(deps, ref, { stage, orderedBy });
   return { kind: 'StageChanged', stage: spec.stage, generation: metadata.generation ?? 0 };
 }
 

@@ -53,7 +53,8 @@ async function rowsOfAllRuns(
 ): Promise<HistoryRow[]> {
   // It brings what decodes payloads, which no other verb needs.
   const { rowsOf } = await import('./historyRows.ts');
-  const runs = await Array.fromAsync(client.workflow.list({ query }));
+  const runs: { workflowId: string; runId: string; startTime: Date }[] = [];
+  for await (const run of client.workflow.list({ query })) runs.push(run);
   if (runs.length === 0)
     throw new Refusal(
       `namespace ${namespace} of Temporal at ${address} has no run of ${title}, or keeps it no longer: check the name, TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE`,

@@ -25,7 +25,7 @@ interface Sight {
 export function rowsOf({ events }: History): HistoryRow[] {
   const sight: Sight = { activities: new Map(), updates: new Map(), generation: 0 };
   return (events ?? []).flatMap((event) => {
-    const told = ofActivity(event, sight) ?? ofOrder(event, sight) ?? ofUpdate(event, sight) ?? ofEnd(event);
+    const told = read(event, sight);
     return told === undefined ? [] : { time: timeOf(event), ...told };
   });
 }
@@ -35,20 +35,90 @@ function timeOf({ eventTime }: HistoryEvent): string {
   return new Date(ms).toISOString();
 }
 
-function ofOrder(event: HistoryEvent, sight: Sight): Told | undefined {
-  const started = event.workflowExecutionStartedEventAttributes;
-  // A continued run begins with what the one before it has carried over: nobody did anything.
-  if (started && started.continuedExecutionRunId) return undefined;
-  if (started) return { who: started.identity ?? undefined, what: `starts the workflow${words(started.input)}` };
-  const signal = event.workflowExecutionSignaledEventAttributes;
-  if (signal?.signalName === 'observe') return ofObservation(valuesOf(signal.input)[0], sight);
-  if (signal)
-    return { who: signal.identity ?? undefined, what: `signal ${signal.signalName}${words(signal.input)}` };
-  return undefined;
+type Kind = Extract<keyof HistoryEvent, `${string}EventAttributes`>;
+type Reader<K extends Kind> = (
+  attributes: NonNullable<HistoryEvent[K]>,
+  sight: Sight,
+  event: HistoryEvent,
+) => Told | undefined;
+
+/** Each event has the attributes of its kind, and no others. */
+function read(event: HistoryEvent, sight: Sight): Told | undefined {
+  const kind = (Object.keys(readers) as Kind[]).find((one) => event[one] != null);
+  if (kind === undefined) return undefined;
+  const reader = readers[kind] as Reader<typeof kind>;
+  return reader(event[kind] as NonNullable<HistoryEvent[typeof kind]>, sight, event);
 }
 
+const readers: { readonly [K in Kind]?: Reader<K> } = {
+  workflowExecutionStartedEventAttributes: ({ continuedExecutionRunId, identity, input }) =>
+    // A continued run begins with what the one before it has carried over: nobody did anything.
+    continuedExecutionRunId
+      ? undefined
+      : { who: nameOf(identity), what: `starts the workflow${words(input)}` },
+
+  workflowExecutionSignaledEventAttributes: ({ signalName, identity, input }, sight) =>
+    signalName === 'observe'
+      ? observed(valuesOf(input)[0], sight)
+      : { who: nameOf(identity), what: `signal ${signalName}${words(input)}` },
+
+  workflowExecutionUpdateAcceptedEventAttributes({ acceptedRequest: request }, { updates }) {
+    const what = `update ${request?.input?.name}${words(request?.input?.args)}`;
+    const told = { who: nameOf(request?.meta?.identity), what };
+    updates.set(request?.meta?.updateId ?? '', told);
+    return told;
+  },
+
+  workflowExecutionUpdateCompletedEventAttributes({ meta, outcome }, { updates }) {
+    const { who, what } = updates.get(meta?.updateId ?? '') ?? {};
+    return outcome?.failure
+      ? { who, what: `${what} is refused${because(outcome.failure.message)}` }
+      : undefined;
+  },
+
+  activityTaskScheduledEventAttributes({ activityType, input }, { activities }, { eventId }) {
+    activities.set(String(eventId), {
+      name: activityType?.name ?? '',
+      input: valuesOf(input),
+      by: undefined,
+    });
+    return undefined;
+  },
+
+  activityTaskStartedEventAttributes({ scheduledEventId, identity, attempt, lastFailure }, { activities }) {
+    const activity = activities.get(String(scheduledEventId));
+    if (activity === undefined) return undefined;
+    activity.by = nameOf(identity);
+    const again = `goes on with ${activity.name}, attempt ${attempt}${because(lastFailure?.message)}`;
+    return (attempt ?? 1) > 1 ? { who: activity.by, what: again } : undefined;
+  },
+
+  activityTaskCompletedEventAttributes({ scheduledEventId, result }, { activities }) {
+    const activity = activities.get(String(scheduledEventId));
+    const what = activity && deedOf(activity.name, activity.input, valuesOf(result)[0]);
+    return what ? { who: activity.by, what } : undefined;
+  },
+
+  workflowExecutionCancelRequestedEventAttributes: ({ identity, cause }) => ({
+    who: nameOf(identity),
+    what: `cancels the workflow${because(cause)}`,
+  }),
+
+  workflowExecutionTerminatedEventAttributes: ({ identity, reason }) => ({
+    who: nameOf(identity),
+    what: `terminates the workflow${because(reason)}`,
+  }),
+
+  workflowExecutionFailedEventAttributes: ({ failure }) => ({
+    who: undefined,
+    what: `the workflow has failed${because(failure?.message)}`,
+  }),
+
+  workflowExecutionCompletedEventAttributes: () => ({ who: undefined, what: 'the workflow is over' }),
+};
+
 /** What the controller saw on the object: the order of whoever wrote it. */
-function ofObservation(seen: unknown, sight: Sight): Told | undefined {
+function observed(seen: unknown, sight: Sight): Told | undefined {
   const { kind, stage, generation, orderedBy } = seen as Record<string, unknown>;
   if (kind === 'Gone') return { who: undefined, what: 'the object is gone' };
   // It says so again after each start of a worker.
@@ -58,43 +128,6 @@ function ofObservation(seen: unknown, sight: Sight): Told | undefined {
     who: typeof orderedBy === 'string' ? orderedBy : undefined,
     what: `asks for stage ${String(stage)} (generation ${String(generation)} of the object)`,
   };
-}
-
-function ofUpdate(event: HistoryEvent, { updates }: Sight): Told | undefined {
-  const accepted = event.workflowExecutionUpdateAcceptedEventAttributes?.acceptedRequest;
-  if (accepted) {
-    const who = accepted.meta?.identity ?? undefined;
-    const what = `update ${accepted.input?.name}${words(accepted.input?.args)}`;
-    updates.set(accepted.meta?.updateId ?? '', { who, what });
-    return { who, what };
-  }
-  const completed = event.workflowExecutionUpdateCompletedEventAttributes;
-  const failure = completed?.outcome?.failure;
-  const update = updates.get(completed?.meta?.updateId ?? '');
-  if (!failure || update === undefined) return undefined;
-  return { who: update.who, what: `${update.what} is refused: ${failure.message}` };
-}
-
-function ofActivity(event: HistoryEvent, { activities }: Sight): Told | undefined {
-  const scheduled = event.activityTaskScheduledEventAttributes;
-  if (scheduled) {
-    const name = scheduled.activityType?.name ?? '';
-    activities.set(String(event.eventId), { name, input: valuesOf(scheduled.input), by: undefined });
-  }
-  const started = event.activityTaskStartedEventAttributes;
-  const activity = activities.get(String(started?.scheduledEventId));
-  if (started && activity) {
-    activity.by = started.identity ?? undefined;
-    if ((started.attempt ?? 1) > 1)
-      return {
-        who: activity.by,
-        what: `goes on with ${activity.name}, attempt ${started.attempt}, after: ${started.lastFailure?.message}`,
-      };
-  }
-  const completed = event.activityTaskCompletedEventAttributes;
-  const done = activities.get(String(completed?.scheduledEventId));
-  const what = completed && done && deedOf(done.name, done.input, valuesOf(completed.result)[0]);
-  return what ? { who: done.by, what } : undefined;
 }
 
 /** Undefined for what changes nothing that people ask about. */
@@ -114,16 +147,8 @@ function deedOf(activity: string, input: unknown[], result: unknown): string | u
   }
 }
 
-function ofEnd(event: HistoryEvent): Told | undefined {
-  const cancelled = event.workflowExecutionCancelRequestedEventAttributes;
-  if (cancelled) return { who: cancelled.identity ?? undefined, what: `cancels the workflow${because(cancelled.cause)}` };
-  const terminated = event.workflowExecutionTerminatedEventAttributes;
-  if (terminated)
-    return { who: terminated.identity ?? undefined, what: `terminates the workflow${because(terminated.reason)}` };
-  const failed = event.workflowExecutionFailedEventAttributes;
-  if (failed) return { who: undefined, what: `the workflow has failed${because(failed.failure?.message)}` };
-  const isOver = event.workflowExecutionCompletedEventAttributes || event.workflowExecutionCanceledEventAttributes;
-  return isOver ? { who: undefined, what: 'the workflow is over' } : undefined;
+function nameOf(identity: string | null | undefined): string | undefined {
+  return identity || undefined;
 }
 
 function because(reason: string | null | undefined): string {

@@ -42,7 +42,9 @@ export function isNameOfWindow(text: string): boolean {
 export function windowName(text: string): string {
   const name = text.replace(ofWindow, '');
   if (name === '')
-    throw new UsageError(`expected the name of a MaintenanceWindow (got "${text}"); kubectl get mw lists them`);
+    throw new UsageError(
+      `expected the name of a MaintenanceWindow (got "${text}"); kubectl get mw lists them`,
+    );
   return name;
 }
 

@@ -36,7 +36,9 @@ describe('the history of a run tells who did what', () => {
   });
 
   test('entry by entry of the drain plan', () => {
-    expect(deedsOf('idle-cordon-drain-complete')).toContain('worker: has evacuated entry 1 of the drain plan');
+    expect(deedsOf('idle-cordon-drain-complete')).toContain(
+      'worker: has evacuated entry 1 of the drain plan',
+    );
   });
 
   test('and why it has failed', () => {

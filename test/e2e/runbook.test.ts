@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, test } from '@jest/globals';
-import type { KubeObject } from '../../api/core.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { isAsShown, type Listing, partsOf, type Step } from '../kit/transcript.ts';
@@ -35,18 +34,21 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** What the team of the runbook runs: `web` may lose one pod at a time, `db` none. All of it is on rack 7 when the night begins. */
-function shop(): KubeObject[] {
-  return [...application('web', 4, { maxUnavailable: 1 }), ...application('db', 1, { minAvailable: 1 })];
+/** What the team of the runbook runs: `web` may lose one pod at a time, `db` on node-1 none. All of it is on rack 7 when the night begins. */
+function shop(): object[] {
+  return [
+    ...application('web', 4, { maxUnavailable: 1 }, ['node-1', 'node-2']),
+    ...application('db', 1, { minAvailable: 1 }, ['node-1']),
+  ];
 }
 
-function application(name: string, replicas: number, budget: object): KubeObject[] {
+function application(name: string, replicas: number, budget: object, nodes: string[]): object[] {
   const labels = { app: name };
   const metadata = { name, namespace: 'shop' };
-  const rack7 = { key: 'rack', operator: 'In', values: ['7'] };
+  const preferred = { key: 'kubernetes.io/hostname', operator: 'In', values: nodes };
   const nodeAffinity = {
     preferredDuringSchedulingIgnoredDuringExecution: [
-      { weight: 100, preference: { matchExpressions: [rack7] } },
+      { weight: 100, preference: { matchExpressions: [preferred] } },
     ],
   };
   const template = {
@@ -66,11 +68,12 @@ function application(name: string, replicas: number, budget: object): KubeObject
       metadata,
       spec: { selector: { matchLabels: labels }, ...budget },
     },
-  ] as KubeObject[];
+  ];
 }
 
 /** Whatever only looks may look again, until it sees what the runbook shows: a reader does not type as fast as a test. */
-const looks = /^(kubectl (.* )?(get|events|describe|maintenance (plan|status|history|workers|windows))|temporal .*(query|show|describe|list))\b/;
+const looks =
+  /^(kubectl (.* )?(get|events|describe|maintenance (plan|status|history|workers|windows))|temporal .*(query|show|describe|list))\b/;
 
 function run(command: string): Promise<string> {
   const { env } = world.sandbox;
