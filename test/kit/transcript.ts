@@ -59,6 +59,8 @@ const variable: [RegExp, string][] = [
   [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, 'UUID'],
   [/\b[0-9a-f]{8}\b/g, 'HOLDER'],
   [/-[a-z0-9]{6,10}-[a-z0-9]{5}\b/g, '-POD'],
+  // Of several, whichever comes first.
+  [/\bnode-\d+ and (\d+) more/g, 'NODE and $1 more'],
   // Columns are as wide as their widest cell.
   [/ +/g, ' '],
 ];
