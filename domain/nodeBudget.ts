@@ -19,6 +19,8 @@ const taintsOfUnreadyNodes = new Map([
 ]);
 /** Set by readiness gates. */
 const taintOfGatedNodes = 'readiness.k8s.io/gates';
+/** The same, with the gates and pods that are the cause. */
+const conditionOfGatedNodes = 'readiness.k8s.io/GatesReady';
 
 /** Why a node's kubelet is not ready, in words that follow "because"; undefined when it is. */
 export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
@@ -30,9 +32,16 @@ export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
 }
 
 /** Why a node takes no new pods, although nobody cordoned it; undefined when it does. */
-export function closure(node: Pick<Node, 'spec'>): string | undefined {
+function closure(node: Pick<Node, 'spec'>): string | undefined {
   const isGated = node.spec.taints?.some(({ key }) => key === taintOfGatedNodes) ?? false;
   return unreadiness(node) ?? (isGated ? 'its readiness gates are not open' : undefined);
+}
+
+/** Why a node that was given back is not back, with the gates and pods that are the cause; undefined when it is. */
+export function obstacle(node: Pick<Node, 'spec' | 'status'>): string | undefined {
+  const told = node.status?.conditions?.find(({ type }) => type === conditionOfGatedNodes);
+  if (told?.status !== 'False') return closure(node);
+  return unreadiness(node) ?? `its readiness gates are not open (${told.message})`;
 }
 
 export interface BudgetSight {
