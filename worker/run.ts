@@ -33,8 +33,8 @@ import {
   connectTemporal,
   createWorker,
   type Temporal,
-  temporalSettings,
-  type TemporalSettings,
+  type WorkerSettings,
+  workerSettings,
 } from './temporal.ts';
 
 /** Events that are not written so long after the work has ended are given up. Milliseconds. */
@@ -53,6 +53,7 @@ interface Parts extends Waits {
  */
 export async function runWorker(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
+  const settings = workerSettings();
   const sdkMetrics = `127.0.0.1:${await freePort()}`;
   installRuntime(logger, sdkMetrics);
   const metrics = createMetrics();
@@ -72,7 +73,6 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
   const patience = patienceOf(parts, log, signal);
   await prepareCluster(kube, config, patience);
-  const settings = temporalSettings();
   const identity = await publishWorker(kube, config.namespace, settings, patience);
   metrics.observeIdentity(identity);
   const temporal = await connectTemporal(settings, patience);
@@ -117,7 +117,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
 function publishWorker(
   kube: Kube,
   namespace: string,
-  settings: TemporalSettings,
+  settings: WorkerSettings,
   patience: Patience,
 ): Promise<IdentityLease> {
   const annotations = {

@@ -9,7 +9,7 @@ import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WINDOW_LABEL, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
-import { searchAttributes } from '../../temporal-config/devServer.ts';
+import { declaredNamespace } from '../../temporal-config/namespace.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import type { WindowAnswer } from '../../workflows/windowRun.ts';
@@ -314,7 +314,7 @@ async function recordContinueAsNew(shape: string): Promise<void> {
       extraArgs: [
         '--dynamic-config-value',
         'limit.historyCount.suggestContinueAsNew=15',
-        ...Object.entries(searchAttributes).flatMap(([name, type]) => [
+        ...Object.entries(declaredNamespace().searchAttributes).flatMap(([name, type]) => [
           '--search-attribute',
           `${name}=${type}`,
         ]),
