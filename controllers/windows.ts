@@ -9,7 +9,6 @@ import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
-import { placeNodeBudget } from './nodeBudget.ts';
 import { Schedules } from './schedules.ts';
 import { windowProblems } from './windowProblems.ts';
 import { keepOpen } from './windowRuns.ts';
@@ -31,8 +30,6 @@ const lookAgainAfter = 2_000;
 /** While Temporal does not answer. Milliseconds. */
 const askAgainAfter = 5_000;
 const workers = 2;
-/** In the queue: the budget of the cluster. */
-const noWindow = '';
 
 /** Keeps for every MaintenanceWindow a Schedule in Temporal that opens it, and says on the object what is wrong: object -> Schedule. */
 export async function runWindowsController(given: Given, signal: AbortSignal): Promise<void> {
@@ -44,12 +41,7 @@ export async function runWindowsController(given: Given, signal: AbortSignal): P
     queue.add(change.object.metadata.name);
   });
   for (const { metadata } of cluster.windows.list()) queue.add(metadata.name);
-  queue.add(noWindow);
   const reconcile = async (name: string): Promise<Requeue | void> => {
-    if (name === noWindow) {
-      await placeNodeBudget(cluster);
-      return { requeueAfterMs: checkEvery };
-    }
     const window = cluster.windows.get(name);
     if (window === undefined) return undefined;
     return window.metadata.deletionTimestamp === undefined ? keep(deps, window) : letGo(deps, window);

@@ -1,6 +1,7 @@
 import type { Node } from '../api/core.ts';
-import type { NodeBudget, NodeClaim } from '../api/nodeBudget.ts';
+import type { NodeBudget, NodeBudgetStatus, NodeClaim } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { withCondition } from './conditions.ts';
 import { isCordoned } from './cordon.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { holdsNodes, isGivenBack, stageOf } from './stage.ts';
@@ -63,6 +64,29 @@ export function outOfService({ nodes, maintenances, claims }: BudgetSight): Map<
     if (because !== undefined) out.set(node.metadata.name, because);
   }
   return out;
+}
+
+/** What a budget says of the cluster that was seen: all of its status but the claims. `now` is RFC 3339. */
+export function measured(
+  { metadata, spec, status }: NodeBudget,
+  sight: BudgetSight,
+  now: string,
+): Omit<NodeBudgetStatus, 'claims'> {
+  const nodes = sight.nodes.length;
+  const allowed = limitOf(spec.maxUnavailable, nodes);
+  const out = outOfService(sight).size;
+  const facts =
+    out >= allowed
+      ? ({ status: 'True', reason: 'NoNodeToSpare' } as const)
+      : ({ status: 'False', reason: 'NodesToSpare' } as const);
+  const exhausted = { type: 'Exhausted', ...facts, message: '' };
+  return {
+    observedGeneration: metadata.generation ?? 0,
+    nodes,
+    allowed,
+    outOfService: out,
+    conditions: withCondition(status?.conditions ?? [], exhausted, now),
+  };
 }
 
 /** What claims are judged by. */

@@ -1,8 +1,7 @@
 import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import { readBudget } from '../../activities/nodeClaims.ts';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { NODE_BUDGET_NAME, TurnAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../api/names.ts';
+import { TurnAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../api/names.ts';
 import { runWindowsController } from '../../controllers/windows.ts';
 import { nextOpening, showsAgain } from '../../domain/windowSchedule.ts';
 import { EventRecorder } from '../../kube/events.ts';
@@ -43,8 +42,6 @@ afterAll(async () => {
   for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
   abort.abort();
   await ended;
-  const { metadata } = await readBudget(c);
-  await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c?.close();
   await connection?.close();
   await relay?.close();
@@ -234,11 +231,6 @@ test('a run that ended without having closed its window is followed by another o
   const closed = { status: { active: null } };
   await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
   await run.terminate('the test is over');
-});
-
-test('the cluster has a budget from the beginning, for the warning of people', async () => {
-  const budget = { name: NODE_BUDGET_NAME };
-  await eventually('it', async () => expect(await c.admin.get(resources.nodeBudgets, budget)).toBeDefined());
 });
 
 describe('a window that cannot be scheduled has no Schedule, and says why:', () => {
