@@ -1,3 +1,6 @@
+import { hostname, userInfo } from 'node:os';
+import { ownUsername } from '../kube/authorization.ts';
+import type { Kube } from '../kube/client.ts';
 import { wordsOf } from '../kube/errors.ts';
 import { Refusal } from './output.ts';
 import { connectTemporal } from './temporal.ts';
@@ -15,8 +18,9 @@ export interface Order {
 const orderedWithin = 30_000;
 
 /** Resolves when the run has done it. Rejects with a Refusal that names the remedy. */
-export async function orderRun({ title, workflowId, verb, input }: Order): Promise<void> {
-  const { client, connection, namespace, address, errors } = await connectTemporal();
+export async function orderRun(kube: Kube, { title, workflowId, verb, input }: Order): Promise<void> {
+  const identity = await ownIdentity(kube);
+  const { client, connection, namespace, address, errors } = await connectTemporal({ identity });
   try {
     const handle = client.workflow.getHandle(workflowId);
     const order = () =>
@@ -41,4 +45,10 @@ export async function orderRun({ title, workflowId, verb, input }: Order): Promi
   } finally {
     await connection.close();
   }
+}
+
+/** For the history: whom the apiserver takes whoever gives the order for, as far as it tells. */
+async function ownIdentity(kube: Kube): Promise<string> {
+  const user = (await ownUsername(kube)) ?? userInfo().username;
+  return `user ${user} (kubectl-maintenance, ${process.pid}@${hostname()})`;
 }

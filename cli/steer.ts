@@ -123,7 +123,7 @@ async function setPaused(
     const verb = wanted ? 'pause' : 'resume';
     if (stageOf(maintenance) === 'Complete')
       throw new Refusal(`${titleOf(name)} is in stage Complete: there is nothing to ${verb}`);
-    await orderRun({ title: titleOf(name), workflowId: workflowIdOf(name), verb });
+    await orderRun(kube, { title: titleOf(name), workflowId: workflowIdOf(name), verb });
     const isNews = isPaused(maintenance) !== wanted;
     const paused = `is ${isNews ? '' : 'already '}paused: no new Evacuation and no new tier begins, nodes stay cordoned`;
     const resumed = isNews ? 'goes on' : 'was not paused';

@@ -86,13 +86,13 @@ function date(text: string): string {
 }
 
 /** In Temporal: what people have approved is of one opening. */
-async function approve(_kube: Kube, window: MaintenanceWindow, { node = [] }: NodeOptions): Promise<string> {
+async function approve(kube: Kube, window: MaintenanceWindow, { node = [] }: NodeOptions): Promise<string> {
   const { approval } = window.spec;
   const title = windowTitleOf(window.metadata.name);
   if (approval === 'None') throw new Refusal(`${title} needs no approval: spec.approval is None`);
   if (approval === 'PerWindow' && node.length > 0)
     throw new Refusal(`${title} is approved as a whole (spec.approval is PerWindow): leave --node out`);
-  await order(window, 'approve', node.length === 0 ? undefined : { nodes: [...node] });
+  await order(kube, window, 'approve', node.length === 0 ? undefined : { nodes: [...node] });
   return node.length === 0 ? 'is approved until it ends' : `has ${node.join(', ')} approved until it ends`;
 }
 
@@ -143,18 +143,18 @@ function nextDate(schedule: WindowSchedule, now: number): string | undefined {
 async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
   await setSuspended(kube, window, true);
   if (window.status?.active === undefined) return 'is paused: no window opens until resume';
-  await order(window, 'pause');
+  await order(kube, window, 'pause');
   return 'is paused: no further turn begins, and no window opens, until resume; turns under way go on';
 }
 
 async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
   await setSuspended(kube, window, false);
-  if (window.status?.active !== undefined) await order(window, 'resume');
+  if (window.status?.active !== undefined) await order(kube, window, 'resume');
   return 'goes on';
 }
 
-async function cancel(_kube: Kube, window: MaintenanceWindow): Promise<string> {
-  await order(window, 'cancel');
+async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  await order(kube, window, 'cancel');
   return 'ends now: nodes whose work is not done are given back';
 }
 
@@ -165,6 +165,7 @@ async function setSuspended(kube: Kube, window: MaintenanceWindow, suspend: bool
 
 /** By an update of the run that has the window open. */
 async function order(
+  kube: Kube,
   { metadata: { name }, status }: MaintenanceWindow,
   verb: string,
   input?: object,
@@ -175,7 +176,7 @@ async function order(
     const next = status?.nextTime === undefined ? '' : `, and opens next at ${status.nextTime}`;
     throw new Refusal(`${title} is not open${next}: there is nothing to ${verb}`);
   }
-  await orderRun({ title, workflowId: active.workflowId, verb, input });
+  await orderRun(kube, { title, workflowId: active.workflowId, verb, input });
 }
 
 const fieldManager = 'kubectl-maintenance';

@@ -1,8 +1,8 @@
 /** Milliseconds. */
 export const answersWithin = 5_000;
 
-/** Connects to the Temporal that the usual settings name. Rejects with an Error of one line. */
-export async function connectTemporal() {
+/** Connects to the Temporal that the usual settings name; its histories keep `identity`. Rejects with an Error of one line. */
+export async function connectTemporal({ identity }: { identity?: string } = {}) {
   // It is large, and most verbs do without it.
   const [{ Connection, Client, ...errors }, { temporalSettings }, { explained }] = await Promise.all([
     import('@temporalio/client'),
@@ -15,7 +15,8 @@ export async function connectTemporal() {
     const connection = await explained(settings, () =>
       Connection.connect({ ...connectionOptions, connectTimeout: answersWithin }),
     );
-    return { connection, client: new Client({ connection, namespace }), namespace, address, errors };
+    const client = new Client({ connection, namespace, ...(identity !== undefined && { identity }) });
+    return { connection, client, namespace, address, errors };
   } catch (error) {
     throw new Error(`Temporal: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }

@@ -8,6 +8,7 @@ import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
+import { runNodeBudgetController } from '../controllers/nodeBudget.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
 import { runTurnOrdersController } from '../controllers/turnOrders.ts';
@@ -176,6 +177,7 @@ async function lead({
         runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster: led, log }, leading),
         runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
+        runNodeBudgetController({ cluster: led, log }, leading),
         runNodeLeasesController({ cluster: led, log }, leading),
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
         keepReadiness({ cluster: led, config, events, log }, leading),
