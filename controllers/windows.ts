@@ -23,6 +23,7 @@ import {
 import { newTurn } from '../api/windowTurn.ts';
 import { withCondition } from '../domain/conditions.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
+import { windowIntroductionOf } from '../domain/introduction.ts';
 import { digest, revisionOf, turnName } from '../domain/revision.ts';
 import { type ScheduleState, scheduledCondition, validCondition } from '../domain/windowConditions.ts';
 import {
@@ -263,6 +264,7 @@ async function resumeInterrupted(
       taskQueue: TASK_QUEUE,
       workflowId: active.workflowId,
       args: [{ name }],
+      ...windowIntroductionOf(window),
     });
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return;
@@ -302,7 +304,8 @@ function isInvalidArgument({ cause }: ServiceError): boolean {
 /** The Schedule of a window, as it is created. */
 function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
   const { name } = window.metadata;
-  const { schedule, suspend, template } = window.spec;
+  const { schedule, suspend } = window.spec;
+  const introduction = windowIntroductionOf(window);
   return {
     scheduleId: windowWorkflowIdOf(name),
     spec: {
@@ -323,8 +326,8 @@ function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
       workflowId: windowWorkflowIdOf(name),
       taskQueue: TASK_QUEUE,
       args: [{ name }],
-      memo: { [digestKey]: digestOf(window) },
-      staticSummary: template.reason || `Window ${name}`,
+      ...introduction,
+      memo: { ...introduction.memo, [digestKey]: digestOf(window) },
     },
     policies: {
       // One that lasts beyond its end is followed by the next at once, which ends at its own time.

@@ -1,0 +1,51 @@
+/** Pages for the Temporal UI. It takes a page as part of an address, so that what stands between may refuse a long one. */
+
+/** Characters of a page. Their address is half as long again, and proxies take 8 KiB. */
+export const longestPage = 4_500;
+
+/** What somebody wrote, as one line that no Markdown, HTML or template of the UI is made of. */
+export function plain(text: string, longest = 300): string {
+  const line = text.replaceAll(/\s+/g, ' ').trim();
+  const cut = line.length <= longest ? line : `${line.slice(0, longest - 1)}…`;
+  return cut.replaceAll(/[\\`*_{}[\]<>#|~$&]/g, String.raw`\$&`);
+}
+
+export function code(text: string): string {
+  return `\`${text.replaceAll('`', "'")}\``;
+}
+
+/** The UI's tables have no room between their columns: an em space. */
+const gap = '\u2003| ';
+
+/** Cells are Markdown. Nothing at all without rows. */
+export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  if (rows.length === 0) return [];
+  const line = (cells: readonly string[]) => `| ${cells.join(gap)} |`;
+  return [line(titles), `|${titles.map(() => ':--').join('|')}|`, ...rows.map(line)];
+}
+
+/** The page of a workflow run, by its id, in the namespace that is looked at. */
+export function runLink(text: string, workflowId: string): string {
+  // Relative to the page of the UI that shows Markdown, wherever the UI is mounted; it fills in the namespace.
+  return `[${plain(text)}](namespaces/{namespace}/workflows/${encodeURIComponent(workflowId)})`;
+}
+
+/** `2026-11-21 23:05:10 UTC` of a time in RFC 3339; the rest of the text unchanged when it is none. */
+export function utc(time: string): string {
+  const [, day, hour] = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$/.exec(time) ?? [];
+  return day === undefined ? plain(time) : `${day} ${hour} UTC`;
+}
+
+/** A part of a page; nothing at all without lines. */
+export function section(title: string, lines: readonly string[]): string[] {
+  return lines.length === 0 ? [] : ['', `#### ${title}`, '', ...lines];
+}
+
+/** The page with as many rows, of at most `most`, as leave it short enough; cut where even none does. */
+export function fitted(most: number, pageWith: (rows: number) => readonly string[]): string {
+  for (let rows = most; rows >= 0; rows--) {
+    const page = pageWith(rows).join('\n');
+    if (page.length <= longestPage) return page;
+  }
+  return `${pageWith(0).join('\n').slice(0, longestPage)}…`;
+}
