@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/client';
-import { MAINTENANCE_FINALIZER, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
+import { MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { awaitedOfPeople, glanceAt } from '../domain/glance.ts';
 import { introductionOf } from '../domain/introduction.ts';
@@ -86,7 +86,7 @@ async function keepRunning(
     taskQueue: TASK_QUEUE,
     args: [{ name }],
     signal: 'observe',
-    signalArgs: [{ uid, kind: 'StageChanged', stage, generation }],
+    signalArgs: [{ uid, kind: 'StageChanged', stage, generation, orderedBy: orderedBy(maintenance) }],
     ...introductionOf(maintenance),
   });
   deps.log.info('Workflow told', { maintenance: name, generation, stage });
@@ -125,6 +125,11 @@ class BlockerNews {
     this.#told.set(name, { news, at: Date.now() });
     return newsEvery;
   }
+}
+
+/** For the history, which outlives the object. No policy can note on an object who deletes it. */
+function orderedBy({ metadata: { annotations, deletionTimestamp } }: NodeMaintenance): string | undefined {
+  return deletionTimestamp === undefined ? annotations?.[ORDERED_BY_ANNOTATION] : undefined;
 }
 
 /** Whether the run has taken in the newest generation. */

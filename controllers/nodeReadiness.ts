@@ -17,6 +17,7 @@ import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import {
+  asksTheSame,
   decideReadiness,
   gatesOf,
   isChecked,
@@ -80,7 +81,9 @@ export async function runNodeReadinessController(deps: Deps, signal: AbortSignal
       if (!keeper.isIndifferentTo(change)) queue.add(change.object.metadata.name);
     }),
     readinesses.subscribe(({ object }) => queue.add(object.metadata.name)),
-    readinessPolicies.subscribe(addBoth),
+    readinessPolicies.subscribe((change) => {
+      if (change.type !== 'Updated' || !asksTheSame(change.previous, change.object)) addBoth(change);
+    }),
     maintenances.subscribe((change) => {
       if (change.type !== 'Updated' || !holdsTheSame(change.previous, change.object)) addBoth(change);
     }),
@@ -203,16 +206,21 @@ class Gatekeeper {
     { wantsTaint, status }: ReadinessDecision,
   ): Promise<boolean> {
     const { kube } = this.#deps.cluster;
-    const { name, uid, resourceVersion } = node.metadata;
+    const { name, uid, labels = null } = node.metadata;
     if (!wantsTaint && !(await this.#isSure(node, remembered))) return false;
-    const others = (node.spec.taints ?? []).filter((taint) => !isOurs(taint));
-    const taints = wantsTaint ? [...others, READINESS_TAINT] : others;
-    // This very version of the node, because its taints are one list for all who write them.
-    const patch = { metadata: { uid, resourceVersion }, spec: { taints: taints.length > 0 ? taints : null } };
+    const { taints = null } = node.spec;
+    const others = (taints ?? []).filter((taint) => !isOurs(taint));
+    // As it was judged, and with the taints of all who write them; its status changes too often to be waited for.
+    const operations = [
+      { op: 'test', path: '/metadata/uid', value: uid },
+      { op: 'test', path: '/metadata/labels', value: labels },
+      { op: 'test', path: '/spec/taints', value: taints },
+      { op: 'add', path: '/spec/taints', value: wantsTaint ? [...others, READINESS_TAINT] : others },
+    ] as const;
     try {
-      await kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
+      await kube.jsonPatch(resources.nodes, { name }, operations, { fieldManager: FIELD_MANAGER });
     } catch (error) {
-      if (!isKubeError(error, 'Conflict', 'NotFound')) throw error;
+      if (!isOvertaken(error)) throw error;
       return false;
     }
     this.#tell(node, wantsTaint, status);
@@ -291,7 +299,7 @@ class Gatekeeper {
       .jsonPatch(resources.nodeReadinesses, { name }, operations, options)
       .catch((error: unknown) => {
         // Another one of that name, or none: the informer will show it.
-        if (!isKubeError(error, 'Invalid', 'NotFound', 'Conflict')) throw error;
+        if (!isOvertaken(error)) throw error;
       });
   }
 
@@ -334,6 +342,11 @@ class Gatekeeper {
     const options = { fieldManager: FIELD_MANAGER, force: true };
     return this.#deps.cluster.kube.apply(resources.nodeReadinesses, { metadata }, options);
   }
+}
+
+/** By what has become of the object meanwhile; a failed test of a JSON patch is a 422. */
+function isOvertaken(error: unknown): boolean {
+  return isKubeError(error, 'Invalid', 'NotFound', 'Conflict');
 }
 
 function isHolding(maintenance: NodeMaintenance): boolean {

@@ -19,7 +19,7 @@ import {
   policiesIn,
   refusalsOf,
 } from '../domain/policyGates.ts';
-import { isChecked } from '../domain/readiness.ts';
+import { asksTheSame, isChecked } from '../domain/readiness.ts';
 import { type PolicyFacts, policyStatus, type Workload } from '../domain/readinessPolicy.ts';
 import type { FencedKube } from '../kube/client.ts';
 import { byNode, type FencedCluster } from '../kube/cluster.ts';
@@ -96,7 +96,7 @@ export async function runReadinessPoliciesController(deps: Deps, signal: AbortSi
     }),
     readinessPolicies.subscribe((change) => {
       const { type, object } = change;
-      if (change.type === 'Updated' && isDeepStrictEqual(wishOf(change.previous), wishOf(object))) return;
+      if (change.type === 'Updated' && asksTheSame(change.previous, object)) return;
       const isGoing = type === 'Deleted' || object.metadata.deletionTimestamp !== undefined;
       if (isGoing || isChecked(object)) for (const { metadata } of nodes.list()) writing.add(metadata.name);
       else judging.add(object.metadata.name);
@@ -119,12 +119,6 @@ function hasSameLabels(before: Node, after: Node): boolean {
 
 function hasOtherGates(before: SeenReadiness, after: SeenReadiness): boolean {
   return !isDeepStrictEqual([before.spec, before.gateOwners], [after.spec, after.gateOwners]);
-}
-
-/** All of a policy that matters to nodes: its status counts them while they are written. */
-function wishOf({ metadata, status }: NodeReadinessPolicy): unknown[] {
-  const { generation, deletionTimestamp } = metadata;
-  return [generation, deletionTimestamp, status?.observedGeneration, status?.withheldGates];
 }
 
 /** What became of a write: `Outdated` when another writer came before it, `Unchanged` when it made no new version. */

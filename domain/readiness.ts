@@ -62,6 +62,16 @@ export function isChecked({ metadata, status }: NodeReadinessPolicy): boolean {
   return status !== undefined && status.observedGeneration === metadata.generation;
 }
 
+/** Whether two versions of a policy ask the same of nodes: its status counts them while they are written. */
+export function asksTheSame(before: NodeReadinessPolicy, after: NodeReadinessPolicy): boolean {
+  return askOf(before) === askOf(after);
+}
+
+function askOf({ metadata, status }: NodeReadinessPolicy): string {
+  const { generation, deletionTimestamp } = metadata;
+  return JSON.stringify([generation, deletionTimestamp, status?.observedGeneration, status?.withheldGates]);
+}
+
 /** The gates of a policy that count: all but those that it withholds. Of one that was not checked yet, all. */
 export function gatesInEffect(policy: NodeReadinessPolicy): NodeReadinessGate[] {
   const withheld = isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];

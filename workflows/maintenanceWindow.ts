@@ -50,15 +50,19 @@ const lasting: ActivityOptions = {
   retry: { initialInterval: '200ms', maximumInterval: '10s' },
 };
 
-const { openWindow, authorizeOrder, advanceTurn, closeWindow } = summarized<
+const { authorizeOrder, advanceTurn, closeWindow } = summarized<
   MaintenanceWindowActivities,
-  'openWindow' | 'authorizeOrder' | 'advanceTurn' | 'closeWindow'
+  'authorizeOrder' | 'advanceTurn' | 'closeWindow'
 >(quick, {
-  openWindow: 'Check the input, mark the window as open',
   authorizeOrder: 'Check that whoever ordered may maintain the nodes',
   advanceTurn: "End a node's turn",
   closeWindow: 'Mark the window as closed',
 });
+/** Its end is awaited when it is cancelled: what was opened is to be closed. */
+const { openWindow } = summarized<MaintenanceWindowActivities, 'openWindow'>(
+  { ...quick, cancellationType: 'WAIT_CANCELLATION_COMPLETED' },
+  { openWindow: 'Check the input, mark the window as open' },
+);
 const { rollOut } = summarized<MaintenanceWindowActivities, 'rollOut'>(lasting, {
   rollOut: 'See turns through, begin new ones',
 });

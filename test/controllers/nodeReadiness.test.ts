@@ -66,6 +66,17 @@ async function stopControllers(): Promise<void> {
   await running;
 }
 
+/** An informer that learns of nothing more. */
+async function nodesAsTheyAre(): Promise<FencedCluster['nodes']> {
+  const { kube } = c.cluster;
+  const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log: silentLog });
+  const watching = new AbortController();
+  nodes.start(watching.signal);
+  await nodes.synced();
+  watching.abort();
+  return nodes;
+}
+
 /** A policy in effect for the nodes of this pool, whose gates are the pods with these labels `app`. */
 async function policyFor(pool: string, ...apps: string[]): Promise<string> {
   const gates = apps.map((name) => gate({ name, namespace: c.namespace }));
@@ -232,6 +243,33 @@ describe('a new node with gates', () => {
   });
 });
 
+test('a node that changed meanwhile loses no taint of others, and opens whatever became of its status', async () => {
+  const pool = c.named('pool');
+  await policyFor(pool, 'cni');
+  const node = await c.nodeNamed('busy', { pool });
+  await eventuallyShown(node, ['0/1 cni False GatesNotReady', 'cni false NoPods']);
+  await stopControllers();
+  const stale = await nodesAsTheyAre();
+  const taintsOf = async () => (await c.node(node)).spec.taints ?? [];
+  const patched = (taints: Taint[]) => c.patched(resources.nodes, { name: node }, { spec: { taints } });
+  const before = await taintsOf();
+  const theirs: Taint = { key: 'example.com/theirs', effect: 'NoSchedule' };
+  await patched([...before, theirs]);
+  await daemonSet('cni', pool);
+  await gatePodOn(node, 'cni');
+  c.requests.clear();
+  startControllers({ nodes: stale });
+  await eventually('the controller to look again', () =>
+    expect(c.requests.count('patch nodes')).toBeGreaterThan(1),
+  );
+  expect(await taintsOf()).toEqual([...before, theirs]);
+  const { resourceVersion } = await patched(before).then(({ metadata }) => metadata);
+  expect(resourceVersion).not.toBe(stale.get(node)?.metadata.resourceVersion);
+  await eventuallyTainted(node, false);
+  await stopControllers();
+  startControllers();
+});
+
 describe('a node that was ready', () => {
   test('takes no new pods when a gate is lost for longer than the grace; those that run stay', async () => {
     const pool = c.named('pool');
@@ -373,12 +411,7 @@ describe('a node of a name that was used before', () => {
     const node = await c.nodeNamed('reserved');
     await eventuallyShown(node, ['0/0  True GatesReady']);
     await stopControllers();
-    const { kube } = c.cluster;
-    const stale = new Informer({ kube, resource: resources.nodes, transform: slimNode, log: silentLog });
-    const watching = new AbortController();
-    stale.start(watching.signal);
-    await stale.synced();
-    watching.abort();
+    const stale = await nodesAsTheyAre();
     await c.deleted({ ...(await c.node(node)), kind: 'Node' });
     await eventually('its NodeReadiness to go', async () => expect(await readinessOf(node)).toBeUndefined());
     const { apiVersion, kind } = NODE_READINESS;

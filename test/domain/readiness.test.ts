@@ -4,6 +4,7 @@ import type { Pod } from '../../api/core.ts';
 import type { NodeReadinessGate, NodeReadinessStatus } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
 import {
+  asksTheSame,
   decideReadiness,
   gateFacts,
   gatesOf,
@@ -52,20 +53,31 @@ describe('a gate', () => {
   });
 });
 
-test('gates that a policy is still to write count already, and what is written counts more', () => {
-  const policy = (name: string, value: string, gates: NodeReadinessGate[]): NodeReadinessPolicy => ({
-    metadata: { name },
-    spec: {
-      nodeSelector: {
-        nodeSelectorTerms: [{ matchExpressions: [{ key: 'pool', operator: 'In', values: [value] }] }],
-      },
-      readinessGates: gates,
+const policy = (name: string, value: string, readinessGates: NodeReadinessGate[]): NodeReadinessPolicy => ({
+  metadata: { name },
+  spec: {
+    nodeSelector: {
+      nodeSelectorTerms: [{ matchExpressions: [{ key: 'pool', operator: 'In', values: [value] }] }],
     },
-  });
+    readinessGates,
+  },
+});
+
+test('gates that a policy is still to write count already, and what is written counts more', () => {
   const written = gate('cni', { namespace: 'written' });
   const policies = [policy('a', 'gpu', [gate('cni'), gate('csi')]), policy('b', 'web', [gate('dns')])];
   const node = { metadata: { name: 'n', labels: { pool: 'gpu' } } };
   expect(gatesOf(node, [written], policies)).toEqual([written, gate('csi')]);
+});
+
+test('what a policy counts on its nodes is no news to them; what it asks for, and what it withholds, is', () => {
+  const { metadata, spec } = policy('a', 'gpu', [gate('cni')]);
+  const status = { observedGeneration: 1, nodes: 0, gates: 1, withheldGates: [], conditions: [] };
+  const before = { metadata: { ...metadata, generation: 1 }, spec, status };
+  expect(asksTheSame(before, { ...before, status: { ...status, nodes: 7 } })).toBe(true);
+  expect(asksTheSame(before, { ...before, status: { ...status, withheldGates: ['cni'] } })).toBe(false);
+  expect(asksTheSame(before, { ...before, metadata: { ...metadata, generation: 2 } })).toBe(false);
+  expect(asksTheSame(before, { ...before, status: { ...status, observedGeneration: 0 } })).toBe(false);
 });
 
 const graceMs = 30_000;
