@@ -8,6 +8,7 @@ import { addPlanVerb } from './plan.ts';
 import { addStartVerb } from './start.ts';
 import { addStatusVerb } from './status.ts';
 import { addSteeringVerbs } from './steer.ts';
+import { uiOption } from './temporalUi.ts';
 import { addWorkersVerb } from './workers.ts';
 
 /** Resolves with the exit code: 0 done, 1 refused or failed, 2 usage. */
@@ -37,6 +38,7 @@ function commandLine(): Command {
     .description('Maintenance of nodes: take them out of service, watch it, and give them back (KEP-4212).')
     .option('--kubeconfig <file>', 'instead of KUBECONFIG and ~/.kube/config')
     .option('--context <name>', 'of the kubeconfig, instead of the current one')
+    .addOption(uiOption())
     .helpCommand(false)
     .exitOverride();
   addPlanVerb(program);

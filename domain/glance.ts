@@ -4,6 +4,7 @@ import { completeDrainPlan, entryText } from './drainPlan.ts';
 import { tierOf } from './maintenanceSummary.ts';
 import { compareNames } from './names.ts';
 import { stageOf } from './stage.ts';
+import { cut } from './text.ts';
 
 /**
  * What the page of a maintenance in the Temporal UI tells of its nodes and pods. It lies in the history of the run, and so is plain
@@ -125,10 +126,6 @@ function causesOf(maintenance: NodeMaintenance): GlanceCause[] {
 /** What was blocked when the drain ended is not so any more. */
 function blockedPods(maintenance: NodeMaintenance) {
   return stageOf(maintenance) === 'Drain' ? (maintenance.status?.blockedPods ?? []) : [];
-}
-
-function cut(text: string, longest: number): string {
-  return text.length <= longest ? text : `${text.slice(0, longest - 1)}…`;
 }
 
 function sum(numbers: readonly number[]): number {

@@ -1,6 +1,7 @@
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { code } from './markdown.ts';
+import { cut } from './text.ts';
 
 /** What Temporal keeps of a run from its start, for whoever finds it in a list. */
 export interface Introduction {
@@ -38,13 +39,12 @@ interface Introduced {
 
 function introduction({ kind, name, object, kubectl, reason }: Introduced): Introduction {
   return {
-    staticSummary: cut(reason || `${kind} ${name}`, longestSummary),
+    staticSummary: cut(oneLine(reason || `${kind} ${name}`), longestSummary),
     staticDetails: `Does what the object says: ${code(`kubectl get ${object} -o yaml`)}. What it does now is under *Current Details*.`,
-    memo: { ...(reason && { reason: cut(reason, longestMemo) }), kubectl },
+    memo: { ...(reason && { reason: cut(oneLine(reason), longestMemo) }), kubectl },
   };
 }
 
-function cut(text: string, longest: number): string {
-  const line = text.replaceAll(/\s+/g, ' ');
-  return line.length <= longest ? line : `${line.slice(0, longest - 1)}…`;
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ');
 }

@@ -1,13 +1,20 @@
+import { cut } from './text.ts';
+
 /** Pages for the Temporal UI. It takes a page as part of an address, so that what stands between may refuse a long one. */
 
-/** Characters of a page. Their address is half as long again, and proxies take 8 KiB. */
-export const longestPage = 4_500;
+/** Characters of such an address: proxies take 8 KiB. */
+const longestAddress = 7_500;
+
+/** Characters that a page takes in an address: as they are, as `%20`, or as `%E2%80%83`. */
+export function addressLength(page: string): number {
+  const count = (pattern: RegExp) => page.match(pattern)?.length ?? 0;
+  return page.length + 2 * count(/[^\w.!~*'()-]/g) + 6 * count(/[^\0-\x7F]/g);
+}
 
 /** What somebody wrote, as one line that no Markdown, HTML or template of the UI is made of. */
 export function plain(text: string, longest = 300): string {
-  const line = text.replaceAll(/\s+/g, ' ').trim();
-  const cut = line.length <= longest ? line : `${line.slice(0, longest - 1)}…`;
-  return cut.replaceAll(/[\\`*_{}[\]<>#|~$&]/g, String.raw`\$&`);
+  const line = cut(text.replaceAll(/\s+/g, ' ').trim(), longest);
+  return line.replaceAll(/[\\`*_{}[\]<>#|~$&]/g, String.raw`\$&`);
 }
 
 export function code(text: string): string {
@@ -41,11 +48,14 @@ export function section(title: string, lines: readonly string[]): string[] {
   return lines.length === 0 ? [] : ['', `#### ${title}`, '', ...lines];
 }
 
+/** Of an address. */
+const mostPerCharacter = 9;
+
 /** The page with as many rows, of at most `most`, as leave it short enough; cut where even none does. */
 export function fitted(most: number, pageWith: (rows: number) => readonly string[]): string {
   for (let rows = most; rows >= 0; rows--) {
     const page = pageWith(rows).join('\n');
-    if (page.length <= longestPage) return page;
+    if (addressLength(page) <= longestAddress) return page;
   }
-  return `${pageWith(0).join('\n').slice(0, longestPage)}…`;
+  return cut(pageWith(0).join('\n'), longestAddress / mostPerCharacter);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Glance } from '../../domain/glance.ts';
-import { longestPage } from '../../domain/markdown.ts';
+import { addressLength } from '../../domain/markdown.ts';
 import { maintenancePage, type PagedMaintenance } from '../../domain/maintenancePage.ts';
 
 const glance = (differs: Partial<Glance> = {}): Glance => ({
@@ -189,7 +189,8 @@ test('A large maintenance has a page that fits, and says how many nodes it leave
     morePods: 9,
   }));
   const text = page({ glance: glance({ rows, more: 37, moreDone: 35, causes }) });
-  expect(text.length).toBeLessThanOrEqual(longestPage);
+  expect(encodeURIComponent(text).length).toBeLessThan(8_000);
+  expect(addressLength(text)).toBe(encodeURIComponent(text).length);
   const shown = text.split('\n').filter((line) => line.startsWith('| `node-')).length;
   const left = Array.from({ length: 15 - shown }, (_, index) => index + shown);
   const done = 35 + left.filter((index) => index % 2 === 0).length;
@@ -203,4 +204,11 @@ test('What others wrote into objects is shown as it is, and is no Markdown', () 
     .split('\n')
     .filter((one) => one.includes('NodeMaintenance:'));
   expect(line).toContain(String.raw`see \[here\](http://x) \| \<b\>\*now\*\</b\> and \{namespace\}`);
+});
+
+test('What is too long ends with a whole character: half of one would have no address', () => {
+  const reason = `${'x'.repeat(298)}😀 and more`;
+  const text = page({ glance: glance({ reason }) });
+  expect(text).toContain('x…');
+  expect(() => encodeURIComponent(text)).not.toThrow();
 });
