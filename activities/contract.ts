@@ -1,4 +1,5 @@
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import type { Glance } from '../domain/glance.ts';
 
 /** One maintenance as of a generation: an activity first waits until its own view is at least that new. */
 export interface MaintenanceRef {
@@ -21,10 +22,16 @@ export type Interrupted =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };
 
+/** The nodes that a maintenance selects, by name, and what the page of its run tells of them. */
+export interface SeenNodes {
+  nodes: string[];
+  glance?: Glance;
+}
+
 /** How a turn of the drain ended: at an entry of the plan at which pods are left, or with none left at all. */
 export type DrainStep =
-  | { kind: 'TierDrained'; position: number; nodes: string[] }
-  | { kind: 'Drained'; nodes: string[] }
+  | ({ kind: 'TierDrained'; position: number } & SeenNodes)
+  | ({ kind: 'Drained' } & SeenNodes)
   | Interrupted;
 
 /** `type` of every ApplicationFailure that an activity raises. */
@@ -53,12 +60,12 @@ export interface NodeMaintenanceActivities {
   /** Records the pause on the object, where people see it and a new run finds it. */
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
   /** Places the finalizer and amends `.status.stageStatuses`. */
-  beginStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<{ nodes: string[] }>;
+  beginStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SeenNodes>;
   /**
    * Takes the maintenance Leases of the nodes that nobody else holds, and renews those that are ours. To be called again
    * after so many seconds.
    */
-  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number }>;
+  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number; glance?: Glance }>;
   /** Cordons every selected node and keeps it so until the stage changes. */
   keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted>;
   /** Evacuates what the plan wants at `position`; resolves when nothing of that is left. */

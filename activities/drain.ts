@@ -2,6 +2,7 @@ import type { Pod } from '../api/core.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { needsAPerson } from '../domain/blocker.ts';
 import { type DrainDecision, decideDrain } from '../domain/drain.ts';
+import { glanceAt } from '../domain/glance.ts';
 import { listed } from '../domain/names.ts';
 import { podName } from '../domain/pod.ts';
 import { emptyStatus, withDrain } from '../domain/status.ts';
@@ -41,7 +42,7 @@ export async function rest(deps: Deps, ref: MaintenanceRef): Promise<Interrupted
 
 type Ending<T> = (turn: { view: View; decided: number }) => T | undefined;
 
-async function runDrain<T>(
+async function runDrain<T extends object>(
   deps: Deps,
   ref: MaintenanceRef,
   position: number | 'asPublished',
@@ -88,7 +89,7 @@ async function runDrain<T>(
       if (end === undefined) return undefined;
       await writer.flush();
       announcer.announceEnd(view, at, decision);
-      return end;
+      return { ...end, glance: glanceAt(writer.latest, now) };
     });
   } finally {
     await writer?.stop();

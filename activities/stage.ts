@@ -1,10 +1,11 @@
 import { FIELD_MANAGER, MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { withCondition } from '../domain/conditions.ts';
+import { glanceAt } from '../domain/glance.ts';
 import { withStage } from '../domain/status.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
-import type { Interrupted, MaintenanceRef } from './contract.ts';
+import type { Interrupted, MaintenanceRef, SeenNodes } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { type StatusChange, StatusWriter } from './statusWriter.ts';
 import { authorizeTemporal } from './temporalUser.ts';
@@ -62,23 +63,23 @@ export async function beginStage(
   deps: Deps,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
-): Promise<{ nodes: string[] }> {
+): Promise<SeenNodes> {
   const maintenance = stage === 'Idle' ? await read(deps, ref) : await placeFinalizer(deps, ref);
   if (maintenance === undefined) return { nodes: [] };
   const now = deps.cluster.kube.now().toISOString();
   const nodes = selectedNodes(maintenance, deps.cluster.nodes.list()).map((node) => node.metadata.name);
-  const begun = await updateStatus(deps, ref, (status) => ({
+  const updated = await updateStatus(deps, ref, (status) => ({
     ...withStage(status, stage, now),
     nodes: nodes.length,
   }));
-  if (begun) {
+  if (updated?.changed) {
     deps.events.record(maintenance, {
       type: 'Normal',
       reason: 'StageStarted',
       message: `Stage ${stage} started; ${nodes.length} nodes are selected.`,
     });
   }
-  return { nodes: nodes.toSorted() };
+  return { nodes: nodes.toSorted(), glance: glanceAt(updated?.latest ?? maintenance, now) };
 }
 
 /** Lets the object go: "the finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
@@ -130,14 +131,18 @@ async function changeFinalizers(
   }
 }
 
-/** Whether anything had to be written. */
-export async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChange): Promise<boolean> {
+/** The object as it is then, and whether anything had to be written; undefined when it is gone. */
+export async function updateStatus(
+  deps: Deps,
+  ref: MaintenanceRef,
+  change: StatusChange,
+): Promise<{ latest: NodeMaintenance; changed: boolean } | undefined> {
   const current = await read(deps, ref);
-  if (current === undefined) return false;
+  if (current === undefined) return undefined;
   const writer = new StatusWriter(deps.cluster.kube, current, deps.lastWrites);
   writer.publish(change);
   await writer.flush();
-  return writer.latest !== current;
+  return { latest: writer.latest, changed: writer.latest !== current };
 }
 
 async function read({ cluster }: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
