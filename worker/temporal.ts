@@ -2,8 +2,8 @@ import { hostname } from 'node:os';
 import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { NativeConnection, Worker } from '@temporalio/worker';
-import type { Activities } from '../activities/contract.ts';
-import { TASK_QUEUE } from '../api/names.ts';
+import type { Activities, NoticeActivities } from '../activities/contract.ts';
+import { NOTICE_TASK_QUEUE, TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
 import { searchAttributes } from '../temporal-config/devServer.ts';
 import { bundleElsewhere } from './bundle.ts';
@@ -111,6 +111,23 @@ export async function createWorker(temporal: Temporal, activities: Activities): 
     defaultHeartbeatThrottleInterval: seconds,
     // A worker that was killed leaves its workflows to others after this long.
     stickyQueueScheduleToStartTimeout: 2 * seconds,
+    shutdownGraceTime: seconds,
+    shutdownForceTime: 20 * seconds,
+  });
+}
+
+/** Sends notices, few at a time: a receiver that is slow keeps nobody else waiting. */
+export async function createNoticeWorker(
+  temporal: Temporal,
+  activities: Pick<NoticeActivities, 'deliver'>,
+): Promise<Worker> {
+  return Worker.create({
+    connection: temporal.native,
+    namespace: temporal.namespace,
+    identity: temporal.identity,
+    taskQueue: NOTICE_TASK_QUEUE,
+    activities,
+    maxConcurrentActivityTaskExecutions: 4,
     shutdownGraceTime: seconds,
     shutdownForceTime: 20 * seconds,
   });
