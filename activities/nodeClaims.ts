@@ -1,9 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import { DEFAULT_NODE_BUDGET, type NodeBudget, type NodeClaim } from '../api/nodeBudget.ts';
+import {
+  DEFAULT_NODE_BUDGET,
+  type NodeBudget,
+  type NodeBudgetStatus,
+  type NodeClaim,
+} from '../api/nodeBudget.ts';
 import { FIELD_MANAGER, NODE_BUDGET_NAME, WINDOW_LABEL } from '../api/names.ts';
 import { claimedTurns } from '../api/windowTurn.ts';
-import { withCondition } from '../domain/conditions.ts';
-import { type ClaimedTurn, limitOf, outOfService, stands } from '../domain/nodeBudget.ts';
+import { type ClaimedTurn, limitOf, measured, outOfService, stands } from '../domain/nodeBudget.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources, versionOf } from '../kube/resources.ts';
 import type { Deps } from './deps.ts';
@@ -105,22 +109,7 @@ export async function claimNodes(
   }
 }
 
-function statusWith(deps: BudgetDeps, budget: NodeBudget, claims: NodeClaim[]): NodeBudget['status'] {
-  const { kube, nodes } = deps.cluster;
-  const { allowed, out } = viewOf(deps, budget, claims);
-  const isExhausted = out.size >= allowed;
-  const facts = {
-    type: 'Exhausted',
-    status: isExhausted ? ('True' as const) : ('False' as const),
-    reason: isExhausted ? 'NoNodeToSpare' : 'NodesToSpare',
-    message: '',
-  };
-  return {
-    observedGeneration: budget.metadata.generation ?? 0,
-    nodes: nodes.list().length,
-    allowed,
-    outOfService: out.size,
-    claims,
-    conditions: withCondition(budget.status?.conditions ?? [], facts, kube.now().toISOString()),
-  };
+function statusWith({ cluster }: BudgetDeps, budget: NodeBudget, claims: NodeClaim[]): NodeBudgetStatus {
+  const sight = { nodes: cluster.nodes.list(), maintenances: cluster.maintenances.list(), claims };
+  return { ...measured(budget, sight, cluster.kube.now().toISOString()), claims };
 }

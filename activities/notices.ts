@@ -1,6 +1,6 @@
 import { Context } from '@temporalio/activity';
 import { ApplicationFailure } from '@temporalio/common';
-import { STARTED_BY, WINDOW_LABEL } from '../api/names.ts';
+import { ORDERED_BY_ANNOTATION, STARTED_BY, WINDOW_LABEL } from '../api/names.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { CloudEvent, Notice } from '../api/notice.ts';
@@ -101,8 +101,9 @@ export class BlockedNotices {
 }
 
 export function noticedMaintenance({ metadata, spec }: NodeMaintenance): NoticedMaintenance {
-  const { name, uid = '', annotations, labels } = metadata;
-  const [by, window] = [annotations?.[STARTED_BY], labels?.[WINDOW_LABEL]];
+  const { name, uid = '', annotations = {}, labels = {} } = metadata;
+  const by = annotations[ORDERED_BY_ANNOTATION] ?? annotations[STARTED_BY];
+  const window = labels[WINDOW_LABEL];
   return {
     name,
     uid,

@@ -5,7 +5,7 @@ import { denialMessage } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { windowClosed, windowOpened } from '../domain/notices.ts';
-import { turnAdvanced } from '../domain/turnVerdict.ts';
+import { verdictOnAdvance } from '../domain/turnVerdict.ts';
 import { isUnfinished } from '../domain/turn.ts';
 import { durationMs, opensAt, showsAgain } from '../domain/windowSchedule.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
@@ -44,18 +44,24 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   return { name, uid, start: times.start, end: times.end, resting };
 }
 
+/** Between the hosts of Temporal. Milliseconds. */
+const clockSkew = 60_000;
+
 /** Fails when those who start workflows may not maintain the nodes, and it is not the window's own schedule that opens it. */
 async function timesOf(
   deps: Deps,
   window: MaintenanceWindow,
   { start: { scheduledAt, startedAt }, input }: { start: WindowStart; input: WindowInput },
 ): Promise<{ start: string; end: string }> {
-  const { schedule } = window.spec;
-  const openedAt = Date.parse(scheduledAt ?? startedAt);
+  const { schedule, suspend } = window.spec;
+  const nominal = Date.parse(scheduledAt ?? '');
+  // Whoever starts a run may give it a nominal time: one that is still to come is no schedule's.
+  const isScheduled = nominal <= Date.parse(startedAt) + clockSkew;
+  const openedAt = isScheduled ? nominal : Date.parse(startedAt);
   // What its own schedule opens, for as long as it says, was ordered by whoever wrote the window.
-  const isItsOwn = scheduledAt !== undefined && input.duration === undefined && opensAt(schedule, openedAt);
+  const isItsOwn = isScheduled && !suspend && input.duration === undefined && opensAt(schedule, openedAt);
   if (!isItsOwn) await authorizeWindow(deps, window);
-  const isSecond = scheduledAt !== undefined && showsAgain(schedule, openedAt);
+  const isSecond = isScheduled && showsAgain(schedule, openedAt);
   const lasts = isSecond ? 0 : durationMs(input.duration ?? schedule.duration);
   return { start: new Date(openedAt).toISOString(), end: new Date(openedAt + lasts).toISOString() };
 }
@@ -127,7 +133,7 @@ export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Pro
     throw invalidInput(
       `node: Job ${job.metadata.name} works on "${node}"; its turn ends with it, or delete the Job first`,
     );
-  await judge(deps, refTo(maintenance), turnAdvanced);
+  await judge(deps, refTo(maintenance), verdictOnAdvance(maintenance.status?.conditions ?? []));
   await requestStage(deps, refTo(maintenance), 'Complete');
 }
 

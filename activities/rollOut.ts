@@ -207,9 +207,11 @@ class RollOut {
   }
 }
 
+const finalKinds = ['Invalid', 'Forbidden', 'NotFound', 'AlreadyExists', 'NamespaceTerminating'] as const;
+
 /** What the apiserver said; whatever else went wrong ends the look. */
 function refusalIn(error: unknown): string {
-  const isFinal = isKubeError(error, 'Invalid', 'Forbidden', 'NotFound', 'NamespaceTerminating');
+  const isFinal = isKubeError(error, ...finalKinds);
   if (!isFinal) throw error;
   return wordsOf(error);
 }

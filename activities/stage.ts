@@ -1,5 +1,5 @@
 import type { Node } from '../api/core.ts';
-import { FIELD_MANAGER, MAINTENANCE_FINALIZER } from '../api/names.ts';
+import { FIELD_MANAGER, MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { withCondition } from '../domain/conditions.ts';
 import { finished, stageBegun } from '../domain/notices.ts';
@@ -25,7 +25,8 @@ export async function requestStage(
   const current = await read(deps, ref);
   if (current === undefined) return { kind: 'Gone' };
   if (orderedBy === 'Message' && current.spec.stage !== stage) await authorizeTemporal(deps, current.spec);
-  const { spec, metadata } = current.spec.stage === stage ? current : await writeStage(deps, ref, stage);
+  const { spec, metadata } =
+    current.spec.stage === stage ? current : await writeStage(deps, ref, { stage, orderedBy });
   return { kind: 'StageChanged', stage: spec.stage, generation: metadata.generation ?? 0 };
 }
 
@@ -33,9 +34,11 @@ export async function requestStage(
 function writeStage(
   { cluster: { kube } }: Deps,
   ref: MaintenanceRef,
-  stage: NodeMaintenanceStage,
+  { stage, orderedBy }: { stage: NodeMaintenanceStage; orderedBy: 'Message' | undefined },
 ): Promise<NodeMaintenance> {
-  const patch = { metadata: { uid: ref.uid }, spec: { stage } };
+  // Left as it is otherwise: then the worker only carries out what somebody has ordered before.
+  const annotations = orderedBy && { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` };
+  const patch = { metadata: { uid: ref.uid, annotations }, spec: { stage } };
   return kube.mergePatch(resources.nodeMaintenances, { name: ref.name }, patch, {
     fieldManager: FIELD_MANAGER,
   });

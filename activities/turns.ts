@@ -15,6 +15,7 @@ import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions
 import { stageOf } from '../domain/stage.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { compareNames } from '../domain/names.ts';
+import { selectsNode } from '../domain/nodeSelector.ts';
 import { turnFailed as turnFailedNotice } from '../domain/notices.ts';
 import { jobName, revisionOf, turnName } from '../domain/revision.ts';
 import { decideTurn, endOfWork, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
@@ -64,7 +65,7 @@ export async function turnsOf(
     const { annotations = {}, labels = {} } = maintenance.metadata;
     const node = nodeOf(maintenance);
     const machine = cluster.nodes.get(node);
-    const isOfNode = machine !== undefined && machine.metadata.uid === annotations[TurnAnnotation.NodeUid];
+    const isOfNode = isTurnOf(maintenance, machine);
     const step = decideTurn({
       maintenance,
       node: isOfNode ? machine : undefined,
@@ -82,6 +83,12 @@ export async function turnsOf(
 
 function nodeOf({ metadata }: NodeMaintenance): string {
   return metadata.annotations?.[TurnAnnotation.Node] ?? '';
+}
+
+/** Whether a maintenance is the turn of this machine: it must also select it, as only those may have it do who may maintain the node. */
+function isTurnOf({ metadata, spec }: NodeMaintenance, machine: Node | undefined): machine is Node {
+  if (machine === undefined || !selectsNode(spec.nodeSelector, machine)) return false;
+  return machine.metadata.uid === metadata.annotations?.[TurnAnnotation.NodeUid];
 }
 
 /** Its own: a namesake may be left of an earlier turn. */
@@ -137,7 +144,7 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
   }
 }
 
-/** Creates the NodeMaintenance that is the node's turn. One that is there is its turn already. */
+/** Creates the NodeMaintenance that is the node's turn. One that is there is its turn already, unless it is not the window's. */
 export async function beginTurn(
   deps: Deps,
   window: MaintenanceWindow,
@@ -150,10 +157,13 @@ export async function beginTurn(
     drainPlan: completeDrainPlan(window.spec.template.drainPlan),
     node: { name: node, uid },
   });
+  const { kube } = deps.cluster;
   try {
-    await deps.cluster.kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
+    await kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
   } catch (error) {
     if (!isKubeError(error, 'AlreadyExists')) throw error;
+    const found = await kube.get(resources.nodeMaintenances, { name: maintenance.metadata.name });
+    if (found !== undefined && found.metadata.labels?.[WINDOW_LABEL] !== window.metadata.name) throw error;
   }
 }
 

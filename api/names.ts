@@ -102,6 +102,12 @@ export const MAINTENANCE_GATE = 'nodemaintenance.k8s.io/maintenance';
  */
 export const UNCORDONED_BY_ANNOTATION = 'nodemaintenance.k8s.io/uncordoned-by';
 
+/**
+ * On a NodeMaintenance: who changed its spec last. Written inside the apiserver by the policy `ordered-by.nodemaintenance.k8s.io`,
+ * and by the worker for those who give orders through Temporal.
+ */
+export const ORDERED_BY_ANNOTATION = 'nodemaintenance.k8s.io/ordered-by';
+
 /** On a pod that was released from its ReplicaSet: from which, so that it can be given back (domain/release.ts). */
 export const RELEASED_ANNOTATION = 'nodemaintenance.k8s.io/released-from';
 

@@ -39,9 +39,7 @@ export const NodeBudgetStatus = z.strictObject({
     .describe('The .metadata.generation that this status was computed from.'),
   nodes: int32(0).default(0).describe('Number of nodes of the cluster.'),
   allowed: int32(0).default(0).describe('How many of them may be out of service at once.'),
-  outOfService: int32(0)
-    .default(0)
-    .describe('How many of them were out of service when a window last asked to begin a turn.'),
+  outOfService: int32(0).default(0).describe('How many of them are out of service.'),
   claims: z
     .array(NodeClaim)
     .max(5000)
@@ -53,7 +51,7 @@ export const NodeBudgetStatus = z.strictObject({
 });
 export type NodeBudgetStatus = z.infer<typeof NodeBudgetStatus>;
 
-/** The stored object; `status` is absent until a window has asked. */
+/** The stored object; `status` is absent until a worker has seen it. */
 export interface NodeBudget extends KubeObject {
   spec: NodeBudgetSpec;
   status?: NodeBudgetStatus;

@@ -177,7 +177,7 @@ async function nodes(kube: Kube): Promise<Suggestion[]> {
 async function maintenances(kube: Kube, verb: string): Promise<Suggestion[]> {
   const { items } = await kube.list(resources.nodeMaintenances, { timeoutMs: patience });
   return items
-    .filter((one) => verb === 'status' || stageOf(one) !== 'Complete')
+    .filter((one) => verb === 'status' || verb === 'history' || stageOf(one) !== 'Complete')
     .map((one) => ({
       value: one.metadata.name,
       about: shown(`${stageOf(one)} ${one.spec.reason ?? ''}`.trim(), longestAbout),

@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { wordsOf } from '../kube/errors.ts';
 import { addCompletionVerbs } from './completion.ts';
 import { addLeaseVerbs } from './lease.ts';
+import { addHistoryVerb } from './history.ts';
 import { complain, UsageError } from './output.ts';
 import { addPlanVerb } from './plan.ts';
 import { addStartVerb } from './start.ts';
@@ -42,6 +43,7 @@ function commandLine(): Command {
   addStartVerb(program);
   addStatusVerb(program);
   addSteeringVerbs(program);
+  addHistoryVerb(program);
   addLeaseVerbs(program);
   addWorkersVerb(program);
   addCompletionVerbs(program);

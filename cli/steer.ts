@@ -1,8 +1,10 @@
+import { hostname, userInfo } from 'node:os';
 import type { Command } from 'commander';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { workflowIdOf } from '../api/names.ts';
 import { isPaused } from '../domain/maintenanceSummary.ts';
 import { stageOf, stagesAfter, transitionProblem } from '../domain/stage.ts';
+import { ownUsername } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
@@ -126,7 +128,7 @@ async function setPaused(
     const verb = wanted ? 'pause' : 'resume';
     if (stageOf(maintenance) === 'Complete')
       throw new Refusal(`${titleOf(name)} is in stage Complete: there is nothing to ${verb}`);
-    await order(name, verb);
+    await order(kube, name, verb);
     const isNews = isPaused(maintenance) !== wanted;
     const paused = `is ${isNews ? '' : 'already '}paused: no new Evacuation and no new tier begins, nodes stay cordoned`;
     const resumed = isNews ? 'goes on' : 'was not paused';
@@ -135,8 +137,15 @@ async function setPaused(
   });
 }
 
-async function order(name: string, verb: 'pause' | 'resume'): Promise<void> {
-  const { client, connection, namespace, address, errors } = await connectTemporal();
+/** For the history: whom the apiserver takes whoever gives the order for, as far as it tells. */
+async function ownIdentity(kube: Kube): Promise<string> {
+  const user = (await ownUsername(kube)) ?? userInfo().username;
+  return `user ${user} (kubectl-maintenance, ${process.pid}@${hostname()})`;
+}
+
+async function order(kube: Kube, name: string, verb: 'pause' | 'resume'): Promise<void> {
+  const identity = await ownIdentity(kube);
+  const { client, connection, namespace, address, errors } = await connectTemporal({ identity });
   try {
     const handle = client.workflow.getHandle(workflowIdOf(name));
     await connection.withDeadline(Date.now() + orderedWithin, () => handle.executeUpdate(verb));

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/client';
-import { MAINTENANCE_FINALIZER, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
+import { MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { stageOf } from '../domain/stage.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
@@ -77,12 +77,17 @@ async function keepRunning(
     taskQueue: TASK_QUEUE,
     args: [{ name }],
     signal: 'observe',
-    signalArgs: [{ uid, kind: 'StageChanged', stage, generation }],
+    signalArgs: [{ uid, kind: 'StageChanged', stage, generation, orderedBy: orderedBy(maintenance) }],
     staticSummary: maintenance.spec.reason || `Maintenance ${name}`,
   });
   deps.log.info('Workflow told', { maintenance: name, generation, stage });
   told.set(name, version);
   return { requeueAfterMs: verifyAfter };
+}
+
+/** For the history, which outlives the object. No policy can note on an object who deletes it. */
+function orderedBy({ metadata: { annotations, deletionTimestamp } }: NodeMaintenance): string | undefined {
+  return deletionTimestamp === undefined ? annotations?.[ORDERED_BY_ANNOTATION] : undefined;
 }
 
 /** Whether the run has taken in the newest generation. */

@@ -1,10 +1,10 @@
 import { FIELD_MANAGER, TurnAnnotation, WINDOW_LABEL, WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { isTrue, withCondition } from '../domain/conditions.ts';
+import { withCondition } from '../domain/conditions.ts';
 import { jobName } from '../domain/revision.ts';
 import { emptyStatus } from '../domain/status.ts';
 import { isUnfinished } from '../domain/turn.ts';
-import { TURN_SUCCEEDED, turnAdvanced } from '../domain/turnVerdict.ts';
+import { verdictOnAdvance } from '../domain/turnVerdict.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
 import { isKubeError } from '../kube/errors.ts';
 import type { EventRecorder } from '../kube/events.ts';
@@ -44,11 +44,11 @@ export async function runTurnOrdersController(deps: Deps, signal: AbortSignal): 
   }
 }
 
-function isToEnd({ metadata, spec, status }: Readonly<NodeMaintenance>): boolean {
-  const { labels, annotations, deletionTimestamp } = metadata;
+function isToEnd({
+  metadata: { labels, annotations, deletionTimestamp },
+}: Readonly<NodeMaintenance>): boolean {
   if (labels?.[WINDOW_LABEL] === undefined || deletionTimestamp !== undefined) return false;
-  if (annotations?.[TurnAnnotation.Advance] !== 'true') return false;
-  return !isTrue(status?.conditions, TURN_SUCCEEDED) || spec.stage !== 'Complete';
+  return annotations?.[TurnAnnotation.Advance] === 'true';
 }
 
 async function end(
@@ -63,7 +63,8 @@ async function end(
     return { requeueAfterMs: lookAgainAfter };
   }
   const { conditions } = turn.status ?? emptyStatus;
-  const status = { conditions: withCondition(conditions, turnAdvanced, kube.now().toISOString()) };
+  const verdict = verdictOnAdvance(conditions);
+  const status = { conditions: withCondition(conditions, verdict, kube.now().toISOString()) };
   const judged = { metadata: { uid, resourceVersion }, status };
   const options = { fieldManager: FIELD_MANAGER };
   try {
@@ -71,7 +72,9 @@ async function end(
       ...options,
       subresource: 'status',
     });
-    const completed = { metadata: { uid }, spec: { stage: 'Complete' } };
+    // Carried out, the order is no more: a failure that comes later is another matter.
+    const annotations = { [TurnAnnotation.Advance]: null };
+    const completed = { metadata: { uid, annotations }, spec: { stage: 'Complete' } };
     await kube.mergePatch(resources.nodeMaintenances, { name }, completed, options);
     log.info('Turn advanced', { maintenance: name });
   } catch (error) {

@@ -1,6 +1,7 @@
 import type { Node } from '../api/core.ts';
-import type { NodeBudget, NodeClaim } from '../api/nodeBudget.ts';
+import type { NodeBudget, NodeBudgetStatus, NodeClaim } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { withCondition } from './conditions.ts';
 import { isCordoned } from './cordon.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { holdsNodes, isGivenBack, stageOf } from './stage.ts';
@@ -19,6 +20,8 @@ const taintsOfUnreadyNodes = new Map([
 ]);
 /** Set by readiness gates. */
 const taintOfGatedNodes = 'readiness.k8s.io/gates';
+/** The same, with the gates and pods that are the cause. */
+const conditionOfGatedNodes = 'readiness.k8s.io/GatesReady';
 
 /** Why a node's kubelet is not ready, in words that follow "because"; undefined when it is. */
 export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
@@ -30,9 +33,16 @@ export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
 }
 
 /** Why a node takes no new pods, although nobody cordoned it; undefined when it does. */
-export function closure(node: Pick<Node, 'spec'>): string | undefined {
+function closure(node: Pick<Node, 'spec'>): string | undefined {
   const isGated = node.spec.taints?.some(({ key }) => key === taintOfGatedNodes) ?? false;
   return unreadiness(node) ?? (isGated ? 'its readiness gates are not open' : undefined);
+}
+
+/** Why a node that was given back is not back, with the gates and pods that are the cause; undefined when it is. */
+export function obstacle(node: Pick<Node, 'spec' | 'status'>): string | undefined {
+  const told = node.status?.conditions?.find(({ type }) => type === conditionOfGatedNodes);
+  if (told?.status !== 'False') return closure(node);
+  return unreadiness(node) ?? `its readiness gates are not open (${told.message})`;
 }
 
 export interface BudgetSight {
@@ -54,6 +64,29 @@ export function outOfService({ nodes, maintenances, claims }: BudgetSight): Map<
     if (because !== undefined) out.set(node.metadata.name, because);
   }
   return out;
+}
+
+/** What a budget says of the cluster that was seen: all of its status but the claims. `now` is RFC 3339. */
+export function measured(
+  { metadata, spec, status }: NodeBudget,
+  sight: BudgetSight,
+  now: string,
+): Omit<NodeBudgetStatus, 'claims'> {
+  const nodes = sight.nodes.length;
+  const allowed = limitOf(spec.maxUnavailable, nodes);
+  const out = outOfService(sight).size;
+  const facts =
+    out >= allowed
+      ? ({ status: 'True', reason: 'NoNodeToSpare' } as const)
+      : ({ status: 'False', reason: 'NodesToSpare' } as const);
+  const exhausted = { type: 'Exhausted', ...facts, message: '' };
+  return {
+    observedGeneration: metadata.generation ?? 0,
+    nodes,
+    allowed,
+    outOfService: out,
+    conditions: withCondition(status?.conditions ?? [], exhausted, now),
+  };
 }
 
 /** What claims are judged by. */

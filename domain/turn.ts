@@ -3,7 +3,7 @@ import type { WindowWork } from '../api/maintenanceWindow.ts';
 import { TURN_SUCCEEDED } from './turnVerdict.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from './conditions.ts';
-import { closure, unreadiness } from './nodeBudget.ts';
+import { obstacle, unreadiness } from './nodeBudget.ts';
 import { isGivenBack, stageOf } from './stage.ts';
 
 /** What becomes of turns that are under way: 'Finish' while the window is open, and after it as its spec says. */
@@ -59,10 +59,11 @@ export function decideTurn(sight: TurnSight): TurnStep {
   const isOver = isGivenBack(maintenance);
   // Whoever completed it: nothing works on a node that takes pods again.
   if (isComplete && isUnfinished(sight.job) && !isBeingDeleted(sight.job)) return { kind: 'DeleteJob' };
-  if (verdict !== undefined) return judged(verdict, isOver, sight);
+  const isAdvanced = verdict?.status === 'Unknown';
+  if (verdict !== undefined && !isAdvanced) return judged(verdict, isOver, sight);
   if (node === undefined) return isComplete ? waitOr(isOver, { kind: 'Forget' }) : { kind: 'Cancel' };
-  if (isComplete) return waitOr(isOver, returned(sight, node));
-  return working(sight, node);
+  if (isComplete) return waitOr(isOver, returned(sight, node, isAdvanced ? undefined : undone(sight)));
+  return isAdvanced ? { kind: 'Complete' } : working(sight, node);
 }
 
 function waitOr(isOver: boolean, step: TurnStep): TurnStep {
@@ -104,16 +105,15 @@ function whileItIsDeleted({ metadata, spec }: Job, since: string, now: number): 
 }
 
 /** The maintenance is complete and the node schedulable: the turn ends when it takes pods again. */
-function returned(sight: TurnSight, node: Node): TurnStep {
+function returned(sight: TurnSight, node: Node, missing: string | undefined): TurnStep {
   const { maintenance } = sight;
-  const missing = undone(sight);
   if (missing !== undefined)
     return {
       kind: 'Fail',
       reason: 'EndedEarly',
       message: `its NodeMaintenance was completed before ${missing}: advance the turn if nothing is left to do, delete the NodeMaintenance to have it anew`,
     };
-  const because = closure(node);
+  const because = obstacle(node);
   if (because === undefined) return { kind: 'Succeed' };
   const since = maintenance.status?.stageStatuses.find(({ name }) => name === 'Complete')?.startTimestamp;
   return readyInTime(sight, Date.parse(since ?? ''), because, 'after it was given back');

@@ -1,6 +1,7 @@
+import type { Condition } from '../api/core.ts';
 import type { ConditionFacts } from './conditions.ts';
 
-/** The condition of a NodeMaintenance that is a node's turn in a window: how the turn ended; absent while it is under way. */
+/** The condition of a NodeMaintenance that is a node's turn in a window: how the turn ended; absent or Unknown while it is under way. */
 export const TURN_SUCCEEDED = 'TurnSucceeded';
 
 export const turnSucceeded: ConditionFacts = {
@@ -10,7 +11,15 @@ export const turnSucceeded: ConditionFacts = {
   message: 'The work is done, and the node takes pods again.',
 };
 
-/** Somebody says that nothing is left to do. */
+/** Of a turn under way: somebody says that its work is done, or need not be done. */
+export const workAdvanced: ConditionFacts = {
+  type: TURN_SUCCEEDED,
+  status: 'Unknown',
+  reason: 'Advanced',
+  message: 'Somebody advanced the turn: it ends when the node takes pods again.',
+};
+
+/** Of a turn that has failed: somebody has dealt with it. */
 export const turnAdvanced: ConditionFacts = {
   type: TURN_SUCCEEDED,
   status: 'True',
@@ -28,4 +37,11 @@ export const turnCancelled: ConditionFacts = {
 
 export function turnFailed(reason: string, message: string): ConditionFacts {
   return { type: TURN_SUCCEEDED, status: 'False', reason, message };
+}
+
+/** The verdict on a turn of which somebody says that nothing is left to do. */
+export function verdictOnAdvance(conditions: readonly Condition[]): ConditionFacts {
+  const verdict = conditions.find(({ type }) => type === TURN_SUCCEEDED);
+  if (verdict === undefined || verdict.status === 'Unknown') return workAdvanced;
+  return verdict.status === 'True' ? verdict : turnAdvanced;
 }

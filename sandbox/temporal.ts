@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { defaultNamespace, searchAttributes, tunedArguments } from '../temporal-config/devServer.ts';
+import { defaultNamespace, tunedArguments } from '../temporal-config/devServer.ts';
+import { declaredNamespace } from '../temporal-config/namespace.ts';
 import type { Layout, ServerCommand } from './layout.ts';
 import { accepts, type Ports } from './ports.ts';
 
@@ -34,7 +35,7 @@ export async function temporalReadiness(
 ): Promise<string | undefined> {
   if (!(await accepts(port))) return `nothing listens on port ${port}`;
   // The command pairs the names with the types by their order.
-  const pairs = Object.entries(searchAttributes).flatMap(([name, type]) => [
+  const pairs = Object.entries(declaredNamespace().searchAttributes).flatMap(([name, type]) => [
     `--name=${name}`,
     `--type=${type}`,
   ]);

@@ -9,7 +9,7 @@ import { sandboxStatus, startSandbox, stopSandbox } from '../sandbox/sandbox.ts'
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
 /**
- * `npm test [-- <arguments of jest>]`: every test, in two lanes side by side, because most of a test's time is waiting.
+ * `npm test [-- <arguments of jest>]`: every test, in lanes side by side, because most of a test's time is waiting.
  * In a lane one file runs after the other, on a sandbox that the files share. Whatever happens, nothing keeps running.
  * The last line is `<n> passed, <n> failed`, as Jest counted. A file that could not be run counts as failed; so does,
  * once, what goes wrong with the run as a whole.
@@ -35,7 +35,7 @@ interface Run {
 interface Lane {
   /** Paths relative to the root of the repository. */
   files: string[];
-  /** Matches the paths of the other lane's files. */
+  /** Matches the paths of the other lanes' files. */
   ignore: string;
   /** Directory of the sandbox that the files share. */
   sandbox: string;
@@ -43,8 +43,12 @@ interface Lane {
   result: string;
 }
 
-/** The folders of one of the lanes; it takes about as long as the other. */
-const secondLane = 'test/(?:desk|domain|e2e|kube|replay|sandbox|workflows)/';
+/** Which files are in which lane, chosen so that each takes about as long as the others; what matches none is in the last. */
+const laneFiles = {
+  first: 'test/(?:e2e/[l-z]|desk/|domain/|kube/|replay/)',
+  second: 'test/(?:e2e/|api/|cli/|sandbox/|workflows/)',
+  third: '',
+};
 
 /** Tests in these folders need no server, or start what they need: to run only them, no sandbox is started. */
 const selfSufficient = /^test\/(?:desk|domain|e2e|replay|sandbox)\//;
@@ -93,9 +97,10 @@ async function makeRun(): Promise<Run> {
 /** The lanes that have something to do. */
 function lanesOf(run: Run, files: readonly string[]): Lane[] {
   const inRoot = `^${root.replaceAll(/\W/g, String.raw`\$&`)}/`;
-  const others = { first: secondLane, second: `(?!${secondLane})` };
-  const lanes = Object.entries(others).map(([name, pattern]) => {
-    const ignore = new RegExp(inRoot + pattern);
+  const before: string[] = [];
+  const lanes = Object.entries(laneFiles).map(([name, pattern]) => {
+    const ignore = new RegExp(`${inRoot}(?:${[...before, `(?!${pattern})`].join('|')})`);
+    before.push(pattern);
     return {
       files: files.filter((file) => !ignore.test(join(root, file))),
       ignore: ignore.source,

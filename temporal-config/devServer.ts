@@ -1,20 +1,7 @@
-/**
- * How this project runs and addresses Temporal: the namespace, the search attributes that a namespace needs, and
- * the settings under which a development server is fast enough to drain nodes with.
- */
+/** How this project runs a development server of Temporal: the namespace, and settings under which it is fast enough to drain nodes with. */
 
 /** Namespace of the sandbox's development server; elsewhere TEMPORAL_NAMESPACE names it. */
 export const defaultNamespace = 'default';
-
-/**
- * Search attributes of the workflows, by name, with the type's name as `temporal operator search-attribute create`
- * spells it. A workflow that writes an unregistered attribute fails its task until somebody registers it.
- */
-export const searchAttributes = {
-  NodeMaintenanceStage: 'Keyword',
-  NodeMaintenanceName: 'Keyword',
-  MaintenanceNodes: 'KeywordList',
-} as const;
 
 /** `temporal server start-dev --dynamic-config-value KEY=JSON`, with the reason for each. */
 const dynamicConfig = {

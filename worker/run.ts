@@ -8,6 +8,7 @@ import { EvacuationController } from '../controllers/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance.ts';
+import { runNodeBudgetController } from '../controllers/nodeBudget.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
 import { runTurnOrdersController } from '../controllers/turnOrders.ts';
@@ -34,8 +35,8 @@ import {
   connectTemporal,
   createWorker,
   type Temporal,
-  temporalSettings,
-  type TemporalSettings,
+  type WorkerSettings,
+  workerSettings,
 } from './temporal.ts';
 
 /** Events that are not written so long after the work has ended are given up. Milliseconds. */
@@ -54,6 +55,7 @@ interface Parts extends Waits {
  */
 export async function runWorker(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
+  const settings = workerSettings();
   const sdkMetrics = `127.0.0.1:${await freePort()}`;
   installRuntime(logger, sdkMetrics);
   const metrics = createMetrics();
@@ -73,7 +75,6 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
   const patience = patienceOf(parts, log, signal);
   await prepareCluster(kube, config, patience);
-  const settings = temporalSettings();
   const identity = await publishWorker(kube, config.namespace, settings, patience);
   metrics.observeIdentity(identity);
   const temporal = await connectTemporal(settings, patience);
@@ -120,7 +121,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
 function publishWorker(
   kube: Kube,
   namespace: string,
-  settings: TemporalSettings,
+  settings: WorkerSettings,
   patience: Patience,
 ): Promise<IdentityLease> {
   const annotations = {
@@ -183,6 +184,7 @@ async function lead({
         runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
         runDaemonSetEvacuator({ cluster: led, log }, leading),
         runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
+        runNodeBudgetController({ cluster: led, log }, leading),
         runNodeLeasesController({ cluster: led, log }, leading),
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
         keepReadiness({ cluster: led, config, events, log }, leading),

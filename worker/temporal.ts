@@ -1,11 +1,12 @@
 import { hostname } from 'node:os';
 import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
-import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import type { Activities, NoticeActivities } from '../activities/contract.ts';
 import { NOTICE_TASK_QUEUE, TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
-import { searchAttributes } from '../temporal-config/devServer.ts';
+import { type TemporalSettings, temporalSettings } from '../temporal-config/connection.ts';
+import { addAttributes, declaredNamespace, knownAttributes } from '../temporal-config/namespace.ts';
+import { explained } from '../temporal-config/reach.ts';
 import { bundleElsewhere } from './bundle.ts';
 import { type Patience, untilItAnswers } from './patience.ts';
 
@@ -20,29 +21,34 @@ export interface Temporal {
   close(): Promise<void>;
 }
 
-export interface TemporalSettings {
-  connectionOptions: ReturnType<typeof loadClientConnectConfig>['connectionOptions'];
-  namespace: string;
+export interface WorkerSettings extends TemporalSettings {
   /** By which Temporal knows this worker. */
   identity: string;
 }
 
-/** From the environment and temporal.toml, as the temporal CLI has them. */
-export function temporalSettings(): TemporalSettings {
-  const { connectionOptions, namespace = 'default' } = loadClientConnectConfig();
-  return { connectionOptions, namespace, identity: `${process.pid}@${hostname()}` };
+/** From the environment and temporal.toml. Throws an Error of one line for what cannot be meant. */
+export function workerSettings(): WorkerSettings {
+  return { ...temporalSettings(), identity: `${process.pid}@${hostname()}` };
 }
 
+/** Milliseconds. */
+const answersWithin = 5_000;
+
 /** Connects to the Temporal that the settings name, waiting for it, and says so, as long as it does not answer. */
-export async function connectTemporal(settings: TemporalSettings, patience: Patience): Promise<Temporal> {
-  const { connectionOptions, namespace, identity } = settings;
-  const address = connectionOptions.address ?? 'localhost:7233';
-  const what = { what: `Temporal at ${address}`, remedy: 'check TEMPORAL_ADDRESS', ...patience };
-  const native = await untilItAnswers(what, () => NativeConnection.connect(connectionOptions));
-  const connection = await untilItAnswers(what, () => Connection.connect(connectionOptions));
-  await untilItAnswers({ ...what, what: `Temporal namespace ${namespace}` }, () =>
-    connection.workflowService.describeNamespace({ namespace }),
-  );
+export async function connectTemporal(settings: WorkerSettings, patience: Patience): Promise<Temporal> {
+  const { connectionOptions, namespace, address, source, identity } = settings;
+  const waiting = {
+    what: `Temporal at ${address}`,
+    remedy: `check the settings of Temporal, which come from ${source}`,
+    ...patience,
+  };
+  const answer = <T>(attempt: () => Promise<T>) =>
+    untilItAnswers(waiting, () => explained(settings, attempt));
+  // First, because its errors have codes; lazily, because each connection that fails would go on trying in the background.
+  const connection = Connection.lazy(connectionOptions);
+  const describe = () => connection.workflowService.describeNamespace({ namespace });
+  await answer(() => connection.withDeadline(Date.now() + answersWithin, describe));
+  const native = await answer(() => NativeConnection.connect(connectionOptions));
   await registerSearchAttributes(connection, namespace, patience.log);
   const client = new Client({ connection, namespace });
   return {
@@ -73,16 +79,12 @@ export async function connectTemporal(settings: TemporalSettings, patience: Pati
 
 /** An attribute that the server does not know wedges every workflow that sets it: register before the first one runs. */
 async function registerSearchAttributes(connection: Connection, namespace: string, log: Log): Promise<void> {
-  const types = { Keyword: 2, KeywordList: 7 } as const;
-  const wanted = Object.entries(searchAttributes).map(([name, type]) => [name, types[type]] as const);
+  const { searchAttributes } = declaredNamespace();
   try {
-    const known = await connection.operatorService.listSearchAttributes({ namespace });
-    const missing = wanted.filter(([name]) => known.customAttributes?.[name] === undefined);
+    const known = await knownAttributes(connection, namespace);
+    const missing = Object.entries(searchAttributes).filter(([name]) => !known.has(name));
     if (missing.length === 0) return;
-    await connection.operatorService.addSearchAttributes({
-      namespace,
-      searchAttributes: Object.fromEntries(missing),
-    });
+    await addAttributes(connection, namespace, Object.fromEntries(missing));
     log.info('Search attributes registered', { namespace, names: missing.map(([name]) => name) });
   } catch (error) {
     log.warn('Search attributes could not be registered; register them by hand if they are missing', {

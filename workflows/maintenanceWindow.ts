@@ -51,8 +51,12 @@ const lasting: ActivityOptions = {
   retry: { initialInterval: '200ms', maximumInterval: '10s' },
 };
 
-const { openWindow, authorizeOrder, advanceTurn, closeWindow } =
-  proxyActivities<MaintenanceWindowActivities>(quick);
+const { authorizeOrder, advanceTurn, closeWindow } = proxyActivities<MaintenanceWindowActivities>(quick);
+/** Its end is awaited when it is cancelled: what was opened is to be closed. */
+const { openWindow } = proxyActivities<MaintenanceWindowActivities>({
+  ...quick,
+  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
+});
 const { rollOut } = proxyActivities<MaintenanceWindowActivities>(lasting);
 
 const scheduledStart = defineSearchAttributeKey('TemporalScheduledStartTime', 'DATETIME');

@@ -3,8 +3,8 @@ import type { Interrupted } from '../activities/contract.ts';
 import type { AdvanceRequest } from '../api/maintenanceInput.ts';
 import type { Progress } from './run.ts';
 
-/** What the maintenance controller saw on the object with this UID. */
-export type Observation = Interrupted & { uid: string };
+/** What the maintenance controller saw on the object with this UID, and who has changed its spec last, as far as is known. */
+export type Observation = Interrupted & { uid: string; orderedBy?: string };
 
 export const progress = defineQuery<Progress>('progress');
 export const observe = defineSignal<[Observation]>('observe');

@@ -64,7 +64,7 @@ test('a window that is closed by another run than the one that has it open stays
 
 test('the second time that clocks show the time of an opening opens it for no time', async () => {
   const again = '2026-11-01T06:30:00.000Z';
-  const opened = await performed(() => open({ scheduledAt: again, runId: 'run-2' }));
+  const opened = await performed(() => open({ startedAt: again, scheduledAt: again, runId: 'run-2' }));
   expect(opened).toMatchObject({ start: again, end: again });
 });
 
@@ -101,19 +101,43 @@ describe('while another run has it open', () => {
   });
 });
 
-test('for a duration of its own those who start it must be allowed to maintain the nodes', async () => {
-  const node = await c.nodeNamed('node', { rack: 'nowhere' });
-  try {
+describe('those who start it must be allowed to maintain the nodes', () => {
+  let node: string;
+  const refused = { type: 'InvalidInput' };
+
+  beforeAll(async () => {
+    node = await c.nodeNamed('node', { rack: 'nowhere' });
     await c.temporalMayDelete(['another']);
+  });
+  beforeEach(async () => {
+    const { metadata, status } = (await seen()) ?? {};
+    const ref = { name, uid: metadata?.uid ?? '' };
+    await performed(() => activities.closeWindow(ref, status?.active?.runId ?? ''));
+  });
+  afterAll(() => c.temporalMayDelete());
+
+  test('unless it is its own schedule that opens it', async () => {
     await performed(() => open({ runId: 'run-8' }));
+  });
+
+  test('for a duration of its own', async () => {
     const input = { name, duration: '90m' };
-    await expect(performed(() => open({ input, runId: 'run-9' }))).rejects.toMatchObject({
-      type: 'InvalidInput',
-      message: expect.stringContaining(node),
-    });
-  } finally {
-    await c.temporalMayDelete();
-  }
+    const opening = performed(() => open({ input, runId: 'run-9' }));
+    await expect(opening).rejects.toMatchObject({ ...refused, message: expect.stringContaining(node) });
+  });
+
+  test('when they say that its schedule opens it, and the time is still to come', async () => {
+    const startedAt = '2026-10-30T12:00:00.000Z';
+    await expect(performed(() => open({ startedAt, runId: 'run-10' }))).rejects.toMatchObject(refused);
+  });
+
+  test('while it is suspended', async () => {
+    const suspended = (suspend: boolean) =>
+      c.admin.mergePatch(resources.maintenanceWindows, { name }, { spec: { suspend } });
+    await suspended(true);
+    await expect(performed(() => open({ runId: 'run-11' }))).rejects.toMatchObject(refused);
+    await suspended(false);
+  });
 });
 
 describe('a run is refused, with the remedy,', () => {

@@ -7,8 +7,11 @@ import type {
 } from '../../activities/contract.ts';
 import { readBudget } from '../../activities/nodeClaims.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import type { Job } from '../../api/core.ts';
 import { NODE_BUDGET_NAME, WINDOW_LABEL, WORK_NAMESPACE, workflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { newTurn } from '../../api/windowTurn.ts';
+import { revisionOf } from '../../domain/revision.ts';
 import { emptyStatus } from '../../domain/status.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -198,6 +201,18 @@ describe('a window', () => {
     );
   }, 60_000);
 
+  test('whose turn cannot have its name, because somebody took the label from it, says so', async () => {
+    const window = await windowOf(1);
+    await rolledOut(window, {}, underWay(...window.nodes));
+    const turn = await onlyTurnOf(window);
+    await completed(turn);
+    const labels = { [WINDOW_LABEL]: null };
+    await c.patched(resources.nodeMaintenances, { name: turn.metadata.name }, { metadata: { labels } });
+    const step = await rolledOut(window, {}, waitsFor('TurnRefused'));
+    expect(stateIn(step)).toMatchObject({ underWay: [], remaining: 1 });
+    expect(await claimed(window)).toEqual([]);
+  }, 60_000);
+
   test('that holds its nodes is over when their drains rest, and the next one has only these go on', async () => {
     const window = await windowOf(2, { onWindowEnd: 'HoldCurrent', rollout: { maxUnavailable: 2 } });
     const [first = '', second = ''] = window.nodes;
@@ -217,26 +232,50 @@ describe('a window', () => {
     expect(next).toMatchObject({ pause: [], resume: [run] });
   }, 60_000);
 
+  const schedulingGates = [{ name: 'example.com/not-yet' }];
+  const template = { spec: { schedulingGates, containers: [{ name: 'patch', image: 'none' }] } };
+  const work = { type: 'Job', job: { template } };
+
+  async function jobsOf({ name }: WindowRef): Promise<Job[]> {
+    const { items } = await c.admin.list(resources.jobs, { namespace: WORK_NAMESPACE });
+    return items.filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === name);
+  }
+
+  test('works on no node for a NodeMaintenance that says it is its turn, and does not select it', async () => {
+    const window = await windowOf(1, { work });
+    const found = await c.admin.get(resources.maintenanceWindows, { name: window.name });
+    const { metadata } = await c.node(window.nodes[0] ?? '');
+    const turn = newTurn(found as MaintenanceWindow, {
+      name: c.named('forged'),
+      revision: revisionOf((found as MaintenanceWindow).spec),
+      drainPlan: [],
+      node: { name: metadata.name, uid: metadata.uid ?? '' },
+    });
+    const { nodeSelector } = c.maintenance({ nodes: [await c.nodeNamed('node')] }).spec;
+    const forged = await c.applied({ ...turn, spec: { ...turn.spec, nodeSelector } });
+    await written(forged, { conditions: [is('Drained')] });
+    await eventually('it to be called off', async () => {
+      await rolledOut(window, { paused: true }, () => true);
+      const { status } = await c.maintenanceNow(forged.metadata.name);
+      expect(status?.conditions).toContainEqual(expect.objectContaining({ reason: 'Cancelled' }));
+    });
+    expect(await jobsOf(window)).toEqual([]);
+  }, 60_000);
+
   test('whose node is given back by a person while its Job works ends the Job', async () => {
-    const schedulingGates = [{ name: 'example.com/not-yet' }];
-    const template = { spec: { schedulingGates, containers: [{ name: 'patch', image: 'none' }] } };
-    const window = await windowOf(1, { work: { type: 'Job', job: { template } } });
+    const window = await windowOf(1, { work });
     await rolledOut(window, {}, underWay(...window.nodes));
     const turn = await onlyTurnOf(window);
     await written(turn, { conditions: [is('Drained')] });
-    const jobs = async () => {
-      const { items } = await c.admin.list(resources.jobs, { namespace: WORK_NAMESPACE });
-      return items.filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === window.name);
-    };
     const rolling = started(() => activities.rollOut(window, orders(), undefined));
     await rolling.ended;
-    await eventually('the Job', async () => expect(await jobs()).toHaveLength(1));
+    await eventually('the Job', async () => expect(await jobsOf(window)).toHaveLength(1));
     await completed(turn);
     await eventuallyHolds(
       'the Job to end',
       async () => {
         await rolledOut(window, {}, () => true);
-        return jobs();
+        return jobsOf(window);
       },
       (found) => found.every(({ metadata }) => metadata.deletionTimestamp !== undefined),
     );

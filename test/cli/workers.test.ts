@@ -133,7 +133,7 @@ test('without Temporal the rest is told', async () => {
   expect({ code, stderr }).toEqual({
     code: 0,
     stderr:
-      'warning: Temporal at 127.0.0.1:1 does not answer: check TEMPORAL_ADDRESS; TASK QUEUE is not known\n',
+      'warning: Temporal: address (TEMPORAL_ADDRESS): nobody answers at 127.0.0.1:1 (ECONNREFUSED): correct it, or start Temporal there; TASK QUEUE is not known\n',
   });
   const cells = stdout
     .trim()

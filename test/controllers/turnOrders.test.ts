@@ -44,5 +44,6 @@ test('a turn that failed is ended by annotation while its window is closed, and 
     () => c.maintenanceNow(name),
     ({ spec }) => spec.stage === 'Complete',
   );
+  expect(seen.metadata.annotations?.[TurnAnnotation.Advance]).toBeUndefined();
   expect(isTrue(seen.status?.conditions, 'TurnSucceeded')).toBe(true);
 });

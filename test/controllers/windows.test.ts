@@ -1,14 +1,13 @@
-import type { ScheduleDescription } from '@temporalio/client';
-import { ScheduleNotFoundError } from '@temporalio/client';
+import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import { readBudget } from '../../activities/nodeClaims.ts';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { NODE_BUDGET_NAME, windowWorkflowIdOf } from '../../api/names.ts';
+import { TurnAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../api/names.ts';
 import { runWindowsController } from '../../controllers/windows.ts';
 import { nextOpening, showsAgain } from '../../domain/windowSchedule.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
@@ -22,6 +21,9 @@ let c: TestCluster;
 const abort = new AbortController();
 let ended: Promise<void> | undefined;
 let events: EventRecorder;
+/** Between the controller and Temporal. */
+let relay: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
+let connection: Connection;
 
 beforeAll(async () => {
   quietTemporal();
@@ -30,7 +32,9 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'windows' });
   const { kube } = c.cluster;
   events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
-  const deps = { cluster: c.cluster, temporal: lab.client, events, log: silentLog };
+  relay = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
+  connection = await Connection.connect({ address: relay.address });
+  const deps = { cluster: c.cluster, temporal: new Client({ connection }), events, log: silentLog };
   ended = runWindowsController(deps, abort.signal);
 }, 120_000);
 
@@ -38,9 +42,9 @@ afterAll(async () => {
   for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
   abort.abort();
   await ended;
-  const { metadata } = await readBudget(c);
-  await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c?.close();
+  await connection?.close();
+  await relay?.close();
   await lab?.close();
   await releaseSandbox(sandbox);
 }, 60_000);
@@ -154,6 +158,47 @@ test('a deleted window takes its Schedule along', async () => {
   expect(await scheduleOf(name)).toBeUndefined();
 });
 
+test('a window that is deleted while a turn rests warns that it keeps its node, and does not give it back', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const turn = c.maintenance({ nodes: ['nowhere'], stage: 'Drain' });
+  const labels = { [WINDOW_LABEL]: name };
+  const annotations = { [TurnAnnotation.Node]: 'nowhere' };
+  const { metadata } = await c.applied({ ...turn, metadata: { ...turn.metadata, labels, annotations } });
+  await deleted(name);
+  await events.flush();
+  const left = await c.maintenanceNow(metadata.name);
+  expect(left).toMatchObject({ metadata: { uid: metadata.uid }, spec: { stage: 'Drain' } });
+  expect(left.metadata.deletionTimestamp).toBeUndefined();
+  expect(await c.eventsAbout(left)).toEqual([
+    `TurnLeftBehind: Window ${name} was deleted, and node nowhere stays out of service: kubectl delete nm ${metadata.name} gives it back when nothing works on it any more.`,
+  ]);
+});
+
+test('while Temporal does not answer, windows say that nobody knows whether they open, and are not gone before their Schedules', async () => {
+  const [edited, gone] = [await applied(), await applied()];
+  for (const name of [edited, gone]) await condition(name, 'Scheduled', { status: 'True' });
+  relay.network.down();
+  await patched(edited, { approval: 'PerWindow' });
+  await c.admin.delete(
+    resources.maintenanceWindows,
+    { name: gone },
+    { uid: (await seen(gone))?.metadata.uid ?? '' },
+  );
+  for (const name of [edited, gone])
+    await condition(name, 'Scheduled', {
+      status: 'Unknown',
+      reason: 'TemporalUnavailable',
+      message: expect.stringContaining('Temporal does not answer'),
+    });
+  expect((await seen(edited))?.status?.nextTime).toBeUndefined();
+  expect(await scheduleOf(gone)).toBeDefined();
+  relay.network.up();
+  await condition(edited, 'Scheduled', { status: 'True' });
+  await eventually('the other to be gone', async () => expect(await seen(gone)).toBeUndefined());
+  expect(await scheduleOf(gone)).toBeUndefined();
+});
+
 test('a Schedule that somebody edited in Temporal is set back, and the window tells it', async () => {
   const name = await applied();
   await condition(name, 'Scheduled', { status: 'True' });
@@ -183,14 +228,9 @@ test('a run that ended without having closed its window is followed by another o
   await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active } }, options);
   const run = lab.client.workflow.getHandle(workflowId);
   await eventually('the run', async () => expect((await run.describe()).status.name).toBe('RUNNING'));
-  await run.terminate('the test is over');
   const closed = { status: { active: null } };
   await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
-});
-
-test('the cluster has a budget from the beginning, for the warning of people', async () => {
-  const budget = { name: NODE_BUDGET_NAME };
-  await eventually('it', async () => expect(await c.admin.get(resources.nodeBudgets, budget)).toBeDefined());
+  await run.terminate('the test is over');
 });
 
 describe('a window that cannot be scheduled has no Schedule, and says why:', () => {

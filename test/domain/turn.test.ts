@@ -3,7 +3,14 @@ import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import type { ConditionFacts } from '../../domain/conditions.ts';
 import { emptyStatus } from '../../domain/status.ts';
 import { decideTurn, type TurnSight } from '../../domain/turn.ts';
-import { turnAdvanced, turnCancelled, turnFailed, turnSucceeded } from '../../domain/turnVerdict.ts';
+import {
+  turnAdvanced,
+  turnCancelled,
+  turnFailed,
+  turnSucceeded,
+  verdictOnAdvance,
+  workAdvanced,
+} from '../../domain/turnVerdict.ts';
 
 const now = Date.parse('2026-11-21T12:00:00Z');
 const before = (seconds: number) => new Date(now - seconds * 1_000).toISOString();
@@ -21,6 +28,15 @@ const gated: Node = {
 const condition = (facts: ConditionFacts): Condition => ({ ...facts, lastTransitionTime: before(10) });
 const is = (type: string, status: 'True' | 'False' = 'True') =>
   condition({ type, status, reason: type, message: '' });
+
+const gatedBy = (message: string): Node => ({
+  ...gated,
+  status: {
+    conditions: [
+      condition({ type: 'readiness.k8s.io/GatesReady', status: 'False', reason: 'GatesNotReady', message }),
+    ],
+  },
+});
 
 /** A Job that began so many seconds ago. */
 function job(began: number, ...conditions: Condition[]): Job {
@@ -159,7 +175,22 @@ describe('the turn of a node', () => {
       want: { kind: 'Over', at: now - 10_000 },
     },
     {
-      when: 'that was advanced is over when the node is given back',
+      when: 'that was advanced gives the node back, whatever is left to do',
+      given: { conditions: [condition(workAdvanced)], policy: 'Cancel' },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'that was advanced waits for the readiness gates as well',
+      given: { stage: 'Complete', givenBack: 10, conditions: [condition(workAdvanced)], node: gated },
+      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+    },
+    {
+      when: 'that was advanced succeeds when the node takes pods again',
+      given: { stage: 'Complete', givenBack: 10, conditions: [condition(workAdvanced)] },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'that had failed when it was advanced is over when the node is given back',
       given: { stage: 'Complete', conditions: [condition(turnAdvanced)] },
       want: { kind: 'Wait', message: 'it is given back' },
     },
@@ -205,6 +236,18 @@ describe('the turn fails, and the node stays as it is,', () => {
       given: { stage: 'Complete', givenBack: 61, job: succeeded, node: gated },
       reason: 'NodeNotReady',
       message: /^its readiness gates are not open 60 s after it was given back/,
+    },
+    {
+      when: 'with the gate and the pod that keep it from coming back',
+      given: {
+        stage: 'Complete',
+        givenBack: 61,
+        job: succeeded,
+        node: gatedBy('gate network: pod is not ready'),
+      },
+      reason: 'NodeNotReady',
+      message:
+        /^its readiness gates are not open \(gate network: pod is not ready\) 60 s after it was given back/,
     },
     {
       when: 'when a person completes its maintenance before the Job has succeeded',
@@ -289,5 +332,16 @@ describe('when the window ends', () => {
     expect(step({ conditions: cancelled })).toEqual({ kind: 'Complete' });
     expect(step({ conditions: cancelled, stage: 'Complete' })).toMatchObject({ kind: 'Wait' });
     expect(step({ conditions: cancelled, stage: 'Complete', givenBack: 1 })).toEqual({ kind: 'Forget' });
+  });
+});
+
+describe('somebody says that nothing is left to do', () => {
+  test.each<{ when: string; verdict: ConditionFacts[]; want: ConditionFacts }>([
+    { when: 'of a turn under way', verdict: [], want: workAdvanced },
+    { when: 'of one that was advanced, and waits for its node', verdict: [workAdvanced], want: workAdvanced },
+    { when: 'of one that has failed', verdict: [turnFailed('JobFailed', 'why')], want: turnAdvanced },
+    { when: 'of one that is over', verdict: [turnSucceeded], want: turnSucceeded },
+  ])('$when', ({ verdict, want }) => {
+    expect(verdictOnAdvance(verdict.map(condition))).toMatchObject(want);
   });
 });

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { History } from '@temporalio/common/lib/proto-utils.js';
+import { rowsOf } from '../../cli/historyRows.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
@@ -123,6 +125,15 @@ describe('a worker that is killed', () => {
       (status) => status === 'COMPLETED',
       40_000,
     );
+  });
+
+  test('and the history names both who were at work', async () => {
+    const rows = rowsOf({ events: await world.history('crash') } as History);
+    expect(rows.map(({ what }) => what)).toEqual(
+      expect.arrayContaining([expect.stringMatching(/^goes on with drain, attempt \d+: /)]),
+    );
+    const workers = rows.flatMap(({ who, what }) => (/^begins stage|^goes on/.test(what) ? who : []));
+    expect(new Set(workers).size).toBeGreaterThan(1);
   });
 
   test('never made a second Evacuation for a pod, evicted none twice, and left none behind', async () => {

@@ -21,6 +21,8 @@ export class FakeWindow {
   /** Of orders by message. */
   refusal: Error | undefined;
   resting: string[] = [];
+  /** Until it resolves, the window is not open. */
+  opening: Promise<void> = Promise.resolve();
   readonly #lastsMs: number;
   #underWay: ((step: WindowStep) => void) | undefined;
 
@@ -29,6 +31,7 @@ export class FakeWindow {
     this.activities = {
       openWindow: async () => {
         this.calls.push('openWindow');
+        await this.opening;
         const times = [0, this.#lastsMs].map((ms) => new Date(Date.now() + ms).toISOString());
         const [start = '', end = ''] = times;
         return { name: this.name, uid: 'uid', start, end, resting: this.resting };

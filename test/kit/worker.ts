@@ -22,7 +22,10 @@ export interface WorkerProcess {
   ready(): Promise<void>;
 }
 
-export function startWorker(sandbox: Sandbox, { env = {}, args = [] as string[] } = {}): WorkerProcess {
+export function startWorker(
+  sandbox: Sandbox,
+  { env = {}, args = [] }: { env?: NodeJS.ProcessEnv; args?: string[] } = {},
+): WorkerProcess {
   // Test files that share a sandbox must not read each other's logs.
   const logFile = join(sandbox.dir, `worker-${crypto.randomUUID()}.log`);
   const log = openSync(logFile, 'a');

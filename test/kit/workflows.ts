@@ -6,7 +6,8 @@ import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/wo
 import type { Activities, NoticeActivities } from '../../activities/contract.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { searchAttributes, tunedArguments } from '../../temporal-config/devServer.ts';
+import { tunedArguments } from '../../temporal-config/devServer.ts';
+import { declaredNamespace } from '../../temporal-config/namespace.ts';
 import { bundleWorkflows } from '../../worker/bundle.ts';
 import type { Progress } from '../../workflows/run.ts';
 import type { maintenanceWindow } from '../../workflows/maintenanceWindow.ts';
@@ -51,7 +52,7 @@ export function ownTemporal(
     server: {
       executable: { type: 'existing-path', path: join(bin, 'temporal') },
       extraArgs: [...tunedArguments(), ...changed],
-      searchAttributes: Object.entries(searchAttributes).map(([name, type]) =>
+      searchAttributes: Object.entries(declaredNamespace().searchAttributes).map(([name, type]) =>
         defineSearchAttributeKey(name, type === 'Keyword' ? 'KEYWORD' : 'KEYWORD_LIST'),
       ),
     },

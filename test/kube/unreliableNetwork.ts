@@ -2,7 +2,7 @@ import { createServer, connect as dial, type Server, type Socket } from 'node:ne
 import { Transform } from 'node:stream';
 import { changedKubeconfig, serverPortOf } from './fixtures.ts';
 
-/** A TCP relay in front of a real apiserver whose connections can be cut, refused, slowed down or frozen. */
+/** A TCP relay in front of a real server whose connections can be cut, refused, slowed down or frozen. */
 export class UnreliableNetwork {
   readonly #targetPort: number;
   readonly #server: Server;
@@ -16,17 +16,26 @@ export class UnreliableNetwork {
     this.#server = createServer((near) => this.#accept(near));
   }
 
-  /** The network, and a kubeconfig that leads through it. */
-  static async before(kubeconfig: string) {
-    const network = new UnreliableNetwork(serverPortOf(kubeconfig));
+  /** The network before a port of this host, and the address that leads through it. */
+  static async beforePort(targetPort: number) {
+    const network = new UnreliableNetwork(targetPort);
     const port = await network.#listen();
-    const copy = await changedKubeconfig(kubeconfig, { cluster: { server: `https://127.0.0.1:${port}` } });
     const close = async () => {
       network.cut();
       await new Promise((resolve) => network.#server.close(resolve));
+    };
+    return { network, address: `127.0.0.1:${port}`, close };
+  }
+
+  /** The network before an apiserver, and a kubeconfig that leads through it. */
+  static async before(kubeconfig: string) {
+    const { network, address, close } = await UnreliableNetwork.beforePort(serverPortOf(kubeconfig));
+    const copy = await changedKubeconfig(kubeconfig, { cluster: { server: `https://${address}` } });
+    const closeAll = async () => {
+      await close();
       await copy.remove();
     };
-    return { network, kubeconfig: copy.path, close };
+    return { network, kubeconfig: copy.path, close: closeAll };
   }
 
   /** Cuts every connection; new ones are accepted again at once. */

@@ -208,10 +208,13 @@ describe('while the apiserver cannot be reached', () => {
   ])('a short while is waited out, when $when', async ({ down }) => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const node = await world.node();
-    const result = await world.client('us', { kubeconfig }).hold(node, async (signal) => {
+    // A third of it passes until the first renewal; the rest is for a machine that is busy.
+    const leaseDurationSeconds = 15;
+    const client = world.client('us', { kubeconfig, leaseDurationSeconds });
+    const result = await client.hold(node, async (signal) => {
       const before = await world.specOf(node);
       network[down]();
-      await sleep(3_000);
+      await sleep(6_000);
       network.up();
       await eventually('a renewal', async () => {
         expect((await world.specOf(node))?.renewTime).not.toBe(before?.renewTime);

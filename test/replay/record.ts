@@ -9,12 +9,13 @@ import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
 import {
   NODE_LEASE_NAMESPACE,
   noticeWorkflowIdOf,
+  WINDOW_LABEL,
   windowWorkflowIdOf,
   workflowIdOf,
 } from '../../api/names.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
-import { searchAttributes } from '../../temporal-config/devServer.ts';
+import { declaredNamespace } from '../../temporal-config/namespace.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
 import { startReceiver } from '../kit/receiver.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
@@ -33,6 +34,14 @@ interface Scene {
   worker(): WorkerProcess;
   restart(): Promise<void>;
 }
+
+const clusterRoles: Resource = {
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  plural: 'clusterroles',
+  kind: 'ClusterRole',
+  namespaced: false,
+};
 
 const plan = [
   { podType: 'Default' as const, podPriority: -1 },
@@ -155,12 +164,49 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
 
   async 'window-held'({ world }, name) {
     await windowed(world, name, { onWindowEnd: 'HoldCurrent' });
-    const run = await opened(world, name, { duration: '10s' });
+    const run = await opened(world, name, { duration: '1m' });
     await run.result();
     const next = await opened(world, name);
     await turnUnderWay(next, 'node-1');
     await next.cancel();
     await next.result();
+  },
+
+  async 'window-told'({ world }, name) {
+    await windowed(world, name, { onWindowEnd: 'HoldCurrent' });
+    await (await opened(world, name, { duration: '1m' })).result();
+    const labelSelector = `${WINDOW_LABEL}=${name}`;
+    const { items } = await world.kube.list(resources.nodeMaintenances, { labelSelector });
+    for (const { metadata } of items)
+      await world.kube.delete(
+        resources.nodeMaintenances,
+        { name: metadata.name },
+        { uid: metadata.uid ?? '' },
+      );
+  },
+
+  async 'window-cancelled-from-temporal'({ world }, name) {
+    await windowed(world, name, {});
+    const run = await opened(world, name);
+    await turnUnderWay(run, 'node-1');
+    await run.cancel();
+    await run.result();
+  },
+
+  async 'window-cancel-ignored'({ world }, name) {
+    await windowed(world, name, {});
+    const run = await opened(world, name);
+    await turnUnderWay(run, 'node-1');
+    await temporalMayDelete(world, ['another']);
+    await run.cancel();
+    await eventuallyHolds(
+      'the cancellation to be judged',
+      () => run.fetchHistory(),
+      ({ events }) => events?.some((event) => event.activityTaskFailedEventAttributes) ?? false,
+    );
+    await temporalMayDelete(world);
+    await run.executeUpdate('cancel');
+    await run.result();
   },
 
   async 'window-refused'({ world }, name) {
@@ -215,6 +261,12 @@ async function windowed(
     ...differs,
   } as MaintenanceWindowSpec;
   await kube.create(resources.maintenanceWindows, { metadata: { name }, spec });
+}
+
+/** Which nodes those who use Temporal may maintain; all of them by default. */
+async function temporalMayDelete({ kube }: World, resourceNames?: string[]): Promise<void> {
+  const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }];
+  await kube.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
 }
 
 function opened({ temporal }: World, name: string, input: object = {}): Promise<WorkflowHandle> {
@@ -305,7 +357,7 @@ async function recordContinueAsNew(shape: string): Promise<void> {
       extraArgs: [
         '--dynamic-config-value',
         'limit.historyCount.suggestContinueAsNew=15',
-        ...Object.entries(searchAttributes).flatMap(([name, type]) => [
+        ...Object.entries(declaredNamespace().searchAttributes).flatMap(([name, type]) => [
           '--search-attribute',
           `${name}=${type}`,
         ]),

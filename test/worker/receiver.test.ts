@@ -91,8 +91,11 @@ test('the bridge of the docs hands a notice on to a chat, and the answer of the 
   const texts: string[] = [];
   const chat = createServer((request, response) => {
     json(request)
-      .then((body) => texts.push((body as { text: string }).text))
-      .finally(() => response.writeHead(status).end());
+      .then((body) => {
+        texts.push((body as { text: string }).text);
+        response.writeHead(status).end();
+      })
+      .catch(() => response.destroy());
   });
   await new Promise<void>((resolve) => chat.listen(0, '127.0.0.1', resolve));
   const CHAT_URL = `http://127.0.0.1:${(chat.address() as AddressInfo).port}/`;

@@ -8,6 +8,7 @@ import { FakeWindow, windowState } from '../kit/fakeWindow.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import {
   deedsOf,
+  eventsOf,
   eventuallyProgress,
   quietTemporal,
   type WindowHandle,
@@ -30,6 +31,9 @@ afterAll(async () => {
   await lab?.close();
   await releaseSandbox(sandbox);
 }, 60_000);
+
+/** EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED */
+const cancelRequested = 15;
 
 async function opened(fake = new FakeWindow()) {
   const handle = await lab.opened(fake);
@@ -138,6 +142,23 @@ test('A window that is cancelled from Temporal brings its turns to an end', asyn
   await fake.ordered({ cancelled: true });
   await fake.ends({ kind: 'Over', state: windowState() });
   expect(await handle.result()).toMatchObject({ done: 0 });
+  expect(fake.calls.at(-1)).toBe('closeWindow');
+});
+
+test('A window that is cancelled from Temporal while it opens is closed again', async () => {
+  const fake = new FakeWindow();
+  const opens = Promise.withResolvers<void>();
+  fake.opening = opens.promise;
+  const handle = await lab.opened(fake);
+  await eventually('it to open', () => expect(fake.calls).toEqual(['openWindow']));
+  await handle.cancel();
+  await eventually('the run to know it', async () =>
+    expect(await eventsOf(handle)).toContain(String(cancelRequested)),
+  );
+  opens.resolve();
+  await fake.ordered({ cancelled: true });
+  await fake.ends({ kind: 'Over', state: windowState() });
+  await handle.result();
   expect(fake.calls.at(-1)).toBe('closeWindow');
 });
 

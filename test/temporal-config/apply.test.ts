@@ -1,0 +1,288 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { Client, Connection, type ScheduleOptions } from '@temporalio/client';
+import { parse, stringify } from 'yaml';
+import { nextOpening } from '../../domain/windowSchedule.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { declaredNamespace, knownAttributes } from '../../temporal-config/namespace.ts';
+import type { ScheduleFile } from '../../temporal-config/scheduleFile.ts';
+import { readWanted } from '../../temporal-config/wanted.ts';
+import type { Answer } from '../api/kubectl.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const samples = join(root, 'temporal-config');
+const namespace = 'applied';
+
+let sandbox: Sandbox;
+let connection: Connection;
+let temporal: Client;
+let scratch: string;
+/** A folder as temporal-config/, for each test. */
+let folder: string;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  connection = await Connection.connect({ address: sandbox.temporalAddress });
+  temporal = new Client({ connection, namespace });
+  scratch = await mkdtemp(join(tmpdir(), 'nm-apply-'));
+}, 120_000);
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(scratch, 'folder-'));
+  await cp(join(samples, 'namespace.yaml'), join(folder, 'namespace.yaml'));
+  await cp(join(samples, 'schedules'), join(folder, 'schedules'), { recursive: true });
+});
+
+afterAll(async () => {
+  await connection?.close();
+  await rm(scratch, { recursive: true, force: true });
+  await releaseSandbox(sandbox);
+});
+
+async function configure(...args: string[]): Promise<Answer> {
+  const env = { ...process.env, ...sandbox.env, NODE_OPTIONS: '', TEMPORAL_NAMESPACE: namespace };
+  const child = spawn(process.execPath, ['temporal-config/main.ts', ...args, '--dir', folder], {
+    cwd: root,
+    env,
+  });
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  return { code: code as number, stdout, stderr };
+}
+
+const yearEnd = 'os-patch-year-end';
+
+async function edit(name: string, change: (file: ScheduleFile) => unknown): Promise<void> {
+  const path = join(folder, 'schedules', `${name}.yaml`);
+  const file = parse(await readFile(path, 'utf8')) as ScheduleFile;
+  await writeFile(path, stringify(change(file)));
+}
+
+async function retentionDays(): Promise<number> {
+  const { config } = await connection.workflowService.describeNamespace({ namespace });
+  return Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0) / 86_400;
+}
+
+const byHand = (scheduleId: string): ScheduleOptions => ({
+  scheduleId,
+  spec: { cronExpressions: ['0 2 1 1 *'] },
+  action: { type: 'startWorkflow', workflowType: 'x', taskQueue: 'x' },
+});
+
+describe('apply', () => {
+  test('makes the namespace, its search attributes and the Schedules of the files, and then nothing differs', async () => {
+    const before = await configure('diff');
+    expect(before).toMatchObject({ code: 1, stderr: '' });
+    expect(before.stdout).toContain(
+      [
+        `namespace ${namespace}`,
+        '  + retention: 30d',
+        'search attributes',
+        '  + NodeMaintenanceStage: Keyword',
+        '  + NodeMaintenanceName: Keyword',
+        '  + MaintenanceNodes: KeywordList',
+        'Schedule firmware-quarterly',
+        '  + spec.calendar: { time: 01:30, daysOfWeek: [Sunday], daysOfMonth: [1, 2, 3, 4, 5, 6, 7], months: [1, 4, 7, 10] }',
+        '  + spec.timeZone: America/New_York',
+        '  + spec.exceptions: 2027-07-04',
+        '  + policies.overlap: Skip',
+        '  + policies.catchupWindow: 30m',
+      ].join('\n'),
+    );
+    expect(before.stdout).toMatch(/\n4 things differ\.\n$/);
+    expect(await configure('apply')).toMatchObject({
+      code: 0,
+      stderr: '',
+      stdout: expect.stringMatching(
+        /\nnamespace applied: done\nsearch attributes: done\nSchedule firmware-quarterly: done\n/,
+      ),
+    });
+    for (const verb of ['diff', 'apply', 'diff'])
+      expect(await configure(verb)).toMatchObject({
+        code: 0,
+        stderr: '',
+        stdout: expect.stringMatching(/\nNothing differs: retention, search attributes and 2 Schedules\.\n$/),
+      });
+    expect(await retentionDays()).toBe(30);
+    const known = await knownAttributes(connection, namespace);
+    expect(Object.fromEntries(known)).toMatchObject(declaredNamespace().searchAttributes);
+  }, 180_000);
+
+  test('has Schedules open windows when the files say, with what the controller of windows starts them with', async () => {
+    for (const { schedule } of readWanted(folder, Date.now()).schedules) {
+      const { spec, action } = schedule;
+      const found = await temporal.schedule.getHandle(schedule.id).describe();
+      const next = nextOpening({ ...spec, duration: '1h' }, Date.now());
+      expect(found.info.nextActionTimes[0]?.getTime()).toBe(next);
+      expect(found.state.paused).toBe(true);
+      expect(found.action).toMatchObject({
+        workflowType: 'maintenanceWindow',
+        taskQueue: 'node-maintenance',
+        workflowId: expect.stringMatching(`^maintenance-window-${action.input.name}-`),
+        args: [action.input],
+      });
+    }
+  });
+
+  test('sets back what somebody changed in Temporal, which diff shows field by field', async () => {
+    const handle = temporal.schedule.getHandle(yearEnd);
+    await handle.update(({ spec, policies, ...others }) => ({
+      ...others,
+      spec: { timezone: 'UTC', cronExpressions: ['0 4 28 12 *'], jitter: '5m' },
+      policies: { ...policies, catchupWindow: '365 days' },
+    }));
+    const { stdout, code } = await configure('diff');
+    expect(code).toBe(1);
+    expect(stdout.split('\n').slice(1)).toEqual([
+      `Schedule ${yearEnd}`,
+      '  - spec.calendar: { time: 04:00, daysOfMonth: [28], months: [12] }',
+      '  + spec.calendar: { time: 03:00, daysOfMonth: [28, 29], months: [12] }',
+      '  - spec.timeZone: UTC',
+      '  + spec.timeZone: Europe/Berlin',
+      '  - policies.catchupWindow: 8760h',
+      '  + policies.catchupWindow: 2h',
+      '  - spec.jitter: 300000',
+      '1 thing differs.',
+      '',
+    ]);
+    expect(await configure('apply')).toMatchObject({ code: 0 });
+    expect(await configure('diff')).toMatchObject({ code: 0 });
+  }, 60_000);
+
+  test('leaves a pause as it is in Temporal, unless the file says how it should be', async () => {
+    const handle = temporal.schedule.getHandle(yearEnd);
+    await handle.unpause();
+    expect((await configure('diff')).stdout).toContain('  - state.paused: false\n  + state.paused: true\n');
+    await edit(yearEnd, ({ state: _, ...file }) => file);
+    expect(await configure('diff')).toMatchObject({ code: 0 });
+    await handle.pause('Ask Jane first');
+    await edit(yearEnd, ({ policies, ...file }) => ({ ...file, policies: { ...policies, overlap: 'Skip' } }));
+    expect(await configure('apply')).toMatchObject({ code: 0 });
+    expect((await handle.describe()).state).toMatchObject({ paused: true, note: 'Ask Jane first' });
+  }, 60_000);
+
+  test('deletes only with --prune, and only what it has made', async () => {
+    for (const id of ['of-others', 'maintenance-window-os-patch']) await temporal.schedule.create(byHand(id));
+    await rm(join(folder, 'schedules/firmware-quarterly.yaml'));
+    const note =
+      'note: Schedule firmware-quarterly: no file has it any more, and it goes on: --prune deletes it\n';
+    expect((await configure('apply')).stderr).toBe(note);
+    expect(await configure('diff', '--prune')).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('Schedule firmware-quarterly\n  - it is there, and no file has it\n'),
+    });
+    await configure('apply', '--prune');
+    const ids: string[] = [];
+    for await (const { scheduleId } of temporal.schedule.list()) ids.push(scheduleId);
+    expect(ids.toSorted()).toEqual(['maintenance-window-os-patch', 'of-others', yearEnd]);
+  }, 60_000);
+
+  test('changes nothing at all while a Schedule or an attribute of others is in the way', async () => {
+    await edit(yearEnd, (file) => ({ ...file, id: 'of-others' }));
+    const own = join(folder, 'namespace.yaml');
+    await writeFile(own, stringify({ retention: '7d', searchAttributes: { Rack: 'Keyword' } }));
+    await connection.operatorService.addSearchAttributes({ namespace, searchAttributes: { Rack: 3 } });
+    const answer = await configure('apply');
+    expect(answer.code).toBe(1);
+    expect(answer.stderr).toContain(
+      'conflict: Schedule of-others: somebody else made it in Temporal, and it is left alone: give schedules/os-patch-year-end.yaml another id, or delete it there (temporal schedule delete --schedule-id of-others)\n',
+    );
+    expect(answer.stderr).toContain(
+      'conflict: search attribute Rack: it is Int, and must be Keyword; Temporal changes no types',
+    );
+    expect(answer.stderr).toContain('error: nothing was changed, because of the conflicts above\n');
+    expect(await retentionDays()).toBe(30);
+  }, 60_000);
+});
+
+describe('a bad file is named with the field and the remedy, and nothing is changed', () => {
+  const rows: { when: string; file: (good: ScheduleFile) => unknown; says: string }[] = [
+    {
+      when: 'the id of a Schedule that the controller keeps',
+      file: (good) => ({ ...good, id: 'maintenance-window-os-patch' }),
+      says: 'id: "maintenance-window-os-patch" is kept by the controller of windows, for MaintenanceWindow "os-patch": give the file another id',
+    },
+    {
+      when: 'an unknown zone',
+      file: (good) => ({ ...good, spec: { ...good.spec, timeZone: 'Europe/Berln' } }),
+      says: 'spec.timeZone: there is no time zone "Europe/Berln": use an IANA time zone',
+    },
+    {
+      when: 'a date that does not exist',
+      file: (good) => ({
+        ...good,
+        spec: { ...good.spec, calendar: [{ time: '03:00', daysOfMonth: [30], months: [2] }] },
+      }),
+      says: 'spec: no such date exists, such as 30 February: correct day and month',
+    },
+    {
+      when: 'openings that overlap',
+      file: (good) => ({ ...good, action: { ...good.action, input: { name: 'os-patch', duration: '30h' } } }),
+      says: 'action.input.duration: 30h is longer than the 1440 minutes between the windows',
+    },
+    {
+      when: 'no catch-up window',
+      file: (good) => ({ ...good, policies: { overlap: 'Skip' } }),
+      says: 'policies.catchupWindow: expected a duration such as 2h, 90m or 1h30m (it is missing)',
+    },
+    {
+      when: 'a catch-up window that is longer than the window',
+      file: (good) => ({ ...good, policies: { ...good.policies, catchupWindow: '3h' } }),
+      says: 'policies.catchupWindow: 3h is longer than action.input.duration, 2h: a window that opens so late is over already',
+    },
+    {
+      when: 'an overlap policy that would end windows',
+      file: (good) => ({ ...good, policies: { ...good.policies, overlap: 'TerminateOther' } }),
+      says: 'policies.overlap: expected Skip or BufferOne: ',
+    },
+    {
+      when: 'the workflow id of another window',
+      file: (good) => ({ ...good, action: { ...good.action, workflowId: 'maintenance-window-other' } }),
+      says: 'action.workflowId: expected "maintenance-window-os-patch-" and a word of your own, for the window "os-patch"',
+    },
+    {
+      when: 'a misspelled field',
+      file: (good) => ({ ...good, polices: {} }),
+      says: 'polices: unknown field; remove it or correct its name',
+    },
+    {
+      when: 'the id of another file',
+      file: (good) => ({ ...good, id: 'firmware-quarterly' }),
+      says: 'is that of schedules/firmware-quarterly.yaml too',
+    },
+  ];
+
+  test.each(rows)('$when', async ({ file, says }) => {
+    await edit(yearEnd, file);
+    expect(() => readWanted(folder, Date.now())).toThrow(says);
+    expect(() => readWanted(folder, Date.now())).toThrow(join(folder, 'schedules/os-patch-year-end.yaml: '));
+  });
+
+  test('all of them at once, with exit code 2', async () => {
+    await edit(yearEnd, (good) => ({ ...good, spec: { ...good.spec, timeZone: 'Mars' } }));
+    await writeFile(join(folder, 'schedules/broken.json'), '{');
+    await writeFile(
+      join(folder, 'namespace.yaml'),
+      stringify({ retention: '1h', searchAttributes: { MaintenanceNodes: 'Text' } }),
+    );
+    const answer = await configure('apply');
+    expect(answer).toMatchObject({ code: 2, stdout: '' });
+    const lines = answer.stderr.trimEnd().split('\n');
+    expect(lines).toEqual([
+      expect.stringContaining('namespace.yaml: retention: expected 24h or more (got "1h")'),
+      expect.stringContaining('broken.json: cannot be read: '),
+      expect.stringContaining('spec.timeZone: there is no time zone "Mars"'),
+    ]);
+    expect(await configure('diff', '--nonsense')).toMatchObject({ code: 2, stdout: '' });
+  }, 60_000);
+});
