@@ -1,16 +1,22 @@
-import { WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
+import { ServiceError, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import type { Worker } from '@temporalio/worker';
 import type { NoticeOrder } from '../activities/contract.ts';
 import { deliverer, type Outbox } from '../activities/notices.ts';
 import { NOTICE_TASK_QUEUE, noticeWorkflowIdOf, TASK_QUEUE } from '../api/names.ts';
 import { cloudEventOf } from '../api/notice.ts';
 import type { Kube } from '../kube/client.ts';
+import { wordsOf } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import type { Config } from './config.ts';
 import type { Metrics } from './metrics.ts';
 import { post, readFiles } from './receiver.ts';
 import { createNoticeWorker, type Temporal } from './temporal.ts';
+
+/** Temporal takes 400 bytes. */
+const longestSummary = 200;
+/** Of gRPC. */
+const invalidArgument = 3;
 
 interface Parts {
   kube: Kube;
@@ -42,7 +48,12 @@ export async function startNotices({ kube, temporal, config, metrics, log }: Par
   const patienceSeconds = patienceHours * 3_600;
   const put: Outbox['put'] = async (notice) => {
     const event = cloudEventOf(notice, cluster);
-    await order(temporal, { event, taskQueue: NOTICE_TASK_QUEUE, timeoutSeconds, patienceSeconds });
+    const args = { event, taskQueue: NOTICE_TASK_QUEUE, timeoutSeconds, patienceSeconds };
+    await order(temporal, args).catch((error: unknown) => {
+      // What Temporal will never take must not hold up what it tells of.
+      if (!isInvalid(error)) throw error;
+      lost(event, wordsOf(error.cause));
+    });
   };
   const activities = deliverer({
     post: (event, signal) => post(notifications, event, signal),
@@ -58,11 +69,15 @@ async function order({ client }: Temporal, args: NoticeOrder): Promise<void> {
       taskQueue: TASK_QUEUE,
       workflowIdReusePolicy: 'REJECT_DUPLICATE',
       args: [args],
-      staticSummary: args.event.data.message,
+      staticSummary: `${args.event.type} ${args.event.subject}`.slice(0, longestSummary),
     });
   } catch (error) {
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
   }
+}
+
+function isInvalid(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && (error.cause as { code?: number }).code === invalidArgument;
 }
 
 /** By which a cluster is told from others where it has no name. */

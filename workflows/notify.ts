@@ -1,6 +1,9 @@
 import { ActivityFailure, ApplicationFailure, isCancellation, proxyActivities } from '@temporalio/workflow';
 import type { NoticeActivities, NoticeOrder } from '../activities/contract.ts';
 
+/** Temporal takes 400 bytes. */
+const longestSummary = 200;
+
 /** The worker answers by itself: nothing outside of it is asked. */
 const { noteUndelivered } = proxyActivities<Pick<NoticeActivities, 'noteUndelivered'>>({
   startToCloseTimeout: '10s',
@@ -18,7 +21,7 @@ export async function notify({ event, taskQueue, ...order }: NoticeOrder): Promi
     startToCloseTimeout: (order.timeoutSeconds + 5) * 1_000,
     scheduleToCloseTimeout: order.patienceSeconds * 1_000,
     retry: { initialInterval: '1s', maximumInterval: '5m' },
-    summary: event.data.message,
+    summary: `${event.type} ${event.subject}`.slice(0, longestSummary),
   });
   try {
     await deliver(event);

@@ -5,7 +5,7 @@ import type { NoticeActivities } from '../../activities/contract.ts';
 import { deliverer } from '../../activities/notices.ts';
 import { noticeWorkflowIdOf } from '../../api/names.ts';
 import { cloudEventOf } from '../../api/notice.ts';
-import { stageBegun } from '../../domain/notices.ts';
+import { blocked } from '../../domain/notices.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { post } from '../../worker/receiver.ts';
 import { startReceiver, type TestReceiver } from '../kit/receiver.ts';
@@ -43,7 +43,9 @@ afterAll(async () => {
 /** The workflow of one notice, with a worker that delivers to the receiver. */
 async function notified(patienceSeconds = 600): Promise<WorkflowHandle> {
   const maintenance = { name: 'rack-7', uid: crypto.randomUUID() };
-  const event = cloudEventOf(stageBegun(maintenance, 'Cordon', ['n1'], new Date().toISOString()), 'lab');
+  const blocker = { reason: 'EvictionRefused', message: 'a long story. '.repeat(70) };
+  const notice = blocked(maintenance, { pod: 'shop/db-0', node: 'n1', blocker }, new Date().toISOString());
+  const event = cloudEventOf(notice, 'lab');
   const to = { url: receiver.url, headersFile: undefined, caFile: undefined, timeoutSeconds: 30 };
   const noteUndelivered: NoticeActivities['noteUndelivered'] = async (_, because) => {
     undelivered.push(because);
