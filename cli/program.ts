@@ -8,6 +8,8 @@ import { addPlanVerb } from './plan.ts';
 import { addStartVerb } from './start.ts';
 import { addStatusVerb } from './status.ts';
 import { addSteeringVerbs } from './steer.ts';
+import { addWindowVerbs } from './steerWindow.ts';
+import { addWindowsVerb } from './windows.ts';
 import { addWorkersVerb } from './workers.ts';
 
 /** Resolves with the exit code: 0 done, 1 refused or failed, 2 usage. */
@@ -44,6 +46,8 @@ function commandLine(): Command {
   addStatusVerb(program);
   addSteeringVerbs(program);
   addHistoryVerb(program);
+  addWindowsVerb(program);
+  addWindowVerbs(program);
   addLeaseVerbs(program);
   addWorkersVerb(program);
   addCompletionVerbs(program);

@@ -4,6 +4,7 @@ import type { RequestObservation } from '../kube/transport.ts';
 import type { Answer } from './http.ts';
 import type { IdentityLease } from './identity.ts';
 import { observeLeases } from './leaseMetrics.ts';
+import { observeWindows } from './windowMetrics.ts';
 
 export interface Metrics {
   onRequest: (observation: RequestObservation) => void;
@@ -48,6 +49,7 @@ export function createMetrics(): Metrics {
     observe: (cluster) => {
       observeCluster(registry, cluster);
       observeLeases(registry, cluster);
+      observeWindows(registry, cluster);
     },
     observeIdentity: (identity) => observeIdentity(registry, identity),
     scrape: async (sdkAddress) => {
