@@ -177,12 +177,7 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await (await opened(world, name, { duration: '1m' })).result();
     const labelSelector = `${WINDOW_LABEL}=${name}`;
     const { items } = await world.kube.list(resources.nodeMaintenances, { labelSelector });
-    for (const { metadata } of items)
-      await world.kube.delete(
-        resources.nodeMaintenances,
-        { name: metadata.name },
-        { uid: metadata.uid ?? '' },
-      );
+    for (const { metadata } of items) await world.patch(metadata.name, { stage: 'Complete' });
   },
 
   async 'window-cancelled-from-temporal'({ world }, name) {
