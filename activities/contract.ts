@@ -1,5 +1,6 @@
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import type { Glance } from '../domain/glance.ts';
+import type { CloudEvent } from '../api/notice.ts';
 
 /** One maintenance as of a generation: an activity first waits until its own view is at least that new. */
 export interface MaintenanceRef {
@@ -165,5 +166,24 @@ export interface MaintenanceWindowActivities {
   closeWindow(ref: WindowRef, runId: string): Promise<void>;
 }
 
-/** All that the worker runs. */
-export type Activities = NodeMaintenanceActivities & MaintenanceWindowActivities;
+/** One notice to send. */
+export interface NoticeOrder {
+  event: CloudEvent;
+  /** Where `deliver` runs, beside all other work. */
+  taskQueue: string;
+  /** How long the receiver may take to answer. */
+  timeoutSeconds: number;
+  patienceSeconds: number;
+}
+
+export interface NoticeActivities {
+  /** Sends it to the receiver; fails, for good if the receiver would refuse it again. */
+  deliver(event: CloudEvent): Promise<void>;
+  /** Says where operators look that the receiver has not got it. */
+  noteUndelivered(event: CloudEvent, because: string): Promise<void>;
+}
+
+/** All that the worker runs; but for `deliver`, which has a task queue of its own. */
+export type Activities = NodeMaintenanceActivities &
+  MaintenanceWindowActivities &
+  Pick<NoticeActivities, 'noteUndelivered'>;

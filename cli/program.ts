@@ -8,6 +8,8 @@ import { addPlanVerb } from './plan.ts';
 import { addStartVerb } from './start.ts';
 import { addStatusVerb } from './status.ts';
 import { addSteeringVerbs } from './steer.ts';
+import { addWindowVerbs } from './steerWindow.ts';
+import { addWindowsVerb } from './windows.ts';
 import { uiOption } from './temporalUi.ts';
 import { addWorkersVerb } from './workers.ts';
 
@@ -46,6 +48,8 @@ function commandLine(): Command {
   addStatusVerb(program);
   addSteeringVerbs(program);
   addHistoryVerb(program);
+  addWindowsVerb(program);
+  addWindowVerbs(program);
   addLeaseVerbs(program);
   addWorkersVerb(program);
   addCompletionVerbs(program);
