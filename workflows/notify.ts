@@ -7,6 +7,7 @@ const longestSummary = 200;
 /** The worker answers by itself: nothing outside of it is asked. */
 const { noteUndelivered } = proxyActivities<Pick<NoticeActivities, 'noteUndelivered'>>({
   startToCloseTimeout: '10s',
+  summary: 'Log and count a notice that the receiver has not taken',
   retry: { maximumInterval: '1m' },
 });
 

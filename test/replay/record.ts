@@ -138,6 +138,25 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await world.eventually(name, 'it is finished', finished);
   },
 
+  async 'told-what-blocks'({ world }, name) {
+    await world.placePods('node-3', 2, { labels: { app: name } });
+    await world.budget(name, { app: name }, { minAvailable: 2 });
+    await world.apply(name, { nodes: ['node-3'], stage: 'Drain', drainPlan: plan });
+    const run = world.temporal.workflow.getHandle(workflowIdOf(name));
+    await eventuallyHolds(
+      'the run is told',
+      () => run.fetchHistory(),
+      ({ events }) =>
+        (events ?? []).some(
+          (event) => event.workflowExecutionSignaledEventAttributes?.signalName === 'glance',
+        ),
+    );
+    await world.kube.mergePatch(resources.podDisruptionBudgets, { namespace: 'default', name }, budgetOfNone);
+    await world.eventually(name, 'it is drained', drained);
+    await world.patch(name, { stage: 'Complete' });
+    await world.eventually(name, 'it is finished', finished);
+  },
+
   async 'window-done'({ world }, name) {
     const containers = [{ name: 'work', image: 'none' }];
     const work = {
@@ -221,6 +240,8 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await ended(world, name);
   },
 };
+
+const budgetOfNone = { spec: { minAvailable: 0 } };
 
 /** What the receiver answers to the first notice of a maintenance. */
 const answers = new Map<string, (attempt: number) => number>();
