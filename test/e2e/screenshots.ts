@@ -4,6 +4,8 @@ import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
 import { windowWorkflowIdOf } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { openBrowser } from '../kit/browser.ts';
+import { eventually } from '../kit/eventually.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
 import { Ui } from '../kit/temporalUi.ts';
 import { startWorker } from '../kit/worker.ts';
 import { createWorld, drained } from './world.ts';
@@ -19,7 +21,7 @@ try {
   const page = await browser.newPage();
   const ui = new Ui(page, world.sandbox.temporalUi);
   const picture = async (name: string, height: number) => {
-    await page.setViewportSize({ width: 1200, height });
+    await page.setViewportSize({ width: 1360, height });
     await page.screenshot({ path: `${folder}temporal-${name}.png` });
     process.stdout.write(`docs/images/temporal-${name}.png\n`);
   };
@@ -36,7 +38,7 @@ try {
   );
   await ui.openMaintenance('rack-7');
   await ui.saysEventually('Needs somebody:');
-  await picture('maintenance', 1_200);
+  await picture('maintenance', 1_250);
 
   await ui.signal('advance', '{"to": "Complete"}');
   await picture('signal', 850);
@@ -49,7 +51,7 @@ try {
   await world.eventually('rack-8', 'it is drained', drained);
   await ui.openMaintenance('rack-8');
   await ui.saysEventually('ready for work');
-  await picture('drained', 850);
+  await picture('drained', 1_000);
 
   const names = ['node-4', 'node-5', 'node-6'];
   const spec = {
@@ -63,15 +65,16 @@ try {
     template: { reason: 'OS patches of December' },
   } as unknown as MaintenanceWindowSpec;
   await world.kube.create(resources.maintenanceWindows, { metadata: { name: 'os-patch' }, spec });
-  const window = await world.temporal.workflow.start('maintenanceWindow', {
-    workflowId: windowWorkflowIdOf('os-patch'),
-    taskQueue: 'node-maintenance',
-    args: [{ name: 'os-patch' }],
-    staticSummary: 'OS patches of December',
-  });
-  await ui.openRun(window.workflowId);
+  const schedule = world.temporal.schedule.getHandle(windowWorkflowIdOf('os-patch'));
+  await eventually('the Schedule to open the window', () => schedule.trigger());
+  const opened = await eventuallyHolds(
+    'a run of the Schedule',
+    async () => (await schedule.describe()).info.recentActions[0]?.action.workflow.workflowId,
+    (id) => id !== undefined,
+  );
+  await ui.openRun(opened ?? '');
   await ui.saysEventually('Waiting for approval');
-  await picture('window', 1_100);
+  await picture('window', 1_000);
 
   await ui.search('ExecutionStatus = "Running" AND NodeMaintenanceStage = "Drain"');
   await page.getByText('node-maintenance-rack-8').first().waitFor();

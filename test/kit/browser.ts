@@ -64,6 +64,10 @@ function isExecutable(path: string): boolean {
  * that anybody may take.
  */
 async function unpacked(): Promise<Program> {
+  if (process.platform !== 'linux' || process.arch !== 'x64')
+    throw new Error(
+      'There is no Chromium on PATH, and the npm package has none for this machine: name one by CHROMIUM',
+    );
   const require = createRequire(import.meta.url);
   const packed = join(dirname(require.resolve('@sparticuz/chromium')), '..', '..', 'bin');
   const { version } = require('../../node_modules/@sparticuz/chromium/package.json') as { version: string };
