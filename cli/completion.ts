@@ -156,14 +156,19 @@ const patience = 3_000;
 
 /** Names that the cluster has; none where it does not answer: this is no place for complaints. */
 async function namesFor(argument: string, { command, values }: Typed): Promise<Suggestion[]> {
-  if (argument !== 'node' && argument !== 'name') return [];
-  const lookUp = argument === 'node' ? nodes : maintenances;
+  const lookUp = lookUps[argument];
+  if (lookUp === undefined) return [];
   try {
     return await withCluster(values as ClusterOptions, (kube) => lookUp(kube, command.name()));
   } catch {
     return [];
   }
 }
+
+type LookUp = (kube: Kube, verb: string) => Promise<Suggestion[]>;
+
+/** By the name of the argument. */
+const lookUps: Record<string, LookUp> = { node: nodes, name: maintenances, window: windows };
 
 async function nodes(kube: Kube): Promise<Suggestion[]> {
   const { items } = await kube.list(resources.nodes, { timeoutMs: patience });
@@ -182,4 +187,13 @@ async function maintenances(kube: Kube, verb: string): Promise<Suggestion[]> {
       value: one.metadata.name,
       about: shown(`${stageOf(one)} ${one.spec.reason ?? ''}`.trim(), longestAbout),
     }));
+}
+
+async function windows(kube: Kube): Promise<Suggestion[]> {
+  const { items } = await kube.list(resources.maintenanceWindows, { timeoutMs: patience });
+  return items.map(({ metadata, spec, status }) => {
+    const state = status?.active === undefined ? '' : 'open: ';
+    const about = `${state}${status?.schedule ?? ''} ${spec.template.reason ?? ''}`;
+    return { value: metadata.name, about: shown(about.trim(), longestAbout) };
+  });
 }

@@ -8,6 +8,9 @@ import { addPlanVerb } from './plan.ts';
 import { addStartVerb } from './start.ts';
 import { addStatusVerb } from './status.ts';
 import { addSteeringVerbs } from './steer.ts';
+import { addWindowVerbs } from './steerWindow.ts';
+import { addWindowsVerb } from './windows.ts';
+import { uiOption } from './temporalUi.ts';
 import { addWorkersVerb } from './workers.ts';
 
 /** Resolves with the exit code: 0 done, 1 refused or failed, 2 usage. */
@@ -37,6 +40,7 @@ function commandLine(): Command {
     .description('Maintenance of nodes: take them out of service, watch it, and give them back (KEP-4212).')
     .option('--kubeconfig <file>', 'instead of KUBECONFIG and ~/.kube/config')
     .option('--context <name>', 'of the kubeconfig, instead of the current one')
+    .addOption(uiOption())
     .helpCommand(false)
     .exitOverride();
   addPlanVerb(program);
@@ -44,6 +48,8 @@ function commandLine(): Command {
   addStatusVerb(program);
   addSteeringVerbs(program);
   addHistoryVerb(program);
+  addWindowsVerb(program);
+  addWindowVerbs(program);
   addLeaseVerbs(program);
   addWorkersVerb(program);
   addCompletionVerbs(program);

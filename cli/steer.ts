@@ -1,18 +1,16 @@
-import { hostname, userInfo } from 'node:os';
 import type { Command } from 'commander';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { workflowIdOf } from '../api/names.ts';
 import { isPaused } from '../domain/maintenanceSummary.ts';
 import { stageOf, stagesAfter, transitionProblem } from '../domain/stage.ts';
-import { ownUsername } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import { type ClusterOptions, withCluster } from './cluster.ts';
 import { maintenanceCalled, maintenanceName, permitted, titleOf } from './maintenances.ts';
+import { orderRun } from './orders.ts';
 import { outputOption, stageOption, timeoutOf, type WaitOptions, waitOptions } from './options.ts';
 import { Refusal, say, type Structured, structuredOne } from './output.ts';
-import { connectTemporal } from './temporal.ts';
 import { waitFor } from './wait.ts';
 
 interface SteeringOptions extends ClusterOptions {
@@ -114,9 +112,6 @@ async function writeStage(
   }
 }
 
-/** A worker may be busy with something else. Milliseconds. */
-const orderedWithin = 30_000;
-
 /** By an update of the workflow, which answers when the drain really rests. */
 async function setPaused(
   name: string,
@@ -128,42 +123,11 @@ async function setPaused(
     const verb = wanted ? 'pause' : 'resume';
     if (stageOf(maintenance) === 'Complete')
       throw new Refusal(`${titleOf(name)} is in stage Complete: there is nothing to ${verb}`);
-    await order(kube, name, verb);
+    await orderRun(kube, { title: titleOf(name), workflowId: workflowIdOf(name), verb });
     const isNews = isPaused(maintenance) !== wanted;
     const paused = `is ${isNews ? '' : 'already '}paused: no new Evacuation and no new tier begins, nodes stay cordoned`;
     const resumed = isNews ? 'goes on' : 'was not paused';
     const seen = output === undefined ? maintenance : await permitted(maintenanceCalled(kube, name));
     tell(seen, wanted ? paused : resumed, output);
   });
-}
-
-/** For the history: whom the apiserver takes whoever gives the order for, as far as it tells. */
-async function ownIdentity(kube: Kube): Promise<string> {
-  const user = (await ownUsername(kube)) ?? userInfo().username;
-  return `user ${user} (kubectl-maintenance, ${process.pid}@${hostname()})`;
-}
-
-async function order(kube: Kube, name: string, verb: 'pause' | 'resume'): Promise<void> {
-  const identity = await ownIdentity(kube);
-  const { client, connection, namespace, address, errors } = await connectTemporal({ identity });
-  try {
-    const handle = client.workflow.getHandle(workflowIdOf(name));
-    await connection.withDeadline(Date.now() + orderedWithin, () => handle.executeUpdate(verb));
-  } catch (error) {
-    if (error instanceof errors.WorkflowNotFoundError)
-      throw new Refusal(
-        `namespace ${namespace} of Temporal at ${address} has no run of NodeMaintenance "${name}": check TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE; kubectl maintenance workers shows those of the workers`,
-        { cause: error },
-      );
-    if (error instanceof errors.WorkflowUpdateRPCTimeoutOrCancelledError)
-      throw new Refusal(
-        `no worker has answered within ${orderedWithin / 1_000} s, and nothing tells whether the order was taken: see which workers live (kubectl maintenance workers), and repeat it`,
-        { cause: error },
-      );
-    if (error instanceof errors.WorkflowUpdateFailedError)
-      throw new Refusal(`${titleOf(name)}: ${wordsOf(error.cause ?? error)}`, { cause: error });
-    throw error;
-  } finally {
-    await connection.close();
-  }
 }

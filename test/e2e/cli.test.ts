@@ -4,7 +4,10 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../api/core.ts';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { NODE_BUDGET_NAME, TASK_QUEUE, windowWorkflowIdOf } from '../../api/names.ts';
 import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
+import type { WindowSummary } from '../../domain/windowSummary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
 import { slimPod } from '../../kube/slim.ts';
@@ -268,6 +271,147 @@ describe('plan', () => {
   });
 });
 
+describe('the budget of nodes', () => {
+  const budget = (maxUnavailable: number | string) =>
+    world.kube.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { spec: { maxUnavailable } });
+
+  beforeAll(() => budget(1));
+  afterAll(() => budget('100%'));
+
+  test('is warned of by plan, and by start in the words of admission', async () => {
+    const words =
+      'spec.nodeSelector takes 2 more nodes out of service, 0 are already, and the NodeBudget of the cluster allows 1: windows wait until there are fewer';
+    const two = ['node-3', 'node-4'];
+    // The admission server has the budget from a watch.
+    await eventually('start to warn', async () =>
+      expect(await maintenance('start', ...two, '--dry-run', 'server')).toMatchObject({
+        code: 0,
+        stderr: `Warning: ${words}\n`,
+      }),
+    );
+    expect(await succeeds(maintenance('plan', ...two))).toContain(words);
+    expect(await succeeds(maintenance('plan', 'node-4'))).not.toContain('NodeBudget');
+    expect(await maintenance('start', 'node-4', '--dry-run', 'server')).toMatchObject({ stderr: '' });
+  });
+});
+
+describe('a window', () => {
+  const openings = (...args: string[]) => maintenance('windows', ...args);
+  const windowNow = async () =>
+    (await world.kube.get(resources.maintenanceWindows, { name: 'os-patch' })) as MaintenanceWindow;
+  const summaryNow = async () => {
+    const { items } = JSON.parse(await succeeds(openings('os-patch', '-o', 'json'))) as {
+      items: [WindowSummary];
+    };
+    return items[0];
+  };
+
+  beforeAll(async () => {
+    const matchExpressions = [{ key: 'kubernetes.io/hostname', operator: 'In' as const, values: ['node-4'] }];
+    await world.kube.create(resources.maintenanceWindows, {
+      metadata: { name: 'os-patch' },
+      spec: {
+        schedule: {
+          calendar: [{ time: '03:00', months: [12], daysOfMonth: [28, 29], years: [2098] }],
+          timeZone: 'Europe/Berlin',
+          duration: '1h',
+        },
+        nodeSelector: { nodeSelectorTerms: [{ matchExpressions }] },
+        approval: 'PerNode',
+      },
+    } as unknown as MaintenanceWindow);
+  });
+
+  test('is listed with its schedule in words, and its next openings in its zone and here', async () => {
+    await eventually('a worker to have scheduled it', async () =>
+      expect(await summaryNow()).toMatchObject({
+        schedule: 'on the 28-29 of December in 2098 at 03:00 Europe/Berlin, for 1h',
+        next: ['2098-12-28T02:00:00.000Z', '2098-12-29T02:00:00.000Z'],
+        problems: [],
+        turns: [],
+      }),
+    );
+    const plain = await succeeds(openings());
+    expect(plain).toMatch(/^NAME +OPENS +NEXT +OPEN UNTIL +UNDER WAY +DONE +LEFT +FAILED +REMARKS\n/);
+    expect(plain).toMatch(
+      /\nos-patch +on the 28-29 of December .* Sun 2098-12-28 03:00( \(\S+ here\))? +<none> /,
+    );
+    expect(await maintenance('window', 'approve', 'os-patch', '--node', 'node-4')).toMatchObject({
+      code: 1,
+      stderr:
+        'error: maintenancewindow/os-patch is not open, and opens next at 2098-12-28T02:00:00.000Z: there is nothing to approve\n',
+    });
+  });
+
+  test('leaves out an opening that is skipped', async () => {
+    expect(await succeeds(maintenance('window', 'skip', 'mw/os-patch'))).toBe(
+      'maintenancewindow/os-patch does not open on 2098-12-28: it is an exception of its schedule now\n',
+    );
+    expect((await windowNow()).spec.schedule.exceptions).toEqual(['2098-12-28']);
+    await eventually('the next opening to be the other one', async () =>
+      expect(await summaryNow()).toMatchObject({ next: ['2098-12-29T02:00:00.000Z'] }),
+    );
+  });
+
+  test('that is open waits for approval, and says how to give it', async () => {
+    const watching = running('windows', 'os-patch', '--watch');
+    await world.temporal.workflow.start('maintenanceWindow', {
+      workflowId: windowWorkflowIdOf('os-patch'),
+      taskQueue: TASK_QUEUE,
+      args: [{ name: 'os-patch' }],
+    });
+    await eventually('it to wait', async () =>
+      expect(await summaryNow()).toMatchObject({
+        awaitsApproval: true,
+        progress: { nodes: 1, remaining: 1 },
+      }),
+    );
+    const plain = await succeeds(openings('os-patch'));
+    expect(plain).toMatch(/^maintenancewindow\/os-patch: open until .*, \S+ left\n/);
+    expect(plain).toContain('  0 of 1 nodes done, 0 under way, 0 failed, 1 left\n');
+    expect(plain).toContain('  to approve: kubectl maintenance window approve os-patch --node NODE\n');
+    await says(watching, 'waits for approval');
+    expect(await succeeds(maintenance('window', 'approve', 'os-patch', '--node', 'node-4'))).toBe(
+      'maintenancewindow/os-patch has node-4 approved until it ends\n',
+    );
+    await eventually('its turn to begin', async () => {
+      expect(await succeeds(openings('os-patch'))).toMatch(
+        /\n  NODE +TURN +FOR +STAGE +NODEMAINTENANCE +MESSAGE\n  node-4 +under way +\S+ +Drain +os-patch-\S+ +drained, and waits until its turn is advanced\n/,
+      );
+    });
+    await says(watching, '0 of 1 nodes done, 1 under way, 0 failed, 0 left (node-4)');
+  }, 120_000);
+
+  test('is paused, in its object and in Temporal, and goes on', async () => {
+    const paused = await succeeds(maintenance('window', 'pause', 'os-patch'));
+    expect(paused).toBe(
+      'maintenancewindow/os-patch is paused: no further turn begins, and no window opens, until resume; turns under way go on\n',
+    );
+    expect((await windowNow()).spec.suspend).toBe(true);
+    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
+    expect(await run.query('progress')).toMatchObject({ paused: true });
+    await eventually('no opening to be next', async () =>
+      expect(await summaryNow()).toMatchObject({ suspended: true, next: [], problems: [] }),
+    );
+    const resumed = await succeeds(maintenance('window', 'resume', 'os-patch', '-o', 'json'));
+    expect(JSON.parse(resumed)).toMatchObject({ kind: 'MaintenanceWindow', spec: { suspend: false } });
+    expect(await run.query('progress')).toMatchObject({ paused: false });
+  });
+
+  test('has the turn of a node advanced, and tells that it was done', async () => {
+    expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
+      'maintenancewindow/os-patch ends the turn of node-4, as soon as no Job works there\n',
+    );
+    await eventually('the turn to be done', async () =>
+      expect(await summaryNow()).toMatchObject({
+        progress: { done: 1, nodes: 1 },
+        turns: [{ node: 'node-4', outcome: 'Succeeded', stage: 'Complete' }],
+      }),
+    );
+    expect((await world.node('node-4')).spec.unschedulable ?? false).toBe(false);
+  }, 60_000);
+});
+
 describe('words are completed', () => {
   const linesOf = (all: string) => all.trimEnd().split('\n');
 
@@ -284,6 +428,9 @@ describe('words are completed', () => {
     expect(await complete('advance', 'rack')).toEqual([':4']);
     expect(await complete('advance', 'x', '--to', 'D')).toEqual(['Drain', ':4']);
     expect(await complete('plan', '--plan', '')).toEqual([':0']);
+    await eventually('the windows', async () =>
+      expect(await complete('window', 'approve', 'os')).toEqual([expect.stringMatching(/^os-patch\t/), ':4']),
+    );
   });
 
   test('by bash, for the plugin by its own name', async () => {
@@ -348,6 +495,24 @@ const unmeant = [
   { args: ['cancel', ''], code: 2, says: 'expected the name of a NodeMaintenance' },
   { args: ['plan', '-f', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
   { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
+  { args: ['windows', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
+  {
+    args: ['windows', 'nobody'],
+    code: 1,
+    says: 'there is no MaintenanceWindow "nobody"; kubectl get mw lists them',
+  },
+  { args: ['window', 'cancel', 'os-patch'], code: 1, says: 'maintenancewindow/os-patch is not open' },
+  { args: ['window', 'skip', 'os-patch', '--date', '2098-13-01'], code: 2, says: 'expected a date such as' },
+  {
+    args: ['window', 'advance', 'os-patch'],
+    code: 2,
+    says: "required option '--node <name...>' not specified",
+  },
+  {
+    args: ['window', 'advance', 'os-patch', '--node', 'node-1'],
+    code: 1,
+    says: 'node "node-1" has no turn in',
+  },
   { args: ['completion', 'csh'], code: 2, says: 'Allowed choices are bash, zsh, fish' },
   {
     args: ['resume', 'nobody'],

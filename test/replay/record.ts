@@ -6,18 +6,25 @@ import { promisify } from 'node:util';
 import type { WorkflowHandle } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
-import { NODE_LEASE_NAMESPACE, WINDOW_LABEL, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
+import {
+  NODE_LEASE_NAMESPACE,
+  noticeWorkflowIdOf,
+  WINDOW_LABEL,
+  windowWorkflowIdOf,
+  workflowIdOf,
+} from '../../api/names.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { declaredNamespace } from '../../temporal-config/namespace.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
+import { startReceiver } from '../kit/receiver.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import type { WindowAnswer } from '../../workflows/windowRun.ts';
 import { begun, createWorld, drained, finished, type World } from '../e2e/world.ts';
 
 /**
- * Records one history of every shape that the workflows can take, those of windows under names that begin with `window-`, from real runs, into
- * test/replay/histories/. Run it (`node test/replay/record.ts [SHAPE...]`) after a change of the workflow that is guarded by
+ * Records one history of every shape that the workflows can take, those of windows under names that begin with `window-` and those of
+ * notices under names that begin with `notice-`, from real runs, into test/replay/histories/. Run it (`node test/replay/record.ts [SHAPE...]`) after a change of the workflow that is guarded by
  * `patched`, and commit the new file beside the old ones: old histories must go on replaying.
  */
 const folder = fileURLToPath(new URL('histories/', import.meta.url));
@@ -201,11 +208,39 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await (await opened(world, name)).result().catch(() => undefined);
   },
 
+  async 'notice-taken'({ world }, name) {
+    await noticed(world, name, (attempt) => (attempt === 1 ? 503 : 204));
+  },
+
+  async 'notice-refused'({ world }, name) {
+    await noticed(world, name, () => 400);
+  },
+
   async refused({ world }, name) {
     await startFromTemporal(world, name, { name, nodes: ['no-such-node'] });
     await ended(world, name);
   },
 };
+
+/** What the receiver answers to the first notice of a maintenance. */
+const answers = new Map<string, (attempt: number) => number>();
+
+/** Resolves when the receiver has taken or refused what is told of the maintenance's first stage. */
+async function noticed(world: World, name: string, answer: (attempt: number) => number): Promise<void> {
+  answers.set(name, answer);
+  const { metadata } = await world.apply(name, { nodes: ['node-1'] });
+  const id = `${metadata.uid}.stage-idle`;
+  workflowIds.set(name, noticeWorkflowIdOf(id));
+  await eventuallyHolds(
+    'the notice to be put out',
+    () => receiver.requests.some(({ event }) => event.id === id),
+    (seen) => seen,
+  );
+  await world.temporal.workflow
+    .getHandle(noticeWorkflowIdOf(id))
+    .result()
+    .catch(() => undefined);
+}
 
 async function windowed(
   { kube }: World,
@@ -273,8 +308,15 @@ function isWanted(shape: string): boolean {
   return wanted.length === 0 ? !existsSync(`${folder}${shape}.json`) : wanted.includes(shape);
 }
 
+const receiver = await startReceiver();
+receiver.answersWith(({ data }, attempt) => ({
+  status: answers.get(data.object.name)?.(attempt) ?? 204,
+}));
+/** Of shapes whose workflow id does not follow from their name. */
+const workflowIds = new Map<string, string>();
+
 /** Short, so that histories have renewals in them. */
-const env = { NODE_LEASE_DURATION: '6' };
+const env = { NODE_LEASE_DURATION: '6', NOTIFY_URL: receiver.url, CLUSTER_NAME: 'lab' };
 
 const world = await createWorld({ nodes: 3 });
 let worker = startWorker(world.sandbox, { env });
@@ -297,6 +339,7 @@ try {
   if (isWanted('leases-continued-as-new')) await recordContinueAsNew('leases-continued-as-new');
 } finally {
   await worker.kill();
+  await receiver.close();
   await world.close();
 }
 
@@ -347,7 +390,7 @@ async function save(
       'workflow',
       'show',
       '--workflow-id',
-      of.startsWith('window-') ? windowWorkflowIdOf(of) : workflowIdOf(of),
+      workflowIds.get(of) ?? (of.startsWith('window-') ? windowWorkflowIdOf(of) : workflowIdOf(of)),
       ...which,
       '--output',
       'json',

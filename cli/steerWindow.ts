@@ -1,0 +1,205 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { MaintenanceWindow, WindowSchedule } from '../api/maintenanceWindow.ts';
+import { TurnAnnotation } from '../api/names.ts';
+import { nextOpening } from '../domain/windowSchedule.ts';
+import type { JsonPatchOperation, Kube } from '../kube/client.ts';
+import { isKubeError } from '../kube/errors.ts';
+import { resources } from '../kube/resources.ts';
+import { type ClusterOptions, withCluster } from './cluster.ts';
+import { permitted } from './maintenances.ts';
+import { orderRun } from './orders.ts';
+import { outputOption } from './options.ts';
+import { Refusal, say, type Structured, structuredOne } from './output.ts';
+import { turnsIn, windowCalled, windowName, windowTitleOf } from './windowObjects.ts';
+import { dateIn } from './windowsView.ts';
+
+interface SteeringOptions extends ClusterOptions {
+  readonly output?: Structured;
+}
+
+interface NodeOptions extends SteeringOptions {
+  readonly node?: readonly string[];
+}
+
+interface SkipOptions extends SteeringOptions {
+  readonly date?: string;
+}
+
+const remedy = 'bind the ClusterRole node-maintenance-scheduler';
+
+/** kubectl maintenance window approve | pause | resume | skip | cancel | advance */
+export function addWindowVerbs(program: Command): void {
+  const window = program
+    .command('window')
+    .description('steer a maintenance window; kubectl maintenance windows shows them')
+    .helpCommand(false);
+  const verb = (name: string, description: string) =>
+    window
+      .command(name)
+      .description(description)
+      .argument('<window>', 'name of the MaintenanceWindow')
+      .addOption(outputOption());
+  const nodes = () => new Option('--node <name...>', 'of which nodes');
+  verb('approve', 'let nodes begin their turn in the window that is open')
+    .addOption(nodes())
+    .action(acting(approve));
+  verb('advance', 'end turns whose work is done, or need not be done: their nodes are given back')
+    .addOption(nodes().makeOptionMandatory())
+    .action(acting(advance));
+  verb('skip', 'leave out one opening: its date becomes an exception of the schedule')
+    .option('--date <date>', 'such as 2026-12-24, in the zone of the window; the next one if not given', date)
+    .action(acting(skip));
+  verb('pause', 'begin no further turn, and open no window; turns under way go on').action(acting(pause));
+  verb('resume', 'undo pause').action(acting(resume));
+  verb('cancel', 'end the window that is open, and give back nodes whose work is not done').action(
+    acting(cancel),
+  );
+}
+
+type Act<Options> = (kube: Kube, window: MaintenanceWindow, options: Options) => Promise<string>;
+
+/** Does it, and says what became of the window: in words, or as an object for scripts. */
+function acting<Options extends SteeringOptions>(act: Act<Options>) {
+  return async (text: string, _options: unknown, command: Command): Promise<void> => {
+    const options = command.optsWithGlobals<Options>();
+    const name = windowName(text);
+    await withCluster(options, async (kube) => {
+      const window = await permitted(windowCalled(kube, name), remedy);
+      const words = await permitted(act(kube, window, options), remedy);
+      const { output } = options;
+      say(
+        output === undefined
+          ? `${windowTitleOf(name)} ${words}`
+          : structuredOne(await permitted(windowCalled(kube, name), remedy), output),
+      );
+    });
+  };
+}
+
+function date(text: string): string {
+  const isDate =
+    /^\d{4}-\d{2}-\d{2}$/.test(text) &&
+    !Number.isNaN(Date.parse(text)) &&
+    new Date(text).toISOString().startsWith(text);
+  if (!isDate) throw new InvalidArgumentError('expected a date such as 2026-12-24');
+  return text;
+}
+
+/** In Temporal: what people have approved is of one opening. */
+async function approve(kube: Kube, window: MaintenanceWindow, { node = [] }: NodeOptions): Promise<string> {
+  const { approval } = window.spec;
+  const title = windowTitleOf(window.metadata.name);
+  if (approval === 'None') throw new Refusal(`${title} needs no approval: spec.approval is None`);
+  if (approval === 'PerWindow' && node.length > 0)
+    throw new Refusal(`${title} is approved as a whole (spec.approval is PerWindow): leave --node out`);
+  await order(kube, window, 'approve', node.length === 0 ? undefined : { nodes: [...node] });
+  return node.length === 0 ? 'is approved until it ends' : `has ${node.join(', ')} approved until it ends`;
+}
+
+/** By annotation of the NodeMaintenances, so that it can be done while the window is closed too. */
+async function advance(
+  kube: Kube,
+  { metadata }: MaintenanceWindow,
+  { node = [] }: NodeOptions,
+): Promise<string> {
+  const { items } = await kube.list(resources.nodeMaintenances);
+  const turns = turnsIn(metadata.name, items);
+  const chosen = node.map((name) => {
+    const turn = turns.find((one) => one.node === name);
+    if (turn === undefined)
+      throw new Refusal(
+        `node "${name}" has no turn in ${windowTitleOf(metadata.name)}; kubectl maintenance windows ${metadata.name} lists them`,
+      );
+    return turn;
+  });
+  for (const { maintenance } of chosen) {
+    const { name, uid } = maintenance.metadata;
+    const body = { metadata: { uid, annotations: { [TurnAnnotation.Advance]: 'true' } } };
+    await kube.mergePatch(resources.nodeMaintenances, { name }, body, { fieldManager });
+  }
+  return `ends the turn of ${node.join(', ')}, as soon as no Job works there`;
+}
+
+async function skip(kube: Kube, window: MaintenanceWindow, { date: asked }: SkipOptions): Promise<string> {
+  const { schedule } = window.spec;
+  const skipped = asked ?? nextDate(schedule, kube.now().getTime());
+  if (skipped === undefined)
+    throw new Refusal(
+      `${windowTitleOf(window.metadata.name)} does not open any more: there is nothing to skip`,
+    );
+  const exceptions = schedule.exceptions ?? [];
+  if (exceptions.includes(skipped)) return `does not open on ${skipped} already`;
+  const wanted = [...exceptions, skipped].toSorted();
+  await change(kube, window, [{ op: 'add', path: '/spec/schedule/exceptions', value: wanted }]);
+  return `does not open on ${skipped}: it is an exception of its schedule now`;
+}
+
+/** On which the window opens next, in its zone. */
+function nextDate(schedule: WindowSchedule, now: number): string | undefined {
+  const next = nextOpening(schedule, now);
+  return next === undefined ? undefined : dateIn(new Date(next).toISOString(), schedule.timeZone);
+}
+
+async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  await setSuspended(kube, window, true);
+  if (window.status?.active === undefined) return 'is paused: no window opens until resume';
+  await order(kube, window, 'pause');
+  return 'is paused: no further turn begins, and no window opens, until resume; turns under way go on';
+}
+
+async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  await setSuspended(kube, window, false);
+  if (window.status?.active !== undefined) await order(kube, window, 'resume');
+  return 'goes on';
+}
+
+async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  await order(kube, window, 'cancel');
+  return 'ends now: nodes whose work is not done are given back';
+}
+
+async function setSuspended(kube: Kube, window: MaintenanceWindow, suspend: boolean): Promise<void> {
+  if (window.spec.suspend === suspend) return;
+  await change(kube, window, [{ op: 'add', path: '/spec/suspend', value: suspend }]);
+}
+
+/** By an update of the run that has the window open. */
+async function order(
+  kube: Kube,
+  { metadata: { name }, status }: MaintenanceWindow,
+  verb: string,
+  input?: object,
+): Promise<void> {
+  const active = status?.active;
+  const title = windowTitleOf(name);
+  if (active === undefined) {
+    const next = status?.nextTime === undefined ? '' : `, and opens next at ${status.nextTime}`;
+    throw new Refusal(`${title} is not open${next}: there is nothing to ${verb}`);
+  }
+  await orderRun(kube, { title, workflowId: active.workflowId, verb, input });
+}
+
+const fieldManager = 'kubectl-maintenance';
+
+/** Only of the object that was read, as it was: whoever was faster may have wanted something else. */
+async function change(
+  kube: Kube,
+  { metadata: { name, uid, resourceVersion: _, generation } }: MaintenanceWindow,
+  operations: JsonPatchOperation[],
+): Promise<void> {
+  const tests: JsonPatchOperation[] = [
+    { op: 'test', path: '/metadata/uid', value: uid },
+    { op: 'test', path: '/metadata/generation', value: generation },
+  ];
+  try {
+    await kube.jsonPatch(resources.maintenanceWindows, { name }, [...tests, ...operations], { fieldManager });
+  } catch (error) {
+    if (!isKubeError(error, 'Invalid', 'Conflict')) throw error;
+    const now = await windowCalled(kube, name);
+    if (now.metadata.uid === uid && now.metadata.generation === generation) throw error;
+    throw new Refusal(
+      `${windowTitleOf(name)} was changed by somebody else meanwhile: look at it, and try again`,
+      { cause: error },
+    );
+  }
+}

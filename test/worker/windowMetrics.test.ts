@@ -1,0 +1,143 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { readBudget } from '../../activities/nodeClaims.ts';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { NODE_BUDGET_NAME, TurnAnnotation, WINDOW_LABEL } from '../../api/names.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { serve } from '../../worker/http.ts';
+import { createMetrics } from '../../worker/metrics.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let scrape: () => Promise<string>;
+const end: (() => void)[] = [];
+const made: { name: string; uid: string }[] = [];
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'window-metrics' });
+  const metrics = createMetrics();
+  metrics.observe(c.cluster);
+  const silent = { '/metrics': () => ({ status: 200, type: 'text/plain', body: '' }) };
+  const { port, server } = await serve(silent, { number: 0, named: false }, '');
+  end.push(() => server.close());
+  scrape = () => metrics.scrape(`127.0.0.1:${port}`);
+}, 120_000);
+
+afterAll(async () => {
+  for (const close of end) close();
+  for (const { name, uid } of made) await c.admin.delete(resources.maintenanceWindows, { name }, { uid });
+  const { metadata } = await readBudget(c);
+  await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
+  await c.close();
+  await releaseSandbox(sandbox);
+}, 60_000);
+
+/** The value of a series; its labels in the order in which it has them. */
+async function valueOf(series: string): Promise<number | undefined> {
+  const line = (await scrape()).split('\n').find((one) => one.startsWith(`node_maintenance_${series} `));
+  return line === undefined ? undefined : Number(line.split(' ').at(-1));
+}
+
+async function windowWith(status: object): Promise<string> {
+  const name = c.named('window');
+  const { metadata } = await c.admin.create(resources.maintenanceWindows, {
+    metadata: { name },
+    spec: {
+      schedule: { cron: '0 2 * * 6', timeZone: 'UTC', duration: '4h' },
+      nodeSelector: {
+        nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: ['none'] }] }],
+      },
+    } as MaintenanceWindow['spec'],
+  });
+  made.push({ name, uid: metadata.uid ?? '' });
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status }, { subresource: 'status' });
+  return name;
+}
+
+const times = { lastTransitionTime: '2026-01-01T00:00:00Z', message: '' };
+const active = { workflowId: 'w', runId: 'r', start: '2026-01-01T00:00:00Z', end: '2026-01-01T04:00:00Z' };
+
+test('an open window tells when it ends, what its turns have come to, and since when and for what it waits', async () => {
+  const progress = {
+    revision: 'r',
+    summary: '1/6',
+    nodes: 6,
+    done: 1,
+    inProgress: 2,
+    failed: 1,
+    remaining: 2,
+  };
+  const name = await windowWith({
+    active: { ...active, waiting: { reason: 'ApprovalNeeded', message: '' } },
+    progress,
+  });
+  const of = `window="${name}"`;
+  await eventually('the window to be seen', async () => expect(await valueOf(`window_open{${of}}`)).toBe(1));
+  expect(await valueOf(`window_end_timestamp_seconds{${of}}`)).toBe(Date.parse(active.end) / 1_000);
+  for (const [outcome, count] of Object.entries({ Succeeded: 1, UnderWay: 2, Failed: 1, ToCome: 2 }))
+    expect(await valueOf(`window_turns{${of},outcome="${outcome}"}`)).toBe(count);
+  const waiting = `window_waiting_since_timestamp_seconds{${of},reason="ApprovalNeeded"}`;
+  const since = await valueOf(waiting);
+  expect(Math.abs((since ?? 0) * 1_000 - c.cluster.kube.now().getTime())).toBeLessThan(60_000);
+  expect(await valueOf(waiting)).toBe(since);
+  const closed = { status: { active: null } };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, { subresource: 'status' });
+  await eventually('the window to be closed', async () =>
+    expect(await valueOf(`window_open{${of}}`)).toBe(0),
+  );
+  expect(await scrape()).not.toContain(`waiting_since_timestamp_seconds{${of}`);
+}, 60_000);
+
+test('conditions that somebody should see to are told, and not that somebody suspended it', async () => {
+  const [paused, suspended] = await Promise.all(
+    ['PausedInTemporal', 'Suspended'].map((reason) =>
+      windowWith({ conditions: [{ type: 'Scheduled', status: 'False', reason, ...times }] }),
+    ),
+  );
+  await eventually('the condition', async () =>
+    expect(
+      await valueOf(
+        `window_condition_not_true{window="${paused}",type="Scheduled",reason="PausedInTemporal"}`,
+      ),
+    ).toBe(1),
+  );
+  expect(await scrape()).not.toContain(`window_condition_not_true{window="${suspended}"`);
+}, 60_000);
+
+test('the oldest turn that is under way, and nodes that are out of service against the budget', async () => {
+  await readBudget(c);
+  await c.admin.mergePatch(
+    resources.nodeBudgets,
+    { name: NODE_BUDGET_NAME },
+    { spec: { maxUnavailable: 3 } },
+  );
+  await eventually('the budget', async () => expect(await valueOf('budget_allowed_nodes')).toBe(3));
+  const before = (await valueOf('budget_out_of_service_nodes')) ?? 0;
+  const node = await c.nodeNamed('node');
+  await c.admin.mergePatch(resources.nodes, { name: node }, { spec: { unschedulable: true } });
+  await eventually('the cordoned node', async () =>
+    expect(await valueOf('budget_out_of_service_nodes')).toBe(before + 1),
+  );
+  const window = await windowWith({ active });
+  const turn = await c.admin.create(resources.nodeMaintenances, {
+    metadata: {
+      name: c.named('turn'),
+      labels: { [WINDOW_LABEL]: window },
+      annotations: { [TurnAnnotation.Node]: node },
+    },
+    spec: {
+      stage: 'Idle',
+      nodeSelector: {
+        nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: [node] }] }],
+      },
+    },
+  });
+  const begun = Date.parse(turn.metadata.creationTimestamp ?? '') / 1_000;
+  await eventually('the turn', async () =>
+    expect(await valueOf(`window_oldest_turn_begun_timestamp_seconds{window="${window}"}`)).toBe(begun),
+  );
+}, 60_000);
