@@ -1,4 +1,4 @@
-import { ApplicationFailure, condition, log, setHandler } from '@temporalio/workflow';
+import { ApplicationFailure, CancellationScope, condition, log, setHandler } from '@temporalio/workflow';
 import type { MaintenanceWindowActivities } from '../activities/contract.ts';
 import type { NodesRequest } from '../api/windowInput.ts';
 import { withItsOwnFailure } from './failures.ts';
@@ -19,25 +19,30 @@ const descriptions = {
 
 /** Registers every message that an open window understands. Descriptions appear in the Temporal UI's dialogs. */
 export function handleWindowMessages(run: WindowRun, turn: Turn, acts: Acts): void {
+  /** Once it is open; also when it goes on after a cancellation from Temporal. */
+  const whenOpen = (act: () => Promise<void>): Promise<WindowAnswer> =>
+    CancellationScope.nonCancellable(async () => {
+      await condition(() => run.uid !== '');
+      await act();
+      return answerOf(run);
+    });
   /** What an order changes, once those who gave it may maintain the nodes. */
-  const ordered = async (change: () => void): Promise<WindowAnswer> => {
-    await condition(() => run.uid !== '');
-    await withItsOwnFailure(acts.authorizeOrder(windowRefTo(run)));
-    change();
-    turn.interrupt();
-    return answerOf(run);
-  };
+  const ordered = (change: () => void): Promise<WindowAnswer> =>
+    whenOpen(async () => {
+      await withItsOwnFailure(acts.authorizeOrder(windowRefTo(run)));
+      change();
+      turn.interrupt();
+    });
   const approve = (request?: NodesRequest) =>
     ordered(() => {
       const nodes = nodesOf(request);
       if (nodes.length === 0) run.approved = true;
       else run.approvedNodes = [...new Set([...run.approvedNodes, ...nodes])];
     });
-  const advance = async (request?: NodesRequest): Promise<WindowAnswer> => {
-    await condition(() => run.uid !== '');
-    for (const node of nodesOf(request)) await withItsOwnFailure(acts.advanceTurn(windowRefTo(run), node));
-    return answerOf(run);
-  };
+  const advance = (request?: NodesRequest): Promise<WindowAnswer> =>
+    whenOpen(async () => {
+      for (const node of nodesOf(request)) await withItsOwnFailure(acts.advanceTurn(windowRefTo(run), node));
+    });
   const set = (change: Partial<WindowRun>) => () => ordered(() => void Object.assign(run, change));
   const orders = {
     cancel: set({ cancelled: true }),

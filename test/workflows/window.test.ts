@@ -171,6 +171,9 @@ test('A window that is cancelled from Temporal by those who may not maintain its
     expect(fake.calls.slice(2)).toEqual(['authorizeOrder', 'rollOut']),
   );
   await fake.ordered({ cancelled: false });
+  fake.refusal = undefined;
+  await update(handle, 'pause');
+  await fake.ordered({ paused: true });
   await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }) });
   expect(await handle.result()).toMatchObject({ done: 4 });
 });
