@@ -1,4 +1,6 @@
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import type { Glance } from '../domain/glance.ts';
+import type { CloudEvent } from '../api/notice.ts';
 
 /** One maintenance as of a generation: an activity first waits until its own view is at least that new. */
 export interface MaintenanceRef {
@@ -21,10 +23,16 @@ export type Interrupted =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };
 
+/** The nodes that a maintenance selects, by name, and what the page of its run tells of them. */
+export interface SeenNodes {
+  nodes: string[];
+  glance?: Glance;
+}
+
 /** How a turn of the drain ended: at an entry of the plan at which pods are left, or with none left at all. */
 export type DrainStep =
-  | { kind: 'TierDrained'; position: number; nodes: string[] }
-  | { kind: 'Drained'; nodes: string[] }
+  | ({ kind: 'TierDrained'; position: number } & SeenNodes)
+  | ({ kind: 'Drained' } & SeenNodes)
   | Interrupted;
 
 /** `type` of every ApplicationFailure that an activity raises. */
@@ -53,12 +61,12 @@ export interface NodeMaintenanceActivities {
   /** Records the pause on the object, where people see it and a new run finds it. */
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
   /** Places the finalizer and amends `.status.stageStatuses`. */
-  beginStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<{ nodes: string[] }>;
+  beginStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SeenNodes>;
   /**
    * Takes the maintenance Leases of the nodes that nobody else holds, and renews those that are ours. To be called again
    * after so many seconds.
    */
-  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number }>;
+  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number; glance?: Glance }>;
   /** Cordons every selected node and keeps it so until the stage changes. */
   keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted>;
   /** Evacuates what the plan wants at `position`; resolves when nothing of that is left. */
@@ -158,5 +166,24 @@ export interface MaintenanceWindowActivities {
   closeWindow(ref: WindowRef, runId: string): Promise<void>;
 }
 
-/** All that the worker runs. */
-export type Activities = NodeMaintenanceActivities & MaintenanceWindowActivities;
+/** One notice to send. */
+export interface NoticeOrder {
+  event: CloudEvent;
+  /** Where `deliver` runs, beside all other work. */
+  taskQueue: string;
+  /** How long the receiver may take to answer. */
+  timeoutSeconds: number;
+  patienceSeconds: number;
+}
+
+export interface NoticeActivities {
+  /** Sends it to the receiver; fails, for good if the receiver would refuse it again. */
+  deliver(event: CloudEvent): Promise<void>;
+  /** Says where operators look that the receiver has not got it. */
+  noteUndelivered(event: CloudEvent, because: string): Promise<void>;
+}
+
+/** All that the worker runs; but for `deliver`, which has a task queue of its own. */
+export type Activities = NodeMaintenanceActivities &
+  MaintenanceWindowActivities &
+  Pick<NoticeActivities, 'noteUndelivered'>;

@@ -3,6 +3,7 @@ import type { Cordons } from './cordon.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { NodeLeases } from '../node-lease/nodeLeases.ts';
 import type { NodeHolds } from './nodeHolds.ts';
+import type { Outbox } from './notices.ts';
 
 /** What activities act on; constructed once, in worker/. */
 export interface Deps {
@@ -15,6 +16,9 @@ export interface Deps {
   leases: NodeLeases;
   cluster: Cluster;
   events: EventRecorder;
+  /** Of single nodes: there are many, and they may come late. */
+  nodeEvents: EventRecorder;
+  notices: Outbox;
   /** Who started a run, in the words of their Temporal client. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
   /** Whether a workflow has a run that goes on. */

@@ -2,7 +2,9 @@ import type { Pod } from '../api/core.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { needsAPerson } from '../domain/blocker.ts';
 import { type DrainDecision, decideDrain } from '../domain/drain.ts';
+import { glanceAt } from '../domain/glance.ts';
 import { listed } from '../domain/names.ts';
+import { drained as drainedNotice } from '../domain/notices.ts';
 import { podName } from '../domain/pod.ts';
 import { emptyStatus, withDrain } from '../domain/status.ts';
 import { aboutPod } from '../kube/events.ts';
@@ -10,6 +12,7 @@ import type { DrainStep, Interrupted, MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { Evacuations } from './evacuations.ts';
 import { type HeldView, holdNodes } from './nodeHolds.ts';
+import { BlockedNotices, noticedMaintenance } from './notices.ts';
 import { reconcile } from './reconcile.ts';
 import { cachedSight, freshSight, takeSnapshot } from './snapshot.ts';
 import { StatusWriter } from './statusWriter.ts';
@@ -41,7 +44,7 @@ export async function rest(deps: Deps, ref: MaintenanceRef): Promise<Interrupted
 
 type Ending<T> = (turn: { view: View; decided: number }) => T | undefined;
 
-async function runDrain<T>(
+async function runDrain<T extends object>(
   deps: Deps,
   ref: MaintenanceRef,
   position: number | 'asPublished',
@@ -51,6 +54,7 @@ async function runDrain<T>(
   const cordon = deps.cordons.of(ref.uid);
   const evacuations = new Evacuations(cluster);
   const announcer = new Announcer(deps);
+  const blockedNotices = new BlockedNotices(deps.notices);
   const peaks = new Peaks();
   let writer: StatusWriter | undefined;
   let watched: ReadonlySet<string> = new Set();
@@ -73,6 +77,7 @@ async function runDrain<T>(
       const decision = peaks.counted(bare);
       watched = new Set(nodes);
       announcer.announce(view, decision);
+      await blockedNotices.tell(view.maintenance, decision.blocked, cluster.kube.now());
       const now = cluster.kube.now().toISOString();
       const existing = namesOf(view.existing);
       writer.publish((status) => {
@@ -88,11 +93,24 @@ async function runDrain<T>(
       if (end === undefined) return undefined;
       await writer.flush();
       announcer.announceEnd(view, at, decision);
-      return end;
+      if (decision.position === view.plan.length) await tellDrained(deps, view, writer.latest);
+      return { ...end, glance: glanceAt(writer.latest, now) };
     });
   } finally {
     await writer?.stop();
   }
+}
+
+async function tellDrained(
+  { cluster, notices }: Deps,
+  { nodes }: View,
+  seen: NodeMaintenance,
+): Promise<void> {
+  const names = nodes.map(({ metadata }) => metadata.name).toSorted();
+  const since = seen.status?.conditions.find(({ type }) => type === 'Drained')?.lastTransitionTime;
+  await notices.put(
+    drainedNotice(noticedMaintenance(seen), names, since ?? cluster.kube.now().toISOString()),
+  );
 }
 
 /** The decision, and the names of all nodes that it rests on. */

@@ -44,6 +44,7 @@ export function createActivities(given: Omit<Deps, 'cordons' | 'lastWrites' | 'h
     authorizeOrder: (ref) => translated(authorizeOrder(deps, ref)),
     advanceTurn: (ref, node) => translated(advanceTurn(deps, ref, node)),
     closeWindow: (ref, runId) => translated(closeWindow(deps, ref, runId)),
+    noteUndelivered: (event, because) => translated(Promise.resolve(deps.notices.lost(event, because))),
   };
 }
 

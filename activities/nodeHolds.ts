@@ -2,6 +2,7 @@ import type { Lease, Node } from '../api/core.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isCordoned } from '../domain/cordon.ts';
 import { isHeldBy, leaseStateOf } from '../domain/lease.ts';
+import { type Glance, glanceAt } from '../domain/glance.ts';
 import { compareNames, listed } from '../domain/names.ts';
 import { heldByAnother, leasesRefused, type WaitingNode } from '../domain/nodeHold.ts';
 import { holdsNodes, stageOf } from '../domain/stage.ts';
@@ -41,12 +42,13 @@ type HoldDeps = Pick<Deps, 'cluster' | 'events' | 'leases'>;
 
 /**
  * Takes and renews the Leases of the nodes of a maintenance that is in Cordon or Drain; asked for by the workflow's durable
- * timer. A third of the duration leaves two more attempts before they run out.
+ * timer. A third of the duration leaves two more attempts before they run out. The page of the run is told what there is, as it
+ * costs no further event.
  */
 export async function renewNodeLeases(
   deps: Deps,
   ref: MaintenanceRef,
-): Promise<{ renewAfterSeconds: number }> {
+): Promise<{ renewAfterSeconds: number; glance?: Glance }> {
   const { cluster, leases, holds } = deps;
   try {
     const maintenance =
@@ -58,7 +60,11 @@ export async function renewNodeLeases(
     // Another stage: whatever works for it takes the Leases itself.
     if (!(error instanceof LookAgain)) throw error;
   }
-  return { renewAfterSeconds: leases.leaseDurationSeconds / 3 };
+  const seen = cluster.maintenances.get(ref.name);
+  return {
+    renewAfterSeconds: leases.leaseDurationSeconds / 3,
+    ...(seen?.metadata.uid === ref.uid && { glance: glanceAt(seen, cluster.kube.now().toISOString()) }),
+  };
 }
 
 /** Takes the Leases of the nodes of a view. */

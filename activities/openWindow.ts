@@ -4,6 +4,7 @@ import { parseWindowInput, type WindowInput } from '../api/windowInput.ts';
 import { denialMessage } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
+import { windowClosed, windowOpened } from '../domain/notices.ts';
 import { verdictOnAdvance } from '../domain/turnVerdict.ts';
 import { isUnfinished } from '../domain/turn.ts';
 import { durationMs, opensAt, showsAgain } from '../domain/windowSchedule.ts';
@@ -12,6 +13,7 @@ import { resources } from '../kube/resources.ts';
 import type { OpenedWindow, WindowRef, WindowStart } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { busy, invalidInput } from './failures.ts';
+import { noticedWindow } from './notices.ts';
 import { requestStage } from './stage.ts';
 import { isResting, judge, refTo, turnsOf } from './turns.ts';
 import { readWindow, updateWindowStatus } from './windowStatus.ts';
@@ -34,6 +36,7 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   });
   const message = `The window is open until ${times.end}.`;
   deps.events.record(window, { type: 'Normal', reason: 'WindowOpened', message });
+  await deps.notices.put(windowOpened(noticedWindow(window), active, times.start));
   const resting = (await turnsOf(deps, window, 'Finish'))
     .map(({ maintenance }) => maintenance)
     .filter((one) => isResting(one) && isTrue(one.status?.conditions, 'Paused'))
@@ -136,9 +139,18 @@ export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Pro
 
 export async function closeWindow(deps: Deps, ref: WindowRef, runId: string): Promise<void> {
   await tellLeftBehind(deps, ref);
+  await tellClosed(deps, ref, runId);
   await updateWindowStatus(deps, ref, ({ active, ...status }) =>
     active === undefined || active.runId === runId ? status : { ...status, active },
   );
+}
+
+async function tellClosed(deps: Deps, ref: WindowRef, runId: string): Promise<void> {
+  const window = await readWindow(deps, ref);
+  if (window === undefined) return;
+  const notice = windowClosed(noticedWindow(window), runId, deps.cluster.kube.now().toISOString());
+  await deps.notices.put(notice);
+  deps.events.record(window, { type: 'Normal', reason: 'WindowClosed', message: notice.data.message });
 }
 
 /** Nobody looks after these until the next window. */

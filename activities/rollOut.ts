@@ -134,6 +134,7 @@ class RollOut {
     await forEachBounded(turnsAtOnce, begun, async (node) => {
       try {
         await beginTurn(this.#deps, window, revision, node);
+        this.#tellBegun(window, node.metadata.name);
       } catch (error) {
         failed.set(node.metadata.name, refusalIn(error));
       }
@@ -142,6 +143,11 @@ class RollOut {
     for (const [node, words] of failed) this.#refused.set(node, { words, at });
     this.#tellRefused(window, failed);
     return failed.size;
+  }
+
+  #tellBegun(window: MaintenanceWindow, node: string): void {
+    const message = `The turn of node ${node} begins.`;
+    this.#deps.events.record(window, { type: 'Normal', reason: 'TurnBegun', message });
   }
 
   #stillRefused(): Map<string, string> {

@@ -1,11 +1,15 @@
+import type { Node } from '../api/core.ts';
 import { FIELD_MANAGER, MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { withCondition } from '../domain/conditions.ts';
+import { glanceAt } from '../domain/glance.ts';
+import { finished, stageBegun } from '../domain/notices.ts';
 import { withStage } from '../domain/status.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
-import type { Interrupted, MaintenanceRef } from './contract.ts';
+import type { Interrupted, MaintenanceRef, SeenNodes } from './contract.ts';
 import type { Deps } from './deps.ts';
+import { noticedMaintenance } from './notices.ts';
 import { type StatusChange, StatusWriter } from './statusWriter.ts';
 import { authorizeTemporal } from './temporalUser.ts';
 import { selectedNodes } from './view.ts';
@@ -62,27 +66,42 @@ export async function beginStage(
   deps: Deps,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
-): Promise<{ nodes: string[] }> {
+): Promise<SeenNodes> {
   const maintenance = stage === 'Idle' ? await read(deps, ref) : await placeFinalizer(deps, ref);
   if (maintenance === undefined) return { nodes: [] };
   const now = deps.cluster.kube.now().toISOString();
-  const nodes = selectedNodes(maintenance, deps.cluster.nodes.list()).map((node) => node.metadata.name);
-  const begun = await updateStatus(deps, ref, (status) => ({
+  const selected = selectedNodes(maintenance, deps.cluster.nodes.list());
+  const nodes = selected.map((node) => node.metadata.name).toSorted();
+  const updated = await updateStatus(deps, ref, (status) => ({
     ...withStage(status, stage, now),
     nodes: nodes.length,
   }));
-  if (begun) {
-    deps.events.record(maintenance, {
-      type: 'Normal',
-      reason: 'StageStarted',
-      message: `Stage ${stage} started; ${nodes.length} nodes are selected.`,
-    });
+  if (updated?.changed) tellBegun(deps, maintenance, stage, selected);
+  const known = maintenance.status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
+  await deps.notices.put(stageBegun(noticedMaintenance(maintenance), stage, nodes, known ?? now));
+  return { nodes, glance: glanceAt(updated?.latest ?? maintenance, now) };
+}
+
+function tellBegun(
+  { events, nodeEvents }: Deps,
+  maintenance: NodeMaintenance,
+  stage: NodeMaintenanceStage,
+  nodes: readonly Node[],
+): void {
+  const event = { type: 'Normal', reason: 'StageStarted' } as const;
+  const message = `Stage ${stage} started; ${nodes.length} nodes are selected.`;
+  events.record(maintenance, { ...event, message });
+  const reason = maintenance.spec.reason ? `: ${maintenance.spec.reason}` : '';
+  const ofNode = `Stage ${stage} of NodeMaintenance ${maintenance.metadata.name} started${reason}`;
+  for (const { metadata } of nodes) {
+    const about = { apiVersion: 'v1', kind: 'Node', name: metadata.name, uid: metadata.uid };
+    nodeEvents.record(about, { ...event, message: ofNode, related: maintenance });
   }
-  return { nodes: nodes.toSorted() };
 }
 
 /** Lets the object go: "the finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
 export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
+  await tellFinished(deps, ref);
   const without = (finalizers: string[]) =>
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER);
   const released = await changeFinalizers(deps, ref, without);
@@ -93,6 +112,16 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
     message: 'The nodes are given back.',
   });
   await deps.events.flush();
+}
+
+/** Before the object may go: nobody could tell of it afterwards. */
+async function tellFinished(deps: Deps, ref: MaintenanceRef): Promise<void> {
+  const current = await read(deps, ref);
+  if (current === undefined) return;
+  const { stageStatuses = [], conditions = [] } = current.status ?? {};
+  const stages = stageStatuses.map(({ name }) => name);
+  const now = deps.cluster.kube.now().toISOString();
+  await deps.notices.put(finished(noticedMaintenance(current), conditions, stages, now));
 }
 
 async function placeFinalizer(deps: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
@@ -130,14 +159,18 @@ async function changeFinalizers(
   }
 }
 
-/** Whether anything had to be written. */
-export async function updateStatus(deps: Deps, ref: MaintenanceRef, change: StatusChange): Promise<boolean> {
+/** The object as it is then, and whether anything had to be written; undefined when it is gone. */
+export async function updateStatus(
+  deps: Deps,
+  ref: MaintenanceRef,
+  change: StatusChange,
+): Promise<{ latest: NodeMaintenance; changed: boolean } | undefined> {
   const current = await read(deps, ref);
-  if (current === undefined) return false;
+  if (current === undefined) return undefined;
   const writer = new StatusWriter(deps.cluster.kube, current, deps.lastWrites);
   writer.publish(change);
   await writer.flush();
-  return writer.latest !== current;
+  return { latest: writer.latest, changed: writer.latest !== current };
 }
 
 async function read({ cluster }: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {

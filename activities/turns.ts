@@ -16,6 +16,7 @@ import { stageOf } from '../domain/stage.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { compareNames } from '../domain/names.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
+import { turnFailed as turnFailedNotice } from '../domain/notices.ts';
 import { jobName, revisionOf, turnName } from '../domain/revision.ts';
 import { decideTurn, endOfWork, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
 import { TURN_SUCCEEDED, turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
@@ -25,6 +26,7 @@ import { isKubeError, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
+import { noticedMaintenance } from './notices.ts';
 import { requestStage, updateStatus } from './stage.ts';
 
 const nodesAtOnce = 8;
@@ -132,7 +134,7 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
     case 'Succeed':
       return judge(deps, ref, turnSucceeded);
     case 'Fail':
-      return fail(deps, turn, step);
+      return fail(deps, window, turn, step);
     case 'Forget':
       return forget(deps, maintenance);
     case 'Wait':
@@ -196,15 +198,17 @@ export function refTo({ metadata }: NodeMaintenance): MaintenanceRef {
 
 async function fail(
   deps: Deps,
+  window: MaintenanceWindow,
   { node, maintenance }: SeenTurn,
   { reason, message }: Extract<TurnStep, { kind: 'Fail' }>,
 ): Promise<void> {
+  const now = deps.cluster.kube.now().toISOString();
+  const notice = turnFailedNotice(noticedMaintenance(maintenance), { node, reason, message }, now);
+  // Once the verdict stands, nobody comes here again.
+  await deps.notices.put(notice);
   await judge(deps, refTo(maintenance), turnFailed(reason, message));
-  deps.events.record(maintenance, {
-    type: 'Warning',
-    reason: 'TurnFailed',
-    message: `The turn of node ${node} failed: ${message}.`,
-  });
+  const event = { reason: 'TurnFailed', message: `The turn of node ${node} failed: ${message}.` };
+  for (const about of [maintenance, window]) deps.events.record(about, { type: 'Warning', ...event });
 }
 
 /** Gives the node back, unless the informer has missed a Job that may still work on it. */
@@ -225,7 +229,7 @@ async function startJob(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): 
     if (isKubeError(error, 'AlreadyExists')) return;
     if (!isKubeError(error, 'Invalid', 'Forbidden')) throw error;
     const message = `the apiserver refuses its Job, ${wordsOf(error)}: correct work.job.template, then delete the NodeMaintenance`;
-    await fail(deps, turn, { kind: 'Fail', reason: 'JobRefused', message: message.slice(0, 1_000) });
+    await fail(deps, window, turn, { kind: 'Fail', reason: 'JobRefused', message: message.slice(0, 1_000) });
   }
 }
 

@@ -1,13 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
 import type { MaintenanceWindow, WindowProgress } from '../api/maintenanceWindow.ts';
+import { approvalNeeded } from '../domain/notices.ts';
 import { turnName } from '../domain/revision.ts';
 import type { RolloutDecision, Turn } from '../domain/rollout.ts';
 import type { TurnPolicy } from '../domain/turn.ts';
 import type { WindowRef, WindowState } from './contract.ts';
 import type { Deps } from './deps.ts';
+import { noticedWindow } from './notices.ts';
 import type { SeenTurn } from './turns.ts';
-import { updateWindowStatus } from './windowStatus.ts';
+import { readWindow, updateWindowStatus } from './windowStatus.ts';
 
 /** Names and failures in the status, so that it stays small. */
 const nodesShown = 100;
@@ -64,6 +66,7 @@ export async function publishWindow(
   const nodes = [...state.underWay.map(({ node }) => node), ...state.failed].slice(0, nodesShown);
   const isShown = isDeepStrictEqual([active?.nodes, active?.waiting], [nodes, state.waiting]);
   if (isDeepStrictEqual(progress, before) && (active === undefined || isShown)) return;
+  if (state.waiting?.reason === 'ApprovalNeeded') await tellApprovalNeeded(deps, ref, state.waiting.message);
   await updateWindowStatus(deps, ref, ({ active: newest, ...status }) => {
     if (newest === undefined) return { ...status, progress };
     const { waiting: _before, ...open } = newest;
@@ -73,6 +76,16 @@ export async function publishWindow(
       active: { ...open, nodes, ...(state.waiting && { waiting: state.waiting }) },
     };
   });
+}
+
+/** Before the status shows it, by which the next look knows that it was told. */
+async function tellApprovalNeeded(deps: Deps, ref: WindowRef, because: string): Promise<void> {
+  const window = await readWindow(deps, ref);
+  const active = window?.status?.active;
+  if (window === undefined || active === undefined) return;
+  const now = deps.cluster.kube.now().toISOString();
+  await deps.notices.put(approvalNeeded(noticedWindow(window), { ...active, because }, now));
+  deps.events.record(window, { type: 'Normal', reason: 'ApprovalNeeded', message: because });
 }
 
 function progressOf({ turns }: Sight, state: WindowState): WindowProgress {

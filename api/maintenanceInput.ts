@@ -63,6 +63,26 @@ export function toNodeMaintenance(input: MaintenanceInput): NodeMaintenance | un
   };
 }
 
+/** The input that asks for this object. */
+export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance): MaintenanceInput {
+  const { nodeSelector, stage, drainPlan, reason } = spec;
+  const nodes = namedNodes(nodeSelector);
+  return {
+    name,
+    ...(nodes === undefined ? { nodeSelector } : { nodes }),
+    stage,
+    ...(reason !== undefined && { reason }),
+    ...(drainPlan && { drainPlan }),
+  };
+}
+
+/** Undefined for a selector that is no list of names. */
+function namedNodes({ nodeSelectorTerms }: CoreNodeSelector): string[] | undefined {
+  const names = nodeSelectorTerms.flatMap(({ matchFields: [field] = [] }) => field?.values ?? []);
+  const isList = JSON.stringify(selectNodes(names)) === JSON.stringify({ nodeSelectorTerms });
+  return isList && names.length > 0 ? names : undefined;
+}
+
 /** One term for each node: core/v1 allows `metadata.name` a single value, and ORs the terms. */
 function selectNodes(nodes: readonly string[]): CoreNodeSelector {
   return {

@@ -193,9 +193,17 @@ export const STARTED_BY = 'nodemaintenance.k8s.io/started-by';
 
 export const TASK_QUEUE = 'node-maintenance';
 
+/** Beside all other work: a receiver that keeps senders waiting keeps nobody else. */
+export const NOTICE_TASK_QUEUE = 'node-maintenance-notices';
+
 /** Temporal's workflow id of the NodeMaintenance called `name`. */
 export function workflowIdOf(name: string): string {
   return `node-maintenance-${name}`;
+}
+
+/** Temporal's workflow id of what sends a notice. */
+export function noticeWorkflowIdOf(id: string): string {
+  return `notify-${id}`;
 }
 
 /** Temporal's workflow id of a window's runs; a Schedule appends the time. Also the id of its Schedule. */

@@ -57,10 +57,12 @@ const readers: { readonly [K in Kind]?: Reader<K> } = {
       ? undefined
       : { who: nameOf(identity), what: `starts the workflow${words(input)}` },
 
-  workflowExecutionSignaledEventAttributes: ({ signalName, identity, input }, sight) =>
-    signalName === 'observe'
-      ? observed(valuesOf(input)[0], sight)
-      : { who: nameOf(identity), what: `signal ${signalName}${words(input)}` },
+  workflowExecutionSignaledEventAttributes({ signalName, identity, input }, sight) {
+    if (signalName === 'observe') return observed(valuesOf(input)[0], sight);
+    // What the page in the Temporal UI shows is nobody's doing.
+    if (signalName === 'glance') return undefined;
+    return { who: nameOf(identity), what: `signal ${signalName}${words(input)}` };
+  },
 
   workflowExecutionUpdateAcceptedEventAttributes({ acceptedRequest: request }, { updates }) {
     const what = `update ${request?.input?.name}${words(request?.input?.args)}`;

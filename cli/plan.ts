@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { parseMaintenanceInput, toNodeMaintenance } from '../api/maintenanceInput.ts';
+import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '../api/maintenanceInput.ts';
 import type { Node } from '../api/core.ts';
 import { NODE_BUDGET_NAME, NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -24,8 +24,9 @@ import { maintenanceCalled, maintenanceName, permittedToLook, titleOf } from './
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { Refusal, say, type Structured, structuredOne, UsageError } from './output.ts';
 import { planLines } from './planView.ts';
+import { tellRunPages, tellStartForm, type UiOptions } from './temporalUi.ts';
 
-interface PlanOptions extends ClusterOptions {
+interface PlanOptions extends ClusterOptions, UiOptions {
   readonly selector?: string;
   readonly filename?: string;
   readonly plan?: string;
@@ -62,11 +63,22 @@ export function addPlanVerb(program: Command): void {
 async function run(args: readonly string[], options: PlanOptions): Promise<void> {
   const { check, output } = options;
   await withCluster(options, async (kube) => {
-    const report = await permittedToLook(wanted(kube, args, options).then((one) => reportOn(kube, one)));
+    const maintenance = await permittedToLook(wanted(kube, args, options));
+    const report = await permittedToLook(reportOn(kube, maintenance));
     if (output === 'json' || output === 'yaml') say(structuredOne(report, output));
-    else say(planLines(report, output === 'wide').join('\n'));
+    else {
+      say(planLines(report, output === 'wide').join('\n'));
+      await tellPages(options, maintenance);
+    }
     if (check === true && report.blocked) throw new Refusal('the drain would not end by itself');
   });
+}
+
+/** The page of its run, or where it can be started. */
+async function tellPages(options: PlanOptions, maintenance: NodeMaintenance): Promise<void> {
+  const { name, uid } = maintenance.metadata;
+  if (uid === undefined) await tellStartForm(options, toMaintenanceInput(maintenance));
+  else await tellRunPages(options, [name]);
 }
 
 /** The maintenance that is meant: one that exists, one in a file, or one that `start` would create. */

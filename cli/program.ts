@@ -10,6 +10,7 @@ import { addStatusVerb } from './status.ts';
 import { addSteeringVerbs } from './steer.ts';
 import { addWindowVerbs } from './steerWindow.ts';
 import { addWindowsVerb } from './windows.ts';
+import { uiOption } from './temporalUi.ts';
 import { addWorkersVerb } from './workers.ts';
 
 /** Resolves with the exit code: 0 done, 1 refused or failed, 2 usage. */
@@ -39,6 +40,7 @@ function commandLine(): Command {
     .description('Maintenance of nodes: take them out of service, watch it, and give them back (KEP-4212).')
     .option('--kubeconfig <file>', 'instead of KUBECONFIG and ~/.kube/config')
     .option('--context <name>', 'of the kubeconfig, instead of the current one')
+    .addOption(uiOption())
     .helpCommand(false)
     .exitOverride();
   addPlanVerb(program);

@@ -13,9 +13,10 @@ import { maintenanceCalled, permitted, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { outputOption, stageOption, timeoutOf, type WaitOptions, waitOptions } from './options.ts';
 import { Refusal, say, type Structured, structuredOne, UsageError } from './output.ts';
+import { tellRunPages, type UiOptions } from './temporalUi.ts';
 import { waitFor } from './wait.ts';
 
-interface StartOptions extends ClusterOptions, WaitOptions {
+interface StartOptions extends ClusterOptions, UiOptions, WaitOptions {
   readonly selector?: string;
   readonly stage: NodeMaintenanceStage;
   readonly reason?: string;
@@ -68,6 +69,7 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
         ? createdText(created, chosen, isDry)
         : structuredOne(created, options.output),
     );
+    if (options.output === undefined && !isDry) await tellRunPages(options, [created.metadata.name]);
     if (options.wait === true)
       await waitFor(kube, {
         maintenance: created,

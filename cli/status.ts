@@ -9,9 +9,10 @@ import { outputOption } from './options.ts';
 import { complain, say, type Structured, structured, UsageError } from './output.ts';
 import { createScreen } from './screen.ts';
 import { statusLines } from './statusView.ts';
+import { tellRunPages, type UiOptions } from './temporalUi.ts';
 import { type Watching, watchMaintenances } from './watching.ts';
 
-interface StatusOptions extends ClusterOptions {
+interface StatusOptions extends ClusterOptions, UiOptions {
   readonly watch?: boolean;
   readonly output?: Structured;
 }
@@ -31,7 +32,8 @@ export function addStatusVerb(program: Command): void {
     );
 }
 
-async function run(names: readonly string[], { watch, output, ...cluster }: StatusOptions): Promise<void> {
+async function run(names: readonly string[], options: StatusOptions): Promise<void> {
+  const { watch, output, ...cluster } = options;
   if (watch === true && output !== undefined) throw new UsageError('give --watch or --output, not both');
   await withCluster(cluster, async (kube) => {
     const stop = new AbortController();
@@ -45,11 +47,20 @@ async function run(names: readonly string[], { watch, output, ...cluster }: Stat
       if (missing.length > 0) process.exitCode = 1;
       if (watch === true) await follow(watching);
       else show(kube, watching, output);
+      if (watch !== true && output === undefined) await tellRunPages(options, namesShown(watching));
     } finally {
       stop.abort();
     }
   });
 }
+
+/** None of many: nobody looks at all of them. */
+function namesShown(watching: Watching): string[] {
+  const names = watching.maintenances().map(({ metadata }) => metadata.name);
+  return names.length > mostPages ? [] : names;
+}
+
+const mostPages = 3;
 
 function show(kube: Kube, watching: Watching, output: Structured | undefined): void {
   const summaries = watching.maintenances().map((one) => summaryOf(watching.sightOf(one)));

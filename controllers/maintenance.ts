@@ -3,6 +3,8 @@ import type { Client } from '@temporalio/client';
 import { WorkflowNotFoundError } from '@temporalio/client';
 import { MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TASK_QUEUE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { awaitedOfPeople, glanceAt } from '../domain/glance.ts';
+import { introductionOf } from '../domain/introduction.ts';
 import { stageOf } from '../domain/stage.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
 import type { Log } from '../kube/log.ts';
@@ -22,6 +24,8 @@ const verifyAfter = 2_000;
 /** How often runs without an object are looked for, and how long each may take to answer. Milliseconds. */
 const sweepEvery = 300_000;
 const answerWithin = 5_000;
+/** A run hears of what blocks its pods at most this often, so that its history stays short. Milliseconds. */
+const newsEvery = 30_000;
 const workers = 4;
 
 /**
@@ -35,6 +39,7 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
   const deleted = new Map<string, string>();
   /** Object name -> the generation that its run was told of last, by this process. */
   const told = new Map<string, string>();
+  const blockers = new BlockerNews(deps);
   const unsubscribe = cluster.maintenances.subscribe(({ type, object: { metadata } }) => {
     if (type === 'Deleted') deleted.set(metadata.name, metadata.uid ?? '');
     queue.add(metadata.name);
@@ -50,8 +55,12 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
       told.delete(name);
     }
     const maintenance = cluster.maintenances.get(name);
-    if (maintenance === undefined || isFinished(maintenance)) return undefined;
-    return keepRunning(deps, maintenance, told);
+    if (maintenance === undefined || isFinished(maintenance)) {
+      blockers.forget(name);
+      return undefined;
+    }
+    const { requeueAfterMs } = await keepRunning(deps, maintenance, told);
+    return { requeueAfterMs: Math.min(requeueAfterMs, await blockers.tell(maintenance)) };
   };
   try {
     await queue.run({ workers, reconcile, signal, log });
@@ -78,11 +87,44 @@ async function keepRunning(
     args: [{ name }],
     signal: 'observe',
     signalArgs: [{ uid, kind: 'StageChanged', stage, generation, orderedBy: orderedBy(maintenance) }],
-    staticSummary: maintenance.spec.reason || `Maintenance ${name}`,
+    ...introductionOf(maintenance),
   });
   deps.log.info('Workflow told', { maintenance: name, generation, stage });
   told.set(name, version);
   return { requeueAfterMs: verifyAfter };
+}
+
+/**
+ * Tells runs what has come to need a person, or does so no longer, because it is on their page in the Temporal UI. All else they hear with
+ * the results of their activities, which costs no event; of this there is little, and it must not wait.
+ */
+class BlockerNews {
+  readonly #deps: Deps;
+  /** Object name -> what its run was told last by this process, and when; Date.now(). */
+  readonly #told = new Map<string, { news: string; at: number }>();
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+  }
+
+  forget(name: string): void {
+    this.#told.delete(name);
+  }
+
+  /** Resolves with the time after which there may be something to tell that cannot be told yet. Milliseconds. */
+  async tell(maintenance: NodeMaintenance): Promise<number> {
+    const { name, uid = '' } = maintenance.metadata;
+    const told = this.#told.get(name) ?? { news: uid, at: 0 };
+    const news = `${uid}${awaitedOfPeople(maintenance)}`;
+    if (news === told.news) return checkEvery;
+    const early = told.at + newsEvery - Date.now();
+    if (early > 0) return early;
+    const { cluster, temporal } = this.#deps;
+    const glance = glanceAt(maintenance, cluster.kube.now().toISOString());
+    await toRun(temporal.workflow.getHandle(workflowIdOf(name)).signal('glance', { uid, glance }));
+    this.#told.set(name, { news, at: Date.now() });
+    return newsEvery;
+  }
 }
 
 /** For the history, which outlives the object. No policy can note on an object who deletes it. */
@@ -116,12 +158,19 @@ async function tell(
   name: string,
   observation: { uid: string; kind: 'Gone' },
 ): Promise<void> {
+  const isTold = await toRun(temporal.workflow.getHandle(workflowIdOf(name)).signal('observe', observation));
+  if (isTold) log.info('Workflow told that its object is gone', { maintenance: name });
+}
+
+/** Resolves with whether there was a run to take it. */
+async function toRun(signal: Promise<void>): Promise<boolean> {
   try {
-    await temporal.workflow.getHandle(workflowIdOf(name)).signal('observe', observation);
-    log.info('Workflow told that its object is gone', { maintenance: name });
+    await signal;
+    return true;
   } catch (error) {
     // Its run has ended, as it should.
     if (!(error instanceof WorkflowNotFoundError)) throw error;
+    return false;
   }
 }
 

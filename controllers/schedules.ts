@@ -8,6 +8,7 @@ import {
 } from '@temporalio/client';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { TASK_QUEUE, windowWorkflowIdOf } from '../api/names.ts';
+import { windowIntroductionOf } from '../domain/introduction.ts';
 import { digest } from '../domain/revision.ts';
 import type { ScheduleState } from '../domain/windowConditions.ts';
 import { cronExpressions, durationMs, exceptionsOf } from '../domain/windowSchedule.ts';
@@ -149,7 +150,8 @@ function isInvalidArgument({ cause }: ServiceError): boolean {
 /** The Schedule of a window, as it is created. */
 function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
   const { name } = window.metadata;
-  const { schedule, suspend, template } = window.spec;
+  const { schedule, suspend } = window.spec;
+  const introduction = windowIntroductionOf(window);
   return {
     scheduleId: windowWorkflowIdOf(name),
     spec: {
@@ -170,8 +172,8 @@ function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
       workflowId: windowWorkflowIdOf(name),
       taskQueue: TASK_QUEUE,
       args: [{ name }],
-      memo: { [digestKey]: digestOf(window) },
-      staticSummary: template.reason || `Window ${name}`,
+      ...introduction,
+      memo: { ...introduction.memo, [digestKey]: digestOf(window) },
     },
     policies: {
       // One that lasts beyond its end is followed by the next at once, which ends at its own time.

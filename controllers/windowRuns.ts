@@ -1,6 +1,7 @@
 import { type Client, WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from '@temporalio/client';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { TASK_QUEUE } from '../api/names.ts';
+import { windowIntroductionOf } from '../domain/introduction.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
@@ -54,6 +55,7 @@ async function openAgain(
       taskQueue: TASK_QUEUE,
       workflowId,
       args: [{ name }],
+      ...windowIntroductionOf(window),
     });
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return;

@@ -158,7 +158,8 @@ export function summaryOf(sight: MaintenanceSight): MaintenanceSummary {
   };
 }
 
-function tierOf(maintenance: NodeMaintenance): MaintenanceSummary['tier'] {
+/** The entry of the drain plan that is reached, counted from 1; undefined outside of Drain. */
+export function tierOf(maintenance: NodeMaintenance): MaintenanceSummary['tier'] {
   if (stageOf(maintenance) !== 'Drain' || !hasBegun(maintenance, 'Drain')) return undefined;
   const plan = completeDrainPlan(maintenance.spec.drainPlan);
   const index = Math.min(maintenance.status?.drainPosition ?? 0, plan.length - 1);

@@ -53,7 +53,7 @@ export interface Sandbox {
   temporalNamespace: typeof defaultNamespace;
   /** Directory of all binaries. */
   bin: string;
-  /** KUBECONFIG (the administrator's), TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and PATH for a child process. */
+  /** KUBECONFIG (the administrator's), TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_UI_ADDRESS and PATH for a child process. */
   env: Record<string, string>;
   /** One server, for tests of outages. */
   server(name: ServerName): SandboxServer;
@@ -370,6 +370,7 @@ function runningServer(layout: Layout, name: ServerName): processes.ProcessIdent
 
 function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
   const temporalAddress = `127.0.0.1:${state.ports.temporal}`;
+  const temporalUi = `http://127.0.0.1:${state.ports.temporalUi}`;
   const patience = { within: stepWithin };
   const apiServer = (): ApiServer => kubernetes.apiServerOf(layout, state.ports);
   return {
@@ -377,13 +378,14 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     kubeconfig: layout.kubeconfig,
     workerKubeconfig: layout.workerKubeconfig,
     temporalAddress,
-    temporalUi: `http://127.0.0.1:${state.ports.temporalUi}`,
+    temporalUi,
     temporalNamespace: defaultNamespace,
     bin: layout.bin,
     env: {
       KUBECONFIG: layout.kubeconfig,
       TEMPORAL_ADDRESS: temporalAddress,
       TEMPORAL_NAMESPACE: defaultNamespace,
+      TEMPORAL_UI_ADDRESS: temporalUi,
       PATH: `${layout.bin}:${process.env['PATH'] ?? ''}`,
     },
     server: (name) => serverOf(layout, state, name),
@@ -427,6 +429,7 @@ function shellFile(layout: Layout, sandbox: Sandbox): string {
     `export KUBECONFIG=${quoted(sandbox.kubeconfig)}`,
     `export TEMPORAL_ADDRESS=${quoted(sandbox.temporalAddress)}`,
     `export TEMPORAL_NAMESPACE=${quoted(sandbox.temporalNamespace)}`,
+    `export TEMPORAL_UI_ADDRESS=${quoted(sandbox.temporalUi)}`,
     `export PATH=${quoted(layout.bin)}:"$PATH"`,
     '',
   ].join('\n');

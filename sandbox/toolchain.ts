@@ -123,7 +123,8 @@ export function cacheName(name: string, source: string, flags: readonly string[]
   return `${name}-${hash.digest('hex').slice(0, 16)}`;
 }
 
-function cacheRoot(env: NodeJS.ProcessEnv): string {
+/** Directory of what is built or unpacked once for this user. */
+export function cacheRoot(env: NodeJS.ProcessEnv): string {
   const caches = env['XDG_CACHE_HOME'] || join(env['HOME'] || homedir(), '.cache');
   return join(caches, 'node-maintenance', 'toolchain');
 }

@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import * as z from 'zod';
 import { SYSTEM_NAMESPACE } from '../api/names.ts';
+import { type Notifications, notificationsIn, noticeOptions } from './noticeConfig.ts';
 
 /** Everything that the worker can be told, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
 export interface Config {
@@ -20,6 +21,10 @@ export interface Config {
   readinessGraceSeconds: number;
   /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
+  /** Who is told what happens; undefined when nobody is. */
+  notifications: Notifications | undefined;
+  /** What notices call the cluster; undefined: by its UID. */
+  clusterName: string | undefined;
   install: boolean;
   /** Serve admission and nothing else. */
   admissionOnly: boolean;
@@ -62,13 +67,15 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     readinessGates: options['readinessGates'] === 'true',
     readinessGraceSeconds: options['readinessGrace'] as number,
     namespace: options['namespace'] as string,
+    notifications: notificationsIn(options),
+    clusterName: options['clusterName'] as string | undefined,
     install: options['install'] as boolean,
     admissionOnly: options['admissionOnly'] as boolean,
   };
 }
 
 function commandLine(): Command {
-  return new Command('npm start --')
+  const command = new Command('npm start --')
     .description('The worker: runs maintenances, evacuations and control loops until it is stopped.')
     .addHelpText(
       'after',
@@ -112,6 +119,8 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
     .option('--install', 'apply the CRDs, RBAC, policies and namespaces of deploy/ first', false)
     .option('--admission-only', 'serve admission and nothing else; needs no Temporal', false)
     .exitOverride();
+  for (const option of noticeOptions()) command.addOption(option);
+  return command;
 }
 
 /** Every pod has KUBERNETES_SERVICE_HOST; one with a KUBECONFIG works on another cluster than its own. */

@@ -8,6 +8,7 @@ import { observeWindows } from './windowMetrics.ts';
 
 export interface Metrics {
   onRequest: (observation: RequestObservation) => void;
+  onNotice: (outcome: 'sent' | 'failed' | 'given_up') => void;
   /** Adds the gauges that are read from the informers at each scrape. */
   observe(cluster: Cluster): void;
   /** Adds what is known of this process's own Lease. */
@@ -32,7 +33,15 @@ export function createMetrics(): Metrics {
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
   });
+  const notices = new Counter({
+    name: 'node_maintenance_notices_total',
+    help: 'Notices to the receiver: sent, attempts that failed, and given up.',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  for (const outcome of ['sent', 'failed', 'given_up']) notices.inc({ outcome }, 0);
   return {
+    onNotice: (outcome) => notices.inc({ outcome }),
     onRequest({ verb, resource, status, seconds: duration }) {
       requests.inc({ verb, resource, status: String(status ?? 0) });
       seconds.observe({ verb }, duration);

@@ -29,6 +29,7 @@ import { type IdentityLease, publishIdentity } from './identity.ts';
 import { install, installationProblems } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, scraped } from './metrics.ts';
+import { startNotices } from './notices.ts';
 import { type Patience, patienceOf, untilItAnswers, type Waits } from './patience.ts';
 import {
   connectTemporal,
@@ -96,10 +97,12 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const holder = leaseHolderOf(config.namespace);
   const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
   const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
-  const worker = await createWorker(temporal, createActivities({ cluster, events, leases, ...temporal }));
+  const { outbox, workers } = await startNotices({ kube, temporal, config, metrics, log });
+  const shared = { cluster, events, nodeEvents: podEvents, notices: outbox, leases, ...temporal };
+  const worker = await createWorker(temporal, createActivities(shared));
   parts.worker = worker;
   try {
-    await runUntil(signal, worker, async () => {
+    await runUntil(signal, [worker, ...workers], async () => {
       await Promise.all([
         lead({ kube, cluster, events, podEvents, temporal, identity: identity.holder, config, log, signal }),
         admission.keep(),
@@ -130,15 +133,19 @@ function publishWorker(
   return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, patience);
 }
 
-/** Runs the Temporal worker and the control loops together: when one ends, the other is stopped. */
-async function runUntil(signal: AbortSignal, worker: Worker, loops: () => Promise<void>): Promise<void> {
+/** Runs the Temporal workers and the control loops together: when one ends, the others are stopped. */
+async function runUntil(
+  signal: AbortSignal,
+  workers: readonly Worker[],
+  loops: () => Promise<void>,
+): Promise<void> {
   const shutdown = () => {
-    if (worker.getState() === 'RUNNING') worker.shutdown();
+    for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
   };
   signal.addEventListener('abort', shutdown, { once: true });
-  const running = worker.run();
+  const running = workers.map((worker) => worker.run());
   if (signal.aborted) shutdown();
-  await Promise.all([running, loops().finally(shutdown)]);
+  await Promise.all([...running, loops().finally(shutdown)]);
 }
 
 interface Leading {

@@ -1,8 +1,8 @@
 import { hostname } from 'node:os';
 import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
-import type { Activities } from '../activities/contract.ts';
-import { TASK_QUEUE } from '../api/names.ts';
+import type { Activities, NoticeActivities } from '../activities/contract.ts';
+import { NOTICE_TASK_QUEUE, TASK_QUEUE } from '../api/names.ts';
 import type { Log } from '../kube/log.ts';
 import { type TemporalSettings, temporalSettings } from '../temporal-config/connection.ts';
 import { addAttributes, declaredNamespace, knownAttributes } from '../temporal-config/namespace.ts';
@@ -113,6 +113,23 @@ export async function createWorker(temporal: Temporal, activities: Activities): 
     defaultHeartbeatThrottleInterval: seconds,
     // A worker that was killed leaves its workflows to others after this long.
     stickyQueueScheduleToStartTimeout: 2 * seconds,
+    shutdownGraceTime: seconds,
+    shutdownForceTime: 20 * seconds,
+  });
+}
+
+/** Sends notices, few at a time: a receiver that is slow keeps nobody else waiting. */
+export async function createNoticeWorker(
+  temporal: Temporal,
+  activities: Pick<NoticeActivities, 'deliver'>,
+): Promise<Worker> {
+  return Worker.create({
+    connection: temporal.native,
+    namespace: temporal.namespace,
+    identity: temporal.identity,
+    taskQueue: NOTICE_TASK_QUEUE,
+    activities,
+    maxConcurrentActivityTaskExecutions: 4,
     shutdownGraceTime: seconds,
     shutdownForceTime: 20 * seconds,
   });

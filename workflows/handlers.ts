@@ -9,6 +9,7 @@ import {
   advanceUpdate,
   cancelSignal,
   cancelUpdate,
+  glance,
   observe,
   pauseSignal,
   pauseUpdate,
@@ -19,7 +20,10 @@ import {
 import { type Progress, progressOf, type Run, refTo, takeIn } from './run.ts';
 import type { Turn } from './turn.ts';
 
-type Acts = Pick<NodeMaintenanceActivities, 'requestStage' | 'recordPause'>;
+type Acts = Pick<NodeMaintenanceActivities, 'requestStage' | 'recordPause'> & {
+  /** Shows the page anew. */
+  show: () => void;
+};
 
 /** Registers every message that a maintenance understands. Descriptions appear in the Temporal UI's dialogs. */
 export function handleMessages(run: Run, turn: Turn, acts: Acts): void {
@@ -52,17 +56,6 @@ export function handleMessages(run: Run, turn: Turn, acts: Acts): void {
     pause: 'Begin no new Evacuation and no new tier; nodes stay cordoned, running Evacuations go on',
     resume: 'Undo pause',
   };
-  setHandler(progress, () => progressOf(run), { description: 'Stage, position in the drain plan, nodes' });
-  setHandler(
-    observe,
-    async (seen) => {
-      await ready();
-      // A namesake of another UID is another maintenance, for a run of its own.
-      if (seen.uid === run.uid && takeIn(run, seen)) turn.interrupt();
-    },
-    { description: 'Internal: sent by the maintenance controller' },
-  );
-
   setHandler(advanceUpdate, advance, {
     description: descriptions.advance,
     // Runs before admission too: then only the shape can be judged.
@@ -85,6 +78,31 @@ export function handleMessages(run: Run, turn: Turn, acts: Acts): void {
   setHandler(resumeSignal, () => forgiving('resume', () => setPaused(false)), {
     description: descriptions.resume,
   });
+  // The UI lists signals in this order: those for people first.
+  handleNews(run, turn, acts.show);
+}
+
+/** What may be asked by anybody, and what the controllers tell. */
+function handleNews(run: Run, turn: Turn, show: () => void): void {
+  setHandler(progress, () => progressOf(run), { description: 'Stage, position in the drain plan, nodes' });
+  setHandler(
+    observe,
+    async (seen) => {
+      await condition(() => run.uid !== '');
+      // A namesake of another UID is another maintenance, for a run of its own.
+      if (seen.uid === run.uid && takeIn(run, seen)) turn.interrupt();
+    },
+    { description: 'Internal: sent by the maintenance controller' },
+  );
+  setHandler(
+    glance,
+    (seen) => {
+      if (seen.uid !== run.uid) return;
+      run.glance = seen.glance;
+      show();
+    },
+    { description: 'Internal: sent by the maintenance controller, for this page' },
+  );
 }
 
 /** Nobody waits for a signal's answer: a senseless one is logged and must not end the maintenance. */

@@ -9,17 +9,17 @@ import {
   isCancellation,
   log,
   patched,
-  proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { MaintenanceWindowActivities, WindowState, WindowStep } from '../activities/contract.ts';
 import type { WindowInput } from '../api/windowInput.ts';
+import { windowPage } from '../domain/windowPage.ts';
 import { withItsOwnFailure } from './failures.ts';
 import { searchAttributesOf } from './searchAttributes.ts';
+import { summarized } from './summarized.ts';
 import { createTurn, type Turn } from './turn.ts';
-import { describeWindow } from './windowDetails.ts';
 import { handleWindowMessages } from './windowHandlers.ts';
 import { newWindowRun, ordersOf, takeInOpened, type WindowRun, windowRefTo } from './windowRun.ts';
 
@@ -47,17 +47,25 @@ const lasting: ActivityOptions = {
   cancellationType: 'WAIT_CANCELLATION_COMPLETED',
   startToCloseTimeout: '30 days',
   heartbeatTimeout: '6s',
-  summary: 'See turns through, begin new ones',
   retry: { initialInterval: '200ms', maximumInterval: '10s' },
 };
 
-const { authorizeOrder, advanceTurn, closeWindow } = proxyActivities<MaintenanceWindowActivities>(quick);
-/** Its end is awaited when it is cancelled: what was opened is to be closed. */
-const { openWindow } = proxyActivities<MaintenanceWindowActivities>({
-  ...quick,
-  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
+const { authorizeOrder, advanceTurn, closeWindow } = summarized<
+  MaintenanceWindowActivities,
+  'authorizeOrder' | 'advanceTurn' | 'closeWindow'
+>(quick, {
+  authorizeOrder: 'Check that whoever ordered may maintain the nodes',
+  advanceTurn: "End a node's turn",
+  closeWindow: 'Mark the window as closed',
 });
-const { rollOut } = proxyActivities<MaintenanceWindowActivities>(lasting);
+/** Its end is awaited when it is cancelled: what was opened is to be closed. */
+const { openWindow } = summarized<MaintenanceWindowActivities, 'openWindow'>(
+  { ...quick, cancellationType: 'WAIT_CANCELLATION_COMPLETED' },
+  { openWindow: 'Check the input, mark the window as open' },
+);
+const { rollOut } = summarized<MaintenanceWindowActivities, 'rollOut'>(lasting, {
+  rollOut: 'See turns through, begin new ones',
+});
 
 const scheduledStart = defineSearchAttributeKey('TemporalScheduledStartTime', 'DATETIME');
 
@@ -167,7 +175,7 @@ async function close(run: WindowRun): Promise<WindowOutcome> {
 }
 
 function show(run: WindowRun): void {
-  setCurrentDetails(describeWindow(run));
+  setCurrentDetails(windowPage(run));
   const nodes = (run.state?.underWay ?? []).map(({ node }) => node);
   const changed = searchAttributesOf({ name: run.name, nodes }, workflowInfo().typedSearchAttributes);
   if (changed.length > 0) upsertSearchAttributes(changed);

@@ -13,12 +13,13 @@ import {
 import type { DrainStep, NodeMaintenanceActivities } from '../activities/contract.ts';
 import type { MaintenanceInput } from '../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
-import { describeRun } from './details.ts';
+import { maintenancePage } from '../domain/maintenancePage.ts';
 import { withItsOwnFailure } from './failures.ts';
 import { handleMessages } from './handlers.ts';
 import { createRenewal, type Renewal } from './renewal.ts';
-import { isOver, newRun, type Run, refTo, takeIn, takeInStep } from './run.ts';
+import { isOver, newRun, type Run, refTo, takeIn, takeInSeen, takeInStep } from './run.ts';
 import { searchAttributesOf } from './searchAttributes.ts';
+import { summarized } from './summarized.ts';
 import { createTurn } from './turn.ts';
 
 export interface Outcome {
@@ -49,8 +50,23 @@ const lasting: ActivityOptions = {
   retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
 };
 
-const { admit, requestStage, recordPause, beginStage, removeEvacuations, finish } =
-  proxyActivities<NodeMaintenanceActivities>(quick);
+const { admit, requestStage, recordPause, removeEvacuations, finish } = summarized<
+  NodeMaintenanceActivities,
+  'admit' | 'requestStage' | 'recordPause' | 'removeEvacuations' | 'finish'
+>(quick, {
+  admit: 'Check the input, create the NodeMaintenance or find it',
+  requestStage: 'Write .spec.stage of the NodeMaintenance',
+  recordPause: 'Record on the NodeMaintenance whether it is paused',
+  removeEvacuations: 'Withdraw the Evacuations that no other maintenance needs',
+  finish: 'Let the NodeMaintenance go',
+});
+
+function beginStage(run: Run, stage: NodeMaintenanceStage) {
+  const acts = summarized<NodeMaintenanceActivities, 'beginStage'>(quick, {
+    beginStage: `Begin stage ${stage}`,
+  });
+  return acts.beginStage(refTo(run), stage);
+}
 
 /**
  * One NodeMaintenance, from its first sight to the nodes being given back (KEP-4212). The object stays the truth: every
@@ -59,8 +75,8 @@ const { admit, requestStage, recordPause, beginStage, removeEvacuations, finish 
 export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): Promise<Outcome> {
   const run = carried ?? newRun();
   const turn = createTurn();
-  const renewal = createRenewal(run, () => turn.interrupt());
-  handleMessages(run, turn, { requestStage, recordPause });
+  const renewal = createRenewal(run, { interrupt: () => turn.interrupt(), show: () => showPage(run) });
+  handleMessages(run, turn, { requestStage, recordPause, show: () => showPage(run) });
   try {
     if (carried === undefined) await begin(run, input);
     while (!isOver(run)) {
@@ -87,7 +103,7 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
   async Idle(run) {
     // "The controller should not touch the pods or nodes ... in any way in the Idle stage" (KEP-4212 > Idle).
     const { generation, paused } = run;
-    run.nodes = (await beginStage(refTo(run), 'Idle')).nodes;
+    takeInSeen(run, await beginStage(run, 'Idle'));
     show(run);
     await condition(() => run.generation !== generation || run.paused !== paused || run.gone);
   },
@@ -126,8 +142,7 @@ function lastingActivities(summary: string) {
 async function enter(run: Run, stage: NodeMaintenanceStage): Promise<void> {
   if (run.begun.includes(stage)) return;
   run.begun.push(stage);
-  const { nodes } = await beginStage(refTo(run), stage);
-  run.nodes = nodes;
+  takeInSeen(run, await beginStage(run, stage));
   show(run);
 }
 
@@ -158,8 +173,13 @@ async function continueWith(input: MaintenanceInput, run: Run, renewal: Renewal)
   await continueAsNew<typeof nodeMaintenance>(input, run);
 }
 
+/** The page alone makes no history: it may be shown at any time. */
+function showPage(run: Run): void {
+  setCurrentDetails(maintenancePage(run));
+}
+
 function show(run: Run): void {
-  setCurrentDetails(describeRun(run));
+  showPage(run);
   const changed = searchAttributesOf(run, workflowInfo().typedSearchAttributes);
   if (changed.length > 0) upsertSearchAttributes(changed);
 }

@@ -25,25 +25,36 @@ const { renewNodeLeases } = proxyActivities<NodeMaintenanceActivities>({
   retry: { initialInterval: '200ms', maximumInterval: '15s' },
 });
 
+const untilRenewal = { summary: 'Until the Leases are renewed' };
+
 /** After an error that the server does not retry. */
 const failedRenewalPause = 15_000;
 
-/** `interrupt` makes the workflow look up from its work: its history has become long. */
-export function createRenewal(run: Run, interrupt: () => void): Renewal {
+interface Effects {
+  /** Makes the workflow look up from its work: its history has become long. */
+  interrupt: () => void;
+  /** Shows what has been seen meanwhile. */
+  show: () => void;
+}
+
+export function createRenewal(run: Run, { interrupt, show }: Effects): Renewal {
   let isEnding = false;
   let renewing: Promise<void> | undefined;
 
   /** Milliseconds until the next one. */
   const renew = async () => {
     try {
-      return (await renewNodeLeases(refTo(run))).renewAfterSeconds * 1_000;
+      const { renewAfterSeconds, glance } = await renewNodeLeases(refTo(run));
+      if (glance !== undefined) run.glance = glance;
+      show();
+      return renewAfterSeconds * 1_000;
     } catch (error) {
       log.warn('Node Leases were not renewed, trying again', { reason: String(error) });
       return failedRenewalPause;
     }
   };
   const goOn = async (afterMs: number) => {
-    for (let pause = afterMs; !(await condition(() => isEnding, pause)); ) {
+    for (let pause = afterMs; !(await condition(() => isEnding, pause, untilRenewal)); ) {
       pause = await renew();
       if (workflowInfo().continueAsNewSuggested) interrupt();
     }

@@ -1,5 +1,6 @@
-import type { DrainStep, Interrupted, MaintenanceRef } from '../activities/contract.ts';
+import type { DrainStep, Interrupted, MaintenanceRef, SeenNodes } from '../activities/contract.ts';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
+import type { Glance } from '../domain/glance.ts';
 import { stagesAfter } from '../domain/stage.ts';
 
 /** Where one maintenance stands: all that outlives continue-as-new, plain JSON. */
@@ -21,10 +22,12 @@ export interface Run {
   nodes: string[];
   /** The object was deleted without waiting for its finalizer: nothing is left to reconcile. */
   gone: boolean;
+  /** For the page in the Temporal UI, as of the last activity that told it. */
+  glance?: Glance;
 }
 
 /** The answer of the `progress` query. */
-export type Progress = Omit<Run, 'generation' | 'begun' | 'gone'> & {
+export type Progress = Omit<Run, 'generation' | 'begun' | 'gone' | 'glance'> & {
   next: NodeMaintenanceStage | undefined;
 };
 
@@ -69,20 +72,29 @@ export function takeIn(run: Run, seen: Interrupted): boolean {
   return changed;
 }
 
+/** Takes in which nodes there are, and what is to be told of them. */
+export function takeInSeen(run: Run, { nodes, glance }: SeenNodes): void {
+  run.nodes = nodes;
+  if (glance !== undefined) run.glance = glance;
+}
+
 /** Takes in how a turn of the drain ended. */
 export function takeInStep(run: Run, step: DrainStep): void {
   switch (step.kind) {
     case 'TierDrained':
-      Object.assign(run, { position: step.position, nodes: step.nodes });
+      run.position = step.position;
+      takeInSeen(run, step);
       break;
     case 'Drained':
-      Object.assign(run, { drained: true, nodes: step.nodes });
+      run.drained = true;
+      takeInSeen(run, step);
       break;
     default:
       takeIn(run, step);
   }
 }
 
-export function progressOf({ generation: _generation, begun: _begun, gone: _gone, ...shown }: Run): Progress {
+export function progressOf(run: Run): Progress {
+  const { generation: _generation, begun: _begun, gone: _gone, glance: _glance, ...shown } = run;
   return { ...shown, next: stagesAfter(shown.stage)[0] };
 }

@@ -109,7 +109,8 @@ describe('recordPause', () => {
 describe('beginStage', () => {
   test('in Idle places no finalizer: the object can be deleted at once', async () => {
     const applied = await c.applied(c.maintenance({ nodes: [node] }));
-    expect(await performedTwice(c, () => acts.beginStage(refOf(applied), 'Idle'))).toEqual({ nodes: [node] });
+    const begun = async () => (await acts.beginStage(refOf(applied), 'Idle')).nodes;
+    expect(await performedTwice(c, begun)).toEqual([node]);
     const { metadata, status } = await c.maintenanceNow(applied.metadata.name);
     expect(metadata.finalizers).toBeUndefined();
     expect(status).toMatchObject({ stageStatuses: [{ name: 'Idle' }], nodes: 1, observedGeneration: 1 });
@@ -121,7 +122,7 @@ describe('beginStage', () => {
       const maintenance = c.maintenance({ nodes: [node], stage });
       maintenance.metadata.finalizers = ['example.com/theirs'];
       const applied = await c.applied(maintenance);
-      await performedTwice(c, () => acts.beginStage(refOf(applied), stage));
+      await performedTwice(c, async () => (await acts.beginStage(refOf(applied), stage)).nodes);
       const { metadata, status } = await c.maintenanceNow(applied.metadata.name);
       expect(metadata.finalizers).toEqual(['example.com/theirs', MAINTENANCE_FINALIZER]);
       expect(status?.stageStatuses.map(({ name }) => name)).toEqual([stage]);
@@ -146,7 +147,7 @@ describe('beginStage', () => {
     maintenance.metadata.finalizers = ['example.com/theirs'];
     const applied = await c.applied(maintenance);
     await c.deleted(applied);
-    await performedTwice(c, () => acts.beginStage(refOf(applied), 'Complete'));
+    await performedTwice(c, async () => (await acts.beginStage(refOf(applied), 'Complete')).nodes);
     const { metadata } = await c.maintenanceNow(applied.metadata.name);
     expect(metadata.finalizers).toEqual(['example.com/theirs']);
   });

@@ -1,4 +1,11 @@
-import { parseAdvanceRequest, parseMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceInput.ts';
+import {
+  type MaintenanceInput,
+  parseAdvanceRequest,
+  parseMaintenanceInput,
+  toMaintenanceInput,
+  toNodeMaintenance,
+} from '../../api/maintenanceInput.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 
 const anyTerm = {
   nodeSelectorTerms: [{ matchExpressions: [{ key: 'rack', operator: 'In', values: ['7'] }] }],
@@ -163,5 +170,16 @@ describe('an advance request', () => {
     },
   ])('$when', ({ value, want }) => {
     expect(parseAdvanceRequest(value)).toEqual(want);
+  });
+});
+
+describe('the input that asks for an object', () => {
+  test.each<{ when: string; input: Partial<MaintenanceInput> }>([
+    { when: 'names the nodes', input: { nodes: ['n1', 'n2'] } },
+    { when: 'has the selector', input: { nodeSelector: anyTerm as MaintenanceInput['nodeSelector'] } },
+    { when: 'has a plan and a reason', input: { nodes: ['n1'], reason: 'firmware', drainPlan: [] } },
+  ])('is the one that it was made from: it $when', ({ input }) => {
+    const whole = { name: 'rack-7', stage: 'Drain' as const, ...input };
+    expect(toMaintenanceInput(toNodeMaintenance(whole) as NodeMaintenance)).toEqual(whole);
   });
 });

@@ -122,7 +122,11 @@ describe('A NodeMaintenance', () => {
     const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Cordon', reason: 'disk swap' }));
     await eventuallyRunning(applied);
     await eventuallyTold(applied, [seen(applied, 'Cordon', 1)]);
-    expect(await (await runOf(applied).describe()).staticSummary()).toBe('disk swap');
+    const described = await runOf(applied).describe();
+    const { name } = applied.metadata;
+    expect(await described.staticSummary()).toBe('disk swap');
+    expect(await described.staticDetails()).toContain(`kubectl get nm ${name} -o yaml`);
+    expect(described.memo).toEqual({ reason: 'disk swap', kubectl: `kubectl maintenance status ${name}` });
     await fence();
     expect(await runsOf(applied)).toBe(1);
   });
@@ -147,6 +151,35 @@ describe('A NodeMaintenance', () => {
       seen(applied, 'Cordon', 2),
       seen(applied, 'Drain', 3),
     ]);
+  });
+
+  test('has its run told what needs somebody, when that changes and not with every pod', async () => {
+    controlling();
+    const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Drain' }));
+    const { uid } = applied.metadata;
+    await eventuallyRunning(applied);
+    const blocked = (name: string, reason: string) => ({
+      namespace: 'shop',
+      name,
+      node: 'none',
+      reason,
+      message: `Somebody has to see to ${reason}.`,
+    });
+    const told = () => signalsTo(runOf(applied), 'glance');
+    await c.withStatus(applied, { podsBlocked: 1, blockedPods: [blocked('web', 'DisruptionBudget')] });
+    await c.withStatus(applied, { podsBlocked: 1, blockedPods: [blocked('db-0', 'StuckTerminating')] });
+    const glance = {
+      stage: 'Drain',
+      podsBlocked: 1,
+      causes: [{ needsAPerson: true, message: 'Somebody has to see to StuckTerminating.' }],
+    };
+    await eventually('the run to be told', async () => expect(await told()).toMatchObject([{ uid, glance }]));
+    await c.withStatus(applied, {
+      podsBlocked: 2,
+      blockedPods: [blocked('db-0', 'StuckTerminating'), blocked('db-1', 'StuckTerminating')],
+    });
+    await fence();
+    expect(await told()).toHaveLength(1);
   });
 
   test('gets another run when somebody terminates the one that it has', async () => {

@@ -104,6 +104,9 @@ test('a window has a Schedule that starts its workflow, and says when it opens',
     workflowType: 'maintenanceWindow',
     taskQueue: 'node-maintenance',
     args: [{ name }],
+    staticSummary: `Window ${name}`,
+    staticDetails: expect.stringContaining(`kubectl get mw ${name} -o yaml`),
+    memo: { kubectl: `kubectl get mw ${name} -o wide` },
   });
   expect(schedule?.policies).toMatchObject({ overlap: 'BUFFER_ONE', catchupWindow: 4 * 3_600_000 });
   const { status } = (await seen(name)) ?? {};

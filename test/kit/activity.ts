@@ -2,6 +2,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import type { Activities, MaintenanceRef } from '../../activities/contract.ts';
 import { createActivities } from '../../activities/index.ts';
+import type { Outbox } from '../../activities/notices.ts';
 import { leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { Cluster } from '../../kube/cluster.ts';
@@ -15,17 +16,21 @@ export const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 /** Nobody starts these activities but a test. */
 const starterOf = async () => 'jane@laptop';
 
+const noReceiver: Outbox = { put: async () => undefined, lost: () => undefined };
+
 /** The activities as the worker has them; `told` resolves when their Events are written. */
 export function activitiesOn(
   { cluster }: { cluster: Cluster },
   isRunning: (workflowId: string) => Promise<boolean> = async () => false,
+  notices: Outbox = noReceiver,
 ): {
   activities: Activities;
   told: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
-  const activities = createActivities({ cluster, events, leases, starterOf, isRunning });
+  const deps = { cluster, events, nodeEvents: events, notices, leases, starterOf, isRunning };
+  const activities = createActivities(deps);
   return { activities, told: () => events.flush() };
 }
 

@@ -5,8 +5,10 @@ import type {
   Interrupted,
   MaintenanceRef,
   NodeMaintenanceActivities,
+  SeenNodes,
 } from '../../activities/contract.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import type { Glance } from '../../domain/glance.ts';
 import type { Observation } from '../../workflows/messages.ts';
 import { eventually } from './eventually.ts';
 
@@ -39,6 +41,8 @@ export class FakeMaintenance {
   nodes: string[];
   gone = false;
   renewAfterSeconds = 300;
+  /** What activities tell of the nodes; nothing unless given. */
+  glance: Glance | undefined;
   readonly planLength = 12;
   readonly #failures = new Map<string, Error[]>();
   readonly #open = new Map<string, (step: DrainStep) => void>();
@@ -96,11 +100,19 @@ export class FakeMaintenance {
 
   /** Ends the drain of one tier. */
   async tierDrained(position: number, next: number): Promise<void> {
-    await this.ends(`drain ${position}`, { kind: 'TierDrained', position: next, nodes: this.nodes });
+    await this.ends(`drain ${position}`, { kind: 'TierDrained', position: next, ...this.#seen() });
   }
 
   async drained(position: number): Promise<void> {
-    await this.ends(`drain ${position}`, { kind: 'Drained', nodes: this.nodes });
+    await this.ends(`drain ${position}`, { kind: 'Drained', ...this.#seen() });
+  }
+
+  #told(): { glance?: Glance } {
+    return this.glance === undefined ? {} : { glance: this.glance };
+  }
+
+  #seen(): SeenNodes {
+    return { nodes: this.nodes, ...this.#told() };
   }
 
   #activities(): NodeMaintenanceActivities {
@@ -116,12 +128,12 @@ export class FakeMaintenance {
       },
       beginStage: async (_, stage) => {
         this.#note('beginStage', stage);
-        return { nodes: this.nodes };
+        return this.#seen();
       },
       renewNodeLeases: async () => {
         this.#note('renewNodeLeases');
         await this.#gates.get('renewNodeLeases');
-        return { renewAfterSeconds: this.renewAfterSeconds };
+        return { renewAfterSeconds: this.renewAfterSeconds, ...this.#told() };
       },
       keepCordoned: (ref, stage) => this.#lasts<Interrupted>('keepCordoned', stage, ref, stage),
       drain: (ref, position) => this.#lasts<DrainStep>('drain', position, ref, 'Drain'),

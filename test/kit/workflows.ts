@@ -3,7 +3,7 @@ import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '
 import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import type { Activities } from '../../activities/contract.ts';
+import type { Activities, NoticeActivities } from '../../activities/contract.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { tunedArguments } from '../../temporal-config/devServer.ts';
@@ -23,7 +23,7 @@ export type WindowHandle = WorkflowHandle<typeof maintenanceWindow>;
 export interface WorkflowLab {
   client: Client;
   /** Starts a worker for `taskQueue` that runs our workflows with these activities. */
-  worker(taskQueue: string, activities: Partial<Activities>): Promise<void>;
+  worker(taskQueue: string, activities: Partial<Activities & NoticeActivities>): Promise<void>;
   /** Starts the workflow of a window, with a worker of its own. */
   opened(fake: FakeWindow): Promise<WindowHandle>;
   /** Starts the workflow of a maintenance, with a worker of its own. */

@@ -6,18 +6,25 @@ import { promisify } from 'node:util';
 import type { WorkflowHandle } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
-import { NODE_LEASE_NAMESPACE, WINDOW_LABEL, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
+import {
+  NODE_LEASE_NAMESPACE,
+  noticeWorkflowIdOf,
+  WINDOW_LABEL,
+  windowWorkflowIdOf,
+  workflowIdOf,
+} from '../../api/names.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { declaredNamespace } from '../../temporal-config/namespace.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
+import { startReceiver } from '../kit/receiver.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import type { WindowAnswer } from '../../workflows/windowRun.ts';
 import { begun, createWorld, drained, finished, type World } from '../e2e/world.ts';
 
 /**
- * Records one history of every shape that the workflows can take, those of windows under names that begin with `window-`, from real runs, into
- * test/replay/histories/. Run it (`node test/replay/record.ts [SHAPE...]`) after a change of the workflow that is guarded by
+ * Records one history of every shape that the workflows can take, those of windows under names that begin with `window-` and those of
+ * notices under names that begin with `notice-`, from real runs, into test/replay/histories/. Run it (`node test/replay/record.ts [SHAPE...]`) after a change of the workflow that is guarded by
  * `patched`, and commit the new file beside the old ones: old histories must go on replaying.
  */
 const folder = fileURLToPath(new URL('histories/', import.meta.url));
@@ -131,6 +138,25 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await world.eventually(name, 'it is finished', finished);
   },
 
+  async 'told-what-blocks'({ world }, name) {
+    await world.placePods('node-3', 2, { labels: { app: name } });
+    await world.budget(name, { app: name }, { minAvailable: 2 });
+    await world.apply(name, { nodes: ['node-3'], stage: 'Drain', drainPlan: plan });
+    const run = world.temporal.workflow.getHandle(workflowIdOf(name));
+    await eventuallyHolds(
+      'the run is told',
+      () => run.fetchHistory(),
+      ({ events }) =>
+        (events ?? []).some(
+          (event) => event.workflowExecutionSignaledEventAttributes?.signalName === 'glance',
+        ),
+    );
+    await world.kube.mergePatch(resources.podDisruptionBudgets, { namespace: 'default', name }, budgetOfNone);
+    await world.eventually(name, 'it is drained', drained);
+    await world.patch(name, { stage: 'Complete' });
+    await world.eventually(name, 'it is finished', finished);
+  },
+
   async 'window-done'({ world }, name) {
     const containers = [{ name: 'work', image: 'none' }];
     const work = {
@@ -170,12 +196,7 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await (await opened(world, name, { duration: '1m' })).result();
     const labelSelector = `${WINDOW_LABEL}=${name}`;
     const { items } = await world.kube.list(resources.nodeMaintenances, { labelSelector });
-    for (const { metadata } of items)
-      await world.kube.delete(
-        resources.nodeMaintenances,
-        { name: metadata.name },
-        { uid: metadata.uid ?? '' },
-      );
+    for (const { metadata } of items) await world.patch(metadata.name, { stage: 'Complete' });
   },
 
   async 'window-cancelled-from-temporal'({ world }, name) {
@@ -206,11 +227,41 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await (await opened(world, name)).result().catch(() => undefined);
   },
 
+  async 'notice-taken'({ world }, name) {
+    await noticed(world, name, (attempt) => (attempt === 1 ? 503 : 204));
+  },
+
+  async 'notice-refused'({ world }, name) {
+    await noticed(world, name, () => 400);
+  },
+
   async refused({ world }, name) {
     await startFromTemporal(world, name, { name, nodes: ['no-such-node'] });
     await ended(world, name);
   },
 };
+
+const budgetOfNone = { spec: { minAvailable: 0 } };
+
+/** What the receiver answers to the first notice of a maintenance. */
+const answers = new Map<string, (attempt: number) => number>();
+
+/** Resolves when the receiver has taken or refused what is told of the maintenance's first stage. */
+async function noticed(world: World, name: string, answer: (attempt: number) => number): Promise<void> {
+  answers.set(name, answer);
+  const { metadata } = await world.apply(name, { nodes: ['node-1'] });
+  const id = `${metadata.uid}.stage-idle`;
+  workflowIds.set(name, noticeWorkflowIdOf(id));
+  await eventuallyHolds(
+    'the notice to be put out',
+    () => receiver.requests.some(({ event }) => event.id === id),
+    (seen) => seen,
+  );
+  await world.temporal.workflow
+    .getHandle(noticeWorkflowIdOf(id))
+    .result()
+    .catch(() => undefined);
+}
 
 async function windowed(
   { kube }: World,
@@ -278,8 +329,15 @@ function isWanted(shape: string): boolean {
   return wanted.length === 0 ? !existsSync(`${folder}${shape}.json`) : wanted.includes(shape);
 }
 
+const receiver = await startReceiver();
+receiver.answersWith(({ data }, attempt) => ({
+  status: answers.get(data.object.name)?.(attempt) ?? 204,
+}));
+/** Of shapes whose workflow id does not follow from their name. */
+const workflowIds = new Map<string, string>();
+
 /** Short, so that histories have renewals in them. */
-const env = { NODE_LEASE_DURATION: '6' };
+const env = { NODE_LEASE_DURATION: '6', NOTIFY_URL: receiver.url, CLUSTER_NAME: 'lab' };
 
 const world = await createWorld({ nodes: 3 });
 let worker = startWorker(world.sandbox, { env });
@@ -302,6 +360,7 @@ try {
   if (isWanted('leases-continued-as-new')) await recordContinueAsNew('leases-continued-as-new');
 } finally {
   await worker.kill();
+  await receiver.close();
   await world.close();
 }
 
@@ -352,7 +411,7 @@ async function save(
       'workflow',
       'show',
       '--workflow-id',
-      of.startsWith('window-') ? windowWorkflowIdOf(of) : workflowIdOf(of),
+      workflowIds.get(of) ?? (of.startsWith('window-') ? windowWorkflowIdOf(of) : workflowIdOf(of)),
       ...which,
       '--output',
       'json',

@@ -62,9 +62,9 @@ test('A window sees its turns through, and tells how far it has come', async () 
   await fake.ends({ kind: 'Progressed', state: windowState({ underWay: first, remaining: 3, waiting }) });
   await eventuallyProgress(handle, { name: fake.name, state: { underWay: first, waiting } } as object);
   const { currentDetails } = await handle.query<{ currentDetails: string }>('__temporal_workflow_metadata');
-  expect(currentDetails).toContain(`### MaintenanceWindow ${fake.name}`);
-  expect(currentDetails).toContain('| Now | One at a time. |');
-  expect(currentDetails).toContain('| Under way | n1 |');
+  expect(currentDetails).toContain(`- **MaintenanceWindow:** \`${fake.name}\``);
+  expect(currentDetails).toContain('- **Now:** One at a time.');
+  expect(currentDetails).toContain('| `n1`\u2003| under way');
   await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }) });
   expect(await handle.result()).toEqual({ name: fake.name, nodes: 4, done: 4, failed: [], remaining: 0 });
   expect(fake.calls).toEqual(['openWindow', 'rollOut', 'rollOut', 'closeWindow']);

@@ -1,0 +1,121 @@
+import { spawn } from 'node:child_process';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Browser } from 'playwright-core';
+import { openBrowser } from '../kit/browser.ts';
+import { Ui } from '../kit/temporalUi.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { begun, createWorld, drained, finished, type World } from './world.ts';
+
+let world: World;
+let worker: WorkerProcess;
+let browser: Browser;
+let ui: Ui;
+
+beforeAll(async () => {
+  [world, browser] = await Promise.all([createWorld({ nodes: 3 }), openBrowser()]);
+  worker = startWorker(world.sandbox);
+  await worker.ready();
+  const page = await browser.newPage();
+  page.setDefaultTimeout(60_000);
+  ui = new Ui(page, world.sandbox.temporalUi);
+}, 240_000);
+
+afterAll(async () => {
+  await browser?.close();
+  await worker?.stop();
+  await world?.close();
+}, 60_000);
+
+/** What a verb of kubectl maintenance prints for a person at a terminal. */
+async function atTerminal(...args: string[]): Promise<string> {
+  const command = ['kubectl', 'maintenance', ...args].join(' ');
+  const { env, dir } = world.sandbox;
+  const child = spawn('script', ['--quiet', '--return', '--command', command, '/dev/null'], {
+    env: { ...env, HOME: dir },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  return (await text(child.stdout)).replaceAll('\r', '');
+}
+
+describe('A maintenance in the Temporal UI', () => {
+  test('has a page that says where it stands, what is in the way and what can be done', async () => {
+    await world.placePods('node-1', 2, { labels: { app: 'db' } });
+    await world.budget('db', { app: 'db' }, { minAvailable: 2 });
+    await world.apply('rack-7', { nodes: ['node-1'], stage: 'Drain', reason: 'firmware 2.4' });
+    await world.eventually('rack-7', 'pods are blocked', ({ status }) => (status?.podsBlocked ?? 0) > 0);
+    await ui.openMaintenance('rack-7');
+    await ui.saysEventually('Draining 1 node');
+    await ui.saysEventually('firmware 2.4');
+    // Long before the Leases are renewed.
+    await ui.saysEventually('Needs somebody:');
+    await ui.saysEventually('PodDisruptionBudget default/db can never allow a disruption');
+    const { details } = ui;
+    expect(await details.locator('table').first().innerText()).toMatch(/node-1\s+2 of 2\s+Evacuating/);
+    expect(await details.locator('table').last().innerText()).toMatch(/advance\s+none\s+ends the drain/);
+  });
+
+  test('is paused and resumed by signals that are sent from there, and its page says what comes next', async () => {
+    const { send } = await ui.signal('pause');
+    await send();
+    await ui.saysEventually('Paused: the drain of 1 node rests');
+    expect(await ui.details.locator('table').last().innerText()).toMatch(
+      /resume\s+none\s+goes on with entry 1/,
+    );
+    await (await ui.signal('resume')).send();
+    await ui.saysEventually('Draining 1 node');
+  });
+
+  test('goes on by a signal with JSON that is typed there', async () => {
+    const { dialog, send } = await ui.signal('advance', '{"to": "Complete"}');
+    expect(JSON.parse(await dialog.locator('.cm-content').innerText())).toEqual({ to: 'Complete' });
+    await send();
+    await world.eventually('rack-7', 'it is finished', finished);
+    expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
+    expect((await world.podsOn('node-1')).length).toBe(2);
+  });
+});
+
+describe('The links that kubectl maintenance prints at a terminal', () => {
+  test('lead to a form that is filled in, and with the input beside it starts the maintenance', async () => {
+    const said = await atTerminal('plan', 'node-2', 'node-3');
+    const form = /^Start it in the Temporal UI: (\S+)$/m.exec(said)?.[1] ?? said;
+    const input = /^ {2}Input: (\{.+\})$/m.exec(said)?.[1] ?? said;
+    expect(JSON.parse(input)).toMatchObject({ nodes: ['node-2', 'node-3'], stage: 'Drain' });
+    const { name } = JSON.parse(input) as { name: string };
+    const { page } = ui;
+    await ui.openForm(form);
+    const filled = ['workflowId', 'taskQueue', 'workflowType'].map((id) =>
+      page.locator(`#${id}`).inputValue(),
+    );
+    expect(await Promise.all(filled)).toEqual([
+      `node-maintenance-${name}`,
+      'node-maintenance',
+      'nodeMaintenance',
+    ]);
+    await (await ui.input(input)).start();
+    await world.eventually(name, 'it is drained', drained);
+  });
+
+  test('lead to the run of a maintenance, from start and from status', async () => {
+    const started = await atTerminal('start', 'node-1', '--name', 'linked', '--stage', 'Cordon');
+    await world.eventually('linked', 'Cordon is begun', (seen) => begun(seen, 'Cordon'));
+    const said = await atTerminal('status', 'linked');
+    const link = `Temporal UI: ${world.sandbox.temporalUi}/namespaces/default/workflows/node-maintenance-linked\n`;
+    expect(started).toContain(link);
+    expect(said).toContain(link);
+    await ui.page.goto(link.slice('Temporal UI: '.length).trim());
+    await ui.page.locator('#user-metadata-tab').click();
+    await ui.saysEventually('Cordoned: 1 node kept unschedulable');
+  });
+});
+
+test('A search of the documentation finds in the UI what holds a node', async () => {
+  await ui.search(
+    'WorkflowType = "nodeMaintenance" AND ExecutionStatus = "Running" AND MaintenanceNodes = "node-1" AND NodeMaintenanceStage IN ("Cordon", "Drain")',
+  );
+  const rows = ui.page.locator('a[href*="/workflows/node-maintenance-"]');
+  await rows.first().waitFor();
+  expect(new Set(await rows.allInnerTexts()).has('node-maintenance-linked')).toBe(true);
+  expect(await rows.filter({ hasText: 'rack-7' }).count()).toBe(0);
+});

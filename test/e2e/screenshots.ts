@@ -1,0 +1,94 @@
+import { mkdir } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
+import { windowWorkflowIdOf } from '../../api/names.ts';
+import { resources } from '../../kube/resources.ts';
+import { openBrowser } from '../kit/browser.ts';
+import { Ui } from '../kit/temporalUi.ts';
+import { startWorker } from '../kit/worker.ts';
+import { createWorld, drained } from './world.ts';
+
+/** `npm run screenshots`: takes the pictures of docs/temporal-ui.md anew, from real runs. */
+const folder = fileURLToPath(new URL('../../docs/images/', import.meta.url));
+
+const [world, browser] = await Promise.all([createWorld({ nodes: 6 }), openBrowser()]);
+const worker = startWorker(world.sandbox);
+try {
+  await worker.ready();
+  await mkdir(folder, { recursive: true });
+  const page = await browser.newPage();
+  const ui = new Ui(page, world.sandbox.temporalUi);
+  const picture = async (name: string, height: number) => {
+    await page.setViewportSize({ width: 1200, height });
+    await page.screenshot({ path: `${folder}temporal-${name}.png` });
+    process.stdout.write(`docs/images/temporal-${name}.png\n`);
+  };
+
+  await world.deployment('web', 12);
+  await world.budget('web', { app: 'web' }, { minAvailable: 11 });
+  await world.placePods('node-1', 1, { labels: { app: 'db' } });
+  await world.budget('db', { app: 'db' }, { minAvailable: 1 });
+  await world.apply('rack-7', { nodes: ['node-1', 'node-2'], stage: 'Drain', reason: 'firmware 2.4' });
+  await world.eventually(
+    'rack-7',
+    'only one pod is left, and blocked',
+    ({ status }) => status?.podsBlocked === 1 && status.podsPendingEvacuation + status.podsEvacuating === 1,
+  );
+  await ui.openMaintenance('rack-7');
+  await ui.saysEventually('Needs somebody:');
+  await picture('maintenance', 1_200);
+
+  await ui.signal('advance', '{"to": "Complete"}');
+  await picture('signal', 850);
+  await page.keyboard.press('Escape');
+  await page.locator('#history-tab').click();
+  await page.getByText('Evacuate entry 1').first().waitFor();
+  await picture('history', 850);
+
+  await world.apply('rack-8', { nodes: ['node-3'], stage: 'Drain', reason: 'disk swap' });
+  await world.eventually('rack-8', 'it is drained', drained);
+  await ui.openMaintenance('rack-8');
+  await ui.saysEventually('ready for work');
+  await picture('drained', 850);
+
+  const names = ['node-4', 'node-5', 'node-6'];
+  const spec = {
+    schedule: { timeZone: 'Europe/Berlin', duration: '4h', cron: '0 2 * * 6' },
+    nodeSelector: {
+      nodeSelectorTerms: names.map((name) => ({
+        matchFields: [{ key: 'metadata.name', operator: 'In', values: [name] }],
+      })),
+    },
+    approval: 'PerNode',
+    template: { reason: 'OS patches of December' },
+  } as unknown as MaintenanceWindowSpec;
+  await world.kube.create(resources.maintenanceWindows, { metadata: { name: 'os-patch' }, spec });
+  const window = await world.temporal.workflow.start('maintenanceWindow', {
+    workflowId: windowWorkflowIdOf('os-patch'),
+    taskQueue: 'node-maintenance',
+    args: [{ name: 'os-patch' }],
+    staticSummary: 'OS patches of December',
+  });
+  await ui.openRun(window.workflowId);
+  await ui.saysEventually('Waiting for approval');
+  await picture('window', 1_100);
+
+  await ui.search('ExecutionStatus = "Running" AND NodeMaintenanceStage = "Drain"');
+  await page.getByText('node-maintenance-rack-8').first().waitFor();
+  await picture('search', 450);
+
+  await page.goto(
+    `${world.sandbox.temporalUi}/namespaces/default/schedules/${windowWorkflowIdOf('os-patch')}`,
+  );
+  await page.getByText('Upcoming Runs').waitFor();
+  await picture('schedule', 850);
+
+  const filled = 'workflowId=node-maintenance-rack-9&taskQueue=node-maintenance&workflowType=nodeMaintenance';
+  await ui.openForm(`${world.sandbox.temporalUi}/namespaces/default/workflows/start-workflow?${filled}`);
+  await ui.input('{"name":"rack-9","nodes":["node-6"],"stage":"Drain"}');
+  await picture('start', 850);
+} finally {
+  await browser.close();
+  await worker.kill();
+  await world.close();
+}

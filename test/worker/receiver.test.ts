@@ -1,0 +1,149 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { issueAuthority, issueServing } from '../../admission/issue.ts';
+import { cloudEventOf } from '../../api/notice.ts';
+import { windowOpened } from '../../domain/notices.ts';
+import { freePort } from '../../worker/http.ts';
+import { post, readFiles } from '../../worker/receiver.ts';
+import { eventually } from '../kit/eventually.ts';
+import { startReceiver, type TestReceiver } from '../kit/receiver.ts';
+
+let dir: string;
+let plain: TestReceiver;
+let tls: TestReceiver;
+let caFile: string;
+
+const written = async (name: string, text: string): Promise<string> => {
+  const file = join(dir, name);
+  await writeFile(file, text);
+  return file;
+};
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'nm-receiver-'));
+  const validity = { notBefore: Date.now() - 60_000, notAfter: Date.now() + 3_600_000 };
+  const authority = await issueAuthority(validity);
+  const { certificate: cert, key } = await issueServing(authority, ['127.0.0.1'], validity);
+  caFile = await written('ca.pem', authority.certificate);
+  plain = await startReceiver();
+  tls = await startReceiver({ cert, key });
+});
+
+afterAll(async () => {
+  await Promise.all([plain?.close(), tls?.close()]);
+  await rm(dir, { recursive: true, force: true });
+});
+
+const opened = windowOpened(
+  { name: 'os-patch', uid: 'w-1' },
+  { runId: 'r-1', end: '2026-01-01T04:00:00Z' },
+  '2026-01-01T00:00:00Z',
+);
+const event = cloudEventOf(opened, 'prod-1');
+const to = ({ url }: TestReceiver, differs: object = {}) => ({
+  url,
+  headersFile: undefined,
+  caFile: undefined,
+  timeoutSeconds: 30,
+  ...differs,
+});
+
+test('an event arrives whole, in the structured mode, with the headers of the file as they are now', async () => {
+  const headersFile = await written('headers', '# for us\n\nAuthorization: Bearer one\nX-Team:  sre \n');
+  expect(await post(to(plain, { headersFile }), event)).toMatchObject({ status: 204 });
+  await written('headers', 'Authorization: Bearer two');
+  await post(to(plain, { headersFile }), event);
+  const [first, second] = plain.requests;
+  expect(first?.event).toEqual(event);
+  expect(first?.headers).toMatchObject({
+    'content-type': 'application/cloudevents+json; charset=utf-8',
+    authorization: 'Bearer one',
+    'x-team': 'sre',
+  });
+  expect(second?.headers.authorization).toBe('Bearer two');
+});
+
+test('what the receiver answers is told, whatever it is', async () => {
+  plain.answersWith(() => ({ status: 429, headers: { 'retry-after': '3' } }));
+  expect(await post(to(plain), event)).toEqual({ status: 429, retryAfter: '3' });
+});
+
+test('one that does not answer in time is not waited for', async () => {
+  plain.answersWith(() => 'Hangs');
+  await expect(post(to(plain, { timeoutSeconds: 1 }), event)).rejects.toThrow('none within 1 s');
+});
+
+test('one with a certificate of its own is known by its authority, and refused without', async () => {
+  expect(await post(to(tls, { caFile }), event)).toMatchObject({ status: 204 });
+  await expect(post(to(tls), event)).rejects.toThrow(/certificate/);
+  expect(tls.requests).toHaveLength(1);
+});
+
+test('the bridge of the docs hands a notice on to a chat, and the answer of the chat back', async () => {
+  let status = 200;
+  const texts: string[] = [];
+  const chat = createServer((request, response) => {
+    json(request)
+      .then((body) => {
+        texts.push((body as { text: string }).text);
+        response.writeHead(status).end();
+      })
+      .catch(() => response.destroy());
+  });
+  await new Promise<void>((resolve) => chat.listen(0, '127.0.0.1', resolve));
+  const CHAT_URL = `http://127.0.0.1:${(chat.address() as AddressInfo).port}/`;
+  const PORT = String(await freePort());
+  const script = fileURLToPath(new URL('../../docs/examples/chat-bridge.mjs', import.meta.url));
+  const bridge = spawn(process.execPath, [script], { env: { CHAT_URL, PORT }, stdio: 'ignore' });
+  try {
+    const sent = () => post({ ...to(plain), url: `http://127.0.0.1:${PORT}/` }, event);
+    await eventually('the bridge to serve', async () => expect(await sent()).toMatchObject({ status: 200 }));
+    expect(texts.at(-1)).toBe(
+      'MaintenanceWindow os-patch is open until 2026-01-01T04:00:00Z. (//prod-1/apis/nodemaintenance.k8s.io/v1alpha1/maintenancewindows/os-patch)',
+    );
+    status = 503;
+    expect(await sent()).toMatchObject({ status: 503 });
+  } finally {
+    bridge.kill();
+    chat.closeAllConnections();
+    chat.close();
+  }
+}, 60_000);
+
+describe('a file that is of no use is named with option and place, and nothing of it', () => {
+  test.each<{ when: string; text: string; option: 'headersFile' | 'caFile'; says: string }>([
+    {
+      when: 'no header',
+      text: 'A: b\ns3cret',
+      option: 'headersFile',
+      says: 'expected "Name: value" in line 2 of',
+    },
+    { when: 'no name', text: ': s3cret', option: 'headersFile', says: 'expected "Name: value" in line 1 of' },
+    { when: 'no value', text: 'Authorization:', option: 'headersFile', says: 'in line 1 of' },
+    {
+      when: 'no certificate',
+      text: 's3cret',
+      option: 'caFile',
+      says: '--notify-ca-file (NOTIFY_CA_FILE): expected',
+    },
+  ])('$when', async ({ text, option, says }) => {
+    const file = await written('bad', text);
+    const reading = readFiles({ headersFile: undefined, caFile: undefined, [option]: file });
+    await expect(reading).rejects.toThrow(says);
+    await expect(reading).rejects.not.toThrow('s3cret');
+  });
+
+  test('no file', async () => {
+    const reading = readFiles({ headersFile: join(dir, 'none'), caFile: undefined });
+    await expect(reading).rejects.toThrow(
+      `--notify-headers-file (NOTIFY_HEADERS_FILE): cannot read ${join(dir, 'none')} (ENOENT)`,
+    );
+  });
+});
