@@ -72,7 +72,7 @@ async function run(verb: string, options: Options): Promise<number> {
 }
 
 /** Milliseconds. */
-const answersWithin = 10_000;
+const answersWithin = 5_000;
 
 async function withTemporal(
   settings: TemporalSettings,
