@@ -1,5 +1,6 @@
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
+import { eventuallyHolds } from '../kit/holds.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { eventuallyProgress, quietTemporal, workflowLab, type WorkflowLab } from '../kit/workflows.ts';
 
@@ -42,7 +43,11 @@ describe('In Idle a maintenance', () => {
   test('looks again, and stays, when something else than the stage was edited', async () => {
     const fake = new FakeMaintenance({ stage: 'Idle', nodes: ['n1'] });
     const handle = await lab.begun(fake);
-    await eventuallyProgress(handle, { nodes: ['n1'] });
+    await eventuallyHolds(
+      'Idle is begun',
+      () => fake.calls,
+      (calls) => calls.includes('beginStage Idle'),
+    );
     fake.nodes = ['n1', 'n2'];
     await handle.signal('observe', fake.edited('Idle'));
     await eventuallyProgress(handle, { stage: 'Idle', nodes: ['n1', 'n2'] });
