@@ -1,6 +1,5 @@
 import { defineSearchAttributeKey } from '@temporalio/common';
 import {
-  type ActivityOptions,
   allHandlersFinished,
   CancellationScope,
   condition,
@@ -16,6 +15,7 @@ import {
 import type { MaintenanceWindowActivities, WindowState, WindowStep } from '../activities/contract.ts';
 import type { WindowInput } from '../api/windowInput.ts';
 import { windowPage } from '../domain/windowPage.ts';
+import { lasting, quick } from './activityOptions.ts';
 import { withItsOwnFailure } from './failures.ts';
 import { searchAttributesOf } from './searchAttributes.ts';
 import { summarized } from './summarized.ts';
@@ -30,25 +30,6 @@ export interface WindowOutcome {
   failed: string[];
   remaining: number;
 }
-
-/** Retried without limit: an apiserver that is down must not end a window. */
-const quick: ActivityOptions = {
-  startToCloseTimeout: '60s',
-  heartbeatTimeout: '6s',
-  retry: {
-    initialInterval: '200ms',
-    maximumInterval: '15s',
-    nonRetryableErrorTypes: ['InvalidInput', 'Invalid'],
-  },
-};
-
-/** Runs until something has changed; its end is awaited when it is cancelled, so that two never begin turns. */
-const lasting: ActivityOptions = {
-  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
-  startToCloseTimeout: '30 days',
-  heartbeatTimeout: '6s',
-  retry: { initialInterval: '200ms', maximumInterval: '10s' },
-};
 
 const { authorizeOrder, advanceTurn, closeWindow } = summarized<
   MaintenanceWindowActivities,

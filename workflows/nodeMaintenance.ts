@@ -1,5 +1,4 @@
 import {
-  type ActivityOptions,
   allHandlersFinished,
   CancellationScope,
   condition,
@@ -14,6 +13,7 @@ import type { DrainStep, NodeMaintenanceActivities } from '../activities/contrac
 import type { MaintenanceInput } from '../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { maintenancePage } from '../domain/maintenancePage.ts';
+import { lasting, quick } from './activityOptions.ts';
 import { withItsOwnFailure } from './failures.ts';
 import { handleMessages } from './handlers.ts';
 import { createRenewal, type Renewal } from './renewal.ts';
@@ -28,27 +28,8 @@ export interface Outcome {
   nodes: string[];
 }
 
-/** Retried without limit: an apiserver that is down must not end a maintenance. A worker that dies is noticed by the heartbeat. */
-const quick: ActivityOptions = {
-  startToCloseTimeout: '60s',
-  heartbeatTimeout: '6s',
-  retry: {
-    initialInterval: '200ms',
-    maximumInterval: '15s',
-    nonRetryableErrorTypes: ['InvalidInput', 'Invalid'],
-  },
-};
-
-/**
- * Runs for as long as its stage does; a worker that dies is noticed by the missing heartbeat. Its end is awaited when it
- * is cancelled (left out, the option is TRY_CANCEL): what it still writes must come before the nodes are given back.
- */
-const lasting: ActivityOptions = {
-  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
-  startToCloseTimeout: '30 days',
-  heartbeatTimeout: '6s',
-  retry: { initialInterval: '200ms', maximumInterval: '10s', nonRetryableErrorTypes: ['Invalid'] },
-};
+/** Of a stage: what the apiserver finds invalid is so for good. */
+const ofStage = { ...lasting, retry: { ...lasting.retry, nonRetryableErrorTypes: ['Invalid'] } };
 
 const { admit, requestStage, recordPause, removeEvacuations, finish } = summarized<
   NodeMaintenanceActivities,
@@ -135,7 +116,7 @@ async function drainTurn(run: Run): Promise<DrainStep> {
 }
 
 function lastingActivities(summary: string) {
-  return proxyActivities<NodeMaintenanceActivities>({ ...lasting, summary });
+  return proxyActivities<NodeMaintenanceActivities>({ ...ofStage, summary });
 }
 
 /** Marks the beginning of a stage, once per stage. */
