@@ -77,7 +77,7 @@ async function runDrain<T extends object>(
       const decision = peaks.counted(bare);
       watched = new Set(nodes);
       announcer.announce(view, decision);
-      await blockedNotices.tell(view.maintenance, decision.blocked, cluster.kube.now());
+      blockedNotices.tell(view.maintenance, decision.blocked, cluster.kube.now());
       const now = cluster.kube.now().toISOString();
       const existing = namesOf(view.existing);
       writer.publish((status) => {

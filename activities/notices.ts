@@ -4,7 +4,7 @@ import { ORDERED_BY_ANNOTATION, STARTED_BY, WINDOW_LABEL } from '../api/names.ts
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { CloudEvent, Notice } from '../api/notice.ts';
-import { needsAPerson } from '../domain/blocker.ts';
+import { mayPass } from '../domain/blocker.ts';
 import { judgeAnswer, type ReceiverAnswer } from '../domain/delivery.ts';
 import type { BlockedPod } from '../domain/drain.ts';
 import { blocked as blockedNotice, type NoticedMaintenance, type NoticedWindow } from '../domain/notices.ts';
@@ -20,9 +20,9 @@ export interface Outbox {
   lost(event: CloudEvent, because: string): void;
 }
 
-/** How long a budget may be used up before that is news. Milliseconds. */
+/** How long a budget may be used up, or a pod be late, before that is news. Milliseconds. */
 const passingFor = 300_000;
-/** In one go of a drain: a thousand pods that are stuck are no more news than the first of them. */
+/** At a time: a thousand pods that are stuck are no more news than the first of them. */
 const mostCauses = 20;
 
 export interface Delivering {
@@ -82,20 +82,25 @@ export class BlockedNotices {
     this.#notices = notices;
   }
 
-  /** What needs a person is told at once, a budget that is used up when it stays so. */
-  async tell(maintenance: NodeMaintenance, blocked: readonly BlockedPod[], now: Date): Promise<void> {
+  /** What needs a person is told at once, what may pass by itself when it stays. A drain does not wait for it, and is not failed by it. */
+  tell(maintenance: NodeMaintenance, blocked: readonly BlockedPod[], now: Date): void {
     const causes = new Map(blocked.map((one) => [one.blocker.message, one] as const));
     this.#since = new Map(
       [...causes.keys()].map((cause) => [cause, this.#since.get(cause) ?? now.getTime()] as const),
     );
+    for (const cause of this.#told) if (!causes.has(cause)) this.#told.delete(cause);
     for (const [cause, { pod, blocker }] of causes) {
       const lasts = now.getTime() - (this.#since.get(cause) ?? 0);
-      if (this.#told.has(cause) || (!needsAPerson(blocker) && lasts < passingFor)) continue;
+      if (this.#told.has(cause) || (mayPass(blocker) && lasts < passingFor)) continue;
       if (this.#told.size >= mostCauses) return;
-      const { nodeName: node = '' } = pod.spec;
-      const about = noticedMaintenance(maintenance);
-      await this.#notices.put(blockedNotice(about, { pod: podName(pod), node, blocker }, now.toISOString()));
       this.#told.add(cause);
+      const about = { pod: podName(pod), node: pod.spec.nodeName ?? '', blocker };
+      const notice = blockedNotice(noticedMaintenance(maintenance), about, now.toISOString());
+      const { log } = Context.current();
+      void this.#notices.put(notice).catch((error: unknown) => {
+        log.warn('Notice is put out later', { id: notice.id, error: wordsOf(error) });
+        this.#told.delete(cause);
+      });
     }
   }
 }

@@ -51,13 +51,20 @@ const clockSkew = 60_000;
 async function timesOf(
   deps: Deps,
   window: MaintenanceWindow,
-  { start: { scheduledAt, startedAt }, input }: { start: WindowStart; input: WindowInput },
+  { start: { workflowId, scheduledAt, startedAt }, input }: { start: WindowStart; input: WindowInput },
 ): Promise<{ start: string; end: string }> {
   const { schedule, suspend } = window.spec;
   const nominal = Date.parse(scheduledAt ?? '');
   // Whoever starts a run may give it a nominal time: one that is still to come is no schedule's.
   const isScheduled = nominal <= Date.parse(startedAt) + clockSkew;
   const openedAt = isScheduled ? nominal : Date.parse(startedAt);
+  // One that was due before Temporal heard of it, or has waited for another since.
+  if (
+    isScheduled &&
+    suspend &&
+    workflowId.startsWith(`${windowWorkflowIdOf(window.metadata.name)}-${scheduledAt?.slice(0, 4)}`)
+  )
+    throw invalidInput(`The window was not opened: MaintenanceWindow "${window.metadata.name}" is suspended`);
   // What its own schedule opens, for as long as it says, was ordered by whoever wrote the window.
   const isItsOwn = isScheduled && !suspend && input.duration === undefined && opensAt(schedule, openedAt);
   if (!isItsOwn) await authorizeWindow(deps, window);
@@ -128,13 +135,13 @@ export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Pro
   const turn = turns.find((one) => one.node === node && one.step.kind !== 'Over');
   if (turn === undefined)
     throw invalidInput(`node: "${node}" has no turn in window "${ref.name}" that could be ended`);
-  const { job, maintenance, step } = turn;
-  if (isUnfinished(job) && step.kind === 'Wait')
+  const { job, maintenance } = turn;
+  if (isUnfinished(job))
     throw invalidInput(
       `node: Job ${job.metadata.name} works on "${node}"; its turn ends with it, or delete the Job first`,
     );
   await judge(deps, refTo(maintenance), verdictOnAdvance(maintenance.status?.conditions ?? []));
-  await requestStage(deps, refTo(maintenance), 'Complete');
+  await requestStage(deps, refTo(maintenance), 'Complete', 'Message');
 }
 
 export async function closeWindow(deps: Deps, ref: WindowRef, runId: string): Promise<void> {

@@ -9,7 +9,7 @@ import { revisionOf } from '../domain/revision.ts';
 import { decideRollout, type RolloutDecision, type Turn } from '../domain/rollout.ts';
 import type { TurnPolicy } from '../domain/turn.ts';
 import { forEachBounded } from '../kube/bounded.ts';
-import { isKubeError, wordsOf } from '../kube/errors.ts';
+import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
 import type { WindowOrders, WindowRef, WindowState, WindowStep } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { type BudgetView, claimNodes, seenBudget, standingClaims, viewOf } from './nodeClaims.ts';
@@ -211,7 +211,7 @@ const finalKinds = ['Invalid', 'Forbidden', 'NotFound', 'AlreadyExists', 'Namesp
 
 /** What the apiserver said; whatever else went wrong ends the look. */
 function refusalIn(error: unknown): string {
-  const isFinal = isKubeError(error, ...finalKinds);
+  const isFinal = isKubeError(error, ...finalKinds) || isRefusal(error);
   if (!isFinal) throw error;
   return wordsOf(error);
 }

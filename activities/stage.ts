@@ -25,9 +25,11 @@ export async function requestStage(
 ): Promise<Interrupted> {
   const current = await read(deps, ref);
   if (current === undefined) return { kind: 'Gone' };
-  if (orderedBy === 'Message' && current.spec.stage !== stage) await authorizeTemporal(deps, current.spec);
+  // Who deletes an object has been asked for his rights already.
+  const isOrder = orderedBy === 'Message' && current.metadata.deletionTimestamp === undefined;
+  if (isOrder && current.spec.stage !== stage) await authorizeTemporal(deps, current.spec);
   const { spec, metadata } =
-    current.spec.stage === stage ? current : await writeStage(deps, ref, { stage, orderedBy });
+    current.spec.stage === stage ? current : await writeStage(deps, ref, { stage, isOrder });
   return { kind: 'StageChanged', stage: spec.stage, generation: metadata.generation ?? 0 };
 }
 
@@ -35,11 +37,11 @@ export async function requestStage(
 function writeStage(
   { cluster: { kube } }: Deps,
   ref: MaintenanceRef,
-  { stage, orderedBy }: { stage: NodeMaintenanceStage; orderedBy: 'Message' | undefined },
+  { stage, isOrder }: { stage: NodeMaintenanceStage; isOrder: boolean },
 ): Promise<NodeMaintenance> {
   // Left as it is otherwise: then the worker only carries out what somebody has ordered before.
-  const annotations = orderedBy && { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` };
-  const patch = { metadata: { uid: ref.uid, annotations }, spec: { stage } };
+  const note = isOrder && { annotations: { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` } };
+  const patch = { metadata: { uid: ref.uid, ...note }, spec: { stage } };
   return kube.mergePatch(resources.nodeMaintenances, { name: ref.name }, patch, {
     fieldManager: FIELD_MANAGER,
   });

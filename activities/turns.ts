@@ -22,7 +22,7 @@ import { decideTurn, endOfWork, isUnfinished, type TurnPolicy, type TurnStep } f
 import { TURN_SUCCEEDED, turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
 import { workJobSpec } from '../domain/workJob.ts';
 import { forEachBounded } from '../kube/bounded.ts';
-import { isKubeError, wordsOf } from '../kube/errors.ts';
+import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
@@ -227,7 +227,13 @@ async function startJob(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): 
     await deps.cluster.kube.create(resources.jobs, job, { fieldManager: FIELD_MANAGER });
   } catch (error) {
     if (isKubeError(error, 'AlreadyExists')) return;
-    if (!isKubeError(error, 'Invalid', 'Forbidden')) throw error;
+    if (!isKubeError(error, 'Invalid', 'Forbidden')) {
+      // A webhook that is down must not keep the other turns from going on: this one is tried again.
+      if (!isRefusal(error)) throw error;
+      const told = `The Job of node ${turn.node} cannot be made now: ${wordsOf(error)}`;
+      deps.events.record(window, { type: 'Warning', reason: 'JobNotStarted', message: told.slice(0, 1_000) });
+      return;
+    }
     const message = `the apiserver refuses its Job, ${wordsOf(error)}: correct work.job.template, then delete the NodeMaintenance`;
     await fail(deps, window, turn, { kind: 'Fail', reason: 'JobRefused', message: message.slice(0, 1_000) });
   }

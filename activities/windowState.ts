@@ -84,7 +84,8 @@ async function tellApprovalNeeded(deps: Deps, ref: WindowRef, because: string): 
   const active = window?.status?.active;
   if (window === undefined || active === undefined) return;
   const now = deps.cluster.kube.now().toISOString();
-  await deps.notices.put(approvalNeeded(noticedWindow(window), { ...active, because }, now));
+  const isWhole = window.spec.approval === 'PerWindow';
+  await deps.notices.put(approvalNeeded(noticedWindow(window), { ...active, because, isWhole }, now));
   deps.events.record(window, { type: 'Normal', reason: 'ApprovalNeeded', message: because });
 }
 

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
-import { NODE_BUDGET_NAME } from '../api/names.ts';
+import { NODE_BUDGET_NAME, REVISION_LABEL, TurnAnnotation, WINDOW_LABEL } from '../api/names.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -120,12 +120,16 @@ function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {
  * Labels and annotations are anybody's. Finalizers are not: without ours nodes are not given back; nor are owners, with
  * which the garbage collector would delete the maintenance.
  */
+/** Its labels and annotations tell what a turn in a window does to its node: one says that the turn is to end. */
+const ofTurn = [WINDOW_LABEL, REVISION_LABEL, ...Object.values(TurnAnnotation)];
+
 function mattersToNodes(request: MaintenanceRequest): boolean {
   if (request.operation !== 'UPDATE') return true;
   const [after, before] = [request.object, request.oldObject].map(({ spec, metadata }) => ({
     spec,
     finalizers: metadata.finalizers ?? [],
     owners: metadata.ownerReferences ?? [],
+    turn: ofTurn.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
   }));
   return !isDeepStrictEqual(after, before);
 }

@@ -58,7 +58,7 @@ const readers: { readonly [K in Kind]?: Reader<K> } = {
       : { who: nameOf(identity), what: `starts the workflow${words(input)}` },
 
   workflowExecutionSignaledEventAttributes({ signalName, identity, input }, sight) {
-    if (signalName === 'observe') return observed(valuesOf(input)[0], sight);
+    if (signalName === 'observe') return observed(valuesOf(input)[0], sight, nameOf(identity));
     // What the page in the Temporal UI shows is nobody's doing.
     if (signalName === 'glance') return undefined;
     return { who: nameOf(identity), what: `signal ${signalName}${words(input)}` };
@@ -119,16 +119,16 @@ const readers: { readonly [K in Kind]?: Reader<K> } = {
   workflowExecutionCompletedEventAttributes: () => ({ who: undefined, what: 'the workflow is over' }),
 };
 
-/** What the controller saw on the object: the order of whoever wrote it. */
-function observed(seen: unknown, sight: Sight): Told | undefined {
-  const { kind, stage, generation, orderedBy } = seen as Record<string, unknown>;
-  if (kind === 'Gone') return { who: undefined, what: 'the object is gone' };
+/** What the controller saw on the object: the order of whoever wrote it. Anybody may send this signal, and so its sender is told too. */
+function observed(seen: unknown, sight: Sight, sender: string | undefined): Told | undefined {
+  const { kind, stage, generation, orderedBy } = (seen ?? {}) as Record<string, unknown>;
+  if (kind === 'Gone') return { who: undefined, what: `the object is gone, as told by ${sender}` };
   // It says so again after each start of a worker.
   if (Number(generation) <= sight.generation) return undefined;
   sight.generation = Number(generation);
   return {
     who: typeof orderedBy === 'string' ? orderedBy : undefined,
-    what: `asks for stage ${String(stage)} (generation ${String(generation)} of the object)`,
+    what: `asks for stage ${String(stage)} (generation ${String(generation)}, as told by ${sender})`,
   };
 }
 

@@ -26,6 +26,7 @@ interface SkipOptions extends SteeringOptions {
 }
 
 const remedy = 'bind the ClusterRole node-maintenance-scheduler';
+const remedyForTurns = 'bind the ClusterRole node-maintenance-operator';
 
 /** kubectl maintenance window approve | pause | resume | skip | cancel | advance */
 export function addWindowVerbs(program: Command): void {
@@ -45,7 +46,7 @@ export function addWindowVerbs(program: Command): void {
     .action(acting(approve));
   verb('advance', 'end turns whose work is done, or need not be done: their nodes are given back')
     .addOption(nodes().makeOptionMandatory())
-    .action(acting(advance));
+    .action(acting(advance, remedyForTurns));
   verb('skip', 'leave out one opening: its date becomes an exception of the schedule')
     .option('--date <date>', 'such as 2026-12-24, in the zone of the window; the next one if not given', date)
     .action(acting(skip));
@@ -59,13 +60,13 @@ export function addWindowVerbs(program: Command): void {
 type Act<Options> = (kube: Kube, window: MaintenanceWindow, options: Options) => Promise<string>;
 
 /** Does it, and says what became of the window: in words, or as an object for scripts. */
-function acting<Options extends SteeringOptions>(act: Act<Options>) {
+function acting<Options extends SteeringOptions>(act: Act<Options>, forRights = remedy) {
   return async (text: string, _options: unknown, command: Command): Promise<void> => {
     const options = command.optsWithGlobals<Options>();
     const name = windowName(text);
     await withCluster(options, async (kube) => {
       const window = await permitted(windowCalled(kube, name), remedy);
-      const words = await permitted(act(kube, window, options), remedy);
+      const words = await permitted(act(kube, window, options), forRights);
       const { output } = options;
       say(
         output === undefined

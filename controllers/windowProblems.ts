@@ -7,7 +7,7 @@ import { revisionOf, turnName } from '../domain/revision.ts';
 import { scheduleProblems } from '../domain/windowSchedule.ts';
 import { workJobSpec } from '../domain/workJob.ts';
 import type { Kube } from '../kube/client.ts';
-import { isKubeError, wordsOf } from '../kube/errors.ts';
+import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
 import { type Resource, resources } from '../kube/resources.ts';
 
 /** In the place of the nodes that will have their turn. */
@@ -52,7 +52,9 @@ async function refusalOf(
     return undefined;
   } catch (error) {
     // Not found: its namespace.
-    if (!isKubeError(error, 'Invalid', 'Forbidden', 'NotFound', 'NamespaceTerminating')) throw error;
-    return wordsOf(error);
+    if (isKubeError(error, 'Invalid', 'Forbidden', 'NotFound', 'NamespaceTerminating')) return wordsOf(error);
+    // A webhook that is down tells nothing about the window, which is looked at again.
+    if (isRefusal(error)) return undefined;
+    throw error;
   }
 }

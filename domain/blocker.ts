@@ -38,6 +38,11 @@ export function needsAPerson({ reason }: Blocker): boolean {
   return reason !== BlockerReason.DisruptionBudget;
 }
 
+/** Whether it may be over before anybody has looked: also of a pod that is late to end. */
+export function mayPass(blocker: Blocker): boolean {
+  return !needsAPerson(blocker) || blocker.reason === BlockerReason.StuckTerminating;
+}
+
 /** A pod may be this late before it counts as stuck. Milliseconds. */
 export const lateness = 10_000;
 

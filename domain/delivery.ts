@@ -13,8 +13,8 @@ export type Delivery =
 
 /** Of 4xx these are about the moment: Request Timeout, Too Early, Too Many Requests. */
 const passing = new Set([408, 425, 429]);
-/** A receiver that asks for more does not get it. Milliseconds. */
-const longestPause = 3_600_000;
+/** A receiver that asks for more does not get it: Temporal waits no longer than its retry policy has it. Milliseconds. */
+const longestPause = 300_000;
 
 /** As the CloudEvents HTTP webhook specification has it; `now` in milliseconds. */
 export function judgeAnswer({ status, retryAfter }: ReceiverAnswer, now: number): Delivery {
@@ -30,5 +30,5 @@ export function judgeAnswer({ status, retryAfter }: ReceiverAnswer, now: number)
 function pauseOf(retryAfter: string | undefined, now: number): number | undefined {
   if (retryAfter === undefined) return undefined;
   const ms = /^\d+$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - now;
-  return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), longestPause);
+  return ms > 0 ? Math.min(ms, longestPause) : undefined;
 }

@@ -1,5 +1,5 @@
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
-import { needsAPerson } from './blocker.ts';
+import { mayPass, needsAPerson } from './blocker.ts';
 import { completeDrainPlan, entryText } from './drainPlan.ts';
 import { tierOf } from './maintenanceSummary.ts';
 import { compareNames } from './names.ts';
@@ -84,8 +84,9 @@ export function glanceAt(maintenance: NodeMaintenance, at: string): Glance {
 
 /** What somebody has to see to, as a text that is another one whenever that is something else; empty for nothing. */
 export function awaitedOfPeople(maintenance: NodeMaintenance): string {
-  const causes = causesOf(maintenance).filter((cause) => cause.needsAPerson);
-  return causes.map(({ message }) => message).join('\n');
+  // A pod that is late to end is told with the next count: there may be one after the other.
+  const causes = blockedPods(maintenance).filter((blocker) => !mayPass(blocker));
+  return [...new Set(causes.map(({ message }) => message))].toSorted(compareNames).join('\n');
 }
 
 function rowsOf(maintenance: NodeMaintenance): GlanceRow[] {

@@ -46,5 +46,5 @@ function introduction({ kind, name, object, kubectl, reason }: Introduced): Intr
 }
 
 function oneLine(text: string): string {
-  return text.replaceAll(/\s+/g, ' ');
+  return text.replaceAll(/[\p{Cc}\s]+/gu, ' ');
 }

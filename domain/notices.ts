@@ -129,13 +129,13 @@ export function windowOpened(window: NoticedWindow, { runId, end }: ActiveWindow
   return ofWindow(window, 'window.opened', { key: 'opened', runId, time }, { message, until: end });
 }
 
-/** Once for each thing that is to be approved. */
+/** Once for each thing that is to be approved: the whole window, whatever becomes of its nodes meanwhile, or one of these nodes. */
 export function approvalNeeded(
   window: NoticedWindow,
-  { runId, end, because }: ActiveWindow & { because: string },
+  { runId, end, because, isWhole }: ActiveWindow & { because: string; isWhole: boolean },
   time: string,
 ): Notice {
-  const key = `approval-${digest(because)}`;
+  const key = isWhole ? 'approval' : `approval-${digest(because)}`;
   const message = `MaintenanceWindow ${window.name}: ${because}`;
   const facts = { message, severity: 'warning', until: end } as const;
   return ofWindow(window, 'window.approval-needed', { key, runId, time }, facts);

@@ -117,6 +117,11 @@ function blockedPod({ pod: { metadata, spec }, blocker }: BlockedPod) {
   };
 }
 
+/** What somebody has to act on is shown first. */
+function byUrgency(a: BlockedPod, b: BlockedPod): number {
+  return Number(needsAPerson(b.blocker)) - Number(needsAPerson(a.blocker));
+}
+
 /** The status that a drain decision leads to: targets, messages, counts, position and the Drained condition. */
 export function withDrain(
   status: NodeMaintenanceStatus,
@@ -130,7 +135,7 @@ export function withDrain(
     drainPosition: Math.max(status.drainPosition, Math.min(decision.position, planLength - 1)),
     podsRemaining: decision.remaining.length,
     podsBlocked: decision.blocked.length,
-    blockedPods: decision.blocked.slice(0, blockedPodsShown).map(blockedPod),
+    blockedPods: decision.blocked.toSorted(byUrgency).slice(0, blockedPodsShown).map(blockedPod),
     conditions: withCondition(
       withNodeLeases(drained, decision.waiting, now).conditions,
       drainedCondition(decision, planLength),

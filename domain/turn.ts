@@ -141,7 +141,8 @@ function readyInTime(
 
 function working(sight: TurnSight, node: Node): TurnStep {
   const { maintenance, work, job, policy, isOutdated } = sight;
-  if (policy === 'Cancel' && !hasCondition(job, 'Complete')) return { kind: 'Cancel' };
+  // One that has failed stays as it is, for a person to look at.
+  if (policy === 'Cancel' && (job === undefined || isUnfinished(job))) return { kind: 'Cancel' };
   if (job !== undefined)
     return isUnfinished(job) ? whileItWorks(sight, job) : afterItWorked(sight, node, job);
   // The Job that it was begun for is no more to be had.

@@ -134,6 +134,8 @@ function certificateHasItsKey({ tls }: ClientConfigProfile): string | undefined 
   return `${given} is given without ${missing}: give both, or none`;
 }
 
+const pemBlocks = /-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g;
+
 function certificateProblem(
   field: 'serverCACert' | 'clientCert',
   source: ConfigDataSource | undefined,
@@ -142,7 +144,10 @@ function certificateProblem(
   const text = contentOf(source);
   if (typeof text !== 'string') return `${settingNames[field]}: ${text.problem}`;
   try {
-    const { validTo } = new X509Certificate(text);
+    // Of several authorities, as while one is replaced, one that is valid is enough; of a chain the first is ours.
+    const blocks = field === 'clientCert' ? [text] : (text.match(pemBlocks) ?? [text]);
+    const ends = blocks.map((block) => new X509Certificate(block).validTo);
+    const validTo = ends.toSorted((a, b) => Date.parse(b) - Date.parse(a))[0] ?? '';
     return Date.parse(validTo) < Date.now()
       ? `${settingNames[field]}: the certificate${named(source)} has expired (${validTo}): renew it`
       : undefined;

@@ -87,17 +87,19 @@ function handleNews(run: Run, turn: Turn, show: () => void): void {
   setHandler(progress, () => progressOf(run), { description: 'Stage, position in the drain plan, nodes' });
   setHandler(
     observe,
-    async (seen) => {
-      await condition(() => run.uid !== '');
-      // A namesake of another UID is another maintenance, for a run of its own.
-      if (seen.uid === run.uid && takeIn(run, seen)) turn.interrupt();
-    },
+    (seen) =>
+      forgiving('observe', async () => {
+        refuse(observationProblem(seen));
+        await condition(() => run.uid !== '');
+        // A namesake of another UID is another maintenance, for a run of its own.
+        if (seen.uid === run.uid && takeIn(run, seen)) turn.interrupt();
+      }),
     { description: 'Internal: sent by the maintenance controller' },
   );
   setHandler(
     glance,
     (seen) => {
-      if (seen.uid !== run.uid) return;
+      if (seen?.uid !== run.uid || !isObject(seen.glance)) return;
       run.glance = seen.glance;
       show();
     },
@@ -135,6 +137,22 @@ function shapeProblem(request: unknown): string | undefined {
   if (field !== undefined) return `${field}: unknown field; the only one is "to"`;
   if (to === undefined || ['Cordon', 'Drain', 'Complete'].includes(to as string)) return undefined;
   return `to: expected "Cordon", "Drain" or "Complete" (got ${JSON.stringify(to)})`;
+}
+
+/** These are the controller's, but the UI offers them to everybody. */
+function observationProblem(seen: unknown): string | undefined {
+  if (!isObject(seen)) return 'expected one JSON object';
+  const { uid, kind, stage, generation } = seen as Record<string, unknown>;
+  if (typeof uid !== 'string') return 'uid: expected that of the object';
+  if (kind === 'Gone') return undefined;
+  const isStage = ['Idle', 'Cordon', 'Drain', 'Complete'].includes(stage as string);
+  return kind === 'StageChanged' && isStage && Number.isSafeInteger(generation)
+    ? undefined
+    : 'expected kind, stage and generation of the object';
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function refuse(problem: string | undefined): void {

@@ -4,6 +4,7 @@ import {
   condition,
   continueAsNew,
   isCancellation,
+  log,
   proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
@@ -68,7 +69,7 @@ export async function nodeMaintenance(input: MaintenanceInput, carried?: Run): P
   } catch (error) {
     // Cancelled from Temporal: the nodes are still given back, if whoever did it may order that.
     if (!isCancellation(error) || run.uid === '') throw error;
-    return CancellationScope.nonCancellable(() => complete(run, renewal, 'Message'));
+    return CancellationScope.nonCancellable(() => complete(run, renewal));
   }
   return CancellationScope.nonCancellable(() => complete(run, renewal));
 }
@@ -131,9 +132,10 @@ function takeTurn(run: Run, step: DrainStep | undefined): void {
   if (step !== undefined) takeInStep(run, step);
 }
 
-async function complete(run: Run, renewal: Renewal, orderedBy?: 'Message'): Promise<Outcome> {
-  // Written here too, for an object that is being deleted: "its .spec.stage is set to Complete" (KEP-4212 > Finalizers).
-  if (!run.gone) takeIn(run, await withItsOwnFailure(requestStage(refTo(run), 'Complete', orderedBy)));
+async function complete(run: Run, renewal: Renewal): Promise<Outcome> {
+  // Written here too, for an object that is being deleted: "its .spec.stage is set to Complete" (KEP-4212 > Finalizers); as the order
+  // of a message, so that whoever may not give it does not by a signal that pretends to have seen it on the object.
+  if (!run.gone) takeIn(run, await withItsOwnFailure(requestStage(refTo(run), 'Complete', 'Message')));
   if (!run.gone) {
     run.stage = 'Complete';
     await enter(run, 'Complete');
@@ -156,7 +158,14 @@ async function continueWith(input: MaintenanceInput, run: Run, renewal: Renewal)
 
 /** The page alone makes no history: it may be shown at any time. */
 function showPage(run: Run): void {
-  setCurrentDetails(maintenancePage(run));
+  try {
+    setCurrentDetails(maintenancePage(run));
+  } catch (error) {
+    // Of a glance that somebody sent by hand. A page must never be what a maintenance stops at.
+    log.warn('Glance ignored', { reason: String(error) });
+    delete run.glance;
+    setCurrentDetails(maintenancePage(run));
+  }
 }
 
 function show(run: Run): void {

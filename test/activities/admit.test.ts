@@ -1,3 +1,4 @@
+import { readBudget } from '../../activities/nodeClaims.ts';
 import { NODE_BUDGET_NAME, workflowIdOf } from '../../api/names.ts';
 import { completeDrainPlan } from '../../domain/drainPlan.ts';
 import { resources } from '../../kube/resources.ts';
@@ -107,12 +108,14 @@ describe('A maintenance that is started from Temporal is admitted as any other:'
 
   test('a warning that it takes more nodes than the cluster can spare is one too', async () => {
     const node = await c.nodeNamed('spared');
-    const { metadata } = await c.admin.create(resources.nodeBudgets, {
-      metadata: { name: NODE_BUDGET_NAME },
-      spec: { maxUnavailable: 0 },
-    });
+    const { metadata } = await readBudget(c);
+    const none = { spec: { maxUnavailable: 0 } };
+    await c.admin.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, none);
     await eventually('the budget', () =>
-      expect(c.cluster.nodeBudgets.get(NODE_BUDGET_NAME)?.metadata.uid).toBe(metadata.uid),
+      expect(c.cluster.nodeBudgets.get(NODE_BUDGET_NAME)).toMatchObject({
+        ...none,
+        metadata: { uid: metadata.uid },
+      }),
     );
     const name = c.named('nm');
     await performed(() => admit(startedWith({ name, nodes: [node], stage: 'Cordon' } as never)));

@@ -14,7 +14,7 @@ describe('the history of a run tells who did what', () => {
   test('to the object, by signal and by update, and what the worker came to', () => {
     expect(deedsOf('pause-resume-cancel')).toEqual([
       'worker: starts the workflow {"name":"pause-resume-cancel"}',
-      '?: asks for stage Drain (generation 1 of the object)',
+      '?: asks for stage Drain (generation 1, as told by worker)',
       'worker: begins stage Cordon',
       'worker: begins stage Drain',
       'worker: update pause',
@@ -22,7 +22,7 @@ describe('the history of a run tells who did what', () => {
       'worker: has drained the nodes',
       'worker: signal advance {"to":"nonsense"}',
       'worker: update cancel',
-      '?: asks for stage Complete (generation 2 of the object)',
+      '?: asks for stage Complete (generation 2, as told by worker)',
       'worker: begins stage Complete',
       'worker: has given the nodes back',
       '?: the workflow is over',

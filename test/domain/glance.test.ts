@@ -108,7 +108,7 @@ describe('A glance at a maintenance', () => {
 });
 
 describe('What is awaited of people', () => {
-  const stuck = blocked('db', 'a', 'StuckTerminating');
+  const stuck = blocked('db', 'a', 'EvacuationDeleted');
 
   test('is another text when something else is, and the same for other pods of the same cause', () => {
     const one = awaitedOfPeople(maintenance({ blockedPods: [stuck] }));
@@ -118,9 +118,10 @@ describe('What is awaited of people', () => {
     expect(awaitedOfPeople(maintenance({ blockedPods: [stuck, refused] }))).not.toBe(one);
   });
 
-  test('is nothing where waiting helps, or the drain is over', () => {
+  test('is nothing where waiting may help, or the drain is over', () => {
     const waits = blocked('web', 'a', 'DisruptionBudget');
-    expect(awaitedOfPeople(maintenance({ blockedPods: [waits] }))).toBe('');
+    const late = blocked('web', 'a', 'StuckTerminating');
+    expect(awaitedOfPeople(maintenance({ blockedPods: [waits, late] }))).toBe('');
     expect(awaitedOfPeople(maintenance({ blockedPods: [stuck] }, { stage: 'Complete' }))).toBe('');
   });
 });

@@ -107,11 +107,19 @@ describe('a window', () => {
 
   test('asks once for each thing that is to be approved, in each of its openings', () => {
     const ids = ['the window', 'node n1', 'node n1'].map(
-      (because) => approvalNeeded(window, { ...active, because }, time).id,
+      (because) => approvalNeeded(window, { ...active, because, isWhole: false }, time).id,
     );
     expect(new Set(ids).size).toBe(2);
-    const another = approvalNeeded(window, { ...active, runId: 'r-2', because: 'node n1' }, time).id;
+    const another = approvalNeeded(
+      window,
+      { ...active, runId: 'r-2', because: 'node n1', isWhole: false },
+      time,
+    ).id;
     expect(ids).not.toContain(another);
+    const whole = ['2 nodes are left', '3 nodes are left'].map(
+      (because) => approvalNeeded(window, { ...active, because, isWhole: true }, time).id,
+    );
+    expect(new Set(whole).size).toBe(1);
   });
 
   test('says at its end how far it has come', () => {

@@ -316,6 +316,11 @@ describe('when the window ends', () => {
       want: { kind: 'Cancel' },
     },
     {
+      when: 'and cancels, a Job that has failed is not taken for one that was cancelled',
+      given: { policy: 'Cancel', conditions: drained, job: job(100, is('Failed')) },
+      want: expect.objectContaining({ kind: 'Fail', reason: 'JobFailed' }),
+    },
+    {
       when: 'and cancels, work that is done is done',
       given: { policy: 'Cancel', conditions: drained, job: succeeded },
       want: { kind: 'Complete' },
