@@ -174,16 +174,16 @@ describe('A NodeMaintenance', () => {
     });
     const told = () => signalsTo(runOf(applied), 'glance');
     await c.withStatus(applied, { podsBlocked: 1, blockedPods: [blocked('web', 'DisruptionBudget')] });
-    await c.withStatus(applied, { podsBlocked: 1, blockedPods: [blocked('db-0', 'StuckTerminating')] });
+    await c.withStatus(applied, { podsBlocked: 1, blockedPods: [blocked('db-0', 'EvacuationDeleted')] });
     const glance = {
       stage: 'Drain',
       podsBlocked: 1,
-      causes: [{ needsAPerson: true, message: 'Somebody has to see to StuckTerminating.' }],
+      causes: [{ needsAPerson: true, message: 'Somebody has to see to EvacuationDeleted.' }],
     };
     await eventually('the run to be told', async () => expect(await told()).toMatchObject([{ uid, glance }]));
     await c.withStatus(applied, {
       podsBlocked: 2,
-      blockedPods: [blocked('db-0', 'StuckTerminating'), blocked('db-1', 'StuckTerminating')],
+      blockedPods: [blocked('db-0', 'EvacuationDeleted'), blocked('db-1', 'EvacuationDeleted')],
     });
     await fence();
     expect(await told()).toHaveLength(1);
