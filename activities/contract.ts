@@ -100,23 +100,32 @@ export interface WindowStart {
   scheduledAt?: string;
 }
 
+/** What people have ordered of an open window by messages. */
+export interface GivenOrders {
+  approved: boolean;
+  approvedNodes: string[];
+  paused: boolean;
+  cancelled: boolean;
+}
+
+/** As far as there are any; plain JSON. */
+export type SomeOrders = { [Order in keyof GivenOrders]?: GivenOrders[Order] | undefined };
+
 export interface OpenedWindow extends WindowRef {
   start: string;
   end: string;
   /** Runs of maintenances that an earlier window paused at its end, by workflow id. */
   resting: string[];
+  /** Of the run that this one follows, because it ended without having closed the window. */
+  given?: SomeOrders;
 }
 
 /** What is asked of an open window beside its spec. */
-export interface WindowOrders {
+export interface WindowOrders extends GivenOrders {
   /** RFC 3339. */
   end: string;
   /** Its time is over, as far as the workflow's own timer knows. */
   ended: boolean;
-  cancelled: boolean;
-  paused: boolean;
-  approved: boolean;
-  approvedNodes: string[];
   /** Runs of maintenances, by workflow id, that have just been told to rest or to go on. */
   told?: string[];
 }
@@ -159,7 +168,7 @@ export interface MaintenanceWindowActivities {
   /** Begins turns and sees them through, until the state differs from `seen`. */
   rollOut(ref: WindowRef, orders: WindowOrders, seen: WindowState | undefined): Promise<WindowStep>;
   /** Fails with InvalidInput when those who may send messages may not maintain the nodes of the window. */
-  authorizeOrder(ref: WindowRef): Promise<void>;
+  authorizeOrder(ref: WindowRef, order: SomeOrders): Promise<void>;
   /** Ends a turn whose work is done or need not be done. Fails with InvalidInput when there is none to end. */
   advanceTurn(ref: WindowRef, node: string): Promise<void>;
   /** Marks the window as closed. */

@@ -41,7 +41,7 @@ export function createActivities(given: Omit<Deps, 'cordons' | 'lastWrites' | 'h
     finish: (ref) => translated(finish(deps, ref)),
     openWindow: (start) => translated(openWindow(deps, start)),
     rollOut: (ref, orders, seen) => translated(rollOut(deps, ref, orders, seen)),
-    authorizeOrder: (ref) => translated(authorizeOrder(deps, ref)),
+    authorizeOrder: (ref, order) => translated(authorizeOrder(deps, ref, order)),
     advanceTurn: (ref, node) => translated(advanceTurn(deps, ref, node)),
     closeWindow: (ref, runId) => translated(closeWindow(deps, ref, runId)),
     noteUndelivered: (event, because) => translated(Promise.resolve(deps.notices.lost(event, because))),

@@ -10,7 +10,7 @@ import { isUnfinished } from '../domain/turn.ts';
 import { durationMs, opensAt, showsAgain } from '../domain/windowSchedule.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import { resources } from '../kube/resources.ts';
-import type { OpenedWindow, WindowRef, WindowStart } from './contract.ts';
+import type { OpenedWindow, SomeOrders, WindowRef, WindowStart } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { busy, invalidInput } from './failures.ts';
 import { noticedWindow } from './notices.ts';
@@ -27,7 +27,15 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   const isInterrupted = before?.workflowId === start.workflowId && input.duration === undefined;
   const times = isInterrupted ? before : await timesOf(deps, window, { start, input });
   const { workflowId, runId } = start;
-  const active = { workflowId, runId, start: times.start, end: times.end, nodes: [] };
+  const given = isInterrupted ? before.orders : undefined;
+  const active = {
+    workflowId,
+    runId,
+    start: times.start,
+    end: times.end,
+    nodes: [],
+    ...(given && { orders: given }),
+  };
   await updateWindowStatus(deps, { name, uid }, (status) => {
     if (status.active?.runId === runId) return status;
     if (status.active !== undefined && status.active.runId !== before?.runId)
@@ -41,7 +49,7 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
     .map(({ maintenance }) => maintenance)
     .filter((one) => isResting(one) && isTrue(one.status?.conditions, 'Paused'))
     .map(({ metadata }) => workflowIdOf(metadata.name));
-  return { name, uid, start: times.start, end: times.end, resting };
+  return { name, uid, start: times.start, end: times.end, resting, ...(given && { given }) };
 }
 
 /** Between the hosts of Temporal. Milliseconds. */
@@ -111,19 +119,38 @@ function secondRun(name: string, { workflowId, start }: ActiveWindow): string {
   return `name: MaintenanceWindow "${name}" is open already, by workflow ${workflowId} since ${start}; it opens again when that has ended`;
 }
 
+function selectedBy({ cluster }: Deps, { spec }: MaintenanceWindow): string[] {
+  const nodes = cluster.nodes.list().filter((node) => selectsNode(spec.nodeSelector, node));
+  return nodes.map(({ metadata }) => metadata.name);
+}
+
 /** Whether those who may start workflows and send messages may maintain the nodes of a window. */
-async function authorizeWindow({ cluster }: Deps, { spec }: MaintenanceWindow): Promise<void> {
-  const names = cluster.nodes
-    .list()
-    .filter((node) => selectsNode(spec.nodeSelector, node))
-    .map(({ metadata }) => metadata.name);
+async function authorizeWindow(deps: Deps, window: MaintenanceWindow): Promise<void> {
+  const { cluster } = deps;
+  const names = selectedBy(deps, window);
   const permission = await mayDeleteNodes(cluster.kube, { username: TEMPORAL_USER }, names.toSorted());
   if (permission.kind === 'Denied') throw invalidInput(denialMessage({ user: TEMPORAL_USER, ...permission }));
 }
 
-export async function authorizeOrder(deps: Deps, ref: WindowRef): Promise<void> {
+/** Takes an order down on the object, where a run that follows this one finds it; fails when it is none that could be given. */
+export async function authorizeOrder(
+  deps: Deps,
+  ref: WindowRef,
+  { approvedNodes = [], ...flags }: SomeOrders,
+): Promise<void> {
   const window = await readWindow(deps, ref);
-  if (window !== undefined) await authorizeWindow(deps, window);
+  if (window === undefined) return;
+  await authorizeWindow(deps, window);
+  const selected = new Set(selectedBy(deps, window));
+  const strange = approvedNodes.find((node) => !selected.has(node));
+  if (strange !== undefined)
+    throw invalidInput(`node: "${strange}" is no node that MaintenanceWindow "${ref.name}" selects`);
+  await updateWindowStatus(deps, ref, ({ active, ...status }) => {
+    if (active === undefined) return status;
+    const nodes = [...new Set([...(active.orders?.approvedNodes ?? []), ...approvedNodes])];
+    const orders = { ...active.orders, ...flags, ...(nodes.length > 0 && { approvedNodes: nodes }) };
+    return { ...status, active: { ...active, orders } };
+  });
 }
 
 /** Ends the turn of a node, because somebody says that its work is done, or need not be done. */

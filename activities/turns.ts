@@ -69,6 +69,7 @@ export async function turnsOf(
     const step = decideTurn({
       maintenance,
       node: isOfNode ? machine : undefined,
+      isReplaced: machine !== undefined && machine.metadata.uid !== annotations[TurnAnnotation.NodeUid],
       work: annotations[TurnAnnotation.Work] === 'Job' ? 'Job' : 'None',
       isOutdated: labels[REVISION_LABEL] !== revision,
       job,

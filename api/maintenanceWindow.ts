@@ -234,6 +234,21 @@ const Waiting = z.strictObject({
   message: text(1024).describe('The same for people.'),
 });
 
+const Orders = z.strictObject({
+  approved: z.boolean().optional().describe('All nodes may begin.'),
+  approvedNodes: z
+    .array(text(253))
+    .max(5000)
+    .optional()
+    .describe('Nodes that may begin, with approval PerNode.')
+    .meta(ATOMIC_LIST),
+  paused: z.boolean().optional().describe('No further turn begins.'),
+  cancelled: z
+    .boolean()
+    .optional()
+    .describe('The window ends, and nodes whose work is not done are given back.'),
+});
+
 const ActiveWindow = z.strictObject({
   workflowId: text(1000).describe('The run of the window in Temporal.'),
   runId: text(64).describe('Its run id.'),
@@ -248,6 +263,9 @@ const ActiveWindow = z.strictObject({
     )
     .meta(ATOMIC_LIST),
   waiting: Waiting.optional().describe('Why no further turn begins now.'),
+  orders: Orders.optional().describe(
+    'What was ordered of it by messages: a run that follows one which was terminated goes on with it.',
+  ),
 });
 
 const TurnFailure = z.strictObject({

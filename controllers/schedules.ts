@@ -77,7 +77,13 @@ export class Schedules {
       log.info('Schedule created', { window: name });
     } else if (!isAsWanted(found, window) || this.#written.get(name) !== textOf(found)) {
       const { spec, action, policies } = wanted;
-      await handle.update((previous) => ({ ...previous, spec, action, ...(policies && { policies }) }));
+      await handle.update(({ state: { remainingActions: _limited, ...state }, ...previous }) => ({
+        ...previous,
+        state,
+        spec,
+        action,
+        ...(policies && { policies }),
+      }));
       log.info('Schedule changed', { window: name });
       // Otherwise it is as somebody made it in Temporal.
       if (isAsWanted(found, window) && this.#written.has(name)) events.record(window, repaired);
@@ -118,8 +124,8 @@ const repaired = {
 } as const;
 
 /** What a Schedule takes from its window, as Temporal has it. */
-function textOf({ spec, action, policies }: ScheduleDescription): string {
-  return JSON.stringify([spec, action, policies]);
+function textOf({ spec, action, policies, state: { remainingActions } }: ScheduleDescription): string {
+  return JSON.stringify([spec, action, policies, remainingActions ?? null]);
 }
 
 async function keepPaused(

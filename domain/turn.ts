@@ -17,6 +17,8 @@ export interface TurnSight {
   work: WindowWork['type'];
   /** What is to be done to nodes has changed since. */
   isOutdated: boolean;
+  /** The node was made anew under its name since the turn began. */
+  isReplaced?: boolean;
   /** The Job of this turn, as far as it has one. */
   job: Job | undefined;
   /** When the kubelet of the node last said that it lives, as far as it was asked for. Milliseconds. */
@@ -61,9 +63,19 @@ export function decideTurn(sight: TurnSight): TurnStep {
   if (isComplete && isUnfinished(sight.job) && !isBeingDeleted(sight.job)) return { kind: 'DeleteJob' };
   const isAdvanced = verdict?.status === 'Unknown';
   if (verdict !== undefined && !isAdvanced) return judged(verdict, isOver, sight);
-  if (node === undefined) return isComplete ? waitOr(isOver, { kind: 'Forget' }) : { kind: 'Cancel' };
+  if (node === undefined) return isComplete ? waitOr(isOver, { kind: 'Forget' }) : withoutNode(sight);
   if (isComplete) return waitOr(isOver, returned(sight, node, isAdvanced ? undefined : undone(sight)));
   return isAdvanced ? { kind: 'Complete' } : working(sight, node);
+}
+
+/** A Job that makes its node anew would do so for ever, if each new node had its turn at once. */
+function withoutNode({ isReplaced = false, job }: TurnSight): TurnStep {
+  if (!isReplaced || job === undefined) return { kind: 'Cancel' };
+  return {
+    kind: 'Fail',
+    reason: 'NodeReplaced',
+    message: `the node was made anew while Job ${job.metadata.name} worked on it: see to the node, then delete the NodeMaintenance; the new node has its turn anew`,
+  };
 }
 
 function waitOr(isOver: boolean, step: TurnStep): TurnStep {

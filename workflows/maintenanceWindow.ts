@@ -35,7 +35,7 @@ const { authorizeOrder, advanceTurn, closeWindow } = summarized<
   MaintenanceWindowActivities,
   'authorizeOrder' | 'advanceTurn' | 'closeWindow'
 >(quick, {
-  authorizeOrder: 'Check that whoever ordered may maintain the nodes',
+  authorizeOrder: 'Check that whoever ordered may maintain the nodes, take the order down',
   advanceTurn: "End a node's turn",
   closeWindow: 'Mark the window as closed',
 });
@@ -74,7 +74,7 @@ export async function maintenanceWindow(input: WindowInput, carried?: WindowRun)
 
 async function isAuthorized(run: WindowRun): Promise<boolean> {
   try {
-    await authorizeOrder(windowRefTo(run));
+    await authorizeOrder(windowRefTo(run), { cancelled: true });
     return true;
   } catch (error) {
     log.warn('Cancellation ignored', { window: run.name, reason: String(error) });

@@ -1,10 +1,10 @@
 import { ApplicationFailure, CancellationScope, condition, log, setHandler } from '@temporalio/workflow';
-import type { MaintenanceWindowActivities } from '../activities/contract.ts';
+import type { MaintenanceWindowActivities, SomeOrders } from '../activities/contract.ts';
 import type { NodesRequest } from '../api/windowInput.ts';
 import { withItsOwnFailure } from './failures.ts';
 import type { Turn } from './turn.ts';
 import { windowProgress, windowSignals, windowUpdates } from './windowMessages.ts';
-import { answerOf, type WindowAnswer, type WindowRun, windowRefTo } from './windowRun.ts';
+import { answerOf, takeInOrder, type WindowAnswer, type WindowRun, windowRefTo } from './windowRun.ts';
 
 type Acts = Pick<MaintenanceWindowActivities, 'authorizeOrder' | 'advanceTurn'>;
 
@@ -27,27 +27,24 @@ export function handleWindowMessages(run: WindowRun, turn: Turn, acts: Acts): vo
       return answerOf(run);
     });
   /** What an order changes, once those who gave it may maintain the nodes. */
-  const ordered = (change: () => void): Promise<WindowAnswer> =>
+  const ordered = (order: SomeOrders): Promise<WindowAnswer> =>
     whenOpen(async () => {
-      await withItsOwnFailure(acts.authorizeOrder(windowRefTo(run)));
-      change();
+      await withItsOwnFailure(acts.authorizeOrder(windowRefTo(run), order));
+      takeInOrder(run, order);
       turn.interrupt();
     });
-  const approve = (request?: NodesRequest) =>
-    ordered(() => {
-      const nodes = nodesOf(request);
-      if (nodes.length === 0) run.approved = true;
-      else run.approvedNodes = [...new Set([...run.approvedNodes, ...nodes])];
-    });
+  const approve = (request?: NodesRequest) => {
+    const nodes = nodesOf(request);
+    return ordered(nodes.length === 0 ? { approved: true } : { approvedNodes: nodes });
+  };
   const advance = (request?: NodesRequest): Promise<WindowAnswer> =>
     whenOpen(async () => {
       for (const node of nodesOf(request)) await withItsOwnFailure(acts.advanceTurn(windowRefTo(run), node));
     });
-  const set = (change: Partial<WindowRun>) => () => ordered(() => void Object.assign(run, change));
   const orders = {
-    cancel: set({ cancelled: true }),
-    pause: set({ paused: true }),
-    resume: set({ paused: false }),
+    cancel: () => ordered({ cancelled: true }),
+    pause: () => ordered({ paused: true }),
+    resume: () => ordered({ paused: false }),
   };
 
   setHandler(windowProgress, () => answerOf(run), { description: 'Times, nodes done, under way, failed' });

@@ -1,4 +1,10 @@
-import type { OpenedWindow, WindowOrders, WindowRef, WindowState } from '../activities/contract.ts';
+import type {
+  OpenedWindow,
+  SomeOrders,
+  WindowOrders,
+  WindowRef,
+  WindowState,
+} from '../activities/contract.ts';
 
 /** Where one open window stands: all that outlives continue-as-new, plain JSON. */
 export interface WindowRun extends WindowOrders {
@@ -31,8 +37,14 @@ export function newWindowRun(runId: string): WindowRun {
   };
 }
 
-export function takeInOpened(run: WindowRun, { name, uid, start, end }: OpenedWindow): void {
+export function takeInOpened(run: WindowRun, { name, uid, start, end, given = {} }: OpenedWindow): void {
+  takeInOrder(run, given);
   Object.assign(run, { name, uid, start, end });
+}
+
+export function takeInOrder(run: WindowRun, { approvedNodes = [], ...flags }: SomeOrders): void {
+  Object.assign(run, flags);
+  run.approvedNodes = [...new Set([...run.approvedNodes, ...approvedNodes])];
 }
 
 export function windowRefTo({ name, uid }: WindowRun): WindowRef {

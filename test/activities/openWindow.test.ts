@@ -99,6 +99,25 @@ describe('while another run has it open', () => {
     expect(await performed(() => open(next))).toMatchObject({ end: '2026-11-01T09:30:00.000Z' });
     expect((await seen())?.status?.active?.runId).toBe('run-7');
   });
+
+  test('and goes on with what was ordered of it', async () => {
+    const ref = { name, uid: (await seen())?.metadata.uid ?? '' };
+    const node = await c.nodeNamed('ordered', { rack: 'nowhere' });
+    const ordered = (order: object) => performed(() => activities.authorizeOrder(ref, order));
+    await ordered({ paused: true });
+    await ordered({ approvedNodes: [node] });
+    await expect(ordered({ approvedNodes: ['typo'] })).rejects.toMatchObject({ type: 'InvalidInput' });
+    const workflowId = (await seen())?.status?.active?.workflowId;
+    const next = {
+      workflowId,
+      startedAt: '2026-11-21T12:00:00.000Z',
+      scheduledAt: undefined,
+      runId: 'run-7b',
+    };
+    expect(await performed(() => open(next))).toMatchObject({
+      given: { paused: true, approvedNodes: [node] },
+    });
+  });
 });
 
 describe('those who start it must be allowed to maintain the nodes', () => {

@@ -196,7 +196,12 @@ describe('the turn of a node', () => {
     },
     {
       when: 'of a node that is no more is cancelled',
-      given: { node: undefined, conditions: drained },
+      given: { node: undefined, conditions: drained, job: succeeded },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'of a node that was made anew is cancelled while no Job has begun',
+      given: { node: undefined, isReplaced: true, conditions: drained },
       want: { kind: 'Cancel' },
     },
   ])('$when', ({ given, want }) => {
@@ -206,6 +211,12 @@ describe('the turn of a node', () => {
 
 describe('the turn fails, and the node stays as it is,', () => {
   test.each<{ when: string; given: Differs; reason: string; message: RegExp }>([
+    {
+      when: 'when its node was made anew while its Job worked, which would be done for ever',
+      given: { node: undefined, isReplaced: true, conditions: drained, job: succeeded },
+      reason: 'NodeReplaced',
+      message: /^the node was made anew while Job /,
+    },
     {
       when: 'when its Job fails',
       given: {
