@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
 import { workflowIdOf } from '../api/names.ts';
-import { isNameOfWindow, maintenanceName, windowName } from './maintenances.ts';
+import { maintenanceName } from './maintenances.ts';
 import type { HistoryRow } from './historyRows.ts';
 import { outputOption } from './options.ts';
 import { type Column, Refusal, say, type Structured, structured, table } from './output.ts';
 import { connectTemporal, type Temporal } from './temporal.ts';
+import { isNameOfWindow, windowName } from './windowObjects.ts';
 
 /** kubectl maintenance history */
 export function addHistoryVerb(program: Command): void {

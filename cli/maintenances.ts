@@ -31,23 +31,6 @@ export function maintenanceName(text: string): string {
   return name;
 }
 
-const ofWindow = /^(mw|maintenancewindows?)(\.nodemaintenance\.k8s\.io)?\//;
-
-/** Whether it names a MaintenanceWindow where both kinds may be meant: `mw/name`, `maintenancewindow/name`. */
-export function isNameOfWindow(text: string): boolean {
-  return ofWindow.test(text);
-}
-
-/** `name`, or as kubectl prints it: `mw/name`. Throws a UsageError for the empty name. */
-export function windowName(text: string): string {
-  const name = text.replace(ofWindow, '');
-  if (name === '')
-    throw new UsageError(
-      `expected the name of a MaintenanceWindow (got "${text}"); kubectl get mw lists them`,
-    );
-  return name;
-}
-
 export async function maintenanceCalled(kube: Kube, name: string): Promise<NodeMaintenance> {
   const found = await kube.get(resources.nodeMaintenances, { name });
   if (found === undefined)

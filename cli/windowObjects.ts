@@ -8,9 +8,16 @@ import type { Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
 import { Refusal, UsageError } from './output.ts';
 
+const ofWindow = /^(mw|maintenancewindows?)(\.nodemaintenance\.k8s\.io)?\//;
+
+/** Whether it names a MaintenanceWindow where both kinds may be meant: `mw/name`, `maintenancewindow/name`. */
+export function isNameOfWindow(text: string): boolean {
+  return ofWindow.test(text);
+}
+
 /** `name`, or as kubectl prints it: `mw/name`, `maintenancewindow/name`. Throws a UsageError for the empty name. */
 export function windowName(text: string): string {
-  const name = text.replace(/^(mw|maintenancewindows?)(\.nodemaintenance\.k8s\.io)?\//, '');
+  const name = text.replace(ofWindow, '');
   if (name === '')
     throw new UsageError(
       `expected the name of a MaintenanceWindow (got "${text}"); kubectl get mw lists them`,

@@ -1,8 +1,9 @@
-import { Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import type { Lease } from '../api/core.ts';
 import { leaseStateOf, timeOf } from '../domain/lease.ts';
 import { concernOf } from '../domain/leaseConcern.ts';
 import { type Cluster, leaseOf } from '../kube/cluster.ts';
+import { gaugesIn } from './gauges.ts';
 
 /**
  * The maintenance Leases of nodes, as this worker sees them. Only what somebody should look after has series of its own by node,
@@ -10,17 +11,7 @@ import { type Cluster, leaseOf } from '../kube/cluster.ts';
  */
 export function observeLeases(registry: Registry, cluster: Cluster): void {
   const { leases } = cluster;
-  const gauge = (name: string, help: string, labelNames: string[], collect: (gauge: Gauge) => void) =>
-    new Gauge({
-      name: `node_maintenance_node_${name}`,
-      help,
-      labelNames,
-      registers: [registry],
-      collect() {
-        this.reset();
-        collect(this);
-      },
-    });
+  const gauge = gaugesIn(registry, 'node_maintenance_node_');
   gauge('leases', 'Maintenance Leases by state; Missing are nodes without one.', ['state'], (series) => {
     if (!leases.hasSynced) return;
     for (const [state, count] of Object.entries(countByState(cluster))) series.set({ state }, count);

@@ -1,4 +1,4 @@
-import { Gauge, type Registry } from 'prom-client';
+import type { Gauge, Registry } from 'prom-client';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_BUDGET_NAME } from '../api/names.ts';
 import { claimedTurns } from '../api/windowTurn.ts';
@@ -6,6 +6,7 @@ import { asItStands, limitOf, outOfService } from '../domain/nodeBudget.ts';
 import { isPaused } from '../domain/maintenanceSummary.ts';
 import { TURN_SUCCEEDED } from '../domain/turnVerdict.ts';
 import type { Cluster } from '../kube/cluster.ts';
+import { gaugesIn } from './gauges.ts';
 
 /**
  * Maintenance windows and the budget of nodes, as this worker sees them: read from the informers at each scrape. Series are by window,
@@ -13,17 +14,7 @@ import type { Cluster } from '../kube/cluster.ts';
  */
 export function observeWindows(registry: Registry, cluster: Cluster): void {
   const { windows } = cluster;
-  const gauge = (name: string, help: string, labelNames: string[], collect: (gauge: Gauge) => void) =>
-    new Gauge({
-      name: `node_maintenance_${name}`,
-      help,
-      labelNames,
-      registers: [registry],
-      collect() {
-        this.reset();
-        collect(this);
-      },
-    });
+  const gauge = gaugesIn(registry, 'node_maintenance_');
   const ofWindows = (
     name: string,
     help: string,
