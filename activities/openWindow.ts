@@ -124,11 +124,12 @@ function selectedBy({ cluster }: Deps, { spec }: MaintenanceWindow): string[] {
   return nodes.map(({ metadata }) => metadata.name);
 }
 
-/** Whether those who may start workflows and send messages may maintain the nodes of a window. */
-async function authorizeWindow(deps: Deps, window: MaintenanceWindow): Promise<void> {
+/** Whether those who may start workflows and send messages may maintain the nodes of a window, and the one that they name. */
+async function authorizeWindow(deps: Deps, window: MaintenanceWindow, node?: string): Promise<void> {
   const { cluster } = deps;
-  const names = selectedBy(deps, window);
-  const permission = await mayDeleteNodes(cluster.kube, { username: TEMPORAL_USER }, names.toSorted());
+  // The turn of a node goes on when the window does not select it any more.
+  const names = new Set([...selectedBy(deps, window), ...(node === undefined ? [] : [node])]);
+  const permission = await mayDeleteNodes(cluster.kube, { username: TEMPORAL_USER }, [...names].toSorted());
   if (permission.kind === 'Denied') throw invalidInput(denialMessage({ user: TEMPORAL_USER, ...permission }));
 }
 
@@ -157,7 +158,7 @@ export async function authorizeOrder(
 export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Promise<void> {
   const window = await readWindow(deps, ref);
   if (window === undefined) return;
-  await authorizeWindow(deps, window);
+  await authorizeWindow(deps, window, node);
   const turns = await turnsOf(deps, window, 'Finish');
   const turn = turns.find((one) => one.node === node && one.step.kind !== 'Over');
   if (turn === undefined)

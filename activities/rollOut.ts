@@ -19,6 +19,11 @@ import { publishWindow, type Sight, stateOf } from './windowState.ts';
 import { readWindow } from './windowStatus.ts';
 
 const turnsAtOnce = 8;
+/**
+ * A claim is acted on within this time: later another worker may have taken this one for dead, and have claimed other nodes for the
+ * window in their place. Milliseconds.
+ */
+const claimLasts = 3_000;
 /** A turn that was refused is tried again after this time. Milliseconds. */
 const tryAgainAfter = 60_000;
 /** So is a run that was told something, and does not show it. Milliseconds. */
@@ -77,8 +82,9 @@ class RollOut {
     const refused = new Map<string, string>();
     await forEachBounded(turnsAtOnce, turns, async (turn) => {
       try {
+        const { maintenance, refused: words } = turn;
+        if (words !== undefined) refused.set(turn.node, words);
         await act(deps, window, turn);
-        const { maintenance } = turn;
         const goesOn = policy === 'Finish' && !isPaused(turn);
         if (goesOn && isResting(maintenance)) await markResting(deps, maintenance, false);
       } catch (error) {
@@ -103,12 +109,13 @@ class RollOut {
       const first = this.#decide(sight, view, refused);
       if (first.kind !== 'Start') return { decision: first, view };
       let decision: RolloutDecision = first;
+      const until = performance.now() + claimLasts;
       this.#budget = await claimNodes(this.#deps, name, (newest) => {
         decision = this.#decide(sight, newest, refused);
         return startedBy(decision);
       });
-      const failed = await this.#begin(sight, startedBy(decision));
-      if (failed === 0) return { decision, view: this.#viewOf(this.#budget) };
+      const begun = await this.#begin(sight, startedBy(decision), until);
+      if (begun === 'All') return { decision, view: this.#viewOf(this.#budget) };
       // What was claimed for them is free again, and others may have their turn.
       this.#budget = await claimNodes(this.#deps, name, () => []);
     }
@@ -127,11 +134,18 @@ class RollOut {
     return this.#budget;
   }
 
-  /** Resolves with the number of turns that were refused. */
-  async #begin({ window, revision, nodes }: Sight, started: readonly string[]): Promise<number> {
+  /** Whether all turns have begun; of the others some were refused, or it was too late for them. */
+  async #begin(
+    { window, revision, nodes }: Sight,
+    started: readonly string[],
+    until: number,
+  ): Promise<'All' | 'Some'> {
     const begun = nodes.filter(({ metadata }) => started.includes(metadata.name));
     const failed = new Map<string, string>();
+    let isLate = false;
     await forEachBounded(turnsAtOnce, begun, async (node) => {
+      isLate ||= performance.now() > until;
+      if (isLate) return;
       try {
         await beginTurn(this.#deps, window, revision, node);
         this.#tellBegun(window, node.metadata.name);
@@ -142,7 +156,7 @@ class RollOut {
     const at = this.#deps.cluster.kube.now().getTime();
     for (const [node, words] of failed) this.#refused.set(node, { words, at });
     this.#tellRefused(window, failed);
-    return failed.size;
+    return failed.size === 0 && !isLate ? 'All' : 'Some';
   }
 
   #tellBegun(window: MaintenanceWindow, node: string): void {
@@ -180,6 +194,7 @@ class RollOut {
       paused,
       refused,
       isOver: isEnding,
+      isLast: window.metadata.deletionTimestamp !== undefined,
       now: this.#deps.cluster.kube.now().getTime(),
     });
   }

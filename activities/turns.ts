@@ -15,11 +15,11 @@ import { type ConditionFacts, isTrue, withCondition } from '../domain/conditions
 import { stageOf } from '../domain/stage.ts';
 import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { compareNames } from '../domain/names.ts';
-import { selectsNode } from '../domain/nodeSelector.ts';
 import { turnFailed as turnFailedNotice } from '../domain/notices.ts';
 import { jobName, revisionOf, turnName } from '../domain/revision.ts';
-import { decideTurn, endOfWork, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
+import { decideTurn, doneAt, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
 import { TURN_SUCCEEDED, turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
+import { isTurnOf } from '../domain/windowProgress.ts';
 import { workJobSpec } from '../domain/workJob.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
@@ -40,6 +40,8 @@ export interface SeenTurn {
   isOfNode: boolean;
   job: Job | undefined;
   step: TurnStep;
+  /** What the apiserver said that did not let the turn be judged. */
+  refused?: string;
 }
 
 /** The turns that a window has begun, of whatever revision, by name. */
@@ -65,31 +67,34 @@ export async function turnsOf(
     const { annotations = {}, labels = {} } = maintenance.metadata;
     const node = nodeOf(maintenance);
     const machine = cluster.nodes.get(node);
-    const isOfNode = isTurnOf(maintenance, machine);
+    const nodeUid = annotations[TurnAnnotation.NodeUid] ?? '';
+    const isOfNode = isTurnOf({ nodeUid, maintenance }, machine);
+    const seen = { node, maintenance, revision: labels[REVISION_LABEL] ?? '', isOfNode, job };
+    const heardAt = heard.get(node);
+    if (typeof heardAt === 'string')
+      return {
+        ...seen,
+        step: { kind: 'Wait', message: 'its kubelet cannot be asked for' },
+        refused: heardAt,
+      };
     const step = decideTurn({
       maintenance,
       node: isOfNode ? machine : undefined,
-      isReplaced: machine !== undefined && machine.metadata.uid !== annotations[TurnAnnotation.NodeUid],
+      isReplaced: machine !== undefined && machine.metadata.uid !== nodeUid,
       work: annotations[TurnAnnotation.Work] === 'Job' ? 'Job' : 'None',
       isOutdated: labels[REVISION_LABEL] !== revision,
       job,
-      heardAt: heard.get(node),
+      heardAt,
       policy,
       readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
       now,
     });
-    return { node, maintenance, revision: labels[REVISION_LABEL] ?? '', isOfNode, job, step };
+    return { ...seen, step };
   });
 }
 
 function nodeOf({ metadata }: NodeMaintenance): string {
   return metadata.annotations?.[TurnAnnotation.Node] ?? '';
-}
-
-/** Whether a maintenance is the turn of this machine: it must also select it, as only those may have it do who may maintain the node. */
-function isTurnOf({ metadata, spec }: NodeMaintenance, machine: Node | undefined): machine is Node {
-  if (machine === undefined || !selectsNode(spec.nodeSelector, machine)) return false;
-  return machine.metadata.uid === metadata.annotations?.[TurnAnnotation.NodeUid];
 }
 
 /** Its own: a namesake may be left of an earlier turn. */
@@ -103,18 +108,28 @@ function isJobOf(job: Job | undefined, { metadata: { uid } }: NodeMaintenance): 
 }
 
 /** Whether it is to be given back next. */
-function hasWorked(job: Job | undefined, { spec, status }: NodeMaintenance): boolean {
+function hasWorked(job: Job | undefined, maintenance: NodeMaintenance): boolean {
+  const { spec, status } = maintenance;
   const isJudged = status?.conditions.some(({ type }) => type === TURN_SUCCEEDED) ?? false;
-  return endOfWork(job) !== undefined && spec.stage !== 'Complete' && !isJudged;
+  return doneAt({ maintenance, job }) !== undefined && spec.stage !== 'Complete' && !isJudged;
 }
 
-/** When the kubelets of nodes last renewed their Leases, in milliseconds; nothing of a node that has none. */
-async function heardFrom({ cluster }: Deps, nodes: readonly string[]): Promise<Map<string, number>> {
-  const heard = new Map<string, number>();
+/**
+ * When the kubelets of nodes last renewed their Leases, in milliseconds, or why that may not be read; nothing of a node that has
+ * none.
+ */
+async function heardFrom({ cluster }: Deps, nodes: readonly string[]): Promise<Map<string, number | string>> {
+  const heard = new Map<string, number | string>();
   await forEachBounded(nodesAtOnce, nodes, async (name) => {
-    const lease = await cluster.kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name });
-    const renewed = Date.parse(lease?.spec.renewTime ?? '');
-    if (!Number.isNaN(renewed)) heard.set(name, renewed);
+    try {
+      const lease = await cluster.kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name });
+      const renewed = Date.parse(lease?.spec.renewTime ?? '');
+      if (!Number.isNaN(renewed)) heard.set(name, renewed);
+    } catch (error) {
+      // Of one node nothing is known then; the others go on.
+      if (!isKubeError(error, 'Forbidden')) throw error;
+      heard.set(name, wordsOf(error));
+    }
   });
   return heard;
 }
@@ -126,6 +141,8 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
   switch (step.kind) {
     case 'StartJob':
       return startJob(deps, window, turn);
+    case 'NoteWork':
+      return judge(deps, ref, step.facts);
     case 'DeleteJob':
       return deleteJob(deps, turn.job);
     case 'Complete':
@@ -135,6 +152,8 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
     case 'Succeed':
       return judge(deps, ref, turnSucceeded);
     case 'Fail':
+      // The informer may have missed the Job.
+      if (step.reason === 'JobDeleted' && (await jobNow(deps, maintenance)) !== undefined) return undefined;
       return fail(deps, window, turn, step);
     case 'Forget':
       return forget(deps, maintenance);
@@ -214,10 +233,15 @@ async function fail(
 
 /** Gives the node back, unless the informer has missed a Job that may still work on it. */
 async function complete(deps: Deps, { maintenance }: SeenTurn): Promise<void> {
-  const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
-  const job = await deps.cluster.kube.get(resources.jobs, key);
-  if (isJobOf(job, maintenance) && isUnfinished(job)) return;
+  if (isUnfinished(await jobNow(deps, maintenance))) return;
   await requestStage(deps, refTo(maintenance), 'Complete');
+}
+
+/** The Job of a turn, as the apiserver has it. */
+async function jobNow({ cluster }: Deps, maintenance: NodeMaintenance): Promise<Job | undefined> {
+  const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
+  const job = await cluster.kube.get(resources.jobs, key);
+  return isJobOf(job, maintenance) ? job : undefined;
 }
 
 async function startJob(deps: Deps, window: MaintenanceWindow, turn: SeenTurn): Promise<void> {

@@ -5,15 +5,15 @@ import { approvalNeeded } from '../domain/notices.ts';
 import { turnName } from '../domain/revision.ts';
 import type { RolloutDecision, Turn } from '../domain/rollout.ts';
 import type { TurnPolicy } from '../domain/turn.ts';
+import { progressOf } from '../domain/windowProgress.ts';
 import type { WindowRef, WindowState } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { noticedWindow } from './notices.ts';
 import type { SeenTurn } from './turns.ts';
 import { readWindow, updateWindowStatus } from './windowStatus.ts';
 
-/** Names and failures in the status, so that it stays small. */
+/** Names in the status, so that it stays small. */
 const nodesShown = 100;
-const failuresShown = 20;
 const longestMessage = 1_000;
 
 /** One look at a window and its turns. */
@@ -62,7 +62,7 @@ export async function publishWindow(
   state: WindowState,
 ): Promise<void> {
   const { active, progress: before } = sight.window.status ?? {};
-  const progress = progressOf(sight, state);
+  const progress = shownProgress(sight, state);
   const nodes = [...state.underWay.map(({ node }) => node), ...state.failed].slice(0, nodesShown);
   const isShown = isDeepStrictEqual([active?.nodes, active?.waiting], [nodes, state.waiting]);
   if (isDeepStrictEqual(progress, before) && (active === undefined || isShown)) return;
@@ -89,21 +89,11 @@ async function tellApprovalNeeded(deps: Deps, ref: WindowRef, because: string): 
   deps.events.record(window, { type: 'Normal', reason: 'ApprovalNeeded', message: because });
 }
 
-function progressOf({ turns }: Sight, state: WindowState): WindowProgress {
+function shownProgress({ turns }: Sight, state: WindowState): WindowProgress {
   const failures = turns.flatMap(({ node, step }) =>
-    step.kind === 'Failed'
-      ? [{ node, reason: step.reason, message: step.message.slice(0, longestMessage) }]
-      : [],
+    step.kind === 'Failed' ? [{ node, reason: step.reason, message: step.message }] : [],
   );
   const { revision, nodes, done, underWay, failed, remaining } = state;
-  return {
-    revision,
-    summary: `${done}/${nodes}`,
-    nodes,
-    done,
-    inProgress: underWay.length,
-    failed: failed.length,
-    remaining,
-    failures: failures.slice(0, failuresShown),
-  };
+  const tally = { revision, nodes, done, inProgress: underWay.length, failed: failed.length, remaining };
+  return progressOf(tally, failures);
 }

@@ -39,13 +39,22 @@ export function newTurn(
   };
 }
 
+/** A NodeMaintenance as what it says that it is: the turn of this machine in a revision of a window. */
+export interface TurnOfNode {
+  window: string;
+  revision: string;
+  node: string;
+  nodeUid: string;
+  maintenance: NodeMaintenance;
+}
+
 /** The turns of windows among all maintenances. */
-export function claimedTurns(
-  maintenances: readonly NodeMaintenance[],
-): { window: string; node: string; maintenance: NodeMaintenance }[] {
+export function claimedTurns(maintenances: readonly NodeMaintenance[]): TurnOfNode[] {
   return maintenances.flatMap((maintenance) => {
-    const { labels, annotations } = maintenance.metadata;
-    const [window, node] = [labels?.[WINDOW_LABEL], annotations?.[TurnAnnotation.Node]];
-    return window === undefined || node === undefined ? [] : [{ window, node, maintenance }];
+    const { labels = {}, annotations = {} } = maintenance.metadata;
+    const [window, node] = [labels[WINDOW_LABEL], annotations[TurnAnnotation.Node]];
+    if (window === undefined || node === undefined) return [];
+    const [revision = '', nodeUid = ''] = [labels[REVISION_LABEL], annotations[TurnAnnotation.NodeUid]];
+    return { window, revision, node, nodeUid, maintenance };
   });
 }

@@ -50,9 +50,19 @@ export class Schedules {
     return this.#answered(() => (isValid ? this.#keep(window) : this.#pause(window)));
   }
 
-  /** Resolves with nothing when there is none any more. */
-  async drop(window: MaintenanceWindow): Promise<ScheduleState | undefined> {
+  /** Resolves with nothing when the window of that name has none any more. */
+  async drop(window: string): Promise<ScheduleState | undefined> {
     return this.#answered(() => this.#drop(window));
+  }
+
+  /** The names of all windows that have one, or had one and are gone; rejects when Temporal does not answer. */
+  async windows(): Promise<string[]> {
+    const { temporal } = this.#deps;
+    const prefix = windowWorkflowIdOf('');
+    const names: string[] = [];
+    for await (const { scheduleId } of temporal.schedule.list())
+      if (scheduleId.startsWith(prefix)) names.push(scheduleId.slice(prefix.length));
+    return names;
   }
 
   /** What `ask` resolves with, or what Temporal finds wrong with it, or that it does not answer. */
@@ -105,14 +115,14 @@ export class Schedules {
     return { kind: 'NotValid' };
   }
 
-  async #drop({ metadata }: MaintenanceWindow): Promise<undefined> {
+  async #drop(window: string): Promise<undefined> {
     const { temporal, log } = this.#deps;
-    this.#written.delete(metadata.name);
-    const handle = temporal.schedule.getHandle(windowWorkflowIdOf(metadata.name));
+    this.#written.delete(window);
+    const handle = temporal.schedule.getHandle(windowWorkflowIdOf(window));
     const found = await handle.describe().catch(unlessNotFound);
-    if (found === undefined) return;
+    if (found === undefined || !isOurs(found)) return;
     await handle.delete().catch(unlessNotFound);
-    log.info('Schedule deleted', { window: metadata.name });
+    log.info('Schedule deleted', { window });
   }
 }
 
@@ -209,6 +219,11 @@ const months = [
 /** Of all that a Schedule takes from its window. */
 function digestOf({ metadata, spec }: MaintenanceWindow): string {
   return digest(JSON.stringify([metadata.uid, spec.schedule, spec.template.reason ?? '']));
+}
+
+/** Not one that a person made. */
+function isOurs({ action }: ScheduleDescription): boolean {
+  return action.type === 'startWorkflow' && action.memo?.[digestKey] !== undefined;
 }
 
 function isAsWanted({ action }: ScheduleDescription, window: MaintenanceWindow): boolean {

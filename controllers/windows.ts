@@ -29,6 +29,8 @@ const checkEvery = 60_000;
 const lookAgainAfter = 2_000;
 /** While Temporal does not answer. Milliseconds. */
 const askAgainAfter = 5_000;
+/** How often Schedules are looked for whose window is gone without having let go of them. Milliseconds. */
+const sweepEvery = 3_600_000;
 const workers = 2;
 
 /** Keeps for every MaintenanceWindow a Schedule in Temporal that opens it, and says on the object what is wrong: object -> Schedule. */
@@ -43,11 +45,21 @@ export async function runWindowsController(given: Given, signal: AbortSignal): P
   for (const { metadata } of cluster.windows.list()) queue.add(metadata.name);
   const reconcile = async (name: string): Promise<Requeue | void> => {
     const window = cluster.windows.get(name);
-    if (window === undefined) return undefined;
+    if (window === undefined) return forget(deps, name);
     return window.metadata.deletionTimestamp === undefined ? keep(deps, window) : letGo(deps, window);
   };
+  const sweeping = new WorkQueue();
+  sweeping.add('Schedules');
+  const sweep = async () => {
+    for (const name of await deps.schedules.windows())
+      if (cluster.windows.get(name) === undefined) queue.add(name);
+    return { requeueAfterMs: sweepEvery };
+  };
   try {
-    await queue.run({ workers, reconcile, signal, log });
+    await Promise.all([
+      queue.run({ workers, reconcile, signal, log }),
+      sweeping.run({ workers: 1, reconcile: sweep, signal, log }),
+    ]);
   } finally {
     unsubscribe();
   }
@@ -75,12 +87,18 @@ async function keep(deps: Deps, window: MaintenanceWindow): Promise<Requeue> {
   return { requeueAfterMs: Math.min(checkEvery, next - now + lookAgainAfter) };
 }
 
+/** Of a window that is gone, perhaps because somebody took its finalizer away. */
+async function forget({ schedules }: Deps, name: string): Promise<Requeue | undefined> {
+  const problem = await schedules.drop(name);
+  return problem && { requeueAfterMs: askAgainAfter };
+}
+
 /** Its Schedule goes at once; the object, when the run that has it open has seen its turns through. */
 async function letGo(deps: Deps, window: MaintenanceWindow): Promise<Requeue | undefined> {
   const { metadata } = window;
   const finalizers = metadata.finalizers ?? [];
   if (!finalizers.includes(WINDOW_FINALIZER)) return undefined;
-  const problem = await deps.schedules.drop(window);
+  const problem = await deps.schedules.drop(metadata.name);
   if (problem !== undefined) {
     await showWindow(deps.cluster.kube, window, [scheduledCondition(problem)]);
     return { requeueAfterMs: askAgainAfter };

@@ -29,6 +29,8 @@ export interface RolloutSight {
   refused: ReadonlyMap<string, string>;
   /** The window has ended, or was cancelled. */
   isOver: boolean;
+  /** It is being deleted, too: no next one will open. */
+  isLast?: boolean;
   /** Milliseconds. */
   now: number;
 }
@@ -93,9 +95,12 @@ function waits(reason: string, message: string): Extract<RolloutDecision, { kind
   return { kind: 'Wait', reason, message };
 }
 
-function windowIsOver({ isOver, remaining }: Seen) {
+function windowIsOver({ isOver, isLast = false, remaining }: Seen) {
   if (!isOver) return undefined;
-  return waits('WindowOver', `The window is over; ${nodesLeft(remaining)} for the next one.`);
+  return waits(
+    'WindowOver',
+    `The window is over; ${nodesLeft(remaining)}${isLast ? '' : ' for the next one'}.`,
+  );
 }
 
 function isPaused({ paused }: Seen) {

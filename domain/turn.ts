@@ -1,10 +1,10 @@
 import type { Condition, Job, Node } from '../api/core.ts';
 import type { WindowWork } from '../api/maintenanceWindow.ts';
-import { TURN_SUCCEEDED } from './turnVerdict.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { isTrue } from './conditions.ts';
+import { type ConditionFacts, isTrue } from './conditions.ts';
 import { obstacle, unreadiness } from './nodeBudget.ts';
 import { isGivenBack, stageOf } from './stage.ts';
+import { TURN_SUCCEEDED, WORK_SUCCEEDED, workBegun, workSucceeded } from './turnVerdict.ts';
 
 /** What becomes of turns that are under way: 'Finish' while the window is open, and after it as its spec says. */
 export type TurnPolicy = 'Finish' | 'Hold' | 'Cancel';
@@ -34,6 +34,8 @@ export type TurnStep =
   /** Nothing now; `message` says what it waits for. */
   | { kind: 'Wait'; message: string }
   | { kind: 'StartJob' }
+  /** Write down what its Job has come to, before that is acted on. */
+  | { kind: 'NoteWork'; facts: ConditionFacts }
   | { kind: 'DeleteJob' }
   /** Give the node back: the work is done. */
   | { kind: 'Complete' }
@@ -69,12 +71,13 @@ export function decideTurn(sight: TurnSight): TurnStep {
 }
 
 /** A Job that makes its node anew would do so for ever, if each new node had its turn at once. */
-function withoutNode({ isReplaced = false, job }: TurnSight): TurnStep {
-  if (!isReplaced || job === undefined) return { kind: 'Cancel' };
+function withoutNode({ isReplaced = false, job, maintenance }: TurnSight): TurnStep {
+  const hasBegun = job !== undefined || workOf(maintenance) !== undefined;
+  if (!isReplaced || !hasBegun) return { kind: 'Cancel' };
   return {
     kind: 'Fail',
     reason: 'NodeReplaced',
-    message: `the node was made anew while Job ${job.metadata.name} worked on it: see to the node, then delete the NodeMaintenance; the new node has its turn anew`,
+    message: `the node was made anew while its Job worked on it: see to the node, then delete the NodeMaintenance; the new node has its turn anew`,
   };
 }
 
@@ -133,6 +136,7 @@ function returned(sight: TurnSight, node: Node, missing: string | undefined): Tu
 
 /** What was still to come when a person completed the maintenance. */
 function undone({ maintenance: { status }, work, job }: TurnSight): string | undefined {
+  if (work === 'Job' && isTrue(status?.conditions, WORK_SUCCEEDED)) return undefined;
   if (work === 'Job') return hasCondition(job, 'Complete') ? undefined : 'its Job had succeeded';
   return isTrue(status?.conditions, 'Drained') ? undefined : 'the node was drained';
 }
@@ -152,11 +156,16 @@ function readyInTime(
 }
 
 function working(sight: TurnSight, node: Node): TurnStep {
-  const { maintenance, work, job, policy, isOutdated } = sight;
+  const { maintenance, job, policy } = sight;
+  const note = workOf(maintenance);
+  if (note?.status === 'True') return afterItWorked(sight, node, doneAt(sight) ?? timeOf(note));
   // One that has failed stays as it is, for a person to look at.
   if (policy === 'Cancel' && (job === undefined || isUnfinished(job))) return { kind: 'Cancel' };
-  if (job !== undefined)
-    return isUnfinished(job) ? whileItWorks(sight, job) : afterItWorked(sight, node, job);
+  if (job !== undefined) return noteDue(note, job) ?? whileItWorks(sight, job);
+  return note === undefined ? beforeItsWork(sight) : jobDeleted;
+}
+
+function beforeItsWork({ maintenance, work, policy, isOutdated }: TurnSight): TurnStep {
   // The Job that it was begun for is no more to be had.
   if (work === 'Job' && isOutdated) return { kind: 'Cancel' };
   if (!isTrue(maintenance.status?.conditions, 'Drained'))
@@ -166,7 +175,36 @@ function working(sight: TurnSight, node: Node): TurnStep {
   return policy === 'Hold' ? { kind: 'Wait', message: 'its work rests' } : { kind: 'StartJob' };
 }
 
+/** What is known of the work, whatever has become of its Job. */
+function workOf({ status }: TurnSight['maintenance']): Condition | undefined {
+  return status?.conditions.find(({ type }) => type === WORK_SUCCEEDED);
+}
+
+function timeOf({ lastTransitionTime }: Condition): number {
+  return Date.parse(lastTransitionTime);
+}
+
+function noteDue(note: Condition | undefined, job: Job): TurnStep | undefined {
+  if (endOfWork(job) !== undefined) return { kind: 'NoteWork', facts: workSucceeded(job.metadata.name) };
+  return note === undefined ? { kind: 'NoteWork', facts: workBegun(job.metadata.name) } : undefined;
+}
+
+/** Whoever deleted it did not want it to run: it does not begin anew by itself. */
+const jobDeleted: TurnStep = {
+  kind: 'Fail',
+  reason: 'JobDeleted',
+  message:
+    'its Job was deleted before it had succeeded: advance the turn if nothing is left to do, or set the NodeMaintenance to Complete and delete it to have it anew',
+};
+
 function whileItWorks({ now }: TurnSight, job: Job): TurnStep {
+  const failure = job.status?.conditions?.find(({ type, status }) => type === 'Failed' && status === 'True');
+  if (failure !== undefined)
+    return {
+      kind: 'Fail',
+      reason: 'JobFailed',
+      message: `Job ${job.metadata.name} failed (${failure.reason || 'it does not say why'}): see its pods, then advance the turn, or set the NodeMaintenance to Complete and delete it to have it anew`,
+    };
   const seconds = job.spec.activeDeadlineSeconds ?? 0;
   const began = Date.parse(job.status?.startTime ?? job.metadata.creationTimestamp ?? '');
   if (!(now - began > (seconds + jobGrace) * 1_000))
@@ -178,15 +216,7 @@ function whileItWorks({ now }: TurnSight, job: Job): TurnStep {
   };
 }
 
-function afterItWorked(sight: TurnSight, node: Node, job: Job): TurnStep {
-  const failure = job.status?.conditions?.find(({ type, status }) => type === 'Failed' && status === 'True');
-  if (failure !== undefined)
-    return {
-      kind: 'Fail',
-      reason: 'JobFailed',
-      message: `Job ${job.metadata.name} failed (${failure.reason || 'it does not say why'}): see its pods, then advance the turn, or set the NodeMaintenance to Complete and delete it to have it anew`,
-    };
-  const done = endOfWork(job) ?? Number.NaN;
+function afterItWorked(sight: TurnSight, node: Node, done: number): TurnStep {
   // Not its readiness gates: their pods come back only when the node is given back.
   const because = unreadiness(node) ?? silence(sight, done);
   if (because === undefined) return { kind: 'Complete' };
@@ -200,8 +230,13 @@ function silence({ heardAt }: TurnSight, done: number): string | undefined {
     : undefined;
 }
 
-/** When the Job of a turn succeeded, in milliseconds. */
-export function endOfWork(job: Job | undefined): number | undefined {
+/** When the work of a turn was done, in milliseconds. */
+export function doneAt({ maintenance, job }: Pick<TurnSight, 'maintenance' | 'job'>): number | undefined {
+  const note = workOf(maintenance);
+  return endOfWork(job) ?? (note?.status === 'True' ? timeOf(note) : undefined);
+}
+
+function endOfWork(job: Job | undefined): number | undefined {
   const done = job?.status?.conditions?.find(({ type, status }) => type === 'Complete' && status === 'True');
   return done && Date.parse(done.lastTransitionTime);
 }

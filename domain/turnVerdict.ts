@@ -35,6 +35,20 @@ export const turnCancelled: ConditionFacts = {
     'The window ended, or was cancelled, before the work was done: the node has its turn anew in the next one.',
 };
 
+/**
+ * The condition of a turn that has a Job: whether its work is done, Unknown since the Job began. A Job can be deleted: what is known of it
+ * stays here.
+ */
+export const WORK_SUCCEEDED = 'WorkSucceeded';
+
+export function workBegun(job: string): ConditionFacts {
+  return { type: WORK_SUCCEEDED, status: 'Unknown', reason: 'JobStarted', message: `Job ${job} works.` };
+}
+
+export function workSucceeded(job: string): ConditionFacts {
+  return { type: WORK_SUCCEEDED, status: 'True', reason: 'JobSucceeded', message: `Job ${job} succeeded.` };
+}
+
 export function turnFailed(reason: string, message: string): ConditionFacts {
   return { type: TURN_SUCCEEDED, status: 'False', reason, message };
 }

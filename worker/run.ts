@@ -12,6 +12,7 @@ import { runNodeBudgetController } from '../controllers/nodeBudget.ts';
 import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
 import { runTurnOrdersController } from '../controllers/turnOrders.ts';
+import { runWindowProgressController } from '../controllers/windowProgress.ts';
 import { runWindowsController } from '../controllers/windows.ts';
 import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
@@ -189,6 +190,7 @@ async function lead({
         runAbandonedLeasesController({ cluster: led, events, log }, leading),
         keepReadiness({ cluster: led, config, events, log }, leading),
         runTurnOrdersController({ cluster: led, events, log }, leading),
+        runWindowProgressController({ cluster: led, log }, leading),
         runWindowsController({ cluster: led, temporal: temporal.client, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });

@@ -11,6 +11,7 @@ import type { Job } from '../../api/core.ts';
 import { NODE_BUDGET_NAME, WINDOW_LABEL, WORK_NAMESPACE, workflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { newTurn } from '../../api/windowTurn.ts';
+import { isTrue } from '../../domain/conditions.ts';
 import { revisionOf } from '../../domain/revision.ts';
 import { emptyStatus } from '../../domain/status.ts';
 import { resources } from '../../kube/resources.ts';
@@ -279,5 +280,83 @@ describe('a window', () => {
       },
       (found) => found.every(({ metadata }) => metadata.deletionTimestamp !== undefined),
     );
+  }, 60_000);
+
+  /** Its Job works on its only node. */
+  async function working(): Promise<{ window: Opened; turn: NodeMaintenance; job: Job }> {
+    const window = await windowOf(1, { work });
+    await rolledOut(window, {}, underWay(...window.nodes));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('Drained')] });
+    const noted = ({ status }: NodeMaintenance) =>
+      status?.conditions.some(({ type }) => type === 'WorkSucceeded') ?? false;
+    await looksUntil(window, turn, noted);
+    const [job] = await jobsOf(window);
+    return { window, turn, job: job as Job };
+  }
+
+  async function looksUntil(
+    window: Opened,
+    { metadata: { name } }: NodeMaintenance,
+    holds: (turn: NodeMaintenance) => boolean,
+  ): Promise<NodeMaintenance> {
+    const look = async () => {
+      await performed(() => activities.rollOut(window, orders(), undefined));
+      return c.maintenanceNow(name);
+    };
+    return eventuallyHolds('the turn to be so', look, holds);
+  }
+
+  async function removed({ metadata: { name, uid = '' } }: Job): Promise<void> {
+    const key = { namespace: WORK_NAMESPACE, name };
+    await c.admin.delete(resources.jobs, key, { uid, propagationPolicy: 'Background' });
+    await eventuallyHolds(
+      'the Job to be gone',
+      async () => [await c.admin.get(resources.jobs, key), c.cluster.jobs.get(`${WORK_NAMESPACE}/${name}`)],
+      (found) => found.every((one) => one === undefined),
+    );
+  }
+
+  const verdictOn = ({ status }: NodeMaintenance) =>
+    status?.conditions.find(({ type }) => type === 'TurnSucceeded');
+
+  test('whose Job somebody deletes while it works does not begin it anew, and says so', async () => {
+    const { window, turn, job } = await working();
+    await removed(job);
+    const failed = await looksUntil(window, turn, (seen) => verdictOn(seen) !== undefined);
+    expect(verdictOn(failed)).toMatchObject({ status: 'False', reason: 'JobDeleted' });
+    expect(failed.spec.stage).toBe('Drain');
+    expect(await jobsOf(window)).toEqual([]);
+  }, 60_000);
+
+  test('whose Job somebody deletes when it has succeeded gives the node back', async () => {
+    const { window, turn, job } = await working();
+    const finished = [is('SuccessCriteriaMet'), is('Complete')];
+    const times = { startTime: job.metadata.creationTimestamp, completionTime: new Date().toISOString() };
+    const status = { ...times, succeeded: 1, active: null, conditions: finished };
+    const key = { namespace: WORK_NAMESPACE, name: job.metadata.name };
+    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+    const isNoted = (seen: NodeMaintenance) => isTrue(seen.status?.conditions, 'WorkSucceeded');
+    await looksUntil(window, turn, isNoted);
+    await removed(job);
+    await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
+    expect(await jobsOf(window)).toEqual([]);
+  }, 60_000);
+
+  test('that may not read the Leases of kubelets says so, keeps the node, and goes on when it may', async () => {
+    const { window, turn } = await working();
+    await c.workerMayReadKubeletLeases(false);
+    try {
+      await written(turn, { conditions: [is('Drained'), is('WorkSucceeded')] });
+      const step = await eventuallyHolds(
+        'the refusal to be told',
+        () => performed(() => activities.rollOut(window, orders(), undefined)),
+        waitsFor('TurnRefused'),
+      );
+      expect(stateIn(step).waiting?.message).toMatch(/cannot get resource "leases"/);
+    } finally {
+      await c.workerMayReadKubeletLeases();
+    }
+    await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
   }, 60_000);
 });

@@ -161,6 +161,18 @@ test('a deleted window takes its Schedule along', async () => {
   expect(await scheduleOf(name)).toBeUndefined();
 });
 
+test('a window whose finalizer somebody took away takes its Schedule along all the same', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const { uid = '' } = (await seen(name))?.metadata ?? {};
+  relay.network.down();
+  await c.admin.delete(resources.maintenanceWindows, { name }, { uid });
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { metadata: { uid, finalizers: null } });
+  expect(await seen(name)).toBeUndefined();
+  relay.network.up();
+  await eventually('the Schedule to go', async () => expect(await scheduleOf(name)).toBeUndefined());
+});
+
 test('a window that is deleted while a turn rests warns that it keeps its node, and does not give it back', async () => {
   const name = await applied();
   await condition(name, 'Scheduled', { status: 'True' });

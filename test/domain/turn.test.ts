@@ -10,6 +10,8 @@ import {
   turnSucceeded,
   verdictOnAdvance,
   workAdvanced,
+  workBegun,
+  workSucceeded,
 } from '../../domain/turnVerdict.ts';
 
 const now = Date.parse('2026-11-21T12:00:00Z');
@@ -80,6 +82,8 @@ function step({ stage = 'Drain', conditions = [], givenBack, finalizers, ...diff
 
 const drained = [is('Drained')];
 const succeeded = job(100, is('Complete'));
+const begun = [...drained, condition(workBegun('work'))];
+const worked = [...drained, condition(workSucceeded('work'))];
 
 describe('the turn of a node', () => {
   test.each<{ when: string; given: Differs; want: object }>([
@@ -95,23 +99,43 @@ describe('the turn of a node', () => {
       want: { kind: 'Wait', message: 'it is drained; advance its turn when the work is done' },
     },
     {
+      when: 'notes that its Job has begun',
+      given: { conditions: drained, job: job(1) },
+      want: { kind: 'NoteWork', facts: workBegun('work') },
+    },
+    {
       when: 'waits while its Job works, though a pod appears on the node meanwhile',
-      given: { conditions: [is('Drained', 'False')], job: job(100) },
+      given: { conditions: [is('Drained', 'False'), condition(workBegun('work'))], job: job(100) },
       want: { kind: 'Wait', message: 'Job work works' },
     },
     {
+      when: 'notes that its Job has succeeded, before anything follows from it',
+      given: { conditions: begun, job: succeeded },
+      want: { kind: 'NoteWork', facts: workSucceeded('work') },
+    },
+    {
       when: 'gives the node back after its work',
-      given: { conditions: drained, job: succeeded },
+      given: { conditions: worked, job: succeeded },
       want: { kind: 'Complete' },
     },
     {
+      when: 'gives the node back after its work, though somebody has deleted the Job since',
+      given: { conditions: worked, heardAt: now - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'succeeds though somebody has deleted the Job since',
+      given: { stage: 'Complete', givenBack: 10, conditions: worked },
+      want: { kind: 'Succeed' },
+    },
+    {
       when: 'keeps the node cordoned while it has not come back',
-      given: { conditions: drained, job: succeeded, node: unready },
+      given: { conditions: worked, job: succeeded, node: unready },
       want: { kind: 'Wait', message: 'it is not ready' },
     },
     {
       when: 'gives a node back whose readiness gates are closed: their pods come back only then',
-      given: { conditions: drained, job: succeeded, node: gated },
+      given: { conditions: worked, job: succeeded, node: gated },
       want: { kind: 'Complete' },
     },
     {
@@ -136,17 +160,17 @@ describe('the turn of a node', () => {
     },
     {
       when: 'waits after its work until the kubelet has been heard again: Ready may be of before',
-      given: { conditions: drained, job: succeeded, heardAt: now - 11_000 },
+      given: { conditions: worked, job: succeeded, heardAt: now - 11_000 },
       want: { kind: 'Wait', message: 'its kubelet has not been heard since its work' },
     },
     {
       when: 'gives the node back when the kubelet has been heard after its work',
-      given: { conditions: drained, job: succeeded, heardAt: now - 9_000 },
+      given: { conditions: worked, job: succeeded, heardAt: now - 9_000 },
       want: { kind: 'Complete' },
     },
     {
       when: 'whose Job goes on after an edit of the window is judged by this Job',
-      given: { conditions: drained, job: job(100), work: 'None', isOutdated: true },
+      given: { conditions: begun, job: job(100), work: 'None', isOutdated: true },
       want: { kind: 'Wait', message: 'Job work works' },
     },
     {
@@ -215,12 +239,18 @@ describe('the turn fails, and the node stays as it is,', () => {
       when: 'when its node was made anew while its Job worked, which would be done for ever',
       given: { node: undefined, isReplaced: true, conditions: drained, job: succeeded },
       reason: 'NodeReplaced',
-      message: /^the node was made anew while Job /,
+      message: /^the node was made anew while its Job worked/,
+    },
+    {
+      when: 'when somebody deletes its Job: it does not begin anew by itself',
+      given: { conditions: begun },
+      reason: 'JobDeleted',
+      message: /^its Job was deleted before it had succeeded/,
     },
     {
       when: 'when its Job fails',
       given: {
-        conditions: drained,
+        conditions: begun,
         job: job(100, condition({ type: 'Failed', status: 'True', reason: 'DeadlineExceeded', message: '' })),
       },
       reason: 'JobFailed',
@@ -228,14 +258,14 @@ describe('the turn fails, and the node stays as it is,', () => {
     },
     {
       when: 'when its Job never ends',
-      given: { conditions: drained, job: job(661) },
+      given: { conditions: begun, job: job(661) },
       reason: 'JobNeverEnded',
       message: /^Job work has not ended 660 s after it began/,
     },
     {
       when: 'when the node does not come back after its work',
       given: {
-        conditions: drained,
+        conditions: worked,
         node: unready,
         job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
       },
@@ -275,7 +305,7 @@ describe('the turn fails, and the node stays as it is,', () => {
     {
       when: 'when its kubelet is not heard after its work',
       given: {
-        conditions: drained,
+        conditions: worked,
         heardAt: now - 62_000,
         job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
       },
@@ -328,13 +358,18 @@ describe('when the window ends', () => {
     },
     {
       when: 'and cancels, a Job that has failed is not taken for one that was cancelled',
-      given: { policy: 'Cancel', conditions: drained, job: job(100, is('Failed')) },
+      given: { policy: 'Cancel', conditions: begun, job: job(100, is('Failed')) },
       want: expect.objectContaining({ kind: 'Fail', reason: 'JobFailed' }),
     },
     {
       when: 'and cancels, work that is done is done',
-      given: { policy: 'Cancel', conditions: drained, job: succeeded },
+      given: { policy: 'Cancel', conditions: worked },
       want: { kind: 'Complete' },
+    },
+    {
+      when: 'and cancels, what its Job has come to is noted first',
+      given: { policy: 'Cancel', conditions: drained, job: succeeded },
+      want: { kind: 'NoteWork', facts: workSucceeded('work') },
     },
   ])('$when', ({ given, want }) => {
     expect(step(given)).toEqual(want);

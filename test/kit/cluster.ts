@@ -1,6 +1,12 @@
 import type { KubeObject, Lease, Node, NodeSelector, Pod, PodDisruptionBudget } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { EVACUATION, INSTIGATOR_FINALIZER, NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
+import {
+  EVACUATION,
+  INSTIGATOR_FINALIZER,
+  KUBELET_LEASE_NAMESPACE,
+  NODE_LEASE_NAMESPACE,
+  NODE_MAINTENANCE,
+} from '../../api/names.ts';
 import type {
   DrainPlanEntry,
   NodeMaintenance,
@@ -38,6 +44,13 @@ const clusterRoles: Resource = {
   plural: 'clusterroles',
   kind: 'ClusterRole',
   namespaced: false,
+};
+const roles: Resource = {
+  group: 'rbac.authorization.k8s.io',
+  version: 'v1',
+  plural: 'roles',
+  kind: 'Role',
+  namespaced: true,
 };
 const serviceAccounts: Resource = {
   group: '',
@@ -290,12 +303,21 @@ export class TestCluster {
     await this.admin.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
   }
 
-  /** `kubectl cordon NODE` */
+  /** Whether the worker may read the Leases of kubelets; it may unless told. */
+  async workerMayReadKubeletLeases(isAllowed = true): Promise<void> {
+    const rules = [
+      { apiGroups: ['coordination.k8s.io'], resources: ['leases'], verbs: [isAllowed ? 'get' : 'list'] },
+    ];
+    const key = { namespace: KUBELET_LEASE_NAMESPACE, name: 'node-maintenance-worker' };
+    await this.admin.mergePatch(roles, key, { rules });
+  }
+
   /** `null` takes a label away. */
   async labelled(name: string, labels: Record<string, string | null>): Promise<void> {
     await this.patched(resources.nodes, { name }, { metadata: { labels } });
   }
 
+  /** `kubectl cordon NODE` */
   async cordoned(name: string): Promise<void> {
     await this.patched(resources.nodes, { name }, { spec: { unschedulable: true } });
   }
