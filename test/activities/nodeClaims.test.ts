@@ -11,14 +11,14 @@ let c: TestCluster;
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'claims' });
-}, 120_000);
+});
 
 afterAll(async () => {
   const { metadata } = await readBudget(c);
   await c?.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const claims = async () => (await readBudget(c)).status?.claims ?? [];
 

@@ -26,14 +26,14 @@ beforeAll(async () => {
       nodeSelector: { nodeSelectorTerms: [{ matchExpressions }] },
     } as MaintenanceWindow['spec'],
   });
-}, 120_000);
+});
 
 afterAll(async () => {
   const found = await seen();
   await c?.admin.delete(resources.maintenanceWindows, { name }, { uid: found?.metadata.uid ?? '' });
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const seen = () => c.admin.get(resources.maintenanceWindows, { name });
 

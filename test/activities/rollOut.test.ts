@@ -32,7 +32,7 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'rollout' });
   ({ activities, told } = activitiesOn(c));
-}, 120_000);
+});
 
 beforeEach(() => setBudget('100%'));
 
@@ -48,7 +48,7 @@ afterAll(async () => {
   await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 async function setBudget(maxUnavailable: number | string): Promise<void> {
   await readBudget(c);
@@ -163,7 +163,7 @@ describe('a window', () => {
     await setBudget('100%');
     expect(underWay(...window.nodes)(await ended)).toBe(true);
     expect(await claimed(window)).toEqual(window.nodes);
-  }, 60_000);
+  });
 
   test('whose turn a person completes gives up its claim, and begins the next one', async () => {
     const window = await windowOf(2);
@@ -173,7 +173,7 @@ describe('a window', () => {
     const step = await rolledOut(window, {}, underWay(second));
     expect(stateIn(step)).toMatchObject({ done: 1, remaining: 0 });
     expect(await claimed(window)).toEqual([second]);
-  }, 60_000);
+  });
 
   test('whose turn is deleted begins it anew by the rules: not while it is paused', async () => {
     const window = await windowOf(1);
@@ -185,7 +185,7 @@ describe('a window', () => {
     expect(await claimed(window)).toEqual([]);
     await rolledOut(window, {}, underWay(...window.nodes));
     expect((await onlyTurnOf(window)).metadata.uid).not.toBe(turn.metadata.uid);
-  }, 60_000);
+  });
 
   test('whose turns the apiserver refuses says so, takes no node, and goes on', async () => {
     const drainPlan = Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority }));
@@ -200,7 +200,7 @@ describe('a window', () => {
     expect((await c.eventsAbout(about)).join('\n')).toContain(
       'TurnRefused: The apiserver refuses the turn of',
     );
-  }, 60_000);
+  });
 
   test('whose turn cannot have its name, because somebody took the label from it, says so', async () => {
     const window = await windowOf(1);
@@ -212,7 +212,7 @@ describe('a window', () => {
     const step = await rolledOut(window, {}, waitsFor('TurnRefused'));
     expect(stateIn(step)).toMatchObject({ underWay: [], remaining: 1 });
     expect(await claimed(window)).toEqual([]);
-  }, 60_000);
+  });
 
   test('that holds its nodes is over when their drains rest, and the next one has only these go on', async () => {
     const window = await windowOf(2, { onWindowEnd: 'HoldCurrent', rollout: { maxUnavailable: 2 } });
@@ -231,7 +231,7 @@ describe('a window', () => {
     expect(await ended).toMatchObject({ kind: 'Over' });
     const next = await rolledOut(window, {}, ({ kind }) => kind === 'Tell');
     expect(next).toMatchObject({ pause: [], resume: [run] });
-  }, 60_000);
+  });
 
   const schedulingGates = [{ name: 'example.com/not-yet' }];
   const template = { spec: { schedulingGates, containers: [{ name: 'patch', image: 'none' }] } };
@@ -261,7 +261,7 @@ describe('a window', () => {
       expect(status?.conditions).toContainEqual(expect.objectContaining({ reason: 'Cancelled' }));
     });
     expect(await jobsOf(window)).toEqual([]);
-  }, 60_000);
+  });
 
   test('whose node is given back by a person while its Job works ends the Job', async () => {
     const window = await windowOf(1, { work });
@@ -280,7 +280,7 @@ describe('a window', () => {
       },
       (found) => found.every(({ metadata }) => metadata.deletionTimestamp !== undefined),
     );
-  }, 60_000);
+  });
 
   /** Its Job works on its only node. */
   async function working(): Promise<{ window: Opened; turn: NodeMaintenance; job: Job }> {
@@ -327,7 +327,7 @@ describe('a window', () => {
     expect(verdictOn(failed)).toMatchObject({ status: 'False', reason: 'JobDeleted' });
     expect(failed.spec.stage).toBe('Drain');
     expect(await jobsOf(window)).toEqual([]);
-  }, 60_000);
+  });
 
   test('whose Job somebody deletes when it has succeeded gives the node back', async () => {
     const { window, turn, job } = await working();
@@ -341,7 +341,7 @@ describe('a window', () => {
     await removed(job);
     await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
     expect(await jobsOf(window)).toEqual([]);
-  }, 60_000);
+  });
 
   test('that may not read the Leases of kubelets says so, keeps the node, and goes on when it may', async () => {
     const { window, turn } = await working();
@@ -358,5 +358,5 @@ describe('a window', () => {
       await c.workerMayReadKubeletLeases();
     }
     await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
-  }, 60_000);
+  });
 });

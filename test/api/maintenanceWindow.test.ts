@@ -9,7 +9,7 @@ let kubectl: Kubectl;
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
-}, 180_000);
+});
 
 afterAll(() => releaseSandbox(sandbox));
 

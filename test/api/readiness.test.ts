@@ -19,14 +19,14 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'gates' });
   policies = new ReadinessPolicies(c.admin, sandbox);
   kubectl = kubectlOf(sandbox);
-}, 180_000);
+});
 
 afterEach(() => policies.allDropped());
 
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 const cni = gate({ name: 'cni', namespace: 'kube-system' });
 const sentinel = { sentinel: 'yes' };
@@ -146,7 +146,7 @@ describe('a new node is given the taint', () => {
       }),
       { numRuns: 12, endOnFailure: true },
     );
-  }, 120_000);
+  });
 });
 
 describe('what is wrong is refused with its remedy', () => {

@@ -19,7 +19,7 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'budget' });
   await unmade();
   ended = runNodeBudgetController({ cluster: c.cluster, log: silentLog }, abort.signal);
-}, 120_000);
+});
 
 afterAll(async () => {
   abort.abort();
@@ -28,7 +28,7 @@ afterAll(async () => {
   await unmade();
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 async function unmade(): Promise<void> {
   const budget = await c.admin.get(resources.nodeBudgets, key);

@@ -37,14 +37,14 @@ beforeAll(async () => {
   });
   startControllers();
   oldNode = await c.nodeNamed('old');
-}, 180_000);
+});
 
 afterAll(async () => {
   await policies?.allDropped();
   await stopControllers();
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** Long enough for a look before it ends, on a machine that is busy with other things. */
 const patience = { graceMs: 6_000, dampingMs: 10_000 };

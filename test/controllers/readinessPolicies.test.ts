@@ -21,14 +21,14 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'nrp' });
   policies = new ReadinessPolicies(c.admin, sandbox);
   startControllers();
-}, 180_000);
+});
 
 afterAll(async () => {
   await policies?.allDropped();
   await c?.close();
   await stopControllers();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 function startControllers(): void {
   stop = new AbortController();

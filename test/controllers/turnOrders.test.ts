@@ -28,14 +28,14 @@ beforeAll(async () => {
     runTurnOrdersController({ cluster, events, log: silentLog }, abort.signal),
     runWindowProgressController({ cluster, log: silentLog }, abort.signal),
   ]);
-}, 120_000);
+});
 
 afterAll(async () => {
   abort.abort();
   await ended;
   await c?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** One that has been open, and is closed. */
 async function closedWindow(node: string): Promise<MaintenanceWindow> {

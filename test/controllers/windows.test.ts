@@ -36,7 +36,7 @@ beforeAll(async () => {
   connection = await Connection.connect({ address: relay.address });
   const deps = { cluster: c.cluster, temporal: new Client({ connection }), events, log: silentLog };
   ended = runWindowsController(deps, abort.signal);
-}, 120_000);
+});
 
 afterAll(async () => {
   for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
@@ -47,7 +47,7 @@ afterAll(async () => {
   await relay?.close();
   await lab?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 let serial = 0;
 const weekly = { cron: '0 2 * * 6', timeZone: 'Europe/Berlin', duration: '4h' };

@@ -14,10 +14,14 @@ import {
 } from '../../domain/turnVerdict.ts';
 import { progressWhileClosed } from '../../domain/windowProgress.ts';
 
-const nodeSelector = {
+const selector = {
   nodeSelectorTerms: [{ matchExpressions: [{ key: 'rack', operator: 'In' as const, values: ['a'] }] }],
 };
-const spec = { nodeSelector, work: { type: 'None' }, template: {} } as unknown as MaintenanceWindow['spec'];
+const spec = {
+  nodeSelector: selector,
+  work: { type: 'None' },
+  template: {},
+} as unknown as MaintenanceWindow['spec'];
 const revision = revisionOf(spec);
 
 const node = (name: string, rack = 'a'): Node => ({

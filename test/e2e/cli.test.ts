@@ -30,7 +30,7 @@ beforeAll(async () => {
   await world.apply('probe', { nodes: ['node-1'] });
   await world.eventually('probe', 'a worker has seen it', ({ status }) => status !== undefined);
   expect(await maintenance('cancel', 'probe', '--wait', '--timeout', '2m')).toMatchObject({ code: 0 });
-}, 180_000);
+});
 afterAll(async () => {
   world?.sandbox.server('kwok').resume();
   await worker?.kill();
@@ -380,7 +380,7 @@ describe('a window', () => {
       );
     });
     await says(watching, '0 of 1 nodes done, 1 under way, 0 failed, 0 left (node-4)');
-  }, 120_000);
+  });
 
   test('is paused, in its object and in Temporal, and goes on', async () => {
     const paused = await succeeds(maintenance('window', 'pause', 'os-patch'));
@@ -409,7 +409,7 @@ describe('a window', () => {
       }),
     );
     expect((await world.node('node-4')).spec.unschedulable ?? false).toBe(false);
-  }, 60_000);
+  });
 });
 
 describe('words are completed', () => {
@@ -527,7 +527,7 @@ test('what cannot be meant, or done, is answered with an exit code and what to d
     expect(answer).toMatchObject({ args, code, stdout: '', stderr: expect.stringContaining(words) });
     expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
   });
-}, 120_000);
+});
 
 /** Programs that are run at the same time. */
 const atOnce = 4;

@@ -25,7 +25,7 @@ afterAll(async () => {
   await browser?.close();
   await worker?.stop();
   await world?.close();
-}, 60_000);
+});
 
 /** What a verb of kubectl maintenance prints for a person at a terminal. */
 async function atTerminal(...args: string[]): Promise<string> {

@@ -23,7 +23,7 @@ beforeAll(async () => {
   receiver = await startReceiver();
   world = await createWorld({ nodes: 3 });
   await begin();
-}, 120_000);
+});
 
 afterAll(async () => {
   await worker?.kill();
@@ -79,7 +79,7 @@ test('each stage is told to the receiver, and by Events on the object and on its
         begun.map((stage) => `${stage} of NodeMaintenance rack started: firmware`).toSorted(),
       );
   });
-}, 120_000);
+});
 
 test('a receiver that hangs delays no drain, and learns of all of it once it is back, though the worker died', async () => {
   receiver.answersWith(() => 'Hangs');
@@ -105,7 +105,7 @@ test('a receiver that hangs delays no drain, and learns of all of it once it is 
   ]);
   const taken = new Map(receiver.taken().map((event) => [event.id, event]));
   for (const event of tried) expect(taken.get(event.id)).toEqual(event);
-}, 180_000);
+});
 
 test('what blocks a drain is told once, also by another worker; one that is given up was cancelled', async () => {
   const [pod = ''] = await world.placePods('node-1', 1, { labels: { app: 'single' } });
@@ -128,7 +128,7 @@ test('what blocks a drain is told once, also by another worker; one that is give
   await world.eventually('stuck', 'it is finished', finished);
   await eventuallyTold('stuck', [...before, ...stages('Complete'), 'maintenance.cancelled']);
   expect(receiver.requests.filter(({ event }) => event.id === told?.id)).toHaveLength(1);
-}, 180_000);
+});
 
 describe('a window', () => {
   test('asks for its approval, tells of the node that is not back, and what it has come to', async () => {
@@ -175,7 +175,7 @@ describe('a window', () => {
       await eventually(`the Event ${reason}`, async () =>
         expect(await eventsAbout(window, reason)).toHaveLength(1),
       );
-  }, 180_000);
+  });
 });
 
 test('the metrics count what was sent and what failed', async () => {
@@ -187,4 +187,4 @@ test('the metrics count what was sent and what failed', async () => {
     );
   expect(count('sent')).toBeGreaterThan(5);
   expect(count('given_up')).toBe(0);
-}, 30_000);
+});

@@ -40,7 +40,7 @@ beforeAll(async () => {
     informer.start(watching.signal);
     await informer.synced();
   }
-}, 180_000);
+});
 
 afterAll(async () => {
   watching.abort();

@@ -37,7 +37,7 @@ beforeAll(async () => {
   nodes.start(watching.signal);
   worker = startWorker(world.sandbox);
   await worker.ready();
-}, 180_000);
+});
 
 afterAll(async () => {
   await worker?.kill();
@@ -85,7 +85,7 @@ describe('a window with a Job', () => {
     const { status } = await windows.now('patch');
     expect(status).toMatchObject({ progress: { summary: '4/4', done: 4, failed: 0, remaining: 0 } });
     expect(status?.active).toBeUndefined();
-  }, 180_000);
+  });
 
   test('that opens again works on none of them, until what is to be done has changed', async () => {
     expect(await windows.triggered(windows.scheduleOf('patch'))).toMatchObject({ done: 4, remaining: 0 });
@@ -105,7 +105,7 @@ describe('a window with a Job', () => {
     expect(await windows.triggered(byHand)).toMatchObject({ done: 4, remaining: 0 });
     const turns = await windows.turnsOf('patch');
     expect(turns.map(({ spec }) => spec.reason)).toEqual(Array.from({ length: 4 }, () => 'another patch'));
-  }, 180_000);
+  });
 });
 
 describe('a window without work of its own', () => {
@@ -129,7 +129,7 @@ describe('a window without work of its own', () => {
     await eventually('the first node to be cordoned', async () =>
       expect(await windows.isCordoned('node-5')).toBe(true),
     );
-  }, 60_000);
+  });
 
   test('goes on to the next node when somebody advances the turn', async () => {
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
@@ -139,7 +139,7 @@ describe('a window without work of its own', () => {
     await run.executeUpdate('advance', { args: [{ node: 'node-5' }] });
     expect(await windows.underWay(run, 'node-6')).toMatchObject({ done: 1 });
     await windows.schedulable(['node-5']);
-  }, 60_000);
+  });
 
   test('lets another window that opens meanwhile wait, which says for whom, and goes on after it', async () => {
     await windows.applied('beside', { pool: 'lost' });
@@ -158,7 +158,7 @@ describe('a window without work of its own', () => {
     await beside.executeUpdate('cancel');
     expect(await beside.result()).toMatchObject({ done: 0, remaining: 1 });
     expect(await windows.turnsOf('beside')).toEqual([]);
-  }, 120_000);
+  });
 
   test('that is cancelled gives the node back, which has its turn anew in the next one', async () => {
     await windows.schedulable(pools.other);
@@ -174,7 +174,7 @@ describe('a window without work of its own', () => {
     await next.executeUpdate('cancel');
     await next.result();
     await windows.schedulable(pools.other);
-  }, 120_000);
+  });
 });
 
 describe('a window whose nodes have readiness gates', () => {
@@ -244,7 +244,7 @@ describe('a window whose nodes have readiness gates', () => {
     await windows.applied('gated', { pool: 'gated', rollout: { maxUnavailable: 4, maxFailures: 4 } });
     run = await windows.open('gated');
     await windows.underWay(run, first, second);
-  }, 120_000);
+  });
 
   test('waits behind the taint after Complete until they are open, and goes on then', async () => {
     await workedOn(second);
@@ -255,7 +255,7 @@ describe('a window whose nodes have readiness gates', () => {
     await storageOn(second);
     expect(await windows.underWay(run, first, third)).toMatchObject({ done: 1 });
     expect(isTainted(await world.node(second))).toBe(false);
-  }, 120_000);
+  });
 
   test('reports the gate and the pod of a node that does not come back, and goes on with the others', async () => {
     const agent = await workedOn(first);
@@ -287,7 +287,7 @@ describe('a window whose nodes have readiness gates', () => {
     await probed(agent, true);
     await run.executeUpdate('advance', { args: [{ node: first }] });
     expect(await run.result()).toMatchObject({ done: 4, failed: [] });
-  }, 180_000);
+  });
 });
 
 /** Held by the clock, for a minute or two: what is here begun is looked at again at the end, while others have their turn. */
@@ -322,7 +322,7 @@ describe('by the clock,', () => {
     nodes.subscribe(({ object }) => {
       if (object.metadata.name === held && object.spec.unschedulable !== true) wasGivenBack = true;
     });
-  }, 180_000);
+  });
 
   test('a Job that fails leaves its node cordoned', async () => {
     const template = { metadata: { finalizers: ['example.com/stays'] }, ...gatedPod };
@@ -343,7 +343,7 @@ describe('by the clock,', () => {
       }),
     );
     expect(await windows.isCordoned(fails)).toBe(true);
-  }, 120_000);
+  });
 
   test('overlapping windows work on the same nodes one after the other, and on no more at once than each allows', async () => {
     const mostOut = mostOutOf('other');
@@ -355,7 +355,7 @@ describe('by the clock,', () => {
     for (const run of runs) expect(await run.result()).toMatchObject({ done: 2, failed: [], remaining: 0 });
     expect(mostOut()).toBe(1);
     await windows.schedulable(pools.other);
-  }, 180_000);
+  });
 
   test('a window that is deleted while a person works is gone when the turn is over, and not before', async () => {
     await windows.applied('leaving', { pool: 'lost', onWindowEnd: 'HoldCurrent' });
@@ -376,7 +376,7 @@ describe('by the clock,', () => {
     expect(await run.result()).toMatchObject({ done: 1 });
     await windows.gone('leaving');
     await windows.schedulable([node]);
-  }, 120_000);
+  });
 
   test('a window that is deleted while its Job works ends the Job, and gives the node back, with CancelCurrent', async () => {
     await windows.applied('revoked', { pool: 'other', onWindowEnd: 'CancelCurrent', work: worksFor });
@@ -387,7 +387,7 @@ describe('by the clock,', () => {
     await windows.gone('revoked');
     await windows.schedulable(pools.other);
     expect([await windows.jobsOf('revoked'), await windows.turnsOf('revoked')]).toEqual([[], []]);
-  }, 120_000);
+  });
 
   describe('a node that never comes back', () => {
     const [name] = pools.lost;
@@ -437,7 +437,7 @@ describe('by the clock,', () => {
       await run.executeUpdate('advance', { args: [{ node: name }] });
       await windows.schedulable([name]);
       expect(await run.result()).toMatchObject({ done: 1, failed: [] });
-    }, 120_000);
+    });
   });
 
   function podThatWorksOn(node: string): Promise<{ namespace: string; name: string }> {

@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Milliseconds. */
+/** Milliseconds; what has not come soon is looked for less often, so that many who wait leave the machine to what they wait for. */
 const lookEvery = 25;
+const soon = 1_000;
+const lookLaterEvery = 100;
 /** Longer than anything waited for should take, for a machine that is busy with other things. */
 const patience = 60_000;
 
@@ -14,14 +16,14 @@ export async function eventually<T>(
   look: () => T | Promise<T>,
   { within = patience }: { within?: number } = {},
 ): Promise<T> {
-  const deadline = performance.now() + within;
+  const began = performance.now();
   for (;;) {
     try {
       return await look();
     } catch (error) {
-      if (performance.now() > deadline) throw inVain(fact, within, error);
+      if (performance.now() - began > within) throw inVain(fact, within, error);
     }
-    await sleep(lookEvery);
+    await sleep(performance.now() - began < soon ? lookEvery : lookLaterEvery);
   }
 }
 

@@ -48,7 +48,7 @@ export function startWorker(
         'the worker is ready',
         () => readiness(read()),
         (seen) => seen === 'ok',
-        30_000,
+        120_000,
       );
     },
   };

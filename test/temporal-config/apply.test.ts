@@ -32,7 +32,7 @@ beforeAll(async () => {
   connection = await Connection.connect({ address: sandbox.temporalAddress });
   temporal = new Client({ connection, namespace });
   scratch = await mkdtemp(join(tmpdir(), 'nm-apply-'));
-}, 120_000);
+});
 
 beforeEach(async () => {
   folder = await mkdtemp(join(scratch, 'folder-'));
@@ -116,7 +116,7 @@ describe('apply', () => {
     expect(await retentionDays()).toBe(30);
     const known = await knownAttributes(connection, namespace);
     expect(Object.fromEntries(known)).toMatchObject(declaredNamespace().searchAttributes);
-  }, 180_000);
+  });
 
   test('has Schedules open windows when the files say, with what the controller of windows starts them with', async () => {
     for (const { schedule } of readWanted(folder, Date.now()).schedules) {
@@ -157,7 +157,7 @@ describe('apply', () => {
     ]);
     expect(await configure('apply')).toMatchObject({ code: 0 });
     expect(await configure('diff')).toMatchObject({ code: 0 });
-  }, 60_000);
+  });
 
   test('leaves a pause as it is in Temporal, unless the file says how it should be', async () => {
     const handle = temporal.schedule.getHandle(yearEnd);
@@ -169,7 +169,7 @@ describe('apply', () => {
     await edit(yearEnd, ({ policies, ...file }) => ({ ...file, policies: { ...policies, overlap: 'Skip' } }));
     expect(await configure('apply')).toMatchObject({ code: 0 });
     expect((await handle.describe()).state).toMatchObject({ paused: true, note: 'Ask Jane first' });
-  }, 60_000);
+  });
 
   test('deletes only with --prune, and only what it has made', async () => {
     for (const id of ['of-others', 'maintenance-window-os-patch']) await temporal.schedule.create(byHand(id));
@@ -185,7 +185,7 @@ describe('apply', () => {
     const ids: string[] = [];
     for await (const { scheduleId } of temporal.schedule.list()) ids.push(scheduleId);
     expect(ids.toSorted()).toEqual(['maintenance-window-os-patch', 'of-others', yearEnd]);
-  }, 60_000);
+  });
 
   test('changes nothing at all while a Schedule or an attribute of others is in the way', async () => {
     await edit(yearEnd, (file) => ({ ...file, id: 'of-others' }));
@@ -202,7 +202,7 @@ describe('apply', () => {
     );
     expect(answer.stderr).toContain('error: nothing was changed, because of the conflicts above\n');
     expect(await retentionDays()).toBe(30);
-  }, 60_000);
+  });
 });
 
 describe('a bad file is named with the field and the remedy, and nothing is changed', () => {
@@ -284,5 +284,5 @@ describe('a bad file is named with the field and the remedy, and nothing is chan
       expect.stringContaining('spec.timeZone: there is no time zone "Mars"'),
     ]);
     expect(await configure('diff', '--nonsense')).toMatchObject({ code: 2, stdout: '' });
-  }, 60_000);
+  });
 });

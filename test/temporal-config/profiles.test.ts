@@ -87,7 +87,7 @@ beforeAll(async () => {
       '/etc/node-maintenance/temporal/tls.key': inScratch('tls.key'),
     }),
   );
-}, 120_000);
+});
 
 afterEach(async () => {
   // Gracefully: other files share the sandbox, and would see the Leases of those that died.
@@ -160,7 +160,7 @@ describe('a profile of temporal.toml brings the worker, the plugin of kubectl an
     const local = begun(environment('local'));
     await local.ready();
     expect((await workersVerb(environment('local'))).stdout).toContain('node-maintenance: workflow ');
-  }, 120_000);
+  });
 
   test('with a client certificate, in a namespace that apply has made', async () => {
     const applied = await configure('cluster', 'apply');
@@ -176,7 +176,7 @@ describe('a profile of temporal.toml brings the worker, the plugin of kubectl an
     expect([...used]).toEqual(
       expect.arrayContaining(['PollWorkflowTaskQueue', 'DescribeTaskQueue', 'CreateSchedule']),
     );
-  }, 180_000);
+  });
 
   test('with an API key, which goes with the namespace on every call, where operators have no rights', async () => {
     const direct = await Connection.connect({ address: sandbox.temporalAddress });
@@ -204,7 +204,7 @@ describe('a profile of temporal.toml brings the worker, the plugin of kubectl an
         authorization: `Bearer ${apiKey}`,
         'temporal-namespace': 'node-maintenance.a1b2c',
       });
-  }, 180_000);
+  });
 });
 
 describe('what is wrong with a profile is said in one line, with the setting and the remedy', () => {
@@ -369,7 +369,7 @@ describe('what is wrong with a profile is said in one line, with the setting and
       () => refused.log(),
       (log) => log.includes('refuses the key'),
     );
-  }, 120_000);
+  });
 
   test('by the plugin of kubectl and by temporal-config', async () => {
     const stranger = environment('cluster', pair('stranger'));
@@ -377,7 +377,7 @@ describe('what is wrong with a profile is said in one line, with the setting and
     expect(answer).toMatchObject({ code: 2, stdout: '' });
     expect(answer.stderr).toContain(`${mutual.address} refuses the certificate`);
     expect((await workersVerb(environment('clowd'))).stderr).toContain('there is no profile "clowd"');
-  }, 120_000);
+  });
 });
 
 async function connected(env: Record<string, string | undefined>): Promise<void> {

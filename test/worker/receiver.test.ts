@@ -115,7 +115,7 @@ test('the bridge of the docs hands a notice on to a chat, and the answer of the 
     chat.closeAllConnections();
     chat.close();
   }
-}, 60_000);
+});
 
 describe('a file that is of no use is named with option and place, and nothing of it', () => {
   test.each<{ when: string; text: string; option: 'headersFile' | 'caFile'; says: string }>([

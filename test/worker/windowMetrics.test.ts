@@ -25,7 +25,7 @@ beforeAll(async () => {
   const { port, server } = await serve(silent, { number: 0, named: false }, '');
   end.push(() => server.close());
   scrape = () => metrics.scrape(`127.0.0.1:${port}`);
-}, 120_000);
+});
 
 afterAll(async () => {
   for (const close of end) close();
@@ -34,7 +34,7 @@ afterAll(async () => {
   await c.admin.delete(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { uid: metadata.uid ?? '' });
   await c.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** The value of a series; its labels in the order in which it has them. */
 async function valueOf(series: string): Promise<number | undefined> {
@@ -90,7 +90,7 @@ test('an open window tells when it ends, what its turns have come to, and since 
     expect(await valueOf(`window_open{${of}}`)).toBe(0),
   );
   expect(await scrape()).not.toContain(`waiting_since_timestamp_seconds{${of}`);
-}, 60_000);
+});
 
 test('conditions that somebody should see to are told, and not that somebody suspended it', async () => {
   const [paused, suspended] = await Promise.all(
@@ -106,7 +106,7 @@ test('conditions that somebody should see to are told, and not that somebody sus
     ).toBe(1),
   );
   expect(await scrape()).not.toContain(`window_condition_not_true{window="${suspended}"`);
-}, 60_000);
+});
 
 test('the oldest turn that is under way, and nodes that are out of service against the budget', async () => {
   await readBudget(c);
@@ -140,4 +140,4 @@ test('the oldest turn that is under way, and nodes that are out of service again
   await eventually('the turn', async () =>
     expect(await valueOf(`window_oldest_turn_begun_timestamp_seconds{window="${window}"}`)).toBe(begun),
   );
-}, 60_000);
+});

@@ -23,14 +23,14 @@ beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
   lab = await workflowLab(sandbox.temporalAddress);
-}, 120_000);
+});
 
 afterEach(() => lab.clear());
 
 afterAll(async () => {
   await lab?.close();
   await releaseSandbox(sandbox);
-}, 60_000);
+});
 
 /** EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED */
 const cancelRequested = 15;
