@@ -225,12 +225,17 @@ describe('a window', () => {
     const run = workflowIdOf(own.metadata.name);
     const tell = await rolledOut(window, { ended: true }, ({ kind }) => kind === 'Tell');
     expect(tell).toMatchObject({ pause: [run], resume: [] });
-    const given = orders({ ended: true, told: [run] });
+    const given = orders({ ended: true, told: [{ run, word: 'pause' }] });
     const { ended } = started(() => activities.rollOut(window, given, stateIn(tell)));
     await written(own, { conditions: [is('Paused')] });
     expect(await ended).toMatchObject({ kind: 'Over' });
     const next = await rolledOut(window, {}, ({ kind }) => kind === 'Tell');
     expect(next).toMatchObject({ pause: [], resume: [run] });
+    await written(own, { conditions: [] });
+    const atItsEnd = await performed(() =>
+      activities.rollOut(window, orders({ ended: true, told: [{ run, word: 'resume' }] }), undefined),
+    );
+    expect(atItsEnd).toMatchObject({ kind: 'Tell', pause: [run], resume: [] });
   });
 
   const schedulingGates = [{ name: 'example.com/not-yet' }];
@@ -307,6 +312,14 @@ describe('a window', () => {
     return eventuallyHolds('the turn to be so', look, holds);
   }
 
+  async function succeeded({ metadata: { name, creationTimestamp } }: Job): Promise<void> {
+    const conditions = [is('SuccessCriteriaMet'), is('Complete')];
+    const times = { startTime: creationTimestamp, completionTime: new Date().toISOString() };
+    const status = { ...times, succeeded: 1, active: null, conditions };
+    const key = { namespace: WORK_NAMESPACE, name };
+    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+  }
+
   async function removed({ metadata: { name, uid = '' } }: Job): Promise<void> {
     const key = { namespace: WORK_NAMESPACE, name };
     await c.admin.delete(resources.jobs, key, { uid, propagationPolicy: 'Background' });
@@ -331,11 +344,7 @@ describe('a window', () => {
 
   test('whose Job somebody deletes when it has succeeded gives the node back', async () => {
     const { window, turn, job } = await working();
-    const finished = [is('SuccessCriteriaMet'), is('Complete')];
-    const times = { startTime: job.metadata.creationTimestamp, completionTime: new Date().toISOString() };
-    const status = { ...times, succeeded: 1, active: null, conditions: finished };
-    const key = { namespace: WORK_NAMESPACE, name: job.metadata.name };
-    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+    await succeeded(job);
     const isNoted = (seen: NodeMaintenance) => isTrue(seen.status?.conditions, 'WorkSucceeded');
     await looksUntil(window, turn, isNoted);
     await removed(job);
@@ -344,10 +353,10 @@ describe('a window', () => {
   });
 
   test('that may not read the Leases of kubelets says so, keeps the node, and goes on when it may', async () => {
-    const { window, turn } = await working();
+    const { window, turn, job } = await working();
     await c.workerMayReadKubeletLeases(false);
     try {
-      await written(turn, { conditions: [is('Drained'), is('WorkSucceeded')] });
+      await succeeded(job);
       const step = await eventuallyHolds(
         'the refusal to be told',
         () => performed(() => activities.rollOut(window, orders(), undefined)),
