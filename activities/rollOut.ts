@@ -182,12 +182,13 @@ class RollOut {
   #decide(sight: Sight, view: BudgetView, refused: ReadonlyMap<string, string>): RolloutDecision {
     const { window, nodes, isEnding } = sight;
     const { approved, approvedNodes, paused } = this.#orders;
+    const turns = turnKinds(sight, view);
     return decideRollout({
       rollout: window.spec.rollout,
       approval: window.spec.approval,
       nodes: nodes.map(({ metadata }) => ({ name: metadata.name, labels: metadata.labels ?? {} })),
-      turns: turnKinds(sight, view),
-      outOfService: view.out,
+      turns,
+      outOfService: new Map([...havingTurns(sight, turns), ...view.out]),
       budget: view.allowed,
       approved,
       approvedNodes,
@@ -289,6 +290,13 @@ function runOf({ maintenance }: SeenTurn): string {
 
 function startedBy(decision: RolloutDecision): string[] {
   return decision.kind === 'Start' ? decision.nodes : [];
+}
+
+/** A node may be back in service when its turn is not over yet: no other has its place before the turn is judged. */
+function havingTurns({ window, nodes }: Sight, turns: ReadonlyMap<string, Turn>): [string, string][] {
+  return nodes
+    .filter(({ metadata }) => turns.get(metadata.name)?.kind === 'UnderWay')
+    .map(({ metadata }) => [metadata.name, `it has its turn in window ${window.metadata.name}`]);
 }
 
 /** What was claimed for this window is under way, whether or not the informers have its turn. */

@@ -186,6 +186,16 @@ describe('a window', () => {
     expect(await claimed(window)).toEqual([second]);
   });
 
+  test('whose nodes soak begins no turn while another is being judged, though its node is back already', async () => {
+    const window = await windowOf(2, { rollout: { soakSeconds: 3_600 } });
+    const [first = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(first));
+    await completed(await onlyTurnOf(window));
+    const step = await rolledOut(window, {}, waitsFor('Soaking'));
+    expect(stateIn(step)).toMatchObject({ done: 1, remaining: 1 });
+    await onlyTurnOf(window);
+  });
+
   test('whose turn is deleted begins it anew by the rules: not while it is paused', async () => {
     const window = await windowOf(1);
     await rolledOut(window, {}, underWay(...window.nodes));
