@@ -4,13 +4,17 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Browser } from 'playwright-core';
 import { openBrowser } from '../kit/browser.ts';
 import { Ui } from '../kit/temporalUi.ts';
+import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { Windows } from './windows.ts';
 import { begun, createWorld, drained, finished, type World } from './world.ts';
 
 let world: World;
 let worker: WorkerProcess;
 let browser: Browser;
 let ui: Ui;
+
+const pools = { patched: ['node-3'] } as const;
 
 beforeAll(async () => {
   [world, browser] = await Promise.all([createWorld({ nodes: 3 }), openBrowser()]);
@@ -74,6 +78,25 @@ describe('A maintenance in the Temporal UI', () => {
     expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
     expect((await world.podsOn('node-1')).length).toBe(2);
   });
+});
+
+test('A window in the Temporal UI has its nodes approved, and given back, by signals that are sent from there', async () => {
+  const [node] = pools.patched;
+  const windows = await Windows.in(world, pools);
+  await windows.applied('os-patch', { pool: 'patched', approval: 'PerNode' });
+  const run = await windows.open('os-patch');
+  await ui.openRun(run.workflowId);
+  await ui.saysEventually('Waiting for approval');
+  await (await ui.signal('approve', JSON.stringify({ node }))).send();
+  await windows.underWay(run, node);
+  await eventually('the node to be drained', async () =>
+    expect(drained(await windows.turnOf('os-patch', node))).toBe(true),
+  );
+  await ui.saysEventually('0 of 1 done, 1 under way, 0 left');
+  await (await ui.signal('advance', JSON.stringify({ node }))).send();
+  expect(await run.result()).toMatchObject({ done: 1, remaining: 0 });
+  await windows.schedulable([node]);
+  windows.close();
 });
 
 describe('The links that kubectl maintenance prints at a terminal', () => {
