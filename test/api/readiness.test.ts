@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import type { KubeObject, NodeSelector } from '../../api/core.ts';
 import { NODE_READINESS } from '../../api/names.ts';
 import { selectsNode } from '../../domain/nodeSelector.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -57,12 +58,39 @@ describe('a new node is given the taint', () => {
     const [pool, other] = [c.named('pool'), c.named('pool')];
     const open = gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false });
     await c.admin.apply(
-      { ...NODE_READINESS, plural: 'nodereadinesspolicies', kind: 'NodeReadinessPolicy', namespaced: false },
+      resources.nodeReadinessPolicies,
       readinessPolicy(c.named('nrp'), ofPool(pool), [open]),
       { fieldManager: 'kubectl' },
     );
     await policies.applied(readinessPolicy(c.named('nrp'), ofPool(other), [cni]), { pool: other });
     expect(await policies.taintedOf([node('a', { pool }), node('b')])).toEqual([false, false]);
+  });
+
+  test('by an edit of a gate that was withheld, while nobody has checked it yet', async () => {
+    const pool = c.named('pool');
+    const eventuallyTainted = (want: boolean) =>
+      eventually(`a new node ${want ? 'to wait' : 'to be free'}`, async () =>
+        expect(await policies.taintedOf([node('a', { pool })])).toEqual([want]),
+      );
+    const { metadata } = await policies.applied(readinessPolicy(c.named('nrp'), ofPool(pool), [cni]), {
+      pool,
+    });
+    const { name, generation } = metadata;
+    const status = { observedGeneration: generation, withheldGates: ['cni'] };
+    await c.admin.mergePatch(
+      resources.nodeReadinessPolicies,
+      { name },
+      { status },
+      { subresource: 'status' },
+    );
+    await eventuallyTainted(false);
+    const edited = gate({ name: 'cni', app: 'another', namespace: 'kube-system' });
+    await c.admin.mergePatch(
+      resources.nodeReadinessPolicies,
+      { name },
+      { spec: { readinessGates: [edited] } },
+    );
+    await eventuallyTainted(true);
   });
 
   test('by name, as one of five thousand', async () => {
