@@ -202,6 +202,14 @@ describe('the taint', () => {
     expect(node.after(60, all)).toMatchObject({ wantsTaint: false, status: { losses: 0 } });
   });
 
+  test('stays when somebody else put it on a node that has lost its gates, and that is no loss', () => {
+    const node = new Course();
+    node.after(0, all);
+    node.isTainted = true;
+    expect(node.after(60, [])).toMatchObject({ wantsTaint: true, status: { losses: 0 } });
+    expect(node.after(60, all).wantsTaint).toBe(false);
+  });
+
   test('stays the longer the more often the node was lost, and a third loss gets no grace', () => {
     const node = new Course();
     node.after(0, all);

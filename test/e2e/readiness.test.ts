@@ -1,8 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
-import { READINESS_CONDITION, READINESS_TAINT, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import {
+  READINESS_CONDITION,
+  READINESS_TAINT,
+  SYSTEM_NAMESPACE,
+  TASK_QUEUE,
+  workflowIdOf,
+} from '../../api/names.ts';
 import type { NodeReadiness, SeenReadiness } from '../../api/nodeReadiness.ts';
 import { Informer } from '../../kube/informer.ts';
+import { microTime } from '../../kube/leaseRecord.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { slimNode, slimPod, slimReadiness } from '../../kube/slim.ts';
 import { silentLog as log } from '../kit/cluster.ts';
@@ -210,6 +217,46 @@ describe('A worker that is killed', () => {
 });
 
 const absent = gate({ name: 'absent', namespace: 'default' });
+
+test('a node that completes while the leader is dead is given back behind its taint', async () => {
+  const node = 'gated-1';
+  await worker.kill();
+  // As that of a leader that has just died, and for as long as the next one believes it.
+  const key = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
+  const renewTime = microTime(world.kube.now());
+  const spec = { holderIdentity: 'dead', leaseDurationSeconds: 600, renewTime };
+  await world.kube.mergePatch(resources.leases, key, { spec });
+  worker = start();
+  await worker.ready();
+  const input = { name: 'leaderless', nodes: [node], stage: 'Cordon' };
+  const run = await world.temporal.workflow.start('nodeMaintenance', {
+    taskQueue: TASK_QUEUE,
+    workflowId: workflowIdOf('leaderless'),
+    args: [input],
+  });
+  await eventuallyHolds('the cordon', () => nodes.get(node)?.spec.unschedulable === true, Boolean, 60_000);
+  await probed('network', node, false);
+  const given = nodeVersions(node);
+  await run.signal('cancel');
+  await eventuallyHolds('the node is given back', given.isSchedulable, Boolean, 60_000);
+  expect(given.wasOpen()).toBe(false);
+  const { uid = '' } = (await world.kube.get(resources.leases, key))?.metadata ?? {};
+  await world.kube.delete(resources.leases, key, { uid });
+  await eventuallyTold(node, { written: 3, gates: '2/3', reasons: ['GatesNotReady', 'GatesNotReady'] });
+  expect(readinesses.get(node)?.status?.losses).toBe(0);
+  await probed('network', node, true);
+  await eventuallyTainted(node, false);
+});
+
+/** What a watch shows of a node from now on. */
+function nodeVersions(node: string) {
+  let wasOpen = false;
+  const isSchedulable = () => nodes.get(node)?.spec.unschedulable !== true;
+  nodes.subscribe(({ object }) => {
+    if (object.metadata.name === node) wasOpen ||= isSchedulable() && !isTainted(node);
+  });
+  return { isSchedulable, wasOpen: () => wasOpen };
+}
 
 test('gates close and open across a restart of the apiserver', async () => {
   const node = 'gated-0';
