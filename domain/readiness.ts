@@ -72,10 +72,15 @@ function askOf({ metadata, status }: NodeReadinessPolicy): string {
   return JSON.stringify([generation, deletionTimestamp, status?.observedGeneration, status?.withheldGates]);
 }
 
-/** The gates of a policy that count: all but those that it withholds. Of one that was not checked yet, all. */
+/** The gates of a policy that count: all but those that it withholds. */
 export function gatesInEffect(policy: NodeReadinessPolicy): NodeReadinessGate[] {
-  const withheld = isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];
+  const withheld = gatesWithheld(policy);
   return policy.spec.readinessGates.filter(({ name }) => !withheld.includes(name));
+}
+
+/** By name. Of a policy that was not checked yet, none. */
+export function gatesWithheld(policy: NodeReadinessPolicy): string[] {
+  return isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];
 }
 
 /**
