@@ -62,7 +62,15 @@ export function policyStatus(facts: PolicyFacts, now: string): NodeReadinessPoli
     .map(({ name }) => name)
     .toSorted(compareNames);
   const gates = policy.spec.readinessGates.length;
-  return { observedGeneration, nodes: selected.size, gates, withheldGates, conditions };
+  const problems = conditions.filter(({ status }) => status === 'False').map(({ reason }) => reason);
+  return {
+    observedGeneration,
+    nodes: selected.size,
+    gates,
+    problems: problems.join(', '),
+    withheldGates,
+    conditions,
+  };
 }
 
 function condition(

@@ -27,7 +27,14 @@ const policy = (
       nodeSelector: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'os', operator: 'Exists' }] }] },
       readinessGates: gates,
     },
-    status: { observedGeneration: 2, nodes: 1, gates: gates.length, withheldGates, conditions: [] },
+    status: {
+      observedGeneration: 2,
+      nodes: 1,
+      gates: gates.length,
+      problems: '',
+      withheldGates,
+      conditions: [],
+    },
   };
 };
 const edited = { generation: 3 };

@@ -72,7 +72,14 @@ test('gates that a policy is still to write count already, and what is written c
 
 test('what a policy counts on its nodes is no news to them; what it asks for, and what it withholds, is', () => {
   const { metadata, spec } = policy('a', 'gpu', [gate('cni')]);
-  const status = { observedGeneration: 1, nodes: 0, gates: 1, withheldGates: [], conditions: [] };
+  const status = {
+    observedGeneration: 1,
+    nodes: 0,
+    gates: 1,
+    problems: '',
+    withheldGates: [],
+    conditions: [],
+  };
   const before = { metadata: { ...metadata, generation: 1 }, spec, status };
   expect(asksTheSame(before, { ...before, status: { ...status, nodes: 7 } })).toBe(true);
   expect(asksTheSame(before, { ...before, status: { ...status, withheldGates: ['cni'] } })).toBe(false);

@@ -59,7 +59,7 @@ describe('the conditions of a policy', () => {
 
   test('are True when all is well', () => {
     const { conditions, ...counts } = policyStatus(facts(), '2026-01-01T00:00:00Z');
-    expect(counts).toEqual({ observedGeneration: 2, nodes: 2, gates: 1, withheldGates: [] });
+    expect(counts).toEqual({ observedGeneration: 2, nodes: 2, gates: 1, problems: '', withheldGates: [] });
     expect(conditions.map(({ type, status }) => `${type} ${status}`)).toEqual([
       'GatesWritten True',
       'GatesTolerated True',
@@ -230,6 +230,11 @@ describe('the conditions of a policy', () => {
     },
   ])('tell when $when', ({ differs, want }) => {
     expect(problemsOf(differs)).toEqual(want);
+  });
+
+  test('are summed up by the reasons of those that are False', () => {
+    const missing = facts({ pods: [], workloads: [], nodesInAll: 2 });
+    expect(policyStatus(missing, '2026-01-01T00:00:00Z').problems).toBe('NoPods, EveryNode');
   });
 
   test('withhold a gate that no pod could open, until its workload tolerates the taint or while nodes have it', () => {
