@@ -8,7 +8,7 @@ import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { type Kubectl, kubectlOf } from './kubectl.ts';
+import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -253,5 +253,34 @@ describe('what is wrong is refused with its remedy', () => {
       readiness(cni, gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false })),
     );
     expect(made.stdout).toBe('true false');
+  });
+});
+
+describe('kubectl explain tells who writes what:', () => {
+  test.each([
+    {
+      field: 'nr',
+      want: ['NodeReadiness has the readiness gates of the node of the same name'],
+    },
+    {
+      field: 'nr.spec.readinessGates',
+      want: [
+        'each writer owns its gates and takes them back',
+        'NodeReadinessPolicies write theirs as the field manager node-readiness-policy/<name>',
+        'kubectl apply --server-side --field-manager=',
+        'Indicates if this readiness gate should block the overall readiness of a node. Default: true.',
+        'A gate that is opened from outside has a reserved selector, that no pod matches',
+      ],
+    },
+    {
+      field: 'nrp.spec',
+      want: [
+        'New nodes among them have the taint readiness.k8s.io/gates:NoSchedule from their very first appearance.',
+        'They are taken back when the node is no longer selected, and when the policy is deleted.',
+      ],
+    },
+  ])('$field', async ({ field, want }) => {
+    const explained = (await succeeds(kubectl(['explain', field]))).replaceAll(/\s+/g, ' ');
+    expect(want.filter((sentence) => !explained.includes(sentence))).toEqual([]);
   });
 });

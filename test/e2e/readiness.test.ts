@@ -1,6 +1,8 @@
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
 import {
+  NODE_READINESS,
   READINESS_CONDITION,
   READINESS_TAINT,
   SYSTEM_NAMESPACE,
@@ -12,6 +14,7 @@ import { Informer } from '../../kube/informer.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { slimNode, slimPod, slimReadiness } from '../../kube/slim.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog as log } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
@@ -134,7 +137,7 @@ describe('With the worker as a process of its own', () => {
 
   test('nodes are closed from their first version on, and take pods when their agents run', async () => {
     const gates = agents.map((name) => gate({ name, namespace: 'default' }));
-    await policies.applied(readinessPolicy('agents', ofPool(pool), gates), { pool });
+    await policies.applied(readinessPolicy('gated', ofPool(pool), gates), { pool });
     await world.sandbox.addNodes(first, { pool });
     await eventually('the nodes in the watch', () => expect([...bornTainted].toSorted()).toEqual(first));
     const web = workload('web', []);
@@ -273,6 +276,35 @@ test('gates close and open across a restart of the apiserver', async () => {
   await eventually('the probe to be told', () => probed('network', node, true));
   await eventuallyTainted(node, false);
   await eventuallyTold(node, open);
+});
+
+test('the examples: a policy, and the gate of a person beside its own, taken back', async () => {
+  const node = 'worker-8';
+  const kubectl = (args: string[], object?: object) =>
+    succeeds(kubectlOf(world.sandbox)(['apply', '-f', ...args], object));
+  const example = (name: string) => fileURLToPath(new URL(`../../docs/examples/${name}`, import.meta.url));
+  const eventuallyOwned = (want: object) =>
+    eventually('who owns which gate', () => {
+      const owners = Object.entries(readinesses.get(node)?.gateOwners ?? {});
+      expect(Object.fromEntries(owners.map(([name, by]) => [name, Object.keys(by)]))).toEqual(want);
+    });
+  await kubectl([example('readiness-policy.yaml')]);
+  await policies.inEffect({ 'example.com/pool': 'workers' });
+  await world.sandbox.addNodes([node], { 'example.com/pool': 'workers' });
+  const ofPolicy = ['node-readiness-policy/agents'];
+  const own = { network: ofPolicy, storage: ofPolicy, logs: ofPolicy };
+  await eventuallyOwned(own);
+  const asJane = ['--server-side', '--field-manager=jane'];
+  await kubectl([example('own-gate.yaml'), ...asJane]);
+  await eventuallyOwned({ ...own, 'jane/burn-in': ['jane'] });
+  const { apiVersion, kind } = NODE_READINESS;
+  const nothing = { apiVersion, kind, metadata: { name: node }, spec: { readinessGates: [] } };
+  await kubectl(['-', ...asJane], nothing);
+  await eventuallyOwned(own);
+  expect(isTainted(node)).toBe(true);
+  await policies.dropped('agents');
+  await eventuallyOwned({});
+  await eventuallyTainted(node, false);
 });
 
 test('switched off, the worker leaves gates alone, and says which nodes wait in vain', async () => {
