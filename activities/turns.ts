@@ -27,6 +27,7 @@ import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { noticedMaintenance } from './notices.ts';
+import { isLeftOpen } from './readinessTaint.ts';
 import { requestStage, updateStatus } from './stage.ts';
 
 const nodesAtOnce = 8;
@@ -85,12 +86,18 @@ export async function turnsOf(
       isOutdated: labels[REVISION_LABEL] !== revision,
       job,
       heardAt,
+      isLeftOpen: isReturning(maintenance) && machine !== undefined && isLeftOpen(deps, machine),
       policy,
       readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
       now,
     });
     return { ...seen, step };
   });
+}
+
+/** Whether its node is given back, and waited for. */
+function isReturning(maintenance: NodeMaintenance): boolean {
+  return stageOf(maintenance) === 'Complete' && !isTrue(maintenance.status?.conditions, TURN_SUCCEEDED);
 }
 
 function nodeOf({ metadata }: NodeMaintenance): string {

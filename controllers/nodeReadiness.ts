@@ -15,6 +15,7 @@ import type {
 } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
+import { isCordoned } from '../domain/cordon.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import {
   asksTheSame,
@@ -188,7 +189,9 @@ class Gatekeeper {
       gates,
       pods: pods.byIndex(byNode, name),
       isTainted: isTainted(node),
-      isHeld: maintenances.list().some((one) => isHolding(one) && selectsNode(one.spec.nodeSelector, node)),
+      isHeld:
+        isCordoned(node) ||
+        maintenances.list().some((one) => isHolding(one) && selectsNode(one.spec.nodeSelector, node)),
       bornAt: Date.parse(node.metadata.creationTimestamp ?? '') || 0,
       generation: seen?.metadata.generation ?? 0,
       now,
