@@ -1,7 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { MaintenanceWindow, WindowSchedule } from '../api/maintenanceWindow.ts';
-import { TurnAnnotation } from '../api/names.ts';
+import { TurnAnnotation, WORK_NAMESPACE } from '../api/names.ts';
+import { jobName } from '../domain/revision.ts';
+import { isUnfinished } from '../domain/turn.ts';
+import { jobWorks } from '../domain/turnVerdict.ts';
+import { isToEnd } from '../domain/windowProgress.ts';
 import { nextOpening } from '../domain/windowSchedule.ts';
+import type { SeenTurn } from '../domain/windowSummary.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
@@ -104,21 +109,31 @@ async function advance(
   { node = [] }: NodeOptions,
 ): Promise<string> {
   const { items } = await kube.list(resources.nodeMaintenances);
-  const turns = turnsIn(metadata.name, items);
+  const turns = turnsIn(metadata.name, items).filter(({ maintenance }) => isToEnd(maintenance));
   const chosen = node.map((name) => {
     const turn = turns.find((one) => one.node === name);
     if (turn === undefined)
       throw new Refusal(
-        `node "${name}" has no turn in ${windowTitleOf(metadata.name)}; kubectl maintenance windows ${metadata.name} lists them`,
+        `node "${name}" has no turn in ${windowTitleOf(metadata.name)} that could be ended; kubectl maintenance windows ${metadata.name} lists them`,
       );
     return turn;
   });
+  for (const turn of chosen) await refuseWhileItWorks(kube, turn);
   for (const { maintenance } of chosen) {
     const { name, uid } = maintenance.metadata;
     const body = { metadata: { uid, annotations: { [TurnAnnotation.Advance]: 'true' } } };
     await kube.mergePatch(resources.nodeMaintenances, { name }, body, { fieldManager });
   }
-  return `ends the turn of ${node.join(', ')}, as soon as no Job works there`;
+  const each = node.length === 1 ? 'the node' : 'each node';
+  return `ends the turn of ${node.join(', ')}: ${each} is given back as soon as it is ready, or at once if its turn had failed`;
+}
+
+/** An order that waited for the Job would stand when that fails. */
+async function refuseWhileItWorks(kube: Kube, { node, work, maintenance }: SeenTurn): Promise<void> {
+  if (work !== 'Job') return;
+  const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
+  const job = await kube.get(resources.jobs, key);
+  if (isUnfinished(job)) throw new Refusal(jobWorks(job, node));
 }
 
 async function skip(kube: Kube, window: MaintenanceWindow, { date: asked }: SkipOptions): Promise<string> {

@@ -14,6 +14,7 @@ import { newTurn } from '../../api/windowTurn.ts';
 import { isTrue } from '../../domain/conditions.ts';
 import { revisionOf } from '../../domain/revision.ts';
 import { emptyStatus } from '../../domain/status.ts';
+import { lastHeard } from '../../kube/kubeletLease.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, started } from '../kit/activity.ts';
@@ -307,6 +308,14 @@ describe('a window', () => {
     return eventuallyHolds('the turn to be so', look, holds);
   }
 
+  async function succeeded({ metadata: { name, creationTimestamp } }: Job): Promise<void> {
+    const conditions = [is('SuccessCriteriaMet'), is('Complete')];
+    const times = { startTime: creationTimestamp, completionTime: new Date().toISOString() };
+    const status = { ...times, succeeded: 1, active: null, conditions };
+    const key = { namespace: WORK_NAMESPACE, name };
+    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+  }
+
   async function removed({ metadata: { name, uid = '' } }: Job): Promise<void> {
     const key = { namespace: WORK_NAMESPACE, name };
     await c.admin.delete(resources.jobs, key, { uid, propagationPolicy: 'Background' });
@@ -331,11 +340,7 @@ describe('a window', () => {
 
   test('whose Job somebody deletes when it has succeeded gives the node back', async () => {
     const { window, turn, job } = await working();
-    const finished = [is('SuccessCriteriaMet'), is('Complete')];
-    const times = { startTime: job.metadata.creationTimestamp, completionTime: new Date().toISOString() };
-    const status = { ...times, succeeded: 1, active: null, conditions: finished };
-    const key = { namespace: WORK_NAMESPACE, name: job.metadata.name };
-    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+    await succeeded(job);
     const isNoted = (seen: NodeMaintenance) => isTrue(seen.status?.conditions, 'WorkSucceeded');
     await looksUntil(window, turn, isNoted);
     await removed(job);
@@ -343,11 +348,42 @@ describe('a window', () => {
     expect(await jobsOf(window)).toEqual([]);
   });
 
+  test('whose turn somebody advances keeps the node until its kubelet has been heard since, then gives it back', async () => {
+    const window = await windowOf(1);
+    const [node = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(node));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('Drained')] });
+    await performed(() => activities.advanceTurn(window, node));
+    const ordered = await c.maintenanceNow(turn.metadata.name);
+    expect(ordered.spec.stage).toBe('Drain');
+    expect(verdictOn(ordered)).toMatchObject({ status: 'Unknown', reason: 'Advanced' });
+    await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
+    const since = Date.parse(verdictOn(ordered)?.lastTransitionTime ?? '');
+    expect(await lastHeard(c.admin, node)).toBeGreaterThan(since);
+    await completed(turn, [verdictOn(ordered) ?? {}]);
+    await looksUntil(window, turn, (seen) => isTrue(seen.status?.conditions, 'TurnSucceeded'));
+    await expect(performed(() => activities.advanceTurn(window, node))).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: `node: "${node}" has no turn in window "${window.name}" that could be ended`,
+    });
+  });
+
+  test('whose failed turn somebody advances gives the node back at once', async () => {
+    const window = await windowOf(1);
+    const [node = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(node));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('TurnSucceeded', 'False')] });
+    await performed(() => activities.advanceTurn(window, node));
+    await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
+  });
+
   test('that may not read the Leases of kubelets says so, keeps the node, and goes on when it may', async () => {
-    const { window, turn } = await working();
+    const { window, turn, job } = await working();
     await c.workerMayReadKubeletLeases(false);
     try {
-      await written(turn, { conditions: [is('Drained'), is('WorkSucceeded')] });
+      await succeeded(job);
       const step = await eventuallyHolds(
         'the refusal to be told',
         () => performed(() => activities.rollOut(window, orders(), undefined)),

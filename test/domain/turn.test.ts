@@ -199,8 +199,28 @@ describe('the turn of a node', () => {
       want: { kind: 'Over', at: now - 10_000 },
     },
     {
-      when: 'that was advanced gives the node back, whatever is left to do',
-      given: { conditions: [condition(workAdvanced)], policy: 'Cancel' },
+      when: 'that was advanced gives the node back when it is ready, whatever is left to do',
+      given: { conditions: [condition(workAdvanced)], policy: 'Cancel', heardAt: now - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'that was advanced keeps the node cordoned while it is not ready',
+      given: { conditions: [condition(workAdvanced)], work: 'None', node: unready },
+      want: { kind: 'Wait', message: 'it is not ready' },
+    },
+    {
+      when: 'that was advanced waits until the kubelet has been heard since: Ready may be of before a restart',
+      given: { conditions: [condition(workAdvanced)], work: 'None', heardAt: now - 10_000 },
+      want: { kind: 'Wait', message: 'its kubelet has not been heard since it was advanced' },
+    },
+    {
+      when: 'that was advanced waits for a Job that began at the same moment',
+      given: { conditions: [condition(workAdvanced)], job: job(5), heardAt: now },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
+      when: 'that had failed when it was advanced gives the node back as it is: a person has dealt with it',
+      given: { conditions: [condition(turnAdvanced)], node: unready },
       want: { kind: 'Complete' },
     },
     {
@@ -313,6 +333,18 @@ describe('the turn fails, and the node stays as it is,', () => {
       message: /^its kubelet has not been heard since its work 60 s after its work/,
     },
     {
+      when: 'when it was advanced and its node does not come back',
+      given: { conditions: [{ ...condition(workAdvanced), lastTransitionTime: before(61) }], node: unready },
+      reason: 'NodeNotReady',
+      message: /^it is not ready 60 s after it was advanced/,
+    },
+    {
+      when: 'when a Job fails that began at the moment at which it was advanced',
+      given: { conditions: [condition(workAdvanced)], job: job(100, is('Failed')) },
+      reason: 'JobFailed',
+      message: /^Job work failed/,
+    },
+    {
       when: 'when it was cancelled and the pods of its Job do not end, as on a node that is gone',
       given: {
         conditions: [...drained, condition(turnCancelled)],
@@ -387,12 +419,19 @@ describe('when the window ends', () => {
 });
 
 describe('somebody says that nothing is left to do', () => {
-  test.each<{ when: string; verdict: ConditionFacts[]; want: ConditionFacts }>([
+  test.each<{ when: string; verdict: ConditionFacts[]; job?: Job; want: ConditionFacts }>([
     { when: 'of a turn under way', verdict: [], want: workAdvanced },
     { when: 'of one that was advanced, and waits for its node', verdict: [workAdvanced], want: workAdvanced },
     { when: 'of one that has failed', verdict: [turnFailed('JobFailed', 'why')], want: turnAdvanced },
+    {
+      when: 'of one whose Job has failed, while nobody has seen it',
+      verdict: [],
+      job: job(9, is('Failed')),
+      want: turnAdvanced,
+    },
     { when: 'of one that is over', verdict: [turnSucceeded], want: turnSucceeded },
-  ])('$when', ({ verdict, want }) => {
-    expect(verdictOnAdvance(verdict.map(condition))).toMatchObject(want);
+  ])('$when', ({ verdict, job: its, want }) => {
+    const status = { ...emptyStatus, conditions: verdict.map(condition) };
+    expect(verdictOnAdvance({ status }, its)).toMatchObject(want);
   });
 });

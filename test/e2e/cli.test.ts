@@ -3,10 +3,18 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import type { KubeObject } from '../../api/core.ts';
+import type { Job, KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { NODE_BUDGET_NAME, TASK_QUEUE, windowWorkflowIdOf } from '../../api/names.ts';
+import {
+  NODE_BUDGET_NAME,
+  TASK_QUEUE,
+  TurnAnnotation,
+  windowWorkflowIdOf,
+  WORK_NAMESPACE,
+} from '../../api/names.ts';
+import { newTurn } from '../../api/windowTurn.ts';
 import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
+import { jobName } from '../../domain/revision.ts';
 import type { WindowSummary } from '../../domain/windowSummary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
@@ -400,7 +408,7 @@ describe('a window', () => {
 
   test('has the turn of a node advanced, and tells that it was done', async () => {
     expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
-      'maintenancewindow/os-patch ends the turn of node-4, as soon as no Job works there\n',
+      'maintenancewindow/os-patch ends the turn of node-4: the node is given back as soon as it is ready, or at once if its turn had failed\n',
     );
     await eventually('the turn to be done', async () =>
       expect(await summaryNow()).toMatchObject({
@@ -409,6 +417,41 @@ describe('a window', () => {
       }),
     );
     expect((await world.node('node-4')).spec.unschedulable ?? false).toBe(false);
+  });
+
+  test('has no turn advanced that is over, nor one whose Job works', async () => {
+    const advance = (node: string) => maintenance('window', 'advance', 'os-patch', '--node', node);
+    expect(await advance('node-4')).toMatchObject({
+      code: 1,
+      stderr:
+        'error: node "node-4" has no turn in maintenancewindow/os-patch that could be ended; kubectl maintenance windows os-patch lists them\n',
+    });
+    const turn = newTurn(await windowNow(), {
+      name: 'os-patch-by-hand',
+      revision: 'none',
+      drainPlan: [],
+      node: { name: 'node-3', uid: '' },
+    });
+    const annotations = { ...turn.metadata.annotations, [TurnAnnotation.Work]: 'Job' };
+    const { uid = '' } = (
+      await world.kube.create(resources.nodeMaintenances, {
+        metadata: { ...turn.metadata, annotations },
+        spec: { ...turn.spec, stage: 'Idle' },
+      })
+    ).metadata;
+    const key = { namespace: WORK_NAMESPACE, name: jobName(turn.metadata.name) };
+    const spec = { restartPolicy: 'Never', containers: [{ name: 'patch', image: 'none' }] };
+    const job = await world.kube.create(resources.jobs, {
+      metadata: key,
+      spec: { suspend: true, template: { spec } },
+    } as Job);
+    expect(await advance('node-3')).toMatchObject({
+      code: 1,
+      stderr: `error: Job ${key.name} works on node node-3, and the turn ends with it: to end it now, kubectl delete job -n ${key.namespace} ${key.name}, then advance the turn\n`,
+    });
+    const background = { propagationPolicy: 'Background' as const };
+    await world.kube.delete(resources.jobs, key, { uid: job.metadata.uid ?? '', ...background });
+    await world.kube.delete(resources.nodeMaintenances, { name: turn.metadata.name }, { uid });
   });
 });
 

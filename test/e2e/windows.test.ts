@@ -3,6 +3,7 @@ import { ScheduleNotFoundError, type WorkflowHandle } from '@temporalio/client';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
 import { READINESS_TAINT, TurnAnnotation, WORK_NAMESPACE, windowWorkflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isUnfinished } from '../../domain/turn.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
@@ -498,9 +499,13 @@ describe('by the clock,', () => {
       await advance(await windows.turnOf('endless', node));
     }
     await windows.schedulable([fails]);
-    await windows.told('TurnNotAdvanced', 'is not done');
-    expect(await windows.isCordoned(never)).toBe(true);
+    await windows.told('TurnNotAdvanced', `works on node ${never}`);
     await failsOn(never);
+    await eventually('the Job to have ended', async () =>
+      expect((await windows.jobsOf('endless')).filter(isUnfinished)).toEqual([]),
+    );
+    expect(await windows.isCordoned(never)).toBe(true);
+    await advance(await windows.turnOf('endless', never));
     await windows.schedulable([never]);
   }, 240_000);
 
