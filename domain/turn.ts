@@ -52,7 +52,7 @@ export type TurnStep =
   /** ...or is in the way of another turn. */
   | { kind: 'Forget' };
 
-/** Seconds that a Job may take beyond its timeout to end its pods, before it counts as one that never ends. */
+/** Seconds that a Job may take beyond its timeout, and the time that it gives its pods to end, before it counts as one that never ends. */
 const jobGrace = 60;
 
 export function decideTurn(sight: TurnSight): TurnStep {
@@ -108,9 +108,14 @@ function cancelled(isOver: boolean, { job, maintenance: { spec }, now }: TurnSig
   return spec.stage === 'Complete' ? { kind: 'Wait', message: 'it is given back' } : { kind: 'Complete' };
 }
 
+/** Seconds that the pods of a Job may take to end. */
+function timeToEnd({ template }: Job['spec']): number {
+  return jobGrace + (template.spec?.terminationGracePeriodSeconds ?? 0);
+}
+
 /** On a node that is gone nobody ends its pods. */
 function whileItIsDeleted({ metadata, spec }: Job, since: string, now: number): TurnStep {
-  const seconds = jobGrace + (spec.template.spec?.terminationGracePeriodSeconds ?? 0);
+  const seconds = timeToEnd(spec);
   if (!(now - Date.parse(since) > seconds * 1_000))
     return { kind: 'Wait', message: 'the pods of its Job end' };
   return {
@@ -215,14 +220,13 @@ function whileItWorks({ now }: TurnSight, job: Job): TurnStep {
       reason: 'JobFailed',
       message: `Job ${job.metadata.name} failed (${failure.reason || 'it does not say why'}): see its pods, then advance the turn, or set the NodeMaintenance to Complete and delete it to have it anew`,
     };
-  const seconds = job.spec.activeDeadlineSeconds ?? 0;
+  const seconds = (job.spec.activeDeadlineSeconds ?? 0) + timeToEnd(job.spec);
   const began = Date.parse(job.status?.startTime ?? job.metadata.creationTimestamp ?? '');
-  if (!(now - began > (seconds + jobGrace) * 1_000))
-    return { kind: 'Wait', message: `Job ${job.metadata.name} works` };
+  if (!(now - began > seconds * 1_000)) return { kind: 'Wait', message: `Job ${job.metadata.name} works` };
   return {
     kind: 'Fail',
     reason: 'JobNeverEnded',
-    message: `Job ${job.metadata.name} has not ended ${seconds + jobGrace} s after it began: see to its pods and to the node, then advance its turn`,
+    message: `Job ${job.metadata.name} has not ended ${seconds} s after it began: see to its pods and to the node, then advance its turn`,
   };
 }
 

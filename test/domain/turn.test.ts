@@ -109,6 +109,11 @@ describe('the turn of a node', () => {
       want: { kind: 'Wait', message: 'Job work works' },
     },
     {
+      when: 'waits while the pods of a Job that took too long end, for as long as the Job grants them',
+      given: { conditions: begun, job: job(689) },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
       when: 'notes that its Job has succeeded, before anything follows from it',
       given: { conditions: begun, job: succeeded },
       want: { kind: 'NoteWork', facts: workSucceeded('work') },
@@ -277,10 +282,10 @@ describe('the turn fails, and the node stays as it is,', () => {
       message: /^Job work failed \(DeadlineExceeded\)/,
     },
     {
-      when: 'when its Job never ends',
-      given: { conditions: begun, job: job(661) },
+      when: 'when its Job never ends, though its pods had their time to do so',
+      given: { conditions: begun, job: job(691) },
       reason: 'JobNeverEnded',
-      message: /^Job work has not ended 660 s after it began/,
+      message: /^Job work has not ended 690 s after it began/,
     },
     {
       when: 'when the node does not come back after its work',

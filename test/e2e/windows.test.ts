@@ -326,7 +326,10 @@ describe('by the clock,', () => {
   });
 
   test('a Job that fails leaves its node cordoned', async () => {
-    const template = { metadata: { finalizers: ['example.com/stays'] }, ...gatedPod };
+    const template = {
+      metadata: { finalizers: ['example.com/stays'] },
+      spec: { ...gatedPod.spec, terminationGracePeriodSeconds: 1 },
+    };
     await windows.applied('endless', {
       pool: 'endless',
       rollout: { maxUnavailable: 2, maxFailures: 2 },
@@ -480,7 +483,7 @@ describe('by the clock,', () => {
       'both failures to be told',
       async () =>
         expect((await windows.now('endless')).status?.progress?.failures).toEqual([
-          { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 80 s') },
+          { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 81 s') },
           { node: fails, reason: 'JobFailed', message: expect.any(String) },
         ]),
       { within: 150_000 },
