@@ -44,11 +44,15 @@ export interface SeenTurn {
   refused?: string;
 }
 
+/** Since when turns were seen to wait for their nodes, by UID of the NodeMaintenance. Milliseconds. */
+export type Awaited = Readonly<Record<string, number>>;
+
 /** The turns that a window has begun, of whatever revision, by name. */
 export async function turnsOf(
   deps: Deps,
   window: MaintenanceWindow,
   policy: TurnPolicy,
+  awaited: Awaited = {},
 ): Promise<SeenTurn[]> {
   const { cluster } = deps;
   const found = cluster.maintenances
@@ -85,12 +89,20 @@ export async function turnsOf(
       isOutdated: labels[REVISION_LABEL] !== revision,
       job,
       heardAt,
+      awaitedSince: awaited[maintenance.metadata.uid ?? ''],
       policy,
       readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
       now,
     });
     return { ...seen, step };
   });
+}
+
+/** What is to be remembered for the next look: a turn that waits no more begins anew. */
+export function awaitedIn(turns: readonly SeenTurn[], before: Awaited, now: number): Awaited {
+  const waiting = turns.filter(({ step }) => step.kind === 'AwaitNode');
+  const uids = waiting.map(({ maintenance }) => maintenance.metadata.uid ?? '');
+  return Object.fromEntries(uids.map((uid) => [uid, before[uid] ?? now]));
 }
 
 function nodeOf({ metadata }: NodeMaintenance): string {
@@ -150,6 +162,7 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
     case 'Forget':
       return forget(deps, maintenance);
     case 'Wait':
+    case 'AwaitNode':
     case 'Failed':
     case 'Over':
       return undefined;

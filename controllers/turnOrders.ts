@@ -105,7 +105,7 @@ async function giveBack(
   return undefined;
 }
 
-/** As an open window judges it, but that there is no time limit while nobody waits for the node. */
+/** As an open window judges it, but that no time is counted: every look is the first. */
 async function isToComplete(deps: Deps, turn: Readonly<NodeMaintenance>): Promise<boolean> {
   const { kube, nodes } = deps.cluster;
   const job = await jobOf(deps, turn);
@@ -121,7 +121,7 @@ async function isToComplete(deps: Deps, turn: Readonly<NodeMaintenance>): Promis
     job,
     heardAt: machine && (await lastHeard(kube, machine.metadata.name)),
     policy: 'Finish',
-    readyTimeoutSeconds: Infinity,
+    readyTimeoutSeconds: 0,
     now: kube.now().getTime(),
   });
   return kind === 'Complete' || kind === 'Cancel';

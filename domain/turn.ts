@@ -23,6 +23,8 @@ export interface TurnSight {
   job: Job | undefined;
   /** When the kubelet of the node last said that it lives, as far as it was asked for. Milliseconds. */
   heardAt?: number | undefined;
+  /** Since when the turn was seen to wait for its node; undefined at first sight. Milliseconds. */
+  awaitedSince?: number | undefined;
   policy: TurnPolicy;
   readyTimeoutSeconds: number;
   /** Milliseconds. */
@@ -33,6 +35,8 @@ export interface TurnSight {
 export type TurnStep =
   /** Nothing now; `message` says what it waits for. */
   | { kind: 'Wait'; message: string }
+  /** The same, but for no longer than `readyTimeoutSeconds`. */
+  | { kind: 'AwaitNode'; message: string }
   | { kind: 'StartJob' }
   /** Write down what its Job has come to, before that is acted on. */
   | { kind: 'NoteWork'; facts: ConditionFacts }
@@ -148,12 +152,14 @@ function undone({ maintenance: { status }, work, job }: TurnSight): string | und
 }
 
 function readyInTime(
-  { readyTimeoutSeconds, now }: TurnSight,
+  { readyTimeoutSeconds, now, awaitedSince = now }: TurnSight,
   since: number,
   because: string,
   when: string,
 ): TurnStep {
-  if (!(now - since > readyTimeoutSeconds * 1_000)) return { kind: 'Wait', message: because };
+  // The time in which nobody looked does not count: the node may have been back, and have only just gone again.
+  const waited = now - Math.max(since, awaitedSince);
+  if (!(waited > readyTimeoutSeconds * 1_000)) return { kind: 'AwaitNode', message: because };
   return {
     kind: 'Fail',
     reason: 'NodeNotReady',

@@ -74,6 +74,8 @@ function step({ stage = 'Drain', conditions = [], givenBack, finalizers, ...diff
     isOutdated: false,
     job: undefined,
     policy: 'Finish',
+    // Somebody has looked all the time.
+    awaitedSince: now - 1_000_000,
     readyTimeoutSeconds: 60,
     now,
     ...differs,
@@ -136,7 +138,7 @@ describe('the turn of a node', () => {
     {
       when: 'keeps the node cordoned while it has not come back',
       given: { conditions: worked, job: succeeded, node: unready },
-      want: { kind: 'Wait', message: 'it is not ready' },
+      want: { kind: 'AwaitNode', message: 'it is not ready' },
     },
     {
       when: 'gives a node back whose readiness gates are closed: their pods come back only then',
@@ -151,7 +153,7 @@ describe('the turn of a node', () => {
     {
       when: 'waits for the readiness gates then',
       given: { stage: 'Complete', givenBack: 10, job: succeeded, node: gated },
-      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
     },
     {
       when: 'succeeds when the node takes pods again',
@@ -166,7 +168,7 @@ describe('the turn of a node', () => {
     {
       when: 'waits after its work until the kubelet has been heard again: Ready may be of before',
       given: { conditions: worked, job: succeeded, heardAt: now - 11_000 },
-      want: { kind: 'Wait', message: 'its kubelet has not been heard since its work' },
+      want: { kind: 'AwaitNode', message: 'its kubelet has not been heard since its work' },
     },
     {
       when: 'gives the node back when the kubelet has been heard after its work',
@@ -199,6 +201,27 @@ describe('the turn of a node', () => {
       want: { kind: 'DeleteJob' },
     },
     {
+      when: 'waits for a node that is not ready at first sight, however long its work is done: it may have been meanwhile',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(9_999, { ...is('Complete'), lastTransitionTime: before(9_000) }),
+        awaitedSince: undefined,
+      },
+      want: { kind: 'AwaitNode', message: 'it is not ready' },
+    },
+    {
+      when: 'waits for gates that are closed at first sight, however long the node is given back',
+      given: {
+        stage: 'Complete',
+        givenBack: 9_000,
+        job: succeeded,
+        node: gated,
+        awaitedSince: now - 59_000,
+      },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
+    },
+    {
       when: 'is over when it has succeeded, whatever becomes of the node later',
       given: { stage: 'Complete', givenBack: 10, conditions: [condition(turnSucceeded)], node: unready },
       want: { kind: 'Over', at: now - 10_000 },
@@ -211,12 +234,12 @@ describe('the turn of a node', () => {
     {
       when: 'that was advanced keeps the node cordoned while it is not ready',
       given: { conditions: [condition(workAdvanced)], work: 'None', node: unready },
-      want: { kind: 'Wait', message: 'it is not ready' },
+      want: { kind: 'AwaitNode', message: 'it is not ready' },
     },
     {
       when: 'that was advanced waits until the kubelet has been heard since: Ready may be of before a restart',
       given: { conditions: [condition(workAdvanced)], work: 'None', heardAt: now - 10_000 },
-      want: { kind: 'Wait', message: 'its kubelet has not been heard since it was advanced' },
+      want: { kind: 'AwaitNode', message: 'its kubelet has not been heard since it was advanced' },
     },
     {
       when: 'that was advanced waits for a Job that began at the same moment',
@@ -231,7 +254,7 @@ describe('the turn of a node', () => {
     {
       when: 'that was advanced waits for the readiness gates as well',
       given: { stage: 'Complete', givenBack: 10, conditions: [condition(workAdvanced)], node: gated },
-      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
     },
     {
       when: 'that was advanced succeeds when the node takes pods again',
@@ -293,6 +316,17 @@ describe('the turn fails, and the node stays as it is,', () => {
         conditions: worked,
         node: unready,
         job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^it is not ready 60 s after its work/,
+    },
+    {
+      when: 'when the node does not come back while somebody looks',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(9_999, { ...is('Complete'), lastTransitionTime: before(9_000) }),
+        awaitedSince: now - 61_000,
       },
       reason: 'NodeNotReady',
       message: /^it is not ready 60 s after its work/,
