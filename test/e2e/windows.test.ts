@@ -435,7 +435,10 @@ describe('by the clock,', () => {
         expect(status?.progress?.failures).toEqual([
           { node: name, reason: 'NodeNotReady', message: expect.stringContaining('it is not ready') },
         ]);
-        expect(status?.active?.waiting?.reason).toBe('LastTurns');
+        expect(status?.active?.waiting).toEqual({
+          reason: 'FailedTurns',
+          message: expect.stringContaining(`The turn of ${name} failed: see to`),
+        });
       });
       expect(await windows.isCordoned(name)).toBe(true);
       await run.executeUpdate('advance', { args: [{ node: name }] });
