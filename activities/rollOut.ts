@@ -55,13 +55,13 @@ export function rollOut(
   const rollout = new RollOut(deps, orders, seen);
   const look = async () => {
     const step = await rollout.look(ref);
-    return step.kind === 'Progressed' && isDeepStrictEqual(told(step.state), told(seen)) ? undefined : step;
+    return step.kind === 'Progressed' && isDeepStrictEqual(shown(step.state), shown(seen)) ? undefined : step;
   };
   const within = () => (rollout.awaitsNodes() ? kubeletsEvery : resyncEvery);
   return lookAgainAfter<WindowStep>([nodes, maintenances, windows, jobs, nodeBudgets], look, within);
 }
 
-function told(state: WindowState | undefined): Omit<WindowState, 'awaited'> | undefined {
+function shown(state: WindowState | undefined): Omit<WindowState, 'awaited'> | undefined {
   if (state === undefined) return undefined;
   const { awaited: _awaited, ...said } = state;
   return said;

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { MaintenanceWindow, WindowSchedule } from '../api/maintenanceWindow.ts';
-import { TurnAnnotation, WORK_NAMESPACE } from '../api/names.ts';
+import { SUSPENDED_BY_PAUSE_ANNOTATION, TurnAnnotation, WORK_NAMESPACE } from '../api/names.ts';
 import { jobName } from '../domain/revision.ts';
 import { isUnfinished } from '../domain/turn.ts';
 import { jobWorks } from '../domain/turnVerdict.ts';
@@ -157,26 +157,57 @@ function nextDate(schedule: WindowSchedule, now: number): string | undefined {
 }
 
 async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
-  await setSuspended(kube, window, true);
-  if (window.status?.active === undefined) return 'is paused: no window opens until resume';
+  const { suspend } = window.spec;
+  if (!suspend) await suspended(kube, window);
+  const isOurs = !suspend || hasNote(window);
+  if (window.status?.active === undefined)
+    return isOurs
+      ? 'is paused: no window opens until resume'
+      : 'is suspended already: no window opens until its spec.suspend is false';
   await order(kube, window, 'pause');
-  return 'is paused: no further turn begins, and no window opens, until resume; turns under way go on';
+  return `is paused: no further turn begins${isOurs ? ', and no window opens,' : ''} until resume; turns under way go on`;
+}
+
+/** With a note, so that resume lets no window open that was suspended before. */
+async function suspended(kube: Kube, window: MaintenanceWindow): Promise<void> {
+  const place = '/metadata/annotations';
+  const placed: JsonPatchOperation[] =
+    window.metadata.annotations === undefined
+      ? [
+          { op: 'test', path: place, value: null },
+          { op: 'add', path: place, value: {} },
+        ]
+      : [];
+  const note: JsonPatchOperation = { op: 'add', path: pathOfNote, value: 'true' };
+  await change(kube, window, [...placed, note, { op: 'add', path: '/spec/suspend', value: true }]);
+}
+
+const pathOfNote = `/metadata/annotations/${SUSPENDED_BY_PAUSE_ANNOTATION.replace('/', '~1')}`;
+
+function hasNote({ metadata }: MaintenanceWindow): boolean {
+  return metadata.annotations?.[SUSPENDED_BY_PAUSE_ANNOTATION] !== undefined;
 }
 
 async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
-  await setSuspended(kube, window, false);
-  if (window.status?.active !== undefined) await order(kube, window, 'resume');
-  return 'goes on';
+  const { metadata, spec, status } = window;
+  const staysSuspended = spec.suspend && !hasNote(window);
+  const way = `kubectl patch mw ${metadata.name} --type merge -p '{"spec":{"suspend":false}}' lets its schedule open it`;
+  if (staysSuspended && status?.active === undefined)
+    throw new Refusal(
+      `${windowTitleOf(metadata.name)} was suspended by other means than pause, and stays so: ${way}`,
+    );
+  if (hasNote(window))
+    await change(kube, window, [
+      { op: 'remove', path: pathOfNote },
+      { op: 'add', path: '/spec/suspend', value: false },
+    ]);
+  if (status?.active !== undefined) await order(kube, window, 'resume');
+  return staysSuspended ? `goes on, and stays suspended as it was before the pause: ${way}` : 'goes on';
 }
 
 async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
   await order(kube, window, 'cancel');
   return 'ends now: nodes whose work is not done are given back';
-}
-
-async function setSuspended(kube: Kube, window: MaintenanceWindow, suspend: boolean): Promise<void> {
-  if (window.spec.suspend === suspend) return;
-  await change(kube, window, [{ op: 'add', path: '/spec/suspend', value: suspend }]);
 }
 
 /** By an update of the run that has the window open. */

@@ -406,6 +406,23 @@ describe('a window', () => {
     expect(await run.query('progress')).toMatchObject({ paused: false });
   });
 
+  test('that was suspended before it was paused stays so when it is resumed, and says how to change that', async () => {
+    const suspend = (value: boolean) =>
+      world.kube.mergePatch(resources.maintenanceWindows, { name: 'os-patch' }, { spec: { suspend: value } });
+    await suspend(true);
+    expect(await succeeds(maintenance('window', 'pause', 'os-patch'))).toBe(
+      'maintenancewindow/os-patch is paused: no further turn begins until resume; turns under way go on\n',
+    );
+    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
+    expect(await run.query('progress')).toMatchObject({ paused: true });
+    expect(await succeeds(maintenance('window', 'resume', 'os-patch'))).toBe(
+      `maintenancewindow/os-patch goes on, and stays suspended as it was before the pause: kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}' lets its schedule open it\n`,
+    );
+    expect(await run.query('progress')).toMatchObject({ paused: false });
+    expect((await windowNow()).spec.suspend).toBe(true);
+    await suspend(false);
+  });
+
   test('has the turn of a node advanced, and tells that it was done', async () => {
     expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
       'maintenancewindow/os-patch ends the turn of node-4: the node is given back as soon as it is ready, or at once if its turn had failed\n',
