@@ -169,6 +169,12 @@ const maintenanceWindow: StoredKind = {
       description: 'Nodes that had their turn, of those selected',
     },
     {
+      name: 'Failed',
+      type: 'integer',
+      jsonPath: '.status.progress.failed',
+      description: 'Nodes whose turn failed, and wait for somebody',
+    },
+    {
       name: 'Valid',
       type: 'string',
       jsonPath: '.status.conditions[?(@.type=="Valid")].status',

@@ -128,7 +128,7 @@ function isOfInterest(turn: SeenTurn, revision: string | undefined): boolean {
 
 function outcomeOf({ maintenance }: SeenTurn): TurnSummary['outcome'] {
   const verdict = verdictOf(maintenance);
-  if (verdict === undefined) return 'UnderWay';
+  if (verdict === undefined || verdict.status === 'Unknown') return 'UnderWay';
   return verdict.status === 'True' ? 'Succeeded' : 'Failed';
 }
 

@@ -3,6 +3,7 @@ import { ScheduleNotFoundError, type WorkflowHandle } from '@temporalio/client';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
 import { READINESS_TAINT, TurnAnnotation, WORK_NAMESPACE, windowWorkflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isUnfinished } from '../../domain/turn.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
@@ -325,7 +326,10 @@ describe('by the clock,', () => {
   });
 
   test('a Job that fails leaves its node cordoned', async () => {
-    const template = { metadata: { finalizers: ['example.com/stays'] }, ...gatedPod };
+    const template = {
+      metadata: { finalizers: ['example.com/stays'] },
+      spec: { ...gatedPod.spec, terminationGracePeriodSeconds: 1 },
+    };
     await windows.applied('endless', {
       pool: 'endless',
       rollout: { maxUnavailable: 2, maxFailures: 2 },
@@ -431,7 +435,10 @@ describe('by the clock,', () => {
         expect(status?.progress?.failures).toEqual([
           { node: name, reason: 'NodeNotReady', message: expect.stringContaining('it is not ready') },
         ]);
-        expect(status?.active?.waiting?.reason).toBe('LastTurns');
+        expect(status?.active?.waiting).toEqual({
+          reason: 'FailedTurns',
+          message: expect.stringContaining(`The turn of ${name} failed: see to`),
+        });
       });
       expect(await windows.isCordoned(name)).toBe(true);
       await run.executeUpdate('advance', { args: [{ node: name }] });
@@ -479,7 +486,7 @@ describe('by the clock,', () => {
       'both failures to be told',
       async () =>
         expect((await windows.now('endless')).status?.progress?.failures).toEqual([
-          { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 80 s') },
+          { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 81 s') },
           { node: fails, reason: 'JobFailed', message: expect.any(String) },
         ]),
       { within: 150_000 },
@@ -498,9 +505,13 @@ describe('by the clock,', () => {
       await advance(await windows.turnOf('endless', node));
     }
     await windows.schedulable([fails]);
-    await windows.told('TurnNotAdvanced', 'is not done');
-    expect(await windows.isCordoned(never)).toBe(true);
+    await windows.told('TurnNotAdvanced', `works on node ${never}`);
     await failsOn(never);
+    await eventually('the Job to have ended', async () =>
+      expect((await windows.jobsOf('endless')).filter(isUnfinished)).toEqual([]),
+    );
+    expect(await windows.isCordoned(never)).toBe(true);
+    await advance(await windows.turnOf('endless', never));
     await windows.schedulable([never]);
   }, 240_000);
 
