@@ -158,7 +158,7 @@ describe('the turn of a node', () => {
     {
       when: 'waits for them also when they are closed, and the taint is not seen yet',
       given: { stage: 'Complete', givenBack: 10, job: succeeded, isLeftOpen: true },
-      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
     },
     {
       when: 'succeeds when the node takes pods again',

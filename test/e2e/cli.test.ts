@@ -425,12 +425,15 @@ describe('a window', () => {
     await says(watching, '0 of 1 nodes done, 1 under way, 0 failed, 0 left (node-4)');
   });
 
+  const escape = '\u001b';
+  const cursorUp = new RegExp(String.raw`${escape}\[\d*A`);
+
   test.each([
     { args: ['windows', 'os-patch', '--watch'], title: 'maintenancewindow/os-patch: open until ' },
     { args: ['status', '--watch'], title: 'nodemaintenance/os-patch-' },
   ])('is drawn at a terminal by $args.0 --watch, anew as time goes by, and fits', async ({ args, title }) => {
     const terminal = atTerminal(...args);
-    const isDrawnAnew = (seen: string) => seen.includes(title) && /\u001b\[\d*A/.test(seen);
+    const isDrawnAnew = (seen: string) => seen.includes(title) && cursorUp.test(seen);
     await eventuallyHolds('it is drawn anew', terminal.output, isDrawnAnew, 60_000);
     terminal.types(interruptKey);
     await terminal.exited();
