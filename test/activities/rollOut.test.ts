@@ -317,6 +317,15 @@ describe('a window', () => {
     );
   }
 
+  /** Its pod has done its work. */
+  async function succeeds({ metadata: { name, creationTimestamp } }: Job): Promise<void> {
+    const times = { startTime: creationTimestamp, completionTime: new Date().toISOString() };
+    const conditions = [is('SuccessCriteriaMet'), is('Complete')];
+    const status = { ...times, succeeded: 1, active: null, conditions };
+    const key = { namespace: WORK_NAMESPACE, name };
+    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+  }
+
   const verdictOn = ({ status }: NodeMaintenance) =>
     status?.conditions.find(({ type }) => type === 'TurnSucceeded');
 
@@ -331,11 +340,7 @@ describe('a window', () => {
 
   test('whose Job somebody deletes when it has succeeded gives the node back', async () => {
     const { window, turn, job } = await working();
-    const finished = [is('SuccessCriteriaMet'), is('Complete')];
-    const times = { startTime: job.metadata.creationTimestamp, completionTime: new Date().toISOString() };
-    const status = { ...times, succeeded: 1, active: null, conditions: finished };
-    const key = { namespace: WORK_NAMESPACE, name: job.metadata.name };
-    await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
+    await succeeds(job);
     const isNoted = (seen: NodeMaintenance) => isTrue(seen.status?.conditions, 'WorkSucceeded');
     await looksUntil(window, turn, isNoted);
     await removed(job);
@@ -344,10 +349,10 @@ describe('a window', () => {
   });
 
   test('that may not read the Leases of kubelets says so, keeps the node, and goes on when it may', async () => {
-    const { window, turn } = await working();
+    const { window, turn, job } = await working();
     await c.workerMayReadKubeletLeases(false);
     try {
-      await written(turn, { conditions: [is('Drained'), is('WorkSucceeded')] });
+      await succeeds(job);
       const step = await eventuallyHolds(
         'the refusal to be told',
         () => performed(() => activities.rollOut(window, orders(), undefined)),

@@ -240,6 +240,26 @@ describe('plan', () => {
     expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
   });
 
+  test('tells who takes a pod away, and which pods only a kubelet ends', async () => {
+    const migrates = 'evacuation.coordination.k8s.io/priority_migrate.example.com';
+    const [taken] = await world.placePods('node-3', 1, { annotations: { [migrates]: '20000' } });
+    const [mirror] = await world.placePods('node-3', 1, {
+      annotations: { 'kubernetes.io/config.mirror': 'hash' },
+    });
+    const plain = await succeeds(maintenance('plan', 'node-3'));
+    expect(plain).toMatch(new RegExp(`default/${taken} .*migrate\\.example\\.com \\(20000\\)`));
+    const [leaves = '', stays = ''] = plain.split('Left running: static pods');
+    expect([leaves.includes(`default/${mirror}`), stays.includes(`default/${mirror}`)]).toEqual([
+      false,
+      true,
+    ]);
+    for (const { metadata } of await world.podsOn('node-3')) {
+      if (metadata.name !== taken && metadata.name !== mirror) continue;
+      const { namespace, name, uid = '' } = metadata;
+      await world.kube.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 });
+    }
+  });
+
   test('names what would block, and --check fails on it', async () => {
     const answer = await maintenance('plan', 'node-2', 'node-3', '--check');
     expect(answer).toMatchObject({ code: 1, stderr: 'error: the drain would not end by itself\n' });
