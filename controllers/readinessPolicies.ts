@@ -1,3 +1,4 @@
+import { setImmediate as othersHadTheirTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { KubeObject, Node } from '../api/core.ts';
 import {
@@ -45,6 +46,8 @@ const lookEvery = 60_000;
 const freshFor = 10_000;
 /** A policy is looked at for at most one part in so many of the time, however many nodes change. */
 const restPerLook = 20;
+/** So many nodes are looked at before others have their turn: taints must not wait for what is told of a policy. */
+const nodesAtATime = 250;
 /** Every node, in case that something was missed. Nothing is sent when nothing differs. Milliseconds. */
 const resyncEvery = 300_000;
 
@@ -288,7 +291,8 @@ class PolicyJudge {
   async #judge(policy: NodeReadinessPolicy): Promise<boolean> {
     const { kube } = this.#cluster;
     const workloads = await this.#workloadsOf(policy);
-    const status = policyStatus({ ...this.#factsOf(policy), ...workloads }, kube.now().toISOString());
+    const facts = await this.#factsOf(policy);
+    const status = policyStatus({ ...facts, ...workloads }, kube.now().toISOString());
     if (!isDeepStrictEqual(policy.status, status)) await this.#write(policy, status);
     return isChecked(policy) && isDeepStrictEqual(policy.status?.withheldGates, status.withheldGates);
   }
@@ -311,7 +315,7 @@ class PolicyJudge {
     }
   }
 
-  #factsOf(policy: NodeReadinessPolicy): Omit<PolicyFacts, 'workloads' | 'missingNamespaces'> {
+  async #factsOf(policy: NodeReadinessPolicy): Promise<Omit<PolicyFacts, 'workloads' | 'missingNamespaces'>> {
     const { nodes, pods } = this.#cluster;
     const all = nodes.list();
     const { nodeSelector, readinessGates } = policy.spec;
@@ -324,15 +328,15 @@ class PolicyJudge {
       nodesInAll: all.length,
       pods: pods.list().filter(({ metadata }) => namespaces.has(metadata.namespace ?? '')),
       taint: READINESS_TAINT,
-      ...this.#progressOf(policy, selected),
+      ...(await this.#progressOf(policy, selected)),
     };
   }
 
   /** How far its gates have got. */
-  #progressOf(
+  async #progressOf(
     policy: NodeReadinessPolicy,
     selected: ReadonlySet<string>,
-  ): Pick<PolicyFacts, 'unwritten' | 'inEffect' | 'former' | 'refusals' | 'failures'> {
+  ): Promise<Pick<PolicyFacts, 'unwritten' | 'inEffect' | 'former' | 'refusals' | 'failures'>> {
     const { nodes, readinesses, readinessPolicies } = this.#cluster;
     const { name } = policy.metadata;
     const manager = READINESS_POLICY_MANAGER + name;
@@ -342,7 +346,8 @@ class PolicyJudge {
     const refusals: PolicyFacts['refusals'][number][] = [];
     const failures: PolicyFacts['failures'][number][] = [];
     let unwritten = 0;
-    for (const node of nodes.list()) {
+    for (const [i, node] of nodes.list().entries()) {
+      if ((i + 1) % nodesAtATime === 0) await othersHadTheirTurn();
       const seen = readinesses.get(node.metadata.name);
       const own = selected.has(node.metadata.name)
         ? gatesOfPolicies(node, policies, seen, rules).find((one) => one.policy === name)

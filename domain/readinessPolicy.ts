@@ -233,11 +233,11 @@ function makerOf(pod: Pod): string {
 }
 
 function selectorsMatch(facts: PolicyFacts): ConditionFacts {
-  const problems = facts.policy.spec.readinessGates
-    .filter((gate) => !selectsAnything(gate, facts))
-    .map((gate) => `gate ${gate.name}: ${missingPods(gate, facts)}`);
-  const remedy = '; check the namespace and the labels: the nodes wait until there is such a pod';
-  return condition('SelectorsMatch', problems.length === 0 ? [] : [`${problems.join('; ')}${remedy}`], {
+  const idle = facts.policy.spec.readinessGates.filter((gate) => !selectsAnything(gate, facts));
+  const problems = idle.map((gate) => `gate ${gate.name}: ${missingPods(gate, facts)}`).join('; ');
+  const wait = idle.some((gate) => gate.blocksReadiness) ? ': the nodes wait until there is such a pod' : '';
+  const remedy = `; check the namespace and the labels${wait}`;
+  return condition('SelectorsMatch', idle.length === 0 ? [] : [problems + remedy], {
     reason: 'NoPods',
     well: 'each gate selects a pod or a pod template',
   });

@@ -55,10 +55,15 @@ const kinds: Record<string, Resource> = {
   ),
 };
 
+/** Whether the apiserver is too old for deploy/, in one sentence. */
+export async function versionProblem(kube: Kube): Promise<string | undefined> {
+  if (await kube.serves(youngest)) return undefined;
+  const { kind, group, version } = youngest;
+  return `the apiserver does not serve ${kind} of ${group}/${version}`;
+}
+
 /** Applies deploy/ by server-side apply: what `kubectl apply -k deploy` does, and a digest of each manifest. */
 export async function install(kube: Kube, log: Log): Promise<void> {
-  const [tooOld] = await versionProblems(kube);
-  if (tooOld !== undefined) throw new Error(tooOld);
   const manifests = await readManifests();
   for (const manifest of manifests) {
     const object = withDigest(manifest);
@@ -71,17 +76,9 @@ export async function install(kube: Kube, log: Log): Promise<void> {
 export async function installationProblems(kube: Kube, namespace: string): Promise<string[]> {
   const isChecked = ({ kind = '' }: KubeObject) =>
     kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
-  const tooOld = await versionProblems(kube);
-  if (tooOld.length > 0) return tooOld;
   const manifests = (await readManifests()).filter(isChecked);
   const problems = await Promise.all(manifests.map((manifest) => problem(kube, manifest)));
   return [...problems.flat(), ...(await missingRights(kube, namespace))];
-}
-
-async function versionProblems(kube: Kube): Promise<string[]> {
-  if (await kube.serves(youngest)) return [];
-  const { kind, group, version } = youngest;
-  return [`the apiserver does not serve ${kind} of ${group}/${version}: Kubernetes 1.36 or later is needed`];
 }
 
 /** Of the Role, which the worker may not read: it grew since earlier releases. */

@@ -27,7 +27,7 @@ import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
-import { install, installationProblems } from './install.ts';
+import { install, installationProblems, versionProblem } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, scraped } from './metrics.ts';
 import { startNotices } from './notices.ts';
@@ -240,6 +240,11 @@ export async function prepareCluster(kube: Kube, config: Config, patience: Patie
   };
   const version = await untilItAnswers(waiting, () => kube.serverVersion({ signal }));
   log.info('Kubernetes reached', { version });
+  const needed = { what: 'Kubernetes 1.36 or later', remedy: 'upgrade the control plane' };
+  await untilItAnswers({ ...waiting, ...needed }, async () => {
+    const problem = await versionProblem(kube);
+    if (problem !== undefined) throw new Error(problem);
+  });
   if (config.install) await install(kube, log);
   const what = 'the installation';
   await untilItAnswers({ ...waiting, what, remedy: 'npm start -- --install applies it' }, async () => {

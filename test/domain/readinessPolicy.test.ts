@@ -194,6 +194,13 @@ describe('the conditions of a policy', () => {
       ],
     },
     {
+      when: 'nothing matches a gate that does not block',
+      differs: { policy: policy('a', [gate('cni', { blocksReadiness: false })]), pods: [], workloads: [] },
+      want: [
+        'SelectorsMatch NoPods: gate cni: nothing in namespace kube-system has app=cni; check the namespace and the labels',
+      ],
+    },
+    {
       when: 'nothing matches',
       differs: { pods: [], workloads: [workload('csi')] },
       want: [
