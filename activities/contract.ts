@@ -126,8 +126,14 @@ export interface WindowOrders extends GivenOrders {
   end: string;
   /** Its time is over, as far as the workflow's own timer knows. */
   ended: boolean;
-  /** Runs of maintenances, by workflow id, that have just been told to rest or to go on. */
-  told?: string[];
+  /** In runs of earlier releases the workflow ids alone: these are told again. */
+  told?: Told[];
+}
+
+/** What the run of a maintenance, by workflow id, was told last: to rest, or to go on. */
+export interface Told {
+  run: string;
+  word: 'pause' | 'resume';
 }
 
 export interface WindowTurn {
@@ -142,7 +148,7 @@ export interface WindowState {
   nodes: number;
   done: number;
   underWay: WindowTurn[];
-  failed: string[];
+  failed: WindowTurn[];
   remaining: number;
   /** Why no further turn begins now. */
   waiting?: { reason: string; message: string };

@@ -51,6 +51,8 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
       throw busy(secondRun(name, status.active));
     return { ...status, active };
   });
+  const opened = { name, uid, start: times.start, end: times.end, ...(given && { given }) };
+  if (isPast(deps, times.end)) return { ...opened, resting: [] };
   const message = `The window is open until ${times.end}.`;
   deps.events.record(window, { type: 'Normal', reason: 'WindowOpened', message });
   await deps.notices.put(windowOpened(noticedWindow(window), active, times.start));
@@ -58,13 +60,20 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
     .map(({ maintenance }) => maintenance)
     .filter((one) => isResting(one) && isTrue(one.status?.conditions, 'Paused'))
     .map(({ metadata }) => workflowIdOf(metadata.name));
-  return { name, uid, start: times.start, end: times.end, resting, ...(given && { given }) };
+  return { ...opened, resting };
+}
+
+function isPast({ cluster }: Deps, time: string): boolean {
+  return Date.parse(time) <= cluster.kube.now().getTime();
 }
 
 /** Between the hosts of Temporal. Milliseconds. */
 const clockSkew = 60_000;
 
-/** Fails when those who start workflows may not maintain the nodes, and it is not the window's own schedule that opens it. */
+/**
+ * Fails when those who start workflows may not maintain the nodes, and it is not the window's own schedule that opens it. One that has
+ * waited for another run until after its end starts at its end: it is open for no time.
+ */
 async function timesOf(
   deps: Deps,
   window: MaintenanceWindow,
@@ -87,7 +96,8 @@ async function timesOf(
   if (!isItsOwn) await authorizeWindow(deps, window);
   const isSecond = isScheduled && showsAgain(schedule, openedAt);
   const lasts = isSecond ? 0 : durationMs(input.duration ?? schedule.duration);
-  return { start: new Date(openedAt).toISOString(), end: new Date(openedAt + lasts).toISOString() };
+  const end = new Date(openedAt + lasts).toISOString();
+  return { start: isPast(deps, end) ? end : new Date(openedAt).toISOString(), end };
 }
 
 function inputOf({ input, workflowId }: WindowStart): WindowInput {
@@ -196,10 +206,14 @@ export async function closeWindow(deps: Deps, ref: WindowRef, runId: string): Pr
 
 async function tellClosed(deps: Deps, ref: WindowRef, runId: string): Promise<void> {
   const window = await readWindow(deps, ref);
-  if (window === undefined) return;
+  if (window === undefined || wasNeverOpen(window)) return;
   const notice = windowClosed(noticedWindow(window), runId, deps.cluster.kube.now().toISOString());
   await deps.notices.put(notice);
   deps.events.record(window, { type: 'Normal', reason: 'WindowClosed', message: notice.data.message });
+}
+
+function wasNeverOpen({ status }: MaintenanceWindow): boolean {
+  return status?.active !== undefined && status.active.start === status.active.end;
 }
 
 /** Nobody looks after these until the next window. */

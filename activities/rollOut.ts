@@ -11,7 +11,7 @@ import { decideRollout, type RolloutDecision, type Turn } from '../domain/rollou
 import type { TurnPolicy } from '../domain/turn.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
-import type { WindowOrders, WindowRef, WindowState, WindowStep } from './contract.ts';
+import type { Told, WindowOrders, WindowRef, WindowState, WindowStep } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { type BudgetView, claimNodes, seenBudget, standingClaims, viewOf } from './nodeClaims.ts';
 import { lookAgainAfter, resyncEvery } from './reconcile.ts';
@@ -230,11 +230,13 @@ class RollOut {
   async #stepOf(sight: Sight, state: WindowState, decision: RolloutDecision): Promise<WindowStep> {
     const resting = sight.turns.filter((turn) => isToRest(sight, turn));
     const going = sight.turns.filter((turn) => isToGoOn(sight, turn));
-    if (this.#mustTell([...resting, ...going].map(runOf))) {
+    const pause = resting.map(runOf);
+    const resume = going.map(runOf);
+    if (this.#mustTell(pause, 'pause') || this.#mustTell(resume, 'resume')) {
       await forEachBounded(turnsAtOnce, resting, ({ maintenance }) =>
         markResting(this.#deps, maintenance, true),
       );
-      return { kind: 'Tell', state, pause: resting.map(runOf), resume: going.map(runOf) };
+      return { kind: 'Tell', state, pause, resume };
     }
     const isSettled = resting.length === 0 && going.length === 0;
     return isSettled && isOver(sight, state, decision)
@@ -243,10 +245,10 @@ class RollOut {
   }
 
   /** A run that was told shows it soon, unless what it was told was lost. */
-  #mustTell(runs: readonly string[]): boolean {
-    const { told = [] } = this.#orders;
+  #mustTell(runs: readonly string[], word: Told['word']): boolean {
     const isLate = this.#deps.cluster.kube.now().getTime() - this.#begun > tellAgainAfter;
-    return runs.some((run) => isLate || !told.includes(run));
+    const told = (this.#orders.told ?? []).filter((last) => last.word === word);
+    return runs.some((run) => isLate || !told.some((last) => last.run === run));
   }
 }
 

@@ -17,7 +17,7 @@ import { compareNames } from '../domain/names.ts';
 import { turnFailed as turnFailedNotice } from '../domain/notices.ts';
 import { jobName, revisionOf, turnName } from '../domain/revision.ts';
 import { decideTurn, doneWith, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
-import { turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
+import { turnCancelled, turnFailed, turnSucceeded, verdictOn } from '../domain/turnVerdict.ts';
 import { isTurnOf } from '../domain/windowProgress.ts';
 import { workJobSpec } from '../domain/workJob.ts';
 import { forEachBounded } from '../kube/bounded.ts';
@@ -27,6 +27,7 @@ import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { noticedMaintenance } from './notices.ts';
+import { isLeftOpen } from './readinessTaint.ts';
 import { requestStage, updateStatus } from './stage.ts';
 
 const nodesAtOnce = 8;
@@ -89,6 +90,7 @@ export async function turnsOf(
       isOutdated: labels[REVISION_LABEL] !== revision,
       job,
       heardAt,
+      isLeftOpen: isReturning(maintenance) && machine !== undefined && isLeftOpen(deps, machine),
       awaitedSince: awaited[maintenance.metadata.uid ?? ''],
       policy,
       readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
@@ -96,6 +98,11 @@ export async function turnsOf(
     });
     return { ...seen, step };
   });
+}
+
+/** Whether its node is given back, and waited for. */
+function isReturning(maintenance: NodeMaintenance): boolean {
+  return stageOf(maintenance) === 'Complete' && verdictOn(maintenance)?.status !== 'True';
 }
 
 /** What is to be remembered for the next look: a turn that waits no more begins anew. */

@@ -6,7 +6,7 @@ import { turnName } from '../domain/revision.ts';
 import type { RolloutDecision, Turn } from '../domain/rollout.ts';
 import type { TurnPolicy } from '../domain/turn.ts';
 import { progressOf } from '../domain/windowProgress.ts';
-import type { WindowRef, WindowState } from './contract.ts';
+import type { WindowRef, WindowState, WindowTurn } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { noticedWindow } from './notices.ts';
 import type { SeenTurn } from './turns.ts';
@@ -36,17 +36,20 @@ export function stateOf(
   const selected = nodes.map(({ metadata }) => metadata.name);
   const count = (kind: Turn['kind']) => selected.filter((name) => kinds.get(name)?.kind === kind).length;
   const named = new Map(turns.map(({ node, maintenance }) => [node, maintenance.metadata.name]));
-  const underWay = [...kinds].filter(([, { kind }]) => kind === 'UnderWay').map(([node]) => node);
-  const failed = [...kinds].filter(([, { kind }]) => kind === 'Failed').map(([node]) => node);
+  const those = (kind: Turn['kind']): WindowTurn[] =>
+    [...kinds.keys()]
+      .filter((node) => kinds.get(node)?.kind === kind)
+      .toSorted()
+      .map((node) => {
+        const maintenance = named.get(node) ?? turnName(window.metadata.name, revision, node);
+        return { node, maintenance };
+      });
   return {
     revision,
     nodes: selected.length,
     done: count('Succeeded'),
-    underWay: underWay.toSorted().map((node) => ({
-      node,
-      maintenance: named.get(node) ?? turnName(window.metadata.name, revision, node),
-    })),
-    failed: failed.toSorted(),
+    underWay: those('UnderWay'),
+    failed: those('Failed'),
     remaining: selected.filter((name) => !kinds.has(name)).length,
     ...(decision.kind === 'Wait' && {
       waiting: { reason: decision.reason, message: decision.message.slice(0, longestMessage) },
@@ -63,7 +66,7 @@ export async function publishWindow(
 ): Promise<void> {
   const { active, progress: before } = sight.window.status ?? {};
   const progress = shownProgress(sight, state);
-  const nodes = [...state.underWay.map(({ node }) => node), ...state.failed].slice(0, nodesShown);
+  const nodes = [...state.underWay, ...state.failed].map(({ node }) => node).slice(0, nodesShown);
   const isShown = isDeepStrictEqual([active?.nodes, active?.waiting], [nodes, state.waiting]);
   if (isDeepStrictEqual(progress, before) && (active === undefined || isShown)) return;
   if (state.waiting?.reason === 'ApprovalNeeded') await tellApprovalNeeded(deps, ref, state.waiting.message);

@@ -13,13 +13,14 @@ import {
   text,
   timestamp,
 } from './schema.ts';
-import { NodeSelector } from './selectors.ts';
+import { labelKey, labelValue, MAX_LABELS, NodeSelector } from './selectors.ts';
 
 /** MaintenanceWindow, the only source of its TypeScript types and of its CRD: an extension to KEP-4212. */
 
 const MAX_CALENDAR_ENTRIES = 32;
 const MAX_EXCEPTIONS = 366;
 const MAX_RETRIES = 100;
+const MAX_ANNOTATION = 4096;
 /** Seconds. */
 const LONGEST = 7 * 24 * 3600;
 
@@ -193,7 +194,34 @@ export const WindowWork = z
   .meta(cel(jobIsGiven));
 export type WindowWork = z.infer<typeof WindowWork>;
 
+const areKeys: CelRule = {
+  rule: 'self.all(key, !format.qualifiedName().validate(key).hasValue())',
+  message: 'keys of labels and annotations must be such as app or example.com/app',
+};
+
+const leavesOurs: CelRule = {
+  rule: "self.all(key, !key.startsWith('nodemaintenance.k8s.io/'))",
+  message:
+    'keys that begin with nodemaintenance.k8s.io/ are those of the window itself: take another prefix, or none',
+};
+
+function added(value: z.ZodType<string>, description: string) {
+  return z
+    .record(labelKey(), value)
+    .optional()
+    .describe(description)
+    .meta({ maxProperties: MAX_LABELS, ...cel(areKeys, leavesOurs) });
+}
+
+const TurnMetadata = z.strictObject({
+  labels: added(labelValue(), 'Labels of the NodeMaintenances.'),
+  annotations: added(text(MAX_ANNOTATION), 'Annotations of the NodeMaintenances.'),
+});
+
 const TurnTemplate = z.strictObject({
+  metadata: TurnMetadata.optional().describe(
+    'Labels and annotations of the NodeMaintenances, beside those by which the window knows them.',
+  ),
   drainPlan: NodeMaintenanceSpec.shape.drainPlan,
   reason: NodeMaintenanceSpec.shape.reason,
 });

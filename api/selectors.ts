@@ -14,7 +14,7 @@ const MAX_LABEL_KEY = 253 + 1 + 63;
 const MAX_LABEL_VALUE = 63;
 const MAX_NODE_NAME = 253;
 
-const MAX_LABELS = 32;
+export const MAX_LABELS = 32;
 const MAX_LABEL_VALUES = 64;
 const MAX_NODE_TERMS = 5000;
 const MAX_NODE_REQUIREMENTS = 12;
@@ -24,12 +24,12 @@ function atMost(max: number, noun: string): { error: string } {
   return { error: `expected at most ${max} ${noun}` };
 }
 
-function labelKey() {
+export function labelKey() {
   const error = 'expected a label key such as app or example.com/app';
   return z.string({ error }).max(MAX_LABEL_KEY, { error }).regex(LABEL_KEY, { error });
 }
 
-function labelValue() {
+export function labelValue() {
   const error =
     'expected a label value: letters, digits, "-", "_" and ".", starting and ending with a letter or digit, at most 63 characters';
   return z.string({ error }).max(MAX_LABEL_VALUE, { error }).regex(LABEL_VALUE, { error });

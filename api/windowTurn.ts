@@ -23,8 +23,9 @@ export function newTurn(
     kind,
     metadata: {
       name,
-      labels: { [WINDOW_LABEL]: metadata.name, [REVISION_LABEL]: revision },
+      labels: { ...template.metadata?.labels, [WINDOW_LABEL]: metadata.name, [REVISION_LABEL]: revision },
       annotations: {
+        ...template.metadata?.annotations,
         [TurnAnnotation.Node]: node.name,
         [TurnAnnotation.NodeUid]: node.uid,
         [TurnAnnotation.Work]: work.type,

@@ -37,7 +37,7 @@ export interface Column<T> {
   readonly cell: (row: T) => string | undefined;
 }
 
-const gap = 3;
+export const gap = 3;
 
 /** Aligned as kubectl does it. */
 export function table<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
@@ -52,8 +52,8 @@ export function table<T>(columns: readonly Column<T>[], rows: readonly T[]): str
     .join('\n');
 }
 
-function cellText(text: string | undefined): string {
-  return text === undefined || text === '' ? '<none>' : shown(text);
+export function cellText(text: string | undefined, longest = longestText): string {
+  return text === undefined || text === '' ? '<none>' : shown(text, longest);
 }
 
 /** What could break a line, command a terminal, or hide: `\u001b` and the like. */

@@ -1,5 +1,6 @@
 import type { Estimate, MaintenanceSummary, NodeSummary } from '../domain/maintenanceSummary.ts';
 import { compareNames, listed } from '../domain/names.ts';
+import { indented } from './block.ts';
 import { titleOf } from './maintenances.ts';
 import { type Column, duration, shown, table } from './output.ts';
 
@@ -68,10 +69,6 @@ function rowsOf(nodes: readonly NodeSummary[], stage: MaintenanceSummary['stage'
 export function statusLines(summary: MaintenanceSummary, now: number): string[] {
   const { headline: first, progress, rows, remarks } = statusText(summary, now);
   return [first, ...[...progress, ...rows, ...remarks.map(({ text }) => text)].map(indented)];
-}
-
-export function indented(line: string): string {
-  return `  ${line}`;
 }
 
 function headline(

@@ -1,5 +1,6 @@
 import { listed } from '../domain/names.ts';
 import type { TurnSummary, WindowSummary } from '../domain/windowSummary.ts';
+import { indented } from './block.ts';
 import { age, type Column, duration, shown, table } from './output.ts';
 import { windowTitleOf } from './windowObjects.ts';
 
@@ -18,10 +19,10 @@ export function lookAt(now: Date): Look {
 
 /** All windows, a row each. */
 export function windowsTable(summaries: readonly WindowSummary[], look: Look): string {
-  return table(columns(look), summaries);
+  return table(windowColumns(look), summaries);
 }
 
-function columns(look: Look): Column<WindowSummary>[] {
+export function windowColumns(look: Look): Column<WindowSummary>[] {
   return [
     { title: 'NAME', cell: ({ name }) => name },
     { title: 'OPENS', cell: ({ schedule }) => schedule },
@@ -48,29 +49,50 @@ function remarks({ suspended, problems, awaitsApproval, waiting, open }: WindowS
   ].join(', ');
 }
 
-/** One window and its turns. */
-export function windowLines(summary: WindowSummary, look: Look): string[] {
-  const { name, schedule, next, timeZone, suspended, open, waiting, problems, turns } = summary;
-  const state =
-    open === undefined
-      ? suspended
-        ? 'suspended'
-        : 'closed'
-      : open.isOver
-        ? `over since ${moment(open.until, timeZone, look)}, and finishes its turns`
-        : `open until ${moment(open.until, timeZone, look)}, ${duration(Date.parse(open.until) - look.now)} left`;
-  const lines = [
-    `opens ${shown(schedule)}`,
-    ...(next.length === 0 ? [] : [`next: ${next.map((at) => moment(at, timeZone, look)).join('; ')}`]),
-    progressText(summary),
-    ...(waiting === undefined ? [] : [shown(waiting.message, longest)]),
-    ...(summary.awaitsApproval ? [approvalHint(summary)] : []),
-    ...problems.map(({ type, reason, message }) =>
+/** One window for people, but for its turns. */
+export interface WindowText {
+  readonly headline: string;
+  /** When it opens. */
+  readonly times: readonly string[];
+  readonly progress: string;
+  /** What it waits for, and what to do about it. */
+  readonly waiting: readonly string[];
+  /** What is wrong with it. */
+  readonly problems: readonly string[];
+}
+
+export function windowText(summary: WindowSummary, look: Look): WindowText {
+  const { name, schedule, next, timeZone, waiting, problems } = summary;
+  return {
+    headline: `${windowTitleOf(name)}: ${stateText(summary, look)}`,
+    times: [
+      `opens ${shown(schedule)}`,
+      ...(next.length === 0 ? [] : [`next: ${next.map((at) => moment(at, timeZone, look)).join('; ')}`]),
+    ],
+    progress: progressText(summary),
+    waiting: [
+      ...(waiting === undefined ? [] : [shown(waiting.message, longest)]),
+      ...(summary.awaitsApproval ? [approvalHint(summary)] : []),
+    ],
+    problems: problems.map(({ type, reason, message }) =>
       shown(`${type} is not True (${reason}): ${message}`, longest),
     ),
-  ];
-  const rows = turns.length === 0 ? [] : table(turnColumns(look.now), turns).split('\n');
-  return [`${windowTitleOf(name)}: ${state}`, ...[...lines, ...rows].map((line) => `  ${line}`)];
+  };
+}
+
+/** One window and its turns. */
+export function windowLines(summary: WindowSummary, look: Look): string[] {
+  const { headline, times, progress, waiting, problems } = windowText(summary, look);
+  const { turns } = summary;
+  const rows = turns.length === 0 ? [] : table(turnColumns(look), turns).split('\n');
+  return [headline, ...[...times, progress, ...waiting, ...problems, ...rows].map(indented)];
+}
+
+function stateText({ open, suspended, timeZone }: WindowSummary, look: Look): string {
+  if (open === undefined) return suspended ? 'suspended' : 'closed';
+  const until = moment(open.until, timeZone, look);
+  if (open.isOver) return `over since ${until}, and finishes its turns`;
+  return `open until ${until}, ${duration(Date.parse(open.until) - look.now)} left`;
 }
 
 function progressText({ progress }: WindowSummary): string {
@@ -88,7 +110,7 @@ const longest = 1_000;
 
 const outcomes = { UnderWay: 'under way', Succeeded: 'done', Failed: 'failed' } as const;
 
-function turnColumns(now: number): Column<TurnSummary>[] {
+export function turnColumns({ now }: Look): Column<TurnSummary>[] {
   return [
     { title: 'NODE', cell: ({ node }) => node },
     { title: 'TURN', cell: ({ outcome }) => outcomes[outcome] },

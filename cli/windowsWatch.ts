@@ -4,11 +4,13 @@ import type { Kube } from '../kube/client.ts';
 import { Informer } from '../kube/informer.ts';
 import { silentLog as log } from '../kube/log.ts';
 import { type Resource, resources } from '../kube/resources.ts';
+import { drawnOn, wrapped } from './block.ts';
 import { ContactLines, contactLost } from './contact.ts';
 import { permittedToLook } from './maintenances.ts';
-import { createScreen, line, type Screen } from './screen.ts';
+import { createScreen, type Screen } from './screen.ts';
 import { noWindow, summed, windowTitleOf } from './windowObjects.ts';
-import { type Look, lookAt, windowKey, windowLine, windowLines, windowsTable } from './windowsView.ts';
+import { windowBlock, windowsBlock } from './windowsBlock.ts';
+import { type Look, lookAt, windowKey, windowLine } from './windowsView.ts';
 
 /** Milliseconds: not more often than somebody can read, and at least as often as clocks move. */
 const shortestRest = 200;
@@ -75,14 +77,17 @@ class WindowsView {
   }
 
   #draw(found: readonly WindowSummary[], look: Look, lostBecause: string | undefined): void {
+    const screen = this.#screen;
+    const { colors } = screen;
+    const lost =
+      lostBecause === undefined ? [] : wrapped(contactLost(lostBecause), screen.width(), colors.red);
+    const paper = { width: () => screen.width(), height: () => screen.height() - lost.length, colors };
+    const [first] = found;
     const lines =
-      this.#name === undefined
-        ? windowsTable(found, look).split('\n')
-        : found.flatMap((one) => windowLines(one, look));
-    const lost = lostBecause === undefined ? [] : [contactLost(lostBecause)];
-    const room = Math.max(2, this.#screen.height() - 1);
-    const fitted = [...lost, ...lines].slice(0, room);
-    this.#screen.draw(fitted.map((text) => line([[text]], this.#screen.width())));
+      this.#name === undefined || first === undefined
+        ? windowsBlock(found, look, paper)
+        : windowBlock(first, look, paper);
+    screen.draw(drawnOn(screen, [...lost, ...lines]));
   }
 
   #tell(found: readonly WindowSummary[], look: Look, lostBecause: string | undefined): void {

@@ -14,6 +14,7 @@ import {
   type AppliedGate,
   gatesOfPolicies,
   gateWrites,
+  hasFormerGate,
   hasGate,
   isWritten,
   policiesIn,
@@ -22,7 +23,7 @@ import {
 import { asksTheSame, isChecked } from '../domain/readiness.ts';
 import { type PolicyFacts, policyStatus, type Workload } from '../domain/readinessPolicy.ts';
 import type { FencedKube } from '../kube/client.ts';
-import { byNode, type FencedCluster } from '../kube/cluster.ts';
+import type { FencedCluster } from '../kube/cluster.ts';
 import { isKubeError, isRefusal } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -313,14 +314,17 @@ class PolicyJudge {
   #factsOf(policy: NodeReadinessPolicy): Omit<PolicyFacts, 'workloads' | 'missingNamespaces'> {
     const { nodes, pods } = this.#cluster;
     const all = nodes.list();
-    const selected = all.filter((node) => selectsNode(policy.spec.nodeSelector, node));
+    const { nodeSelector, readinessGates } = policy.spec;
+    const chosen = all.filter((node) => selectsNode(nodeSelector, node));
+    const selected = new Set(chosen.map(({ metadata }) => metadata.name));
+    const namespaces = new Set(readinessGates.map(({ namespace }) => namespace));
     return {
       policy,
-      nodes: selected,
+      selected,
       nodesInAll: all.length,
-      pods: selected.flatMap(({ metadata }) => pods.byIndex(byNode, metadata.name)),
+      pods: pods.list().filter(({ metadata }) => namespaces.has(metadata.namespace ?? '')),
       taint: READINESS_TAINT,
-      ...this.#progressOf(policy, new Set(selected.map(({ metadata }) => metadata.name))),
+      ...this.#progressOf(policy, selected),
     };
   }
 
@@ -328,12 +332,13 @@ class PolicyJudge {
   #progressOf(
     policy: NodeReadinessPolicy,
     selected: ReadonlySet<string>,
-  ): Pick<PolicyFacts, 'unwritten' | 'inEffect' | 'refusals' | 'failures'> {
+  ): Pick<PolicyFacts, 'unwritten' | 'inEffect' | 'former' | 'refusals' | 'failures'> {
     const { nodes, readinesses, readinessPolicies } = this.#cluster;
     const { name } = policy.metadata;
     const manager = READINESS_POLICY_MANAGER + name;
     const policies = readinessPolicies.list();
     const inEffect = new Set<string>();
+    const former = new Set<string>();
     const refusals: PolicyFacts['refusals'][number][] = [];
     const failures: PolicyFacts['failures'][number][] = [];
     let unwritten = 0;
@@ -348,11 +353,19 @@ class PolicyJudge {
         refusals.push({ ...refusal, node: node.metadata.name });
       if (own !== undefined && (seen === undefined || !isWritten(seen, own.gates, manager))) unwritten += 1;
       if (seen === undefined) continue;
-      for (const gate of policy.spec.readinessGates)
+      for (const gate of policy.spec.readinessGates) {
         if (hasGate(seen, gate, manager)) inEffect.add(gate.name);
+        if (hasFormerGate(seen, gate, { policy: name, manager: rules.manager })) former.add(gate.name);
+      }
     }
     const sorted = (a: { node: string }, b: { node: string }) => compareNames(a.node, b.node);
-    return { unwritten, inEffect, refusals: refusals.toSorted(sorted), failures: failures.toSorted(sorted) };
+    return {
+      unwritten,
+      inEffect,
+      former,
+      refusals: refusals.toSorted(sorted),
+      failures: failures.toSorted(sorted),
+    };
   }
 
   /** In the namespaces of the policy's gates. */

@@ -23,6 +23,8 @@ const taintOfGatedNodes = 'readiness.k8s.io/gates';
 /** The same, with the gates and pods that are the cause. */
 const conditionOfGatedNodes = 'readiness.k8s.io/GatesReady';
 
+export const gatesClosed = 'its readiness gates are not open';
+
 /** Why a node's kubelet is not ready, in words that follow "because"; undefined when it is. */
 export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
   for (const { key } of spec.taints ?? []) {
@@ -35,14 +37,14 @@ export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
 /** Why a node takes no new pods, although nobody cordoned it; undefined when it does. */
 function closure(node: Pick<Node, 'spec'>): string | undefined {
   const isGated = node.spec.taints?.some(({ key }) => key === taintOfGatedNodes) ?? false;
-  return unreadiness(node) ?? (isGated ? 'its readiness gates are not open' : undefined);
+  return unreadiness(node) ?? (isGated ? gatesClosed : undefined);
 }
 
 /** Why a node that was given back is not back, with the gates and pods that are the cause; undefined when it is. */
 export function obstacle(node: Pick<Node, 'spec' | 'status'>): string | undefined {
   const told = node.status?.conditions?.find(({ type }) => type === conditionOfGatedNodes);
   if (told?.status !== 'False') return closure(node);
-  return unreadiness(node) ?? `its readiness gates are not open (${told.message})`;
+  return unreadiness(node) ?? `${gatesClosed} (${told.message})`;
 }
 
 export interface BudgetSight {

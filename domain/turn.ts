@@ -2,7 +2,7 @@ import type { Condition, Job, Node } from '../api/core.ts';
 import type { WindowWork } from '../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue } from './conditions.ts';
-import { obstacle, unreadiness } from './nodeBudget.ts';
+import { gatesClosed, obstacle, unreadiness } from './nodeBudget.ts';
 import { isGivenBack, stageOf } from './stage.ts';
 import { verdictOn, WORK_SUCCEEDED, workBegun, workSucceeded } from './turnVerdict.ts';
 
@@ -23,6 +23,8 @@ export interface TurnSight {
   job: Job | undefined;
   /** When the kubelet of the node last said that it lives, as far as it was asked for. Milliseconds. */
   heardAt?: number | undefined;
+  /** A readiness gate of the node is closed, and it has no taint for that yet. */
+  isLeftOpen?: boolean;
   /** Since when the turn was seen to wait for its node; undefined at first sight. Milliseconds. */
   awaitedSince?: number | undefined;
   policy: TurnPolicy;
@@ -138,7 +140,7 @@ function returned(sight: TurnSight, node: Node, missing: string | undefined): Tu
       reason: 'EndedEarly',
       message: `its NodeMaintenance was completed before ${missing}: advance the turn if nothing is left to do, delete the NodeMaintenance to have it anew`,
     };
-  const because = obstacle(node);
+  const because = obstacle(node) ?? (sight.isLeftOpen === true ? gatesClosed : undefined);
   if (because === undefined) return { kind: 'Succeed' };
   const since = maintenance.status?.stageStatuses.find(({ name }) => name === 'Complete')?.startTimestamp;
   return readyInTime(sight, Date.parse(since ?? ''), because, 'after it was given back');

@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue } from './conditions.ts';
 
 /** The condition of a NodeMaintenance that is a node's turn in a window: how the turn ended; absent or Unknown while it is under way. */
-export const TURN_SUCCEEDED = 'TurnSucceeded';
+const TURN_SUCCEEDED = 'TurnSucceeded';
 
 export function verdictOn({ status }: Pick<NodeMaintenance, 'status'>): Condition | undefined {
   return status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);

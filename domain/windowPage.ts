@@ -1,5 +1,10 @@
 import { code, fitted, plain, runLink, section, table, utc } from './markdown.ts';
-import { turnName } from './revision.ts';
+
+/** The turn of a node, with the name of its NodeMaintenance. */
+interface PagedTurn {
+  node: string;
+  maintenance: string;
+}
 
 /** An open window as its run knows it. */
 export interface PagedWindow {
@@ -17,8 +22,8 @@ export interface PagedWindow {
     revision: string;
     nodes: number;
     done: number;
-    underWay: readonly { node: string; maintenance: string }[];
-    failed: readonly string[];
+    underWay: readonly PagedTurn[];
+    failed: readonly PagedTurn[];
     remaining: number;
     waiting?: { reason: string; message: string };
   };
@@ -87,17 +92,17 @@ function named(nodes: readonly string[]): string {
 }
 
 /** Failed ones first: they wait for somebody. */
-function turnLines({ name, state }: PagedWindow, shown: number): string[] {
+function turnLines({ state }: PagedWindow, shown: number): string[] {
   if (state === undefined) return [];
   const turns = [
-    ...state.failed.map((node) => [node, '**failed**', turnName(name, state.revision, node)] as const),
-    ...state.underWay.map(({ node, maintenance }) => [node, 'under way', maintenance] as const),
+    ...state.failed.map((turn) => [turn, '**failed**'] as const),
+    ...state.underWay.map((turn) => [turn, 'under way'] as const),
   ];
   const rows = turns
     .slice(0, shown)
-    .map(([node, turn, maintenance]) => [
+    .map(([{ node, maintenance }, how]) => [
       code(node),
-      turn,
+      how,
       runLink(maintenance, `${runPrefix}${maintenance}`),
     ]);
   const more = turns.length - rows.length;
@@ -150,7 +155,7 @@ function approvals(window: PagedWindow): Order[] {
 function turnOrders(state: State | undefined): Order[] {
   const [failed] = state?.failed ?? [];
   const [underWay] = state?.underWay ?? [];
-  const input = (node: string) => code(JSON.stringify({ node }));
+  const input = ({ node }: PagedTurn) => code(JSON.stringify({ node }));
   return [
     ...(failed === undefined
       ? []
@@ -160,7 +165,7 @@ function turnOrders(state: State | undefined): Order[] {
       : [
           [
             'advance',
-            input(underWay.node),
+            input(underWay),
             'the work on the node is done, or need not be done: gives it back',
           ] as const,
         ]),

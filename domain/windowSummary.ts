@@ -3,7 +3,8 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from './conditions.ts';
 import { compareNames, listed } from './names.ts';
 import { stageOf } from './stage.ts';
-import { TURN_SUCCEEDED } from './turnVerdict.ts';
+import { verdictOn } from './turnVerdict.ts';
+import { type Standing, standingOf } from './windowProgress.ts';
 import { nextOpening } from './windowSchedule.ts';
 
 /** How it stands with a MaintenanceWindow, for people and scripts. Times are RFC 3339. */
@@ -34,7 +35,7 @@ export interface TurnSummary {
   /** Name of its NodeMaintenance. */
   maintenance: string;
   stage: string;
-  outcome: 'UnderWay' | 'Succeeded' | 'Failed';
+  outcome: Exclude<Standing['kind'], 'Cancelled'>;
   /** Since when the outcome is so. */
   since?: string;
   message: string;
@@ -61,7 +62,7 @@ export function windowSummaryOf(
   const { active, progress, conditions = [] } = status ?? {};
   const opens = isTrue(conditions, 'Scheduled');
   const waiting = active?.waiting;
-  const shown = turns.filter((turn) => isOfInterest(turn, progress?.revision));
+  const shown = turns.flatMap((turn) => turnSummaryOf(turn, progress?.revision) ?? []);
   return {
     name: metadata.name,
     schedule: scheduleInWords(schedule),
@@ -82,7 +83,7 @@ export function windowSummaryOf(
     ...(waiting && { waiting }),
     awaitsApproval: waiting?.reason === 'ApprovalNeeded',
     problems: problemsOf(conditions),
-    turns: shown.map(turnSummaryOf).toSorted((a, b) => compareNames(a.node, b.node)),
+    turns: shown.toSorted((a, b) => compareNames(a.node, b.node)),
   };
 }
 
@@ -121,32 +122,21 @@ function problemsOf(
     .map(({ type, reason, message }) => ({ type, reason, message }));
 }
 
-/** Turns of an earlier revision matter as long as they are not over. */
-function isOfInterest(turn: SeenTurn, revision: string | undefined): boolean {
-  return turn.revision === revision || outcomeOf(turn) !== 'Succeeded';
-}
-
-function outcomeOf({ maintenance }: SeenTurn): TurnSummary['outcome'] {
-  const verdict = verdictOf(maintenance);
-  if (verdict === undefined || verdict.status === 'Unknown') return 'UnderWay';
-  return verdict.status === 'True' ? 'Succeeded' : 'Failed';
-}
-
-function verdictOf({ status }: SeenTurn['maintenance']) {
-  return status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);
-}
-
-function turnSummaryOf(turn: SeenTurn): TurnSummary {
+/** Undefined for what tells nothing: a turn that is to be had anew, or is over and of an earlier revision. */
+function turnSummaryOf(turn: SeenTurn, revision: string | undefined): TurnSummary | undefined {
   const { node, maintenance } = turn;
-  const verdict = verdictOf(maintenance);
+  const { status, metadata } = maintenance;
+  const { kind: outcome } = standingOf(maintenance);
+  if (outcome === 'Cancelled' || (outcome === 'Succeeded' && turn.revision !== revision)) return undefined;
+  const verdict = verdictOn(maintenance);
   const stage = stageOf(maintenance);
-  const begun = maintenance.status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
-  const since = verdict?.lastTransitionTime ?? begun;
+  const begun = status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
+  const since = outcome === 'UnderWay' ? begun : verdict?.lastTransitionTime;
   return {
     node,
-    maintenance: maintenance.metadata.name,
+    maintenance: metadata.name,
     stage,
-    outcome: outcomeOf(turn),
+    outcome,
     ...(since && { since }),
     message: verdict === undefined ? doing(turn) : `${verdict.reason}: ${verdict.message}`,
   };

@@ -20,6 +20,9 @@ const policy = (kind: string, plural: string): Resource => ({
   namespaced: false,
 });
 
+/** Of all kinds in deploy/ the one that Kubernetes had last. */
+const youngest = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
+
 /** The kinds that deploy/ consists of. */
 const kinds: Record<string, Resource> = {
   Namespace: resources.namespaces,
@@ -31,7 +34,7 @@ const kinds: Record<string, Resource> = {
     kind: 'ServiceAccount',
     namespaced: true,
   },
-  MutatingAdmissionPolicy: policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies'),
+  MutatingAdmissionPolicy: youngest,
   MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
   ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
   ValidatingAdmissionPolicyBinding: policy(
@@ -54,6 +57,8 @@ const kinds: Record<string, Resource> = {
 
 /** Applies deploy/ by server-side apply: what `kubectl apply -k deploy` does, and a digest of each manifest. */
 export async function install(kube: Kube, log: Log): Promise<void> {
+  const [tooOld] = await versionProblems(kube);
+  if (tooOld !== undefined) throw new Error(tooOld);
   const manifests = await readManifests();
   for (const manifest of manifests) {
     const object = withDigest(manifest);
@@ -66,9 +71,17 @@ export async function install(kube: Kube, log: Log): Promise<void> {
 export async function installationProblems(kube: Kube, namespace: string): Promise<string[]> {
   const isChecked = ({ kind = '' }: KubeObject) =>
     kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
+  const tooOld = await versionProblems(kube);
+  if (tooOld.length > 0) return tooOld;
   const manifests = (await readManifests()).filter(isChecked);
   const problems = await Promise.all(manifests.map((manifest) => problem(kube, manifest)));
   return [...problems.flat(), ...(await missingRights(kube, namespace))];
+}
+
+async function versionProblems(kube: Kube): Promise<string[]> {
+  if (await kube.serves(youngest)) return [];
+  const { kind, group, version } = youngest;
+  return [`the apiserver does not serve ${kind} of ${group}/${version}: Kubernetes 1.36 or later is needed`];
 }
 
 /** Of the Role, which the worker may not read: it grew since earlier releases. */

@@ -1,7 +1,6 @@
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
-import type { Node } from '../api/core.ts';
 import { Component, IdentityAnnotation, leaseHolderOf, READINESS_TAINT, TASK_QUEUE } from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
@@ -17,6 +16,7 @@ import { runWindowsController } from '../controllers/windows.ts';
 import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
 import { readinessPatience } from '../domain/readiness.ts';
+import { hasTaint } from '../domain/toleration.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, type FencedCluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -99,7 +99,8 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
   const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
   const { outbox, workers } = await startNotices({ kube, temporal, config, metrics, log });
-  const shared = { cluster, events, nodeEvents: podEvents, notices: outbox, leases, ...temporal };
+  const { readinessGates: keepsGates } = config;
+  const shared = { cluster, events, nodeEvents: podEvents, notices: outbox, leases, keepsGates, ...temporal };
   const worker = await createWorker(temporal, createActivities(shared));
   parts.worker = worker;
   try {
@@ -216,11 +217,10 @@ async function keepReadiness(
 
 function warnOfClosedGates({ nodes, readinesses, readinessPolicies }: FencedCluster, log: Log): void {
   const { key, effect } = READINESS_TAINT;
-  const isClosed = ({ spec }: Node) => spec.taints?.some((one) => one.key === key && one.effect === effect);
   const found = {
     policies: readinessPolicies.list().length,
     gatedNodes: readinesses.list().filter(({ spec }) => spec.readinessGates.length > 0).length,
-    taintedNodes: nodes.list().filter(isClosed).length,
+    taintedNodes: nodes.list().filter((node) => hasTaint(node, READINESS_TAINT)).length,
   };
   if (Object.values(found).every((count) => count === 0)) return;
   log.warn(

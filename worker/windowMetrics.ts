@@ -4,7 +4,7 @@ import { NODE_BUDGET_NAME } from '../api/names.ts';
 import { claimedTurns } from '../api/windowTurn.ts';
 import { asItStands, limitOf, outOfService } from '../domain/nodeBudget.ts';
 import { isPaused } from '../domain/maintenanceSummary.ts';
-import { TURN_SUCCEEDED } from '../domain/turnVerdict.ts';
+import { standingOf } from '../domain/windowProgress.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { gaugesIn } from './gauges.ts';
 
@@ -66,11 +66,11 @@ function turnsOf({ status }: MaintenanceWindow): Series[] {
   );
 }
 
-/** Of those about which nothing has been decided yet, and which do not rest until the next window. */
+/** Of those that have neither failed nor given their node back, and do not rest until the next window. */
 function oldestTurn({ maintenances }: Cluster, { metadata }: MaintenanceWindow): Series[] {
   const begun = claimedTurns(maintenances.list())
     .filter(({ window, maintenance }) => window === metadata.name && !isPaused(maintenance))
-    .filter(({ maintenance }) => !maintenance.status?.conditions.some(({ type }) => type === TURN_SUCCEEDED))
+    .filter(({ maintenance }) => standingOf(maintenance).kind === 'UnderWay')
     .map(({ maintenance }) => Date.parse(maintenance.metadata.creationTimestamp ?? ''));
   return begun.length === 0 ? [] : [{ value: Math.min(...begun) / 1_000 }];
 }

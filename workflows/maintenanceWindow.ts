@@ -12,7 +12,7 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { MaintenanceWindowActivities, WindowState, WindowStep } from '../activities/contract.ts';
+import type { MaintenanceWindowActivities, Told, WindowState } from '../activities/contract.ts';
 import type { WindowInput } from '../api/windowInput.ts';
 import { windowPage } from '../domain/windowPage.ts';
 import { lasting, quick } from './activityOptions.ts';
@@ -21,7 +21,14 @@ import { searchAttributesOf } from './searchAttributes.ts';
 import { summarized } from './summarized.ts';
 import { createTurn, type Turn } from './turn.ts';
 import { handleWindowMessages } from './windowHandlers.ts';
-import { newWindowRun, ordersOf, takeInOpened, type WindowRun, windowRefTo } from './windowRun.ts';
+import {
+  newWindowRun,
+  ordersOf,
+  takeInOpened,
+  takeInState,
+  type WindowRun,
+  windowRefTo,
+} from './windowRun.ts';
 
 export interface WindowOutcome {
   name: string;
@@ -56,6 +63,7 @@ const scheduledStart = defineSearchAttributeKey('TemporalScheduledStartTime', 'D
  */
 export async function maintenanceWindow(input: WindowInput, carried?: WindowRun): Promise<WindowOutcome> {
   const run = carried ?? newWindowRun(workflowInfo().runId);
+  takeInState(run, run.state);
   const turn = createTurn();
   handleWindowMessages(run, turn, { authorizeOrder, advanceTurn });
   try {
@@ -88,8 +96,7 @@ async function open(run: WindowRun, input: WindowInput): Promise<void> {
   const start = { input, workflowId, runId, startedAt: startTime.toISOString() };
   const opened = await withItsOwnFailure(openWindow({ ...start, ...(scheduledAt && { scheduledAt }) }));
   takeInOpened(run, opened);
-  await tell(opened.resting, 'resume');
-  run.told = opened.resting;
+  run.told = await tell(opened.resting, 'resume');
 }
 
 async function rollOutUntilOver(input: WindowInput, run: WindowRun, turn: Turn): Promise<void> {
@@ -97,16 +104,14 @@ async function rollOutUntilOver(input: WindowInput, run: WindowRun, turn: Turn):
   for (;;) {
     show(run);
     const step = await turn.take(() => rollOut(windowRefTo(run), ordersOf(run), run.state));
-    if (step !== undefined) takeIn(run, step);
+    if (step !== undefined && step.kind !== 'Gone') takeInState(run, step.state);
     if (step?.kind === 'Gone') break;
     if (step?.kind === 'Over') {
       await tell(step.rest ?? [], 'pause');
       break;
     }
     if (step?.kind === 'Tell') {
-      await tell(step.pause, 'pause');
-      await tell(step.resume, 'resume');
-      run.told = [...step.pause, ...step.resume];
+      run.told = [...(await tell(step.pause, 'pause')), ...(await tell(step.resume, 'resume'))];
     }
     if (workflowInfo().continueAsNewSuggested) {
       await condition(allHandlersFinished);
@@ -120,7 +125,10 @@ async function rollOutUntilOver(input: WindowInput, run: WindowRun, turn: Turn):
 function watchTheClock(run: WindowRun, turn: Turn): { stop(): void } {
   const scope = new CancellationScope({ cancellable: true });
   const wait = async () => {
-    const left = Math.max(1, Date.parse(run.end) - workflowInfo().startTime.getTime());
+    // Opening it may have taken long, and what goes on after a cancellation begins anew.
+    // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
+    const now = patched('ends-by-the-clock') ? Date.now() : workflowInfo().startTime.getTime();
+    const left = Math.max(1, Date.parse(run.end) - now);
     await condition(() => run.ended, left, { summary: 'The window ends' });
     run.ended = true;
     turn.interrupt();
@@ -132,7 +140,7 @@ function watchTheClock(run: WindowRun, turn: Turn): { stop(): void } {
 }
 
 /** Lets the drains of turns rest, or go on; a run that has ended needs to be told nothing. */
-async function tell(workflowIds: readonly string[], word: 'pause' | 'resume'): Promise<void> {
+async function tell(workflowIds: readonly string[], word: Told['word']): Promise<Told[]> {
   for (const workflowId of workflowIds) {
     try {
       await getExternalWorkflowHandle(workflowId).signal(word);
@@ -141,10 +149,7 @@ async function tell(workflowIds: readonly string[], word: 'pause' | 'resume'): P
       log.warn('Maintenance was not told', { workflowId, word, error: String(error) });
     }
   }
-}
-
-function takeIn(run: WindowRun, step: WindowStep): void {
-  if (step.kind !== 'Gone') run.state = step.state;
+  return workflowIds.map((run) => ({ run, word }));
 }
 
 async function close(run: WindowRun): Promise<WindowOutcome> {
@@ -152,7 +157,7 @@ async function close(run: WindowRun): Promise<WindowOutcome> {
   await closeWindow(windowRefTo(run), run.runId);
   await condition(allHandlersFinished);
   const { done = 0, nodes = 0, failed = [], remaining = 0 }: Partial<WindowState> = run.state ?? {};
-  return { name: run.name, done, nodes, failed, remaining };
+  return { name: run.name, done, nodes, failed: failed.map(({ node }) => node), remaining };
 }
 
 function show(run: WindowRun): void {

@@ -4,7 +4,9 @@ import type {
   WindowOrders,
   WindowRef,
   WindowState,
+  WindowTurn,
 } from '../activities/contract.ts';
+import { turnName } from '../domain/revision.ts';
 
 /** Where one open window stands: all that outlives continue-as-new, plain JSON. */
 export interface WindowRun extends WindowOrders {
@@ -45,6 +47,15 @@ export function takeInOpened(run: WindowRun, { name, uid, start, end, given = {}
 export function takeInOrder(run: WindowRun, { approvedNodes = [], ...flags }: SomeOrders): void {
   Object.assign(run, flags);
   run.approvedNodes = [...new Set([...run.approvedNodes, ...approvedNodes])];
+}
+
+/** Of runs of earlier releases, whose state has the nodes alone of turns that failed. */
+export function takeInState(run: WindowRun, state: WindowState | undefined): void {
+  if (state === undefined) return;
+  const failed = state.failed.map((turn: WindowTurn | string) =>
+    typeof turn === 'string' ? { node: turn, maintenance: turnName(run.name, state.revision, turn) } : turn,
+  );
+  run.state = { ...state, failed };
 }
 
 export function windowRefTo({ name, uid }: WindowRun): WindowRef {

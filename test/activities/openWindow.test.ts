@@ -1,6 +1,8 @@
 import type { Activities } from '../../activities/contract.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { windowWorkflowIdOf } from '../../api/names.ts';
+import { TurnAnnotation, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
+import { newTurn } from '../../api/windowTurn.ts';
+import { emptyStatus } from '../../domain/status.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice } from '../kit/activity.ts';
@@ -12,11 +14,16 @@ let c: TestCluster;
 let activities: Activities;
 let name: string;
 const running = new Set<string>();
+/** Types of what was put out to the receiver. */
+const notices: string[] = [];
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'opened' });
-  ({ activities } = activitiesOn(c, async (workflowId) => running.has(workflowId)));
+  ({ activities } = activitiesOn(c, async (workflowId) => running.has(workflowId), {
+    put: async ({ type }) => void notices.push(type),
+    lost: () => undefined,
+  }));
   name = c.namespace;
   const matchExpressions = [{ key: 'rack', operator: 'In' as const, values: ['nowhere'] }];
   await c.admin.create(resources.maintenanceWindows, {
@@ -43,13 +50,19 @@ const open = (differs: object = {}) =>
     workflowId: `${windowWorkflowIdOf(name)}-2026-11-01T05:30:00Z`,
     runId: 'run-1',
     startedAt: '2026-11-01T05:31:00.000Z',
-    scheduledAt: '2026-11-01T05:30:00.000Z',
+    scheduledAt: nominal,
     ...differs,
   });
 
+/** Sundays, as it is opened on; the one is past, the other to come. */
+const nominal = '2026-11-01T05:30:00.000Z';
+const toCome = '2099-11-01T05:30:00.000Z';
+
 test('a window that its schedule opens late ends at its time all the same, and is marked as open once', async () => {
-  const opened = await performedTwice(c, () => open());
-  const times = { start: '2026-11-01T05:30:00.000Z', end: '2026-11-01T09:30:00.000Z' };
+  const opened = await performedTwice(c, () =>
+    open({ startedAt: '2099-11-01T05:31:00.000Z', scheduledAt: toCome }),
+  );
+  const times = { start: toCome, end: '2099-11-01T09:30:00.000Z' };
   expect(opened).toMatchObject({ name, ...times, resting: [] });
   expect((await seen())?.status?.active).toMatchObject({ runId: 'run-1', ...times });
 });
@@ -69,10 +82,35 @@ test('the second time that clocks show the time of an opening opens it for no ti
 });
 
 test('a window that is opened by hand lasts as long as is asked for', async () => {
-  const startedAt = '2026-11-21T12:00:00.000Z';
+  const startedAt = '2099-11-21T12:00:00.000Z';
   const input = { name, duration: '90m' };
   const opened = await performed(() => open({ input, startedAt, scheduledAt: undefined, runId: 'run-3' }));
-  expect(opened).toMatchObject({ start: startedAt, end: '2026-11-21T13:30:00.000Z' });
+  expect(opened).toMatchObject({ start: startedAt, end: '2099-11-21T13:30:00.000Z' });
+});
+
+test('a window that has waited for another until after its end is open for no time: no drain goes on, and nobody is told', async () => {
+  const window = (await seen()) as MaintenanceWindow;
+  const { uid = '' } = window.metadata;
+  await performed(() => activities.closeWindow({ name, uid }, 'run-3'));
+  const node = { name: await c.nodeNamed('resting'), uid: 'of-its-machine' };
+  const turn = newTurn(window, { name: c.named('turn'), revision: 'r', drainPlan: [], node });
+  Object.assign(turn.metadata.annotations ?? {}, { [TurnAnnotation.Resting]: 'true' });
+  const applied = await c.applied(turn);
+  const paused = { type: 'Paused', status: 'True', reason: 'Paused', message: '' };
+  await c.withStatus(applied, { ...emptyStatus, conditions: [{ ...paused, lastTransitionTime: nominal }] });
+  const opening = async (runId: string, startedAt: string) => {
+    notices.length = 0;
+    const opened = await performed(() => open({ runId, startedAt, scheduledAt: startedAt }));
+    await performed(() => activities.closeWindow({ name, uid }, runId));
+    return { ...opened, notices: notices.map((type) => type.split('.').slice(-2).join('.')) };
+  };
+  expect(await opening('run-in-time', toCome)).toMatchObject({
+    resting: [workflowIdOf(applied.metadata.name)],
+    notices: ['window.opened', 'window.closed'],
+  });
+  const end = '2026-11-01T09:30:00.000Z';
+  expect(await opening('run-too-late', nominal)).toMatchObject({ start: end, end, resting: [], notices: [] });
+  await c.deleted(applied);
 });
 
 describe('while another run has it open', () => {

@@ -8,7 +8,13 @@ import type {
 import { readBudget } from '../../activities/nodeClaims.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import type { Job } from '../../api/core.ts';
-import { NODE_BUDGET_NAME, WINDOW_LABEL, WORK_NAMESPACE, workflowIdOf } from '../../api/names.ts';
+import {
+  NODE_BUDGET_NAME,
+  TurnAnnotation,
+  WINDOW_LABEL,
+  WORK_NAMESPACE,
+  workflowIdOf,
+} from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { newTurn } from '../../api/windowTurn.ts';
 import { isTrue } from '../../domain/conditions.ts';
@@ -181,10 +187,15 @@ describe('a window', () => {
     expect(await claimed(window)).toEqual(window.nodes);
   });
 
-  test('whose turn a person completes gives up its claim, and begins the next one', async () => {
-    const window = await windowOf(2);
+  test('whose turn, which has the labels and annotations of the template, a person completes gives up its claim, and begins the next one', async () => {
+    const metadata = { labels: { team: 'sre' }, annotations: { ticket: 'OPS-4711' } };
+    const window = await windowOf(2, { template: { metadata } });
     const [first = '', second = ''] = window.nodes;
     await rolledOut(window, {}, underWay(first));
+    expect((await onlyTurnOf(window)).metadata).toMatchObject({
+      labels: { ...metadata.labels, [WINDOW_LABEL]: window.name },
+      annotations: { ...metadata.annotations, [TurnAnnotation.Node]: first },
+    });
     await completed(await onlyTurnOf(window));
     const step = await rolledOut(window, {}, underWay(second));
     expect(stateIn(step)).toMatchObject({ done: 1, remaining: 0 });
@@ -241,12 +252,17 @@ describe('a window', () => {
     const run = workflowIdOf(own.metadata.name);
     const tell = await rolledOut(window, { ended: true }, ({ kind }) => kind === 'Tell');
     expect(tell).toMatchObject({ pause: [run], resume: [] });
-    const given = orders({ ended: true, told: [run] });
+    const given = orders({ ended: true, told: [{ run, word: 'pause' }] });
     const { ended } = started(() => activities.rollOut(window, given, stateIn(tell)));
     await written(own, { conditions: [is('Paused')] });
     expect(await ended).toMatchObject({ kind: 'Over' });
     const next = await rolledOut(window, {}, ({ kind }) => kind === 'Tell');
     expect(next).toMatchObject({ pause: [], resume: [run] });
+    await written(own, { conditions: [] });
+    const atItsEnd = await performed(() =>
+      activities.rollOut(window, orders({ ended: true, told: [{ run, word: 'resume' }] }), undefined),
+    );
+    expect(atItsEnd).toMatchObject({ kind: 'Tell', pause: [run], resume: [] });
   });
 
   const schedulingGates = [{ name: 'example.com/not-yet' }];

@@ -67,7 +67,11 @@ describe('a MaintenanceWindow is taken', () => {
           soakSeconds: 300,
           maxFailures: 2,
         },
-        template: { reason: 'firmware 2.4', drainPlan: [{ podType: 'Default', podPriority: 1000 }] },
+        template: {
+          metadata: { labels: { team: 'sre' }, annotations: { 'example.com/ticket': 'OPS-4711, urgent' } },
+          reason: 'firmware 2.4',
+          drainPlan: [{ podType: 'Default', podPriority: 1000 }],
+        },
         work: { type: 'Job', job: { template, timeoutSeconds: 600, retries: 2 } },
         approval: 'PerNode',
         onWindowEnd: 'HoldCurrent',
@@ -129,6 +133,23 @@ describe('is refused, with the remedy,', () => {
         },
       }),
       says: 'ascending order of podPriority',
+    },
+    {
+      when: "a window gives its maintenances another window's label",
+      object: window({ template: { metadata: { labels: { 'nodemaintenance.k8s.io/window': 'other' } } } }),
+      says: 'keys that begin with nodemaintenance.k8s.io/ are those of the window itself: take another prefix, or none',
+    },
+    {
+      when: 'a window says of its maintenances that they were advanced',
+      object: window({
+        template: { metadata: { annotations: { 'nodemaintenance.k8s.io/turn-advance': 'true' } } },
+      }),
+      says: 'keys that begin with nodemaintenance.k8s.io/ are those of the window itself',
+    },
+    {
+      when: 'a window gives its maintenances a label that is none',
+      object: window({ template: { metadata: { labels: { 'two words': 'a b' } } } }),
+      says: 'keys of labels and annotations must be such as app or example.com/app',
     },
     {
       when: 'a window gives its maintenances a stage',

@@ -156,6 +156,11 @@ describe('the turn of a node', () => {
       want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
     },
     {
+      when: 'waits for them also when they are closed, and the taint is not seen yet',
+      given: { stage: 'Complete', givenBack: 10, job: succeeded, isLeftOpen: true },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
+    },
+    {
       when: 'succeeds when the node takes pods again',
       given: { stage: 'Complete', givenBack: 10, job: succeeded },
       want: { kind: 'Succeed' },

@@ -1,15 +1,16 @@
 import { describe, expect, test } from '@jest/globals';
 import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
-import { turnName } from '../../domain/revision.ts';
 import { type PagedWindow, windowPage } from '../../domain/windowPage.ts';
 
 type State = NonNullable<PagedWindow['state']>;
+
+const turnOf = (node: string) => ({ node, maintenance: `os-r-${node}` });
 
 const state = (differs: Partial<State> = {}): State => ({
   revision: 'r',
   nodes: 4,
   done: 1,
-  underWay: [{ node: 'node-2', maintenance: 'os-r-node-2' }],
+  underWay: [turnOf('node-2')],
   failed: [],
   remaining: 2,
   ...differs,
@@ -46,7 +47,7 @@ test('The page of a window reads from its times to what can be done', () => {
     reason: 'ApprovalNeeded',
     message: 'Waiting for somebody to approve one of the nodes node-3.',
   };
-  expect(page({ state: state({ failed: ['node-1'], waiting }) })).toBe(`### Waiting for approval
+  expect(page({ state: state({ failed: [turnOf('node-1')], waiting }) })).toBe(`### Waiting for approval
 
 - **MaintenanceWindow:** \`os\`
 - **Open:** 2026-01-01 02:00:00 UTC to 2026-01-01 06:00:00 UTC
@@ -78,9 +79,11 @@ test('The page of a window reads from its times to what can be done', () => {
 - *Request Cancellation* does what \`cancel\` does. After *Terminate* a new run sees the turns under way through`);
 });
 
-test('The turns of a window are linked to the runs of their maintenances', () => {
-  const maintenance = turnName('os', 'r', 'node-9');
-  expect(page({ state: state({ failed: ['node-9'] }) })).toContain(`/${workflowIdOf(maintenance)})`);
+test('The turns of a window are linked to the runs of their maintenances, of whatever revision', () => {
+  const maintenance = 'os-before-node-9';
+  expect(page({ state: state({ failed: [{ node: 'node-9', maintenance }] }) })).toContain(
+    `/${workflowIdOf(maintenance)})`,
+  );
   expect(windowWorkflowIdOf('os')).not.toBe(workflowIdOf('os'));
 });
 
@@ -107,7 +110,11 @@ describe('The page of a window says what it is now, and which orders make sense'
     {
       when: 'too many turns have failed',
       differs: {
-        state: state({ failed: ['a'], underWay: [], waiting: { reason: 'TooManyFailures', message: '' } }),
+        state: state({
+          failed: [turnOf('a')],
+          underWay: [],
+          waiting: { reason: 'TooManyFailures', message: '' },
+        }),
       },
       says: '### Stopped: too many turns have failed',
       orders: ['advance', 'pause', 'cancel'],
@@ -132,7 +139,7 @@ describe('The page of a window says what it is now, and which orders make sense'
 });
 
 test('A window of many turns has a page that fits, and says how many it leaves out', () => {
-  const failed = Array.from({ length: 300 }, (_, index) => `node-in-a-rack-${index}`);
+  const failed = Array.from({ length: 300 }, (_, index) => turnOf(`node-in-a-rack-${index}`));
   const text = page({ state: state({ failed }) });
   expect(encodeURIComponent(text).length).toBeLessThan(8_000);
   const shown = text.split('\n').filter((line) => line.includes('**failed** |')).length;

@@ -91,7 +91,8 @@ function turnOf({
   };
 }
 
-const verdict = (status: 'True' | 'False', reason: string) => condition('TurnSucceeded', status, reason);
+const verdict = (status: 'True' | 'False' | 'Unknown', reason: string) =>
+  condition('TurnSucceeded', status, reason);
 const progress = {
   revision: 'r2',
   summary: '1/4',
@@ -153,7 +154,7 @@ describe('how it stands with a window', () => {
     expect(over.open?.isOver).toBe(true);
   });
 
-  test('turns are told with what they wait for; those of an earlier revision only while they are not over', () => {
+  test('turns are told with what they wait for; those of an earlier revision only while they are not over, and none that was cancelled', () => {
     const turns = [
       turnOf({ node: 'n4', conditions: [verdict('False', 'JobFailed')] }),
       turnOf({ node: 'n1', stage: 'Complete', conditions: [verdict('True', 'Done')] }),
@@ -163,6 +164,9 @@ describe('how it stands with a window', () => {
       turnOf({ node: 'n6', conditions: [condition('Paused', 'True', 'Paused')], revision: 'r1' }),
       turnOf({ node: 'n7', stage: 'Complete', conditions: [verdict('True', 'Done')], revision: 'r1' }),
       turnOf({ node: 'n8', stage: 'Complete' }),
+      turnOf({ node: 'n9', stage: 'Complete', conditions: [verdict('Unknown', 'Advanced')] }),
+      turnOf({ node: 'na', conditions: [verdict('False', 'Cancelled')] }),
+      turnOf({ node: 'nb', stage: 'Complete', conditions: [verdict('False', 'Cancelled')] }),
     ];
     const told = windowSummaryOf(windowed({ progress }), turns, now).turns;
     expect(told.map(({ node, outcome, message }) => [node, outcome, message])).toEqual([
@@ -173,6 +177,8 @@ describe('how it stands with a window', () => {
       ['n5', 'UnderWay', 'drained, and its Job works'],
       ['n6', 'UnderWay', 'its drain rests'],
       ['n8', 'UnderWay', 'given back, and not ready for pods yet'],
+      ['n9', 'UnderWay', 'Advanced: Advanced.'],
+      ['na', 'UnderWay', 'Cancelled: Cancelled.'],
     ]);
     expect(told[0]).toMatchObject({ since: '2026-11-28T02:00:00Z', maintenance: 'os-patch-n1' });
     expect(told[1]?.since).toBe('2026-11-28T02:30:00Z');

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { stripVTControlCharacters } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Job, KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
@@ -55,6 +56,10 @@ async function statusOf(name: string): Promise<MaintenanceSummary> {
   return items[0];
 }
 
+/** Ctrl-C */
+const interruptKey = '\u0003';
+const showCursor = '\u001b[?25h';
+
 const children: ChildProcess[] = [];
 /** Those that a test which failed has left behind. */
 afterEach(() => {
@@ -63,14 +68,24 @@ afterEach(() => {
 
 /** The same, while it runs. */
 function running(...args: string[]) {
-  const { bin, env, dir } = world.sandbox;
-  const child = spawn(join(bin, 'kubectl'), ['maintenance', ...args], { env: { ...env, HOME: dir } });
+  return followed(join(world.sandbox.bin, 'kubectl'), ['maintenance', ...args]);
+}
+
+/** At a terminal of 24 lines and 80 columns. */
+function atTerminal(...args: string[]) {
+  const command = `stty rows 24 cols 80 && exec kubectl maintenance ${args.join(' ')}`;
+  return followed('script', ['--quiet', '--command', command, '/dev/null']);
+}
+
+function followed(file: string, args: string[]) {
+  const { env, dir } = world.sandbox;
+  const child = spawn(file, args, { env: { ...env, HOME: dir } });
   let seen = '';
   children.push(child);
   const exited = once(child, 'close').then(([code]) => code as number);
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => (seen += chunk.toString()));
-  return { output: () => seen, exited: () => exited };
+  return { output: () => seen, exited: () => exited, types: (keys: string) => child.stdin.write(keys) };
 }
 
 const says = (program: ReturnType<typeof running>, words: string) =>
@@ -248,6 +263,26 @@ describe('plan', () => {
     expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
   });
 
+  test('tells who takes a pod away, and which pods only a kubelet ends', async () => {
+    const migrates = 'evacuation.coordination.k8s.io/priority_migrate.example.com';
+    const [taken] = await world.placePods('node-3', 1, { annotations: { [migrates]: '20000' } });
+    const [mirror] = await world.placePods('node-3', 1, {
+      annotations: { 'kubernetes.io/config.mirror': 'hash' },
+    });
+    const plain = await succeeds(maintenance('plan', 'node-3'));
+    expect(plain).toMatch(new RegExp(`default/${taken} .*migrate\\.example\\.com \\(20000\\)`));
+    const [leaves = '', stays = ''] = plain.split('Left running: static pods');
+    expect([leaves.includes(`default/${mirror}`), stays.includes(`default/${mirror}`)]).toEqual([
+      false,
+      true,
+    ]);
+    for (const { metadata } of await world.podsOn('node-3')) {
+      if (metadata.name !== taken && metadata.name !== mirror) continue;
+      const { namespace, name, uid = '' } = metadata;
+      await world.kube.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 });
+    }
+  });
+
   test('names what would block, and --check fails on it', async () => {
     const answer = await maintenance('plan', 'node-2', 'node-3', '--check');
     expect(answer).toMatchObject({ code: 1, stderr: 'error: the drain would not end by itself\n' });
@@ -388,6 +423,26 @@ describe('a window', () => {
       );
     });
     await says(watching, '0 of 1 nodes done, 1 under way, 0 failed, 0 left (node-4)');
+  });
+
+  const escape = '\u001b';
+  const cursorUp = new RegExp(String.raw`${escape}\[\d*A`);
+
+  test.each([
+    { args: ['windows', 'os-patch', '--watch'], title: 'maintenancewindow/os-patch: open until ' },
+    { args: ['status', '--watch'], title: 'nodemaintenance/os-patch-' },
+  ])('is drawn at a terminal by $args.0 --watch, anew as time goes by, and fits', async ({ args, title }) => {
+    const terminal = atTerminal(...args);
+    const isDrawnAnew = (seen: string) => seen.includes(title) && cursorUp.test(seen);
+    await eventuallyHolds('it is drawn anew', terminal.output, isDrawnAnew, 60_000);
+    terminal.types(interruptKey);
+    await terminal.exited();
+    const seen = terminal.output();
+    const lines = stripVTControlCharacters(seen).split(/[\r\n]+/);
+    expect(lines.filter((line) => line.length > 80)).toEqual([]);
+    expect(lines).toContainEqual(expect.stringMatching(/^ {2}NODE .* MESSAGE$/));
+    expect(lines).toContainEqual(expect.stringMatching(/^ {2}node-4 /));
+    expect(seen.slice(seen.lastIndexOf('node-4'))).toContain(showCursor);
   });
 
   test('is paused, in its object and in Temporal, and goes on', async () => {

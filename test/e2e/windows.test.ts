@@ -283,7 +283,7 @@ describe('a window whose nodes have readiness gates', () => {
       await workedOn(name);
       await storageOn(name);
     }
-    expect(await windows.underWay(run)).toMatchObject({ done: 3, failed: [first], remaining: 0 });
+    expect(await windows.underWay(run)).toMatchObject({ done: 3, failed: [{ node: first }], remaining: 0 });
     expect(mostOut()).toBe(2);
     await probed(agent, true);
     await run.executeUpdate('advance', { args: [{ node: first }] });

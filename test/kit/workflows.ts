@@ -12,6 +12,7 @@ import { bundleWorkflows } from '../../worker/bundle.ts';
 import type { Progress } from '../../workflows/run.ts';
 import type { maintenanceWindow } from '../../workflows/maintenanceWindow.ts';
 import type { nodeMaintenance } from '../../workflows/nodeMaintenance.ts';
+import type { WindowRun } from '../../workflows/windowRun.ts';
 import { eventually } from './eventually.ts';
 import type { FakeMaintenance } from './fakeMaintenance.ts';
 import type { FakeWindow } from './fakeWindow.ts';
@@ -24,8 +25,8 @@ export interface WorkflowLab {
   client: Client;
   /** Starts a worker for `taskQueue` that runs our workflows with these activities. */
   worker(taskQueue: string, activities: Partial<Activities & NoticeActivities>): Promise<void>;
-  /** Starts the workflow of a window, with a worker of its own. */
-  opened(fake: FakeWindow): Promise<WindowHandle>;
+  /** Starts the workflow of a window, with a worker of its own; `carried` is where the run stood of which it is the continuation. */
+  opened(fake: FakeWindow, carried?: WindowRun): Promise<WindowHandle>;
   /** Starts the workflow of a maintenance, with a worker of its own. */
   begun(fake: FakeMaintenance, input?: object): Promise<Handle>;
   /** Ends every run that was begun here, and every worker; to be called after each test. */
@@ -99,13 +100,13 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
       handles.push(latest);
       return latest;
     },
-    opened: async (fake) => {
+    opened: async (fake, carried) => {
       const taskQueue = `queue-of-${fake.name}`;
       await worker(taskQueue, fake.activities);
       const { workflowId } = await client.workflow.start<typeof maintenanceWindow>('maintenanceWindow', {
         workflowId: windowWorkflowIdOf(fake.name),
         taskQueue,
-        args: [{ name: fake.name }],
+        args: [{ name: fake.name }, carried],
       });
       const latest = client.workflow.getHandle<typeof maintenanceWindow>(workflowId);
       handles.push(latest);

@@ -191,12 +191,20 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await next.result();
   },
 
+  async 'window-held-again'({ world }, name) {
+    await windowed(world, name, { onWindowEnd: 'HoldCurrent' });
+    await (await opened(world, name, { duration: '1m' })).result();
+    const next = await opened(world, name, { duration: '1m' });
+    await turnUnderWay(next, 'node-1');
+    await cancelledInVain(world, next);
+    await next.result();
+    await completed(world, name);
+  },
+
   async 'window-told'({ world }, name) {
     await windowed(world, name, { onWindowEnd: 'HoldCurrent' });
     await (await opened(world, name, { duration: '1m' })).result();
-    const labelSelector = `${WINDOW_LABEL}=${name}`;
-    const { items } = await world.kube.list(resources.nodeMaintenances, { labelSelector });
-    for (const { metadata } of items) await world.patch(metadata.name, { stage: 'Complete' });
+    await completed(world, name);
   },
 
   async 'window-cancelled-from-temporal'({ world }, name) {
@@ -211,14 +219,7 @@ const shapes: Record<string, (scene: Scene, name: string) => Promise<void>> = {
     await windowed(world, name, {});
     const run = await opened(world, name);
     await turnUnderWay(run, 'node-1');
-    await temporalMayDelete(world, ['another']);
-    await run.cancel();
-    await eventuallyHolds(
-      'the cancellation to be judged',
-      () => run.fetchHistory(),
-      ({ events }) => events?.some((event) => event.activityTaskFailedEventAttributes) ?? false,
-    );
-    await temporalMayDelete(world);
+    await cancelledInVain(world, run);
     await run.executeUpdate('cancel');
     await run.result();
   },
@@ -283,6 +284,26 @@ async function windowed(
 async function temporalMayDelete({ kube }: World, resourceNames?: string[]): Promise<void> {
   const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }];
   await kube.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
+}
+
+/** By those who may not maintain the nodes. */
+async function cancelledInVain(world: World, run: WorkflowHandle): Promise<void> {
+  await temporalMayDelete(world, ['another']);
+  await run.cancel();
+  await eventuallyHolds(
+    'the cancellation to be judged',
+    () => run.fetchHistory(),
+    ({ events }) => events?.some((event) => event.activityTaskFailedEventAttributes) ?? false,
+  );
+  await temporalMayDelete(world);
+}
+
+/** What the window left behind, so that the nodes are free for the next. */
+async function completed({ kube, patch }: World, window: string): Promise<void> {
+  const { items } = await kube.list(resources.nodeMaintenances, {
+    labelSelector: `${WINDOW_LABEL}=${window}`,
+  });
+  for (const { metadata } of items) await patch(metadata.name, { stage: 'Complete' });
 }
 
 function opened({ temporal }: World, name: string, input: object = {}): Promise<WorkflowHandle> {

@@ -3,6 +3,9 @@ import { readBudget } from '../../activities/nodeClaims.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { NODE_BUDGET_NAME, TurnAnnotation, WINDOW_LABEL } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
+import type { ConditionFacts } from '../../domain/conditions.ts';
+import { emptyStatus } from '../../domain/status.ts';
+import { turnFailed, workAdvanced } from '../../domain/turnVerdict.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { serve } from '../../worker/http.ts';
 import { createMetrics } from '../../worker/metrics.ts';
@@ -108,7 +111,7 @@ test('conditions that somebody should see to are told, and not that somebody sus
   expect(await scrape()).not.toContain(`window_condition_not_true{window="${suspended}"`);
 });
 
-test('the oldest turn that is under way, and nodes that are out of service against the budget', async () => {
+test('the oldest turn that is under way, advanced or not, and nodes that are out of service against the budget', async () => {
   await readBudget(c);
   await c.admin.mergePatch(
     resources.nodeBudgets,
@@ -140,4 +143,11 @@ test('the oldest turn that is under way, and nodes that are out of service again
   await eventually('the turn', async () =>
     expect(await valueOf(`window_oldest_turn_begun_timestamp_seconds{window="${window}"}`)).toBe(begun),
   );
+  const judged = async (verdict: ConditionFacts) => {
+    const conditions = [{ ...verdict, lastTransitionTime: times.lastTransitionTime }];
+    await c.withStatus(turn, { ...emptyStatus, conditions });
+    return valueOf(`window_oldest_turn_begun_timestamp_seconds{window="${window}"}`);
+  };
+  expect(await judged(workAdvanced)).toBe(begun);
+  expect(await judged(turnFailed('JobFailed', 'It failed.'))).toBeUndefined();
 });

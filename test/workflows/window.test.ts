@@ -1,10 +1,13 @@
 import { WorkflowUpdateFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
+import { tsToMs } from '@temporalio/common/lib/time.js';
 import { workflowIdOf } from '../../api/names.ts';
+import { turnName } from '../../domain/revision.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from '../kit/eventually.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
 import { FakeWindow, windowState } from '../kit/fakeWindow.ts';
+import { newWindowRun } from '../../workflows/windowRun.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import {
   deedsOf,
@@ -68,6 +71,23 @@ test('A window sees its turns through, and tells how far it has come', async () 
   await fake.ends({ kind: 'Over', state: windowState({ done: 4, remaining: 0 }) });
   expect(await handle.result()).toEqual({ name: fake.name, nodes: 4, done: 4, failed: [], remaining: 0 });
   expect(fake.calls).toEqual(['openWindow', 'rollOut', 'rollOut', 'closeWindow']);
+});
+
+test('The end is awaited for as long as it is away, however long the opening took, and anew when a cancellation is ignored', async () => {
+  const lastsMs = 3_600_000;
+  const fake = new FakeWindow({ lastsMs });
+  fake.refusal = ApplicationFailure.nonRetryable('you may not', 'InvalidInput');
+  const { handle } = await opened(fake);
+  await handle.cancel();
+  const timers = await eventually('the end to be awaited anew', async () => {
+    const { events } = await handle.fetchHistory();
+    const started = (events ?? []).flatMap(({ timerStartedEventAttributes: timer }) => timer ?? []);
+    expect(started).toHaveLength(2);
+    return started.map(({ startToFireTimeout }) => tsToMs(startToFireTimeout));
+  });
+  const [before = 0, anew = 0] = timers;
+  expect(before).toBeLessThanOrEqual(lastsMs);
+  expect(anew).toBeLessThan(before);
 });
 
 test('At its time the window is over, and the turns under way are seen through', async () => {
@@ -178,6 +198,20 @@ test('A window that is cancelled from Temporal by those who may not maintain its
   expect(await handle.result()).toMatchObject({ done: 4 });
 });
 
+test('A window goes on from the state of an earlier release, in which turns that failed are names of nodes', async () => {
+  const fake = new FakeWindow();
+  const state = windowState({ failed: ['n3'] as never, remaining: 3 });
+  const end = new Date(Date.now() + 3_600_000).toISOString();
+  const given = { name: fake.name, uid: 'uid', start: end, end, state, told: ['turn'] as never };
+  const handle = await lab.opened(fake, { ...newWindowRun('first'), ...given });
+  await fake.ordered({});
+  const { currentDetails } = await handle.query<{ currentDetails: string }>('__temporal_workflow_metadata');
+  expect(currentDetails).toContain(`/${workflowIdOf(turnName(fake.name, 'r', 'n3'))})`);
+  await fake.ends({ kind: 'Over', state });
+  expect(await handle.result()).toMatchObject({ failed: ['n3'] });
+  expect(fake.calls).toEqual(['rollOut', 'closeWindow']);
+});
+
 test('A window whose object is gone ends', async () => {
   const { fake, handle } = await opened();
   await fake.ends({ kind: 'Gone' });
@@ -191,12 +225,13 @@ test('The drains of turns rest when a window holds them, and go on in the next; 
   const rest = [workflowIdOf('no-such-turn'), workflowIdOf(turn.name)];
   const { fake, handle } = await opened();
   await fake.ends({ kind: 'Tell', state: windowState(), pause: rest, resume: [] });
-  await fake.ordered({ told: rest });
+  await fake.ordered({ told: rest.map((run) => ({ run, word: 'pause' })) });
   await turn.underWay('keepCordoned Drain');
   await fake.ends({ kind: 'Over', state: windowState() });
   await handle.result();
   const next = new FakeWindow();
   next.resting = rest;
   await opened(next);
+  await next.ordered({ told: rest.map((run) => ({ run, word: 'resume' })) });
   await turn.underWay('drain 0');
 });
