@@ -350,7 +350,7 @@ describe('a window', () => {
   });
 
   test('whose node is not ready long after its work waits for it from when somebody looks', async () => {
-    const node = await c.silentNodeNamed('node');
+    const node = await c.unreadyNodeNamed('node');
     const window = await windowOver([node], { work, rollout: { readyTimeoutSeconds: 1 } });
     const turn = await c.applied(await turnByHand(window));
     const lastTransitionTime = new Date(Date.now() - 7 * 24 * 3_600_000).toISOString();

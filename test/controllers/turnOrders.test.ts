@@ -103,7 +103,7 @@ async function deleted({ metadata: { name, uid = '' } }: MaintenanceWindow): Pro
 }
 
 test('a turn that failed is ended by annotation while its window is closed, and the node given back as it is', async () => {
-  const node = await c.silentNodeNamed('node');
+  const node = await c.unreadyNodeNamed('node');
   const window = await closedWindow(node);
   const { name } = window.metadata;
   const turn = await turnOf(window, node, turnFailed('JobFailed', 'why'));
@@ -124,7 +124,7 @@ test('a turn that failed is ended by annotation while its window is closed, and 
 });
 
 test('a turn under way that is advanced while its window is closed ends when its node is ready, and has been heard since', async () => {
-  const node = await c.silentNodeNamed('node');
+  const node = await c.unreadyNodeNamed('node');
   const window = await closedWindow(node);
   const turn = await turnOf(window, node);
   const place = { namespace: KUBELET_LEASE_NAMESPACE, name: node };
@@ -136,10 +136,7 @@ test('a turn under way that is advanced while its window is closed ends when its
   await throughout('the node is kept', 1_000, async () =>
     expect((await c.maintenanceNow(turn.metadata.name)).spec.stage).toBe('Drain'),
   );
-  const lastTransitionTime = new Date().toISOString();
-  const ready = { type: 'Ready', status: 'True', reason: 'Back', message: '', lastTransitionTime };
-  const status = { conditions: [ready] };
-  await c.admin.mergePatch(resources.nodes, { name: node }, { status }, { subresource: 'status' });
+  await c.saidToBeReady(node, 'True');
   const later = microTime(new Date(Date.now() + 1_000));
   const lease = await c.admin.mergePatch(resources.leases, place, { spec: { renewTime: later } });
   await completed(turn);
