@@ -152,6 +152,11 @@ export interface WindowState {
   remaining: number;
   /** Why no further turn begins now. */
   waiting?: { reason: string; message: string };
+  /**
+   * Since when turns are seen to wait for their nodes, by UID of the NodeMaintenance, in milliseconds: what the next activity goes on
+   * from. A change of it alone is none.
+   */
+  awaited?: Readonly<Record<string, number>>;
 }
 
 export type WindowStep =

@@ -15,6 +15,8 @@ export interface Deps {
   /** As the one holder that all workers of the installation are. */
   leases: NodeLeases;
   cluster: Cluster;
+  /** Whether nodes wait for their readiness gates. */
+  keepsGates: boolean;
   events: EventRecorder;
   /** Of single nodes: there are many, and they may come late. */
   nodeEvents: EventRecorder;

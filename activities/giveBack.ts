@@ -12,6 +12,7 @@ import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import { setUnschedulable } from './cordon.ts';
 import type { Deps } from './deps.ts';
+import { keepClosed } from './readinessTaint.ts';
 import { reconcile } from './reconcile.ts';
 import { StatusWriter } from './statusWriter.ts';
 import { nodeStatusOf, nodesOf, otherHolders } from './view.ts';
@@ -154,6 +155,7 @@ async function giveBackNode(
     if (sight.leases === undefined) return leasesRefused;
     const isOurs = isHeldBy(lease, deps.leases.holder, deps.cluster.kube.now().getTime());
     if (!isOurs || !deps.holds.of(uid).isHeld(name)) return 'it was lost a moment ago';
+    await keepClosed(deps, node);
     await setUnschedulable(deps, node, false);
   }
   const isNeeded = otherHolders(sight.all, uid, node).length > 0;

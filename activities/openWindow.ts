@@ -1,12 +1,21 @@
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
-import { TEMPORAL_USER, TurnAnnotation, windowWorkflowIdOf, workflowIdOf } from '../api/names.ts';
+import {
+  FIELD_MANAGER,
+  ORDERED_BY_ANNOTATION,
+  TEMPORAL_USER,
+  TurnAnnotation,
+  windowWorkflowIdOf,
+  workflowIdOf,
+} from '../api/names.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { parseWindowInput, type WindowInput } from '../api/windowInput.ts';
 import { denialMessage } from '../domain/admission.ts';
 import { isTrue } from '../domain/conditions.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { windowClosed, windowOpened } from '../domain/notices.ts';
-import { verdictOnAdvance } from '../domain/turnVerdict.ts';
+import { jobWorks, verdictOnAdvance } from '../domain/turnVerdict.ts';
 import { isUnfinished } from '../domain/turn.ts';
+import { isToEnd } from '../domain/windowProgress.ts';
 import { durationMs, opensAt, showsAgain } from '../domain/windowSchedule.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import { resources } from '../kube/resources.ts';
@@ -14,7 +23,7 @@ import type { OpenedWindow, SomeOrders, WindowRef, WindowStart } from './contrac
 import type { Deps } from './deps.ts';
 import { busy, invalidInput } from './failures.ts';
 import { noticedWindow } from './notices.ts';
-import { requestStage } from './stage.ts';
+import { authorizeTemporal } from './temporalUser.ts';
 import { isResting, judge, refTo, turnsOf } from './turns.ts';
 import { readWindow, updateWindowStatus } from './windowStatus.ts';
 
@@ -164,22 +173,27 @@ export async function authorizeOrder(
   });
 }
 
-/** Ends the turn of a node, because somebody says that its work is done, or need not be done. */
+/** Notes that somebody says that the work on a node is done, or need not be done: its turn goes on from there. */
 export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Promise<void> {
   const window = await readWindow(deps, ref);
   if (window === undefined) return;
   await authorizeWindow(deps, window, node);
   const turns = await turnsOf(deps, window, 'Finish');
-  const turn = turns.find((one) => one.node === node && one.step.kind !== 'Over');
+  const turn = turns.find((one) => one.node === node && isToEnd(one.maintenance));
   if (turn === undefined)
     throw invalidInput(`node: "${node}" has no turn in window "${ref.name}" that could be ended`);
   const { job, maintenance } = turn;
-  if (isUnfinished(job))
-    throw invalidInput(
-      `node: Job ${job.metadata.name} works on "${node}"; its turn ends with it, or delete the Job first`,
-    );
-  await judge(deps, refTo(maintenance), verdictOnAdvance(maintenance.status?.conditions ?? []));
-  await requestStage(deps, refTo(maintenance), 'Complete', 'Message');
+  if (isUnfinished(job)) throw invalidInput(`node: ${jobWorks(job, node)}`);
+  await authorizeTemporal(deps, maintenance.spec);
+  await noteOrder(deps, maintenance);
+  await judge(deps, refTo(maintenance), verdictOnAdvance(maintenance, job));
+}
+
+async function noteOrder({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<void> {
+  const annotations = { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` };
+  const body = { metadata: { uid, annotations } };
+  const options = { fieldManager: FIELD_MANAGER };
+  await cluster.kube.mergePatch(resources.nodeMaintenances, { name }, body, options);
 }
 
 export async function closeWindow(deps: Deps, ref: WindowRef, runId: string): Promise<void> {

@@ -7,7 +7,7 @@ const heartbeatEvery = 1_000;
 /** Changes that come together are decided together. Milliseconds. */
 const settleFor = 40;
 /** Looked again at this often even when no change was seen. Milliseconds. */
-const resyncEvery = 10_000;
+export const resyncEvery = 10_000;
 
 /** What a turn was decided on is not so any more, and the informers will show it: nothing of it may be done. */
 export class LookAgain extends Error {
@@ -41,11 +41,12 @@ export function reconcile<T>(
 
 /**
  * Runs `turn` now and after every change of what is watched, until it resolves with a result. Level-triggered: a change says "look
- * again", never what to do. Ends at once when the activity is cancelled.
+ * again", never what to do. What no watch tells is seen after `within` milliseconds. Ends at once when the activity is cancelled.
  */
 export async function lookAgainAfter<T>(
   watched: readonly Watched[],
   turn: () => Promise<T | undefined>,
+  within: () => number = () => resyncEvery,
 ): Promise<T> {
   const context = Context.current();
   const changes = new Changes(watched);
@@ -56,7 +57,7 @@ export async function lookAgainAfter<T>(
       changes.begin();
       const result = await turn().catch(unlessOutdated);
       if (result !== undefined) return result;
-      await changes.next();
+      await changes.next(within());
     }
   } finally {
     changes.stop();
@@ -106,12 +107,12 @@ class Changes {
     this.#changed = false;
   }
 
-  /** Resolves soon after a change, or for the resync; rejects when the activity was cancelled. */
-  async next(): Promise<void> {
+  /** Resolves soon after a change, or after `within` milliseconds; rejects when the activity was cancelled. */
+  async next(within: number): Promise<void> {
     const timers: NodeJS.Timeout[] = [];
     await new Promise<void>((resolve) => {
       this.#wake = () => timers.push(setTimeout(resolve, settleFor));
-      timers.push(setTimeout(resolve, resyncEvery));
+      timers.push(setTimeout(resolve, within));
       if (this.#changed || this.#ended !== undefined) this.#wake();
     });
     this.#wake = () => undefined;

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { Context } from '@temporalio/activity';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import { workflowIdOf } from '../api/names.ts';
@@ -13,8 +14,17 @@ import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
 import type { Told, WindowOrders, WindowRef, WindowState, WindowStep } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { type BudgetView, claimNodes, seenBudget, standingClaims, viewOf } from './nodeClaims.ts';
-import { lookAgainAfter } from './reconcile.ts';
-import { act, beginTurn, isResting, markResting, type SeenTurn, turnsOf } from './turns.ts';
+import { lookAgainAfter, resyncEvery } from './reconcile.ts';
+import {
+  act,
+  type Awaited,
+  awaitedIn,
+  beginTurn,
+  isResting,
+  markResting,
+  type SeenTurn,
+  turnsOf,
+} from './turns.ts';
 import { publishWindow, type Sight, stateOf } from './windowState.ts';
 import { readWindow } from './windowStatus.ts';
 
@@ -28,6 +38,8 @@ const claimLasts = 3_000;
 const tryAgainAfter = 60_000;
 /** So is a run that was told something, and does not show it. Milliseconds. */
 const tellAgainAfter = 60_000;
+/** Leases of kubelets, which are not watched, are looked at this often while they are waited for. Milliseconds. */
+const kubeletsEvery = 2_000;
 
 /**
  * Sees the turns of an open window through and begins new ones, as domain/turn.ts and domain/rollout.ts decide, until its state
@@ -40,11 +52,19 @@ export function rollOut(
   seen: WindowState | undefined,
 ): Promise<WindowStep> {
   const { nodes, maintenances, windows, jobs, nodeBudgets } = deps.cluster;
-  const rollout = new RollOut(deps, orders);
-  return lookAgainAfter<WindowStep>([nodes, maintenances, windows, jobs, nodeBudgets], async () => {
+  const rollout = new RollOut(deps, orders, seen);
+  const look = async () => {
     const step = await rollout.look(ref);
-    return step.kind === 'Progressed' && isDeepStrictEqual(step.state, seen) ? undefined : step;
-  });
+    return step.kind === 'Progressed' && isDeepStrictEqual(shown(step.state), shown(seen)) ? undefined : step;
+  };
+  const within = () => (rollout.awaitsNodes() ? kubeletsEvery : resyncEvery);
+  return lookAgainAfter<WindowStep>([nodes, maintenances, windows, jobs, nodeBudgets], look, within);
+}
+
+function shown(state: WindowState | undefined): Omit<WindowState, 'awaited'> | undefined {
+  if (state === undefined) return undefined;
+  const { awaited: _awaited, ...said } = state;
+  return said;
 }
 
 /** What one activity remembers between its looks: losing it costs a request or an Event more. */
@@ -56,11 +76,18 @@ class RollOut {
   #budget: NodeBudget | undefined;
   /** Nodes whose turn could not begin: in the words of the apiserver, and when. */
   readonly #refused = new Map<string, { words: string; at: number }>();
+  #awaited: Awaited;
 
-  constructor(deps: Deps, orders: WindowOrders) {
+  constructor(deps: Deps, orders: WindowOrders, seen: WindowState | undefined) {
     this.#deps = deps;
     this.#orders = orders;
+    // After one that broke off nobody has looked for a while.
+    this.#awaited = (Context.current().info.attempt === 1 && seen?.awaited) || {};
     this.#begun = deps.cluster.kube.now().getTime();
+  }
+
+  awaitsNodes(): boolean {
+    return Object.keys(this.#awaited).length > 0;
   }
 
   async look(ref: WindowRef): Promise<WindowStep> {
@@ -68,12 +95,13 @@ class RollOut {
     // The informer may not have it yet.
     const window = deps.cluster.windows.get(ref.name) ?? (await readWindow(deps, ref));
     if (window?.metadata.uid !== ref.uid) return { kind: 'Gone' };
-    const sight = await lookAt(deps, window, this.#orders);
+    const sight = await lookAt(deps, window, this.#orders, this.#awaited);
+    this.#awaited = awaitedIn(sight.turns, this.#awaited, deps.cluster.kube.now().getTime());
     const refused = await this.#tend(sight);
     const { decision, view } = await this.#goOn(sight, refused);
     const state = stateOf(sight, decision, turnKinds(sight, view));
     await publishWindow(deps, ref, sight, state);
-    return this.#stepOf(sight, state, decision);
+    return this.#stepOf(sight, { ...state, ...(this.awaitsNodes() && { awaited: this.#awaited }) }, decision);
   }
 
   /** What the turns under way need; resolves with those that the apiserver refuses, and in which words. */
@@ -234,14 +262,19 @@ function refusalIn(error: unknown): string {
   return wordsOf(error);
 }
 
-async function lookAt(deps: Deps, window: MaintenanceWindow, orders: WindowOrders): Promise<Sight> {
+async function lookAt(
+  deps: Deps,
+  window: MaintenanceWindow,
+  orders: WindowOrders,
+  awaited: Awaited,
+): Promise<Sight> {
   const { cancelled } = orders;
   const ended = orders.ended || deps.cluster.kube.now().getTime() >= Date.parse(orders.end);
   const isDeleted = window.metadata.deletionTimestamp !== undefined;
   const revision = revisionOf(window.spec);
   const policy = cancelled ? 'Cancel' : ended || isDeleted ? policyAtEnd(window) : 'Finish';
   const selector = window.spec.nodeSelector;
-  const turns = await turnsOf(deps, window, policy);
+  const turns = await turnsOf(deps, window, policy, awaited);
   return {
     window,
     revision,

@@ -2,7 +2,6 @@ import type { Job, Node } from '../api/core.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import {
   FIELD_MANAGER,
-  KUBELET_LEASE_NAMESPACE,
   NODE_MAINTENANCE,
   REVISION_LABEL,
   TurnAnnotation,
@@ -17,16 +16,18 @@ import { completeDrainPlan } from '../domain/drainPlan.ts';
 import { compareNames } from '../domain/names.ts';
 import { turnFailed as turnFailedNotice } from '../domain/notices.ts';
 import { jobName, revisionOf, turnName } from '../domain/revision.ts';
-import { decideTurn, doneAt, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
-import { TURN_SUCCEEDED, turnCancelled, turnFailed, turnSucceeded } from '../domain/turnVerdict.ts';
+import { decideTurn, doneWith, isUnfinished, type TurnPolicy, type TurnStep } from '../domain/turn.ts';
+import { turnCancelled, turnFailed, turnSucceeded, verdictOn } from '../domain/turnVerdict.ts';
 import { isTurnOf } from '../domain/windowProgress.ts';
 import { workJobSpec } from '../domain/workJob.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { isKubeError, isRefusal, wordsOf } from '../kube/errors.ts';
+import { lastHeard } from '../kube/kubeletLease.ts';
 import { resources } from '../kube/resources.ts';
 import type { MaintenanceRef } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { noticedMaintenance } from './notices.ts';
+import { isLeftOpen } from './readinessTaint.ts';
 import { requestStage, updateStatus } from './stage.ts';
 
 const nodesAtOnce = 8;
@@ -44,11 +45,15 @@ export interface SeenTurn {
   refused?: string;
 }
 
+/** Since when turns were seen to wait for their nodes, by UID of the NodeMaintenance. Milliseconds. */
+export type Awaited = Readonly<Record<string, number>>;
+
 /** The turns that a window has begun, of whatever revision, by name. */
 export async function turnsOf(
   deps: Deps,
   window: MaintenanceWindow,
   policy: TurnPolicy,
+  awaited: Awaited = {},
 ): Promise<SeenTurn[]> {
   const { cluster } = deps;
   const found = cluster.maintenances
@@ -56,7 +61,7 @@ export async function turnsOf(
     .filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === window.metadata.name)
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name))
     .map((maintenance) => ({ maintenance, job: jobOf(deps, maintenance) }));
-  const worked = found.filter(({ job, maintenance }) => hasWorked(job, maintenance));
+  const worked = found.filter((one) => doneWith(one) !== undefined);
   const heard = await heardFrom(
     deps,
     worked.map(({ maintenance }) => nodeOf(maintenance)),
@@ -85,12 +90,26 @@ export async function turnsOf(
       isOutdated: labels[REVISION_LABEL] !== revision,
       job,
       heardAt,
+      isLeftOpen: isReturning(maintenance) && machine !== undefined && isLeftOpen(deps, machine),
+      awaitedSince: awaited[maintenance.metadata.uid ?? ''],
       policy,
       readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
       now,
     });
     return { ...seen, step };
   });
+}
+
+/** Whether its node is given back, and waited for. */
+function isReturning(maintenance: NodeMaintenance): boolean {
+  return stageOf(maintenance) === 'Complete' && verdictOn(maintenance)?.status !== 'True';
+}
+
+/** What is to be remembered for the next look: a turn that waits no more begins anew. */
+export function awaitedIn(turns: readonly SeenTurn[], before: Awaited, now: number): Awaited {
+  const waiting = turns.filter(({ step }) => step.kind === 'AwaitNode');
+  const uids = waiting.map(({ maintenance }) => maintenance.metadata.uid ?? '');
+  return Object.fromEntries(uids.map((uid) => [uid, before[uid] ?? now]));
 }
 
 function nodeOf({ metadata }: NodeMaintenance): string {
@@ -107,13 +126,6 @@ function isJobOf(job: Job | undefined, { metadata: { uid } }: NodeMaintenance): 
   return job?.metadata.ownerReferences?.some((owner) => owner.uid === uid) ?? false;
 }
 
-/** Whether it is to be given back next. */
-function hasWorked(job: Job | undefined, maintenance: NodeMaintenance): boolean {
-  const { spec, status } = maintenance;
-  const isJudged = status?.conditions.some(({ type }) => type === TURN_SUCCEEDED) ?? false;
-  return doneAt({ maintenance, job }) !== undefined && spec.stage !== 'Complete' && !isJudged;
-}
-
 /**
  * When the kubelets of nodes last renewed their Leases, in milliseconds, or why that may not be read; nothing of a node that has
  * none.
@@ -122,9 +134,8 @@ async function heardFrom({ cluster }: Deps, nodes: readonly string[]): Promise<M
   const heard = new Map<string, number | string>();
   await forEachBounded(nodesAtOnce, nodes, async (name) => {
     try {
-      const lease = await cluster.kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name });
-      const renewed = Date.parse(lease?.spec.renewTime ?? '');
-      if (!Number.isNaN(renewed)) heard.set(name, renewed);
+      const at = await lastHeard(cluster.kube, name);
+      if (at !== undefined) heard.set(name, at);
     } catch (error) {
       // Of one node nothing is known then; the others go on.
       if (!isKubeError(error, 'Forbidden')) throw error;
@@ -158,6 +169,7 @@ export async function act(deps: Deps, window: MaintenanceWindow, turn: SeenTurn)
     case 'Forget':
       return forget(deps, maintenance);
     case 'Wait':
+    case 'AwaitNode':
     case 'Failed':
     case 'Over':
       return undefined;

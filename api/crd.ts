@@ -169,6 +169,12 @@ const maintenanceWindow: StoredKind = {
       description: 'Nodes that had their turn, of those selected',
     },
     {
+      name: 'Failed',
+      type: 'integer',
+      jsonPath: '.status.progress.failed',
+      description: 'Nodes whose turn failed, and wait for somebody',
+    },
+    {
       name: 'Valid',
       type: 'string',
       jsonPath: '.status.conditions[?(@.type=="Valid")].status',
@@ -295,9 +301,19 @@ const nodeReadinessPolicy: StoredKind = {
       jsonPath: '.status.gates',
       description: 'Gates that each of them gets',
     },
-    conditionColumn('GatesWritten', 'Whether every selected node has every gate'),
-    conditionColumn('GatesTolerated', 'Whether the pods of all gates tolerate the readiness taint'),
-    conditionColumn('SelectorsNarrow', 'Whether each gate selects at most one pod on a node'),
+    {
+      name: 'Problems',
+      type: 'string',
+      jsonPath: '.status.problems',
+      description: 'What is not as it should be: the reasons of the conditions that are False',
+    },
+    ...[
+      conditionColumn('GatesWritten', 'Whether every selected node has every gate'),
+      conditionColumn('GatesTolerated', 'Whether the pods of all gates tolerate the readiness taint'),
+      conditionColumn('SelectorsNarrow', 'Whether each gate selects at most one pod on a node'),
+      conditionColumn('SelectorsMatch', 'Whether each gate selects a pod or a pod template'),
+      conditionColumn('NodesLimited', 'Whether some nodes are not selected'),
+    ].map((column) => ({ ...column, priority: 1 })),
     age,
   ],
   rules: [

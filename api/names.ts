@@ -41,6 +41,9 @@ export const NODE_BUDGET_NAME = 'cluster';
 /** On a MaintenanceWindow: its Schedule is deleted before it goes, and the turns that it began are over. */
 export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
 
+/** On a MaintenanceWindow: `kubectl maintenance window pause` has suspended it, and resume may take that back. */
+export const SUSPENDED_BY_PAUSE_ANNOTATION = 'nodemaintenance.k8s.io/suspended-by-pause';
+
 /** On the NodeMaintenance that is a node's turn in a window: the window, and the revision of its template. */
 export const WINDOW_LABEL = 'nodemaintenance.k8s.io/window';
 export const REVISION_LABEL = 'nodemaintenance.k8s.io/window-revision';

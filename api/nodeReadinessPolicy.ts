@@ -3,7 +3,7 @@ import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
 import { MAX_READINESS_GATES } from './names.ts';
 import { gateName, readinessGates } from './nodeReadiness.ts';
-import { ATOMIC_LIST, type CelRule, cel, int32, int64 } from './schema.ts';
+import { ATOMIC_LIST, type CelRule, cel, int32, int64, text } from './schema.ts';
 import { NodeSelector } from './selectors.ts';
 
 /**
@@ -34,6 +34,9 @@ export const NodeReadinessPolicyStatus = z.strictObject({
     .describe('The .metadata.generation that this status was computed from.'),
   nodes: int32(0).default(0).describe('Number of nodes that are selected.'),
   gates: int32(0).default(0).describe('Number of gates.'),
+  problems: text(256)
+    .default('')
+    .describe('What is not as it should be: the reasons of the conditions that are False, such as NoPods.'),
   withheldGates: z
     .array(gateName())
     .max(MAX_READINESS_GATES)

@@ -262,7 +262,7 @@ async function costOf(
   await until('the worker to rest', restless, { within: patience, signal: bed.signal });
   const after = await worker.requestsByKind();
   const kinds = Object.entries(after)
-    .filter(([kind]) => /nodes|nodereadiness|events$/.test(kind))
+    .filter(([kind]) => /nodes|nodereadiness|nodebudgets|events$|^create leases/.test(kind))
     .map(([kind, count]): [string, number] => [kind, (count - (before[kind] ?? 0)) / names.length])
     .filter(([, count]) => count > 0);
   return Object.fromEntries(kinds.toSorted(([, a], [, b]) => b - a));

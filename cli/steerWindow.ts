@@ -1,7 +1,12 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { MaintenanceWindow, WindowSchedule } from '../api/maintenanceWindow.ts';
-import { TurnAnnotation } from '../api/names.ts';
+import { SUSPENDED_BY_PAUSE_ANNOTATION, TurnAnnotation, WORK_NAMESPACE } from '../api/names.ts';
+import { jobName } from '../domain/revision.ts';
+import { isUnfinished } from '../domain/turn.ts';
+import { jobWorks } from '../domain/turnVerdict.ts';
+import { isToEnd } from '../domain/windowProgress.ts';
 import { nextOpening } from '../domain/windowSchedule.ts';
+import type { SeenTurn } from '../domain/windowSummary.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
@@ -104,21 +109,31 @@ async function advance(
   { node = [] }: NodeOptions,
 ): Promise<string> {
   const { items } = await kube.list(resources.nodeMaintenances);
-  const turns = turnsIn(metadata.name, items);
+  const turns = turnsIn(metadata.name, items).filter(({ maintenance }) => isToEnd(maintenance));
   const chosen = node.map((name) => {
     const turn = turns.find((one) => one.node === name);
     if (turn === undefined)
       throw new Refusal(
-        `node "${name}" has no turn in ${windowTitleOf(metadata.name)}; kubectl maintenance windows ${metadata.name} lists them`,
+        `node "${name}" has no turn in ${windowTitleOf(metadata.name)} that could be ended; kubectl maintenance windows ${metadata.name} lists them`,
       );
     return turn;
   });
+  for (const turn of chosen) await refuseWhileItWorks(kube, turn);
   for (const { maintenance } of chosen) {
     const { name, uid } = maintenance.metadata;
     const body = { metadata: { uid, annotations: { [TurnAnnotation.Advance]: 'true' } } };
     await kube.mergePatch(resources.nodeMaintenances, { name }, body, { fieldManager });
   }
-  return `ends the turn of ${node.join(', ')}, as soon as no Job works there`;
+  const each = node.length === 1 ? 'the node' : 'each node';
+  return `ends the turn of ${node.join(', ')}: ${each} is given back as soon as it is ready, or at once if its turn had failed`;
+}
+
+/** An order that waited for the Job would stand when that fails. */
+async function refuseWhileItWorks(kube: Kube, { node, work, maintenance }: SeenTurn): Promise<void> {
+  if (work !== 'Job') return;
+  const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
+  const job = await kube.get(resources.jobs, key);
+  if (isUnfinished(job)) throw new Refusal(jobWorks(job, node));
 }
 
 async function skip(kube: Kube, window: MaintenanceWindow, { date: asked }: SkipOptions): Promise<string> {
@@ -142,26 +157,57 @@ function nextDate(schedule: WindowSchedule, now: number): string | undefined {
 }
 
 async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
-  await setSuspended(kube, window, true);
-  if (window.status?.active === undefined) return 'is paused: no window opens until resume';
+  const { suspend } = window.spec;
+  if (!suspend) await suspended(kube, window);
+  const isOurs = !suspend || hasNote(window);
+  if (window.status?.active === undefined)
+    return isOurs
+      ? 'is paused: no window opens until resume'
+      : 'is suspended already: no window opens until its spec.suspend is false';
   await order(kube, window, 'pause');
-  return 'is paused: no further turn begins, and no window opens, until resume; turns under way go on';
+  return `is paused: no further turn begins${isOurs ? ', and no window opens,' : ''} until resume; turns under way go on`;
+}
+
+/** With a note, so that resume lets no window open that was suspended before. */
+async function suspended(kube: Kube, window: MaintenanceWindow): Promise<void> {
+  const place = '/metadata/annotations';
+  const placed: JsonPatchOperation[] =
+    window.metadata.annotations === undefined
+      ? [
+          { op: 'test', path: place, value: null },
+          { op: 'add', path: place, value: {} },
+        ]
+      : [];
+  const note: JsonPatchOperation = { op: 'add', path: pathOfNote, value: 'true' };
+  await change(kube, window, [...placed, note, { op: 'add', path: '/spec/suspend', value: true }]);
+}
+
+const pathOfNote = `/metadata/annotations/${SUSPENDED_BY_PAUSE_ANNOTATION.replace('/', '~1')}`;
+
+function hasNote({ metadata }: MaintenanceWindow): boolean {
+  return metadata.annotations?.[SUSPENDED_BY_PAUSE_ANNOTATION] !== undefined;
 }
 
 async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
-  await setSuspended(kube, window, false);
-  if (window.status?.active !== undefined) await order(kube, window, 'resume');
-  return 'goes on';
+  const { metadata, spec, status } = window;
+  const staysSuspended = spec.suspend && !hasNote(window);
+  const way = `kubectl patch mw ${metadata.name} --type merge -p '{"spec":{"suspend":false}}' lets its schedule open it`;
+  if (staysSuspended && status?.active === undefined)
+    throw new Refusal(
+      `${windowTitleOf(metadata.name)} was suspended by other means than pause, and stays so: ${way}`,
+    );
+  if (hasNote(window))
+    await change(kube, window, [
+      { op: 'remove', path: pathOfNote },
+      { op: 'add', path: '/spec/suspend', value: false },
+    ]);
+  if (status?.active !== undefined) await order(kube, window, 'resume');
+  return staysSuspended ? `goes on, and stays suspended as it was before the pause: ${way}` : 'goes on';
 }
 
 async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
   await order(kube, window, 'cancel');
   return 'ends now: nodes whose work is not done are given back';
-}
-
-async function setSuspended(kube: Kube, window: MaintenanceWindow, suspend: boolean): Promise<void> {
-  if (window.spec.suspend === suspend) return;
-  await change(kube, window, [{ op: 'add', path: '/spec/suspend', value: suspend }]);
 }
 
 /** By an update of the run that has the window open. */

@@ -7,6 +7,7 @@ import { stageOf } from '../domain/stage.ts';
 import { compareNames } from '../domain/names.ts';
 import { namedNodes, selectsNode } from '../domain/nodeSelector.ts';
 import { type NodeSight, obstaclesToService } from '../domain/nodeService.ts';
+import { hasTaint } from '../domain/toleration.ts';
 import { rest } from '../kube/abort.ts';
 import type { Kube } from '../kube/client.ts';
 import { Informer } from '../kube/informer.ts';
@@ -166,12 +167,11 @@ export class Watching {
 
   #nodeSight(node: Node): NodeSight {
     const { name } = node.metadata;
-    const { key, effect } = READINESS_TAINT;
     return {
       node,
       pods: (this.#pods.get(name) ?? this.#pods.get(''))?.byIndex(byNode, name) ?? [],
       readiness: this.#informers.readinesses.get(name),
-      isTainted: node.spec.taints?.some((taint) => taint.key === key && taint.effect === effect) === true,
+      isTainted: hasTaint(node, READINESS_TAINT),
     };
   }
 

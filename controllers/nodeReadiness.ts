@@ -15,6 +15,7 @@ import type {
 } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from '../domain/conditions.ts';
+import { isCordoned } from '../domain/cordon.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import {
   asksTheSame,
@@ -43,9 +44,12 @@ interface Deps {
 }
 
 const nodesAtOnce = 32;
-const statusesAtOnce = 8;
+const statusesAtOnce = 16;
 /** Of one node; the taint does not wait. Milliseconds. */
 const statusEvery = 1_000;
+/** Statuses give way to taints, which pods wait for, but not for longer than this; and how often they look. Milliseconds. */
+const statusPatience = 3_000;
+const giveWayFor = 200;
 /** When informers are behind the apiserver; what they catch up with is looked at anyway. Milliseconds. */
 const lookAgainAfter = 1_000;
 /** Timers do not reach further than 24 days. Milliseconds. */
@@ -59,7 +63,7 @@ const longestRest = 3_600_000;
  * 2. The taint goes as soon as all gates that block are ready. Once before, the gates are read from the apiserver: no informer
  *    that is behind makes a node take pods without a gate that was there before it. The taint comes as `decideReadiness` says.
  *    Other taints stay as they are; so does one that somebody gave a value, of which a node can have no second one.
- * 3. Status and condition follow the taint, at most once a second for each node.
+ * 3. Status and condition follow the taint, at most once a second for each node, and when no other node's taint is to be turned.
  * 4. What is remembered between two looks is in the status; losing the process loses at most a second of it.
  * 5. A node without gates costs its NodeReadiness, and nothing more whatever happens to it.
  */
@@ -68,7 +72,7 @@ export async function runNodeReadinessController(deps: Deps, signal: AbortSignal
   const queue = new WorkQueue();
   // Of its own, so that no node waits for its taint to go while others have their status written.
   const showing = new WorkQueue();
-  const keeper = new Gatekeeper(deps, showing);
+  const keeper = new Gatekeeper(deps, queue, showing);
   const addSelected = ({ spec }: NodeMaintenance | NodeReadinessPolicy) => {
     for (const node of nodes.list()) if (selectsNode(spec.nodeSelector, node)) queue.add(node.metadata.name);
   };
@@ -112,15 +116,24 @@ interface Remembered {
   isSure: boolean;
   /** When its status was written. Milliseconds of `performance.now()`. */
   shownAt: number;
+  /** Since when its status gives way to taints; the same. */
+  givesWaySince?: number | undefined;
 }
 
 class Gatekeeper {
   readonly #deps: Deps;
+  readonly #deciding: WorkQueue;
   readonly #showing: WorkQueue;
   readonly #remembered = new Map<string, Remembered>();
+  /** Taints that are just now put or taken away. */
+  #turning = 0;
+  /** The newest list of policies, and one that begins when it has ended. */
+  #listing: Promise<unknown> = Promise.resolve();
+  #nextListing: Promise<NodeReadinessPolicy[]> | undefined;
 
-  constructor(deps: Deps, showing: WorkQueue) {
+  constructor(deps: Deps, deciding: WorkQueue, showing: WorkQueue) {
     this.#deps = deps;
+    this.#deciding = deciding;
     this.#showing = showing;
   }
 
@@ -176,16 +189,20 @@ class Gatekeeper {
       gates,
       pods: pods.byIndex(byNode, name),
       isTainted: isTainted(node),
-      isHeld: maintenances.list().some((one) => isHolding(one) && selectsNode(one.spec.nodeSelector, node)),
+      isHeld:
+        isCordoned(node) ||
+        maintenances.list().some((one) => isHolding(one) && selectsNode(one.spec.nodeSelector, node)),
       bornAt: Date.parse(node.metadata.creationTimestamp ?? '') || 0,
       generation: seen?.metadata.generation ?? 0,
       now,
     };
     const decision = decideReadiness(facts, before.status, this.#deps.patience);
-    Object.assign(before, { gates, status: decision.status });
+    before.gates = gates;
     const isOurChoice = facts.isTainted || !isTaintedByOthers(node);
     if (isOurChoice && facts.isTainted !== decision.wantsTaint && !(await this.#turn(node, before, decision)))
       return { requeueAfterMs: lookAgainAfter };
+    // Not before: nothing says that a node is open whose taint is there still.
+    before.status = decision.status;
     this.#showing.addAfter(name, before.shownAt + statusEvery - performance.now());
     const { changesAt } = decision;
     return changesAt === undefined ? undefined : { requeueAfterMs: Math.min(changesAt - now, longestRest) };
@@ -218,17 +235,21 @@ class Gatekeeper {
       { op: 'add', path: '/spec/taints', value: wantsTaint ? [...others, READINESS_TAINT] : others },
     ] as const;
     try {
+      this.#turning += 1;
       await kube.jsonPatch(resources.nodes, { name }, operations, { fieldManager: FIELD_MANAGER });
     } catch (error) {
       if (!isOvertaken(error)) throw error;
       return false;
+    } finally {
+      this.#turning -= 1;
     }
     this.#tell(node, wantsTaint, status);
     return true;
   }
 
-  async #isSure(node: Node, remembered: Remembered): Promise<boolean> {
-    remembered.isSure ||= isDeepStrictEqual(await this.#gatesNow(node), remembered.gates);
+  /** `found`: its NodeReadiness, if the apiserver was just now asked for it. */
+  async #isSure(node: Node, remembered: Remembered, found?: NodeReadiness): Promise<boolean> {
+    remembered.isSure ||= isDeepStrictEqual(await this.#gatesNow(node, found), remembered.gates);
     return remembered.isSure;
   }
 
@@ -236,14 +257,26 @@ class Gatekeeper {
    * As the apiserver has them: the informers may not know yet of a gate that was there before the node was. Undefined while the
    * object of a former node is there, in the place of what may be reserved for this one.
    */
-  async #gatesNow(node: Node): Promise<NodeReadinessGate[] | undefined> {
+  async #gatesNow(node: Node, found?: NodeReadiness): Promise<NodeReadinessGate[] | undefined> {
     const { kube } = this.#deps.cluster;
     const [written, policies] = await Promise.all([
-      kube.get(resources.nodeReadinesses, { name: node.metadata.name }),
-      kube.list(resources.nodeReadinessPolicies),
+      found ?? kube.get(resources.nodeReadinesses, { name: node.metadata.name }),
+      this.#policiesNow(),
     ]);
     if (isOfFormerNode(written, node)) return undefined;
-    return gatesOf(node, written?.spec.readinessGates ?? [], policies.items);
+    return gatesOf(node, written?.spec.readinessGates ?? [], policies);
+  }
+
+  /** As the apiserver has them after the call: one list serves all who ask while another is under way. */
+  #policiesNow(): Promise<NodeReadinessPolicy[]> {
+    const begin = async () => {
+      this.#nextListing = undefined;
+      const list = this.#deps.cluster.kube.list(resources.nodeReadinessPolicies);
+      this.#listing = list;
+      return (await list).items;
+    };
+    this.#nextListing ??= this.#listing.then(begin, begin);
+    return this.#nextListing;
   }
 
   #tell({ metadata: { name, uid } }: Node, isClosed: boolean, status: NodeReadinessStatus): void {
@@ -259,21 +292,32 @@ class Gatekeeper {
     }
   }
 
-  /** Makes a node's object, writes what has changed of its status and condition, and reads early what its taint waits for. */
-  async show(name: string): Promise<void> {
+  /** Makes a node's object, reads early what its taint waits for, and writes what has changed of its status and condition. */
+  async show(name: string): Promise<Requeue | void> {
     const { nodes, readinesses } = this.#deps.cluster;
     const node = nodes.get(name);
     const seen = readinesses.get(name);
     const remembered = this.#remembered.get(name);
     if (node === undefined || remembered?.status === undefined || remembered.uid !== node.metadata.uid)
-      return;
-    if (isOfFormerNode(seen, node)) return;
+      return undefined;
+    if (isOfFormerNode(seen, node)) return undefined;
     if (seen === undefined || !isOwned(seen, node)) {
-      await this.#own(node, seen);
-      return;
+      const owned = await this.#own(node, seen);
+      if (owned !== undefined && isTainted(node)) await this.#isSure(node, remembered, owned);
+      return undefined;
     }
-    await this.#tellAll(node, seen, remembered);
     if (isTainted(node)) await this.#isSure(node, remembered);
+    if (this.#givesWay(remembered)) return { requeueAfterMs: giveWayFor };
+    return this.#tellAll(node, seen, remembered);
+  }
+
+  #givesWay(remembered: Remembered): boolean {
+    const now = performance.now();
+    const isBusy = this.#turning + this.#deciding.length > 0;
+    const since = (remembered.givesWaySince ??= now);
+    if (isBusy && now - since < statusPatience) return true;
+    remembered.givesWaySince = undefined;
+    return false;
   }
 
   async #tellAll(node: Node, seen: SeenReadiness, remembered: Remembered): Promise<void> {
@@ -317,28 +361,34 @@ class Gatekeeper {
     });
   }
 
-  /** Makes the NodeReadiness of a node, or gives one that was there before its node an owner. */
-  async #own({ metadata: { name, uid = '' } }: Node, seen: SeenReadiness | undefined): Promise<void> {
+  /** Makes the NodeReadiness of a node, or gives one that was there before its node an owner; undefined when another was first. */
+  async #own(
+    { metadata: { name, uid = '' } }: Node,
+    seen: SeenReadiness | undefined,
+  ): Promise<NodeReadiness | undefined> {
     const { kube } = this.#deps.cluster;
     // What belongs to a node that is gone is collected: what is reserved for its successor must not.
-    if ((await kube.get(resources.nodes, { name }))?.metadata.uid !== uid) return;
+    if ((await kube.get(resources.nodes, { name }))?.metadata.uid !== uid) return undefined;
     const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
     const writing =
       seen === undefined
         ? this.#create({ name, ownerReferences })
         : this.#claim({ name, ownerReferences, uid: seen.metadata.uid ?? '' });
     // Another one of that name, or none: the informer will show it.
-    await writing.catch((error: unknown) => {
+    return writing.catch((error: unknown) => {
       if (!isKubeError(error, 'Conflict', 'AlreadyExists')) throw error;
+      return undefined;
     });
   }
 
-  #create(metadata: ObjectMeta): Promise<unknown> {
+  #create(metadata: ObjectMeta): Promise<NodeReadiness> {
     const object = { metadata, spec: { readinessGates: [] } };
-    return this.#deps.cluster.kube.create(resources.nodeReadinesses, object, { fieldManager: FIELD_MANAGER });
+    return this.#deps.cluster.kube.create<NodeReadiness>(resources.nodeReadinesses, object, {
+      fieldManager: FIELD_MANAGER,
+    });
   }
 
-  #claim(metadata: ObjectMeta): Promise<unknown> {
+  #claim(metadata: ObjectMeta): Promise<NodeReadiness> {
     const options = { fieldManager: FIELD_MANAGER, force: true };
     return this.#deps.cluster.kube.apply(resources.nodeReadinesses, { metadata }, options);
   }

@@ -1,3 +1,4 @@
+import { setImmediate as othersHadTheirTurn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { KubeObject, Node } from '../api/core.ts';
 import {
@@ -14,6 +15,7 @@ import {
   type AppliedGate,
   gatesOfPolicies,
   gateWrites,
+  hasFormerGate,
   hasGate,
   isWritten,
   policiesIn,
@@ -22,7 +24,7 @@ import {
 import { asksTheSame, isChecked } from '../domain/readiness.ts';
 import { type PolicyFacts, policyStatus, type Workload } from '../domain/readinessPolicy.ts';
 import type { FencedKube } from '../kube/client.ts';
-import { byNode, type FencedCluster } from '../kube/cluster.ts';
+import type { FencedCluster } from '../kube/cluster.ts';
 import { isKubeError, isRefusal } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -44,6 +46,8 @@ const lookEvery = 60_000;
 const freshFor = 10_000;
 /** A policy is looked at for at most one part in so many of the time, however many nodes change. */
 const restPerLook = 20;
+/** So many nodes are looked at before others have their turn: taints must not wait for what is told of a policy. */
+const nodesAtATime = 250;
 /** Every node, in case that something was missed. Nothing is sent when nothing differs. Milliseconds. */
 const resyncEvery = 300_000;
 
@@ -287,7 +291,8 @@ class PolicyJudge {
   async #judge(policy: NodeReadinessPolicy): Promise<boolean> {
     const { kube } = this.#cluster;
     const workloads = await this.#workloadsOf(policy);
-    const status = policyStatus({ ...this.#factsOf(policy), ...workloads }, kube.now().toISOString());
+    const facts = await this.#factsOf(policy);
+    const status = policyStatus({ ...facts, ...workloads }, kube.now().toISOString());
     if (!isDeepStrictEqual(policy.status, status)) await this.#write(policy, status);
     return isChecked(policy) && isDeepStrictEqual(policy.status?.withheldGates, status.withheldGates);
   }
@@ -310,34 +315,39 @@ class PolicyJudge {
     }
   }
 
-  #factsOf(policy: NodeReadinessPolicy): Omit<PolicyFacts, 'workloads' | 'missingNamespaces'> {
+  async #factsOf(policy: NodeReadinessPolicy): Promise<Omit<PolicyFacts, 'workloads' | 'missingNamespaces'>> {
     const { nodes, pods } = this.#cluster;
     const all = nodes.list();
-    const selected = all.filter((node) => selectsNode(policy.spec.nodeSelector, node));
+    const { nodeSelector, readinessGates } = policy.spec;
+    const chosen = all.filter((node) => selectsNode(nodeSelector, node));
+    const selected = new Set(chosen.map(({ metadata }) => metadata.name));
+    const namespaces = new Set(readinessGates.map(({ namespace }) => namespace));
     return {
       policy,
-      nodes: selected,
+      selected,
       nodesInAll: all.length,
-      pods: selected.flatMap(({ metadata }) => pods.byIndex(byNode, metadata.name)),
+      pods: pods.list().filter(({ metadata }) => namespaces.has(metadata.namespace ?? '')),
       taint: READINESS_TAINT,
-      ...this.#progressOf(policy, new Set(selected.map(({ metadata }) => metadata.name))),
+      ...(await this.#progressOf(policy, selected)),
     };
   }
 
   /** How far its gates have got. */
-  #progressOf(
+  async #progressOf(
     policy: NodeReadinessPolicy,
     selected: ReadonlySet<string>,
-  ): Pick<PolicyFacts, 'unwritten' | 'inEffect' | 'refusals' | 'failures'> {
+  ): Promise<Pick<PolicyFacts, 'unwritten' | 'inEffect' | 'former' | 'refusals' | 'failures'>> {
     const { nodes, readinesses, readinessPolicies } = this.#cluster;
     const { name } = policy.metadata;
     const manager = READINESS_POLICY_MANAGER + name;
     const policies = readinessPolicies.list();
     const inEffect = new Set<string>();
+    const former = new Set<string>();
     const refusals: PolicyFacts['refusals'][number][] = [];
     const failures: PolicyFacts['failures'][number][] = [];
     let unwritten = 0;
-    for (const node of nodes.list()) {
+    for (const [i, node] of nodes.list().entries()) {
+      if ((i + 1) % nodesAtATime === 0) await othersHadTheirTurn();
       const seen = readinesses.get(node.metadata.name);
       const own = selected.has(node.metadata.name)
         ? gatesOfPolicies(node, policies, seen, rules).find((one) => one.policy === name)
@@ -348,11 +358,19 @@ class PolicyJudge {
         refusals.push({ ...refusal, node: node.metadata.name });
       if (own !== undefined && (seen === undefined || !isWritten(seen, own.gates, manager))) unwritten += 1;
       if (seen === undefined) continue;
-      for (const gate of policy.spec.readinessGates)
+      for (const gate of policy.spec.readinessGates) {
         if (hasGate(seen, gate, manager)) inEffect.add(gate.name);
+        if (hasFormerGate(seen, gate, { policy: name, manager: rules.manager })) former.add(gate.name);
+      }
     }
     const sorted = (a: { node: string }, b: { node: string }) => compareNames(a.node, b.node);
-    return { unwritten, inEffect, refusals: refusals.toSorted(sorted), failures: failures.toSorted(sorted) };
+    return {
+      unwritten,
+      inEffect,
+      former,
+      refusals: refusals.toSorted(sorted),
+      failures: failures.toSorted(sorted),
+    };
   }
 
   /** In the namespaces of the policy's gates. */

@@ -1,7 +1,7 @@
 import type { Node } from '../api/core.ts';
 import type { NodeBudget, NodeBudgetStatus, NodeClaim } from '../api/nodeBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { withCondition } from './conditions.ts';
+import { type ConditionFacts, withCondition } from './conditions.ts';
 import { isCordoned } from './cordon.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { holdsNodes, isGivenBack, stageOf } from './stage.ts';
@@ -23,6 +23,8 @@ const taintOfGatedNodes = 'readiness.k8s.io/gates';
 /** The same, with the gates and pods that are the cause. */
 const conditionOfGatedNodes = 'readiness.k8s.io/GatesReady';
 
+export const gatesClosed = 'its readiness gates are not open';
+
 /** Why a node's kubelet is not ready, in words that follow "because"; undefined when it is. */
 export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
   for (const { key } of spec.taints ?? []) {
@@ -35,14 +37,14 @@ export function unreadiness({ spec }: Pick<Node, 'spec'>): string | undefined {
 /** Why a node takes no new pods, although nobody cordoned it; undefined when it does. */
 function closure(node: Pick<Node, 'spec'>): string | undefined {
   const isGated = node.spec.taints?.some(({ key }) => key === taintOfGatedNodes) ?? false;
-  return unreadiness(node) ?? (isGated ? 'its readiness gates are not open' : undefined);
+  return unreadiness(node) ?? (isGated ? gatesClosed : undefined);
 }
 
 /** Why a node that was given back is not back, with the gates and pods that are the cause; undefined when it is. */
 export function obstacle(node: Pick<Node, 'spec' | 'status'>): string | undefined {
   const told = node.status?.conditions?.find(({ type }) => type === conditionOfGatedNodes);
   if (told?.status !== 'False') return closure(node);
-  return unreadiness(node) ?? `its readiness gates are not open (${told.message})`;
+  return unreadiness(node) ?? `${gatesClosed} (${told.message})`;
 }
 
 export interface BudgetSight {
@@ -75,11 +77,7 @@ export function measured(
   const nodes = sight.nodes.length;
   const allowed = limitOf(spec.maxUnavailable, nodes);
   const out = outOfService(sight).size;
-  const facts =
-    out >= allowed
-      ? ({ status: 'True', reason: 'NoNodeToSpare' } as const)
-      : ({ status: 'False', reason: 'NodesToSpare' } as const);
-  const exhausted = { type: 'Exhausted', ...facts, message: '' };
+  const exhausted = { type: 'Exhausted', ...exhaustion(spec.maxUnavailable, allowed, out) };
   return {
     observedGeneration: metadata.generation ?? 0,
     nodes,
@@ -87,6 +85,28 @@ export function measured(
     outOfService: out,
     conditions: withCondition(status?.conditions ?? [], exhausted, now),
   };
+}
+
+/** Says nothing that the status does not say in numbers: a message that changed by itself would be a write more. */
+function exhaustion(
+  maxUnavailable: number | string,
+  allowed: number,
+  out: number,
+): Omit<ConditionFacts, 'type'> {
+  if (allowed === 0)
+    return {
+      status: 'True',
+      reason: 'NoneAllowed',
+      message: `spec.maxUnavailable is ${maxUnavailable}: no window begins a turn until it is more.`,
+    };
+  const count = `${out} of ${allowed} nodes that may be out of service are`;
+  return out < allowed
+    ? { status: 'False', reason: 'NodesToSpare', message: `${count}.` }
+    : {
+        status: 'True',
+        reason: 'NoNodeToSpare',
+        message: `${count}: no window begins a turn until one is back, or spec.maxUnavailable is more.`,
+      };
 }
 
 /** What claims are judged by. */

@@ -5,7 +5,7 @@ import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { isCordoned } from './cordon.ts';
 import { listed } from './names.ts';
 import { selectsNode } from './nodeSelector.ts';
-import { gateFacts, gatesOf } from './readiness.ts';
+import { gateFacts, gatesOf, isChecked } from './readiness.ts';
 import { holdsNodes, stageOf } from './stage.ts';
 import { isTouched } from './status.ts';
 
@@ -41,6 +41,15 @@ export function gatesSummary(
     all: blocking.length,
     closed: closed.map(({ name, message = '' }) => ({ gate: name, message })),
   };
+}
+
+/**
+ * Whether a node that is about to take pods has a gate closed and no taint for it. What nobody has checked of a policy yet closes no
+ * node.
+ */
+export function lacksTaint(seen: NodeSight, policies: readonly NodeReadinessPolicy[]): boolean {
+  const closed = gatesSummary(seen, policies.filter(isChecked))?.closed ?? [];
+  return !seen.isTainted && closed.length > 0;
 }
 
 /** Who else is concerned, and by which policies nodes have gates. */

@@ -2,7 +2,7 @@ import type { Node } from '../api/core.ts';
 import type { NodeReadinessGate, SeenReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { compareNames } from './names.ts';
-import { gatesInEffect, isChecked, policiesOf } from './readiness.ts';
+import { gatesInEffect, gatesWithheld, isChecked, policiesOf } from './readiness.ts';
 
 /** How gates are written. */
 export interface GateRules {
@@ -28,7 +28,7 @@ export interface GatesOfPolicy {
 /**
  * Who writes what into a NodeReadiness. A gate that somebody else than a policy wrote is theirs: a policy that says another thing
  * about it leaves it out. So does a policy that is younger than another one that says another thing, or that comes when there is
- * no room any more.
+ * no room any more. What a policy withholds stays as the node has it.
  */
 export function gatesOfPolicies(
   node: Pick<Node, 'metadata'>,
@@ -45,7 +45,7 @@ export function gatesOfPolicies(
     const policy = one.metadata.name;
     const gates: NodeReadinessGate[] = [];
     const refused: Refusal[] = [];
-    for (const gate of gatesInEffect(one)) {
+    for (const gate of [...gatesInEffect(one), ...formerGates(one, seen, manager)]) {
       const other = taken.get(gate.name);
       if (other === undefined && taken.size >= mostGates) refused.push({ gate: gate.name });
       else if (other !== undefined && !isSameGate(other.gate, gate))
@@ -57,6 +57,26 @@ export function gatesOfPolicies(
     }
     return { policy, gates, refused };
   });
+}
+
+/**
+ * What a policy has written of gates that it withholds by now: as they were before they were edited. To take them away would open
+ * nodes that wait for them.
+ */
+function formerGates(
+  policy: NodeReadinessPolicy,
+  seen: SeenReadiness | undefined,
+  manager: string,
+): NodeReadinessGate[] {
+  const withheld = gatesWithheld(policy);
+  return (seen?.spec.readinessGates ?? []).filter(
+    ({ name }) => withheld.includes(name) && isOfPolicy(ownersOf(seen, name), policy.metadata.name, manager),
+  );
+}
+
+/** Whether the policy owns it, and nobody else than policies does. */
+function isOfPolicy(owners: readonly string[], policy: string, manager: string): boolean {
+  return owners.includes(manager + policy) && owners.every((owner) => owner.startsWith(manager));
 }
 
 /** One gate as a policy applies it: whole, or those parts of it that the policy has beside another writer's. */
@@ -118,6 +138,17 @@ export function isWritten(
 export function hasGate(seen: SeenReadiness, gate: NodeReadinessGate, manager: string): boolean {
   const written = seen.spec.readinessGates.find(({ name }) => name === gate.name);
   return written !== undefined && ownersOf(seen, gate.name).includes(manager) && isSameGate(written, gate);
+}
+
+/** Whether a gate is there as this policy, and nobody else, had it before an edit. */
+export function hasFormerGate(
+  seen: SeenReadiness,
+  gate: NodeReadinessGate,
+  { policy, manager }: { policy: string; manager: string },
+): boolean {
+  const written = seen.spec.readinessGates.find(({ name }) => name === gate.name);
+  const isItsOwn = isOfPolicy(ownersOf(seen, gate.name), policy, manager);
+  return written !== undefined && isItsOwn && !isSameGate(written, gate);
 }
 
 /**

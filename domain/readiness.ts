@@ -42,7 +42,7 @@ export interface ReadinessFacts {
   /** Pods on the node. */
   pods: readonly Pod[];
   isTainted: boolean;
-  /** By a NodeMaintenance: its drain takes the pods of gates away, and nothing is to be scheduled anyway. */
+  /** By a NodeMaintenance, whose drain takes the pods of gates away, or by whoever cordoned it: there are no pods to come. */
   isHeld: boolean;
   /** When the node was made. */
   bornAt: number;
@@ -72,10 +72,15 @@ function askOf({ metadata, status }: NodeReadinessPolicy): string {
   return JSON.stringify([generation, deletionTimestamp, status?.observedGeneration, status?.withheldGates]);
 }
 
-/** The gates of a policy that count: all but those that it withholds. Of one that was not checked yet, all. */
+/** The gates of a policy that count: all but those that it withholds. */
 export function gatesInEffect(policy: NodeReadinessPolicy): NodeReadinessGate[] {
-  const withheld = isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];
+  const withheld = gatesWithheld(policy);
   return policy.spec.readinessGates.filter(({ name }) => !withheld.includes(name));
+}
+
+/** By name. Of a policy that was not checked yet, none. */
+export function gatesWithheld(policy: NodeReadinessPolicy): string[] {
+  return isChecked(policy) ? (policy.status?.withheldGates ?? []) : [];
 }
 
 /**
@@ -254,15 +259,18 @@ function lastChangeOf(gates: readonly NodeReadinessGateStatus[]): number {
   return Math.max(...gates.map(({ lastTransitionTime }) => Date.parse(lastTransitionTime)));
 }
 
-/** A loss is one of the node: from ready to not, by a gate that was ready. Maintenance and new gates are no losses. */
+/**
+ * A loss is one of the node: from ready to not, by a gate that was ready. Maintenance and new gates are no losses, nor is what
+ * happens behind a taint that is not one of flapping: Complete puts it on when the leader has died over a drain.
+ */
 function lossesOf(
-  { isHeld, now }: ReadinessFacts,
+  { isHeld, isTainted, now }: ReadinessFacts,
   previous: NodeReadinessStatus | undefined,
   { closed, since }: { closed: readonly NodeReadinessGateStatus[]; since: number | undefined },
 ): Pick<NodeReadinessStatus, 'losses' | 'lastLossTime'> {
   const { losses = 0, lastLossTime } = previous ?? {};
-  const wasReady = previous?.blockedBy === '';
-  if (wasReady && !isHeld && closed.some((gate) => previousOf(gate, previous)?.ready === true))
+  const tookPods = previous?.blockedBy === '' && (!isTainted || previous.taintUntil !== undefined);
+  if (tookPods && !isHeld && closed.some((gate) => previousOf(gate, previous)?.ready === true))
     return { losses: losses + 1, lastLossTime: timeOf(now) };
   const isCalm = since !== undefined && now - since >= calmAfter;
   if (isCalm || lastLossTime === undefined) return { losses: 0 };

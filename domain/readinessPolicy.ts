@@ -1,4 +1,4 @@
-import type { Condition, Node, Pod, PodTemplate, Taint } from '../api/core.ts';
+import type { Condition, Pod, PodTemplate, Taint } from '../api/core.ts';
 import type { NodeReadinessGate } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy, NodeReadinessPolicyStatus } from '../api/nodeReadinessPolicy.ts';
 import { type ConditionFacts, withCondition } from './conditions.ts';
@@ -19,8 +19,10 @@ export interface Workload {
 
 /** What the pods of gates are, as far as it is known. */
 export interface GatePods {
-  /** Those that run on the selected nodes. */
+  /** In the namespaces of the gates, on whatever node. */
   pods: readonly Pod[];
+  /** Names of the nodes that the policy selects. */
+  selected: ReadonlySet<string>;
   /** In the namespaces of the gates. */
   workloads: readonly Workload[];
   /** Namespaces of gates that do not exist. */
@@ -30,13 +32,13 @@ export interface GatePods {
 
 export interface PolicyFacts extends GatePods {
   policy: NodeReadinessPolicy;
-  /** Those that it selects, and how many there are in all. */
-  nodes: readonly Node[];
   nodesInAll: number;
   /** Selected nodes whose NodeReadiness has not all of its gates yet. */
   unwritten: number;
   /** Gates of it that a NodeReadiness has already. */
   inEffect: ReadonlySet<string>;
+  /** Gates of it that a NodeReadiness has as they were before they were edited. */
+  former: ReadonlySet<string>;
   refusals: readonly (Refusal & { node: string })[];
   /** What the apiserver said to the last try to write its gates, by node. */
   failures: readonly { node: string; message: string }[];
@@ -48,7 +50,7 @@ export interface PolicyFacts extends GatePods {
  * Readiness Taint). One that is in effect already stays so, because its absence would open nodes that wait for it.
  */
 export function policyStatus(facts: PolicyFacts, now: string): NodeReadinessPolicyStatus {
-  const { policy, nodes, inEffect } = facts;
+  const { policy, selected, inEffect } = facts;
   const observedGeneration = policy.metadata.generation ?? 0;
   const checks = [gatesWritten, gatesTolerated, selectorsNarrow, selectorsMatch, nodesLimited];
   const conditions = checks.reduce<Condition[]>(
@@ -60,7 +62,15 @@ export function policyStatus(facts: PolicyFacts, now: string): NodeReadinessPoli
     .map(({ name }) => name)
     .toSorted(compareNames);
   const gates = policy.spec.readinessGates.length;
-  return { observedGeneration, nodes: nodes.length, gates, withheldGates, conditions };
+  const problems = conditions.filter(({ status }) => status === 'False').map(({ reason }) => reason);
+  return {
+    observedGeneration,
+    nodes: selected.size,
+    gates,
+    problems: problems.join(', '),
+    withheldGates,
+    conditions,
+  };
 }
 
 function condition(
@@ -100,12 +110,11 @@ function gatesWritten({ unwritten, refusals, failures }: PolicyFacts): Condition
 
 /** "All system critical pods that should gate the readiness of a node must be updated to tolerate the readiness taint." */
 function gatesTolerated(facts: PolicyFacts): ConditionFacts {
-  const { policy, taint, inEffect } = facts;
+  const { policy, taint } = facts;
   const problems = policy.spec.readinessGates.flatMap((gate) => {
     const names = intolerantOf(gate, facts);
     if (names.length === 0) return [];
-    const fate = inEffect.has(gate.name) ? 'stays in effect' : 'is withheld';
-    return [`gate ${gate.name} ${fate}: ${listed(names)}`];
+    return [`gate ${gate.name} ${fateOf(gate, facts)}: ${listed(names)}`];
   });
   return condition(
     'GatesTolerated',
@@ -117,18 +126,25 @@ function gatesTolerated(facts: PolicyFacts): ConditionFacts {
   );
 }
 
+function fateOf({ name }: NodeReadinessGate, { inEffect, former }: PolicyFacts): string {
+  if (inEffect.has(name)) return 'stays in effect';
+  return former.has(name) ? 'is withheld, and stays as it was on nodes that have it' : 'is withheld';
+}
+
 /** What to do about workloads that do not tolerate the taint. */
 export function remedyFor({ key, effect }: GatePods['taint']): string {
   return `add the toleration {key: ${key}, operator: Exists, effect: ${effect}}, or such pods cannot start on a node that waits for them`;
 }
 
 /** The workloads and pods of a gate that do not tolerate the taint; none for a gate that does not block. */
-export function intolerantOf(gate: NodeReadinessGate, { pods, workloads, taint }: GatePods): string[] {
+export function intolerantOf(gate: NodeReadinessGate, known: GatePods): string[] {
   if (!gate.blocksReadiness) return [];
+  const { workloads, taint } = known;
   const templates = workloads.filter((workload) => isTemplateOf(gate, workload));
   // A template speaks for its pods: the next one will be as it says. Static pods need no scheduler.
-  const speaking = new Set(templates.map(({ kind, name }) => `${kind} ${name}`));
-  const lone = pods.filter(
+  const speaking = new Set(templates.map(nameOf));
+  const telling = templates.length === 0 ? known.pods : podsHere(known);
+  const lone = telling.filter(
     (pod) => isPodOf(gate, pod) && podTypeOf(pod) !== 'Static' && !speaking.has(makerOf(pod)),
   );
   return [
@@ -144,7 +160,10 @@ export function intolerantOf(gate: NodeReadinessGate, { pods, workloads, taint }
 }
 
 /** Whether there is a pod, or what will make one, for a gate. */
-export function selectsAnything(gate: NodeReadinessGate, { pods, workloads }: GatePods): boolean {
+export function selectsAnything(
+  gate: NodeReadinessGate,
+  { pods, workloads }: Pick<GatePods, 'pods' | 'workloads'>,
+): boolean {
   return pods.some((pod) => isPodOf(gate, pod)) || workloads.some((workload) => isTemplateOf(gate, workload));
 }
 
@@ -153,26 +172,50 @@ function isTemplateOf(gate: NodeReadinessGate, { namespace, template }: Workload
 }
 
 /** "If too many pods are selected for node readiness, the readiness for a node may flap as non-critical pods are rescheduled." */
-function selectorsNarrow({ policy, pods }: PolicyFacts): ConditionFacts {
-  const problems = policy.spec.readinessGates.flatMap((gate) => {
-    const own = pods.filter((pod) => isPodOf(gate, pod));
-    const crowds = [...Map.groupBy(own, ({ spec }) => spec.nodeName ?? '')].filter(
+function selectorsNarrow(facts: PolicyFacts): ConditionFacts {
+  const problems = facts.policy.spec.readinessGates.flatMap((gate) => {
+    const { pods, makers } = selectionOf(gate, facts);
+    const placed = pods.filter(({ spec }) => spec.nodeName !== undefined);
+    const [crowd, ...more] = [...Map.groupBy(placed, ({ spec }) => spec.nodeName)].filter(
       ([, onNode]) => onNode.length > 1,
     );
-    const controllers = new Set(own.map(makerOf));
-    const examples = (crowds[0]?.[1] ?? own).map(podName).toSorted(compareNames);
-    const problem =
-      crowds.length > 0
-        ? `more than one pod on ${crowds.length} nodes, such as ${listed(examples)} on ${crowds[0]?.[0]}`
-        : controllers.size > 1
-          ? `pods of ${controllers.size} controllers, such as ${listed([...controllers].toSorted(compareNames))}`
-          : undefined;
-    return problem === undefined ? [] : [`gate ${gate.name} selects ${own.length} pods: ${problem}`];
+    if (crowd !== undefined) {
+      const examples = listed(crowd[1].map(podName).toSorted(compareNames));
+      return [
+        `gate ${gate.name} selects ${pods.length} pods: more than one pod on ${1 + more.length} nodes, such as ${examples} on ${crowd[0]}`,
+      ];
+    }
+    if (makers.length <= 1) return [];
+    const count = `${pods.length} of them now, such as ${listed(makers)}`;
+    return [`gate ${gate.name} selects the pods of ${makers.length} controllers, ${count}`];
   });
   return condition('SelectorsNarrow', problems, {
     reason: 'TooManyPods',
     well: 'each gate selects at most one pod on a node, and pods of one controller',
   });
+}
+
+/**
+ * What a gate selects on the nodes of its policy: the pods there, and of the workloads those that make pods on any node. Of nodes
+ * without such pods, as of a pool that is still empty, the rest of the cluster tells what to expect.
+ */
+function selectionOf(gate: NodeReadinessGate, known: GatePods): { pods: Pod[]; makers: string[] } {
+  const here = podsHere(known).filter((pod) => isPodOf(gate, pod));
+  const pods = here.length > 0 ? here : known.pods.filter((pod) => isPodOf(gate, pod));
+  const templates = known.workloads
+    .filter((workload) => isTemplateOf(gate, workload))
+    .filter(({ kind }) => here.length === 0 || kind !== 'DaemonSet');
+  const makers = new Set([...pods.map(makerOf), ...templates.map(nameOf)]);
+  return { pods, makers: [...makers].toSorted(compareNames) };
+}
+
+function podsHere({ pods, selected }: GatePods): Pod[] {
+  return pods.filter(({ spec }) => spec.nodeName !== undefined && selected.has(spec.nodeName));
+}
+
+/** As the maker of its pods. */
+function nameOf({ kind, name }: Workload): string {
+  return `${kind} ${name}`;
 }
 
 /** What makes the pod, and its like on other nodes, as `kind name`. */
@@ -190,11 +233,11 @@ function makerOf(pod: Pod): string {
 }
 
 function selectorsMatch(facts: PolicyFacts): ConditionFacts {
-  const problems = facts.policy.spec.readinessGates
-    .filter((gate) => !selectsAnything(gate, facts))
-    .map((gate) => `gate ${gate.name}: ${missingPods(gate, facts)}`);
-  const remedy = '; check the namespace and the labels: the nodes wait until there is such a pod';
-  return condition('SelectorsMatch', problems.length === 0 ? [] : [`${problems.join('; ')}${remedy}`], {
+  const idle = facts.policy.spec.readinessGates.filter((gate) => !selectsAnything(gate, facts));
+  const problems = idle.map((gate) => `gate ${gate.name}: ${missingPods(gate, facts)}`).join('; ');
+  const wait = idle.some((gate) => gate.blocksReadiness) ? ': the nodes wait until there is such a pod' : '';
+  const remedy = `; check the namespace and the labels${wait}`;
+  return condition('SelectorsMatch', idle.length === 0 ? [] : [problems + remedy], {
     reason: 'NoPods',
     well: 'each gate selects a pod or a pod template',
   });
@@ -209,8 +252,8 @@ export function missingPods(
   return `nothing in namespace ${namespace} has ${selectorText(selector)}`;
 }
 
-function nodesLimited({ nodes, nodesInAll }: PolicyFacts): ConditionFacts {
-  const isEveryNode = nodesInAll > 1 && nodes.length === nodesInAll;
+function nodesLimited({ selected, nodesInAll }: PolicyFacts): ConditionFacts {
+  const isEveryNode = nodesInAll > 1 && selected.size === nodesInAll;
   const problem = `all ${nodesInAll} nodes are selected, the control plane too: a gate that never opens keeps new pods from the whole cluster`;
   return condition('NodesLimited', isEveryNode ? [problem] : [], {
     reason: 'EveryNode',

@@ -64,11 +64,7 @@ const rules: readonly Rule[] = [
 /** Which nodes begin their turn now, or why none does. The same sight gives the same decision. */
 export function decideRollout(sight: RolloutSight): RolloutDecision {
   const seen = seenOf(sight);
-  if (seen.remaining.length === 0)
-    return seen.underWay.length + seen.failed.length === 0
-      ? { kind: 'Done' }
-      : (isRefused(seen) ??
-          waits('LastTurns', `The last turns are under way: ${listed([...seen.underWay, ...seen.failed])}.`));
+  if (seen.remaining.length === 0) return isRefused(seen) ?? hasLastTurns(seen) ?? { kind: 'Done' };
   for (const rule of rules) {
     const wait = rule(seen);
     if (wait !== undefined) return wait;
@@ -95,6 +91,20 @@ function waits(reason: string, message: string): Extract<RolloutDecision, { kind
   return { kind: 'Wait', reason, message };
 }
 
+/** No node is left that has not begun. */
+function hasLastTurns({ underWay, failed }: Seen) {
+  if (failed.length === 0)
+    return underWay.length === 0
+      ? undefined
+      : waits('LastTurns', `The last turns are under way: ${listed(underWay)}.`);
+  const remedy = `${failed.length === 1 ? 'The turn of' : 'The turns of'} ${listed(failed)} failed: ${dealWithThem}.`;
+  return underWay.length === 0
+    ? waits('FailedTurns', remedy)
+    : waits('LastTurns', `The last turns are under way: ${listed(underWay)}. ${remedy}`);
+}
+
+const dealWithThem = 'see to these nodes, then advance their turns or delete their NodeMaintenances';
+
 function windowIsOver({ isOver, isLast = false, remaining }: Seen) {
   if (!isOver) return undefined;
   return waits(
@@ -111,7 +121,7 @@ function tooManyFailures({ failed, rollout }: Seen) {
   if (failed.length < rollout.maxFailures) return undefined;
   return waits(
     'TooManyFailures',
-    `Stopped after ${failed.length} ${failed.length === 1 ? 'failure' : 'failures'} (${listed(failed)}): see to these nodes, then advance their turns or delete their NodeMaintenances.`,
+    `Stopped after ${failed.length} ${failed.length === 1 ? 'failure' : 'failures'} (${listed(failed)}): ${dealWithThem}.`,
   );
 }
 
@@ -166,6 +176,11 @@ function choose(seen: Seen): RolloutDecision {
     return waits(
       'TopologyDomain',
       `One ${rollout.topologyKey} at a time: ${listed([...underWay, ...failed])} must be back first.`,
+    );
+  if (budget === 0)
+    return waits(
+      'NodeBudget',
+      'The NodeBudget of the cluster allows no node out of service: no window begins a turn until its spec.maxUnavailable is more than 0.',
     );
   const outOfSelected = seen.nodes.filter(({ name }) => outOfService.has(name)).length;
   const ownRoom = limitOf(rollout.maxUnavailable, seen.nodes.length) - outOfSelected;

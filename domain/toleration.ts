@@ -1,4 +1,4 @@
-import type { Taint, Toleration } from '../api/core.ts';
+import type { Node, Taint, Toleration } from '../api/core.ts';
 
 /** Whether a pod with these tolerations may be scheduled to a node with the taint, as core/v1 Toleration.ToleratesTaint. */
 export function toleratesTaint(
@@ -12,4 +12,12 @@ export function toleratesTaint(
     if (operator === 'Exists') return true;
     return operator === 'Equal' && key !== '' && value === (taint.value ?? '');
   });
+}
+
+/** Whether a node has the taint, whatever its value: of a key and an effect a node has one. */
+export function hasTaint(
+  { spec }: Pick<Node, 'spec'>,
+  { key, effect }: Readonly<Pick<Taint, 'key' | 'effect'>>,
+): boolean {
+  return spec.taints?.some((taint) => taint.key === key && taint.effect === effect) === true;
 }

@@ -2,9 +2,9 @@ import type { Condition, Job, Node } from '../api/core.ts';
 import type { WindowWork } from '../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue } from './conditions.ts';
-import { obstacle, unreadiness } from './nodeBudget.ts';
+import { gatesClosed, obstacle, unreadiness } from './nodeBudget.ts';
 import { isGivenBack, stageOf } from './stage.ts';
-import { TURN_SUCCEEDED, WORK_SUCCEEDED, workBegun, workSucceeded } from './turnVerdict.ts';
+import { verdictOn, WORK_SUCCEEDED, workBegun, workSucceeded } from './turnVerdict.ts';
 
 /** What becomes of turns that are under way: 'Finish' while the window is open, and after it as its spec says. */
 export type TurnPolicy = 'Finish' | 'Hold' | 'Cancel';
@@ -23,6 +23,10 @@ export interface TurnSight {
   job: Job | undefined;
   /** When the kubelet of the node last said that it lives, as far as it was asked for. Milliseconds. */
   heardAt?: number | undefined;
+  /** A readiness gate of the node is closed, and it has no taint for that yet. */
+  isLeftOpen?: boolean;
+  /** Since when the turn was seen to wait for its node; undefined at first sight. Milliseconds. */
+  awaitedSince?: number | undefined;
   policy: TurnPolicy;
   readyTimeoutSeconds: number;
   /** Milliseconds. */
@@ -33,6 +37,8 @@ export interface TurnSight {
 export type TurnStep =
   /** Nothing now; `message` says what it waits for. */
   | { kind: 'Wait'; message: string }
+  /** The same, but for no longer than `readyTimeoutSeconds`. */
+  | { kind: 'AwaitNode'; message: string }
   | { kind: 'StartJob' }
   /** Write down what its Job has come to, before that is acted on. */
   | { kind: 'NoteWork'; facts: ConditionFacts }
@@ -52,13 +58,12 @@ export type TurnStep =
   /** ...or is in the way of another turn. */
   | { kind: 'Forget' };
 
-/** Seconds that a Job may take beyond its timeout to end its pods, before it counts as one that never ends. */
+/** Seconds that a Job may take beyond its timeout, and the time that it gives its pods to end, before it counts as one that never ends. */
 const jobGrace = 60;
 
 export function decideTurn(sight: TurnSight): TurnStep {
   const { maintenance, node } = sight;
-  const { status } = maintenance;
-  const verdict = status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);
+  const verdict = verdictOn(maintenance);
   const isComplete = stageOf(maintenance) === 'Complete';
   const isOver = isGivenBack(maintenance);
   // Whoever completed it: nothing works on a node that takes pods again.
@@ -67,7 +72,7 @@ export function decideTurn(sight: TurnSight): TurnStep {
   if (verdict !== undefined && !isAdvanced) return judged(verdict, isOver, sight);
   if (node === undefined) return isComplete ? waitOr(isOver, { kind: 'Forget' }) : withoutNode(sight);
   if (isComplete) return waitOr(isOver, returned(sight, node, isAdvanced ? undefined : undone(sight)));
-  return isAdvanced ? { kind: 'Complete' } : working(sight, node);
+  return isAdvanced ? advanced(sight, node, verdict) : working(sight, node);
 }
 
 /** A Job that makes its node anew would do so for ever, if each new node had its turn at once. */
@@ -90,6 +95,8 @@ function judged(
   isOver: boolean,
   sight: TurnSight,
 ): TurnStep {
+  // A person who has dealt with a failure may give back a node that is not ready.
+  if (status === 'True' && stageOf(sight.maintenance) !== 'Complete') return { kind: 'Complete' };
   if (status === 'True') return waitOr(isOver, { kind: 'Over', at: Date.parse(lastTransitionTime) });
   if (reason === 'Cancelled') return cancelled(isOver, sight);
   return { kind: 'Failed', reason, message, isOver };
@@ -107,9 +114,14 @@ function cancelled(isOver: boolean, { job, maintenance: { spec }, now }: TurnSig
   return spec.stage === 'Complete' ? { kind: 'Wait', message: 'it is given back' } : { kind: 'Complete' };
 }
 
+/** Seconds that the pods of a Job may take to end. */
+function timeToEnd({ template }: Job['spec']): number {
+  return jobGrace + (template.spec?.terminationGracePeriodSeconds ?? 0);
+}
+
 /** On a node that is gone nobody ends its pods. */
 function whileItIsDeleted({ metadata, spec }: Job, since: string, now: number): TurnStep {
-  const seconds = jobGrace + (spec.template.spec?.terminationGracePeriodSeconds ?? 0);
+  const seconds = timeToEnd(spec);
   if (!(now - Date.parse(since) > seconds * 1_000))
     return { kind: 'Wait', message: 'the pods of its Job end' };
   return {
@@ -128,7 +140,7 @@ function returned(sight: TurnSight, node: Node, missing: string | undefined): Tu
       reason: 'EndedEarly',
       message: `its NodeMaintenance was completed before ${missing}: advance the turn if nothing is left to do, delete the NodeMaintenance to have it anew`,
     };
-  const because = obstacle(node);
+  const because = obstacle(node) ?? (sight.isLeftOpen === true ? gatesClosed : undefined);
   if (because === undefined) return { kind: 'Succeed' };
   const since = maintenance.status?.stageStatuses.find(({ name }) => name === 'Complete')?.startTimestamp;
   return readyInTime(sight, Date.parse(since ?? ''), because, 'after it was given back');
@@ -142,12 +154,14 @@ function undone({ maintenance: { status }, work, job }: TurnSight): string | und
 }
 
 function readyInTime(
-  { readyTimeoutSeconds, now }: TurnSight,
+  { readyTimeoutSeconds, now, awaitedSince = now }: TurnSight,
   since: number,
   because: string,
   when: string,
 ): TurnStep {
-  if (!(now - since > readyTimeoutSeconds * 1_000)) return { kind: 'Wait', message: because };
+  // The time in which nobody looked does not count: the node may have been back, and have only just gone again.
+  const waited = now - Math.max(since, awaitedSince);
+  if (!(waited > readyTimeoutSeconds * 1_000)) return { kind: 'AwaitNode', message: because };
   return {
     kind: 'Fail',
     reason: 'NodeNotReady',
@@ -158,11 +172,20 @@ function readyInTime(
 function working(sight: TurnSight, node: Node): TurnStep {
   const { maintenance, job, policy } = sight;
   const note = workOf(maintenance);
-  if (note?.status === 'True') return afterItWorked(sight, node, doneAt(sight) ?? timeOf(note));
+  const done = workDone(sight);
+  if (note?.status === 'True' && done !== undefined) return whenReady(sight, node, done);
   // One that has failed stays as it is, for a person to look at.
   if (policy === 'Cancel' && (job === undefined || isUnfinished(job))) return { kind: 'Cancel' };
   if (job !== undefined) return noteDue(note, job) ?? whileItWorks(sight, job);
   return note === undefined ? beforeItsWork(sight) : jobDeleted;
+}
+
+/** Whoever advanced it may have restarted the node just before. */
+function advanced(sight: TurnSight, node: Node, order: Condition): TurnStep {
+  const { job } = sight;
+  // The order was given before there was a Job, and says nothing of it.
+  if (job !== undefined && endOfWork(job) === undefined) return whileItWorks(sight, job);
+  return whenReady(sight, node, advancedAt(order));
 }
 
 function beforeItsWork({ maintenance, work, policy, isOutdated }: TurnSight): TurnStep {
@@ -205,35 +228,53 @@ function whileItWorks({ now }: TurnSight, job: Job): TurnStep {
       reason: 'JobFailed',
       message: `Job ${job.metadata.name} failed (${failure.reason || 'it does not say why'}): see its pods, then advance the turn, or set the NodeMaintenance to Complete and delete it to have it anew`,
     };
-  const seconds = job.spec.activeDeadlineSeconds ?? 0;
+  const seconds = (job.spec.activeDeadlineSeconds ?? 0) + timeToEnd(job.spec);
   const began = Date.parse(job.status?.startTime ?? job.metadata.creationTimestamp ?? '');
-  if (!(now - began > (seconds + jobGrace) * 1_000))
-    return { kind: 'Wait', message: `Job ${job.metadata.name} works` };
+  if (!(now - began > seconds * 1_000)) return { kind: 'Wait', message: `Job ${job.metadata.name} works` };
   return {
     kind: 'Fail',
     reason: 'JobNeverEnded',
-    message: `Job ${job.metadata.name} has not ended ${seconds + jobGrace} s after it began: see to its pods and to the node, then advance its turn`,
+    message: `Job ${job.metadata.name} has not ended ${seconds} s after it began: see to its pods and to the node, then advance its turn`,
   };
 }
 
-function afterItWorked(sight: TurnSight, node: Node, done: number): TurnStep {
-  // Not its readiness gates: their pods come back only when the node is given back.
-  const because = unreadiness(node) ?? silence(sight, done);
-  if (because === undefined) return { kind: 'Complete' };
-  return readyInTime(sight, done, because, 'after its work');
+/** When nothing was left to do on a node (milliseconds), in words that follow "since". */
+interface Done {
+  at: number;
+  what: string;
 }
 
-/** That it is ready is known only after a while, and says nothing of the time after its work. */
-function silence({ heardAt }: TurnSight, done: number): string | undefined {
-  return heardAt !== undefined && heardAt <= done
-    ? 'its kubelet has not been heard since its work'
-    : undefined;
+/** From when on the node of a turn is to be heard before it is given back; undefined while there is work to do, or it is given back. */
+export function doneWith({ maintenance, job }: Pick<TurnSight, 'maintenance' | 'job'>): Done | undefined {
+  if (stageOf(maintenance) === 'Complete') return undefined;
+  const verdict = verdictOn(maintenance);
+  if (verdict === undefined) return workDone({ maintenance, job });
+  return verdict.status === 'Unknown' ? advancedAt(verdict) : undefined;
 }
 
-/** When the work of a turn was done, in milliseconds. */
-export function doneAt({ maintenance, job }: Pick<TurnSight, 'maintenance' | 'job'>): number | undefined {
+function advancedAt(order: Condition): Done {
+  return { at: timeOf(order), what: 'it was advanced' };
+}
+
+function workDone({ maintenance, job }: Pick<TurnSight, 'maintenance' | 'job'>): Done | undefined {
   const note = workOf(maintenance);
-  return endOfWork(job) ?? (note?.status === 'True' ? timeOf(note) : undefined);
+  const at = endOfWork(job) ?? (note?.status === 'True' ? timeOf(note) : undefined);
+  return at === undefined ? undefined : { at, what: 'its work' };
+}
+
+function whenReady(sight: TurnSight, node: Node, done: Done): TurnStep {
+  const because = absence(node, sight.heardAt, done);
+  if (because === undefined) return { kind: 'Complete' };
+  return readyInTime(sight, done.at, because, `after ${done.what}`);
+}
+
+/**
+ * Why a node is not to be given back yet, in words that follow "because"; undefined when it is ready, and has been heard since then:
+ * that it is down is known only after a while. Not its readiness gates: their pods come back only when the node is given back.
+ */
+function absence(node: Node, heardAt: number | undefined, { at, what }: Done): string | undefined {
+  const isSilent = heardAt !== undefined && heardAt <= at;
+  return unreadiness(node) ?? (isSilent ? `its kubelet has not been heard since ${what}` : undefined);
 }
 
 function endOfWork(job: Job | undefined): number | undefined {

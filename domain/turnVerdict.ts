@@ -1,8 +1,13 @@
-import type { Condition } from '../api/core.ts';
-import type { ConditionFacts } from './conditions.ts';
+import type { Condition, Job } from '../api/core.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { type ConditionFacts, isTrue } from './conditions.ts';
 
 /** The condition of a NodeMaintenance that is a node's turn in a window: how the turn ended; absent or Unknown while it is under way. */
-export const TURN_SUCCEEDED = 'TurnSucceeded';
+const TURN_SUCCEEDED = 'TurnSucceeded';
+
+export function verdictOn({ status }: Pick<NodeMaintenance, 'status'>): Condition | undefined {
+  return status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);
+}
 
 export const turnSucceeded: ConditionFacts = {
   type: TURN_SUCCEEDED,
@@ -16,7 +21,8 @@ export const workAdvanced: ConditionFacts = {
   type: TURN_SUCCEEDED,
   status: 'Unknown',
   reason: 'Advanced',
-  message: 'Somebody advanced the turn: it ends when the node takes pods again.',
+  message:
+    'Somebody advanced the turn: the node is given back when it is ready, and the turn ends when it takes pods again.',
 };
 
 /** Of a turn that has failed: somebody has dealt with it. */
@@ -54,8 +60,19 @@ export function turnFailed(reason: string, message: string): ConditionFacts {
 }
 
 /** The verdict on a turn of which somebody says that nothing is left to do. */
-export function verdictOnAdvance(conditions: readonly Condition[]): ConditionFacts {
-  const verdict = conditions.find(({ type }) => type === TURN_SUCCEEDED);
-  if (verdict === undefined || verdict.status === 'Unknown') return workAdvanced;
-  return verdict.status === 'True' ? verdict : turnAdvanced;
+export function verdictOnAdvance(maintenance: Pick<NodeMaintenance, 'status'>, job?: Job): ConditionFacts {
+  const verdict = verdictOn(maintenance);
+  if (verdict?.status === 'True') return verdict;
+  const hasFailed = verdict?.status === 'False' || isTrue(job?.status?.conditions, 'Failed');
+  return hasFailed ? turnAdvanced : workAdvanced;
+}
+
+/** Whether somebody has said so of a turn. */
+export function isAdvanced(maintenance: Pick<NodeMaintenance, 'status'>): boolean {
+  return verdictOn(maintenance)?.reason === workAdvanced.reason;
+}
+
+/** Why a turn is not advanced while its Job works. */
+export function jobWorks({ metadata: { namespace, name } }: Job, node: string): string {
+  return `Job ${name} works on node ${node}, and the turn ends with it: to end it now, kubectl delete job -n ${namespace} ${name}, then advance the turn`;
 }

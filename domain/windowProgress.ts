@@ -5,7 +5,7 @@ import type { TurnOfNode } from '../api/windowTurn.ts';
 import { selectsNode } from './nodeSelector.ts';
 import { revisionOf } from './revision.ts';
 import { isGivenBack } from './stage.ts';
-import { TURN_SUCCEEDED } from './turnVerdict.ts';
+import { verdictOn } from './turnVerdict.ts';
 
 type Failure = WindowProgress['failures'][number];
 
@@ -35,11 +35,16 @@ export type Standing =
   | { kind: 'Cancelled' };
 
 export function standingOf(maintenance: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>): Standing {
-  const verdict = maintenance.status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);
-  const { status = 'Unknown', reason = '', message = '' } = verdict ?? {};
+  const { status = 'Unknown', reason = '', message = '' } = verdictOn(maintenance) ?? {};
   if (status === 'False' && reason !== 'Cancelled') return { kind: 'Failed', reason, message };
   if (status === 'Unknown' || !isGivenBack(maintenance)) return { kind: 'UnderWay' };
   return { kind: status === 'True' ? 'Succeeded' : 'Cancelled' };
+}
+
+/** Whether somebody can say of a turn that nothing is left to do: not of one that is over. */
+export function isToEnd(maintenance: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>): boolean {
+  const { kind } = standingOf(maintenance);
+  return kind === 'UnderWay' || kind === 'Failed';
 }
 
 /** Whether a maintenance is the turn of this machine: it must also select it, as only those may have it do who may maintain the node. */

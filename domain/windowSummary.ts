@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from './conditions.ts';
 import { compareNames, listed } from './names.ts';
 import { stageOf } from './stage.ts';
-import { TURN_SUCCEEDED } from './turnVerdict.ts';
+import { verdictOn } from './turnVerdict.ts';
 import { type Standing, standingOf } from './windowProgress.ts';
 import { nextOpening } from './windowSchedule.ts';
 
@@ -128,7 +128,7 @@ function turnSummaryOf(turn: SeenTurn, revision: string | undefined): TurnSummar
   const { status, metadata } = maintenance;
   const { kind: outcome } = standingOf(maintenance);
   if (outcome === 'Cancelled' || (outcome === 'Succeeded' && turn.revision !== revision)) return undefined;
-  const verdict = status?.conditions.find(({ type }) => type === TURN_SUCCEEDED);
+  const verdict = verdictOn(maintenance);
   const stage = stageOf(maintenance);
   const begun = status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
   const since = outcome === 'UnderWay' ? begun : verdict?.lastTransitionTime;

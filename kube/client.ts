@@ -260,6 +260,24 @@ export class Kube {
     return version.gitVersion;
   }
 
+  /** Whether the apiserver knows this kind, in this version of its group. */
+  async serves({ group, version, plural }: Resource, options: RequestOptions = {}): Promise<boolean> {
+    const path = group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
+    const name = { verb: 'get', resource: path };
+    try {
+      const found = await this.#json<{ resources: { name: string }[] }>({
+        name,
+        method: 'GET',
+        path,
+        ...carried(options),
+      });
+      return found.resources.some((one) => one.name === plural);
+    } catch (error) {
+      if (isKubeError(error, 'NotFound')) return false;
+      throw error;
+    }
+  }
+
   /** The apiserver's clock, as of its last answer; this machine's before the first. */
   now(): Date {
     return this.#transport.now();

@@ -1,4 +1,4 @@
-import { request } from 'node:https';
+import { Agent, request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { messageOf, SandboxError } from './errors.ts';
 
@@ -17,6 +17,9 @@ export interface Answer {
   /** The body as it came; JSON for every object. */
   body: string;
 }
+
+/** Kept: a new one costs both sides more than the requests that are asked here. */
+const connections = new Agent({ keepAlive: true, maxSockets: 16 });
 
 /**
  * One request to the sandbox's own apiserver. Bare https, because this runs before there is anything that a client
@@ -37,7 +40,7 @@ export async function ask(
         ca: server.ca,
         method,
         path,
-        agent: false,
+        agent: connections,
         timeout: answersWithin,
         headers: { authorization: `Bearer ${server.token}`, 'content-type': contentType },
       },
@@ -46,7 +49,12 @@ export async function ask(
       },
     );
     outgoing.once('timeout', () => outgoing.destroy(new Error('no answer')));
-    outgoing.once('error', reject);
+    outgoing.once('error', (error: NodeJS.ErrnoException) => {
+      // The server was stopped since this connection was used last.
+      const isStale = outgoing.reusedSocket && error.code === 'ECONNRESET';
+      if (isStale) ask(server, method, path, object).then(resolve, reject);
+      else reject(error);
+    });
     outgoing.end(object === undefined ? undefined : JSON.stringify(object));
   });
 }

@@ -195,9 +195,21 @@ export async function addNodes(
   patience: Patience,
 ): Promise<void> {
   await Promise.all(names.map((name) => createNode(server, name, labels)));
-  await until('the nodes to be Ready', () => unreadyNodes(server, names), patience);
-  await touchWaitingPods(server);
+  const waiting = new Set(names);
+  // The pods of a node go on as soon as it is there, not when all are.
+  const look = async () => {
+    const come = await readyNodes(server, waiting);
+    for (const name of come) waiting.delete(name);
+    if (come.size > 0) await touchWaitingPods(server, ({ spec }) => come.has(spec.nodeName ?? ''));
+    return waiting.size === 0 ? undefined : `${waiting.size} nodes are not Ready, such as ${[...waiting][0]}`;
+  };
+  const every = names.length > few ? lookAtManyEvery : undefined;
+  await until('the nodes to be Ready', look, { ...patience, ...(every && { every }) });
 }
+
+const few = 20;
+/** Lists of many nodes keep an apiserver from its work. Milliseconds. */
+const lookAtManyEvery = 250;
 
 async function createNode(
   server: ApiServer,
@@ -236,17 +248,15 @@ interface NodeSeen extends KubeObject {
   status: { conditions?: Condition[] };
 }
 
-async function unreadyNodes(server: ApiServer, names: readonly string[]): Promise<string | undefined> {
+/** Those of the nodes that are Ready and that kwok holds. */
+async function readyNodes(server: ApiServer, names: ReadonlySet<string>): Promise<Set<string>> {
   const [nodes, leases] = await Promise.all([
     get<{ items: NodeSeen[] }>(server, '/api/v1/nodes'),
     get<{ items: Lease[] }>(server, nodeLeases),
   ]);
-  const ready = new Set(nodes.items.filter(isReady).map(({ metadata }) => metadata.name));
   const leased = new Set(leases.items.map(({ metadata }) => metadata.name));
-  const unready = names.filter((name) => !ready.has(name) || !leased.has(name));
-  return unready.length === 0
-    ? undefined
-    : `not Ready: ${unready.slice(0, 5).join(', ')} (${unready.length} in all)`;
+  const ready = nodes.items.filter(isReady).map(({ metadata }) => metadata.name);
+  return new Set(ready.filter((name) => leased.has(name) && names.has(name)));
 }
 
 function isReady(node: NodeSeen): boolean {
@@ -274,13 +284,20 @@ interface PodSeen extends KubeObject {
   status: { phase?: string };
 }
 
+const touchedAtOnce = 16;
+
 /**
  * To be done when an apiserver is back, or nodes are new: kwok 0.8.0 tries no deletion again whose answer it did not get, and
  * passes over pods of a node until it has seen its own Lease of it; but it looks at a pod again that changes.
  */
-export async function touchWaitingPods(server: ApiServer): Promise<void> {
+export async function touchWaitingPods(
+  server: ApiServer,
+  concerns: (pod: PodSeen) => boolean = () => true,
+): Promise<void> {
   const { items } = await get<{ items: PodSeen[] }>(server, '/api/v1/pods');
-  await Promise.all(items.filter(waitsForItsNode).map((pod) => touch(server, pod)));
+  const waiting = items.filter((pod) => waitsForItsNode(pod) && concerns(pod));
+  for (let touched = 0; touched < waiting.length; touched += touchedAtOnce)
+    await Promise.all(waiting.slice(touched, touched + touchedAtOnce).map((pod) => touch(server, pod)));
 }
 
 function waitsForItsNode({ metadata, spec, status }: PodSeen): boolean {

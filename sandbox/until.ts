@@ -5,6 +5,8 @@ export interface Patience {
   /** Milliseconds until giving up. */
   within: number;
   signal?: AbortSignal | undefined;
+  /** Milliseconds between two looks, if they cost much. */
+  every?: number;
 }
 
 /**
@@ -24,7 +26,7 @@ export async function until(
     if (performance.now() > deadline) {
       throw new SandboxError(`Waited ${patience.within / 1000} s in vain for ${fact}; last seen: ${seen}`);
     }
-    await sleep(lookEvery);
+    await sleep(patience.every ?? lookEvery);
   }
 }
 

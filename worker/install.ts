@@ -20,6 +20,9 @@ const policy = (kind: string, plural: string): Resource => ({
   namespaced: false,
 });
 
+/** Of all kinds in deploy/ the one that Kubernetes had last. */
+const youngest = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
+
 /** The kinds that deploy/ consists of. */
 const kinds: Record<string, Resource> = {
   Namespace: resources.namespaces,
@@ -31,7 +34,7 @@ const kinds: Record<string, Resource> = {
     kind: 'ServiceAccount',
     namespaced: true,
   },
-  MutatingAdmissionPolicy: policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies'),
+  MutatingAdmissionPolicy: youngest,
   MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
   ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
   ValidatingAdmissionPolicyBinding: policy(
@@ -51,6 +54,13 @@ const kinds: Record<string, Resource> = {
     ]),
   ),
 };
+
+/** Whether the apiserver is too old for deploy/, in one sentence. */
+export async function versionProblem(kube: Kube): Promise<string | undefined> {
+  if (await kube.serves(youngest)) return undefined;
+  const { kind, group, version } = youngest;
+  return `the apiserver does not serve ${kind} of ${group}/${version}`;
+}
 
 /** Applies deploy/ by server-side apply: what `kubectl apply -k deploy` does, and a digest of each manifest. */
 export async function install(kube: Kube, log: Log): Promise<void> {

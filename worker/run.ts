@@ -1,7 +1,6 @@
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
-import type { Node } from '../api/core.ts';
 import { Component, IdentityAnnotation, leaseHolderOf, READINESS_TAINT, TASK_QUEUE } from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation.ts';
@@ -17,6 +16,7 @@ import { runWindowsController } from '../controllers/windows.ts';
 import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
 import { readinessPatience } from '../domain/readiness.ts';
+import { hasTaint } from '../domain/toleration.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, type FencedCluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
@@ -27,7 +27,7 @@ import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { type Answer, freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
-import { install, installationProblems } from './install.ts';
+import { install, installationProblems, versionProblem } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, scraped } from './metrics.ts';
 import { startNotices } from './notices.ts';
@@ -99,7 +99,8 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
   const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
   const { outbox, workers } = await startNotices({ kube, temporal, config, metrics, log });
-  const shared = { cluster, events, nodeEvents: podEvents, notices: outbox, leases, ...temporal };
+  const { readinessGates: keepsGates } = config;
+  const shared = { cluster, events, nodeEvents: podEvents, notices: outbox, leases, keepsGates, ...temporal };
   const worker = await createWorker(temporal, createActivities(shared));
   parts.worker = worker;
   try {
@@ -216,11 +217,10 @@ async function keepReadiness(
 
 function warnOfClosedGates({ nodes, readinesses, readinessPolicies }: FencedCluster, log: Log): void {
   const { key, effect } = READINESS_TAINT;
-  const isClosed = ({ spec }: Node) => spec.taints?.some((one) => one.key === key && one.effect === effect);
   const found = {
     policies: readinessPolicies.list().length,
     gatedNodes: readinesses.list().filter(({ spec }) => spec.readinessGates.length > 0).length,
-    taintedNodes: nodes.list().filter(isClosed).length,
+    taintedNodes: nodes.list().filter((node) => hasTaint(node, READINESS_TAINT)).length,
   };
   if (Object.values(found).every((count) => count === 0)) return;
   log.warn(
@@ -240,6 +240,11 @@ export async function prepareCluster(kube: Kube, config: Config, patience: Patie
   };
   const version = await untilItAnswers(waiting, () => kube.serverVersion({ signal }));
   log.info('Kubernetes reached', { version });
+  const needed = { what: 'Kubernetes 1.36 or later', remedy: 'upgrade the control plane' };
+  await untilItAnswers({ ...waiting, ...needed }, async () => {
+    const problem = await versionProblem(kube);
+    if (problem !== undefined) throw new Error(problem);
+  });
   if (config.install) await install(kube, log);
   const what = 'the installation';
   await untilItAnswers({ ...waiting, what, remedy: 'npm start -- --install applies it' }, async () => {

@@ -1,12 +1,21 @@
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
-import { MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
+import type { Node } from '../../api/core.ts';
+import {
+  MAINTENANCE_FINALIZER,
+  NODE_READINESS,
+  READINESS_TAINT,
+  UNCORDONED_BY_ANNOTATION,
+} from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isCordoned } from '../../domain/cordon.ts';
+import { hasTaint } from '../../domain/toleration.ts';
 import { watchCluster } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf, started } from '../kit/activity.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
+import { gate } from '../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -317,6 +326,56 @@ describe('giveBackNodes', () => {
     const { activities } = activitiesOn({ cluster: lagging });
     await performed(() => activities.giveBackNodes(refOf(applied)));
     await c.eventuallySchedulable(node);
+  });
+
+  describe('of a node whose gate is closed, while nobody leads,', () => {
+    const own = { key: 'example.com/own', effect: 'PreferNoSchedule' } as const;
+    /** Without the taint, because nobody has put it on. */
+    async function openNode(): Promise<{ node: string; applied: NodeMaintenance }> {
+      const node = await c.nodeNamed('gated');
+      const { apiVersion, kind } = NODE_READINESS;
+      const spec = { readinessGates: [gate({ name: 'cni', namespace: c.namespace })] };
+      const { uid = '' } = (await c.node(node)).metadata;
+      const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: node, uid }];
+      const made = { apiVersion, kind, metadata: { name: node, ownerReferences }, spec };
+      const gated = await c.admin.apply(resources.nodeReadinesses, made, { fieldManager: 'person' });
+      await eventually('the gate in the informer', () =>
+        expect(c.cluster.readinesses.get(node)?.metadata.uid).toBe(gated.metadata.uid),
+      );
+      await c.patched(resources.nodes, { name: node }, { spec: { unschedulable: true, taints: [own] } });
+      const maintenance = await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' }));
+      return { node, applied: await withRecord(maintenance, { [node]: false }) };
+    }
+    const taintsOf = async (node: string) =>
+      (await c.node(node)).spec.taints?.filter(({ key }) => !key.startsWith('node.kubernetes.io'));
+
+    test('puts the taint on before it makes the node schedulable', async () => {
+      const { node, applied } = await openNode();
+      const versions: Node[] = [];
+      const unsubscribe = c.cluster.nodes.subscribe(({ object }) => {
+        if (object.metadata.name === node) versions.push(object);
+      });
+      await performedTwice(c, () => acts.giveBackNodes(refOf(applied)));
+      expect(await taintsOf(node)).toEqual([own, READINESS_TAINT]);
+      await eventually('the node to be schedulable', () =>
+        expect(versions.at(-1)?.spec.unschedulable ?? false).toBe(false),
+      );
+      unsubscribe();
+      const isOpen = (one: Node) => !isCordoned(one) && !hasTaint(one, READINESS_TAINT);
+      expect(versions.filter(isOpen)).toEqual([]);
+    });
+
+    test('leaves the taints alone where readiness gates are switched off, or a pod has opened the gate', async () => {
+      const [off, open] = [await openNode(), await openNode()];
+      const { activities } = activitiesOn(c, undefined, undefined, false);
+      await performed(() => activities.giveBackNodes(refOf(off.applied)));
+      await c.podOn(open.node, { labels: { app: 'cni' } });
+      await performed(() => acts.giveBackNodes(refOf(open.applied)));
+      for (const { node } of [off, open]) {
+        await c.eventuallySchedulable(node);
+        expect(await taintsOf(node)).toEqual([own]);
+      }
+    });
   });
 
   test('of an object that is gone does nothing', async () => {

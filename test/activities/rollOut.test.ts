@@ -20,6 +20,7 @@ import { newTurn } from '../../api/windowTurn.ts';
 import { isTrue } from '../../domain/conditions.ts';
 import { revisionOf } from '../../domain/revision.ts';
 import { emptyStatus } from '../../domain/status.ts';
+import { lastHeard } from '../../kube/kubeletLease.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { activitiesOn, performed, started } from '../kit/activity.ts';
@@ -69,9 +70,13 @@ interface Opened extends WindowRef {
 
 /** A window and as many nodes of its own, which no other selects; it waits for people where it has no work. */
 async function windowOf(count: number, differs: object = {}): Promise<Opened> {
-  const name = c.named('window');
   const nodes: string[] = [];
   for (let made = 0; made < count; made++) nodes.push(await c.nodeNamed('node'));
+  return windowOver(nodes, differs);
+}
+
+async function windowOver(nodes: string[], differs: object): Promise<Opened> {
+  const name = c.named('window');
   const { metadata } = await c.admin.create(resources.maintenanceWindows, {
     metadata: { name },
     spec: {
@@ -132,6 +137,17 @@ async function onlyTurnOf(window: WindowRef): Promise<NodeMaintenance> {
   const [turn, ...others] = await turnsOf(window);
   expect(others).toEqual([]);
   return turn as NodeMaintenance;
+}
+
+/** One that the window has not begun itself. */
+async function turnByHand({ name, nodes: [node = ''] }: Opened): Promise<NodeMaintenance> {
+  const window = (await c.admin.get(resources.maintenanceWindows, { name })) as MaintenanceWindow;
+  return newTurn(window, {
+    name: c.named('by-hand'),
+    revision: revisionOf(window.spec),
+    drainPlan: [],
+    node: { name: node, uid: (await c.node(node)).metadata.uid ?? '' },
+  });
 }
 
 const is = (type: string, status: 'True' | 'False' = 'True') => ({
@@ -270,14 +286,7 @@ describe('a window', () => {
 
   test('works on no node for a NodeMaintenance that says it is its turn, and does not select it', async () => {
     const window = await windowOf(1, { work });
-    const found = await c.admin.get(resources.maintenanceWindows, { name: window.name });
-    const { metadata } = await c.node(window.nodes[0] ?? '');
-    const turn = newTurn(found as MaintenanceWindow, {
-      name: c.named('forged'),
-      revision: revisionOf((found as MaintenanceWindow).spec),
-      drainPlan: [],
-      node: { name: metadata.name, uid: metadata.uid ?? '' },
-    });
+    const turn = await turnByHand(window);
     const { nodeSelector } = c.maintenance({ nodes: [await c.nodeNamed('node')] }).spec;
     const forged = await c.applied({ ...turn, spec: { ...turn.spec, nodeSelector } });
     await written(forged, { conditions: [is('Drained')] });
@@ -289,7 +298,7 @@ describe('a window', () => {
     expect(await jobsOf(window)).toEqual([]);
   });
 
-  test('whose node is given back by a person while its Job works ends the Job', async () => {
+  test('whose node is given back by a person while its Job works ends the Job, and counts it as a failure', async () => {
     const window = await windowOf(1, { work });
     await rolledOut(window, {}, underWay(...window.nodes));
     const turn = await onlyTurnOf(window);
@@ -306,11 +315,66 @@ describe('a window', () => {
       },
       (found) => found.every(({ metadata }) => metadata.deletionTimestamp !== undefined),
     );
+    const ended = await looksUntil(window, turn, (seen) => verdictOn(seen) !== undefined);
+    expect(verdictOn(ended)).toMatchObject({ status: 'False', reason: 'EndedEarly' });
+  });
+
+  test('whose Job the apiserver does not take keeps the node, and says why', async () => {
+    const misnamed = { spec: { containers: [{ name: 'Patch It', image: 'none' }] } };
+    const window = await windowOf(1, { work: { type: 'Job', job: { template: misnamed } } });
+    await rolledOut(window, {}, underWay(...window.nodes));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('Drained')] });
+    const refused = await looksUntil(window, turn, (seen) => verdictOn(seen) !== undefined);
+    expect(refused.spec.stage).toBe('Drain');
+    expect(verdictOn(refused)).toMatchObject({
+      status: 'False',
+      reason: 'JobRefused',
+      message: expect.stringContaining('spec.template.spec.containers[0].name'),
+    });
+  });
+
+  test('begins no further turn when as many have failed as may, until somebody has dealt with one', async () => {
+    const window = await windowOf(2, { rollout: { maxUnavailable: 2, maxFailures: 1 } });
+    const [first = '', second = ''] = window.nodes;
+    await c.cordoned(second);
+    await rolledOut(window, {}, underWay(first));
+    await written(await onlyTurnOf(window), { conditions: [is('TurnSucceeded', 'False')] });
+    await c.patched(resources.nodes, { name: second }, { spec: { unschedulable: false } });
+    const stopped = await rolledOut(window, {}, waitsFor('TooManyFailures'));
+    expect(stateIn(stopped)).toMatchObject({ failed: [first], underWay: [], remaining: 1 });
+    await performed(() => activities.advanceTurn(window, first));
+    await rolledOut(window, {}, underWay(first, second));
+  });
+
+  test('whose time is over ends its Job first with CancelCurrent, then gives the node back, and forgets its turn', async () => {
+    const { window, turn } = await working({ onWindowEnd: 'CancelCurrent' });
+    const isOver = { ended: true };
+    const given = await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete', isOver);
+    expect(verdictOn(given)).toMatchObject({ status: 'False', reason: 'Cancelled' });
+    expect(await jobsOf(window)).toEqual([]);
+    await completed(turn, given.status?.conditions ?? []);
+    const step = await rolledOut(window, isOver, ({ kind }) => kind === 'Over');
+    expect(stateIn(step)).toMatchObject({ done: 0, failed: [], underWay: [], remaining: 1 });
+    expect(await turnsOf(window)).toEqual([]);
+  });
+
+  test('whose node is not ready long after its work waits for it from when somebody looks', async () => {
+    const node = await c.unreadyNodeNamed('node');
+    const window = await windowOver([node], { work, rollout: { readyTimeoutSeconds: 1 } });
+    const turn = await c.applied(await turnByHand(window));
+    const lastTransitionTime = new Date(Date.now() - 7 * 24 * 3_600_000).toISOString();
+    await written(turn, { conditions: [is('Drained'), { ...is('WorkSucceeded'), lastTransitionTime }] });
+    const first = await performed(() => activities.rollOut(window, orders(), undefined));
+    expect(stateIn(first)).toMatchObject({ failed: [], underWay: [{ node }] });
+    const next = await performed(() => activities.rollOut(window, orders(), stateIn(first)));
+    expect(stateIn(next)).toMatchObject({ failed: [node], underWay: [] });
+    expect(verdictOn(await c.maintenanceNow(turn.metadata.name))).toMatchObject({ reason: 'NodeNotReady' });
   });
 
   /** Its Job works on its only node. */
-  async function working(): Promise<{ window: Opened; turn: NodeMaintenance; job: Job }> {
-    const window = await windowOf(1, { work });
+  async function working(differs: object = {}): Promise<{ window: Opened; turn: NodeMaintenance; job: Job }> {
+    const window = await windowOf(1, { work, ...differs });
     await rolledOut(window, {}, underWay(...window.nodes));
     const turn = await onlyTurnOf(window);
     await written(turn, { conditions: [is('Drained')] });
@@ -325,9 +389,10 @@ describe('a window', () => {
     window: Opened,
     { metadata: { name } }: NodeMaintenance,
     holds: (turn: NodeMaintenance) => boolean,
+    given: Partial<WindowOrders> = {},
   ): Promise<NodeMaintenance> {
     const look = async () => {
-      await performed(() => activities.rollOut(window, orders(), undefined));
+      await performed(() => activities.rollOut(window, orders(given), undefined));
       return c.maintenanceNow(name);
     };
     return eventuallyHolds('the turn to be so', look, holds);
@@ -371,6 +436,37 @@ describe('a window', () => {
     await removed(job);
     await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
     expect(await jobsOf(window)).toEqual([]);
+  });
+
+  test('whose turn somebody advances keeps the node until its kubelet has been heard since, then gives it back', async () => {
+    const window = await windowOf(1);
+    const [node = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(node));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('Drained')] });
+    await performed(() => activities.advanceTurn(window, node));
+    const ordered = await c.maintenanceNow(turn.metadata.name);
+    expect(ordered.spec.stage).toBe('Drain');
+    expect(verdictOn(ordered)).toMatchObject({ status: 'Unknown', reason: 'Advanced' });
+    await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
+    const since = Date.parse(verdictOn(ordered)?.lastTransitionTime ?? '');
+    expect(await lastHeard(c.admin, node)).toBeGreaterThan(since);
+    await completed(turn, [verdictOn(ordered) ?? {}]);
+    await looksUntil(window, turn, (seen) => isTrue(seen.status?.conditions, 'TurnSucceeded'));
+    await expect(performed(() => activities.advanceTurn(window, node))).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: `node: "${node}" has no turn in window "${window.name}" that could be ended`,
+    });
+  });
+
+  test('whose failed turn somebody advances gives the node back at once', async () => {
+    const window = await windowOf(1);
+    const [node = ''] = window.nodes;
+    await rolledOut(window, {}, underWay(node));
+    const turn = await onlyTurnOf(window);
+    await written(turn, { conditions: [is('TurnSucceeded', 'False')] });
+    await performed(() => activities.advanceTurn(window, node));
+    await looksUntil(window, turn, ({ spec }) => spec.stage === 'Complete');
   });
 
   test('that may not read the Leases of kubelets says so, keeps the node, and goes on when it may', async () => {

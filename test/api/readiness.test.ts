@@ -2,12 +2,13 @@ import fc from 'fast-check';
 import type { KubeObject, NodeSelector } from '../../api/core.ts';
 import { NODE_READINESS } from '../../api/names.ts';
 import { selectsNode } from '../../domain/nodeSelector.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { type Kubectl, kubectlOf } from './kubectl.ts';
+import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -57,12 +58,39 @@ describe('a new node is given the taint', () => {
     const [pool, other] = [c.named('pool'), c.named('pool')];
     const open = gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false });
     await c.admin.apply(
-      { ...NODE_READINESS, plural: 'nodereadinesspolicies', kind: 'NodeReadinessPolicy', namespaced: false },
+      resources.nodeReadinessPolicies,
       readinessPolicy(c.named('nrp'), ofPool(pool), [open]),
       { fieldManager: 'kubectl' },
     );
     await policies.applied(readinessPolicy(c.named('nrp'), ofPool(other), [cni]), { pool: other });
     expect(await policies.taintedOf([node('a', { pool }), node('b')])).toEqual([false, false]);
+  });
+
+  test('by an edit of a gate that was withheld, while nobody has checked it yet', async () => {
+    const pool = c.named('pool');
+    const eventuallyTainted = (want: boolean) =>
+      eventually(`a new node ${want ? 'to wait' : 'to be free'}`, async () =>
+        expect(await policies.taintedOf([node('a', { pool })])).toEqual([want]),
+      );
+    const { metadata } = await policies.applied(readinessPolicy(c.named('nrp'), ofPool(pool), [cni]), {
+      pool,
+    });
+    const { name, generation } = metadata;
+    const status = { observedGeneration: generation, withheldGates: ['cni'] };
+    await c.admin.mergePatch(
+      resources.nodeReadinessPolicies,
+      { name },
+      { status },
+      { subresource: 'status' },
+    );
+    await eventuallyTainted(false);
+    const edited = gate({ name: 'cni', app: 'another', namespace: 'kube-system' });
+    await c.admin.mergePatch(
+      resources.nodeReadinessPolicies,
+      { name },
+      { spec: { readinessGates: [edited] } },
+    );
+    await eventuallyTainted(true);
   });
 
   test('by name, as one of five thousand', async () => {
@@ -225,5 +253,34 @@ describe('what is wrong is refused with its remedy', () => {
       readiness(cni, gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false })),
     );
     expect(made.stdout).toBe('true false');
+  });
+});
+
+describe('kubectl explain tells who writes what:', () => {
+  test.each([
+    {
+      field: 'nr',
+      want: ['NodeReadiness has the readiness gates of the node of the same name'],
+    },
+    {
+      field: 'nr.spec.readinessGates',
+      want: [
+        'each writer owns its gates and takes them back',
+        'NodeReadinessPolicies write theirs as the field manager node-readiness-policy/<name>',
+        'kubectl apply --server-side --field-manager=',
+        'Indicates if this readiness gate should block the overall readiness of a node. Default: true.',
+        'A gate that is opened from outside has a reserved selector, that no pod matches',
+      ],
+    },
+    {
+      field: 'nrp.spec',
+      want: [
+        'New nodes among them have the taint readiness.k8s.io/gates:NoSchedule from their very first appearance.',
+        'They are taken back when the node is no longer selected, and when the policy is deleted.',
+      ],
+    },
+  ])('$field', async ({ field, want }) => {
+    const explained = (await succeeds(kubectl(['explain', field]))).replaceAll(/\s+/g, ' ');
+    expect(want.filter((sentence) => !explained.includes(sentence))).toEqual([]);
   });
 });

@@ -1,11 +1,12 @@
 import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { TurnAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../api/names.ts';
+import type { KubeObject } from '../../api/core.ts';
+import { NODE_MAINTENANCE, TurnAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../api/names.ts';
 import { runWindowsController } from '../../controllers/windows.ts';
 import { nextOpening, showsAgain } from '../../domain/windowSchedule.ts';
 import { EventRecorder } from '../../kube/events.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
@@ -73,6 +74,47 @@ async function deleted(name: string): Promise<void> {
   if (metadata === undefined) return;
   await c.admin.delete(resources.maintenanceWindows, { name }, { uid: metadata.uid ?? '' });
   await eventually(`${name} to be gone`, async () => expect(await seen(name)).toBeUndefined());
+}
+
+const admissionPolicies: Resource = {
+  group: 'admissionregistration.k8s.io',
+  version: 'v1',
+  plural: 'validatingadmissionpolicies',
+  kind: 'ValidatingAdmissionPolicy',
+  namespaced: false,
+};
+const admissionBindings: Resource = {
+  ...admissionPolicies,
+  plural: 'validatingadmissionpolicybindings',
+  kind: 'ValidatingAdmissionPolicyBinding',
+};
+
+/** In effect when it resolves: no NodeMaintenance may have just this reason. */
+async function refusalOfReason(reason: string) {
+  const name = c.named('reasons');
+  const resourceRules = [
+    {
+      apiGroups: [NODE_MAINTENANCE.group],
+      apiVersions: ['*'],
+      operations: ['CREATE'],
+      resources: [NODE_MAINTENANCE.plural],
+    },
+  ];
+  const expression = `!has(object.spec.reason) || object.spec.reason != '${reason}'`;
+  const validations = [{ expression, message: 'reason: expected the number of a ticket' }];
+  const made = [
+    { resource: admissionPolicies, spec: { matchConstraints: { resourceRules }, validations } },
+    { resource: admissionBindings, spec: { policyName: name, validationActions: ['Deny'] } },
+  ].map(async ({ resource, spec }) => {
+    const object = await c.admin.create(resource, { metadata: { name }, spec } as KubeObject);
+    return { resource, object };
+  });
+  await Promise.all(made);
+  const probe = c.maintenance({ nodes: ['nowhere'], reason });
+  await eventually('the policy to be in effect', () =>
+    expect(c.admin.create(resources.nodeMaintenances, probe, { dryRun: true })).rejects.toThrow('ticket'),
+  );
+  return Promise.all(made);
 }
 
 const handleOf = (name: string) => lab.client.schedule.getHandle(windowWorkflowIdOf(name));
@@ -291,6 +333,20 @@ describe('a window that cannot be scheduled has no Schedule, and says why:', () 
     await condition(name, 'Valid', { status: 'False', message: expect.stringContaining(message) });
     await condition(name, 'Scheduled', { status: 'False', reason: 'NotValid' });
     expect(await scheduleOf(name)).toBeUndefined();
+  });
+
+  test('a template that a policy of the cluster refuses', async () => {
+    const made = await refusalOfReason('because');
+    const name = await applied({ template: { reason: 'because' } });
+    await condition(name, 'Valid', {
+      status: 'False',
+      message: expect.stringMatching(
+        /^template: the apiserver refuses its NodeMaintenance, .*the number of a ticket/,
+      ),
+    });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'NotValid' });
+    for (const { resource, object } of made)
+      await c.admin.delete(resource, { name: object.metadata.name }, { uid: object.metadata.uid ?? '' });
   });
 
   test('one that had one has it paused, and it goes on when the window is corrected', async () => {

@@ -1,6 +1,6 @@
 import type { Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { type ClaimedTurn, limitOf, outOfService, stands } from '../../domain/nodeBudget.ts';
+import { type ClaimedTurn, limitOf, measured, outOfService, stands } from '../../domain/nodeBudget.ts';
 import { emptyStatus } from '../../domain/status.ts';
 
 const node = (name: string, spec: Node['spec'] = {}): Node => ({ metadata: { name }, spec });
@@ -43,6 +43,47 @@ describe('a node is out of service', () => {
       claims: [{ node: 'gone', window: 'w' }],
     };
     expect(outOfService(sight).size).toBe(0);
+  });
+});
+
+describe('a budget', () => {
+  test.each([
+    {
+      when: 'has nodes to spare',
+      maxUnavailable: '50%',
+      want: {
+        status: 'False',
+        reason: 'NodesToSpare',
+        message: '1 of 2 nodes that may be out of service are.',
+      },
+    },
+    {
+      when: 'is used up, and says what has windows go on',
+      maxUnavailable: 1,
+      want: {
+        status: 'True',
+        reason: 'NoNodeToSpare',
+        message:
+          '1 of 1 nodes that may be out of service are: no window begins a turn until one is back, or spec.maxUnavailable is more.',
+      },
+    },
+    {
+      when: 'allows none, and says what has windows go on',
+      maxUnavailable: '0%',
+      want: {
+        status: 'True',
+        reason: 'NoneAllowed',
+        message: 'spec.maxUnavailable is 0%: no window begins a turn until it is more.',
+      },
+    },
+  ])('$when', ({ maxUnavailable, want }) => {
+    const nodes = [node('out', { unschedulable: true }), ...['a', 'b', 'c'].map((name) => node(name))];
+    const budget = { metadata: { name: 'cluster' }, spec: { maxUnavailable } };
+    const now = '2026-11-21T12:00:00Z';
+    const said = measured(budget, { nodes, maintenances: [], claims: [] }, now);
+    expect(said.conditions).toEqual([{ type: 'Exhausted', ...want, lastTransitionTime: now }]);
+    const again = { ...budget, status: { ...said, claims: [] } };
+    expect(measured(again, { nodes, maintenances: [], claims: [] }, '2026-11-21T13:00:00Z')).toEqual(said);
   });
 });
 

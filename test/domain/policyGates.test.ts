@@ -27,7 +27,14 @@ const policy = (
       nodeSelector: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'os', operator: 'Exists' }] }] },
       readinessGates: gates,
     },
-    status: { observedGeneration: 2, nodes: 1, gates: gates.length, withheldGates, conditions: [] },
+    status: {
+      observedGeneration: 2,
+      nodes: 1,
+      gates: gates.length,
+      problems: '',
+      withheldGates,
+      conditions: [],
+    },
   };
 };
 const edited = { generation: 3 };
@@ -123,6 +130,14 @@ test('what is written is known in whatever order the fields stand', () => {
 describe('into a NodeReadiness', () => {
   const a = owner('a');
   const edit = gate('cni', { blocksReadiness: false });
+  const elsewhere = gate('cni', { namespace: 'elsewhere' });
+  const withholding = { withheldGates: ['cni'] };
+  const ofNoNode = (readinessGates: NodeReadinessGate[]) => ({
+    nodeSelector: {
+      nodeSelectorTerms: [{ matchExpressions: [{ key: 'os', operator: 'DoesNotExist' as const }] }],
+    },
+    readinessGates,
+  });
   const keptPart = { name: 'cni', namespace: 'kube-system', selector: { matchLabels: { app: 'cni' } } };
   test.each<{
     when: string;
@@ -152,6 +167,35 @@ describe('into a NodeReadiness', () => {
       when: 'a policy was edited and not checked yet: all stays as it is',
       written: seen([gate('cni')], { cni: { [a]: whole } }),
       policies: [policy('a', [gate('csi')], edited)],
+    },
+    {
+      when: 'a policy withholds a gate since it was edited: it stays as it was',
+      written: seen([gate('cni')], { cni: { [a]: whole } }),
+      policies: [policy('a', [elsewhere], withholding)],
+    },
+    {
+      when: 'such a policy has another gate too, which is written beside it',
+      written: seen([gate('cni')], { cni: { [a]: whole } }),
+      policies: [policy('a', [elsewhere, gate('csi')], withholding)],
+      applied: [{ policy: 'a', gates: [gate('csi'), gate('cni')] }],
+    },
+    {
+      when: 'such a policy asks for the gate no more: it goes',
+      written: seen([gate('cni')], { cni: { [a]: whole } }),
+      policies: [policy('a', [gate('csi')])],
+      orphans: ['cni'],
+    },
+    {
+      when: 'such a gate is of a node that the policy no longer selects: it goes',
+      written: seen([gate('cni')], { cni: { [a]: whole } }),
+      policies: [{ ...policy('a', [elsewhere], withholding), spec: ofNoNode([elsewhere]) }],
+      orphans: ['cni'],
+    },
+    {
+      when: 'somebody else has such a gate too: it is theirs alone from now on',
+      written: seen([gate('cni')], { cni: { [a]: whole, kubectl: whole } }),
+      policies: [policy('a', [elsewhere], withholding)],
+      applied: [{ policy: 'a', gates: [] }],
     },
     {
       when: 'two that are gone had different parts of a gate: it goes at once',

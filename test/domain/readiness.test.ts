@@ -72,7 +72,14 @@ test('gates that a policy is still to write count already, and what is written c
 
 test('what a policy counts on its nodes is no news to them; what it asks for, and what it withholds, is', () => {
   const { metadata, spec } = policy('a', 'gpu', [gate('cni')]);
-  const status = { observedGeneration: 1, nodes: 0, gates: 1, withheldGates: [], conditions: [] };
+  const status = {
+    observedGeneration: 1,
+    nodes: 0,
+    gates: 1,
+    problems: '',
+    withheldGates: [],
+    conditions: [],
+  };
   const before = { metadata: { ...metadata, generation: 1 }, spec, status };
   expect(asksTheSame(before, { ...before, status: { ...status, nodes: 7 } })).toBe(true);
   expect(asksTheSame(before, { ...before, status: { ...status, withheldGates: ['cni'] } })).toBe(false);
@@ -200,6 +207,14 @@ describe('the taint', () => {
     node.after(0, all);
     expect(node.after(60, [], { isHeld: true }).wantsTaint).toBe(true);
     expect(node.after(60, all)).toMatchObject({ wantsTaint: false, status: { losses: 0 } });
+  });
+
+  test('stays when somebody else put it on a node that has lost its gates, and that is no loss', () => {
+    const node = new Course();
+    node.after(0, all);
+    node.isTainted = true;
+    expect(node.after(60, [])).toMatchObject({ wantsTaint: true, status: { losses: 0 } });
+    expect(node.after(60, all).wantsTaint).toBe(false);
   });
 
   test('stays the longer the more often the node was lost, and a third loss gets no grace', () => {

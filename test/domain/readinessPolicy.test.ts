@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import type { Node, Pod } from '../../api/core.ts';
+import type { Pod } from '../../api/core.ts';
 import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
 import { type PolicyFacts, policyStatus, type Workload } from '../../domain/readinessPolicy.ts';
@@ -10,7 +10,6 @@ const policy = (name: string, gates: NodeReadinessGate[], created = '2026'): Nod
   metadata: { name, creationTimestamp: created, generation: 2 },
   spec: { nodeSelector: everyNode, readinessGates: gates },
 });
-const node = (name: string): Node => ({ metadata: { name, labels: { os: 'linux' } }, spec: {} });
 
 describe('the conditions of a policy', () => {
   const taint = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' } as const;
@@ -40,7 +39,7 @@ describe('the conditions of a policy', () => {
   };
   const facts = (differs: Partial<PolicyFacts> = {}): PolicyFacts => ({
     policy: policy('a', [gate('cni')]),
-    nodes: [node('n1'), node('n2')],
+    selected: new Set(['n1', 'n2']),
     nodesInAll: 3,
     pods: [onNode('cni', 'n1'), onNode('cni', 'n2')],
     workloads: [workload('cni')],
@@ -48,6 +47,7 @@ describe('the conditions of a policy', () => {
     taint,
     unwritten: 0,
     inEffect: new Set(),
+    former: new Set(),
     refusals: [],
     failures: [],
     ...differs,
@@ -59,7 +59,7 @@ describe('the conditions of a policy', () => {
 
   test('are True when all is well', () => {
     const { conditions, ...counts } = policyStatus(facts(), '2026-01-01T00:00:00Z');
-    expect(counts).toEqual({ observedGeneration: 2, nodes: 2, gates: 1, withheldGates: [] });
+    expect(counts).toEqual({ observedGeneration: 2, nodes: 2, gates: 1, problems: '', withheldGates: [] });
     expect(conditions.map(({ type, status }) => `${type} ${status}`)).toEqual([
       'GatesWritten True',
       'GatesTolerated True',
@@ -93,6 +93,13 @@ describe('the conditions of a policy', () => {
       ],
     },
     {
+      when: 'a gate was edited, and its new pods do not tolerate the taint',
+      differs: { workloads: [workload('cni', { tolerations: [] })], former: new Set(['cni']) },
+      want: [
+        `GatesTolerated TaintNotTolerated: gate cni is withheld, and stays as it was on nodes that have it: DaemonSet kube-system/cni${remedy}`,
+      ],
+    },
+    {
       when: 'pods are older than the toleration in their template',
       differs: {
         pods: [{ ...onNode('d', 'n1'), spec: { nodeName: 'n1' } }],
@@ -122,7 +129,7 @@ describe('the conditions of a policy', () => {
       when: 'a selector matches pods of several controllers',
       differs: { pods: [onNode('cni', 'n1'), onNode('cni', 'n2', pod)] },
       want: [
-        'SelectorsNarrow TooManyPods: gate cni selects 2 pods: pods of 2 controllers, such as DaemonSet d, pod kube-system/cni-n2',
+        'SelectorsNarrow TooManyPods: gate cni selects the pods of 2 controllers, 2 of them now, such as DaemonSet d, pod kube-system/cni-n2',
       ],
     },
     {
@@ -138,10 +145,59 @@ describe('the conditions of a policy', () => {
       want: [],
     },
     {
+      when: 'pods that do not run on selected nodes do not tolerate the taint, and nothing else is known',
+      differs: { pods: [{ ...onNode('cni', 'n3'), spec: { nodeName: 'n3' } }], workloads: [] },
+      want: [`GatesTolerated TaintNotTolerated: gate cni is withheld: pod kube-system/cni-n3${remedy}`],
+    },
+    {
+      when: 'such pods are others than those of the pod template',
+      differs: { pods: [onNode('cni', 'n1'), { ...onNode('cni', 'n3', pod), spec: { nodeName: 'n3' } }] },
+      want: [],
+    },
+    {
+      when: 'no node is there yet, and a selector matches several pods of a node elsewhere',
+      differs: {
+        selected: new Set(),
+        pods: [onNode('cni', 'n3'), onNode('cni', 'n3')],
+      },
+      want: [
+        'SelectorsNarrow TooManyPods: gate cni selects 2 pods: more than one pod on 1 nodes, such as kube-system/cni-n3, kube-system/cni-n3 on n3',
+      ],
+    },
+    {
+      when: 'no pod is there yet, and a selector matches several pod templates',
+      differs: { pods: [], workloads: [workload('cni'), workload('other', { labels: { app: 'cni' } })] },
+      want: [
+        'SelectorsNarrow TooManyPods: gate cni selects the pods of 2 controllers, 0 of them now, such as DaemonSet cni, DaemonSet other',
+      ],
+    },
+    {
+      when: 'a selector matches a workload too whose pods may come to any node',
+      differs: {
+        pods: [onNode('d', 'n1')],
+        policy: policy('a', [gate('d')]),
+        workloads: [
+          workload('d'),
+          workload('d-of-others', { labels: { app: 'd' } }),
+          { ...workload('web', { labels: { app: 'd' } }), kind: 'Deployment' },
+        ],
+      },
+      want: [
+        'SelectorsNarrow TooManyPods: gate d selects the pods of 2 controllers, 1 of them now, such as DaemonSet d, Deployment web',
+      ],
+    },
+    {
       when: 'a namespace does not exist',
       differs: { pods: [], workloads: [], missingNamespaces: ['kube-system'] },
       want: [
         'SelectorsMatch NoPods: gate cni: namespace kube-system does not exist; check the namespace and the labels: the nodes wait until there is such a pod',
+      ],
+    },
+    {
+      when: 'nothing matches a gate that does not block',
+      differs: { policy: policy('a', [gate('cni', { blocksReadiness: false })]), pods: [], workloads: [] },
+      want: [
+        'SelectorsMatch NoPods: gate cni: nothing in namespace kube-system has app=cni; check the namespace and the labels',
       ],
     },
     {
@@ -181,6 +237,11 @@ describe('the conditions of a policy', () => {
     },
   ])('tell when $when', ({ differs, want }) => {
     expect(problemsOf(differs)).toEqual(want);
+  });
+
+  test('are summed up by the reasons of those that are False', () => {
+    const missing = facts({ pods: [], workloads: [], nodesInAll: 2 });
+    expect(policyStatus(missing, '2026-01-01T00:00:00Z').problems).toBe('NoPods, EveryNode');
   });
 
   test('withhold a gate that no pod could open, until its workload tolerates the taint or while nodes have it', () => {

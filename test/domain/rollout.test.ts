@@ -185,7 +185,8 @@ describe('no turn begins', () => {
       when: 'while the budget of the cluster is 0',
       given: { budget: 0 },
       reason: 'NodeBudget',
-      message: 'The NodeBudget of the cluster allows 0 nodes out of service, and there are 0 of them.',
+      message:
+        'The NodeBudget of the cluster allows no node out of service: no window begins a turn until its spec.maxUnavailable is more than 0.',
     },
     {
       when: 'while another zone is being worked on',
@@ -212,6 +213,20 @@ describe('no turn begins', () => {
       given: { nodes: nodes.slice(0, 2), turns: { n1: succeeded(), n2: underWay } },
       reason: 'LastTurns',
       message: 'The last turns are under way: n2.',
+    },
+    {
+      when: 'when all have begun, and one has failed',
+      given: { nodes: nodes.slice(0, 2), turns: { n1: failed, n2: underWay } },
+      reason: 'LastTurns',
+      message:
+        'The last turns are under way: n2. The turn of n1 failed: see to these nodes, then advance their turns or delete their NodeMaintenances.',
+    },
+    {
+      when: 'when none is left but those that have failed',
+      given: { nodes: nodes.slice(0, 3), turns: { n1: failed, n2: succeeded(), n3: failed } },
+      reason: 'FailedTurns',
+      message:
+        'The turns of n1, n3 failed: see to these nodes, then advance their turns or delete their NodeMaintenances.',
     },
     {
       when: 'when the apiserver refuses those that are left',

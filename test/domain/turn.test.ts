@@ -74,6 +74,8 @@ function step({ stage = 'Drain', conditions = [], givenBack, finalizers, ...diff
     isOutdated: false,
     job: undefined,
     policy: 'Finish',
+    // Somebody has looked all the time.
+    awaitedSince: now - 1_000_000,
     readyTimeoutSeconds: 60,
     now,
     ...differs,
@@ -109,6 +111,11 @@ describe('the turn of a node', () => {
       want: { kind: 'Wait', message: 'Job work works' },
     },
     {
+      when: 'waits while the pods of a Job that took too long end, for as long as the Job grants them',
+      given: { conditions: begun, job: job(689) },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
       when: 'notes that its Job has succeeded, before anything follows from it',
       given: { conditions: begun, job: succeeded },
       want: { kind: 'NoteWork', facts: workSucceeded('work') },
@@ -131,7 +138,7 @@ describe('the turn of a node', () => {
     {
       when: 'keeps the node cordoned while it has not come back',
       given: { conditions: worked, job: succeeded, node: unready },
-      want: { kind: 'Wait', message: 'it is not ready' },
+      want: { kind: 'AwaitNode', message: 'it is not ready' },
     },
     {
       when: 'gives a node back whose readiness gates are closed: their pods come back only then',
@@ -146,7 +153,12 @@ describe('the turn of a node', () => {
     {
       when: 'waits for the readiness gates then',
       given: { stage: 'Complete', givenBack: 10, job: succeeded, node: gated },
-      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
+    },
+    {
+      when: 'waits for them also when they are closed, and the taint is not seen yet',
+      given: { stage: 'Complete', givenBack: 10, job: succeeded, isLeftOpen: true },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
     },
     {
       when: 'succeeds when the node takes pods again',
@@ -161,7 +173,7 @@ describe('the turn of a node', () => {
     {
       when: 'waits after its work until the kubelet has been heard again: Ready may be of before',
       given: { conditions: worked, job: succeeded, heardAt: now - 11_000 },
-      want: { kind: 'Wait', message: 'its kubelet has not been heard since its work' },
+      want: { kind: 'AwaitNode', message: 'its kubelet has not been heard since its work' },
     },
     {
       when: 'gives the node back when the kubelet has been heard after its work',
@@ -194,19 +206,60 @@ describe('the turn of a node', () => {
       want: { kind: 'DeleteJob' },
     },
     {
+      when: 'waits for a node that is not ready at first sight, however long its work is done: it may have been meanwhile',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(9_999, { ...is('Complete'), lastTransitionTime: before(9_000) }),
+        awaitedSince: undefined,
+      },
+      want: { kind: 'AwaitNode', message: 'it is not ready' },
+    },
+    {
+      when: 'waits for gates that are closed at first sight, however long the node is given back',
+      given: {
+        stage: 'Complete',
+        givenBack: 9_000,
+        job: succeeded,
+        node: gated,
+        awaitedSince: now - 59_000,
+      },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
+    },
+    {
       when: 'is over when it has succeeded, whatever becomes of the node later',
       given: { stage: 'Complete', givenBack: 10, conditions: [condition(turnSucceeded)], node: unready },
       want: { kind: 'Over', at: now - 10_000 },
     },
     {
-      when: 'that was advanced gives the node back, whatever is left to do',
-      given: { conditions: [condition(workAdvanced)], policy: 'Cancel' },
+      when: 'that was advanced gives the node back when it is ready, whatever is left to do',
+      given: { conditions: [condition(workAdvanced)], policy: 'Cancel', heardAt: now - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'that was advanced keeps the node cordoned while it is not ready',
+      given: { conditions: [condition(workAdvanced)], work: 'None', node: unready },
+      want: { kind: 'AwaitNode', message: 'it is not ready' },
+    },
+    {
+      when: 'that was advanced waits until the kubelet has been heard since: Ready may be of before a restart',
+      given: { conditions: [condition(workAdvanced)], work: 'None', heardAt: now - 10_000 },
+      want: { kind: 'AwaitNode', message: 'its kubelet has not been heard since it was advanced' },
+    },
+    {
+      when: 'that was advanced waits for a Job that began at the same moment',
+      given: { conditions: [condition(workAdvanced)], job: job(5), heardAt: now },
+      want: { kind: 'Wait', message: 'Job work works' },
+    },
+    {
+      when: 'that had failed when it was advanced gives the node back as it is: a person has dealt with it',
+      given: { conditions: [condition(turnAdvanced)], node: unready },
       want: { kind: 'Complete' },
     },
     {
       when: 'that was advanced waits for the readiness gates as well',
       given: { stage: 'Complete', givenBack: 10, conditions: [condition(workAdvanced)], node: gated },
-      want: { kind: 'Wait', message: 'its readiness gates are not open' },
+      want: { kind: 'AwaitNode', message: 'its readiness gates are not open' },
     },
     {
       when: 'that was advanced succeeds when the node takes pods again',
@@ -257,10 +310,10 @@ describe('the turn fails, and the node stays as it is,', () => {
       message: /^Job work failed \(DeadlineExceeded\)/,
     },
     {
-      when: 'when its Job never ends',
-      given: { conditions: begun, job: job(661) },
+      when: 'when its Job never ends, though its pods had their time to do so',
+      given: { conditions: begun, job: job(691) },
       reason: 'JobNeverEnded',
-      message: /^Job work has not ended 660 s after it began/,
+      message: /^Job work has not ended 690 s after it began/,
     },
     {
       when: 'when the node does not come back after its work',
@@ -268,6 +321,17 @@ describe('the turn fails, and the node stays as it is,', () => {
         conditions: worked,
         node: unready,
         job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^it is not ready 60 s after its work/,
+    },
+    {
+      when: 'when the node does not come back while somebody looks',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(9_999, { ...is('Complete'), lastTransitionTime: before(9_000) }),
+        awaitedSince: now - 61_000,
       },
       reason: 'NodeNotReady',
       message: /^it is not ready 60 s after its work/,
@@ -311,6 +375,18 @@ describe('the turn fails, and the node stays as it is,', () => {
       },
       reason: 'NodeNotReady',
       message: /^its kubelet has not been heard since its work 60 s after its work/,
+    },
+    {
+      when: 'when it was advanced and its node does not come back',
+      given: { conditions: [{ ...condition(workAdvanced), lastTransitionTime: before(61) }], node: unready },
+      reason: 'NodeNotReady',
+      message: /^it is not ready 60 s after it was advanced/,
+    },
+    {
+      when: 'when a Job fails that began at the moment at which it was advanced',
+      given: { conditions: [condition(workAdvanced)], job: job(100, is('Failed')) },
+      reason: 'JobFailed',
+      message: /^Job work failed/,
     },
     {
       when: 'when it was cancelled and the pods of its Job do not end, as on a node that is gone',
@@ -387,12 +463,19 @@ describe('when the window ends', () => {
 });
 
 describe('somebody says that nothing is left to do', () => {
-  test.each<{ when: string; verdict: ConditionFacts[]; want: ConditionFacts }>([
+  test.each<{ when: string; verdict: ConditionFacts[]; job?: Job; want: ConditionFacts }>([
     { when: 'of a turn under way', verdict: [], want: workAdvanced },
     { when: 'of one that was advanced, and waits for its node', verdict: [workAdvanced], want: workAdvanced },
     { when: 'of one that has failed', verdict: [turnFailed('JobFailed', 'why')], want: turnAdvanced },
+    {
+      when: 'of one whose Job has failed, while nobody has seen it',
+      verdict: [],
+      job: job(9, is('Failed')),
+      want: turnAdvanced,
+    },
     { when: 'of one that is over', verdict: [turnSucceeded], want: turnSucceeded },
-  ])('$when', ({ verdict, want }) => {
-    expect(verdictOnAdvance(verdict.map(condition))).toMatchObject(want);
+  ])('$when', ({ verdict, job: its, want }) => {
+    const status = { ...emptyStatus, conditions: verdict.map(condition) };
+    expect(verdictOnAdvance({ status }, its)).toMatchObject(want);
   });
 });

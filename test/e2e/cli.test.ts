@@ -4,10 +4,18 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import type { KubeObject } from '../../api/core.ts';
+import type { Job, KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { NODE_BUDGET_NAME, TASK_QUEUE, windowWorkflowIdOf } from '../../api/names.ts';
+import {
+  NODE_BUDGET_NAME,
+  TASK_QUEUE,
+  TurnAnnotation,
+  windowWorkflowIdOf,
+  WORK_NAMESPACE,
+} from '../../api/names.ts';
+import { newTurn } from '../../api/windowTurn.ts';
 import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
+import { jobName } from '../../domain/revision.ts';
 import type { WindowSummary } from '../../domain/windowSummary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
@@ -255,6 +263,26 @@ describe('plan', () => {
     expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
   });
 
+  test('tells who takes a pod away, and which pods only a kubelet ends', async () => {
+    const migrates = 'evacuation.coordination.k8s.io/priority_migrate.example.com';
+    const [taken] = await world.placePods('node-3', 1, { annotations: { [migrates]: '20000' } });
+    const [mirror] = await world.placePods('node-3', 1, {
+      annotations: { 'kubernetes.io/config.mirror': 'hash' },
+    });
+    const plain = await succeeds(maintenance('plan', 'node-3'));
+    expect(plain).toMatch(new RegExp(`default/${taken} .*migrate\\.example\\.com \\(20000\\)`));
+    const [leaves = '', stays = ''] = plain.split('Left running: static pods');
+    expect([leaves.includes(`default/${mirror}`), stays.includes(`default/${mirror}`)]).toEqual([
+      false,
+      true,
+    ]);
+    for (const { metadata } of await world.podsOn('node-3')) {
+      if (metadata.name !== taken && metadata.name !== mirror) continue;
+      const { namespace, name, uid = '' } = metadata;
+      await world.kube.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 });
+    }
+  });
+
   test('names what would block, and --check fails on it', async () => {
     const answer = await maintenance('plan', 'node-2', 'node-3', '--check');
     expect(answer).toMatchObject({ code: 1, stderr: 'error: the drain would not end by itself\n' });
@@ -397,12 +425,15 @@ describe('a window', () => {
     await says(watching, '0 of 1 nodes done, 1 under way, 0 failed, 0 left (node-4)');
   });
 
+  const escape = '\u001b';
+  const cursorUp = new RegExp(String.raw`${escape}\[\d*A`);
+
   test.each([
     { args: ['windows', 'os-patch', '--watch'], title: 'maintenancewindow/os-patch: open until ' },
     { args: ['status', '--watch'], title: 'nodemaintenance/os-patch-' },
   ])('is drawn at a terminal by $args.0 --watch, anew as time goes by, and fits', async ({ args, title }) => {
     const terminal = atTerminal(...args);
-    const isDrawnAnew = (seen: string) => seen.includes(title) && /\u001b\[\d*A/.test(seen);
+    const isDrawnAnew = (seen: string) => seen.includes(title) && cursorUp.test(seen);
     await eventuallyHolds('it is drawn anew', terminal.output, isDrawnAnew, 60_000);
     terminal.types(interruptKey);
     await terminal.exited();
@@ -430,9 +461,26 @@ describe('a window', () => {
     expect(await run.query('progress')).toMatchObject({ paused: false });
   });
 
+  test('that was suspended before it was paused stays so when it is resumed, and says how to change that', async () => {
+    const suspend = (value: boolean) =>
+      world.kube.mergePatch(resources.maintenanceWindows, { name: 'os-patch' }, { spec: { suspend: value } });
+    await suspend(true);
+    expect(await succeeds(maintenance('window', 'pause', 'os-patch'))).toBe(
+      'maintenancewindow/os-patch is paused: no further turn begins until resume; turns under way go on\n',
+    );
+    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
+    expect(await run.query('progress')).toMatchObject({ paused: true });
+    expect(await succeeds(maintenance('window', 'resume', 'os-patch'))).toBe(
+      `maintenancewindow/os-patch goes on, and stays suspended as it was before the pause: kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}' lets its schedule open it\n`,
+    );
+    expect(await run.query('progress')).toMatchObject({ paused: false });
+    expect((await windowNow()).spec.suspend).toBe(true);
+    await suspend(false);
+  });
+
   test('has the turn of a node advanced, and tells that it was done', async () => {
     expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
-      'maintenancewindow/os-patch ends the turn of node-4, as soon as no Job works there\n',
+      'maintenancewindow/os-patch ends the turn of node-4: the node is given back as soon as it is ready, or at once if its turn had failed\n',
     );
     await eventually('the turn to be done', async () =>
       expect(await summaryNow()).toMatchObject({
@@ -441,6 +489,41 @@ describe('a window', () => {
       }),
     );
     expect((await world.node('node-4')).spec.unschedulable ?? false).toBe(false);
+  });
+
+  test('has no turn advanced that is over, nor one whose Job works', async () => {
+    const advance = (node: string) => maintenance('window', 'advance', 'os-patch', '--node', node);
+    expect(await advance('node-4')).toMatchObject({
+      code: 1,
+      stderr:
+        'error: node "node-4" has no turn in maintenancewindow/os-patch that could be ended; kubectl maintenance windows os-patch lists them\n',
+    });
+    const turn = newTurn(await windowNow(), {
+      name: 'os-patch-by-hand',
+      revision: 'none',
+      drainPlan: [],
+      node: { name: 'node-3', uid: '' },
+    });
+    const annotations = { ...turn.metadata.annotations, [TurnAnnotation.Work]: 'Job' };
+    const { uid = '' } = (
+      await world.kube.create(resources.nodeMaintenances, {
+        metadata: { ...turn.metadata, annotations },
+        spec: { ...turn.spec, stage: 'Idle' },
+      })
+    ).metadata;
+    const key = { namespace: WORK_NAMESPACE, name: jobName(turn.metadata.name) };
+    const spec = { restartPolicy: 'Never', containers: [{ name: 'patch', image: 'none' }] };
+    const job = await world.kube.create(resources.jobs, {
+      metadata: key,
+      spec: { suspend: true, template: { spec } },
+    } as Job);
+    expect(await advance('node-3')).toMatchObject({
+      code: 1,
+      stderr: `error: Job ${key.name} works on node node-3, and the turn ends with it: to end it now, kubectl delete job -n ${key.namespace} ${key.name}, then advance the turn\n`,
+    });
+    const background = { propagationPolicy: 'Background' as const };
+    await world.kube.delete(resources.jobs, key, { uid: job.metadata.uid ?? '', ...background });
+    await world.kube.delete(resources.nodeMaintenances, { name: turn.metadata.name }, { uid });
   });
 });
 

@@ -1,10 +1,20 @@
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
-import { READINESS_CONDITION, READINESS_TAINT, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import {
+  NODE_READINESS,
+  READINESS_CONDITION,
+  READINESS_TAINT,
+  SYSTEM_NAMESPACE,
+  TASK_QUEUE,
+  workflowIdOf,
+} from '../../api/names.ts';
 import type { NodeReadiness, SeenReadiness } from '../../api/nodeReadiness.ts';
 import { Informer } from '../../kube/informer.ts';
+import { microTime } from '../../kube/leaseRecord.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { slimNode, slimPod, slimReadiness } from '../../kube/slim.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog as log } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { eventuallyHolds } from '../kit/holds.ts';
@@ -127,7 +137,7 @@ describe('With the worker as a process of its own', () => {
 
   test('nodes are closed from their first version on, and take pods when their agents run', async () => {
     const gates = agents.map((name) => gate({ name, namespace: 'default' }));
-    await policies.applied(readinessPolicy('agents', ofPool(pool), gates), { pool });
+    await policies.applied(readinessPolicy('gated', ofPool(pool), gates), { pool });
     await world.sandbox.addNodes(first, { pool });
     await eventually('the nodes in the watch', () => expect([...bornTainted].toSorted()).toEqual(first));
     const web = workload('web', []);
@@ -211,6 +221,46 @@ describe('A worker that is killed', () => {
 
 const absent = gate({ name: 'absent', namespace: 'default' });
 
+test('a node that completes while the leader is dead is given back behind its taint', async () => {
+  const node = 'gated-1';
+  await worker.kill();
+  // As that of a leader that has just died, and for as long as the next one believes it.
+  const key = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
+  const renewTime = microTime(world.kube.now());
+  const spec = { holderIdentity: 'dead', leaseDurationSeconds: 600, renewTime };
+  await world.kube.mergePatch(resources.leases, key, { spec });
+  worker = start();
+  await worker.ready();
+  const input = { name: 'leaderless', nodes: [node], stage: 'Cordon' };
+  const run = await world.temporal.workflow.start('nodeMaintenance', {
+    taskQueue: TASK_QUEUE,
+    workflowId: workflowIdOf('leaderless'),
+    args: [input],
+  });
+  await eventuallyHolds('the cordon', () => nodes.get(node)?.spec.unschedulable === true, Boolean, 60_000);
+  await probed('network', node, false);
+  const given = nodeVersions(node);
+  await run.signal('cancel');
+  await eventuallyHolds('the node is given back', given.isSchedulable, Boolean, 60_000);
+  expect(given.wasOpen()).toBe(false);
+  const { uid = '' } = (await world.kube.get(resources.leases, key))?.metadata ?? {};
+  await world.kube.delete(resources.leases, key, { uid });
+  await eventuallyTold(node, { written: 3, gates: '2/3', reasons: ['GatesNotReady', 'GatesNotReady'] });
+  expect(readinesses.get(node)?.status?.losses).toBe(0);
+  await probed('network', node, true);
+  await eventuallyTainted(node, false);
+});
+
+/** What a watch shows of a node from now on. */
+function nodeVersions(node: string) {
+  let wasOpen = false;
+  const isSchedulable = () => nodes.get(node)?.spec.unschedulable !== true;
+  nodes.subscribe(({ object }) => {
+    if (object.metadata.name === node) wasOpen ||= isSchedulable() && !isTainted(node);
+  });
+  return { isSchedulable, wasOpen: () => wasOpen };
+}
+
 test('gates close and open across a restart of the apiserver', async () => {
   const node = 'gated-0';
   const server = world.sandbox.server('kube-apiserver');
@@ -226,6 +276,35 @@ test('gates close and open across a restart of the apiserver', async () => {
   await eventually('the probe to be told', () => probed('network', node, true));
   await eventuallyTainted(node, false);
   await eventuallyTold(node, open);
+});
+
+test('the examples: a policy, and the gate of a person beside its own, taken back', async () => {
+  const node = 'worker-8';
+  const kubectl = (args: string[], object?: object) =>
+    succeeds(kubectlOf(world.sandbox)(['apply', '-f', ...args], object));
+  const example = (name: string) => fileURLToPath(new URL(`../../docs/examples/${name}`, import.meta.url));
+  const eventuallyOwned = (want: object) =>
+    eventually('who owns which gate', () => {
+      const owners = Object.entries(readinesses.get(node)?.gateOwners ?? {});
+      expect(Object.fromEntries(owners.map(([name, by]) => [name, Object.keys(by)]))).toEqual(want);
+    });
+  await kubectl([example('readiness-policy.yaml')]);
+  await policies.inEffect({ 'example.com/pool': 'workers' });
+  await world.sandbox.addNodes([node], { 'example.com/pool': 'workers' });
+  const ofPolicy = ['node-readiness-policy/agents'];
+  const own = { network: ofPolicy, storage: ofPolicy, logs: ofPolicy };
+  await eventuallyOwned(own);
+  const asJane = ['--server-side', '--field-manager=jane'];
+  await kubectl([example('own-gate.yaml'), ...asJane]);
+  await eventuallyOwned({ ...own, 'jane/burn-in': ['jane'] });
+  const { apiVersion, kind } = NODE_READINESS;
+  const nothing = { apiVersion, kind, metadata: { name: node }, spec: { readinessGates: [] } };
+  await kubectl(['-', ...asJane], nothing);
+  await eventuallyOwned(own);
+  expect(isTainted(node)).toBe(true);
+  await policies.dropped('agents');
+  await eventuallyOwned({});
+  await eventuallyTainted(node, false);
 });
 
 test('switched off, the worker leaves gates alone, and says which nodes wait in vain', async () => {

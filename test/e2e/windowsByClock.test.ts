@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { ScheduleNotFoundError, type WorkflowHandle } from '@temporalio/client';
 import { TurnAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isUnfinished } from '../../domain/turn.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
@@ -77,7 +78,10 @@ function openedByItsSchedule(): Promise<string> {
 }
 
 test('a Job that fails leaves its node cordoned', async () => {
-  const template = { metadata: { finalizers: ['example.com/stays'] }, ...gatedPod };
+  const template = {
+    metadata: { finalizers: ['example.com/stays'] },
+    spec: { ...gatedPod.spec, terminationGracePeriodSeconds: 1 },
+  };
   await windows.applied('endless', {
     pool: 'endless',
     rollout: { maxUnavailable: 2, maxFailures: 2 },
@@ -193,7 +197,10 @@ describe('a node that never comes back', () => {
       expect(status?.progress?.failures).toEqual([
         { node: name, reason: 'NodeNotReady', message: expect.stringContaining('it is not ready') },
       ]);
-      expect(status?.active?.waiting?.reason).toBe('LastTurns');
+      expect(status?.active?.waiting).toEqual({
+        reason: 'FailedTurns',
+        message: expect.stringContaining(`The turn of ${name} failed: see to`),
+      });
     });
     expect(await windows.isCordoned(name)).toBe(true);
     await run.executeUpdate('advance', { args: [{ node: name }] });
@@ -234,7 +241,7 @@ test('a Job that never ends is reported, and its node left behind, with those of
     async () =>
       expect((await windows.now('endless')).status?.progress?.failures).toEqual([
         { node: fails, reason: 'JobFailed', message: expect.any(String) },
-        { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 80 s') },
+        { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 81 s') },
       ]),
     { within: 150_000 },
   );
@@ -252,9 +259,13 @@ test('a Job that never ends is reported, and its node left behind, with those of
     await advance(await windows.turnOf('endless', node));
   }
   await windows.schedulable([fails]);
-  await windows.told('TurnNotAdvanced', 'is not done');
-  expect(await windows.isCordoned(never)).toBe(true);
+  await windows.told('TurnNotAdvanced', `works on node ${never}`);
   await windows.ends('endless', never, 'Failed');
+  await eventually('the Job to have ended', async () =>
+    expect((await windows.jobsOf('endless')).filter(isUnfinished)).toEqual([]),
+  );
+  expect(await windows.isCordoned(never)).toBe(true);
+  await advance(await windows.turnOf('endless', never));
   await windows.schedulable([never]);
 }, 240_000);
 

@@ -23,13 +23,14 @@ export function activitiesOn(
   { cluster }: { cluster: Cluster },
   isRunning: (workflowId: string) => Promise<boolean> = async () => false,
   notices: Outbox = noReceiver,
+  keepsGates = true,
 ): {
   activities: Activities;
   told: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
-  const deps = { cluster, events, nodeEvents: events, notices, leases, starterOf, isRunning };
+  const deps = { cluster, events, nodeEvents: events, notices, leases, keepsGates, starterOf, isRunning };
   const activities = createActivities(deps);
   return { activities, told: () => events.flush() };
 }

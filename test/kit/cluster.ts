@@ -227,6 +227,26 @@ export class TestCluster {
     return name;
   }
 
+  /** Adds a node whose kubelet has said that it is not ready, and says no more; it has no Lease. */
+  async unreadyNodeNamed(what: string): Promise<string> {
+    const name = await this.silentNodeNamed(what);
+    await this.saidToBeReady(name, 'False');
+    await eventually(`node ${name} to be tainted`, () =>
+      expect(this.cluster.nodes.get(name)?.spec.taints?.map(({ key }) => key)).toContain(
+        'node.kubernetes.io/not-ready',
+      ),
+    );
+    return name;
+  }
+
+  /** As the kubelet of a node that nobody runs would say it. */
+  async saidToBeReady(name: string, status: 'True' | 'False'): Promise<void> {
+    const lastTransitionTime = new Date().toISOString();
+    const conditions = [{ type: 'Ready', status, reason: 'Test', message: '', lastTransitionTime }];
+    const options = { subresource: 'status' };
+    await this.admin.mergePatch(resources.nodes, { name }, { status: { conditions } }, options);
+  }
+
   /** A maintenance to apply; its name is unique unless given. */
   maintenance({ name, nodes, stage, drainPlan, reason }: MaintenanceDiffers): NodeMaintenance {
     return {

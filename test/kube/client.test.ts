@@ -421,6 +421,24 @@ describe('throttling by priority and fairness', () => {
   });
 });
 
+test('the client knows which kinds the apiserver serves, in which version', async () => {
+  const policies = {
+    group: 'admissionregistration.k8s.io',
+    version: 'v1',
+    plural: 'mutatingadmissionpolicies',
+    kind: 'MutatingAdmissionPolicy',
+    namespaced: false,
+  };
+  const { nodes } = resources;
+  const asked = [policies, nodes, { ...policies, version: 'v0' }, { ...nodes, plural: 'mainframes' }];
+  expect(await Promise.all(asked.map((one) => kube.serves(one as Resource)))).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
+});
+
 test('the client knows the version of the apiserver and its clock', async () => {
   expect(await kube.serverVersion()).toMatch(/^v1\.\d+/);
   expect(Math.abs(kube.now().getTime() - Date.now())).toBeLessThan(2_000);
