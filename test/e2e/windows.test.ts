@@ -6,7 +6,7 @@ import type { WorkflowHandle } from '@temporalio/client';
 import type { KubeObject, Pod } from '../../api/core.ts';
 import { TurnAnnotation, windowWorkflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { turnSucceeded } from '../../domain/turnVerdict.ts';
+import { verdictOn } from '../../domain/turnVerdict.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
@@ -53,11 +53,10 @@ interface Times {
   ended: number;
 }
 
-function timesOf({ metadata, status }: NodeMaintenance): Times {
-  const verdict = status?.conditions.find(({ type }) => type === turnSucceeded.type);
+function timesOf(turn: NodeMaintenance): Times {
   return {
-    begun: Date.parse(metadata.creationTimestamp ?? ''),
-    ended: Date.parse(verdict?.lastTransitionTime ?? ''),
+    begun: Date.parse(turn.metadata.creationTimestamp ?? ''),
+    ended: Date.parse(verdictOn(turn)?.lastTransitionTime ?? ''),
   };
 }
 
