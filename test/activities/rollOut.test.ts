@@ -342,7 +342,7 @@ describe('a window', () => {
     await written(await onlyTurnOf(window), { conditions: [is('TurnSucceeded', 'False')] });
     await c.patched(resources.nodes, { name: second }, { spec: { unschedulable: false } });
     const stopped = await rolledOut(window, {}, waitsFor('TooManyFailures'));
-    expect(stateIn(stopped)).toMatchObject({ failed: [first], underWay: [], remaining: 1 });
+    expect(stateIn(stopped)).toMatchObject({ failed: [{ node: first }], underWay: [], remaining: 1 });
     await performed(() => activities.advanceTurn(window, first));
     await rolledOut(window, {}, underWay(first, second));
   });

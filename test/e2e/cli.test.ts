@@ -265,7 +265,7 @@ describe('plan', () => {
 
   test('tells who takes a pod away, and which pods only a kubelet ends', async () => {
     const migrates = 'evacuation.coordination.k8s.io/priority_migrate.example.com';
-    const [taken] = await world.placePods('node-3', 1, { annotations: { [migrates]: '20000' } });
+    const [taken] = await world.placePods('node-3', 1, { annotations: { [migrates]: '20000/controller' } });
     const [mirror] = await world.placePods('node-3', 1, {
       annotations: { 'kubernetes.io/config.mirror': 'hash' },
     });
