@@ -230,12 +230,13 @@ export class TestCluster {
   /** Adds a node whose kubelet has said that it is not ready, and says no more; it has no Lease. */
   async unreadyNodeNamed(what: string): Promise<string> {
     const name = await this.silentNodeNamed(what);
+    const isTainted = (): boolean =>
+      this.cluster.nodes.get(name)?.spec.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') ??
+      false;
+    // It is born with the taint, which is taken from it while it says nothing.
+    await eventually(`node ${name} not to be tainted`, () => expect(isTainted()).toBe(false));
     await this.saidToBeReady(name, 'False');
-    await eventually(`node ${name} to be tainted`, () =>
-      expect(this.cluster.nodes.get(name)?.spec.taints?.map(({ key }) => key)).toContain(
-        'node.kubernetes.io/not-ready',
-      ),
-    );
+    await eventually(`node ${name} to be tainted`, () => expect(isTainted()).toBe(true));
     return name;
   }
 
