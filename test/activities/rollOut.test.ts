@@ -368,7 +368,7 @@ describe('a window', () => {
     const first = await performed(() => activities.rollOut(window, orders(), undefined));
     expect(stateIn(first)).toMatchObject({ failed: [], underWay: [{ node }] });
     const next = await performed(() => activities.rollOut(window, orders(), stateIn(first)));
-    expect(stateIn(next)).toMatchObject({ failed: [node], underWay: [] });
+    expect(stateIn(next)).toMatchObject({ failed: [{ node }], underWay: [] });
     expect(verdictOn(await c.maintenanceNow(turn.metadata.name))).toMatchObject({ reason: 'NodeNotReady' });
   });
 
