@@ -140,7 +140,8 @@ test('a leader that loses the apiserver stops before another one leads, and may 
   second.stop();
   await second.done;
   await eventually('first to lead again', () => (story.length >= 5 ? undefined : `${story}`));
-  expect(story.slice(3)).toEqual(['second ends', 'first leads']);
+  // On a machine that is busy it may lose it again.
+  expect(story.slice(3, 5)).toEqual(['second ends', 'first leads']);
   first.stop();
   await first.done;
   expect(seen.most).toBe(1);
