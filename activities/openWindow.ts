@@ -1,7 +1,6 @@
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import {
   FIELD_MANAGER,
-  ORDERED_BY_ANNOTATION,
   TEMPORAL_USER,
   TurnAnnotation,
   windowWorkflowIdOf,
@@ -23,7 +22,7 @@ import type { OpenedWindow, SomeOrders, WindowRef, WindowStart } from './contrac
 import type { Deps } from './deps.ts';
 import { busy, invalidInput } from './failures.ts';
 import { noticedWindow } from './notices.ts';
-import { authorizeTemporal } from './temporalUser.ts';
+import { authorizeTemporal, orderedByTemporal } from './temporalUser.ts';
 import { isResting, judge, refTo, turnsOf } from './turns.ts';
 import { readWindow, updateWindowStatus } from './windowStatus.ts';
 
@@ -190,8 +189,7 @@ export async function advanceTurn(deps: Deps, ref: WindowRef, node: string): Pro
 }
 
 async function noteOrder({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<void> {
-  const annotations = { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` };
-  const body = { metadata: { uid, annotations } };
+  const body = { metadata: { uid, annotations: orderedByTemporal } };
   const options = { fieldManager: FIELD_MANAGER };
   await cluster.kube.mergePatch(resources.nodeMaintenances, { name }, body, options);
 }

@@ -4,6 +4,7 @@ import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import type { NodeBudget } from '../api/nodeBudget.ts';
 import { workflowIdOf } from '../api/names.ts';
 import { isTrue } from '../domain/conditions.ts';
+import { inItsTurn } from '../domain/nodeBudget.ts';
 import { stageOf } from '../domain/stage.ts';
 import { selectsNode } from '../domain/nodeSelector.ts';
 import { revisionOf } from '../domain/revision.ts';
@@ -329,7 +330,7 @@ function startedBy(decision: RolloutDecision): string[] {
 function havingTurns({ window, nodes }: Sight, turns: ReadonlyMap<string, Turn>): [string, string][] {
   return nodes
     .filter(({ metadata }) => turns.get(metadata.name)?.kind === 'UnderWay')
-    .map(({ metadata }) => [metadata.name, `it has its turn in window ${window.metadata.name}`]);
+    .map(({ metadata }) => [metadata.name, inItsTurn(window.metadata.name)]);
 }
 
 /** What was claimed for this window is under way, whether or not the informers have its turn. */

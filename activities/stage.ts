@@ -1,5 +1,5 @@
 import type { Node } from '../api/core.ts';
-import { FIELD_MANAGER, MAINTENANCE_FINALIZER, ORDERED_BY_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
+import { FIELD_MANAGER, MAINTENANCE_FINALIZER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { withCondition } from '../domain/conditions.ts';
 import { glanceAt } from '../domain/glance.ts';
@@ -11,7 +11,7 @@ import type { Interrupted, MaintenanceRef, SeenNodes } from './contract.ts';
 import type { Deps } from './deps.ts';
 import { noticedMaintenance } from './notices.ts';
 import { type StatusChange, StatusWriter } from './statusWriter.ts';
-import { authorizeTemporal } from './temporalUser.ts';
+import { authorizeTemporal, orderedByTemporal } from './temporalUser.ts';
 import { selectedNodes } from './view.ts';
 
 const attempts = 3;
@@ -40,7 +40,7 @@ function writeStage(
   { stage, isOrder }: { stage: NodeMaintenanceStage; isOrder: boolean },
 ): Promise<NodeMaintenance> {
   // Left as it is otherwise: then the worker only carries out what somebody has ordered before.
-  const note = isOrder && { annotations: { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` } };
+  const note = isOrder && { annotations: orderedByTemporal };
   const patch = { metadata: { uid: ref.uid, ...note }, spec: { stage } };
   return kube.mergePatch(resources.nodeMaintenances, { name: ref.name }, patch, {
     fieldManager: FIELD_MANAGER,

@@ -1,9 +1,12 @@
-import { TEMPORAL_USER } from '../api/names.ts';
+import { ORDERED_BY_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
 import type { NodeMaintenanceSpec } from '../api/nodeMaintenance.ts';
 import { denialMessage, nodesToAuthorize } from '../domain/admission.ts';
 import { mayDeleteNodes } from '../kube/authorization.ts';
 import type { Deps } from './deps.ts';
 import { invalidInput } from './failures.ts';
+
+/** On what is ordered through Temporal: who did. */
+export const orderedByTemporal = { [ORDERED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` };
 
 /**
  * What the admission server asks of everybody else, the worker has to ask by itself, for it is exempt: whether those who

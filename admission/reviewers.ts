@@ -116,13 +116,13 @@ function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {
   }
 }
 
-/**
- * Labels and annotations are anybody's. Finalizers are not: without ours nodes are not given back; nor are owners, with
- * which the garbage collector would delete the maintenance.
- */
 /** Its labels and annotations tell what a turn in a window does to its node: one says that the turn is to end. */
 const ofTurn = [WINDOW_LABEL, REVISION_LABEL, ...Object.values(TurnAnnotation)];
 
+/**
+ * Other labels and annotations are anybody's. Finalizers are not: without ours nodes are not given back; nor are owners, with
+ * which the garbage collector would delete the maintenance.
+ */
 function mattersToNodes(request: MaintenanceRequest): boolean {
   if (request.operation !== 'UPDATE') return true;
   const [after, before] = [request.object, request.oldObject].map(({ spec, metadata }) => ({

@@ -13,7 +13,7 @@ import {
   text,
   timestamp,
 } from './schema.ts';
-import { labelKey, labelValue, MAX_LABELS, NodeSelector } from './selectors.ts';
+import { hasQualifiedKeys, labelKey, labelValue, MAX_LABELS, NodeSelector } from './selectors.ts';
 
 /** MaintenanceWindow, the only source of its TypeScript types and of its CRD: an extension to KEP-4212. */
 
@@ -194,10 +194,7 @@ export const WindowWork = z
   .meta(cel(jobIsGiven));
 export type WindowWork = z.infer<typeof WindowWork>;
 
-const areKeys: CelRule = {
-  rule: 'self.all(key, !format.qualifiedName().validate(key).hasValue())',
-  message: 'keys of labels and annotations must be such as app or example.com/app',
-};
+const areKeys = hasQualifiedKeys('keys of labels and annotations must be such as app or example.com/app');
 
 const leavesOurs: CelRule = {
   rule: "self.all(key, !key.startsWith('nodemaintenance.k8s.io/'))",

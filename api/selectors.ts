@@ -56,10 +56,12 @@ const namesOneNode: CelRule = {
     'matchFields takes key metadata.name with operator In or NotIn and exactly one value: for several nodes give one nodeSelectorTerm for each',
 };
 
-const hasLabelKeys: CelRule = {
-  rule: 'self.all(key, !format.qualifiedName().validate(key).hasValue())',
-  message: 'matchLabels keys must be label keys such as app or example.com/app',
-};
+/** Of a map whose keys are those of labels or annotations. */
+export function hasQualifiedKeys(message: string): CelRule {
+  return { rule: 'self.all(key, !format.qualifiedName().validate(key).hasValue())', message };
+}
+
+const hasLabelKeys = hasQualifiedKeys('matchLabels keys must be label keys such as app or example.com/app');
 
 const LabelSelectorRequirement = z
   .strictObject({

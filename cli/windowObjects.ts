@@ -1,5 +1,5 @@
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
-import { REVISION_LABEL, TurnAnnotation } from '../api/names.ts';
+import { TurnAnnotation } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { claimedTurns } from '../api/windowTurn.ts';
 import { compareNames } from '../domain/names.ts';
@@ -44,14 +44,9 @@ export function windowTitleOf(name: string): string {
 export function turnsIn(window: string, maintenances: readonly NodeMaintenance[]): SeenTurn[] {
   return claimedTurns(maintenances)
     .filter((turn) => turn.window === window)
-    .map(({ node, maintenance }) => {
-      const { labels, annotations } = maintenance.metadata;
-      return {
-        node,
-        maintenance,
-        revision: labels?.[REVISION_LABEL] ?? '',
-        work: annotations?.[TurnAnnotation.Work] === 'Job' ? 'Job' : 'None',
-      };
+    .map(({ node, revision, maintenance }) => {
+      const work = maintenance.metadata.annotations?.[TurnAnnotation.Work] === 'Job' ? 'Job' : 'None';
+      return { node, maintenance, revision, work };
     });
 }
 

@@ -16,7 +16,7 @@ import { rest } from '../kube/abort.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import { byPodUid, type FencedCluster } from '../kube/cluster.ts';
 import type { EvictionOutcome } from '../kube/client.ts';
-import { isKubeError, isRefusal } from '../kube/errors.ts';
+import { ignoreIfOutdated, isRefusal } from '../kube/errors.ts';
 import { aboutPod, type EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
@@ -376,11 +376,6 @@ export class EvacuationController {
 
 function byAge({ metadata: a }: Evacuation, { metadata: b }: Evacuation): number {
   return compareNames(a.creationTimestamp ?? '', b.creationTimestamp ?? '');
-}
-
-/** The object changed or went meanwhile: the informer will show it, and then it is looked at again. */
-function ignoreIfOutdated(error: unknown): void {
-  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
 }
 
 function assertNever(value: never): never {

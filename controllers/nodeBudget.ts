@@ -4,7 +4,7 @@ import { FIELD_MANAGER, NODE_BUDGET_NAME } from '../api/names.ts';
 import { claimedTurns } from '../api/windowTurn.ts';
 import { asItStands, measured } from '../domain/nodeBudget.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
-import { isKubeError } from '../kube/errors.ts';
+import { ignoreIfOutdated, isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
@@ -58,9 +58,7 @@ async function tell({ kube, ...cluster }: FencedCluster, budget: NodeBudget): Pr
   // The claims are the windows', who write them under the resourceVersion that they decided on.
   const body = { metadata: { uid: budget.metadata.uid }, status: said };
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-  await kube.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, body, options).catch(unlessGone);
-}
-
-function unlessGone(error: unknown): void {
-  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+  await kube
+    .mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, body, options)
+    .catch(ignoreIfOutdated);
 }

@@ -10,7 +10,7 @@ import { isAdvanced, jobWorks, verdictOnAdvance } from '../domain/turnVerdict.ts
 import { isToEnd, isTurnOf } from '../domain/windowProgress.ts';
 import type { FencedKube } from '../kube/client.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
-import { isKubeError } from '../kube/errors.ts';
+import { ignoreIfOutdated } from '../kube/errors.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 import { lastHeard } from '../kube/kubeletLease.ts';
@@ -72,7 +72,7 @@ async function takeIn(deps: Deps, turn: Readonly<NodeMaintenance>): Promise<void
     const annotations = { [TurnAnnotation.Advance]: null };
     await patched(cluster.kube, turn, { metadata: { annotations } });
   } catch (error) {
-    unlessOutdated(error);
+    ignoreIfOutdated(error);
     return;
   }
   if (problem === false) log.info('Turn advanced', { maintenance: name });
@@ -101,7 +101,7 @@ async function giveBack(
   const window = cluster.windows.get(turn.metadata.labels?.[WINDOW_LABEL] ?? '');
   const isOpen = window?.status?.active !== undefined;
   if (isOpen || !(await isToComplete(deps, turn))) return { requeueAfterMs: lookAgainAfter };
-  await patched(cluster.kube, turn, { spec: { stage: 'Complete' } }).catch(unlessOutdated);
+  await patched(cluster.kube, turn, { spec: { stage: 'Complete' } }).catch(ignoreIfOutdated);
   return undefined;
 }
 
@@ -142,9 +142,4 @@ async function patched(
 ): Promise<void> {
   const body = { metadata: { uid, ...metadata }, ...change };
   await kube.mergePatch(resources.nodeMaintenances, { name }, body, { fieldManager: FIELD_MANAGER });
-}
-
-/** A conflict is news, which comes with the next look. */
-function unlessOutdated(error: unknown): void {
-  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
 }

@@ -6,7 +6,7 @@ import { claimedTurns } from '../api/windowTurn.ts';
 import { compareNames } from '../domain/names.ts';
 import { progressWhileClosed, standingOf } from '../domain/windowProgress.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
-import { isKubeError } from '../kube/errors.ts';
+import { ignoreIfOutdated } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
@@ -67,11 +67,8 @@ async function keep(cluster: FencedCluster, name: string): Promise<Requeue | voi
   const { uid, resourceVersion } = window.metadata;
   const body = { metadata: { uid, resourceVersion }, status: { progress } };
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-  await cluster.kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(unlessOutdated);
+  await cluster.kube
+    .mergePatch(resources.maintenanceWindows, { name }, body, options)
+    .catch(ignoreIfOutdated);
   return { requeueAfterMs: checkEvery };
-}
-
-/** A conflict is news, which comes with the next look. */
-function unlessOutdated(error: unknown): void {
-  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
 }

@@ -144,7 +144,12 @@ export function asItStands(budget: NodeBudget, sight: ClaimSight): NodeBudget {
 }
 
 function claimedBy(window: string | undefined): string | undefined {
-  return window === undefined ? undefined : `it has its turn in window ${window}`;
+  return window === undefined ? undefined : inItsTurn(window);
+}
+
+/** Why a node is out of service that has its turn: in words that follow "because". */
+export function inItsTurn(window: string): string {
+  return `it has its turn in window ${window}`;
 }
 
 function heldBy(

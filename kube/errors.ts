@@ -88,6 +88,11 @@ export function isKubeError(error: unknown, ...kinds: KubeErrorKind[]): error is
   return error instanceof KubeError && (kinds.length === 0 || kinds.includes(error.kind));
 }
 
+/** Throws what is no sign that the object has changed, or is gone: news of that comes by its watch. */
+export function ignoreIfOutdated(error: unknown): void {
+  if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+}
+
 /** An answer that asking again at once would not change: of an admission webhook, or of the apiserver's permissions. */
 export function isRefusal(error: unknown): error is KubeError {
   if (!(error instanceof KubeError)) return false;
