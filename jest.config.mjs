@@ -1,3 +1,5 @@
+import { env } from 'node:process';
+
 /** Jest runs TypeScript through SWC, as native ES modules; `npm test` and `npm run check` choose what to run. */
 export default {
   testEnvironment: 'node',
@@ -6,10 +8,13 @@ export default {
     '^.+\\.ts$': ['@swc/jest', { jsc: { target: 'es2024', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
   },
   testMatch: ['<rootDir>/test/**/*.test.ts'],
-  // Longer than any wait for a fact: that one says what it waits for.
-  testTimeout: 180_000,
-  // Test files share one cluster; `npm test` runs two of us, each with one.
-  maxWorkers: 1,
-  // Beside what it is made from: `npm test` gives every run a temporary directory of its own.
+  // Longer than any wait for a fact, which names the fact when it fails.
+  testTimeout: 600_000,
+  // Shards of `npm test`, each with a sandbox of its own. Without them each file starts one, and they run one by one.
+  maxWorkers: Number(env.NM_TEST_SHARDS ?? 1),
+  // A shard has this long to end after its last test; `npm test` fails if it has to be killed.
+  workerGracefulExitTimeout: 20_000,
+  // Beside the sources: `npm test` gives every run a temporary directory of its own. Jest also keeps there how long each
+  // file took, and runs the longest first.
   cacheDirectory: '<rootDir>/node_modules/.cache/jest',
 };

@@ -1,15 +1,17 @@
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
-import type { Glance } from '../domain/glance.ts';
-import type { CloudEvent } from '../api/notice.ts';
+import type { DetailsSnapshot } from '../domain/maintenance/detailsSnapshot.ts';
+import type { ReachedTier } from '../domain/maintenance/summary.ts';
+import type { CloudEvent } from '../api/notification.ts';
+import type { SentSignal, WindowState, WindowStep } from '../domain/windows/windowState.ts';
 
-/** One maintenance as of a generation: an activity first waits until its own view is at least that new. */
+/** Identifies a maintenance and a generation. An activity waits until its informer has at least that generation. */
 export interface MaintenanceRef {
   name: string;
   uid: string;
   generation: number;
 }
 
-/** What an admitted maintenance starts from; taken from the object, so that a terminated run goes on where it stood. */
+/** The state that a run starts from. It is read from the object, so that a new run continues where a terminated one stopped. */
 export interface Admitted extends MaintenanceRef {
   stage: NodeMaintenanceStage;
   paused: boolean;
@@ -18,192 +20,165 @@ export interface Admitted extends MaintenanceRef {
   nodes: string[];
 }
 
-/** The object asks for another stage than the one that the activity works for, or is gone altogether. */
+/** The object requests another stage than the one of the activity, or does not exist any more. */
 export type Interrupted =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };
 
-/** The nodes that a maintenance selects, by name, and what the page of its run tells of them. */
-export interface SeenNodes {
+/** Who asks for a stage: a message to the workflow, or a signal that says that the object has it already. */
+export type StageRequest = 'Message' | 'Observation';
+
+/** The names of the selected nodes, and the snapshot for the current details of the run. */
+export interface SelectedNodes {
   nodes: string[];
-  glance?: Glance;
+  /** The state of the object, which decides: the workflow may have been told another one. */
+  observed?: Interrupted;
+  details?: DetailsSnapshot;
 }
 
-/** How a turn of the drain ended: at an entry of the plan at which pods are left, or with none left at all. */
+/** The result of a drain activity: the next tier that has pods, or Drained. `drained` is missing if the tiers before it had no pods. */
 export type DrainStep =
-  | ({ kind: 'TierDrained'; position: number } & SeenNodes)
-  | ({ kind: 'Drained' } & SeenNodes)
+  | ({ kind: 'TierDrained'; position: number; drained?: ReachedTier } & SelectedNodes)
+  | ({ kind: 'Drained' } & SelectedNodes)
   | Interrupted;
 
 /** `type` of every ApplicationFailure that an activity raises. */
 export const FailureType = {
-  /** The workflow was started with something that cannot become a maintenance; final. */
+  /** The input of the workflow cannot become a maintenance. Final. */
   InvalidInput: 'InvalidInput',
-  /** The apiserver refuses what the worker must do; the message is the apiserver's. Retried: rights can be granted. */
+  /** The apiserver forbids the request; the message is the apiserver's. Retried, because permissions can be granted. */
   Forbidden: 'Forbidden',
-  /** The apiserver finds an object invalid; final. */
+  /** The apiserver rejects an object as invalid. Final. */
   Invalid: 'Invalid',
-  /** Another run has the window open; retried until it has ended. */
+  /** Another run has opened the window. Retried until that run ends. */
   Busy: 'Busy',
-  /** The apiserver, or what it needs, does not answer; retried without limit. */
+  /** The apiserver, or a server that it depends on, does not respond. Retried without limit. */
   Unavailable: 'Unavailable',
 } as const;
 export type FailureType = (typeof FailureType)[keyof typeof FailureType];
 
 export interface NodeMaintenanceActivities {
-  /** Validates the input, creates the object when the workflow was started from Temporal, and reads where it stands. */
+  /** Validates the input, creates the object if the workflow was started from Temporal, and reads its state. */
   admit(request: { input: unknown; workflowId: string }): Promise<Admitted>;
   /**
-   * Writes `.spec.stage`; resolves with the generation that has it. Gone when the object is. Fails with InvalidInput when it
-   * was ordered by a message, and those who may send messages may not maintain the nodes.
+   * Message: writes `.spec.stage`, and fails with InvalidInput if the Temporal user may not maintain the nodes. Observation: writes nothing
+   * that the object does not request. Resolves with the stage of the object and its generation, or with Gone.
    */
-  requestStage(ref: MaintenanceRef, to: NodeMaintenanceStage, orderedBy?: 'Message'): Promise<Interrupted>;
-  /** Records the pause on the object, where people see it and a new run finds it. */
+  requestStage(
+    ref: MaintenanceRef,
+    to: NodeMaintenanceStage,
+    requestedBy: StageRequest,
+  ): Promise<Interrupted>;
+  /** Records the pause on the object, where users see it and a new run finds it. */
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
-  /** Places the finalizer and amends `.status.stageStatuses`. */
-  beginStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SeenNodes>;
-  /**
-   * Takes the maintenance Leases of the nodes that nobody else holds, and renews those that are ours. To be called again
-   * after so many seconds.
-   */
-  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number; glance?: Glance }>;
-  /** Cordons every selected node and keeps it so until the stage changes. */
+  /** Adds the finalizer and amends `.status.stageStatuses`, if the object has reached the stage. */
+  startStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SelectedNodes>;
+  /** Acquires the maintenance Leases that no one else holds, and renews those that are ours. */
+  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number; details?: DetailsSnapshot }>;
+  /** Keeps every selected node cordoned until the stage changes. In Drain it keeps a paused maintenance up to date. */
   keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted>;
-  /** Evacuates what the plan wants at `position`; resolves when nothing of that is left. */
+  /** Evacuates the pods that the plan targets at `position`, or where the object is if that is earlier. Resolves when none of them is left. */
   drain(ref: MaintenanceRef, position: number): Promise<DrainStep>;
   /** Evacuates pods that appear after the drain, until the stage changes. */
   keepDrained(ref: MaintenanceRef): Promise<Interrupted>;
-  /** Withdraws the Evacuations that no other maintenance needs. */
+  /** Deletes the Evacuations that no other maintenance needs. */
   removeEvacuations(ref: MaintenanceRef): Promise<void>;
   /**
-   * Makes the nodes schedulable again, unless somebody else wants them cordoned, and releases their Leases. Lasts as long
-   * as another holds the Lease of a node that was cordoned for the maintenance.
+   * Uncordons the nodes, unless they were cordoned before or another maintenance holds them, and releases their Leases. Waits while someone
+   * else holds the Lease of a node that was cordoned for the maintenance.
    */
-  giveBackNodes(ref: MaintenanceRef): Promise<void>;
-  /** Lets the object go. */
+  uncordonNodes(ref: MaintenanceRef): Promise<void>;
+  /** Removes the finalizer. */
   finish(ref: MaintenanceRef): Promise<void>;
 }
 
-/** One MaintenanceWindow: a namesake of another UID is another window. */
+/** Identifies a MaintenanceWindow. An object with the same name and another UID is another window. */
 export interface WindowRef {
   name: string;
   uid: string;
 }
 
-/** How a run of the window was started. Times are RFC 3339. */
+/** The start of a workflow run that opens a window. Times are RFC 3339. */
 export interface WindowStart {
   input: unknown;
   workflowId: string;
   runId: string;
   startedAt: string;
-  /** Nominal time, when a Schedule started it. */
+  /** Nominal time. Undefined if no Schedule started the run. */
   scheduledAt?: string;
 }
 
-/** What people have ordered of an open window by messages. */
-export interface GivenOrders {
+/** The requests that an open window has accepted by signals and updates. */
+export interface AcceptedRequests {
   approved: boolean;
   approvedNodes: string[];
   paused: boolean;
   cancelled: boolean;
 }
 
-/** As far as there are any; plain JSON. */
-export type SomeOrders = { [Order in keyof GivenOrders]?: GivenOrders[Order] | undefined };
+/** A request to an open window: the fields that it sets. Plain JSON. */
+export type WindowRequest = { [Field in keyof AcceptedRequests]?: AcceptedRequests[Field] | undefined };
 
 export interface OpenedWindow extends WindowRef {
   start: string;
   end: string;
-  /** Runs of maintenances that an earlier window paused at its end, by workflow id. */
-  resting: string[];
-  /** Of the run that this one follows, because it ended without having closed the window. */
-  given?: SomeOrders;
+  /** Workflow ids of the NodeMaintenances that an earlier window paused when it ended. */
+  pausedByWindow: string[];
+  /** The requests that an earlier run had accepted, if it ended without having closed the window. */
+  requests?: WindowRequest;
 }
 
-/** What is asked of an open window beside its spec. */
-export interface WindowOrders extends GivenOrders {
+/** Everything that an open window is asked to do, apart from its spec. */
+export interface WindowRequests extends AcceptedRequests {
   /** RFC 3339. */
   end: string;
-  /** Its time is over, as far as the workflow's own timer knows. */
+  /** The end has been reached according to the workflow's own timer. */
   ended: boolean;
-  /** In runs of earlier releases the workflow ids alone: these are told again. */
-  told?: Told[];
+  /** The signals that were sent last. */
+  sentSignals?: SentSignal[];
 }
-
-/** What the run of a maintenance, by workflow id, was told last: to rest, or to go on. */
-export interface Told {
-  run: string;
-  word: 'pause' | 'resume';
-}
-
-export interface WindowTurn {
-  node: string;
-  /** Name of its NodeMaintenance. */
-  maintenance: string;
-}
-
-/** How far the window has come, as people are told. */
-export interface WindowState {
-  revision: string;
-  nodes: number;
-  done: number;
-  underWay: WindowTurn[];
-  failed: WindowTurn[];
-  remaining: number;
-  /** Why no further turn begins now. */
-  waiting?: { reason: string; message: string };
-  /**
-   * Since when turns are seen to wait for their nodes, by UID of the NodeMaintenance, in milliseconds: what the next activity goes on
-   * from. A change of it alone is none.
-   */
-  awaited?: Readonly<Record<string, number>>;
-}
-
-export type WindowStep =
-  | { kind: 'Progressed'; state: WindowState }
-  /** Runs of maintenances, by workflow id, are to rest or to go on. */
-  | { kind: 'Tell'; state: WindowState; pause: string[]; resume: string[] }
-  /** Nothing is left to do in this window. `rest`: as in Tell, from runs of earlier releases. */
-  | { kind: 'Over'; state: WindowState; rest?: string[] }
-  /** There is no such object any more. */
-  | { kind: 'Gone' };
 
 export interface MaintenanceWindowActivities {
   /**
-   * Validates the input and marks the window as open. A run that follows one of the same id which ended without having closed the
-   * window has it open until the time that was recorded. Fails with InvalidInput when there is no such window, when another run has
-   * it open (with Busy when a schedule opens it), or when those who start workflows may not maintain its nodes and it is not its own
-   * schedule that opens it for its own duration.
+   * Validates the input and marks the window as open. If an earlier run of the same workflow id ended without having closed the
+   * window, the window stays open until the recorded end. Fails with InvalidInput if the window does not exist, if another run has it
+   * open (Busy if a Schedule started this run), or if users who start workflows may not maintain its nodes and the window was not
+   * opened by its own Schedule for its own duration.
    */
   openWindow(start: WindowStart): Promise<OpenedWindow>;
-  /** Begins turns and sees them through, until the state differs from `seen`. */
-  rollOut(ref: WindowRef, orders: WindowOrders, seen: WindowState | undefined): Promise<WindowStep>;
-  /** Fails with InvalidInput when those who may send messages may not maintain the nodes of the window. */
-  authorizeOrder(ref: WindowRef, order: SomeOrders): Promise<void>;
-  /** Ends a turn whose work is done or need not be done. Fails with InvalidInput when there is none to end. */
-  advanceTurn(ref: WindowRef, node: string): Promise<void>;
-  /** Marks the window as closed. */
+  /**
+   * Maintains the nodes of the window, until its state differs from `previous`. What the window may do is read from `.status.active`:
+   * `requests` only starts the activity again, and says which signals were sent. Fails with InvalidInput if the workflow does not have the
+   * window open.
+   */
+  rollOut(ref: WindowRef, requests: WindowRequests, previous: WindowState | undefined): Promise<WindowStep>;
+  /** Records a request. Fails with InvalidInput if users who send messages may not maintain the nodes of the window. */
+  authorizeRequest(ref: WindowRef, request: WindowRequest): Promise<void>;
+  /** Marks the work on a node as done. Fails with InvalidInput if the window does not maintain this node. */
+  advanceNode(ref: WindowRef, node: string): Promise<void>;
+  /** Marks the window as closed. Fails with InvalidInput while it is open and nodes are left. */
   closeWindow(ref: WindowRef, runId: string): Promise<void>;
 }
 
-/** One notice to send. */
-export interface NoticeOrder {
+/** Input of the workflow that delivers one notification. */
+export interface NotificationRequest {
   event: CloudEvent;
-  /** Where `deliver` runs, beside all other work. */
+  /** The task queue of `deliver`, so that a slow endpoint delays no other activity. */
   taskQueue: string;
-  /** How long the receiver may take to answer. */
+  /** The time in which the endpoint must respond. */
   timeoutSeconds: number;
-  patienceSeconds: number;
+  /** The notification is dropped if it is not delivered within this time. */
+  retryUntilSeconds: number;
 }
 
-export interface NoticeActivities {
-  /** Sends it to the receiver; fails, for good if the receiver would refuse it again. */
+export interface NotificationActivities {
+  /** Sends the event to the endpoint. The failure is not retryable if the endpoint would reject the event again. */
   deliver(event: CloudEvent): Promise<void>;
-  /** Says where operators look that the receiver has not got it. */
-  noteUndelivered(event: CloudEvent, because: string): Promise<void>;
+  /** Logs and counts an event that will not be delivered. */
+  recordDropped(event: CloudEvent, reason: string): Promise<void>;
 }
 
-/** All that the worker runs; but for `deliver`, which has a task queue of its own. */
+/** The activities of the worker's main task queue; `deliver` has a task queue of its own. */
 export type Activities = NodeMaintenanceActivities &
   MaintenanceWindowActivities &
-  Pick<NoticeActivities, 'noteUndelivered'>;
+  Pick<NotificationActivities, 'recordDropped'>;

@@ -1,28 +1,19 @@
-import type { Cluster } from '../kube/cluster.ts';
-import type { Cordons } from './cordon.ts';
-import type { EventRecorder } from '../kube/events.ts';
-import type { NodeLeases } from '../node-lease/nodeLeases.ts';
-import type { NodeHolds } from './nodeHolds.ts';
-import type { Outbox } from './notices.ts';
+import type { InjectedDeps } from './injectedDeps.ts';
+import type { NodeAuthority } from './leases/nodeAuthority.ts';
+import type { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
+import type { Cordons } from './maintenance/cordons.ts';
 
-/** What activities act on; constructed once, in worker/. */
-export interface Deps {
-  /** What has to outlast a single activity is made by createActivities: cordons, lastWrites and holds. */
+/**
+ * State that the activities of this process share. It saves requests and Events; an activity gives the same result without it, in
+ * another process.
+ */
+export interface ProcessState {
+  authority: NodeAuthority;
   cordons: Cordons;
-  /** See StatusWriter. */
-  lastWrites: Map<string, number>;
-  holds: NodeHolds;
-  /** As the one holder that all workers of the installation are. */
-  leases: NodeLeases;
-  cluster: Cluster;
-  /** Whether nodes wait for their readiness gates. */
-  keepsGates: boolean;
-  events: EventRecorder;
-  /** Of single nodes: there are many, and they may come late. */
-  nodeEvents: EventRecorder;
-  notices: Outbox;
-  /** Who started a run, in the words of their Temporal client. */
-  starterOf: (workflowId: string, runId: string) => Promise<string>;
-  /** Whether a workflow has a run that goes on. */
-  isRunning: (workflowId: string) => Promise<boolean>;
+  nodeLeases: NodeLeaseRegistry;
+  /** Maintenance UID -> when its status was last written, in milliseconds since the epoch (see StatusWriter). */
+  lastStatusWrites: Map<string, number>;
 }
+
+/** The argument of every activity: injected dependencies and the state of this process. */
+export type Deps = InjectedDeps & ProcessState;

@@ -1,8 +1,9 @@
 import { ApplicationFailure } from '@temporalio/common';
+import { oneLine } from '../domain/common/text.ts';
 import { KubeError } from '../kube/errors.ts';
 import { FailureType } from './contract.ts';
 
-/** What the workflow, and a person in the UI, sees of an error: typed, with the apiserver's own words. */
+/** Converts an error to the failure that the workflow and the Temporal UI show: typed, with the message of the apiserver. */
 export function toFailure(error: unknown): unknown {
   if (!(error instanceof KubeError)) return error;
   const { message } = error;
@@ -22,18 +23,28 @@ export function toFailure(error: unknown): unknown {
   }
 }
 
-/** What somebody else has now, and will give up. */
+/** Creates a retryable failure: another run uses the window now. */
 export function busy(problem: string): ApplicationFailure {
   return ApplicationFailure.create({ type: FailureType.Busy, message: problem });
 }
 
-export function invalidInput(problem: string): ApplicationFailure {
+/** The history keeps the message, and the Temporal UI shows it. */
+const maxMessageLength = 4_000;
+
+/** Creates a final failure: the input cannot become a maintenance. */
+export function invalidInput(cause: string): ApplicationFailure {
+  const problem = oneLine(cause, maxMessageLength);
   const failure = ApplicationFailure.create({
     type: FailureType.InvalidInput,
     message: problem,
     nonRetryable: true,
   });
-  // A mistake in the input is no fault of a line of code: whoever made it reads the sentence alone.
+  // The stack of the worker does not help a user to correct the input: show only the message.
   failure.stack = `${failure.name}: ${problem}`;
   return failure;
+}
+
+/** Creates a final failure: another workflow, or none, has the window open. */
+export function notOpen(window: string, workflowId: string): ApplicationFailure {
+  return invalidInput(`MaintenanceWindow "${window}" is not open in workflow "${workflowId}"`);
 }

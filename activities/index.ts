@@ -1,66 +1,89 @@
-import { admit } from './admit.ts';
 import { MAINTENANCE_FINALIZER } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Activities } from './contract.ts';
-import { Cordons, keepCordoned } from './cordon.ts';
 import type { Deps } from './deps.ts';
-import { drain, keepDrained, rest } from './drain.ts';
-import { removeEvacuations } from './evacuations.ts';
+import { drain, keepDrained, keepPaused } from './drain/drain.ts';
+import { removeEvacuations } from './drain/evacuations.ts';
+import { checkedMaintenance, checkedWindow } from './execution.ts';
 import { toFailure } from './failures.ts';
-import { giveBackNodes } from './giveBack.ts';
-import { NodeHolds, renewNodeLeases } from './nodeHolds.ts';
-import { advanceTurn, authorizeOrder, closeWindow, openWindow } from './openWindow.ts';
-import { beat } from './reconcile.ts';
-import { rollOut } from './rollOut.ts';
-import { beginStage, finish, recordPause, requestStage } from './stage.ts';
+import type { InjectedDeps } from './injectedDeps.ts';
+import { NodeAuthority } from './leases/nodeAuthority.ts';
+import { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
+import { renewNodeLeases } from './leases/nodeLeases.ts';
+import { admit } from './maintenance/admit.ts';
+import { keepCordoned } from './maintenance/cordon.ts';
+import { Cordons } from './maintenance/cordons.ts';
+import { finish, recordPause, requestStage, startStage } from './maintenance/stage.ts';
+import { uncordonNodes } from './maintenance/uncordon.ts';
+import { recordDropped } from './notifications/notifications.ts';
+import { startHeartbeat } from './reconcile.ts';
+import { closeWindow } from './windows/closeWindow.ts';
+import { openWindow } from './windows/openWindow.ts';
+import { advanceNode, authorizeRequest } from './windows/requests.ts';
+import { rollOut } from './windows/rollout.ts';
 
-/** The activities of all workflows. Each may be run again at any moment, by another process. */
-export function createActivities(given: Omit<Deps, 'cordons' | 'lastWrites' | 'holds'>): Activities {
-  const holds = new NodeHolds(given);
-  const cordons = new Cordons({ ...given, holds });
-  const lastWrites = new Map<string, number>();
-  given.cluster.maintenances.subscribe(({ type, object }) => {
-    if (type !== 'Deleted' && !isOver(object)) return;
-    const { uid = '' } = object.metadata;
-    for (const memory of [holds, cordons]) memory.forget(uid);
-    lastWrites.delete(uid);
-  });
-  const deps: Deps = { ...given, cordons, lastWrites, holds };
+/**
+ * Creates the activities of all workflows. Each is idempotent: another process may run it again at any time. Each trusts only the object, not
+ * its arguments (activities/execution.ts).
+ */
+export function createActivities(injected: InjectedDeps): Activities {
+  const deps = withProcessState(injected);
   return {
-    admit: (request) => translated(admit(deps, request)),
-    requestStage: (ref, to, orderedBy) => translated(requestStage(deps, ref, to, orderedBy)),
-    recordPause: (ref, paused) => translated(recordPause(deps, ref, paused)),
-    beginStage: (ref, stage) => translated(beginStage(deps, ref, stage)),
-    renewNodeLeases: (ref) => translated(renewNodeLeases(deps, ref)),
+    admit: (request) => run(() => admit(deps, request)),
+    requestStage: (ref, to, requestedBy) =>
+      run(() => requestStage(deps, checkedMaintenance(ref), to, requestedBy)),
+    recordPause: (ref, paused) => run(() => recordPause(deps, checkedMaintenance(ref), paused)),
+    startStage: (ref, stage) => run(() => startStage(deps, checkedMaintenance(ref), stage)),
+    renewNodeLeases: (ref) => run(() => renewNodeLeases(deps, checkedMaintenance(ref))),
     keepCordoned: (ref, stage) =>
-      translated(stage === 'Drain' ? rest(deps, ref) : keepCordoned(deps, ref, stage)),
-    drain: (ref, position) => translated(drain(deps, ref, position)),
-    keepDrained: (ref) => translated(keepDrained(deps, ref)),
-    removeEvacuations: (ref) => translated(removeEvacuations(deps, ref)),
-    giveBackNodes: (ref) => translated(giveBackNodes(deps, ref)),
-    finish: (ref) => translated(finish(deps, ref)),
-    openWindow: (start) => translated(openWindow(deps, start)),
-    rollOut: (ref, orders, seen) => translated(rollOut(deps, ref, orders, seen)),
-    authorizeOrder: (ref, order) => translated(authorizeOrder(deps, ref, order)),
-    advanceTurn: (ref, node) => translated(advanceTurn(deps, ref, node)),
-    closeWindow: (ref, runId) => translated(closeWindow(deps, ref, runId)),
-    noteUndelivered: (event, because) => translated(Promise.resolve(deps.notices.lost(event, because))),
+      run(() =>
+        stage === 'Drain'
+          ? keepPaused(deps, checkedMaintenance(ref))
+          : keepCordoned(deps, checkedMaintenance(ref)),
+      ),
+    drain: (ref, position) => run(() => drain(deps, checkedMaintenance(ref), position)),
+    keepDrained: (ref) => run(() => keepDrained(deps, checkedMaintenance(ref))),
+    removeEvacuations: (ref) => run(() => removeEvacuations(deps, checkedMaintenance(ref))),
+    uncordonNodes: (ref) => run(() => uncordonNodes(deps, checkedMaintenance(ref))),
+    finish: (ref) => run(() => finish(deps, checkedMaintenance(ref))),
+    openWindow: (start) => run(() => openWindow(deps, start)),
+    rollOut: (ref, requests, previous) => run(() => rollOut(deps, checkedWindow(ref), requests, previous)),
+    authorizeRequest: (ref, request) => run(() => authorizeRequest(deps, checkedWindow(ref), request)),
+    advanceNode: (ref, node) => run(() => advanceNode(deps, checkedWindow(ref), node)),
+    closeWindow: (ref, runId) => run(() => closeWindow(deps, checkedWindow(ref), runId)),
+    recordDropped: (event, reason) => run(() => Promise.resolve(recordDropped(deps, event, reason))),
   };
 }
 
-/** Whether nothing is left to do for it, whichever worker did it. */
-function isOver({ metadata, spec }: Readonly<NodeMaintenance>): boolean {
+function withProcessState(injected: InjectedDeps): Deps {
+  const authority = new NodeAuthority(injected);
+  const nodeLeases = new NodeLeaseRegistry(injected);
+  const cordons = new Cordons({ ...injected, nodeLeases });
+  const lastStatusWrites = new Map<string, number>();
+  injected.cluster.maintenances.subscribe(({ type, object }) => {
+    if (type !== 'Deleted' && !isReleased(object)) return;
+    const { uid = '' } = object.metadata;
+    authority.forget(uid);
+    nodeLeases.forget(uid);
+    cordons.forget(uid);
+    lastStatusWrites.delete(uid);
+  });
+  return { ...injected, authority, cordons, nodeLeases, lastStatusWrites };
+}
+
+/** Returns true if no worker has anything left to do for the maintenance. */
+function isReleased({ metadata, spec }: Readonly<NodeMaintenance>): boolean {
   return spec.stage === 'Complete' && metadata.finalizers?.includes(MAINTENANCE_FINALIZER) !== true;
 }
 
-/** Heartbeats meanwhile: without them the server would learn of a worker's death only when the activity's time is over. */
-async function translated<T>(work: Promise<T>): Promise<T> {
-  const stopBeating = beat();
+/** Sends heartbeats and converts errors. Without heartbeats the server would notice a dead worker only at the activity's timeout. */
+async function run<T>(work: () => Promise<T>): Promise<T> {
+  const stopHeartbeat = startHeartbeat();
   try {
-    return await work;
+    return await work();
   } catch (error) {
     throw toFailure(error);
   } finally {
-    stopBeating();
+    stopHeartbeat();
   }
 }

@@ -2,96 +2,95 @@ import { Context } from '@temporalio/activity';
 import type { Lease, Pod } from '../api/core.ts';
 import type { Cluster } from '../kube/cluster.ts';
 
-/** How often the server hears from a lasting activity, and can tell it to stop. Milliseconds. */
-const heartbeatEvery = 1_000;
-/** Changes that come together are decided together. Milliseconds. */
-const settleFor = 40;
-/** Looked again at this often even when no change was seen. Milliseconds. */
-export const resyncEvery = 10_000;
+/** Interval of heartbeats. The server can cancel an activity only in its answer to one. */
+const heartbeatEveryMs = 1_000;
+/** Delay between the first change and the next pass, so that changes that arrive together need one pass. */
+const debounceMs = 40;
+/** Longest time between two passes without any change. */
+export const resyncEveryMs = 10_000;
 
-/** What a turn was decided on is not so any more, and the informers will show it: nothing of it may be done. */
-export class LookAgain extends Error {
-  override readonly name = 'LookAgain';
-}
-
-/** Lets the server hear from the activity until the returned function is called. */
-export function beat(): () => void {
+/** Sends heartbeats until the returned function is called. */
+export function startHeartbeat(): () => void {
   const context = Context.current();
-  const timer = setInterval(() => context.heartbeat(), heartbeatEvery);
+  const timer = setInterval(() => context.heartbeat(), heartbeatEveryMs);
   return () => clearInterval(timer);
 }
 
-/** Something whose changes are of concern. */
+/** A source of changes. */
 interface Watched {
   subscribe(handler: () => void): () => void;
 }
 
-/** Runs `turn` now and after every change of nodes, their Leases' holders, maintenances, Evacuations and the pods of concern. */
+/**
+ * Runs `pass` now and after every change of nodes, holders of node Leases, maintenances, Evacuations and relevant pods, until it resolves
+ * with a result.
+ */
 export function reconcile<T>(
   cluster: Cluster,
-  concerns: (pod: Pod) => boolean,
-  turn: () => Promise<T | undefined>,
+  isRelevant: (pod: Pod) => boolean,
+  pass: () => Promise<T | undefined>,
 ): Promise<T> {
   const { nodes, maintenances, evacuations } = cluster;
-  return lookAgainAfter(
-    [nodes, maintenances, evacuations, holders(cluster), podsOf(cluster, concerns)],
-    turn,
+  return reconcileOn(
+    [nodes, maintenances, evacuations, leaseHolders(cluster), relevantPods(cluster, isRelevant)],
+    pass,
   );
 }
 
 /**
- * Runs `turn` now and after every change of what is watched, until it resolves with a result. Level-triggered: a change says "look
- * again", never what to do. What no watch tells is seen after `within` milliseconds. Ends at once when the activity is cancelled.
+ * Runs `pass` now and after every change of the watched sources, until it resolves with a result. Level-triggered: a change starts a
+ * pass and carries no instruction. The next pass starts after `withinMs()` even if nothing changed, because some facts have no watch.
+ * Rejects at once when the activity is cancelled.
  */
-export async function lookAgainAfter<T>(
+export async function reconcileOn<T>(
   watched: readonly Watched[],
-  turn: () => Promise<T | undefined>,
-  within: () => number = () => resyncEvery,
+  pass: () => Promise<T | undefined>,
+  withinMs: () => number = () => resyncEveryMs,
 ): Promise<T> {
   const context = Context.current();
   const changes = new Changes(watched);
-  // One listener for the whole activity: a race against `cancelled` in every turn would pile up for days.
+  // One listener for the whole activity: a race against `cancelled` in every pass would add up over days.
   context.cancelled.catch((error: unknown) => changes.end(error));
   try {
     for (;;) {
-      changes.begin();
-      const result = await turn().catch(unlessOutdated);
+      changes.reset();
+      const result = await pass();
       if (result !== undefined) return result;
-      await changes.next(within());
+      await changes.next(withinMs());
     }
   } finally {
     changes.stop();
   }
 }
 
-function unlessOutdated(error: unknown): undefined {
-  if (!(error instanceof LookAgain)) throw error;
-}
-
-/** A renewal is no news. */
-function holders({ leases }: Cluster): Watched {
+/** Reports changes of holders only: every Lease is renewed every few minutes. */
+function leaseHolders({ leases }: Cluster): Watched {
   return {
     subscribe: (handler) =>
       leases.subscribe((change) => {
-        if (change.type !== 'Updated' || holderOf(change.object) !== holderOf(change.previous)) handler();
+        if (
+          change.type !== 'Updated' ||
+          holderIdentityOf(change.object) !== holderIdentityOf(change.previous)
+        )
+          handler();
       }),
   };
 }
 
-function podsOf({ pods }: Cluster, concerns: (pod: Pod) => boolean): Watched {
+function relevantPods({ pods }: Cluster, isRelevant: (pod: Pod) => boolean): Watched {
   return {
     subscribe: (handler) =>
       pods.subscribe(({ object }) => {
-        if (concerns(object)) handler();
+        if (isRelevant(object)) handler();
       }),
   };
 }
 
-function holderOf({ spec }: Readonly<Lease>): string | undefined {
+function holderIdentityOf({ spec }: Readonly<Lease>): string | undefined {
   return spec.holderIdentity;
 }
 
-/** Remembers whether anything of concern changed, so that a change during a turn is not missed. */
+/** Remembers whether a source has changed, so that a change during a pass is not missed. */
 class Changes {
   readonly #unsubscribe: (() => void)[];
   #changed = false;
@@ -99,20 +98,20 @@ class Changes {
   #wake: () => void = () => undefined;
 
   constructor(watched: readonly Watched[]) {
-    this.#unsubscribe = watched.map((one) => one.subscribe(() => this.#note()));
+    this.#unsubscribe = watched.map((one) => one.subscribe(() => this.#markChanged()));
   }
 
-  /** What changes from here on is for the next turn. */
-  begin(): void {
+  /** Forgets the changes so far: the pass that starts now sees them. */
+  reset(): void {
     this.#changed = false;
   }
 
-  /** Resolves soon after a change, or after `within` milliseconds; rejects when the activity was cancelled. */
-  async next(within: number): Promise<void> {
+  /** Resolves shortly after a change, or after `withinMs`. Rejects when the activity was cancelled. */
+  async next(withinMs: number): Promise<void> {
     const timers: NodeJS.Timeout[] = [];
     await new Promise<void>((resolve) => {
-      this.#wake = () => timers.push(setTimeout(resolve, settleFor));
-      timers.push(setTimeout(resolve, within));
+      this.#wake = () => timers.push(setTimeout(resolve, debounceMs));
+      timers.push(setTimeout(resolve, withinMs));
       if (this.#changed || this.#ended !== undefined) this.#wake();
     });
     this.#wake = () => undefined;
@@ -129,7 +128,7 @@ class Changes {
     for (const stop of this.#unsubscribe) stop();
   }
 
-  #note(): void {
+  #markChanged(): void {
     if (this.#changed) return;
     this.#changed = true;
     this.#wake();

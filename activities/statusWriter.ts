@@ -1,20 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { NodeMaintenance, NodeMaintenanceStatus } from '../api/nodeMaintenance.ts';
 import { FIELD_MANAGER } from '../api/names.ts';
-import { emptyStatus } from '../domain/status.ts';
+import type { NodeMaintenance, NodeMaintenanceStatus } from '../api/nodeMaintenance.ts';
+import { emptyStatus } from '../domain/maintenance/status.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources, versionOf } from '../kube/resources.ts';
 
 export type StatusChange = (status: NodeMaintenanceStatus) => NodeMaintenanceStatus;
 
-/** "At most one status write a second", and the newest decision wins. Milliseconds. */
-const writeEvery = 1_000;
+/** "At most one status write a second"; a later change replaces an earlier one that is not yet written. */
+const writeEveryMs = 1_000;
 const attempts = 3;
 
 /**
- * Writes the status of one maintenance. A change is applied to the newest status and written under its
- * resourceVersion, so that a process that was paused and wakes late overwrites nothing.
+ * Writes the status of one maintenance. A change is applied to the newest status and written with its resourceVersion, so that a process
+ * that was suspended overwrites nothing when it resumes.
  */
 export class StatusWriter {
   readonly #kube: Kube;
@@ -27,51 +27,51 @@ export class StatusWriter {
   #writing: Promise<void> = Promise.resolve();
   #error: unknown;
 
-  /** `lastWrites`: maintenance UID -> when its status was last written, by whichever activity; Date.now(). */
-  constructor(kube: Kube, seen: NodeMaintenance, lastWrites: Map<string, number>) {
+  /** `lastWrites`: maintenance UID -> when any activity of this process last wrote its status, in milliseconds since the epoch. */
+  constructor(kube: Kube, maintenance: NodeMaintenance, lastWrites: Map<string, number>) {
     this.#kube = kube;
     this.#lastWrites = lastWrites;
-    this.#latest = seen;
-    this.#uid = seen.metadata.uid ?? '';
+    this.#latest = maintenance;
+    this.#uid = maintenance.metadata.uid ?? '';
   }
 
-  /** The newest object that is known: from the informer, or from the answer to our own last write. */
+  /** The newest known object: from the informer, or from the response to the last write. */
   get latest(): NodeMaintenance {
     return this.#latest;
   }
 
-  /** Takes note of what an informer has, unless our own write is newer. */
-  see(seen: NodeMaintenance): void {
-    if (versionOf(seen) > versionOf(this.#latest)) this.#latest = seen;
+  /** Replaces `latest` if the object of the informer is newer. */
+  update(cached: NodeMaintenance): void {
+    if (versionOf(cached) > versionOf(this.#latest)) this.#latest = cached;
   }
 
-  /** Writes soon: a later change replaces an unwritten one. Throws what an earlier write failed with. */
+  /** Schedules a write. A later change replaces one that is not yet written. Throws the error of an earlier write. */
   publish(change: StatusChange): void {
     this.#throwEarlierError();
     this.#change = change;
     this.#generation = this.#latest.metadata.generation ?? 0;
     this.#timer ??= setTimeout(
-      () => this.#writeSoon(),
-      Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEvery - Date.now()),
+      () => this.#enqueueWrite(),
+      Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now()),
     );
   }
 
-  /** Writes what is unwritten; resolves when the apiserver has it. */
+  /** Writes the pending change now. Resolves when the apiserver has stored it. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
-    this.#writeSoon();
+    this.#enqueueWrite();
     await this.#writing;
     this.#throwEarlierError();
   }
 
-  /** Drops what is unwritten: whoever goes on decides anew. */
+  /** Drops the pending change: the next activity decides again. */
   async stop(): Promise<void> {
     clearTimeout(this.#timer);
     this.#change = undefined;
     await this.#writing;
   }
 
-  #writeSoon(): void {
+  #enqueueWrite(): void {
     this.#timer = undefined;
     const write = async () => {
       const change = this.#change;
@@ -114,7 +114,7 @@ export class StatusWriter {
     );
   }
 
-  /** Whether the object is still there, and still the same one. */
+  /** Reads the object again. Resolves with false if it is gone, or another object has its name. */
   async #reread(): Promise<boolean> {
     const fresh = await this.#kube.get(resources.nodeMaintenances, { name: this.#latest.metadata.name });
     if (fresh === undefined || fresh.metadata.uid !== this.#uid) return false;

@@ -5,27 +5,36 @@ import type {
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
 } from '../api/nodeMaintenance.ts';
-import { completeDrainPlan } from '../domain/drainPlan.ts';
-import { selectsNode } from '../domain/nodeSelector.ts';
-import { holdsNodes, stageOf } from '../domain/stage.ts';
+import { selectsNode } from '../domain/common/nodeSelector.ts';
+import { isCompleted, stageOf } from '../domain/common/stage.ts';
+import { completeDrainPlan } from '../domain/drain/plan.ts';
+import type { WaitingNode } from '../domain/leases/nodeLease.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { resources } from '../kube/resources.ts';
 import type { Interrupted, MaintenanceRef } from './contract.ts';
+import { invalidInput } from './failures.ts';
 
-/** One maintenance and its nodes, as the informers have them now. */
+/** A maintenance and its nodes in the informers. */
 export interface View {
   maintenance: NodeMaintenance;
   plan: readonly DrainPlanEntry[];
-  /** The nodes that it selects, of all that exist. */
+  /** Existing nodes that the maintenance selects. */
   nodes: readonly Node[];
   existing: readonly Node[];
 }
 
+/** A view, divided by whether the nodes may be changed. */
+export interface HeldView extends View {
+  /** Nodes that the requester may maintain and whose Leases this installation holds: only these may be changed. */
+  held: readonly Node[];
+  waiting: readonly WaitingNode[];
+}
+
 /**
- * The maintenance as long as it is in `stage`; undefined while the informer has not caught up with the generation that
- * the workflow knows. Asks the apiserver only when the informer does not have the object.
+ * Reads the maintenance while it is in `stage`. Returns undefined while the informer has not caught up with the generation that the
+ * workflow knows. Asks the apiserver only if the informer does not have the object, or not that generation.
  */
-export async function look(
+export async function readView(
   { kube, maintenances, nodes }: Cluster,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
@@ -33,16 +42,36 @@ export async function look(
   const cached = maintenances.get(ref.name);
   const maintenance = cached ?? (await kube.get(resources.nodeMaintenances, { name: ref.name }));
   if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return { kind: 'Gone' };
-  const generation = maintenance.metadata.generation ?? 0;
-  if (generation < ref.generation) return undefined;
-  const wanted = stageOf(maintenance);
-  if (wanted !== stage) return { kind: 'StageChanged', stage: wanted, generation };
+  const { generation = 0 } = maintenance.metadata;
+  if (generation < ref.generation && (await isBehind({ kube }, maintenance))) return undefined;
+  const current = stageOf(maintenance);
+  if (current !== stage) return { kind: 'StageChanged', stage: current, generation };
   const existing = nodes.list();
   return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, existing), existing };
 }
 
-export function isView(seen: View | Interrupted | undefined): seen is View {
-  return seen !== undefined && 'maintenance' in seen;
+/** Returns true if the apiserver has a newer copy. Otherwise the workflow was told a generation that does not exist. */
+async function isBehind({ kube }: Pick<Cluster, 'kube'>, { metadata }: NodeMaintenance): Promise<boolean> {
+  const { uid, name, generation = 0 } = metadata;
+  const newest = await kube.get(resources.nodeMaintenances, { name });
+  return newest?.metadata.uid !== uid || (newest?.metadata.generation ?? 0) > generation;
+}
+
+export function isView(result: View | Interrupted | undefined): result is View {
+  return result !== undefined && 'maintenance' in result;
+}
+
+/**
+ * Returns whether a maintenance is being completed; false if it has been completed before. Fails in every other stage: no request that
+ * arrives through Temporal ends a maintenance.
+ */
+export function isCompleting(maintenance: NodeMaintenance): boolean {
+  const stage = stageOf(maintenance);
+  if (stage === 'Complete') return !isCompleted(maintenance);
+  const { name } = maintenance.metadata;
+  throw invalidInput(
+    `NodeMaintenance "${name}" is in stage ${stage}: set .spec.stage to Complete to complete it`,
+  );
 }
 
 export function planOf(maintenance: NodeMaintenance): DrainPlanEntry[] {
@@ -57,30 +86,18 @@ export function namesOf(nodes: readonly Node[]): Set<string> {
   return new Set(nodes.map((node) => node.metadata.name));
 }
 
-/** Whether a maintenance keeps nodes cordoned; one that is being deleted is on its way to Complete. */
-function isHolding(maintenance: NodeMaintenance): boolean {
-  return holdsNodes(stageOf(maintenance));
-}
-
 export function isDraining(maintenance: NodeMaintenance): boolean {
   return stageOf(maintenance) === 'Drain';
 }
 
-/** The other maintenances that hold a node. */
-export function otherHolders(all: readonly NodeMaintenance[], uid: string, node: Node): NodeMaintenance[] {
-  return all.filter(
-    (other) => other.metadata.uid !== uid && isHolding(other) && selectsNode(other.spec.nodeSelector, node),
-  );
-}
-
-/** The nodes that a maintenance selects now, and those that it ever held. */
+/** Returns the nodes that the maintenance selects now, and those that it has held before. */
 export function nodesOf(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {
-  const held = new Set(maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name));
-  const selected = new Set(selectedNodes(maintenance, nodes).map((node) => node.metadata.name));
-  return nodes.filter(({ metadata: { name } }) => held.has(name) || selected.has(name));
+  const recorded = new Set(maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name));
+  const selected = namesOf(selectedNodes(maintenance, nodes));
+  return nodes.filter(({ metadata: { name } }) => recorded.has(name) || selected.has(name));
 }
 
-/** What the maintenance has on record of the node. */
+/** Returns the status of the node in the maintenance. */
 export function nodeStatusOf(
   maintenance: NodeMaintenance,
   node: Node,

@@ -1,12 +1,11 @@
 import type { Server } from 'node:https';
 import { FIELD_MANAGER } from '../api/names.ts';
-import { type Lifetimes, nextCertificateStep, usualLifetimes } from '../domain/certificates.ts';
+import { type Lifetimes, nextCertificateStep, defaultLifetimes } from '../domain/admission/certificates.ts';
 import type { FencedKube } from '../kube/client.ts';
-import { wordsOf } from '../kube/errors.ts';
+import { errorMessage } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
-import type { Log } from '../kube/log.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
-import { issuedOf, type Material, sound, take } from './certificates.ts';
+import { applyCertificateStep, issuedOf, type Material, validMaterial } from './certificates.ts';
 import { evacuationReviewer, evictionReviewer } from './evacuations.ts';
 import {
   type Endpoint,
@@ -34,31 +33,30 @@ import {
   servingOf,
   storeMaterial,
 } from './secret.ts';
-import { createAdmissionServer } from './server.ts';
+import { type AdmissionServerOptions, createAdmissionServer } from './server.ts';
 
-export interface AdmissionOptions {
+export interface AdmissionOptions extends AdmissionServerOptions {
   readonly view: AdmissionView;
-  /** Of the Secret with the certificates. */
+  /** The namespace of the Secret with the certificates. */
   readonly namespace: string;
-  /** User name of the worker, which is not asked. */
+  /** The user name of the worker, whose requests are not reviewed. */
   readonly worker: string;
   readonly plainEvictions: PlainEvictions;
   readonly lifetimes?: Lifetimes;
-  readonly log: Log;
 }
 
-/** Longest time between two looks at certificates and registration. Milliseconds. */
-const resyncEvery = 3_600_000;
+/** The maximum interval at which certificates and registration are reconciled. */
+const resyncMs = 3_600_000;
 
 /**
- * The admission server of NodeMaintenances, Evacuations, evictions and NodeReadinessPolicies. Contract:
+ * Serves admission of NodeMaintenances, Evacuations, evictions and NodeReadinessPolicies. Contract:
  *
- * 1. Every process that has one may serve; all serve the same certificate, from the Secret, and take a new one at once.
- * 2. One of them at a time keeps certificates and registration (`keep`): both are made, renewed, and put back when
- *    somebody changes or deletes them.
+ * 1. Any number of processes may serve. All serve the certificate from the Secret, and load a new one at once.
+ * 2. One process at a time reconciles the certificates and the registration (`runRegistration`): it creates and renews both, and
+ *    restores them if they are changed or deleted.
  */
 export class Admission {
-  /** To be listened with, and closed, by the caller. */
+  /** The caller listens and closes. */
   readonly server: Server;
   readonly #options: AdmissionOptions;
   readonly #secrets: Informer<Secret>;
@@ -75,67 +73,67 @@ export class Admission {
         [paths.evictions]: evictionWebhook(evictionReviewer(view.kube)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),
       },
-      log,
+      options,
     );
     const fieldSelector = `metadata.name=${secretName}`;
     this.#secrets = new Informer({ kube: view.kube, resource: secrets, namespace, fieldSelector, log });
     this.#secrets.subscribe(({ type, object }) => {
-      if (type !== 'Deleted') this.#serveWith(object);
+      if (type !== 'Deleted') this.#loadCertificate(object);
     });
   }
 
-  /** Whether it has a certificate to speak with. */
+  /** Reports whether a serving certificate is loaded. */
   get isServing(): boolean {
     return this.#isServing;
   }
 
-  /** Follows the Secret until the signal aborts; returns at once. */
+  /** Watches the Secret until the signal aborts; returns at once. */
   start(signal: AbortSignal): void {
     this.#secrets.start(signal);
   }
 
-  /** Keeps certificates and registration until the signal aborts, by this client. */
-  async keep(kube: FencedKube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
+  /** Reconciles the certificates and the registration until the signal aborts. */
+  async runRegistration(kube: FencedKube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
     const { view, log } = this.#options;
     const queue = new WorkQueue();
     const fieldSelector = `metadata.name=${registrationName}`;
-    const watching = [validating, mutating].map(
+    const informers = [validating, mutating].map(
       (resource) => new Informer({ kube: view.kube, resource, fieldSelector, log }),
     );
-    const look = () => queue.add(registrationName);
-    const stop = [this.#secrets, ...watching].map((informer) => informer.subscribe(look));
-    for (const informer of watching) informer.start(signal);
-    look();
+    const enqueue = () => queue.add(registrationName);
+    const unsubscribe = [this.#secrets, ...informers].map((informer) => informer.subscribe(enqueue));
+    for (const informer of informers) informer.start(signal);
+    enqueue();
     try {
       await queue.run({ workers: 1, reconcile: () => this.#reconcile(kube, endpoint), signal, log });
     } finally {
-      for (const unsubscribe of stop) unsubscribe();
+      for (const stop of unsubscribe) stop();
     }
   }
 
   async #reconcile(kube: FencedKube, endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
     const { namespace } = this.#options;
     const secret = await kube.get(secrets, { namespace, name: secretName });
-    const before = sound(materialOf(secret));
-    const { material, until } = await this.#renewed(before, hostsOf(endpoint));
+    const before = validMaterial(materialOf(secret));
+    const { material, until } = await this.#renew(before, hostsOf(endpoint));
     if (material !== before) await storeMaterial(kube, namespace, secret, material);
     await this.#register(kube, endpoint, material);
-    return { requeueAfterMs: Math.min(until - kube.now().getTime(), resyncEvery) };
+    return { requeueAfterMs: Math.min(until - kube.now().getTime(), resyncMs) };
   }
 
-  async #renewed(before: Material, hosts: readonly string[]): Promise<{ material: Material; until: number }> {
-    const { view, lifetimes = usualLifetimes, log } = this.#options;
+  async #renew(before: Material, hosts: readonly string[]): Promise<{ material: Material; until: number }> {
+    const { view, lifetimes = defaultLifetimes, log } = this.#options;
     const now = view.kube.now().getTime();
     let material = before;
     for (;;) {
       const step = nextCertificateStep(issuedOf(material), hosts, lifetimes, now);
-      if (step.kind === 'Rest') return { material, until: step.until };
-      material = await take(step, material, { hosts, lifetimes, now });
-      log.info('Certificates changed', { step: step.kind });
+      if (step.kind === 'Wait') return { material, until: step.until };
+      material = await applyCertificateStep(step, material, { hosts, lifetimes, now });
+      log.info('Certificate step applied', { step: step.kind });
     }
   }
 
-  #serveWith(secret: Secret): void {
+  #loadCertificate(secret: Secret): void {
     const serving = servingOf(secret);
     if (serving === undefined) return;
     const { log } = this.#options;
@@ -144,11 +142,14 @@ export class Admission {
       this.#isServing = true;
       log.info('Serving certificate loaded', { resourceVersion: secret.metadata.resourceVersion });
     } catch (error) {
-      log.error('Serving certificate could not be loaded', { secret: secretName, error: wordsOf(error) });
+      log.error('Serving certificate could not be loaded', {
+        secret: secretName,
+        error: errorMessage(error),
+      });
     }
   }
 
-  /** By server-side apply: what is as it should be is not written. */
+  /** Uses server-side apply, which creates no new version of an unchanged object. */
   async #register(kube: FencedKube, endpoint: Endpoint, material: Material): Promise<void> {
     const { worker, plainEvictions } = this.#options;
     const caBundle = Buffer.from(bundleOf(material)).toString('base64');

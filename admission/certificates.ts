@@ -6,7 +6,7 @@ import {
   type Lifetimes,
   servingValidity,
   type Validity,
-} from '../domain/certificates.ts';
+} from '../domain/admission/certificates.ts';
 import { canonicalHost } from './host.ts';
 
 /** A certificate and its private key, as PEM. */
@@ -15,22 +15,22 @@ export interface KeyPair {
   key: string;
 }
 
-/** Everything that the Secret holds: the authorities, oldest first, and what is served. */
+/** The content of the Secret: the authorities, oldest first, and the serving certificate. */
 export interface Material {
   authorities: readonly KeyPair[];
   serving: KeyPair | undefined;
 }
 
-/** The material after a step. */
-export async function take(
-  step: Exclude<CertificateStep, { kind: 'Rest' }>,
+/** Returns the material after a step. */
+export async function applyCertificateStep(
+  step: Exclude<CertificateStep, { kind: 'Wait' }>,
   material: Material,
   { hosts, lifetimes, now }: { hosts: readonly string[]; lifetimes: Lifetimes; now: number },
 ): Promise<Material> {
   const { authorities } = material;
   if (step.kind === 'DropAuthority')
     return { ...material, authorities: authorities.toSpliced(step.authority, 1) };
-  // Only now: it takes 25 MB, and most processes never issue anything.
+  // Imported on demand: the module takes 25 MB, and most processes never issue a certificate.
   const { issueAuthority, issueServing } = await import('./issue.ts');
   switch (step.kind) {
     case 'IssueAuthority': {
@@ -46,13 +46,13 @@ export async function take(
   }
 }
 
-/** The material, or nothing of it when a part does not fit: somebody has damaged it, and it is made anew. */
-export function sound(material: Material): Material {
+/** Returns the material, or empty material if a key does not match its certificate: damaged material is replaced. */
+export function validMaterial(material: Material): Material {
   const pairs = [...material.authorities, ...(material.serving ? [material.serving] : [])];
-  return pairs.every(fits) ? material : { authorities: [], serving: undefined };
+  return pairs.every(isMatchingPair) ? material : { authorities: [], serving: undefined };
 }
 
-function fits({ certificate, key }: KeyPair): boolean {
+function isMatchingPair({ certificate, key }: KeyPair): boolean {
   try {
     return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key));
   } catch {
@@ -60,7 +60,7 @@ function fits({ certificate, key }: KeyPair): boolean {
   }
 }
 
-/** What the material says about itself, for the decision what to do next. */
+/** Extracts the facts from which `nextCertificateStep` decides. */
 export function issuedOf({ authorities, serving }: Material): Issued {
   return {
     authorities: authorities.map(({ certificate }) => validityOf(certificate)),
@@ -85,7 +85,7 @@ function issuerOf(serving: KeyPair, authorities: readonly KeyPair[]): number | u
   return index === -1 ? undefined : index;
 }
 
-/** `DNS:localhost, IP Address:127.0.0.1` */
+/** Parses `DNS:localhost, IP Address:127.0.0.1`. */
 function hostsOf({ certificate }: KeyPair): string[] {
   const names = new X509Certificate(certificate).subjectAltName?.split(', ') ?? [];
   return names.map((name) => canonicalHost(name.slice(name.indexOf(':') + 1)));

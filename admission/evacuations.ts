@@ -2,56 +2,59 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../api/core.ts';
 import type { Evacuation, Evacuator } from '../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../api/names.ts';
-import { isTrue } from '../domain/conditions.ts';
-import { evacuationName } from '../domain/evacuation.ts';
-import { exhaustedCondition, registeredEvacuators } from '../domain/evacuator.ts';
-import { isFinished, podName } from '../domain/pod.ts';
+import { isTrue } from '../domain/common/conditions.ts';
+import { evacuationName, isEvacuationName } from '../domain/evacuation/evacuation.ts';
+import { exhaustedCondition, registeredEvacuators } from '../domain/evacuation/evacuatorSelection.ts';
+import { isFinished, podName } from '../domain/common/pod.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
-import { slimPod } from '../kube/slim.ts';
-import type { EvacuationRequest, EvictionRequest, Reviewer, Verdict } from './review.ts';
+import { trimPod } from '../kube/transform.ts';
+import type { EvacuationRequest, EvictionRequest, Reviewer, ReviewResult } from './review.ts';
 
 /**
- * Checks an Evacuation against the living pod, and resolves it: "This is resolved to the following Evacuation object
- * according to the pod on admission" (KEP-4212 > Drain), with the labels and the evacuators of the pod.
+ * Reviews an Evacuation: validates it against its pod, and adds the labels and evacuators of the pod. "This is resolved to the
+ * following Evacuation object according to the pod on admission" (KEP-4212 > Drain).
  */
 export function evacuationReviewer(kube: Kube): Reviewer<EvacuationRequest> {
   return async ({ namespace, object }, signal) => {
     const { podRef } = object.spec;
     const raw = await kube.get(resources.pods, { namespace, name: podRef.name }, { signal });
     if (raw === undefined)
-      return invalid(`spec.podRef.name: pod ${namespace}/${podRef.name} does not exist: name a living pod`);
-    return resolved(object, slimPod(raw));
+      return invalid(
+        `spec.podRef.name: pod ${namespace}/${podRef.name} does not exist: use the name of an existing pod`,
+      );
+    return resolved(object, trimPod(raw));
   };
 }
 
-function resolved(evacuation: Evacuation, pod: Pod): Verdict {
+function resolved(evacuation: Evacuation, pod: Pod): ReviewResult {
   const { uid = '', labels = {} } = pod.metadata;
   const { podRef, evacuators: given } = evacuation.spec;
   if (podRef.uid !== uid)
     return invalid(
-      `spec.podRef.uid: pod ${podName(pod)} has another UID than "${podRef.uid}": the pod that was meant is gone`,
+      `spec.podRef.uid: pod ${podName(pod)} has UID "${uid}", not "${podRef.uid}": the pod was replaced by another pod of the same name`,
     );
   const name = evacuationName(pod.metadata);
-  if (evacuation.metadata.name !== name)
+  const isDrain = evacuation.metadata.finalizers?.includes(INSTIGATOR_FINALIZER) === true;
+  // A drain replaces an Evacuation that was deleted and is kept by finalizers of others.
+  const isReplacement = isDrain && isEvacuationName(evacuation.metadata.name, pod.metadata);
+  if (evacuation.metadata.name !== name && !isReplacement)
     return invalid(
-      `metadata.name: expected "${name}", <UID>-<name of the pod>, so that a pod has one Evacuation (got "${evacuation.metadata.name ?? ''}")`,
+      `metadata.name: must be "${name}" (<podUID>-<podName>), so that a pod has at most one Evacuation (got "${evacuation.metadata.name ?? ''}")`,
     );
   const { evacuators, problems } = registeredEvacuators(pod);
-  // A drain is never blocked: it goes on without the evacuator, and says so.
-  const isDrain = evacuation.metadata.finalizers?.includes(INSTIGATOR_FINALIZER) === true;
+  // An invalid annotation must not block a drain: it continues without that evacuator and records an Event.
   if (problems.length > 0 && !isDrain) return invalid(`pod ${podName(pod)}: ${problems.join('; ')}`);
-  const isOverruled = given !== undefined && !isDeepStrictEqual(given, evacuators);
-  const overruled =
-    "spec.evacuators: evacuators come from the pod's annotations; what was given here is replaced";
+  const isReplaced = given !== undefined && !isDeepStrictEqual(given, evacuators);
+  const warning = 'spec.evacuators: replaced with the evacuators in the annotations of the pod';
   return {
     kind: 'Allowed',
-    warnings: [...problems.map((one) => `pod ${podName(pod)}: ${one}`), ...(isOverruled ? [overruled] : [])],
+    warnings: [...problems.map((one) => `pod ${podName(pod)}: ${one}`), ...(isReplaced ? [warning] : [])],
     patch: [...labelsPatch(evacuation, labels), ...evacuatorsPatch(given, evacuators)],
   };
 }
 
-/** What the Evacuation says of itself is left as it is. */
+/** Adds the labels of the pod that the Evacuation does not have; existing labels are kept. */
 function labelsPatch({ metadata }: Evacuation, labels: Record<string, string>): JsonPatchOperation[] {
   const missing = Object.entries(labels).filter(([key]) => metadata.labels?.[key] === undefined);
   if (missing.length === 0) return [];
@@ -67,20 +70,20 @@ function evacuatorsPatch(
   return given === undefined ? [] : [{ op: 'remove', path: '/spec/evacuators' }];
 }
 
-/** RFC 6901. */
+/** Escapes a key for a JSON Pointer (RFC 6901). */
 function escaped(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
 /**
- * "Pods that support evacuation and have evacuation.coordination.k8s.io/priority_${EVACUATOR_CLASS} annotations will block
- * eviction requests" (KEP-4212 > Kubectl): until all their evacuators had their turn. `kubectl drain` tries again, as it
- * does for a budget.
+ * Reviews an eviction: "Pods that support evacuation and have evacuation.coordination.k8s.io/priority_${EVACUATOR_CLASS}
+ * annotations will block eviction requests" (KEP-4212 > Kubectl), until no evacuator remains. The response is 429, so that
+ * `kubectl drain` retries as it does for a PodDisruptionBudget.
  */
 export function evictionReviewer(kube: Kube): Reviewer<EvictionRequest> {
   return async ({ namespace, name }, signal) => {
     const raw = await kube.get(resources.pods, { namespace, name }, { signal });
-    const pod = raw && slimPod(raw);
+    const pod = raw && trimPod(raw);
     if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isFinished(pod))
       return { kind: 'Allowed' };
     const classes = registeredEvacuators(pod).evacuators.map((one) => one.evacuatorClass);
@@ -88,18 +91,18 @@ export function evictionReviewer(kube: Kube): Reviewer<EvictionRequest> {
     const key = { namespace, name: evacuationName(pod.metadata) };
     const evacuation = await kube.get(resources.evacuations, key, { signal });
     if (isTrue(evacuation?.status?.conditions, exhaustedCondition)) return { kind: 'Allowed' };
-    return { kind: 'Refused', reason: 'TooManyRequests', message: refusal(pod, classes, evacuation) };
+    return { kind: 'Denied', reason: 'TooManyRequests', message: evictionDenial(pod, classes, evacuation) };
   };
 }
 
-function refusal(pod: Pod, classes: readonly string[], evacuation: Evacuation | undefined): string {
+function evictionDenial(pod: Pod, classes: readonly string[], evacuation: Evacuation | undefined): string {
   if (evacuation === undefined)
-    return `pod ${podName(pod)} is not evicted but evacuated, by ${classes.join(', ')}: use a NodeMaintenance for its node, or an Evacuation of the pod`;
+    return `pod ${podName(pod)} cannot be evicted because it has evacuators (${classes.join(', ')}): create a NodeMaintenance for its node, or an Evacuation for the pod`;
   const { activeEvacuatorClass = classes[0], message = '' } = evacuation.status ?? {};
   const details = message === '' ? '' : ` (${message})`;
-  return `pod ${podName(pod)} is being evacuated by ${activeEvacuatorClass}${details}: wait for it; see Evacuation ${evacuation.metadata.name}`;
+  return `pod ${podName(pod)} is being evacuated by ${activeEvacuatorClass}${details}: wait until the pod is gone; see Evacuation ${evacuation.metadata.name}`;
 }
 
-function invalid(message: string): Verdict {
-  return { kind: 'Refused', reason: 'Invalid', message };
+function invalid(message: string): ReviewResult {
+  return { kind: 'Denied', reason: 'Invalid', message };
 }

@@ -1,9 +1,9 @@
-// What @peculiar/x509 needs and leaves to its users to choose.
+// @peculiar/x509 requires a reflect-metadata implementation from its users.
 import 'reflect-metadata';
 import { createPrivateKey, randomBytes, type webcrypto } from 'node:crypto';
 import { isIP } from 'node:net';
 import * as x509 from '@peculiar/x509';
-import type { Validity } from '../domain/certificates.ts';
+import type { Validity } from '../domain/admission/certificates.ts';
 import type { KeyPair } from './certificates.ts';
 
 const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
@@ -12,7 +12,7 @@ export async function issueAuthority(validity: Validity): Promise<KeyPair> {
   const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: serialNumber(),
-    // Two authorities at a time: their names tell which one signed.
+    // Two authorities exist at a time: their names tell them apart.
     name: `CN=node-maintenance-webhook-ca-${randomBytes(4).toString('hex')}`,
     ...datesOf(validity),
     keys,
@@ -54,7 +54,7 @@ export async function issueServing(
   return pairOf(certificate, keys.privateKey);
 }
 
-/** Positive, and never the same twice. */
+/** Returns a positive, unique number. */
 function serialNumber(): string {
   return `01${randomBytes(15).toString('hex')}`;
 }

@@ -4,12 +4,12 @@ import { EVACUATION, NODE_MAINTENANCE, NODE_READINESS_POLICY } from '../api/name
 import type { Resource } from '../kube/resources.ts';
 import { canonicalHost } from './host.ts';
 
-/** Where the apiserver finds the server: by a Service of its cluster, or anywhere by URL. */
+/** The address at which the apiserver reaches the server: a Service of its cluster, or a URL. */
 export type Endpoint =
   | { kind: 'Service'; namespace: string; name: string }
   | { kind: 'Url'; host: string; port: number };
 
-/** Validating or mutating: the shapes are the same. */
+/** A validating or mutating configuration: both have the same fields. */
 export interface WebhookConfiguration extends KubeObject {
   webhooks: readonly { readonly [field: string]: unknown }[];
 }
@@ -25,10 +25,10 @@ const configurations = (kind: string): Resource<WebhookConfiguration> => ({
 export const validating = configurations('ValidatingWebhookConfiguration');
 export const mutating = configurations('MutatingWebhookConfiguration');
 
-/** Of both configurations. */
+/** The name of both configurations. */
 export const registrationName = NODE_MAINTENANCE.group;
 
-/** Where each webhook is served. */
+/** The path of each webhook. */
 export const paths = {
   authorization: '/authorization',
   warnings: '/warnings',
@@ -37,19 +37,19 @@ export const paths = {
   readinessPolicies: '/readiness-policies',
 } as const;
 
-/** What is done about evictions that pass by the evacuators of a pod, such as those of `kubectl drain`. */
-export type PlainEvictions = 'refuse' | 'allow';
+/** Handles evictions that bypass the evacuators of a pod, such as those of `kubectl drain`. */
+export type PlainEvictions = 'reject' | 'allow';
 
 export interface Registration {
   endpoint: Endpoint;
-  /** In base64. */
+  /** Base64. */
   caBundle: string;
-  /** User name of the worker, which is not asked. */
+  /** The user name of the worker, whose requests are not reviewed. */
   worker: string;
   plainEvictions: PlainEvictions;
 }
 
-/** The names by which the apiserver may call the server; its certificate has to have them all. */
+/** Returns the hosts by which the apiserver may call the server. Its certificate must contain all of them. */
 export function hostsOf(endpoint: Endpoint): string[] {
   const local = ['localhost', '127.0.0.1'];
   if (endpoint.kind === 'Url') return [...new Set([canonicalHost(endpoint.host), ...local])];
@@ -57,9 +57,9 @@ export function hostsOf(endpoint: Endpoint): string[] {
   return [service, `${service}.cluster.local`, ...local];
 }
 
-/** The configurations with which the apiserver finds the webhooks; docs/adr/0007 and 0010 say what happens without a server. */
+/** Returns the webhook configurations. docs/adr/0007 and 0010 describe what happens without a server. */
 export function registrations(to: Registration): [Resource<WebhookConfiguration>, WebhookConfiguration][] {
-  const plain = to.plainEvictions === 'refuse' ? [evictions(to)] : [];
+  const plain = to.plainEvictions === 'reject' ? [evictions(to)] : [];
   return [
     [validating, configuration([authorization(to), warnings(to), readinessPolicies(to), ...plain])],
     [mutating, configuration([evacuations(to)])],
@@ -74,7 +74,7 @@ function configuration(webhooks: object[]): WebhookConfiguration {
   };
 }
 
-/** Without a server, whoever may delete all nodes and the worker go on as ever, and everybody else is refused. */
+/** Without a server, users who may delete all nodes and the worker are not affected; all other users are denied. */
 function authorization(to: Registration): object {
   return webhook(to, paths.authorization, {
     name: `authorization.${NODE_MAINTENANCE.group}`,
@@ -106,7 +106,7 @@ function warnings(to: Registration): object {
   });
 }
 
-/** Warnings only: the conditions of a policy say the same later. */
+/** Fails open, because it only warns: the conditions of a policy report the same problems later. */
 function readinessPolicies(to: Registration): object {
   const { group, version, plural } = NODE_READINESS_POLICY;
   return webhook(to, paths.readinessPolicies, {
@@ -123,7 +123,7 @@ function readinessPolicies(to: Registration): object {
   });
 }
 
-/** The worker resolves what it makes by itself, and later what was made while there was no server. */
+/** Fails open: the worker resolves the evacuators of its own Evacuations, and later those of Evacuations created without a server. */
 function evacuations(to: Registration): object {
   return webhook(to, paths.evacuations, {
     name: `evacuations.${NODE_MAINTENANCE.group}`,
@@ -135,7 +135,7 @@ function evacuations(to: Registration): object {
   });
 }
 
-/** Evictions matter to the whole cluster: they must never wait for us. */
+/** Fails open: evictions anywhere in the cluster must not depend on this server. */
 function evictions(to: Registration): object {
   return webhook(to, paths.evictions, {
     name: `evictions.${NODE_MAINTENANCE.group}`,
@@ -151,19 +151,19 @@ const maintenances = {
   resource: NODE_MAINTENANCE.plural,
 };
 
-function rule(what: { group: string; version: string; resource: string }, ...operations: string[]): object {
-  const { group, version, resource } = what;
+function rule(target: { group: string; version: string; resource: string }, ...operations: string[]): object {
+  const { group, version, resource } = target;
   return { apiGroups: [group], apiVersions: [version], resources: [resource], operations, scope: '*' };
 }
 
-interface Differs {
+interface WebhookFields {
   matchConditions?: object[];
   [field: string]: unknown;
 }
 
-function webhook(to: Registration, path: string, { matchConditions = [], ...differs }: Differs): object {
+function webhook(to: Registration, path: string, { matchConditions = [], ...fields }: WebhookFields): object {
   const notByWorker = {
-    // It executes orders; those from Temporal are checked before it creates an object (activities/admit.ts).
+    // The worker acts on behalf of users; requests from Temporal are authorized in activities/maintenance/admit.ts.
     name: 'requester-is-not-the-worker',
     expression: `request.userInfo.username != '${to.worker}'`,
   };
@@ -171,7 +171,7 @@ function webhook(to: Registration, path: string, { matchConditions = [], ...diff
     sideEffects: 'None',
     admissionReviewVersions: ['v1'],
     matchPolicy: 'Equivalent',
-    ...differs,
+    ...fields,
     matchConditions: [notByWorker, ...matchConditions],
     clientConfig: { ...clientConfig(to.endpoint, path), caBundle: to.caBundle },
   };

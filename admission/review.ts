@@ -5,9 +5,12 @@ import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { JsonPatchOperation } from '../kube/client.ts';
 
 /**
- * The part of admission.k8s.io/v1 AdmissionReview that is read. What the apiserver checks against the
- * CRD, it checks after mutating webhooks and before validating ones.
+ * Parses the fields of admission.k8s.io/v1 AdmissionReview that the webhooks use. The apiserver validates objects against the schema
+ * of the CRD after mutating webhooks and before validating ones.
  */
+
+/** No object of the apiserver nests as deep. Nested arrays need 30 times their size when they are parsed, other JSON half of that. */
+const maxDepth = 1_000;
 
 const apiVersion = 'admission.k8s.io/v1';
 const kind = 'AdmissionReview';
@@ -49,7 +52,7 @@ const evictionRequest = z.object({
   ...common,
   operation: z.literal('CREATE'),
   namespace: z.string().min(1),
-  /** Of the pod. */
+  /** The name of the pod. */
   name: z.string().min(1),
 });
 
@@ -64,42 +67,38 @@ const readinessPolicyRequest = z.object({
   }),
 });
 
-/** What each webhook is asked. */
+/** The request of each webhook. */
 const requests = { maintenanceRequest, evacuationRequest, evictionRequest, readinessPolicyRequest };
 
-interface Asked {
+interface AdmissionRequest {
   uid: string;
   user: z.infer<typeof userInfo>;
 }
 
-/** Somebody wants to change a NodeMaintenance. */
-export type MaintenanceRequest = Asked &
+export type MaintenanceRequest = AdmissionRequest &
   (
     | { operation: 'CREATE'; object: NodeMaintenance }
     | { operation: 'UPDATE'; object: NodeMaintenance; oldObject: NodeMaintenance }
     | { operation: 'DELETE'; oldObject: NodeMaintenance }
   );
 
-/** Somebody asks for the evacuation of a pod. */
-export type EvacuationRequest = Asked & { namespace: string; object: Evacuation };
+export type EvacuationRequest = AdmissionRequest & { namespace: string; object: Evacuation };
 
-/** Somebody wants to evict a pod, past its evacuators. */
-export type EvictionRequest = Asked & { namespace: string; name: string };
+/** A plain eviction, which bypasses the evacuators of the pod. */
+export type EvictionRequest = AdmissionRequest & { namespace: string; name: string };
 
-/** Somebody writes a NodeReadinessPolicy. */
-export type ReadinessPolicyRequest = Asked & { object: NodeReadinessPolicy };
+export type ReadinessPolicyRequest = AdmissionRequest & { object: NodeReadinessPolicy };
 
-/** What is answered: with warnings and changes, or with the reason of a refusal. */
-export type Verdict =
+export type ReviewResult =
   | { kind: 'Allowed'; warnings?: readonly string[]; patch?: readonly JsonPatchOperation[] }
-  | { kind: 'Refused'; reason: 'Forbidden' | 'Invalid' | 'TooManyRequests'; message: string };
+  | { kind: 'Denied'; reason: 'Forbidden' | 'Invalid' | 'TooManyRequests'; message: string };
 
-/** Decides on a request; the signal aborts when nobody waits for the answer any more. */
-export type Reviewer<T> = (request: T, signal: AbortSignal) => Promise<Verdict>;
+/** Decides on a request. The signal aborts when the apiserver closes the connection. */
+export type Reviewer<T> = (request: T, signal: AbortSignal) => Promise<ReviewResult>;
 
-/** The answer to the text of a review, which is undefined when that makes no sense: `problem` is a line that names the field. */
-export type Answer = { ok: true; review: object } | { ok: false; problem: string };
-export type Webhook = (text: string, signal: AbortSignal) => Promise<Answer>;
+/** The response to a review, or the problem of a malformed one: one line that names the field. */
+export type WebhookResponse = { ok: true; review: object } | { ok: false; problem: string };
+export type Webhook = (text: string, signal: AbortSignal) => Promise<WebhookResponse>;
 
 export const maintenanceWebhook = (reviewer: Reviewer<MaintenanceRequest>) =>
   webhook('maintenanceRequest', reviewer);
@@ -110,27 +109,32 @@ export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook(
 export const readinessPolicyWebhook = (reviewer: Reviewer<ReadinessPolicyRequest>) =>
   webhook('readinessPolicyRequest', reviewer);
 
-function webhook<T extends Asked>(asked: keyof typeof requests, reviewer: Reviewer<T>): Webhook {
+function webhook<T extends AdmissionRequest>(
+  requestType: keyof typeof requests,
+  reviewer: Reviewer<T>,
+): Webhook {
   const schema = z.object({
     apiVersion: z.literal(apiVersion),
     kind: z.literal(kind),
-    request: requests[asked],
+    request: requests[requestType],
   });
   return async (text, signal) => {
     const json = parseJson(text);
-    if (json === undefined) return { ok: false, problem: 'expected an AdmissionReview in JSON' };
+    if (json === undefined)
+      return { ok: false, problem: `expected an AdmissionReview in JSON of at most ${maxDepth} levels` };
     const parsed = schema.safeParse(json.value);
     if (!parsed.success) {
       const [issue] = parsed.error.issues;
       return { ok: false, problem: `AdmissionReview: ${issue?.path.join('.')}: ${issue?.message}` };
     }
     const { userInfo: user, ...request } = parsed.data.request;
-    const verdict = await reviewer({ ...request, user } as unknown as T, signal);
-    return { ok: true, review: reviewOf(request.uid, verdict) };
+    const result = await reviewer({ ...request, user } as unknown as T, signal);
+    return { ok: true, review: reviewOf(request.uid, result) };
   };
 }
 
 function parseJson(text: string): { value: unknown } | undefined {
+  if (nestsTooDeeply(text)) return undefined;
   try {
     return { value: JSON.parse(text) };
   } catch {
@@ -138,26 +142,41 @@ function parseJson(text: string): { value: unknown } | undefined {
   }
 }
 
+/** Reports whether arrays and objects nest deeper than `maxDepth`, whether or not the text is valid JSON. */
+function nestsTooDeeply(text: string): boolean {
+  let depth = 0;
+  let isInString = false;
+  for (let index = 0; index < text.length && depth <= maxDepth; index += 1) {
+    const character = text[index];
+    if (isInString && character === '\\') index += 1;
+    else if (character === '"') isInString = !isInString;
+    else if (isInString) continue;
+    else if (character === '[' || character === '{') depth += 1;
+    else if (character === ']' || character === '}') depth -= 1;
+  }
+  return depth > maxDepth;
+}
+
 const codes = { Forbidden: 403, Invalid: 422, TooManyRequests: 429 } as const;
 
-/** The review that answers one. */
-function reviewOf(uid: string, verdict: Verdict): object {
+/** Returns the AdmissionReview with the response. */
+function reviewOf(uid: string, result: ReviewResult): object {
   const response =
-    verdict.kind === 'Allowed'
+    result.kind === 'Allowed'
       ? {
           uid,
           allowed: true,
-          ...(verdict.warnings?.length && { warnings: verdict.warnings }),
-          ...(verdict.patch?.length && { patchType: 'JSONPatch', patch: encoded(verdict.patch) }),
+          ...(result.warnings?.length && { warnings: result.warnings }),
+          ...(result.patch?.length && { patchType: 'JSONPatch', patch: encodePatch(result.patch) }),
         }
       : {
           uid,
           allowed: false,
-          status: { code: codes[verdict.reason], reason: verdict.reason, message: verdict.message },
+          status: { code: codes[result.reason], reason: result.reason, message: result.message },
         };
   return { apiVersion, kind, response };
 }
 
-function encoded(patch: readonly JsonPatchOperation[]): string {
+function encodePatch(patch: readonly JsonPatchOperation[]): string {
   return Buffer.from(JSON.stringify(patch)).toString('base64');
 }

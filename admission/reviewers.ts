@@ -1,31 +1,32 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
-import { NODE_BUDGET_NAME, REVISION_LABEL, TurnAnnotation, WINDOW_LABEL } from '../api/names.ts';
-import type { NodeBudget } from '../api/nodeBudget.ts';
+import { NODE_DISRUPTION_BUDGET_NAME, REVISION_LABEL, WindowAnnotation, WINDOW_LABEL } from '../api/names.ts';
+import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
 import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { claimedTurns } from '../api/windowTurn.ts';
+import { windowMaintenancesIn } from '../domain/windows/windowMaintenance.ts';
 import {
   admissionWarnings,
   denialMessage,
   nodesToAuthorize,
   type Proposal,
   storageProblem,
-} from '../domain/admission.ts';
-import { selectorText } from '../domain/labelSelector.ts';
-import { asItStands } from '../domain/nodeBudget.ts';
-import { holdsNodes } from '../domain/stage.ts';
-import { policyWarnings } from '../domain/readinessAdmission.ts';
-import { selectsAnything } from '../domain/readinessPolicy.ts';
-import { mayDeleteNodes } from '../kube/authorization.ts';
+} from '../domain/admission/maintenance.ts';
+import { selectorText } from '../domain/common/labelSelector.ts';
+import { withoutStaleReservations } from '../domain/windows/reservations.ts';
+import { holdsNodes } from '../domain/common/stage.ts';
+import { wasCordonedByMaintenance } from '../domain/maintenance/status.ts';
+import { policyWarnings } from '../domain/admission/readinessPolicy.ts';
+import { selectsAnyPod } from '../domain/readiness/policyStatus.ts';
+import { reviewNodeDeletion } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Informer } from '../kube/informer.ts';
 import { resources } from '../kube/resources.ts';
-import { slimPod } from '../kube/slim.ts';
-import { workloadsIn } from '../kube/workloads.ts';
+import { trimPod } from '../kube/transform.ts';
+import { listWorkloads } from '../kube/workloads.ts';
 import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer } from './review.ts';
 
-/** What the reviewers see of the cluster. */
+/** The part of the cluster that reviewers read. */
 export interface AdmissionView {
   readonly kube: Kube;
   readonly nodes: Pick<Informer<Node>, 'list' | 'hasSynced'>;
@@ -35,19 +36,21 @@ export interface AdmissionView {
 /** "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." */
 export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<MaintenanceRequest> {
   return async (request, signal) => {
-    if (!mattersToNodes(request)) return { kind: 'Allowed' };
+    if (!affectsNodes(request)) return { kind: 'Allowed' };
+    const objects = objectsOf(request);
     const names = nodesToAuthorize(
-      objectsOf(request).map(({ spec }) => spec),
+      objects.map(({ spec }) => spec),
       nodes.list(),
+      objects.flatMap(heldNodes),
     );
-    const permission = await mayDeleteNodes(kube, request.user, names, { signal });
+    const permission = await reviewNodeDeletion(kube, request.user, names, { signal });
     if (permission.kind === 'Granted') return { kind: 'Allowed' };
     const message = denialMessage({ user: request.user.username, ...permission });
-    return { kind: 'Refused', reason: 'Forbidden', message };
+    return { kind: 'Denied', reason: 'Forbidden', message };
   };
 }
 
-/** What is worth a word, and what could not be stored. */
+/** Warns about likely mistakes, and rejects a maintenance whose status could not be stored. */
 export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceRequest> {
   const { nodes, maintenances } = view;
   return async (request, signal) => {
@@ -55,24 +58,24 @@ export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceReques
     if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
     const problem = storageProblem(proposal, surroundings);
-    if (problem !== undefined) return { kind: 'Refused', reason: 'Invalid', message: problem };
+    if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
     const budget = holdsNodes(proposal.spec.stage) ? await budgetOf(view, signal) : undefined;
     return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, budget }) };
   };
 }
 
-/** A warning is not worth an error. */
+/** Reads the budget for a warning; an error is ignored, because a warning must not fail the request. */
 async function budgetOf(
   { kube, maintenances }: AdmissionView,
   signal: AbortSignal,
-): Promise<NodeBudget | undefined> {
-  const key = { name: NODE_BUDGET_NAME };
-  const budget = await kube.get(resources.nodeBudgets, key, { signal }).catch(() => undefined);
-  const turns = claimedTurns(maintenances.list());
-  return budget && asItStands(budget, { turns, now: kube.now().getTime() });
+): Promise<NodeDisruptionBudget | undefined> {
+  const key = { name: NODE_DISRUPTION_BUDGET_NAME };
+  const budget = await kube.get(resources.nodeDisruptionBudgets, key, { signal }).catch(() => undefined);
+  const reserving = { maintenances: windowMaintenancesIn(maintenances.list()), nowMs: kube.now().getTime() };
+  return budget && withoutStaleReservations(budget, reserving);
 }
 
-/** What could lock nodes, said to whoever writes the policy. */
+/** Warns about policies that could keep nodes closed. */
 export function readinessPolicyReviewer({ kube, nodes }: AdmissionView): Reviewer<ReadinessPolicyRequest> {
   return async ({ object: { spec } }, signal) => {
     const namespaces = [...new Set(spec.readinessGates.map(({ namespace }) => namespace))];
@@ -84,7 +87,7 @@ export function readinessPolicyReviewer({ kube, nodes }: AdmissionView): Reviewe
     const { daemonSets, deployments, statefulSets } = resources;
     const workloads = await Promise.all(
       namespaces.map((namespace) =>
-        workloadsIn(kube, namespace, [daemonSets, deployments, statefulSets], { signal }),
+        listWorkloads(kube, namespace, [daemonSets, deployments, statefulSets], { signal }),
       ),
     );
     const known = {
@@ -93,15 +96,17 @@ export function readinessPolicyReviewer({ kube, nodes }: AdmissionView): Reviewe
       workloads: workloads.flat(),
       taint: READINESS_TAINT,
     };
-    // Templates speak for their pods: only where there is none the pods themselves are of interest.
-    const alone = spec.readinessGates.filter((gate) => !selectsAnything(gate, { ...known, pods: [] }));
+    // Pod templates take precedence: pods are only read for gates without a template.
+    const withoutTemplate = spec.readinessGates.filter(
+      (gate) => !selectsAnyPod(gate, { ...known, pods: [] }),
+    );
     const pods = await Promise.all(
-      alone.map(({ namespace, selector }) =>
+      withoutTemplate.map(({ namespace, selector }) =>
         kube.list(resources.pods, { namespace, labelSelector: selectorText(selector), signal }),
       ),
     );
-    const seen = pods.flatMap(({ items }) => items.map(slimPod));
-    return { kind: 'Allowed', warnings: policyWarnings(spec, { ...known, pods: seen }) };
+    const gatePods = pods.flatMap(({ items }) => items.map(trimPod));
+    return { kind: 'Allowed', warnings: policyWarnings(spec, { ...known, pods: gatePods }) };
   };
 }
 
@@ -116,20 +121,24 @@ function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {
   }
 }
 
-/** Its labels and annotations tell what a turn in a window does to its node: one says that the turn is to end. */
-const ofTurn = [WINDOW_LABEL, REVISION_LABEL, ...Object.values(TurnAnnotation)];
+function heldNodes({ status }: NodeMaintenance): string[] {
+  return status?.nodeStatuses.filter(wasCordonedByMaintenance).map(({ nodeRef }) => nodeRef.name) ?? [];
+}
+
+/** The labels and annotations that control the maintenance of a window, for example by marking its work as done. */
+const windowKeys = [WINDOW_LABEL, REVISION_LABEL, ...Object.values(WindowAnnotation)];
 
 /**
- * Other labels and annotations are anybody's. Finalizers are not: without ours nodes are not given back; nor are owners, with
- * which the garbage collector would delete the maintenance.
+ * Reports whether a request needs permission for the nodes. Other labels and annotations do not. Finalizers do, because without ours
+ * the nodes are not uncordoned; and owners do, because the garbage collector would delete the maintenance with them.
  */
-function mattersToNodes(request: MaintenanceRequest): boolean {
+function affectsNodes(request: MaintenanceRequest): boolean {
   if (request.operation !== 'UPDATE') return true;
   const [after, before] = [request.object, request.oldObject].map(({ spec, metadata }) => ({
     spec,
     finalizers: metadata.finalizers ?? [],
     owners: metadata.ownerReferences ?? [],
-    turn: ofTurn.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
+    windowMetadata: windowKeys.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
   }));
   return !isDeepStrictEqual(after, before);
 }

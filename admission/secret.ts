@@ -4,7 +4,7 @@ import type { Kube } from '../kube/client.ts';
 import type { Resource } from '../kube/resources.ts';
 import type { KeyPair, Material } from './certificates.ts';
 
-/** core/v1 Secret; the values are in base64. */
+/** A core/v1 Secret; its values are base64. */
 export interface Secret extends KubeObject {
   type?: string;
   data?: Record<string, string>;
@@ -22,7 +22,7 @@ export const secretName = 'node-maintenance-webhook';
 
 const noMaterial: Material = { authorities: [], serving: undefined };
 
-/** The keys of a kubernetes.io/tls Secret, and the authorities' own keys in the order of their certificates. */
+/** The keys of a kubernetes.io/tls Secret, plus the private keys of the authorities in the order of their certificates. */
 const keys = {
   authorities: 'ca.crt',
   authorityKeys: 'ca.key',
@@ -30,7 +30,7 @@ const keys = {
   key: 'tls.key',
 } as const;
 
-/** Nothing for a Secret that does not exist, or that somebody has damaged: it is made anew. */
+/** Returns empty material for a missing or damaged Secret, so that new certificates are issued. */
 export function materialOf(secret: Secret | undefined): Material {
   const [certificates, authorityKeys] = [keys.authorities, keys.authorityKeys].map((key) =>
     blocks(textOf(secret, key)),
@@ -42,18 +42,18 @@ export function materialOf(secret: Secret | undefined): Material {
   };
 }
 
-/** What a server serves; undefined while nothing was issued. */
+/** Returns the serving certificate, or undefined if none was issued yet. */
 export function servingOf(secret: Secret | undefined): KeyPair | undefined {
   const [certificate, key] = [textOf(secret, keys.certificate), textOf(secret, keys.key)];
   return certificate === '' || key === '' ? undefined : { certificate, key };
 }
 
-/** Every authority that is trusted, as the apiserver wants to have it. */
+/** Returns the `caBundle` of all trusted authorities. */
 export function bundleOf({ authorities }: Material): string {
   return authorities.map(({ certificate }) => certificate).join('');
 }
 
-/** Writes it, and fails with Conflict when somebody else was faster. */
+/** Writes the Secret. Rejects with Conflict if another client wrote it first. */
 export async function storeMaterial(
   kube: Kube,
   namespace: string,
@@ -75,7 +75,7 @@ export async function storeMaterial(
       [keys.key]: encoded(material.serving?.key ?? ''),
     },
   };
-  // By apply, for which RBAC can name the one object that may be created.
+  // Server-side apply: unlike create, RBAC can restrict it to the name of this object.
   await kube.apply(secrets, secret, { fieldManager: FIELD_MANAGER, force: true });
 }
 

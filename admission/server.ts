@@ -1,78 +1,70 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { createServer, type Server } from 'node:https';
-import { wordsOf } from '../kube/errors.ts';
-import type { Log } from '../kube/log.ts';
+import type { Server } from 'node:https';
+import {
+  type Answer,
+  createHttpsServer,
+  defaultLimits,
+  type Limits,
+  Rejection,
+  type ServerOptions,
+} from '../http/server.ts';
+import { errorMessage } from '../kube/errors.ts';
 import type { Webhook } from './review.ts';
 
-/** Two objects of the largest size that the apiserver takes, and what is around them. */
-const largestBody = 8 * 1024 * 1024;
-/** Milliseconds; the apiserver waits for 30 s at most. */
-const longestRequest = 30_000;
+const mebibyte = 1024 * 1024;
 
-interface Reply {
-  status: number;
-  body: string;
-  headers?: Record<string, string>;
+const webhookLimits: Limits = {
+  ...defaultLimits,
+  // An apiserver handles 600 requests at once (--max-requests-inflight, --max-mutating-requests-inflight), few of which are reviewed.
+  maxConnections: 1_000,
+  maxRequests: 500,
+  // Two objects of the maximum size that the apiserver accepts, plus the review itself.
+  maxBodyBytes: 8 * mebibyte,
+  // Parsed, a body of the allowed depth needs up to 15 times its size.
+  maxBufferedBytes: 24 * mebibyte,
+  // The apiserver closes an idle connection after 90 s. It must be the first to do so, or it may send a request to a closed one.
+  idleTimeoutMs: 100_000,
+};
+
+const name = 'webhook';
+
+export interface AdmissionServerOptions extends Pick<ServerOptions, 'log' | 'onRejection'> {
+  readonly limits?: Limits;
 }
 
 /**
- * Answers AdmissionReviews, each path by its webhook. It has no certificate yet (`setSecureContext`): until then nobody
- * can speak to it. Whatever comes in, it answers, and lives on.
+ * Creates a server that responds to AdmissionReviews, with one webhook for each path. The caller sets the certificate (`setSecureContext`):
+ * until then every connection fails.
  */
-export function createAdmissionServer(webhooks: Readonly<Record<string, Webhook>>, log: Log): Server {
-  const server = createServer({ requestTimeout: longestRequest }, (request, response) => {
-    const abandoned = new AbortController();
-    response.once('close', () => abandoned.abort(new Error('nobody waits for the answer any more')));
-    replyTo(request, webhooks, abandoned.signal)
-      .catch((error: unknown) => failed(error, abandoned.signal, log))
-      .then((reply) => send(response, reply))
-      .catch(() => response.destroy());
-  });
-  return server;
-}
-
-async function replyTo(
-  request: IncomingMessage,
+export function createAdmissionServer(
   webhooks: Readonly<Record<string, Webhook>>,
+  { limits = webhookLimits, ...options }: AdmissionServerOptions,
+): Server {
+  const routes = Object.fromEntries(
+    Object.entries(webhooks).map(([path, webhook]) => {
+      const respond = (body: string, signal: AbortSignal) =>
+        review(webhook, body, signal).catch((error: unknown) => failure(error, signal, options));
+      return [path, { method: 'POST' as const, respond }];
+    }),
+  );
+  return createHttpsServer({ ...options, name, routes, limits });
+}
+
+async function review(webhook: Webhook, body: string, signal: AbortSignal): Promise<Answer> {
+  const result = await webhook(body, signal);
+  return result.ok
+    ? { status: 200, type: 'application/json', body: JSON.stringify(result.review) }
+    : { status: 400, type: 'text/plain', body: `${result.problem}\n` };
+}
+
+/** Returns the error itself: the apiserver shows it to the user whose request it could not review. */
+function failure(
+  error: unknown,
   signal: AbortSignal,
-): Promise<Reply> {
-  const { pathname } = new URL(request.url ?? '/', 'https://localhost');
-  const webhook = Object.hasOwn(webhooks, pathname) ? webhooks[pathname] : undefined;
-  if (webhook === undefined) return refused(404, `no webhook is served at ${pathname}`);
-  if (request.method !== 'POST')
-    return { ...refused(405, 'expected POST'), headers: { allow: 'POST', connection: 'close' } };
-  if (!/^application\/json\b/.test(request.headers['content-type'] ?? ''))
-    return refused(415, 'expected content-type application/json');
-  const text = await readBody(request);
-  if (text === undefined) return refused(413, `expected at most ${largestBody} bytes`);
-  const answer = await webhook(text, signal);
-  if (!answer.ok) return refused(400, answer.problem);
-  const headers = { 'content-type': 'application/json' };
-  return { status: 200, body: JSON.stringify(answer.review), headers };
-}
-
-/** What is left of a body that was not read ends with its connection. */
-function refused(status: number, problem: string): Reply {
-  return { status, body: `${problem}\n`, headers: { connection: 'close' } };
-}
-
-function failed(error: unknown, signal: AbortSignal, log: Log): Reply {
-  if (!signal.aborted) log.error('Admission request failed', { error: wordsOf(error) });
-  return { status: 500, body: `${wordsOf(error)}\n` };
-}
-
-function send(response: ServerResponse, { status, body, headers }: Reply): void {
-  response.writeHead(status, { 'content-type': 'text/plain', ...headers }).end(body);
-}
-
-/** Undefined when there is too much of it. */
-async function readBody(request: IncomingMessage): Promise<string | undefined> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > largestBody) return undefined;
-    chunks.push(chunk);
+  { log, onRejection }: Pick<ServerOptions, 'log' | 'onRejection'>,
+): Answer {
+  if (!signal.aborted) {
+    onRejection(name, Rejection.Failed);
+    log.error('Admission request failed', { error: errorMessage(error) });
   }
-  return Buffer.concat(chunks).toString();
+  return { status: 500, type: 'text/plain', body: `${errorMessage(error)}\n` };
 }

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { int64, listMap, oneOf, text, timestamp } from './schema.ts';
 
-/** meta/v1 Condition, with its own descriptions. */
+/** meta/v1 Condition, with the descriptions of Kubernetes. */
 const Condition = z.strictObject({
   type: text(316)
     .regex(
@@ -30,7 +30,7 @@ const Condition = z.strictObject({
   ),
 });
 
-/** One list of conditions, merged by type. */
+/** A list of conditions, merged by type. */
 export function conditions(description: string) {
   return z.array(Condition).default([]).describe(description).meta(listMap('type'));
 }

@@ -1,6 +1,6 @@
 /**
- * The parts of Kubernetes' own objects that this project reads, as they stand in JSON (times are RFC 3339
- * strings). Informers keep just these fields, so that a large cluster fits in a small process.
+ * The fields of Kubernetes objects that this project reads, in their JSON form (times are RFC 3339 strings). Informers keep only these fields,
+ * so that a large cluster fits into a small process.
  */
 
 export interface OwnerReference {
@@ -78,7 +78,7 @@ export interface Taint {
   timeAdded?: string;
 }
 
-/** Without a key: of every taint; without an effect: of every effect. */
+/** A toleration without a key tolerates every taint; without an effect, every effect. */
 export interface Toleration {
   key?: string;
   operator?: 'Equal' | 'Exists' | 'Lt' | 'Gt';
@@ -87,16 +87,16 @@ export interface Toleration {
   tolerationSeconds?: number;
 }
 
-/** What a workload's controller makes pods from. */
+/** The pod template of a workload. */
 export interface PodTemplate {
   labels?: Record<string, string>;
-  /** Of the readiness taint. */
+  /** Only tolerations of the readiness taint. */
   tolerations?: Toleration[];
 }
 
 export interface Node extends KubeObject {
   spec: { unschedulable?: boolean; taints?: Taint[] };
-  /** Of the conditions only those of maintenance and of readiness gates. */
+  /** Only the conditions of maintenance and of readiness gates. */
   status?: { conditions?: Condition[] };
 }
 
@@ -104,13 +104,13 @@ export interface Pod extends KubeObject {
   spec: {
     nodeName?: string;
     priority?: number;
-    /** Absent for 30, the default of Kubernetes. */
+    /** Absent for the Kubernetes default of 30. */
     terminationGracePeriodSeconds?: number;
-    /** Names. */
+    /** Names of the gates. */
     schedulingGates?: string[];
-    /** Of a pod with scheduling gates: the node that its DaemonSet made it for. */
+    /** For a pod with scheduling gates: the node that its DaemonSet created it for. */
     madeForNode?: string;
-    /** Of the readiness taint. */
+    /** Only tolerations of the readiness taint. */
     tolerations?: Toleration[];
   };
   status: { phase?: string; ready: boolean };
@@ -145,7 +145,7 @@ export interface PodDisruptionBudget extends KubeObject {
     currentHealthy: number;
     desiredHealthy: number;
     expectedPods: number;
-    /** Pod -> when its disruption was granted: evicted, and not seen to go yet. */
+    /** Pod -> when its eviction was granted, for pods that are not yet observed as deleted. */
     disruptedPods?: Record<string, string>;
   };
 }

@@ -4,27 +4,27 @@ import { MaintenanceWindowSpec, MaintenanceWindowStatus } from './maintenanceWin
 import {
   EVACUATION,
   MAINTENANCE_WINDOW,
-  NODE_BUDGET,
-  NODE_BUDGET_NAME,
+  NODE_DISRUPTION_BUDGET,
+  NODE_DISRUPTION_BUDGET_NAME,
   NODE_MAINTENANCE,
   NODE_READINESS,
   NODE_READINESS_POLICY,
   READINESS_POLICY_MANAGER,
 } from './names.ts';
-import { NodeBudgetSpec, NodeBudgetStatus } from './nodeBudget.ts';
+import { NodeDisruptionBudgetSpec, NodeDisruptionBudgetStatus } from './nodeDisruptionBudget.ts';
 import { NodeMaintenanceSpec, NodeMaintenanceStatus } from './nodeMaintenance.ts';
 import { NodeReadinessSpec, NodeReadinessStatus } from './nodeReadiness.ts';
 import { NodeReadinessPolicySpec, NodeReadinessPolicyStatus } from './nodeReadinessPolicy.ts';
 import { type CelRule, cel } from './schema.ts';
 
-/** CustomResourceDefinitions made from the schemas: the stored types have no second description. */
+/** Generates the CustomResourceDefinitions from the schemas, which are the only description of the stored types. */
 
-/** An OpenAPI v3 node as it stands in a CRD. */
+/** An OpenAPI v3 node of a CRD. */
 export interface SchemaNode {
   [keyword: string]: unknown;
 }
 
-/** As much of an apiextensions.k8s.io/v1 CustomResourceDefinition as callers read; the rest is written as is. */
+/** An apiextensions.k8s.io/v1 CustomResourceDefinition. Only the fields that callers read have types. */
 export interface CustomResourceDefinition {
   apiVersion: 'apiextensions.k8s.io/v1';
   kind: 'CustomResourceDefinition';
@@ -37,7 +37,7 @@ interface PrinterColumn {
   type: 'string' | 'integer' | 'date';
   jsonPath: string;
   description: string;
-  /** Above 0: shown by `-o wide` only. */
+  /** A column with a priority above 0 is shown only with `-o wide`. */
   priority?: number;
 }
 
@@ -49,7 +49,7 @@ interface StoredKind {
   spec: z.ZodType;
   status: z.ZodType;
   columns: PrinterColumn[];
-  /** About the whole object. */
+  /** Rules for the whole object. */
   rules?: CelRule[];
 }
 
@@ -61,25 +61,25 @@ const nodeMaintenance: StoredKind = {
   spec: NodeMaintenanceSpec,
   status: NodeMaintenanceStatus,
   columns: [
-    { name: 'Stage', type: 'string', jsonPath: '.spec.stage', description: 'Stage that is wanted' },
-    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Nodes targeted' },
+    { name: 'Stage', type: 'string', jsonPath: '.spec.stage', description: 'Requested stage' },
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Number of selected nodes' },
     {
       name: 'Drained',
       type: 'string',
       jsonPath: '.status.conditions[?(@.type=="Drained")].status',
-      description: 'Whether all pods have terminated on all target nodes',
+      description: 'Whether all pods have terminated on all selected nodes',
     },
     {
       name: 'Pending',
       type: 'integer',
       jsonPath: '.status.podsPendingEvacuation',
-      description: 'Pods that have not yet started evacuation',
+      description: 'Number of pods that have not started evacuation',
     },
     {
       name: 'Evacuating',
       type: 'integer',
       jsonPath: '.status.podsEvacuating',
-      description: 'Pods that have started evacuation',
+      description: 'Number of pods that have started evacuation',
     },
     {
       name: 'Age',
@@ -96,7 +96,7 @@ const evacuation: StoredKind = {
   shortName: 'evac',
   scope: 'Namespaced',
   description:
-    'Evacuation requests the removal of a pod from its node by its presence: evacuators respond to it in turn, then the eviction API.',
+    'Evacuation requests the removal of a pod from its node by its presence: evacuators act on it one after the other, and then the eviction API.',
   spec: EvacuationSpec,
   status: EvacuationStatus,
   columns: [
@@ -105,20 +105,20 @@ const evacuation: StoredKind = {
       name: 'Active Evacuator',
       type: 'string',
       jsonPath: '.status.activeEvacuatorClass',
-      description: 'Evacuator whose turn it is',
+      description: 'Class of the active evacuator',
     },
     {
       name: 'Since',
       type: 'date',
       jsonPath: '.status.activeEvacuatorSince',
-      description: 'Time since its turn began',
+      description: 'Time since the active evacuator became active',
       priority: 1,
     },
     {
       name: 'Blocked',
       type: 'string',
       jsonPath: '.status.conditions[?(@.type=="Blocked")].reason',
-      description: 'Why it cannot go on by itself',
+      description: 'Why the evacuation is blocked',
       priority: 1,
     },
     {
@@ -136,98 +136,103 @@ const evacuation: StoredKind = {
   ],
 };
 
-/** Labels and workflow ids are made of the name. */
-const longestWindowName = 63;
+/** The name is part of labels and workflow ids. */
+const maxWindowNameLength = 63;
 
 const maintenanceWindow: StoredKind = {
   names: MAINTENANCE_WINDOW,
   shortName: 'mw',
   scope: 'Cluster',
   description:
-    'MaintenanceWindow maintains the nodes that it selects while it is open: a few at a time, each by a NodeMaintenance of its own, and each once for every revision of what is to be done.',
+    'MaintenanceWindow maintains the selected nodes while it is open: a few nodes at a time, with one NodeMaintenance for each node, and once per revision of the template.',
   spec: MaintenanceWindowSpec,
   status: MaintenanceWindowStatus,
   columns: [
-    { name: 'Schedule', type: 'string', jsonPath: '.status.schedule', description: 'When it opens' },
+    { name: 'Schedule', type: 'string', jsonPath: '.status.schedule', description: 'Schedule of the window' },
     {
-      name: 'Zone',
+      name: 'Timezone',
       type: 'string',
       jsonPath: '.spec.schedule.timeZone',
       description: 'Time zone of the schedule',
     },
-    { name: 'Next', type: 'string', jsonPath: '.status.nextTime', description: 'When it opens next' },
+    { name: 'Next', type: 'string', jsonPath: '.status.nextTime', description: 'Time of the next opening' },
     {
       name: 'Open-Until',
       type: 'string',
       jsonPath: '.status.active.end',
-      description: 'Until when it is open, if it is',
+      description: 'End of the open window',
     },
     {
       name: 'Progress',
       type: 'string',
       jsonPath: '.status.progress.summary',
-      description: 'Nodes that had their turn, of those selected',
+      description: 'Maintained nodes of the selected nodes',
     },
     {
       name: 'Failed',
       type: 'integer',
       jsonPath: '.status.progress.failed',
-      description: 'Nodes whose turn failed, and wait for somebody',
+      description: 'Number of failed nodes, which require intervention',
     },
     {
       name: 'Valid',
       type: 'string',
       jsonPath: '.status.conditions[?(@.type=="Valid")].status',
-      description: 'Whether it can be scheduled as it is',
+      description: 'True if the window can be scheduled',
     },
     {
       name: 'Waiting',
       type: 'string',
       jsonPath: '.status.active.waiting.message',
-      description: 'Why no further node begins its turn now',
+      description: 'Why no further node is started now',
       priority: 1,
     },
   ],
   rules: [
     {
-      rule: `size(self.metadata.name) <= ${longestWindowName}`,
-      message: `the name of a MaintenanceWindow is the value of a label: choose one of at most ${longestWindowName} characters`,
+      rule: `size(self.metadata.name) <= ${maxWindowNameLength}`,
+      message: `metadata.name is used as the value of a label: choose a name of at most ${maxWindowNameLength} characters`,
     },
     {
       rule: "!self.metadata.name.contains('.')",
-      message: 'the name of a MaintenanceWindow must not contain a dot',
+      message: 'metadata.name of a MaintenanceWindow must not contain a dot: choose another name',
     },
   ],
 };
 
-const nodeBudget: StoredKind = {
-  names: NODE_BUDGET,
-  shortName: 'nb',
+const nodeDisruptionBudget: StoredKind = {
+  names: NODE_DISRUPTION_BUDGET,
+  shortName: 'ndb',
   scope: 'Cluster',
   description:
-    'NodeBudget limits how many nodes of the cluster may be out of service at once, whoever took them out. There is one, named cluster.',
-  spec: NodeBudgetSpec,
-  status: NodeBudgetStatus,
+    'NodeDisruptionBudget limits how many nodes of the cluster may be out of service at the same time, for any reason. The only valid name is cluster.',
+  spec: NodeDisruptionBudgetSpec,
+  status: NodeDisruptionBudgetStatus,
   columns: [
     {
       name: 'Max-Unavailable',
       type: 'string',
       jsonPath: '.spec.maxUnavailable',
-      description: 'Nodes that may be out of service at once',
+      description: 'Number or percentage of nodes that may be out of service',
     },
-    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Nodes of the cluster' },
-    { name: 'Allowed', type: 'integer', jsonPath: '.status.allowed', description: 'The limit as a number' },
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Number of nodes' },
     {
-      name: 'Out',
+      name: 'Allowed',
+      type: 'integer',
+      jsonPath: '.status.allowed',
+      description: 'Number of nodes that may be out of service',
+    },
+    {
+      name: 'Out-Of-Service',
       type: 'integer',
       jsonPath: '.status.outOfService',
-      description: 'Nodes out of service when a window last looked',
+      description: 'Number of nodes out of service at the last check by a window',
     },
   ],
   rules: [
     {
-      rule: `self.metadata.name == '${NODE_BUDGET_NAME}'`,
-      message: `a NodeBudget is the cluster's only one: its name must be ${NODE_BUDGET_NAME}`,
+      rule: `self.metadata.name == '${NODE_DISRUPTION_BUDGET_NAME}'`,
+      message: `metadata.name of a NodeDisruptionBudget must be ${NODE_DISRUPTION_BUDGET_NAME}: a cluster has only one`,
     },
   ],
 };
@@ -253,12 +258,12 @@ const nodeReadiness: StoredKind = {
   shortName: 'nr',
   scope: 'Cluster',
   description:
-    'NodeReadiness has the readiness gates of the node of the same name, and what is seen of them: the node takes workloads when all that block it are ready.',
+    'NodeReadiness has the readiness gates of the node of the same name, and their status: the node accepts workloads when all blocking gates are ready.',
   spec: NodeReadinessSpec,
   status: NodeReadinessStatus,
   columns: [
     conditionColumn('Ready', 'Whether all gates that block the readiness of the node are ready'),
-    { name: 'Gates', type: 'string', jsonPath: '.status.gates', description: 'Gates that are ready' },
+    { name: 'Gates', type: 'string', jsonPath: '.status.gates', description: 'Ready gates of all gates' },
     {
       name: 'Blocked-By',
       type: 'string',
@@ -269,66 +274,71 @@ const nodeReadiness: StoredKind = {
       name: 'Losses',
       type: 'integer',
       jsonPath: '.status.losses',
-      description: 'How often a ready node lost a gate',
+      description: 'Number of times that a ready node lost a gate',
       priority: 1,
     },
     {
       name: 'Taint-Until',
       type: 'string',
       jsonPath: '.status.taintUntil',
-      description: 'Until when the taint stays although all gates are ready',
+      description: 'Time until which the taint stays although all gates are ready',
       priority: 1,
     },
     age,
   ],
 };
 
-const longestPolicyName = 128 - READINESS_POLICY_MANAGER.length;
+const maxPolicyNameLength = 128 - READINESS_POLICY_MANAGER.length;
 
 const nodeReadinessPolicy: StoredKind = {
   names: NODE_READINESS_POLICY,
   shortName: 'nrp',
   scope: 'Cluster',
   description:
-    'NodeReadinessPolicy gives readiness gates to all nodes that it selects: it writes them into the NodeReadiness of each, as the field manager node-readiness-policy/<name>.',
+    'NodeReadinessPolicy adds readiness gates to all selected nodes: it writes them to the NodeReadiness of each node with the field manager node-readiness-policy/<name>.',
   spec: NodeReadinessPolicySpec,
   status: NodeReadinessPolicyStatus,
   columns: [
-    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Nodes selected' },
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Number of selected nodes' },
     {
       name: 'Gates',
       type: 'integer',
       jsonPath: '.status.gates',
-      description: 'Gates that each of them gets',
+      description: 'Number of gates that each node gets',
     },
     {
       name: 'Problems',
       type: 'string',
       jsonPath: '.status.problems',
-      description: 'What is not as it should be: the reasons of the conditions that are False',
+      description: 'Reasons of the conditions that are False',
     },
     ...[
-      conditionColumn('GatesWritten', 'Whether every selected node has every gate'),
-      conditionColumn('GatesTolerated', 'Whether the pods of all gates tolerate the readiness taint'),
-      conditionColumn('SelectorsNarrow', 'Whether each gate selects at most one pod on a node'),
+      conditionColumn('GatesApplied', 'Whether every selected node has every gate'),
+      conditionColumn('TaintTolerated', 'Whether the pods of all gates tolerate the readiness taint'),
+      conditionColumn('OnePodPerNode', 'Whether each gate selects at most one pod on a node'),
       conditionColumn('SelectorsMatch', 'Whether each gate selects a pod or a pod template'),
-      conditionColumn('NodesLimited', 'Whether some nodes are not selected'),
+      conditionColumn('NotAllNodesSelected', 'Whether some nodes are not selected'),
     ].map((column) => ({ ...column, priority: 1 })),
     age,
   ],
   rules: [
     {
-      rule: `size(self.metadata.name) <= ${longestPolicyName}`,
-      message: `the name of a NodeReadinessPolicy is part of a field manager: choose one of at most ${longestPolicyName} characters`,
+      rule: `size(self.metadata.name) <= ${maxPolicyNameLength}`,
+      message: `metadata.name is used as part of a field manager: choose a name of at most ${maxPolicyNameLength} characters`,
     },
   ],
 };
 
-/** Every CRD of this project, in the order in which `deploy/crd/` lists them. */
+/** Returns every CRD of this project. */
 export function customResourceDefinitions(): CustomResourceDefinition[] {
-  return [nodeMaintenance, evacuation, nodeReadiness, nodeReadinessPolicy, maintenanceWindow, nodeBudget].map(
-    toCustomResourceDefinition,
-  );
+  return [
+    nodeMaintenance,
+    evacuation,
+    nodeReadiness,
+    nodeReadinessPolicy,
+    maintenanceWindow,
+    nodeDisruptionBudget,
+  ].map(toCustomResourceDefinition);
 }
 
 function toCustomResourceDefinition(stored: StoredKind): CustomResourceDefinition {
@@ -374,19 +384,19 @@ function toRootSchema({ description, spec, status, rules }: StoredKind): SchemaN
       apiVersion: { type: 'string' },
       kind: { type: 'string' },
       metadata: { type: 'object' },
-      spec: { description: 'What is wanted.', ...emptyIfItMayBe(spec), ...toStructuralSchema(spec) },
-      status: { description: 'What is seen.', ...withoutRules(toStructuralSchema(status)) },
+      spec: { description: 'Desired state.', ...emptyDefaultFor(spec), ...toStructuralSchema(spec) },
+      status: { description: 'Observed state.', ...withoutRules(toStructuralSchema(status)) },
     },
     ...(rules && cel(...rules)),
   };
 }
 
-/** Server-side apply leaves null where the last field that somebody owned was removed: the default takes its place. */
-function emptyIfItMayBe(spec: z.ZodType): SchemaNode {
+/** Returns `default: {}` for a spec without required fields: server-side apply leaves null where it removes the last field of an owner. */
+function emptyDefaultFor(spec: z.ZodType): SchemaNode {
   return spec.safeParse({}).success ? { default: {} } : {};
 }
 
-/** The structural OpenAPI v3 schema of what may be written, so that fields with a default stay optional. */
+/** Returns the structural OpenAPI v3 schema of the input, in which fields with a default are optional. */
 function toStructuralSchema(schema: z.ZodType): SchemaNode {
   return z.toJSONSchema(schema, {
     target: 'openapi-3.0',
@@ -396,8 +406,8 @@ function toStructuralSchema(schema: z.ZodType): SchemaNode {
 }
 
 /**
- * Status repeats parts of a spec that was checked when it was written, once for each node: checking them again
- * would cost more than the apiserver allows.
+ * Removes the rules. A status repeats parts of a spec, once for each node, that were checked when the spec was written; checking them again
+ * would exceed the cost limit of the apiserver.
  */
 function withoutRules<Value>(node: Value): Value {
   return JSON.parse(
@@ -405,11 +415,11 @@ function withoutRules<Value>(node: Value): Value {
   );
 }
 
-/** Drops what a structural schema must not have and the apiserver does in another way (pruning, `format`, CEL). */
+/** Removes keywords that a structural schema must not have. The apiserver has other means for them (pruning, `format`, CEL). */
 function makeStructural(node: SchemaNode): void {
-  // The only form in which a structural schema may have alternatives; rules in CEL say the rest.
+  // The only form of alternatives that a structural schema allows. CEL rules check the rest.
   if (node['x-kubernetes-int-or-string'] === true) node['anyOf'] = [{ type: 'integer' }, { type: 'string' }];
-  // The apiserver forgets an empty list of fields.
+  // The apiserver drops an empty list of fields.
   if (node['x-kubernetes-preserve-unknown-fields'] === true) delete node['properties'];
   if (node['properties'] !== undefined) delete node['additionalProperties'];
   if (node['format'] === 'date-time') delete node['pattern'];

@@ -5,20 +5,22 @@ import { type NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage } from 
 import { objectName } from './schema.ts';
 import { NodeSelector } from './selectors.ts';
 
-/** What a maintenance is started and steered with from Temporal: one JSON object each. */
+/** Inputs of the `nodeMaintenance` workflow and of its messages. Each is one JSON object. */
 
 const MAX_NODES = 5000;
 
 /**
- * The input of workflow `nodeMaintenance`. With `name` alone it runs the NodeMaintenance that exists; with
- * `nodes` or `nodeSelector` it creates one first.
+ * The input of the `nodeMaintenance` workflow. With only `name`, the workflow runs an existing NodeMaintenance. With `nodes` or `nodeSelector`, it
+ * creates the object first.
  */
 export const MaintenanceInput = z.strictObject({
   name: objectName(),
   nodes: z
     .array(objectName(), { error: 'expected a list of node names' })
     .min(1, { error: 'expected at least one node name' })
-    .max(MAX_NODES, { error: `expected at most ${MAX_NODES} node names; use nodeSelector for more` })
+    .max(MAX_NODES, {
+      error: `expected at most ${MAX_NODES} node names; use nodeSelector to select more nodes`,
+    })
     .optional(),
   nodeSelector: NodeSelector.optional(),
   stage: NodeMaintenanceStage.optional(),
@@ -27,11 +29,11 @@ export const MaintenanceInput = z.strictObject({
 });
 export type MaintenanceInput = z.infer<typeof MaintenanceInput>;
 
-/** The payload of signal and update `advance`: the stage to go to, or the next one. */
+/** The payload of signal and update `advance`. Without `to`, the maintenance advances to the next stage. */
 export const AdvanceRequest = z.strictObject({ to: NodeMaintenanceStage.optional() });
 export type AdvanceRequest = z.infer<typeof AdvanceRequest>;
 
-/** Each problem is one line that names the field: `drainPlan[1].podPriority: expected ... (got "high")`. */
+/** The result of parsing an input. Each problem is one line that names the field: `drainPlan[1].podPriority: expected ... (got "high")`. */
 export type Parsed<Input> = { ok: true; input: Input } | { ok: false; problems: string[] };
 
 export function parseMaintenanceInput(value: unknown): Parsed<MaintenanceInput> {
@@ -41,12 +43,12 @@ export function parseMaintenanceInput(value: unknown): Parsed<MaintenanceInput> 
   return problems.length === 0 ? parsed : { ok: false, problems };
 }
 
-/** `advance` may come without a payload: that means the next stage. */
+/** Parses the payload of `advance`, which may be missing. */
 export function parseAdvanceRequest(value: unknown): Parsed<AdvanceRequest> {
   return parseStrictly(AdvanceRequest, value ?? {});
 }
 
-/** The object that `input` asks for, or undefined when it only names one that exists. */
+/** Returns the object that the input describes; undefined if it only names an existing one. */
 export function toNodeMaintenance(input: MaintenanceInput): NodeMaintenance | undefined {
   const nodeSelector = input.nodes === undefined ? input.nodeSelector : selectNodes(input.nodes);
   if (nodeSelector === undefined) return undefined;
@@ -63,7 +65,7 @@ export function toNodeMaintenance(input: MaintenanceInput): NodeMaintenance | un
   };
 }
 
-/** The input that asks for this object. */
+/** Returns the input that describes the object. */
 export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance): MaintenanceInput {
   const { nodeSelector, stage, drainPlan, reason } = spec;
   const nodes = namedNodes(nodeSelector);
@@ -76,14 +78,14 @@ export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance
   };
 }
 
-/** Undefined for a selector that is no list of names. */
+/** Returns the node names of a selector that is a list of names; undefined for any other selector. */
 function namedNodes({ nodeSelectorTerms }: CoreNodeSelector): string[] | undefined {
   const names = nodeSelectorTerms.flatMap(({ matchFields: [field] = [] }) => field?.values ?? []);
   const isList = JSON.stringify(selectNodes(names)) === JSON.stringify({ nodeSelectorTerms });
   return isList && names.length > 0 ? names : undefined;
 }
 
-/** One term for each node: core/v1 allows `metadata.name` a single value, and ORs the terms. */
+/** Selects nodes by name, with one term for each node: core/v1 allows `metadata.name` a single value, and ORs the terms. */
 function selectNodes(nodes: readonly string[]): CoreNodeSelector {
   return {
     nodeSelectorTerms: nodes.map((node) => ({
@@ -99,7 +101,7 @@ function nodeChoiceProblems(input: MaintenanceInput): string[] {
   const others = (['stage', 'reason', 'drainPlan'] as const).filter((field) => input[field] !== undefined);
   if (nodeSelector || others.length === 0) return [];
   return [
-    `nodes or nodeSelector: one is required beside ${others.join(', ')} (give only name to run a NodeMaintenance that exists)`,
+    `nodes or nodeSelector: one of them is required with ${others.join(', ')} (give only name to run an existing NodeMaintenance)`,
   ];
 }
 
@@ -112,7 +114,7 @@ function repeatedNodes(nodes: readonly string[]): string[] {
   });
 }
 
-/** One JSON object, or what is wrong with it. */
+/** Parses one JSON object. Unknown fields are problems. */
 export function parseStrictly<Schema extends z.ZodObject>(
   schema: Schema,
   value: unknown,
@@ -135,7 +137,7 @@ function describeIssue(issue: z.core.$ZodIssue, value: unknown): string[] {
   return [`${pathOf(issue.path)}: ${message} (${got === undefined ? 'it is missing' : `got ${shown(got)}`})`];
 }
 
-/** `['drainPlan', 1, 'podPriority']` as people write it: `drainPlan[1].podPriority`. */
+/** Formats `['drainPlan', 1, 'podPriority']` as the field path `drainPlan[1].podPriority`. */
 function pathOf(path: readonly PropertyKey[]): string {
   return path
     .map((key) =>
@@ -153,12 +155,12 @@ function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   return path.reduce<unknown>((at, key) => (isObject(at) ? Reflect.get(at, key) : undefined), value);
 }
 
-const LONGEST_SHOWN = 80;
+const MAX_VALUE_LENGTH = 80;
 
-/** The value as JSON, cut so that a problem stays one readable line. */
+/** Formats a value as JSON, truncated so that a problem stays one readable line. */
 function shown(value: unknown): string {
   const json = JSON.stringify(value) ?? String(value);
-  return json.length <= LONGEST_SHOWN ? json : `${json.slice(0, LONGEST_SHOWN)}...`;
+  return json.length <= MAX_VALUE_LENGTH ? json : `${json.slice(0, MAX_VALUE_LENGTH)}...`;
 }
 
 function isObject(value: unknown): value is object {

@@ -15,25 +15,24 @@ import {
 } from './schema.ts';
 import { hasQualifiedKeys, labelKey, labelValue, MAX_LABELS, NodeSelector } from './selectors.ts';
 
-/** MaintenanceWindow, the only source of its TypeScript types and of its CRD: an extension to KEP-4212. */
+/** Schema of MaintenanceWindow, an extension to KEP-4212. Its TypeScript types and its CRD are derived from it. */
 
 const MAX_CALENDAR_ENTRIES = 32;
 const MAX_EXCEPTIONS = 366;
 const MAX_RETRIES = 100;
 const MAX_ANNOTATION = 4096;
-/** Seconds. */
-const LONGEST = 7 * 24 * 3600;
+const MAX_DURATION_SECONDS = 7 * 24 * 3600;
 
 const DAYS = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'] as const;
 
 const DayOfWeek = oneOf(DAYS);
 export type DayOfWeek = z.infer<typeof DayOfWeek>;
 
-function numbers(min: number, max: number, most: number) {
+function numbers(min: number, max: number, maxItems: number) {
   return z
     .array(int32(min, max), { error: `expected a list of numbers from ${min} to ${max}` })
     .min(1)
-    .max(most)
+    .max(maxItems)
     .optional();
 }
 
@@ -42,20 +41,22 @@ const CalendarEntry = z.strictObject({
     .string()
     .max(5)
     .regex(/^([01][0-9]|2[0-3]):[0-5][0-9]$/, { error: 'expected a time of day such as 02:30' })
-    .describe('When the window opens, by the clocks of the time zone: hours and minutes, such as 02:30.'),
+    .describe('Local time at which the window opens, in hours and minutes, such as 02:30.'),
   daysOfWeek: z
     .array(DayOfWeek)
     .min(1)
     .max(7)
     .optional()
-    .describe('Only on these days of the week; on all of them if left out.')
+    .describe('Days of the week on which the window opens. Defaults to all days.')
     .meta(ATOMIC_LIST),
   daysOfMonth: numbers(1, 31, 31)
-    .describe('Only on these days of the month; on all of them if left out.')
+    .describe('Days of the month on which the window opens. Defaults to all days.')
     .meta(ATOMIC_LIST),
-  months: numbers(1, 12, 12).describe('Only in these months; in all of them if left out.').meta(ATOMIC_LIST),
+  months: numbers(1, 12, 12)
+    .describe('Months in which the window opens. Defaults to all months.')
+    .meta(ATOMIC_LIST),
   years: numbers(2000, 2100, 100)
-    .describe('Only in these years; in all of them if left out.')
+    .describe('Years in which the window opens. Defaults to all years.')
     .meta(ATOMIC_LIST),
 });
 export type CalendarEntry = z.infer<typeof CalendarEntry>;
@@ -65,7 +66,7 @@ const cronOrCalendar: CelRule = {
   message: 'schedule needs exactly one of cron and calendar: remove one of the two, or add one',
 };
 
-const lastsAMinute: CelRule = {
+const durationIsAllowed: CelRule = {
   rule: "duration(self) >= duration('1m') && duration(self) <= duration('168h')",
   message: 'duration must be between 1m and 168h, such as 4h or 90m',
 };
@@ -76,25 +77,27 @@ export const WindowSchedule = z
       .regex(/^\S+(\s+\S+){4}$/, { error: 'expected five fields such as "0 2 * * 6"' })
       .optional()
       .describe(
-        'When the window opens: minute, hour, day of month, month, day of week. Where both kinds of day are given, both must hold. Exactly one of cron and calendar is required.',
+        'Cron expression of the times at which the window opens: minute, hour, day of month, month, day of week. If both a day of month and a day of week are set, both must match. Exactly one of cron and calendar is required.',
       ),
     calendar: z
       .array(CalendarEntry)
       .min(1)
       .max(MAX_CALENDAR_ENTRIES)
       .optional()
-      .describe('When the window opens: whenever one of the entries says so.')
+      .describe(
+        'Calendar entries of the times at which the window opens. The window opens when one of the entries matches.',
+      )
       .meta(ATOMIC_LIST),
     timeZone: text(64)
       .min(1)
       .describe(
-        'IANA time zone, such as Europe/Berlin. A time that its clocks skip opens no window; one that they show twice opens one.',
+        'IANA time zone, such as Europe/Berlin. Daylight saving: a local time that does not exist on a day opens no window, and a local time that occurs twice opens the window once.',
       ),
     duration: text(16)
       .regex(/^([0-9]+h)?([0-9]+m)?$/, { error: 'expected a duration such as 4h, 90m or 1h30m' })
       .min(2)
-      .describe('How long the window stays open, such as 4h, 90m or 1h30m; at most 168h.')
-      .meta(cel(lastsAMinute)),
+      .describe('Duration for which the window is open, such as 4h, 90m or 1h30m. The maximum is 168h.')
+      .meta(cel(durationIsAllowed)),
     exceptions: z
       .array(
         z
@@ -104,79 +107,86 @@ export const WindowSchedule = z
       )
       .max(MAX_EXCEPTIONS)
       .optional()
-      .describe('Dates of the time zone, such as 2026-12-24, on which no window opens.')
+      .describe('Local dates on which the window does not open, such as 2026-12-24.')
       .meta(ATOMIC_LIST),
   })
   .meta(cel(cronOrCalendar));
 export type WindowSchedule = z.infer<typeof WindowSchedule>;
 
-const allowsANode: CelRule = {
+const allowsOneNode: CelRule = {
   rule: "type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",
-  message:
-    'maxUnavailable must be a number of 1 or more, or a percentage of 1% or more: set suspend to open no window',
+  message: 'maxUnavailable must be at least 1 or 1%; to stop the window from opening, set suspend to true',
 };
 
-const ordersByItsLabel: CelRule = {
+const labelKeyMatchesOrder: CelRule = {
   rule: "(self.by == 'Label') == has(self.labelKey)",
-  message: 'order needs labelKey with by: Label, and takes none with by: Name',
+  message: 'order.labelKey is required if by is Label, and must not be set if by is Name',
 };
 
 export const Rollout = z.strictObject({
   maxUnavailable: countOrPercent()
     .default(1)
     .describe(
-      'How many of the selected nodes may be out of service at once, whatever took them out: a number, or a percentage of them, rounded down but at least one. The NodeBudget of the cluster limits it further.',
+      'Maximum number of selected nodes that may be out of service at the same time, for whatever reason: a number, or a percentage of the selected nodes, rounded down to at least one. The NodeDisruptionBudget of the cluster is a further limit.',
     )
-    .meta(cel(allowsANode)),
+    .meta(cel(allowsOneNode)),
   topologyKey: text(317)
     .optional()
     .describe(
-      'Label of nodes, such as topology.kubernetes.io/zone: only nodes with the same value of it are worked on at a time.',
+      'Key of a node label, such as topology.kubernetes.io/zone. Only nodes with the same value of this label are maintained at the same time.',
     ),
   order: z
     .strictObject({
       by: oneOf(['Name', 'Label'])
         .default('Name')
-        .describe('Name, or the value of a label and then the name.'),
-      labelKey: text(317).optional().describe('The label, with by: Label. Nodes without it come last.'),
+        .describe('Name sorts nodes by name. Label sorts nodes by the value of a label, then by name.'),
+      labelKey: text(317)
+        .optional()
+        .describe('Key of the label, if by is Label. Nodes without this label are last.'),
     })
     .default({ by: 'Name' })
-    .describe('Which nodes come first.')
-    .meta(cel(ordersByItsLabel)),
-  soakSeconds: int32(0, LONGEST)
+    .describe('Order in which nodes are maintained.')
+    .meta(cel(labelKeyMatchesOrder)),
+  soakSeconds: int32(0, MAX_DURATION_SECONDS)
     .default(0)
-    .describe('How long after the end of a turn no other one begins, to see whether all is well.'),
+    .describe(
+      'Time to wait after a node has succeeded before the next node starts, so that problems can show up.',
+    ),
   maxFailures: int32(1, 5000)
     .default(1)
-    .describe('No further turn begins while so many have failed and nobody has dealt with them.'),
-  readyTimeoutSeconds: int32(1, LONGEST)
+    .describe(
+      'Number of failed nodes at which no further node starts. A failure counts until it is resolved.',
+    ),
+  readyTimeoutSeconds: int32(1, MAX_DURATION_SECONDS)
     .default(1800)
     .describe(
-      'How long after its work a node may take to be ready, and again to have its readiness gates open once it is given back, before its turn has failed.',
+      'Time after the work within which the node must become ready, and time after the uncordon within which its readiness gates must be ready. A node that exceeds it has failed.',
     ),
 });
 export type Rollout = z.infer<typeof Rollout>;
 
-const jobIsGiven: CelRule = {
+const jobMatchesType: CelRule = {
   rule: "(self.type == 'Job') == has(self.job)",
-  message: 'work needs job with type: Job, and takes none with type: None',
+  message: 'work.job is required if type is Job, and must not be set if type is None',
 };
 
 const PodTemplate = z
   .looseObject({})
   .describe(
-    'Template of the pod that does the work, as in a Job: metadata and spec. It is pinned to the node and tolerates all of its taints; what it says of node affinity and tolerations is replaced.',
+    'Template of the pod that does the work, as in a Job: metadata and spec. Node affinity and tolerations are replaced, so that the pod runs on the node and tolerates all of its taints.',
   )
   .meta({ 'x-kubernetes-preserve-unknown-fields': true });
 
 const JobWork = z.strictObject({
   template: PodTemplate,
-  timeoutSeconds: int32(1, LONGEST)
+  timeoutSeconds: int32(1, MAX_DURATION_SECONDS)
     .default(3600)
-    .describe('How long the Job may take, all retries included, before the turn has failed.'),
+    .describe(
+      'Time within which the Job must succeed, including all retries. A node whose Job exceeds it has failed.',
+    ),
   retries: int32(0, MAX_RETRIES)
     .default(0)
-    .describe('How often a pod that failed is followed by another one.'),
+    .describe('Number of retries of a failed pod, as backoffLimit of a Job.'),
 });
 export type JobWork = z.infer<typeof JobWork>;
 
@@ -185,156 +195,164 @@ export const WindowWork = z
     type: oneOf(['None', 'Job'])
       .default('None')
       .describe(
-        'None: a drained node waits until somebody advances its turn, or sets its NodeMaintenance to Complete. Job: a Job runs on it, and its success ends the turn.',
+        'None: a drained node waits until a user advances the node or sets its NodeMaintenance to Complete. Job: a Job runs on the drained node, and the node is uncordoned after the Job has succeeded.',
       ),
     job: JobWork.optional().describe(
-      'The Job, with type: Job. It runs in namespace node-maintenance-work, with the ServiceAccounts, Secrets and ConfigMaps of that namespace.',
+      'Job to run on each node, if type is Job. It runs in namespace node-maintenance-work, and can use the ServiceAccounts, Secrets and ConfigMaps of that namespace.',
     ),
   })
-  .meta(cel(jobIsGiven));
+  .meta(cel(jobMatchesType));
 export type WindowWork = z.infer<typeof WindowWork>;
 
-const areKeys = hasQualifiedKeys('keys of labels and annotations must be such as app or example.com/app');
+const areKeys = hasQualifiedKeys('label and annotation keys must have the form app or example.com/app');
 
-const leavesOurs: CelRule = {
+const avoidsReservedPrefix: CelRule = {
   rule: "self.all(key, !key.startsWith('nodemaintenance.k8s.io/'))",
-  message:
-    'keys that begin with nodemaintenance.k8s.io/ are those of the window itself: take another prefix, or none',
+  message: 'keys with the prefix nodemaintenance.k8s.io/ are reserved: use another prefix, or none',
 };
 
-function added(value: z.ZodType<string>, description: string) {
+function metadataMap(value: z.ZodType<string>, description: string) {
   return z
     .record(labelKey(), value)
     .optional()
     .describe(description)
-    .meta({ maxProperties: MAX_LABELS, ...cel(areKeys, leavesOurs) });
+    .meta({ maxProperties: MAX_LABELS, ...cel(areKeys, avoidsReservedPrefix) });
 }
 
-const TurnMetadata = z.strictObject({
-  labels: added(labelValue(), 'Labels of the NodeMaintenances.'),
-  annotations: added(text(MAX_ANNOTATION), 'Annotations of the NodeMaintenances.'),
+const TemplateMetadata = z.strictObject({
+  labels: metadataMap(labelValue(), 'Labels of the NodeMaintenances.'),
+  annotations: metadataMap(text(MAX_ANNOTATION), 'Annotations of the NodeMaintenances.'),
 });
 
-const TurnTemplate = z.strictObject({
-  metadata: TurnMetadata.optional().describe(
-    'Labels and annotations of the NodeMaintenances, beside those by which the window knows them.',
+const MaintenanceTemplate = z.strictObject({
+  metadata: TemplateMetadata.optional().describe(
+    'Labels and annotations of the NodeMaintenances, in addition to those that the window sets itself.',
   ),
   drainPlan: NodeMaintenanceSpec.shape.drainPlan,
   reason: NodeMaintenanceSpec.shape.reason,
 });
 
 export const MaintenanceWindowSpec = z.strictObject({
-  schedule: WindowSchedule.describe('When the window is open.'),
-  nodeSelector: NodeSelector.describe('NodeSelector selects the nodes that are to be maintained.'),
+  schedule: WindowSchedule.describe('Times at which the window is open.'),
+  nodeSelector: NodeSelector.describe('NodeSelector selects the nodes to maintain.'),
   rollout: Rollout.default({
     maxUnavailable: 1,
     order: { by: 'Name' },
     soakSeconds: 0,
     maxFailures: 1,
     readyTimeoutSeconds: 1800,
-  }).describe('How many nodes have their turn at once, and which first.'),
-  template: TurnTemplate.default({}).describe(
-    'The NodeMaintenance of each node, as far as it is not given by the window: it is created in stage Drain, and completed after the work. A change of template or work is a new revision, for which every node has its turn again.',
+  }).describe('Limits for the number of nodes that are maintained at the same time, and their order.'),
+  template: MaintenanceTemplate.default({}).describe(
+    'Template of the NodeMaintenance of each node. It is created in stage Drain, and completed after the work. A change of template or work is a new revision, and every node is maintained again.',
   ),
-  work: WindowWork.default({ type: 'None' }).describe('What is done on each node once it is drained.'),
+  work: WindowWork.default({ type: 'None' }).describe('Work to do on each node after it is drained.'),
   approval: oneOf(['None', 'PerWindow', 'PerNode'])
     .default('None')
     .describe(
-      'Whether turns begin by themselves, once somebody has approved the open window, or once somebody has approved the node: by signal or update approve of the window in Temporal.',
+      'None: nodes start without approval. PerWindow: nodes start after the open window is approved. PerNode: a node starts after it is approved. Approve with kubectl maintenance window approve, or with the signal or update approve of the workflow in Temporal.',
     ),
   onWindowEnd: oneOf(['FinishCurrent', 'HoldCurrent', 'CancelCurrent'])
     .default('FinishCurrent')
     .describe(
-      'What becomes of turns that are under way when the window ends. FinishCurrent: they go on to their end. HoldCurrent: drains rest, nodes stay cordoned, and the next window goes on. CancelCurrent: nodes are given back, after a Job that runs was deleted and its pods are gone; they have their turn anew in the next window.',
+      'Policy for nodes that are in progress when the window ends. FinishCurrent: their maintenance continues. HoldCurrent: drains are paused, nodes stay cordoned, and they continue at the next opening. CancelCurrent: running Jobs are deleted, nodes are uncordoned after the pods of the Jobs have terminated, and they are maintained again at the next opening.',
     ),
   suspend: z
     .boolean()
     .default(false)
-    .describe('No window opens, until it is false again; one that is open goes on.'),
+    .describe('The window does not open while this is true. A window that is open already continues.'),
 });
 export type MaintenanceWindowSpec = z.infer<typeof MaintenanceWindowSpec>;
 
 const Waiting = z.strictObject({
-  reason: text(128).describe('Why no further turn begins now, in CamelCase, for machines.'),
-  message: text(1024).describe('The same for people.'),
+  reason: text(128).describe('Machine-readable reason why no further node starts now, in CamelCase.'),
+  message: text(1024).describe('Human-readable explanation of the reason.'),
 });
 
-const Orders = z.strictObject({
-  approved: z.boolean().optional().describe('All nodes may begin.'),
+const Requests = z.strictObject({
+  approved: z.boolean().optional().describe('The window is approved: all nodes may start.'),
   approvedNodes: z
     .array(text(253))
     .max(5000)
     .optional()
-    .describe('Nodes that may begin, with approval PerNode.')
+    .describe('Approved nodes, if approval is PerNode.')
     .meta(ATOMIC_LIST),
-  paused: z.boolean().optional().describe('No further turn begins.'),
+  paused: z.boolean().optional().describe('The window is paused: no further node starts.'),
   cancelled: z
     .boolean()
     .optional()
-    .describe('The window ends, and nodes whose work is not done are given back.'),
+    .describe('The window is cancelled: it ends, and nodes whose work is not done are uncordoned.'),
 });
 
 const ActiveWindow = z.strictObject({
-  workflowId: text(1000).describe('The run of the window in Temporal.'),
-  runId: text(64).describe('Its run id.'),
-  start: timestamp().describe('When it opened.'),
-  end: timestamp().describe('When it ends.'),
+  workflowId: text(1000).describe('Workflow id of the open window in Temporal.'),
+  runId: text(64).describe('Run id of this workflow.'),
+  start: timestamp().describe('Time at which the window opened.'),
+  end: timestamp().describe('Time at which the window ends.'),
   nodes: z
     .array(text(253))
     .max(5000)
     .default([])
     .describe(
-      'The nodes whose turn is under way, or has failed and nobody has dealt with it yet; the first hundred.',
+      'Nodes that are in progress, and failed nodes whose failure is not resolved. At most the first 100.',
     )
     .meta(ATOMIC_LIST),
-  waiting: Waiting.optional().describe('Why no further turn begins now.'),
-  orders: Orders.optional().describe(
-    'What was ordered of it by messages: a run that follows one which was terminated goes on with it.',
+  waiting: Waiting.optional().describe('Reason why no further node starts now.'),
+  requests: Requests.optional().describe(
+    'Requests that the window has accepted by signals and updates. If its workflow is terminated, the next run continues with them.',
   ),
 });
 
-const TurnFailure = z.strictObject({
+const WindowNodeFailure = z.strictObject({
   node: text(253).describe('Name of the node.'),
-  reason: text(128).describe('Why its turn failed, in CamelCase, for machines.'),
-  message: text(1024).describe('The same for people, and what to do about it.'),
+  reason: text(128).describe('Machine-readable reason of the failure, in CamelCase.'),
+  message: text(1024).describe('Human-readable explanation of the failure, and how to resolve it.'),
 });
 
-const tally = (description: string) => int32(0).default(0).describe(description);
+const count = (description: string) => int32(0).default(0).describe(description);
 
 const Progress = z.strictObject({
-  revision: text(63).describe('The revision of template and work that these numbers are about.'),
-  summary: text(64).describe('Nodes that had their turn, of those that are selected, such as 3/10.'),
-  nodes: tally('Number of nodes selected.'),
-  done: tally('Number of those that had their turn in this revision.'),
-  inProgress: tally('Number of those whose turn is under way.'),
-  failed: tally('Number of those whose turn has failed and nobody has dealt with it yet.'),
-  remaining: tally('Number of those whose turn is still to come.'),
+  revision: text(63).describe('Revision of template and work that these numbers refer to.'),
+  summary: text(64).describe(
+    'Number of selected nodes that have succeeded and number of selected nodes, such as 3/10.',
+  ),
+  nodes: count('Number of selected nodes.'),
+  done: count('Number of selected nodes that have succeeded in this revision.'),
+  inProgress: count('Number of nodes in progress.'),
+  failed: count('Number of failed nodes whose failure is not resolved.'),
+  remaining: count('Number of selected nodes that have not started.'),
   failures: z
-    .array(TurnFailure)
+    .array(WindowNodeFailure)
     .max(20)
     .default([])
-    .describe('The first twenty turns that failed.')
+    .describe('Failed nodes, at most the first 20.')
     .meta(ATOMIC_LIST),
 });
 export type WindowProgress = z.infer<typeof Progress>;
 
 export const MaintenanceWindowStatus = z.strictObject({
   conditions: conditions(
-    'Valid signals whether the window can be scheduled as it is, Scheduled whether its Schedule in Temporal is as it says.',
+    'Valid signals whether the window can be scheduled as specified. Scheduled signals whether its Schedule in Temporal is up to date and not paused.',
   ),
   observedGeneration: int64()
     .default(0)
     .describe('The .metadata.generation that conditions and schedule were computed from.'),
-  schedule: text(256).optional().describe('When the window opens, in short.'),
-  nextTime: timestamp().optional().describe('When it opens next; absent while it is suspended or not valid.'),
+  schedule: text(256).optional().describe('Short form of the schedule.'),
+  nextTime: timestamp()
+    .optional()
+    .describe('Time of the next opening. Not set while the window is suspended or not valid.'),
   active: ActiveWindow.optional().describe(
-    'The window that is open, or has ended and still has turns to finish.',
+    'The open window, or a window that has ended and still has nodes in progress.',
   ),
-  progress: Progress.optional().describe('How far the newest revision has come.'),
+  lastClosed: timestamp()
+    .optional()
+    .describe(
+      'Start of the opening that was closed last. The schedule opens the window once for each of its times; opening it again for the same time requires permission to maintain its nodes.',
+    ),
+  progress: Progress.optional().describe('Progress of the newest revision.'),
 });
 export type MaintenanceWindowStatus = z.infer<typeof MaintenanceWindowStatus>;
 
-/** The stored object; `status` is absent until the controller has seen it. */
+/** The stored object. `status` is not set until the controller has reconciled it. */
 export interface MaintenanceWindow extends KubeObject {
   spec: MaintenanceWindowSpec;
   status?: MaintenanceWindowStatus;

@@ -1,6 +1,6 @@
 /**
- * Names that users, other controllers and stored objects rely on: changing one breaks them. No imports, so
- * that workflow code may use it.
+ * Names that users, other controllers and stored objects depend on. Changing one breaks them. This file has no imports, so that workflow code
+ * can use it.
  */
 
 export const NODE_MAINTENANCE = {
@@ -27,41 +27,41 @@ export const MAINTENANCE_WINDOW = {
   plural: 'maintenancewindows',
 } as const;
 
-export const NODE_BUDGET = {
+export const NODE_DISRUPTION_BUDGET = {
   group: 'nodemaintenance.k8s.io',
   version: 'v1alpha1',
   apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
-  kind: 'NodeBudget',
-  plural: 'nodebudgets',
+  kind: 'NodeDisruptionBudget',
+  plural: 'nodedisruptionbudgets',
 } as const;
 
-/** The only name that a NodeBudget may have. */
-export const NODE_BUDGET_NAME = 'cluster';
+/** The only valid name of a NodeDisruptionBudget. */
+export const NODE_DISRUPTION_BUDGET_NAME = 'cluster';
 
-/** On a MaintenanceWindow: its Schedule is deleted before it goes, and the turns that it began are over. */
+/** Finalizer of a MaintenanceWindow: before the object is deleted, its Schedule is deleted and the maintenances in progress are ended. */
 export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
 
-/** On a MaintenanceWindow: `kubectl maintenance window pause` has suspended it, and resume may take that back. */
+/** Annotation of a MaintenanceWindow that `kubectl maintenance window pause` has suspended; `resume` unsuspends only such a window. */
 export const SUSPENDED_BY_PAUSE_ANNOTATION = 'nodemaintenance.k8s.io/suspended-by-pause';
 
-/** On the NodeMaintenance that is a node's turn in a window: the window, and the revision of its template. */
+/** Labels of a NodeMaintenance that belongs to a window: the window, and the revision of its template. */
 export const WINDOW_LABEL = 'nodemaintenance.k8s.io/window';
 export const REVISION_LABEL = 'nodemaintenance.k8s.io/window-revision';
 
-/** On the same. */
-export const TurnAnnotation = {
-  /** The node, by name and UID: one that was made anew under its old name has not had its turn. */
-  Node: 'nodemaintenance.k8s.io/turn-node',
-  NodeUid: 'nodemaintenance.k8s.io/turn-node-uid',
-  /** `work.type` of the window when the turn began. */
-  Work: 'nodemaintenance.k8s.io/turn-work',
-  /** Paused by its window, which resumes it; not by a person. */
-  Resting: 'nodemaintenance.k8s.io/turn-resting',
-  /** "true": somebody says that the work is done, or need not be done. */
-  Advance: 'nodemaintenance.k8s.io/turn-advance',
+/** Annotations of a NodeMaintenance that belongs to a window. */
+export const WindowAnnotation = {
+  /** Name and UID of the node. A node that is recreated under the same name is maintained again. */
+  Node: 'nodemaintenance.k8s.io/node',
+  NodeUid: 'nodemaintenance.k8s.io/node-uid',
+  /** `work.type` of the window when the maintenance was created. */
+  WorkType: 'nodemaintenance.k8s.io/work-type',
+  /** The window, and not a user, has paused the maintenance, and resumes it. */
+  PausedByWindow: 'nodemaintenance.k8s.io/paused-by-window',
+  /** "true": a user has declared the work done or unnecessary. */
+  WorkDone: 'nodemaintenance.k8s.io/work-done',
 } as const;
 
-/** Where the Jobs of windows run: a namespace of their own, so that they can use no ServiceAccount but its. */
+/** Namespace of the Jobs of windows. It is separate, so that these Jobs can use only its own ServiceAccounts. */
 export const WORK_NAMESPACE = 'node-maintenance-work';
 
 export const NODE_READINESS = {
@@ -80,95 +80,116 @@ export const NODE_READINESS_POLICY = {
   plural: 'nodereadinesspolicies',
 } as const;
 
-/** On a NodeMaintenance beyond Idle: "to ensure uncordon and removal of Evacuations upon deletion" (KEP-4212). */
+/** Finalizer of a NodeMaintenance beyond Idle: "to ensure uncordon and removal of Evacuations upon deletion" (KEP-4212). */
 export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-completion';
 
-/** On every Evacuation that node maintenance asked for (KEP-4212 › Drain). */
+/** Finalizer of every Evacuation that node maintenance requests (KEP-4212 › Drain). */
 export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
 
-/** Of the evacuator of DaemonSet pods (KEP-4212 › DaemonSet Controller). */
+/** Class of the evacuator of DaemonSet pods (KEP-4212 › DaemonSet Controller). */
 export const DAEMONSET_EVACUATOR = 'daemonset.apps.k8s.io';
 
-/** On every pod of a DaemonSet, given by the policy `daemonset-evacuator.nodemaintenance.k8s.io` or by the worker. */
+/** Class of the evacuator of Deployment pods (KEP-4212 › Drain). */
+export const DEPLOYMENT_EVACUATOR = 'deployment.apps.k8s.io';
+
+/** Annotation of every DaemonSet pod, added by the policy `daemonset-evacuator.nodemaintenance.k8s.io` or by the worker. */
 export const DAEMONSET_EVACUATOR_ANNOTATION = `evacuation.coordination.k8s.io/priority_${DAEMONSET_EVACUATOR}`;
 export const DAEMONSET_EVACUATOR_PRIORITY = '10000/controller';
 
 /**
- * The scheduling gate of a DaemonSet pod that must not come back to its node until the maintenance is complete. Set inside the
- * apiserver by the policy `daemonset-gate.nodemaintenance.k8s.io`, lifted by the worker.
+ * Scheduling gate of a DaemonSet pod that must not return to its node until the maintenance is complete. The policy
+ * `daemonset-gate.nodemaintenance.k8s.io` adds it in the apiserver; the worker removes it.
  */
 export const MAINTENANCE_GATE = 'nodemaintenance.k8s.io/maintenance';
 
 /**
- * On a Node that somebody uncordoned: who it was, by user and field manager. Written inside the apiserver by the policy
- * `uncordoned-by.nodemaintenance.k8s.io`, because an uncordon leaves no trace in managedFields.
+ * Annotation of a Node: the user and field manager of the last uncordon. The policy `uncordoned-by.nodemaintenance.k8s.io` writes it in the
+ * apiserver, because an uncordon removes its owner from managedFields.
  */
 export const UNCORDONED_BY_ANNOTATION = 'nodemaintenance.k8s.io/uncordoned-by';
 
 /**
- * On a NodeMaintenance: who changed its spec last. Written inside the apiserver by the policy `ordered-by.nodemaintenance.k8s.io`,
- * and by the worker for those who give orders through Temporal.
+ * Annotation of a NodeMaintenance: who changed its spec last. The policy `requested-by.nodemaintenance.k8s.io` writes it in the apiserver; the
+ * worker writes it for requests through Temporal.
  */
-export const ORDERED_BY_ANNOTATION = 'nodemaintenance.k8s.io/ordered-by';
+export const REQUESTED_BY_ANNOTATION = 'nodemaintenance.k8s.io/requested-by';
 
-/** On a pod that was released from its ReplicaSet: from which, so that it can be given back (domain/release.ts). */
+/**
+ * Annotation of a NodeMaintenance and of a NodeReadinessPolicy: the user whose permission decides which nodes it may change (ADR 27). The
+ * policies `requester.nodemaintenance.k8s.io` write and protect it in the apiserver.
+ */
+export const REQUESTER_ANNOTATION = 'nodemaintenance.k8s.io/requester';
+
+/** Annotation of a pod that was released from its ReplicaSet: the ReplicaSet, so that it can adopt the pod again (domain/evacuation/podRelease.ts). */
 export const RELEASED_ANNOTATION = 'nodemaintenance.k8s.io/released-from';
 
-/** KEP-4212 sets 30 minutes, so that an evacuator has time "to recover from a disruption". Seconds. */
+/** KEP-4212 sets 30 minutes, so that an evacuator has time "to recover from a disruption". */
 export const DEFAULT_PROGRESS_DEADLINE_SECONDS = 1800;
 
-/** Server-side apply owner of what this project writes. */
+/** Extension to KEP-4212: an instigator may not let a pod wait longer than a day for each evacuator. */
+export const MAX_PROGRESS_DEADLINE_SECONDS = 86_400;
+
+/** Extension to KEP-4212: maximum number of evacuators of a pod, as in its successor (KEP-4563). */
+export const MAX_EVACUATORS = 10;
+
+/** Default time within which an evacuator must respond, unless its class is known. Longer than it takes to reschedule its pod. */
+export const DEFAULT_EVACUATOR_RESPONSE_SECONDS = 300;
+
+/** Field manager of the worker's writes. */
 export const FIELD_MANAGER = 'node-maintenance';
 
-/** Server-side apply owner of the maintenance conditions of a Node: what it no longer applies goes. */
+/** Field manager of the maintenance conditions of a Node. A condition that it no longer applies is removed. */
 export const NODE_CONDITIONS_MANAGER = 'node-maintenance-conditions';
 
 /**
- * "A readiness taint will be used to track the overall readiness of a node" (Node Readiness Gates > Design Details). On new nodes by
- * the policy `readiness-taint.nodemaintenance.k8s.io`, inside the apiserver; otherwise put and taken away by the worker.
+ * "A readiness taint will be used to track the overall readiness of a node" (Node Readiness Gates > Design Details). The policy
+ * `readiness-taint.nodemaintenance.k8s.io` adds it to new nodes in the apiserver; otherwise the worker adds and removes it.
  */
 export const READINESS_TAINT = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' } as const;
 
-/** The condition of a Node that says the same, for autoscalers and people. */
+/** Node condition with the same meaning as the taint, for autoscalers and users. */
 export const READINESS_CONDITION = 'readiness.k8s.io/GatesReady';
 
-/** Server-side apply owner of that condition. */
+/** Field manager of that condition. */
 export const READINESS_CONDITION_MANAGER = 'node-readiness-condition';
 
-/** Begins the server-side apply owners of gates that policies write; the policy's name follows. */
+/** Verb for `nodereadinesses`: permits to gate the nodes of these names without the permission to delete them (ADR 28). */
+export const GATE_VERB = 'gate';
+
+/** Prefix of the field managers of gates that policies write. The name of the policy follows. */
 export const READINESS_POLICY_MANAGER = 'node-readiness-policy/';
 
-/** So many gates may a node have, and so many a policy. */
+/** Maximum number of gates of a node, and of a policy. */
 export const MAX_READINESS_GATES = 32;
 
-/** Where the worker, its ServiceAccount and its leader election Leases live. */
+/** Namespace of the worker, its ServiceAccount and its leader election Leases. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 
-/** Where the maintenance Lease of each node lives, named as the node (KEP-1411 > Proposal). */
+/** Namespace of the maintenance Leases. Each has the name of its node (KEP-1411 > Proposal). */
 export const NODE_LEASE_NAMESPACE = 'kube-node-maintenance';
 
-/** Where the kubelet of each node says by a Lease, named as the node, that it lives. */
+/** Namespace of the heartbeat Leases of the kubelets. Each has the name of its node. */
 export const KUBELET_LEASE_NAMESPACE = 'kube-node-lease';
 
 /**
- * Who holds the Leases of nodes under maintenance: all workers of an installation, which has one namespace, as one, so that
- * overlapping maintenances share them.
+ * Returns the holder identity of maintenance Leases. All workers of an installation, which has one namespace, are one holder, so that overlapping
+ * maintenances share the Leases.
  */
 export function leaseHolderOf(namespace: string): string {
   return `nodemaintenance.k8s.io/${namespace}`;
 }
 
-/** The user name of the worker's ServiceAccount in this namespace. */
+/** Returns the user name of the worker's ServiceAccount in the namespace. */
 export function workerUser(namespace: string): string {
   return `system:serviceaccount:${namespace}:node-maintenance-worker`;
 }
 export const WORKER_SERVICE = 'node-maintenance-worker';
 
-/** Processes of ours, as their identity Leases and the label on these name them. */
+/** Names of the processes of this project in identity Leases and their label. */
 export const Component = {
-  /** With its control loops and its admission server. */
+  /** A worker with controllers and admission server. */
   Worker: 'node-maintenance-worker',
-  /** Of `--admission-only`. */
+  /** A process with `--admission-only`. */
   Admission: 'node-maintenance-admission',
 } as const;
 export type Component = (typeof Component)[keyof typeof Component];
@@ -179,37 +200,37 @@ export const HOSTNAME_LABEL = 'kubernetes.io/hostname';
 
 /** Annotations of an identity Lease. */
 export const IdentityAnnotation = {
-  /** Only if the label cannot hold it whole. */
+  /** Set only if the hostname is too long for the label. */
   Hostname: 'nodemaintenance.k8s.io/hostname',
   Version: 'nodemaintenance.k8s.io/version',
-  /** By which Temporal knows the worker, as a poller of this task queue in this namespace: `<pid>@<hostname>`. */
+  /** Identity of the worker in Temporal, where it polls this task queue in this namespace: `<pid>@<hostname>`. */
   TemporalIdentity: 'nodemaintenance.k8s.io/temporal-identity',
   TemporalNamespace: 'nodemaintenance.k8s.io/temporal-namespace',
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
 } as const;
 
-/** On whose behalf maintenances are started from Temporal: no account, only a name to give rights to. */
+/** User name for requests through Temporal. It has no account; RBAC grants permissions to the name. */
 export const TEMPORAL_USER = 'nodemaintenance.k8s.io:temporal';
 
-/** On a NodeMaintenance that was started from Temporal: who started it, in the words of their client. */
+/** Annotation of a NodeMaintenance that was started from Temporal: the identity of the Temporal client. */
 export const STARTED_BY = 'nodemaintenance.k8s.io/started-by';
 
 export const TASK_QUEUE = 'node-maintenance';
 
-/** Beside all other work: a receiver that keeps senders waiting keeps nobody else. */
-export const NOTICE_TASK_QUEUE = 'node-maintenance-notices';
+/** Task queue of notifications. It is separate, so that a slow endpoint delays no other work. */
+export const NOTIFICATION_TASK_QUEUE = 'node-maintenance-notifications';
 
-/** Temporal's workflow id of the NodeMaintenance called `name`. */
+/** Returns the workflow id of the NodeMaintenance. */
 export function workflowIdOf(name: string): string {
   return `node-maintenance-${name}`;
 }
 
-/** Temporal's workflow id of what sends a notice. */
-export function noticeWorkflowIdOf(id: string): string {
+/** Returns the workflow id of the notification. */
+export function notificationWorkflowIdOf(id: string): string {
   return `notify-${id}`;
 }
 
-/** Temporal's workflow id of a window's runs; a Schedule appends the time. Also the id of its Schedule. */
+/** Returns the workflow id of the MaintenanceWindow, to which a Schedule appends the time. The Schedule has the same id. */
 export function windowWorkflowIdOf(name: string): string {
   return `maintenance-window-${name}`;
 }

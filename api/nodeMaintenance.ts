@@ -17,13 +17,13 @@ import {
 import { LabelSelector, NodeSelector } from './selectors.ts';
 
 /**
- * NodeMaintenance, the only source of its TypeScript types and of its CRD. Descriptions are KEP-4212's
- * sentences, letter for letter; what the KEP does not have says "Extension to KEP-4212".
+ * NodeMaintenance: the single source of its TypeScript types and of its CRD. Descriptions are the sentences of KEP-4212, letter for letter. The
+ * description of a field that the KEP does not have starts with "Extension to KEP-4212".
  */
 
-/** 256 of the author's, and the KEP's twelve. */
+/** 256 entries of the user, and the twelve entries of the KEP. */
 const MAX_DRAIN_PLAN_ENTRIES = 268;
-const MAX_REASON = 1024;
+const MAX_REASON_LENGTH = 1024;
 
 function lines(...sentences: string[]): string {
   return sentences.join('\n');
@@ -72,7 +72,7 @@ const stageMovesForward: CelRule = {
   rule: `${STAGE_ORDER}[self] >= ${STAGE_ORDER}[oldSelf]`,
   message: 'stage cannot go back: the order is Idle -> Cordon -> Drain -> Complete',
   messageExpression:
-    "'stage cannot go from ' + oldSelf + ' back to ' + self + (self == 'Idle' ? ' (the default when stage is left out)' : '') + ': the order is Idle -> Cordon -> Drain -> Complete. ' + (oldSelf == 'Complete' ? 'Create a new NodeMaintenance instead' : 'Set Complete to give the nodes back, then create a new NodeMaintenance')",
+    "'stage cannot go from ' + oldSelf + ' back to ' + self + (self == 'Idle' ? ' (the default when stage is left out)' : '') + ': the order is Idle -> Cordon -> Drain -> Complete. ' + (oldSelf == 'Complete' ? 'Create a new NodeMaintenance instead' : 'Set Complete to uncordon the nodes, then create a new NodeMaintenance')",
 };
 
 const POD_TYPE_ORDER = "{'Default': 0, 'DaemonSet': 1, 'Static': 2}";
@@ -80,7 +80,7 @@ const POD_TYPE_ORDER = "{'Default': 0, 'DaemonSet': 1, 'Static': 2}";
 const drainPlanIsImmutable: CelRule = {
   rule: 'has(self.drainPlan) == has(oldSelf.drainPlan) && (!has(self.drainPlan) || self.drainPlan == oldSelf.drainPlan)',
   message:
-    'drainPlan is immutable: leave it as it was, or set stage to Complete and create a new NodeMaintenance with the other plan',
+    'drainPlan is immutable: restore the previous value, or set stage to Complete and create a new NodeMaintenance with the new plan',
   fieldPath: '.drainPlan',
 };
 
@@ -120,7 +120,7 @@ const drainPlanRules: CelRule[] = [
   entriesAreUnique,
 ];
 
-/** "added during the NodeMaintenance admission" (KEP-4212 › Pod Selection), as the KEP's comment lists it. */
+/** The entries "added during the NodeMaintenance admission" (KEP-4212 › Pod Selection), as the KEP lists them. */
 const injectedEntries = POD_TYPES.flatMap((podType) => [
   '- podPriority: 1000000000 // highest priority for user defined priority classes',
   `  podType: "${podType}"`,
@@ -176,7 +176,7 @@ export const NodeMaintenanceSpec = z
       .optional()
       .describe(drainPlanDescription)
       .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) }),
-    reason: text(MAX_REASON).optional().describe('Reason for the maintenance.'),
+    reason: text(MAX_REASON_LENGTH).optional().describe('Reason for the maintenance.'),
   })
   .meta(cel(drainPlanIsImmutable));
 export type NodeMaintenanceSpec = z.infer<typeof NodeMaintenanceSpec>;
@@ -229,13 +229,19 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
   podsPeak: int32(0)
     .optional()
     .describe(
-      'Extension to KEP-4212: the most pods that were left to evacuate on the node at one time: what the progress of its drain is measured by.',
+      'Extension to KEP-4212: the highest number of pods that were left to evacuate on the node at one time. Drain progress is measured against it.',
     ),
   unschedulableBefore: z
     .boolean()
     .optional()
     .describe(
-      'Extension to KEP-4212: whether the node was unschedulable before its first cordon by a NodeMaintenance, and so is left unschedulable when the maintenance is complete.',
+      'Extension to KEP-4212: whether the node was unschedulable before a NodeMaintenance first cordoned it. If true, Complete does not uncordon the node.',
+    ),
+  authorized: z
+    .boolean()
+    .optional()
+    .describe(
+      'Extension to KEP-4212: false if the user who requested the maintenance may not maintain this node. A node that was not cordoned yet is then skipped; on one that was, nothing more is started. Missing otherwise.',
     ),
 });
 export type NodeMaintenanceNodeStatus = z.infer<typeof NodeMaintenanceNodeStatus>;
@@ -243,10 +249,22 @@ export type NodeMaintenanceNodeStatus = z.infer<typeof NodeMaintenanceNodeStatus
 const BlockedPod = z.strictObject({
   namespace: z.string().describe('Namespace of the pod.'),
   name: z.string().describe('Name of the pod.'),
-  node: z.string().describe('Node that the pod runs on.'),
-  reason: z.string().describe('Kind of what blocks it, in CamelCase, for machines.'),
-  message: z.string().describe('What blocks it and what to do about it, for people.'),
+  node: z.string().describe('Name of the node that the pod runs on.'),
+  reason: z.string().describe('CamelCase reason why the pod cannot leave, for programs.'),
+  message: z.string().describe('Human-readable explanation why the pod cannot leave and how to fix it.'),
 });
+
+export const DrainTier = z
+  .strictObject({
+    number: int32(1).describe('Number of the current tier, counted from 1.'),
+    total: int32(1).describe(
+      'Number of tiers: those that were drained, the current one and those that still contain pods.',
+    ),
+  })
+  .describe(
+    'Extension to KEP-4212: the tier of the drain plan that this maintenance has reached. Counts only tiers that contain pods, or contained some before they were drained. Missing until such a tier is reached.',
+  );
+export type DrainTier = z.infer<typeof DrainTier>;
 
 export const NodeMaintenanceStatus = z.strictObject({
   stageStatuses: z
@@ -266,8 +284,9 @@ export const NodeMaintenanceStatus = z.strictObject({
     .default(0)
     .describe('Extension to KEP-4212: the .metadata.generation that this status was computed from.'),
   drainPosition: count(
-    'Extension to KEP-4212: the index of the drain plan entry that this maintenance has reached; it never decreases.',
+    'Extension to KEP-4212: the index of the drain plan entry that this maintenance has reached. It never decreases.',
   ),
+  drainTier: DrainTier.optional(),
   nodes: count('Extension to KEP-4212: number of nodes targeted by this maintenance.'),
   podsPendingEvacuation: count(
     'Extension to KEP-4212: number of pods on all nodes that have not yet started evacuation.',
@@ -278,22 +297,22 @@ export const NodeMaintenanceStatus = z.strictObject({
   podsRemaining: int32(0)
     .optional()
     .describe(
-      'Extension to KEP-4212: number of static pods that are left running because only the kubelet of their node can end them.',
+      'Extension to KEP-4212: number of static pods, which keep running because only the kubelet of their node can stop them.',
     ),
   podsBlocked: int32(0)
     .optional()
-    .describe('Extension to KEP-4212: number of pods that are targeted and cannot leave.'),
+    .describe('Extension to KEP-4212: number of targeted pods that cannot leave.'),
   blockedPods: z
     .array(BlockedPod)
     .optional()
     .describe(
-      'Extension to KEP-4212: pods that are targeted and cannot leave, and why; the first twenty of .status.podsBlocked.',
+      'Extension to KEP-4212: the first twenty of the targeted pods that cannot leave, and why. .status.podsBlocked counts all of them.',
     )
     .meta(ATOMIC_LIST),
 });
 export type NodeMaintenanceStatus = z.infer<typeof NodeMaintenanceStatus>;
 
-/** The stored object; `status` is absent until the controller has seen it. */
+/** The stored object. `status` is absent until a worker has processed the object. */
 export interface NodeMaintenance extends KubeObject {
   spec: NodeMaintenanceSpec;
   status?: NodeMaintenanceStatus;

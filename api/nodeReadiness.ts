@@ -6,9 +6,9 @@ import { type CelRule, cel, int32, int64, listMap, text, timestamp } from './sch
 import { LabelSelector } from './selectors.ts';
 
 /**
- * NodeReadiness, the only source of its TypeScript types and of its CRD: `NodeSpec.readinessGates` and
- * `NodeStatus.readiness` of the proposal "Node Readiness Gates", in an object that has the name of its node. Descriptions are
- * the proposal's sentences; what it does not have says "Extension".
+ * Defines NodeReadiness, from which its TypeScript types and its CRD are derived: `NodeSpec.readinessGates` and
+ * `NodeStatus.readiness` of the proposal "Node Readiness Gates", in an object with the name of its node. Descriptions quote the
+ * proposal; everything else starts with "Extension".
  */
 
 const MAX_GATE_NAME = 128;
@@ -37,10 +37,10 @@ function namespaceName() {
     .regex(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/, { error });
 }
 
-const selectsSomething: CelRule = {
+const isNotEmpty: CelRule = {
   rule: '(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)',
   message:
-    'selector: an empty selector would select every pod of the namespace; give the labels of the pods that the node needs, or, for a gate that you remove yourself, a label that no pod has',
+    'selector: an empty selector would select every pod of the namespace; set the labels of the pods that the node needs or, for a gate that you remove yourself, a label that no pod has',
 };
 
 const NodeReadinessGate = z
@@ -50,14 +50,14 @@ const NodeReadinessGate = z
       lines(
         'A label query for pods representing this readiness gate.',
         'Generally, labels here should point to a specific pod on a node.',
-        'A gate that is opened from outside has a reserved selector, that no pod matches: it is not ready until whoever owns it removes it.',
-        'Extension: a selector that is empty is refused.',
+        'A gate that another controller removes has a reserved selector that matches no pod: it is not ready until its owner removes it.',
+        'Extension: an empty selector is rejected.',
       ),
-    ).meta(cel(selectsSomething)),
+    ).meta(cel(isNotEmpty)),
     namespace: namespaceName().describe(
       lines(
         'The namespace query for the pods representing this readiness gate.',
-        'Extension: required, so that labels in the namespaces of other people neither open nor close a gate.',
+        'Extension: required, so that pods in other namespaces do not change whether the gate is ready.',
       ),
     ),
     blocksReadiness: z
@@ -66,7 +66,7 @@ const NodeReadinessGate = z
       .describe(
         lines(
           'Indicates if this readiness gate should block the overall readiness of a node. Default: true.',
-          'Pods of a gate that does not are reported in the status.',
+          'The pods of a gate that does not block are only reported in the status.',
         ),
       ),
   })
@@ -75,7 +75,7 @@ const NodeReadinessGate = z
   );
 export type NodeReadinessGate = z.infer<typeof NodeReadinessGate>;
 
-/** The list of gates of a node, or of a policy. */
+/** Defines the list of gates of a node or of a policy. */
 export function readinessGates(description: string) {
   return z
     .array(NodeReadinessGate, { error: 'expected a list of readiness gates' })
@@ -89,7 +89,7 @@ export const NodeReadinessSpec = z.strictObject({
   readinessGates: readinessGates(
     lines(
       'Defines the list of readiness gates for a node.',
-      'They are merged by name under server-side apply, so that each writer owns its gates and takes them back: NodeReadinessPolicies write theirs as the field manager node-readiness-policy/<name>, other components and people under a field manager of their own (kubectl apply --server-side --field-manager=...).',
+      'They are merged by name under server-side apply, so that each field manager owns its gates and can remove them: NodeReadinessPolicies use the field manager node-readiness-policy/<name>, other components and users use a field manager of their own (kubectl apply --server-side --field-manager=...).',
     ),
   ),
 });
@@ -97,22 +97,24 @@ export const NodeReadinessSpec = z.strictObject({
 const NodeReadinessGateStatus = z.strictObject({
   name: gateName().describe('The name of the node readiness gate.'),
   definition: text(8).describe(
-    'Extension: hash of the namespace, the selector and blocksReadiness that this was computed from: by it a gate that was defined anew is told from one that was lost.',
+    'Extension: hash of the namespace, the selector and blocksReadiness that this status was computed from. It distinguishes a redefined gate from a gate that was lost.',
   ),
   ready: z.boolean().describe('Whether a node is ready based on its corresponding readiness gate.'),
   reason: text(64)
     .exactOptional()
-    .describe('Extension: why it is not ready, in CamelCase, for machines: NoPods or PodsNotReady.'),
-  message: text(1024).exactOptional().describe('Extension: which pod is not ready, for people.'),
+    .describe('Extension: machine-readable reason why the gate is not ready: NoPods or PodsNotReady.'),
+  message: text(1024)
+    .exactOptional()
+    .describe('Extension: human-readable message that names the pods that are not ready.'),
   pods: int32(0).describe(
-    'Extension: number of pods on the node that the gate selects, without those that end.',
+    'Extension: number of pods on the node that the gate selects and that are neither terminating nor finished.',
   ),
   lostTime: timestamp()
     .exactOptional()
     .describe(
-      'Extension: since when it is not ready, after it was; of a gate that is new on a node that takes pods, since when it is known. Absent for one that never was ready.',
+      'Extension: when the gate was lost, that is, became not ready after it was ready. For a gate added to a node that accepts pods: when it was added. Absent for a gate that was never ready.',
     ),
-  lastTransitionTime: timestamp().describe('Extension: since when ready is what it is.'),
+  lastTransitionTime: timestamp().describe('Extension: when the value of ready changed last.'),
 });
 export type NodeReadinessGateStatus = z.infer<typeof NodeReadinessGateStatus>;
 
@@ -125,36 +127,35 @@ export const NodeReadinessStatus = z.strictObject({
     .default([])
     .describe('The status of each readiness gate by name.')
     .meta(listMap('name')),
-  gates: text(16).default('').describe('Extension: how many of the gates that block are ready, such as 2/3.'),
-  blockedBy: text(512).default('').describe('Extension: the gates that block and are not ready, by name.'),
+  gates: text(16)
+    .default('')
+    .describe('Extension: how many of the blocking gates are ready, for example 2/3.'),
+  blockedBy: text(512).default('').describe('Extension: names of the blocking gates that are not ready.'),
   losses: int32(0)
     .default(0)
     .describe(
-      'Extension: how often, outside of maintenance, a ready node lost a gate that blocks, until it has stayed ready for ten minutes. The second loss and those after it keep the taint on for a time after the node is ready; the third and those after it put it on at once.',
+      'Extension: how often a ready node lost a blocking gate outside of maintenance. Reset after the node has been ready for ten minutes. From the second loss on, the taint stays for some time after the node is ready; from the third loss on, it is added at once.',
     ),
-  lastLossTime: timestamp().exactOptional().describe('Extension: when the last of them happened.'),
+  lastLossTime: timestamp().exactOptional().describe('Extension: when the last loss occurred.'),
   taintUntil: timestamp()
     .exactOptional()
     .describe(
-      'Extension: until when the taint stays although all gates are ready, because the node flapped.',
+      'Extension: when the taint is removed although all gates are ready already, because the node flapped.',
     ),
-  conditions: conditions(
-    'Extension: Ready signals whether all gates of the node that block its readiness are ready.',
-  ),
+  conditions: conditions('Extension: Ready signals whether all blocking gates of the node are ready.'),
 });
 export type NodeReadinessStatus = z.infer<typeof NodeReadinessStatus>;
 
-/** The stored object; `status` is absent until the controller has seen it. */
+/** The stored object; `status` is absent until the controller has reconciled it. */
 export interface NodeReadiness extends KubeObject {
   spec: z.infer<typeof NodeReadinessSpec>;
   status?: NodeReadinessStatus;
 }
 
-/** Gate -> field manager -> names of fields. */
+/** Gate -> field manager -> names of the fields that it owns. */
 export type GateOwners = Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
 
-/** As informers keep it. */
-export interface SeenReadiness extends NodeReadiness {
-  /** Of each gate, by name, the field managers that own a part of it, and which of its fields. */
+/** A NodeReadiness as informers cache it. */
+export interface ObservedNodeReadiness extends NodeReadiness {
   gateOwners: GateOwners;
 }

@@ -1,14 +1,14 @@
 import * as z from 'zod';
 
-/** Building blocks shared by the stored types: every one states in its error what it expected. */
+/** Building blocks of the stored types. The error of each one states what it expects. */
 
 const INT32_MIN = -2147483648;
 const INT32_MAX = 2147483647;
 
-/** A rule that the apiserver itself checks, in CEL (`x-kubernetes-validations`). */
+/** A CEL rule that the apiserver checks (`x-kubernetes-validations`). */
 export interface CelRule {
   rule: string;
-  /** Shown when there is no messageExpression, or when it fails. One line: the thing and the remedy. */
+  /** Used if there is no messageExpression, or if it fails. One line with the problem and the remedy. */
   message: string;
   messageExpression?: string;
   fieldPath?: string;
@@ -18,12 +18,12 @@ export function cel(...rules: CelRule[]): { 'x-kubernetes-validations': CelRule[
   return { 'x-kubernetes-validations': rules };
 }
 
-/** A list that is replaced as a whole by whoever applies it. */
+/** A list that an apply replaces as a whole. */
 export const ATOMIC_LIST = { 'x-kubernetes-list-type': 'atomic' } as const;
-/** An object that is replaced as a whole by whoever applies it, as core/v1 does for selectors. */
+/** An object that an apply replaces as a whole, like the selectors of core/v1. */
 export const ATOMIC_MAP = { 'x-kubernetes-map-type': 'atomic' } as const;
 
-/** A list whose items are merged by `key`, so that several writers can own items of it. */
+/** A list whose items are merged by `keys`, so that several field managers can own items of it. */
 export function listMap(...keys: string[]): Record<string, unknown> {
   return { 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': keys };
 }
@@ -47,21 +47,21 @@ export function oneOf<const Values extends readonly [string, ...string[]]>(value
   return z.enum(values, { error: `expected one of ${values.join(', ')}` });
 }
 
-/** RFC 3339, as `metav1.Time` and `metav1.MicroTime` are in JSON. */
+/** An RFC 3339 time, the JSON form of `metav1.Time` and `metav1.MicroTime`. */
 export function timestamp() {
   return z.iso.datetime({ offset: true, error: 'expected a time such as 2024-04-22T21:40:32Z' });
 }
 
 const DNS_SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-/** The name of a cluster-wide object, of a node or of a pod. */
+/** The name of a cluster-scoped object, a node or a pod. */
 export function objectName() {
   const error =
     'expected lower case letters, digits, "-" and ".", starting and ending with a letter or digit, at most 253 characters';
   return z.string({ error }).min(1, { error }).max(253, { error }).regex(DNS_SUBDOMAIN, { error });
 }
 
-/** A number of things, or a percentage of them, as `maxUnavailable` of Kubernetes' own types. */
+/** A number or a percentage, like `maxUnavailable` of the Kubernetes types. */
 export function countOrPercent() {
   const error = 'expected a number such as 2, or a percentage such as "10%"';
   return z

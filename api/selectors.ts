@@ -2,9 +2,8 @@ import * as z from 'zod';
 import { ATOMIC_LIST, ATOMIC_MAP, type CelRule, cel, oneOf, text } from './schema.ts';
 
 /**
- * core/v1 NodeSelector and meta/v1 LabelSelector, checked as Kubernetes checks its own: a CRD gets the shape
- * of these types but not their validation. The sizes are limited because the apiserver refuses a rule
- * whose worst case is too expensive.
+ * core/v1 NodeSelector and meta/v1 LabelSelector with the validation of Kubernetes, which a CRD does not inherit. The sizes are limited, because
+ * the apiserver rejects a rule whose worst-case cost is too high.
  */
 
 const LABEL_KEY =
@@ -19,6 +18,8 @@ const MAX_LABEL_VALUES = 64;
 const MAX_NODE_TERMS = 5000;
 const MAX_NODE_REQUIREMENTS = 12;
 const MAX_NODE_VALUES = 1000;
+/** Terms that list values of one label, or one name, cost nearly nothing to match, however many there are. The others do (ADR 32). */
+const MAX_OTHER_NODE_TERMS = 100;
 
 function atMost(max: number, noun: string): { error: string } {
   return { error: `expected at most ${max} ${noun}` };
@@ -56,10 +57,20 @@ const namesOneNode: CelRule = {
     'matchFields takes key metadata.name with operator In or NotIn and exactly one value: for several nodes give one nodeSelectorTerm for each',
 };
 
-/** Of a map whose keys are those of labels or annotations. */
+/** A rule for a map whose keys are label or annotation keys. */
 export function hasQualifiedKeys(message: string): CelRule {
   return { rule: 'self.all(key, !format.qualifiedName().validate(key).hasValue())', message };
 }
+
+const isEmpty = (list: string) => `(!has(term.${list}) || size(term.${list}) == 0)`;
+const isOneIn = (list: string) =>
+  `has(term.${list}) && size(term.${list}) == 1 && term.${list}[0].operator == 'In'`;
+const onlyLists = (list: string, other: string) => `(${isOneIn(list)} && ${isEmpty(other)})`;
+
+const mostTermsOnlyList: CelRule = {
+  rule: `self.filter(term, !${onlyLists('matchFields', 'matchExpressions')} && !${onlyLists('matchExpressions', 'matchFields')}).size() <= ${MAX_OTHER_NODE_TERMS}`,
+  message: `nodeSelectorTerms may contain at most ${MAX_OTHER_NODE_TERMS} terms that are not one requirement with operator In: list more values in one requirement, or use one object for each group of nodes`,
+};
 
 const hasLabelKeys = hasQualifiedKeys('matchLabels keys must be label keys such as app or example.com/app');
 
@@ -132,7 +143,7 @@ function requirements<Requirement extends z.ZodType>(requirement: Requirement, d
     .meta(ATOMIC_LIST);
 }
 
-// core/v1 does not ask more of a value here; Gt and Lt even take what no label value may be, such as "-1".
+// core/v1 does not validate values further here: Gt and Lt accept values such as "-1", which are no label values.
 const nodeLabelValue = text(MAX_LABEL_VALUE);
 const fieldKey = text(MAX_LABEL_KEY).describe('The field key that the selector applies to: metadata.name.');
 const nodeName = text(MAX_NODE_NAME);
@@ -160,6 +171,6 @@ export const NodeSelector = z
       .min(1, { error: 'expected at least one node selector term' })
       .max(MAX_NODE_TERMS, atMost(MAX_NODE_TERMS, 'node selector terms'))
       .describe('Required. A list of node selector terms. The terms are ORed.')
-      .meta(ATOMIC_LIST),
+      .meta({ ...ATOMIC_LIST, ...cel(mostTermsOnlyList) }),
   })
   .meta(ATOMIC_MAP);

@@ -3,17 +3,16 @@ import { type Parsed, parseStrictly } from './maintenanceInput.ts';
 import { objectName } from './schema.ts';
 
 const durationError = 'expected a duration from 1m to 168h, such as 4h, 90m or 1h30m';
-/** Minutes. */
-const longest = 168 * 60;
+const maxMinutes = 168 * 60;
 
-/** The input of workflow `maintenanceWindow`: one JSON object, the same from a Schedule of ours and from one made by hand. */
+/** The input of workflow `maintenanceWindow`: one JSON object. The Schedule of a window and a Schedule that a user created give the same input. */
 export const WindowInput = z.strictObject({
   name: objectName(),
-  /** How long it is open, in place of the window's own duration. */
+  /** Overrides the duration of the window. */
   duration: z
     .string({ error: durationError })
     .regex(/^(?=.)([0-9]{1,5}h)?([0-9]{1,5}m)?$/, { error: durationError })
-    .refine((duration) => minutesIn(duration) >= 1 && minutesIn(duration) <= longest, {
+    .refine((duration) => minutesIn(duration) >= 1 && minutesIn(duration) <= maxMinutes, {
       error: durationError,
     })
     .optional(),
@@ -29,7 +28,7 @@ export function parseWindowInput(value: unknown): Parsed<WindowInput> {
   return parseStrictly(WindowInput, value);
 }
 
-/** The payload of `approve`: a node, several, or none for the whole window; and of `advance`: the node whose turn is to end. */
+/** The payload of `approve`, where no node means the whole window, and of `advance`, which requires a node. */
 export interface NodesRequest {
   node?: string;
   nodes?: string[];

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 
-/** Seconds of CPU time that each process has used since it began; `machine` is the sum over all that ever ran. */
+/** Seconds of CPU time that each process has used since it started; `machine` is the sum over all processes so far. */
 export type CpuTimes = Record<string, number> & { machine: number };
 
 /** Clock ticks of /proc in a second: a constant of the Linux ABI. */
 const ticksPerSecond = 100;
 
-/** Name -> process id. One that does not run is left out. */
+/** Reads the CPU time of processes, given by name and process id. Omits processes that do not run. */
 export function readCpu(processes: Readonly<Record<string, number | undefined>>): CpuTimes {
   const times: CpuTimes = { machine: machineSeconds() };
   for (const [name, pid] of Object.entries(processes)) {
@@ -17,8 +17,8 @@ export function readCpu(processes: Readonly<Record<string, number | undefined>>)
 }
 
 /**
- * Seconds of CPU time by process between two readings, most first. `elsewhere` is what other programs took from the
- * machine: when that is much, the run tells little.
+ * Returns the seconds of CPU time by process between two readings, most first. `elsewhere` is the time that other programs
+ * used; a run with much of it is not comparable.
  */
 export function cpuBetween(before: CpuTimes, after: CpuTimes): Record<string, number> {
   const { machine, ...used } = Object.fromEntries(
@@ -39,10 +39,10 @@ function machineSeconds(): number {
 function processSeconds(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The command's name is in parentheses and may contain anything: count fields behind the last one (proc(5)).
+    // The name of the command is in parentheses and may contain anything: count fields after the last one (proc(5)).
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
   } catch {
-    return undefined; // it has ended
+    return undefined; // The process has ended.
   }
 }

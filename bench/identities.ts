@@ -7,10 +7,10 @@ import { type Resource, resources } from '../kube/resources.ts';
 import { type ApiServer, ask } from '../sandbox/apiserver.ts';
 import { workerIdentity } from '../sandbox/kubernetes.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
-import { type ContenderName, contenderNames } from './contender.ts';
+import { type TargetName, targetNames } from './target.ts';
 import { flowSchemaOf } from './requests.ts';
 
-/** Where the accounts of the peers live. */
+/** The namespace of the peers' ServiceAccounts. */
 const namespace = 'bench-identities';
 
 const serviceAccounts: Resource = {
@@ -35,7 +35,7 @@ const flowSchemas: Resource = {
   namespaced: false,
 };
 
-/** The administrator's access, for what has no client: /metrics and tokens. */
+/** Returns the administrator's access, for requests that no client supports: /metrics and tokens. */
 export function adminOf({ kubeconfig }: Sandbox): ApiServer {
   const { clusters, users } = parse(readFileSync(kubeconfig, 'utf8')) as KubeConfigFile;
   const { server, 'certificate-authority-data': ca } = clusters[0].cluster;
@@ -52,21 +52,21 @@ interface KubeConfigFile {
 }
 
 /**
- * Gives each contender a user of its own that the apiserver counts the requests of, and returns their kubeconfigs. Ours is
- * the worker's, with the permissions of deploy/ and the share of the apiserver that every ServiceAccount has; the peers
- * may do everything and never have to wait for their share.
+ * Creates a user for each target, so that the apiserver counts its requests separately, and returns their kubeconfigs.
+ * Ours is the worker's ServiceAccount, with the permissions of deploy/ and the priority level of every ServiceAccount; the
+ * peers are cluster administrators and exempt from API priority and fairness.
  */
-export async function giveIdentities(
+export async function createIdentities(
   sandbox: Sandbox,
   kube: Kube,
   server: ApiServer,
-): Promise<Record<ContenderName, string>> {
+): Promise<Record<TargetName, string>> {
   await apply(kube, resources.namespaces, { metadata: { name: namespace } });
   for (const name of ['kubectl', 'floor']) {
     await apply(kube, serviceAccounts, { metadata: { name, namespace } });
     await apply(kube, clusterRoleBindings, administrator(name));
   }
-  for (const name of contenderNames) await apply(kube, flowSchemas, flowSchema(name));
+  for (const name of targetNames) await apply(kube, flowSchemas, flowSchema(name));
   const [kubectl, floor] = await Promise.all(
     ['kubectl', 'floor'].map((name) => writeKubeconfig(sandbox, server, name)),
   );
@@ -83,13 +83,13 @@ function administrator(name: string): KubeObject {
   return { metadata: { name: `bench-${name}` }, roleRef, subjects } as KubeObject;
 }
 
-function flowSchema(contender: ContenderName): KubeObject {
-  const serviceAccount = contender === 'ours' ? workerIdentity : { namespace, name: contender };
+function flowSchema(target: TargetName): KubeObject {
+  const serviceAccount = target === 'ours' ? workerIdentity : { namespace, name: target };
   const all = ['*'];
   const spec = {
-    // Before the FlowSchema of all ServiceAccounts (9000), which has the same priority level.
+    // Takes precedence over the FlowSchema of all ServiceAccounts (9000), which has the same priority level.
     matchingPrecedence: 1000,
-    priorityLevelConfiguration: { name: contender === 'ours' ? 'workload-low' : 'exempt' },
+    priorityLevelConfiguration: { name: target === 'ours' ? 'workload-low' : 'exempt' },
     distinguisherMethod: { type: 'ByUser' },
     rules: [
       {
@@ -99,15 +99,17 @@ function flowSchema(contender: ContenderName): KubeObject {
       },
     ],
   };
-  return { metadata: { name: flowSchemaOf(contender) }, spec } as KubeObject;
+  return { metadata: { name: flowSchemaOf(target) }, spec } as KubeObject;
 }
 
-/** Seconds; longer than any benchmark. */
-const tokenLifetime = 86_400;
+/** Exceeds the duration of any benchmark. */
+const tokenLifetimeSeconds = 86_400;
 
 async function writeKubeconfig(sandbox: Sandbox, server: ApiServer, name: string): Promise<string> {
   const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${name}/token`;
-  const { status, body } = await ask(server, 'POST', path, { spec: { expirationSeconds: tokenLifetime } });
+  const { status, body } = await ask(server, 'POST', path, {
+    spec: { expirationSeconds: tokenLifetimeSeconds },
+  });
   if (status !== 201) throw new Error(`POST ${path} answered ${status}: ${body.slice(0, 200)}`);
   const { token } = (JSON.parse(body) as { status: { token: string } }).status;
   const config = parse(readFileSync(sandbox.kubeconfig, 'utf8')) as KubeConfigFile;

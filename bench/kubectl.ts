@@ -2,14 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import type { Account, Attempt, Contender } from './contender.ts';
+import type { Attempt, Target, TargetMetrics } from './target.ts';
 
-/** What people use today: `kubectl drain NODE...` with its defaults, of the sandbox's own version. */
-export const kubectl: Contender = {
+/** `kubectl drain NODE...` with its defaults, in the sandbox's version. */
+export const kubectl: Target = {
   name: 'kubectl',
-  async prepare({ sandbox, kubeconfigs }, targets) {
+  async prepare({ sandbox, kubeconfigs }, nodeNames) {
     const env = { PATH: sandbox.bin, HOME: sandbox.dir, KUBECONFIG: kubeconfigs.kubectl };
-    return new KubectlDrain(join(sandbox.bin, 'kubectl'), ['drain', ...targets], env);
+    return new KubectlDrain(join(sandbox.bin, 'kubectl'), ['drain', ...nodeNames], env);
   },
 };
 
@@ -33,7 +33,7 @@ class KubectlDrain implements Attempt {
 
   async settle(): Promise<void> {}
 
-  async end(): Promise<Account> {
+  async end(): Promise<TargetMetrics> {
     this.#child?.kill('SIGKILL');
     await this.#exit;
     return {};

@@ -2,20 +2,20 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import type { Log } from '../kube/log.ts';
-import { withBed } from './bed.ts';
+import { nodesFor } from './benchmarks.ts';
 import { type Options, parseOptions } from './options.ts';
-import { textOf, type WorkResult } from './report.ts';
-import { runWork } from './run.ts';
-import { nodesFor } from './works.ts';
+import { type BenchmarkResult, textOf } from './report.ts';
+import { runBenchmark } from './run.ts';
+import { withTestbed } from './testbed.ts';
 
-/** npm run bench: the bars of the project, measured. Results on standard output, progress on standard error. */
+/** npm run bench: measures the project against its thresholds. Results on standard output, progress on standard error. */
 
-const began = new Date();
-const options = parseOptions(process.argv.slice(2), began);
+const startedAt = new Date();
+const options = parseOptions(process.argv.slice(2), startedAt);
 const stop = new AbortController();
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.once(name, () => {
-    report('Interrupted: everything is being stopped');
+    report('Interrupted: stopping everything');
     stop.abort(new Error('Interrupted; everything is stopped again'));
   });
 }
@@ -23,7 +23,7 @@ for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 try {
   const results = await measureAll(options);
   save(results);
-  const missed = results.flatMap(({ verdicts }) => verdicts).filter(({ verdict }) => verdict === 'MISSED');
+  const missed = results.flatMap(({ thresholds }) => thresholds).filter(({ result }) => result === 'MISSED');
   if (options.strict && missed.length > 0) process.exitCode = 1;
 } catch (error) {
   report(error instanceof Error ? error.message : String(error));
@@ -31,12 +31,18 @@ try {
   process.exitCode = 1;
 }
 
-async function measureAll({ works, profile }: Options): Promise<WorkResult[]> {
-  const results: WorkResult[] = [];
-  const bed = { nodes: nodesFor(works), profile, log: quietLog(), signal: stop.signal, report };
-  await withBed(bed, async (made) => {
-    for (const work of works) {
-      const result = await runWork(made, { options, report }, work);
+async function measureAll({ benchmarks, profile }: Options): Promise<BenchmarkResult[]> {
+  const results: BenchmarkResult[] = [];
+  const testbedOptions = {
+    nodes: nodesFor(benchmarks),
+    profile,
+    log: quietLog(),
+    signal: stop.signal,
+    report,
+  };
+  await withTestbed(testbedOptions, async (testbed) => {
+    for (const benchmark of benchmarks) {
+      const result = await runBenchmark(testbed, { options, report }, benchmark);
       results.push(result);
       process.stdout.write(`${textOf(result)}\n`);
     }
@@ -44,26 +50,26 @@ async function measureAll({ works, profile }: Options): Promise<WorkResult[]> {
   return results;
 }
 
-function save(results: WorkResult[]): void {
+function save(results: BenchmarkResult[]): void {
   const machine = {
     cpus: availableParallelism(),
     memoryGb: Math.round(totalmem() / 2 ** 30),
     node: process.version,
   };
   mkdirSync(dirname(options.json), { recursive: true });
-  writeFileSync(options.json, `${JSON.stringify({ began, machine, results }, null, 2)}\n`);
-  report(`Results are in ${options.json}`);
+  writeFileSync(options.json, `${JSON.stringify({ startedAt, machine, results }, null, 2)}\n`);
+  report(`Wrote the results to ${options.json}`);
 }
 
-/** The watches of the bench are cut under load, which is normal and of no interest here. */
+/** Drops messages below warning: under load, the apiserver cuts the benchmark's watches, which is normal. */
 function quietLog(): Log {
-  const nothing = () => undefined;
-  const say = (message: string, fields?: Record<string, unknown>) =>
+  const ignore = () => undefined;
+  const print = (message: string, fields?: Record<string, unknown>) =>
     report(fields === undefined ? message : `${message} ${JSON.stringify(fields)}`);
-  return { debug: nothing, info: nothing, warn: say, error: say };
+  return { debug: ignore, info: ignore, warn: print, error: print };
 }
 
 function report(line: string): void {
-  const seconds = ((Date.now() - began.getTime()) / 1000).toFixed(1);
+  const seconds = ((Date.now() - startedAt.getTime()) / 1000).toFixed(1);
   process.stderr.write(`${seconds.padStart(7)} s  ${line}\n`);
 }

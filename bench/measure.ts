@@ -3,101 +3,104 @@ import type { PodDisruptionBudget } from '../api/core.ts';
 import { resources } from '../kube/resources.ts';
 import { type ServerName, serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
-import type { Bed } from './bed.ts';
-import type { Account, Attempt, Contender, ContenderName } from './contender.ts';
+import { type BenchmarkOf, podsOf, type Workload } from './benchmarks.ts';
 import { cpuBetween, readCpu } from './cpu.ts';
+import { watchDisruptionLatency } from './disruptionLatency.ts';
 import { readRequests, type Requests, requestsBetween } from './requests.ts';
-import { watchFreed } from './freed.ts';
-import { namespace, podLabel, setScene } from './scene.ts';
 import { percentile } from './statistics.ts';
-import { podsOf, type Scene, type WorkOf } from './works.ts';
+import type { Attempt, Target, TargetMetrics, TargetName } from './target.ts';
+import type { Testbed } from './testbed.ts';
+import { namespace, placeWorkload, podLabel } from './workload.ts';
 
-/** One measured drain. Times are in seconds since the order was sent. */
-export interface DrainMeasurement extends Account {
-  contender: ContenderName;
-  /** Contenders are compared within the same run. */
+/** One measured drain. Times are in seconds since the drain was requested. */
+export interface DrainMeasurement extends TargetMetrics {
+  target: TargetName;
+  /** Targets are compared within the same run. */
   run: number;
   pods: number;
-  /** Until the last pod was seen to be gone. */
+  /** Seconds until the last pod was deleted. */
   wallSeconds: number;
-  /** Until the contender itself said that it is done: Drained=True, the end of the process. */
+  /** Seconds until the target reported that it was done: Drained=True, or the end of its process. */
   reportedSeconds: number;
   requests: Requests;
-  /** Pods gone in each second. */
-  gonePerSecond: number[];
-  /** Seconds of CPU time by process, until the last pod was gone. */
+  /** Pods deleted in each second. */
+  deletedPerSecond: number[];
+  /** Seconds of CPU time by process, until the last pod was deleted. */
   cpuSeconds: Record<string, number>;
 }
 
-/** Milliseconds that any drain may take. */
-const drainedWithin = 900_000;
+const drainTimeoutMs = 900_000;
 
 export async function measureDrain(
-  bed: Bed,
-  contender: Contender,
-  scene: Scene,
+  testbed: Testbed,
+  target: Target,
+  workload: Workload,
   run: number,
 ): Promise<DrainMeasurement> {
-  const targets = await setScene(bed, scene);
-  return measureDrainOf(bed, contender, { targets, pods: podsOf(scene), run });
+  const nodeNames = await placeWorkload(testbed, workload);
+  return measureDrainOf(testbed, target, { nodeNames, pods: podsOf(workload), run });
 }
 
 async function measureDrainOf(
-  bed: Bed,
-  contender: Contender,
-  { targets, pods, run, onOrder }: Task,
+  testbed: Testbed,
+  target: Target,
+  { nodeNames, pods, run, onStart }: Task,
 ): Promise<DrainMeasurement> {
-  const { measured, account } = await attempt(bed, contender, targets, (drain) =>
-    clock(bed, drain, { targets, onOrder }),
+  const { measured, metrics } = await attempt(testbed, target, nodeNames, (drain) =>
+    timeDrain(testbed, drain, { nodeNames, onStart }),
   );
   const { before, after, ...times } = measured;
-  const requests = requestsBetween(before, after, contender.name);
-  return { contender: contender.name, run, pods, ...times, requests, ...account };
+  const requests = requestsBetween(before, after, target.name);
+  return { target: target.name, run, pods, ...times, requests, ...metrics };
 }
 
 interface Task {
-  targets: readonly string[];
+  nodeNames: readonly string[];
   pods: number;
   run: number;
-  /** Called when the order is given. */
-  onOrder?: (() => void) | undefined;
+  /** Called when the drain is requested. */
+  onStart?: (() => void) | undefined;
 }
 
-async function clock(bed: Bed, drain: Attempt, { targets, onOrder }: Pick<Task, 'targets' | 'onOrder'>) {
-  const over = new AbortController();
-  const signal = AbortSignal.any([bed.signal, over.signal, AbortSignal.timeout(drainedWithin)]);
+async function timeDrain(
+  testbed: Testbed,
+  drain: Attempt,
+  { nodeNames, onStart }: Pick<Task, 'nodeNames' | 'onStart'>,
+) {
+  const finished = new AbortController();
+  const signal = AbortSignal.any([testbed.signal, finished.signal, AbortSignal.timeout(drainTimeoutMs)]);
   try {
-    const before = await readRequests(bed.server);
-    const cpuBefore = readCpu(processesOf(bed, drain));
-    const ordered = performance.now();
-    onOrder?.();
-    const secondsAt = (time: number) => (time - ordered) / 1000;
-    const departures = bed.census.departures(targets, signal);
+    const before = await readRequests(testbed.server);
+    const cpuBefore = readCpu(processesOf(testbed, drain));
+    const startedAt = performance.now();
+    onStart?.();
+    const secondsAt = (time: number) => (time - startedAt) / 1000;
+    const deletions = testbed.podCount.deletions(nodeNames, signal);
     const reported = drain.drain(signal).then(() => performance.now());
-    const [endedAt, reportedAt] = await Promise.all([departures.ended, reported]);
-    const cpuSeconds = cpuBetween(cpuBefore, readCpu(processesOf(bed, drain)));
+    const [endedAt, reportedAt] = await Promise.all([deletions.ended, reported]);
+    const cpuSeconds = cpuBetween(cpuBefore, readCpu(processesOf(testbed, drain)));
     await drain.settle(signal);
-    const after = await readRequests(bed.server);
-    const gonePerSecond = histogram(departures.times.map(secondsAt));
+    const after = await readRequests(testbed.server);
+    const deletedPerSecond = histogram(deletions.times.map(secondsAt));
     return {
       before,
       after,
       wallSeconds: secondsAt(endedAt),
       reportedSeconds: secondsAt(reportedAt),
-      gonePerSecond,
+      deletedPerSecond,
       cpuSeconds,
     };
   } finally {
-    over.abort();
+    finished.abort();
   }
 }
 
-function processesOf({ sandbox }: Bed, { pid }: Attempt): Record<string, number | undefined> {
+function processesOf({ sandbox }: Testbed, { pid }: Attempt): Record<string, number | undefined> {
   const servers = serverNames.map((name): [ServerName, number | undefined] => [
     name,
     sandbox.server(name).pid(),
   ]);
-  return { ...Object.fromEntries(servers), contender: pid, bench: process.pid };
+  return { ...Object.fromEntries(servers), target: pid, bench: process.pid };
 }
 
 function histogram(seconds: readonly number[]): number[] {
@@ -109,108 +112,110 @@ function histogram(seconds: readonly number[]): number[] {
   return counts;
 }
 
-/** Prepares, measures, and ends the drain, whatever happens. */
+/** Prepares and measures a drain, and always ends it. */
 async function attempt<T>(
-  bed: Bed,
-  contender: Contender,
-  targets: readonly string[],
+  testbed: Testbed,
+  target: Target,
+  nodeNames: readonly string[],
   measure: (drain: Attempt) => Promise<T>,
-): Promise<{ measured: T; account: Account }> {
-  const drain = await contender.prepare(bed, targets);
+): Promise<{ measured: T; metrics: TargetMetrics }> {
+  const drain = await target.prepare(testbed, nodeNames);
   let measured: T;
   try {
     measured = await measure(drain);
   } catch (error) {
-    // What failed first is what is worth reading.
+    // Report the first failure only.
     await drain.end().catch(() => undefined);
     throw error;
   }
-  return { measured, account: await drain.end() };
+  return { measured, metrics: await drain.end() };
 }
 
-/** One drain of pods that share a budget. */
+/** One drain of pods that share a PodDisruptionBudget. */
 export interface BudgetMeasurement extends DrainMeasurement {
-  refusedPerSecond: number;
-  /** Seconds until the disruptions that were free before the order were all made use of. */
-  start: number;
-  /** Seconds for which a disruption that became free lay idle: the longest time, and the 99th percentile. */
+  rejectedPerSecond: number;
+  /** Seconds until all disruptions that were allowed before the drain were used. */
+  startSeconds: number;
+  /** Seconds until a disruption that became allowed was used: the longest, and the 99th percentile. */
   longestWait: number;
   p99Wait: number;
 }
 
 export async function measureBudget(
-  bed: Bed,
-  contender: Contender,
-  { scene, maxUnavailable }: WorkOf<'Budget'>,
+  testbed: Testbed,
+  target: Target,
+  { workload, maxUnavailable }: BenchmarkOf<'Budget'>,
   run: number,
 ): Promise<BudgetMeasurement> {
-  const targets = await setScene(bed, scene);
-  return withBudget(bed, { pods: podsOf(scene), maxUnavailable }, async (signal) => {
-    const freed = await watchFreed(bed.kube, namespace, { log: bed.log, signal });
-    const onOrder = () => freed.begin(performance.now());
-    const drain = await measureDrainOf(bed, contender, { targets, pods: podsOf(scene), run, onOrder });
-    const { starts, waits } = freed;
+  const nodeNames = await placeWorkload(testbed, workload);
+  return withBudget(testbed, { pods: podsOf(workload), maxUnavailable }, async (signal) => {
+    const latency = await watchDisruptionLatency(testbed.kube, namespace, { log: testbed.log, signal });
+    const onStart = () => latency.start(performance.now());
+    const drain = await measureDrainOf(testbed, target, { nodeNames, pods: podsOf(workload), run, onStart });
+    const { starts, waits } = latency;
     return {
       ...drain,
-      refusedPerSecond: drain.requests.refused / drain.wallSeconds,
-      start: starts.at(-1) ?? 0,
+      rejectedPerSecond: drain.requests.rejected / drain.wallSeconds,
+      startSeconds: starts.at(-1) ?? 0,
       longestWait: waits.at(-1) ?? 0,
       p99Wait: percentile(waits, 0.99) ?? 0,
     };
   });
 }
 
-/** One drain that a budget blocks. */
+/** One drain that a PodDisruptionBudget blocks. */
 export interface BlockedMeasurement {
-  contender: ContenderName;
+  target: TargetName;
   pods: number;
-  refusedPerSecond: number;
+  rejectedPerSecond: number;
   requestsPerSecond: number;
 }
 
 export async function measureBlocked(
-  bed: Bed,
-  contender: Contender,
-  scene: Scene,
+  testbed: Testbed,
+  target: Target,
+  workload: Workload,
   seconds: number,
 ): Promise<BlockedMeasurement> {
-  const targets = await setScene(bed, scene);
-  return withBudget(bed, { pods: podsOf(scene), maxUnavailable: 0 }, async () => {
-    const { measured } = await attempt(bed, contender, targets, (drain) => waitBlocked(bed, drain, seconds));
-    const { refused, total } = requestsBetween(measured.before, measured.after, contender.name);
+  const nodeNames = await placeWorkload(testbed, workload);
+  return withBudget(testbed, { pods: podsOf(workload), maxUnavailable: 0 }, async () => {
+    const { measured } = await attempt(testbed, target, nodeNames, (drain) =>
+      waitBlocked(testbed, drain, seconds),
+    );
+    const { rejected, total } = requestsBetween(measured.before, measured.after, target.name);
     return {
-      contender: contender.name,
-      pods: podsOf(scene),
-      refusedPerSecond: refused / seconds,
+      target: target.name,
+      pods: podsOf(workload),
+      rejectedPerSecond: rejected / seconds,
       requestsPerSecond: total / seconds,
     };
   });
 }
 
-async function waitBlocked(bed: Bed, drain: Attempt, seconds: number) {
-  const over = new AbortController();
-  const signal = AbortSignal.any([bed.signal, over.signal]);
-  const before = await readRequests(bed.server);
+async function waitBlocked(testbed: Testbed, drain: Attempt, seconds: number) {
+  const finished = new AbortController();
+  const signal = AbortSignal.any([testbed.signal, finished.signal]);
+  const before = await readRequests(testbed.server);
   const drained = drain.drain(signal).then(() => {
     throw new Error('The drain ended although a PodDisruptionBudget forbids every eviction');
   });
   try {
     await Promise.race([drained, sleep(seconds * 1000, undefined, { signal })]);
-    return { before, after: await readRequests(bed.server) };
+    return { before, after: await readRequests(testbed.server) };
   } finally {
-    drained.catch(() => undefined); // ended by us, and says so
-    over.abort();
+    drained.catch(() => undefined); // The drain rejects because this function aborts it.
+    finished.abort();
   }
 }
 
-/** One budget for all the pods while `use` runs; its signal aborts when the budget goes. */
+/** Runs `use` with one PodDisruptionBudget for all pods. Its signal aborts when the budget is deleted. */
 async function withBudget<T>(
-  bed: Bed,
+  testbed: Testbed,
   { pods, maxUnavailable }: { pods: number; maxUnavailable: number },
   use: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const { kube } = bed;
-  const over = new AbortController();
+  const { kube } = testbed;
+  const finished = new AbortController();
   const budget = {
     metadata: { name: 'shared', namespace },
     spec: { selector: { matchLabels: podLabel }, maxUnavailable },
@@ -218,17 +223,17 @@ async function withBudget<T>(
   const created = await kube.create(resources.podDisruptionBudgets, budget as PodDisruptionBudget);
   const { name, uid = '' } = created.metadata;
   try {
-    const unseen = async () => {
-      const seen = await kube.get(resources.podDisruptionBudgets, { namespace, name });
-      const { expectedPods = 0, disruptionsAllowed = 0 } = seen?.status ?? {};
+    const uncounted = async () => {
+      const current = await kube.get(resources.podDisruptionBudgets, { namespace, name });
+      const { expectedPods = 0, disruptionsAllowed = 0 } = current?.status ?? {};
       if (expectedPods === pods && disruptionsAllowed === maxUnavailable) return undefined;
       return `it counts ${expectedPods} pods of ${pods} and allows ${disruptionsAllowed} disruptions`;
     };
-    const within = { within: 60_000, signal: bed.signal };
-    await until('the PodDisruptionBudget to count its pods', unseen, within);
-    return await use(AbortSignal.any([bed.signal, over.signal]));
+    const wait = { timeoutMs: 60_000, signal: testbed.signal };
+    await until('the PodDisruptionBudget to count its pods', uncounted, wait);
+    return await use(AbortSignal.any([testbed.signal, finished.signal]));
   } finally {
-    over.abort();
+    finished.abort();
     await kube.delete(resources.podDisruptionBudgets, { namespace, name }, { uid });
   }
 }

@@ -1,39 +1,38 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, workflowIdOf } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import { isTrue } from '../domain/conditions.ts';
+import { isTrue } from '../domain/common/conditions.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
-import type { Bed } from './bed.ts';
-import type { Account, Attempt, Contender } from './contender.ts';
+import type { Testbed } from './testbed.ts';
+import type { Attempt, Target, TargetMetrics } from './target.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
-/** This project: the worker runs, and the order is a NodeMaintenance of stage Drain. */
-export const ours: Contender = {
+/** This project: the worker runs, and a NodeMaintenance of stage Drain requests the drain. */
+export const ours: Target = {
   name: 'ours',
-  async prepare(bed, targets) {
-    const worker = await WorkerProcess.start(bed);
-    return new OurDrain(bed, worker, targets, await worker.requests());
+  async prepare(testbed, nodeNames) {
+    const worker = await WorkerProcess.start(testbed);
+    return new OurDrain(testbed, worker, nodeNames, await worker.requests());
   },
 };
 
-/** Milliseconds. */
-const settledWithin = 120_000;
-const completeWithin = 120_000;
-const lookEvery = 200;
+const settleTimeoutMs = 120_000;
+const completeTimeoutMs = 120_000;
+const pollMs = 200;
 
 class OurDrain implements Attempt {
-  readonly #bed: Bed;
+  readonly #testbed: Testbed;
   readonly #worker: WorkerProcess;
-  readonly #order: NodeMaintenance;
+  readonly #maintenance: NodeMaintenance;
   readonly #requestsBefore: number;
-  #ordered = false;
-  #account: Account = {};
+  #isCreated = false;
+  #metrics: TargetMetrics = {};
 
-  constructor(bed: Bed, worker: WorkerProcess, targets: readonly string[], requestsBefore: number) {
-    this.#bed = bed;
+  constructor(testbed: Testbed, worker: WorkerProcess, nodeNames: readonly string[], requestsBefore: number) {
+    this.#testbed = testbed;
     this.#worker = worker;
-    this.#order = maintenanceOf(`bench-${crypto.randomUUID().slice(0, 8)}`, targets);
+    this.#maintenance = maintenanceOf(`bench-${crypto.randomUUID().slice(0, 8)}`, nodeNames);
     this.#requestsBefore = requestsBefore;
   }
 
@@ -42,59 +41,61 @@ class OurDrain implements Attempt {
   }
 
   async drain(signal: AbortSignal): Promise<void> {
-    const { kube, maintenances } = this.#bed;
-    this.#ordered = true;
-    await kube.create(resources.nodeMaintenances, this.#order, { fieldManager: 'bench' });
-    while (!isTrue(this.#seen?.status?.conditions, 'Drained')) await maintenances.changed(signal);
+    const { kube, maintenances } = this.#testbed;
+    this.#isCreated = true;
+    await kube.create(resources.nodeMaintenances, this.#maintenance, { fieldManager: 'bench' });
+    while (!isTrue(this.#observed?.status?.conditions, 'Drained')) await maintenances.changed(signal);
   }
 
   async settle(signal: AbortSignal): Promise<void> {
     const probe = async () => {
-      await sleep(lookEvery);
-      const { items } = await this.#bed.kube.list(resources.evacuations);
-      return items.length === 0 ? undefined : `${items.length} are left`;
+      await sleep(pollMs);
+      const { items } = await this.#testbed.kube.list(resources.evacuations);
+      return items.length === 0 ? undefined : `${items.length} remain`;
     };
-    await until('the Evacuations to be removed', probe, { within: settledWithin, signal });
-    this.#account = { ownRequests: (await this.#worker.requests()) - this.#requestsBefore };
+    await until('the Evacuations to be removed', probe, { timeoutMs: settleTimeoutMs, signal });
+    this.#metrics = { ownRequests: (await this.#worker.requests()) - this.#requestsBefore };
   }
 
-  async end(): Promise<Account> {
+  async end(): Promise<TargetMetrics> {
     try {
-      if (!this.#ordered || this.#bed.signal.aborted) return this.#account;
+      if (!this.#isCreated || this.#testbed.signal.aborted) return this.#metrics;
       await this.#complete();
-      const run = this.#bed.temporal.workflow.getHandle(workflowIdOf(this.#name));
+      const run = this.#testbed.temporal.workflow.getHandle(workflowIdOf(this.#name));
       await run.result();
       const { historyLength } = await run.describe();
-      return { ...this.#account, residentMb: this.#worker.peakMemory(), historyEvents: historyLength };
+      return { ...this.#metrics, residentMb: this.#worker.peakMemoryMb(), historyEvents: historyLength };
     } finally {
       await this.#worker.stop();
-      await unregister(this.#bed);
+      await unregister(this.#testbed);
     }
   }
 
-  /** Gives the nodes back, as every maintenance does at its end, and removes the order. */
+  /** Completes the maintenance, which uncordons its nodes, and deletes it. */
   async #complete(): Promise<void> {
-    const { kube, signal } = this.#bed;
+    const { kube, signal } = this.#testbed;
     const key = { name: this.#name };
     await kube.mergePatch(resources.nodeMaintenances, key, { spec: { stage: 'Complete' } });
-    const held = () =>
-      this.#seen?.metadata.finalizers?.includes(MAINTENANCE_FINALIZER) ? 'it has not' : undefined;
-    await until('the maintenance to complete', held, { within: completeWithin, signal });
-    const uid = this.#seen?.metadata.uid ?? '';
+    const finalizing = () =>
+      this.#observed?.metadata.finalizers?.includes(MAINTENANCE_FINALIZER)
+        ? 'it still has its finalizer'
+        : undefined;
+    await until('the maintenance to complete', finalizing, { timeoutMs: completeTimeoutMs, signal });
+    const uid = this.#observed?.metadata.uid ?? '';
     await kube.delete(resources.nodeMaintenances, key, { uid });
   }
 
   get #name(): string {
-    return this.#order.metadata.name;
+    return this.#maintenance.metadata.name;
   }
 
-  get #seen(): Readonly<NodeMaintenance> | undefined {
-    return this.#bed.maintenances.get(this.#name);
+  get #observed(): Readonly<NodeMaintenance> | undefined {
+    return this.#testbed.maintenances.get(this.#name);
   }
 }
 
-function maintenanceOf(name: string, targets: readonly string[]): NodeMaintenance {
-  const hostname = { key: 'kubernetes.io/hostname', operator: 'In' as const, values: [...targets] };
+function maintenanceOf(name: string, nodeNames: readonly string[]): NodeMaintenance {
+  const hostname = { key: 'kubernetes.io/hostname', operator: 'In' as const, values: [...nodeNames] };
   const nodeSelector = { nodeSelectorTerms: [{ matchExpressions: [hostname] }] };
   return {
     apiVersion: NODE_MAINTENANCE.apiVersion,

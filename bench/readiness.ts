@@ -5,149 +5,170 @@ import { forEachBounded } from '../kube/bounded.ts';
 import { byNode } from '../kube/cluster.ts';
 import { Informer } from '../kube/informer.ts';
 import { type RawPod, type Resource, resources } from '../kube/resources.ts';
-import { slimNode, slimPod } from '../kube/slim.ts';
+import { trimNode, trimPod } from '../kube/transform.ts';
 import { ask } from '../sandbox/apiserver.ts';
 import { until } from '../sandbox/until.ts';
-import type { Bed } from './bed.ts';
+import type { BenchmarkOf } from './benchmarks.ts';
+import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
-import type { WorkOf } from './works.ts';
 
-/** How fast nodes open that all join at once, and what their gates cost. */
+/** Times until nodes that join at the same time accept pods, and the cost of their readiness gates. */
 export interface ReadinessMeasurement {
   /**
-   * Seconds from the last Ready pod of a node's gates until its taint is gone, of each node, shortest first: when all of them
-   * join at once, and when agents that were lost are back, `perSecond` nodes a second.
+   * Seconds per node from its last Ready gate until its taint is removed, shortest first: when all nodes join at the same
+   * time, and when lost agents return, on `returnsPerSecond` nodes a second.
    */
   joining: number[];
   returning: number[];
-  /** Nodes that lacked the taint in the first version that a watch saw. */
-  bornOpen: number;
-  /** Seconds from the first node until the last one took pods: the control plane's own work, most of it. */
+  /** Seconds from the first node until the last one accepts pods; most of it is the work of the control plane. */
   wallSeconds: number;
-  /** Requests of the worker for each node, by kind: while no policy asks for gates, and with them. */
+  /** Requests of the worker per node, by kind: without a policy, and with gates. */
   ungated: Record<string, number>;
   gated: Record<string, number>;
-  /** Resident memory of the worker, before the nodes, with them, and at most. MB. */
+  /** Resident memory of the worker: before the nodes join, with nodes without and with gates, and at its peak. */
   residentMb: { without: number; ungated: number; gated: number; peak: number };
 }
 
 const namespace = 'bench-gates';
 const pool = 'bench-gated';
-/** Milliseconds. */
-const patience = 300_000;
-const quietFor = 3_000;
-const atOnce = 32;
-/** Nodes whose lost agents come back in a second. */
-const perSecond = 20;
+const timeoutMs = 300_000;
+const idleMs = 3_000;
+const maxInFlight = 32;
+/** Nodes whose lost agents return in one second. */
+const returnsPerSecond = 20;
 
 const daemonSets = resources.daemonSets as Resource;
 
 export async function measureReadiness(
-  bed: Bed,
-  { nodes, gates }: WorkOf<'Readiness'>,
+  testbed: Testbed,
+  { nodes, gates }: BenchmarkOf<'Readiness'>,
 ): Promise<ReadinessMeasurement> {
-  // Other names for those with gates: kwok is slow to run the pods of a node whose name was used before.
+  // Nodes with gates get other names: kwok is slow to run the pods of a node whose name was used before.
   const [plain, names] = ['plain', 'gated'].map((prefix) =>
     Array.from({ length: nodes }, (_, index) => `${prefix}-${index + 1}`),
   ) as [string[], string[]];
-  // A gate that is lost closes its node at once, so that none has to be waited for.
-  const worker = await WorkerProcess.start(bed, '--readiness-grace=0');
+  // Without a grace period, a lost gate taints its node at once.
+  const worker = await WorkerProcess.start(testbed, '--readiness-grace=0');
   try {
-    const without = worker.memory();
-    const ungated = await costOf(bed, worker, plain, () => join(bed, plain));
-    const withNodes = worker.memory();
-    await leave(bed, plain);
-    const { cost, ...measured } = await measureOpening(bed, worker, names, gates);
-    const residentMb = { without, ungated: withNodes, gated: worker.memory(), peak: worker.peakMemory() };
-    return { ...measured, ungated, gated: cost, residentMb };
+    const without = worker.memoryMb();
+    const ungated = await requestsPerNode(testbed, worker, plain, () => join(testbed, plain));
+    const withNodes = worker.memoryMb();
+    await remove(testbed, plain);
+    const { requests, ...measured } = await measureGatedNodes(testbed, worker, names, gates);
+    const residentMb = { without, ungated: withNodes, gated: worker.memoryMb(), peak: worker.peakMemoryMb() };
+    return { ...measured, ungated, gated: requests, residentMb };
   } finally {
     await worker.stop();
-    await unregister(bed);
-    await leave(bed, [...plain, ...names]);
+    await unregister(testbed);
+    await remove(testbed, [...plain, ...names]);
   }
 }
 
-async function measureOpening(bed: Bed, worker: WorkerProcess, names: readonly string[], gates: number) {
+async function measureGatedNodes(
+  testbed: Testbed,
+  worker: WorkerProcess,
+  names: readonly string[],
+  gates: number,
+) {
   const apps = Array.from({ length: gates }, (_, index) => `gate-${index + 1}`);
-  const over = new AbortController();
-  const made = await give(bed, apps);
+  const finished = new AbortController();
+  const created = await createGates(testbed, apps);
   try {
-    const seen = await watchOpening(bed, apps, over.signal);
-    const began = performance.now();
-    const cost = await costOf(bed, worker, names, async () => {
-      await join(bed, names);
-      await untilOpen(bed, seen, names);
+    const observed = await observeNodes(testbed, apps, finished.signal);
+    const startedAt = performance.now();
+    const requests = await requestsPerNode(testbed, worker, names, async () => {
+      await join(testbed, names);
+      await untilUntainted(testbed, observed, names);
     });
-    const wallSeconds = (Math.max(...seen.open.values()) - began) / 1_000;
-    const joining = reactionsOf(seen, names);
-    await comeBack(bed, seen, names);
-    return { joining, returning: reactionsOf(seen, names), bornOpen: seen.bornOpen.size, wallSeconds, cost };
+    const wallSeconds = (Math.max(...observed.untainted.values()) - startedAt) / 1_000;
+    const joining = latenciesOf(observed, names);
+    await loseAndReturn(testbed, observed, names);
+    return { joining, returning: latenciesOf(observed, names), wallSeconds, requests };
   } finally {
-    over.abort();
-    for (const { resource, object } of made) {
+    finished.abort();
+    for (const { resource, object } of created) {
       const { uid = '', ...key } = object.metadata;
-      await bed.kube.delete(resource, { namespace: key.namespace, name: key.name }, { uid });
+      await testbed.kube.delete(resource, { namespace: key.namespace, name: key.name }, { uid });
     }
   }
 }
 
-/** What watches of the bench's own see; times of `performance.now()`, by node. */
-interface Opening {
-  bornOpen: Set<string>;
-  /** Since when all of its gates are Ready. */
+/** Observations of the benchmark's own watches: times of `performance.now()`, by node. */
+interface ObservedNodes {
+  /** Time at which all gates of the node became Ready. */
   ready: Map<string, number>;
-  /** Since when it has no taint. */
-  open: Map<string, number>;
+  /** Time at which the readiness taint of the node was removed. */
+  untainted: Map<string, number>;
   podsOn(node: string): readonly Readonly<Pod>[];
 }
 
-/** Seconds, shortest first. The two watches are not in step: a node may seem to have been opened before. */
-function reactionsOf({ ready, open }: Opening, names: readonly string[]): number[] {
-  const seconds = names.map((name) => ((open.get(name) ?? Infinity) - (ready.get(name) ?? 0)) / 1_000);
+/** Returns seconds, shortest first. The two watches are not in step, so the taint may seem to go before the gate is Ready. */
+function latenciesOf({ ready, untainted }: ObservedNodes, names: readonly string[]): number[] {
+  const seconds = names.map((name) => ((untainted.get(name) ?? Infinity) - (ready.get(name) ?? 0)) / 1_000);
   return seconds.map((one) => Math.max(0, one)).toSorted((a, b) => a - b);
 }
 
-async function untilOpen({ signal }: Bed, { open }: Opening, names: readonly string[]): Promise<void> {
-  const closed = () => {
-    const left = names.filter((name) => !open.has(name));
-    return left.length === 0 ? undefined : `${left.length} nodes take no pods, such as ${left[0]}`;
+async function untilUntainted(
+  { signal }: Testbed,
+  { untainted }: ObservedNodes,
+  names: readonly string[],
+): Promise<void> {
+  const tainted = () => {
+    const left = names.filter((name) => !untainted.has(name));
+    return left.length === 0 ? undefined : `${left.length} nodes are tainted, such as ${left[0]}`;
   };
-  await until('the nodes to take pods', closed, { within: patience, signal });
+  await until('the nodes to accept pods', tainted, { timeoutMs, signal });
 }
 
-/** One agent of each node fails, and is back when all nodes are closed. */
-async function comeBack(bed: Bed, seen: Opening, names: readonly string[]): Promise<void> {
-  const { signal } = bed;
-  await forEachBounded(atOnce, names, (name) => probed(bed, seen, name, 'False'));
-  const open = () => (seen.open.size === 0 ? undefined : `${seen.open.size} nodes take pods`);
-  await until('the nodes to be closed', open, { within: patience, signal });
+/** Makes one agent of each node fail, waits until all nodes are tainted, and makes the agents Ready again. */
+async function loseAndReturn(
+  testbed: Testbed,
+  observed: ObservedNodes,
+  names: readonly string[],
+): Promise<void> {
+  const { signal } = testbed;
+  await forEachBounded(maxInFlight, names, (name) => setReady(testbed, observed, name, 'False'));
+  const { untainted } = observed;
+  const untaintedNodes = () => (untainted.size === 0 ? undefined : `${untainted.size} nodes accept pods`);
+  await until('the nodes to be tainted', untaintedNodes, { timeoutMs, signal });
   const due = performance.now();
   await Promise.all(
     names.map(async (name, i) => {
-      await sleep(Math.max(0, due + (i * 1_000) / perSecond - performance.now()), undefined, { signal });
-      await probed(bed, seen, name, 'True');
+      await sleep(Math.max(0, due + (i * 1_000) / returnsPerSecond - performance.now()), undefined, {
+        signal,
+      });
+      await setReady(testbed, observed, name, 'True');
     }),
   );
-  await untilOpen(bed, seen, names);
+  await untilUntainted(testbed, observed, names);
 }
 
-/** What a kubelet writes of a probe. */
-async function probed({ kube }: Bed, seen: Opening, node: string, status: 'True' | 'False'): Promise<void> {
-  const [pod] = seen.podsOn(node).toSorted((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
+/** Writes the Ready condition of a gate's pod, as a kubelet does after a probe. */
+async function setReady(
+  { kube }: Testbed,
+  observed: ObservedNodes,
+  node: string,
+  status: 'True' | 'False',
+): Promise<void> {
+  const [pod] = observed.podsOn(node).toSorted((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1));
   if (pod === undefined) throw new Error(`Node ${node} has no pod of a gate`);
   const patch = { status: { conditions: [{ type: 'Ready', status }] } };
   const key = { namespace, name: pod.metadata.name };
   await kube.mergePatch(resources.pods, key, patch, { subresource: 'status' });
 }
 
-async function watchOpening(bed: Bed, apps: readonly string[], signal: AbortSignal): Promise<Opening> {
-  const { kube, log } = bed;
-  const nodes = new Informer<Node>({ kube, resource: resources.nodes, transform: slimNode, log });
+async function observeNodes(
+  testbed: Testbed,
+  apps: readonly string[],
+  signal: AbortSignal,
+): Promise<ObservedNodes> {
+  const { kube, log } = testbed;
+  const nodes = new Informer<Node>({ kube, resource: resources.nodes, transform: trimNode, log });
   const pods = new Informer<Pod, RawPod>({
     kube,
     resource: resources.pods,
     namespace,
-    transform: slimPod,
+    transform: trimPod,
     indexes: { [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]) },
     log,
   });
@@ -156,23 +177,22 @@ async function watchOpening(bed: Bed, apps: readonly string[], signal: AbortSign
     await informer.synced(signal);
   }
   const podsOn = (node: string) => pods.byIndex(byNode, node);
-  const seen: Opening = { bornOpen: new Set(), ready: new Map(), open: new Map(), podsOn };
-  nodes.subscribe(({ type, object: { metadata, spec } }) => {
+  const observed: ObservedNodes = { ready: new Map(), untainted: new Map(), podsOn };
+  nodes.subscribe(({ object: { metadata, spec } }) => {
     if (metadata.labels?.['pool'] !== pool) return;
-    if (type === 'Added' && !isTainted(spec)) seen.bornOpen.add(metadata.name);
-    note(seen.open, metadata.name, !isTainted(spec));
+    record(observed.untainted, metadata.name, !isTainted(spec));
   });
   pods.subscribe(({ object: { spec } }) => {
     const { nodeName = '' } = spec;
     const ready = podsOn(nodeName).filter(({ status }) => status.ready);
-    note(seen.ready, nodeName, ready.length === apps.length);
+    record(observed.ready, nodeName, ready.length === apps.length);
   });
-  return seen;
+  return observed;
 }
 
-/** Since when something is so. */
-function note(times: Map<string, number>, name: string, isSo: boolean): void {
-  if (!isSo) times.delete(name);
+/** Records since when a fact is true. */
+function record(times: Map<string, number>, name: string, isTrue: boolean): void {
+  if (!isTrue) times.delete(name);
   else if (!times.has(name)) times.set(name, performance.now());
 }
 
@@ -180,20 +200,20 @@ function isTainted({ taints = [] }: Node['spec']): boolean {
   return taints.some(({ key }) => key === READINESS_TAINT.key);
 }
 
-/** A policy in effect and a DaemonSet for each of its gates. */
-async function give(bed: Bed, apps: readonly string[]) {
-  const { kube } = bed;
+/** Creates a policy, waits until it is in effect, and creates a DaemonSet for each of its gates. */
+async function createGates(testbed: Testbed, apps: readonly string[]) {
+  const { kube } = testbed;
   await kube.apply(resources.namespaces, { metadata: { name: namespace } }, { fieldManager: 'bench' });
-  const made: { resource: Resource; object: KubeObject }[] = [];
+  const created: { resource: Resource; object: KubeObject }[] = [];
   const policies = resources.nodeReadinessPolicies as Resource;
-  made.push({ resource: policies, object: await kube.create(policies, policyOf(apps)) });
-  await until('the policy to be in effect', () => notTainted(bed), {
-    within: patience,
-    signal: bed.signal,
+  created.push({ resource: policies, object: await kube.create(policies, policyOf(apps)) });
+  await until('the policy to be in effect', () => untaintedReason(testbed), {
+    timeoutMs,
+    signal: testbed.signal,
   });
   for (const app of apps)
-    made.push({ resource: daemonSets, object: await kube.create(daemonSets, daemonSetOf(app)) });
-  return made;
+    created.push({ resource: daemonSets, object: await kube.create(daemonSets, daemonSetOf(app)) });
+  return created;
 }
 
 function policyOf(apps: readonly string[]): KubeObject {
@@ -220,18 +240,18 @@ function daemonSetOf(app: string): KubeObject {
   return { metadata, spec: { selector: { matchLabels: { app } }, template } } as KubeObject;
 }
 
-async function notTainted({ server }: Bed): Promise<string | undefined> {
+async function untaintedReason({ server }: Testbed): Promise<string | undefined> {
   const probe = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'bench-probe', labels: { pool } } };
   const { status, body } = await ask(server, 'POST', '/api/v1/nodes?dryRun=All', probe);
   return body.includes(READINESS_TAINT.key) ? undefined : `${status} without the taint`;
 }
 
-async function join({ sandbox }: Bed, names: readonly string[]): Promise<void> {
+async function join({ sandbox }: Testbed, names: readonly string[]): Promise<void> {
   await sandbox.addNodes([...names], { pool });
 }
 
-async function leave({ kube, signal }: Bed, names: readonly string[]): Promise<void> {
-  await forEachBounded(atOnce, names, async (name) => {
+async function remove({ kube, signal }: Testbed, names: readonly string[]): Promise<void> {
+  await forEachBounded(maxInFlight, names, async (name) => {
     const found = await kube.get(resources.nodes, { name });
     if (found !== undefined) await kube.delete(resources.nodes, { name }, { uid: found.metadata.uid ?? '' });
   });
@@ -240,12 +260,12 @@ async function leave({ kube, signal }: Bed, names: readonly string[]): Promise<v
     const stay = items.filter(({ metadata }) => names.includes(metadata.name));
     return stay.length === 0 ? undefined : `${stay.length} NodeReadinesses`;
   };
-  await until('the NodeReadinesses to go', left, { within: patience, signal });
+  await until('the NodeReadinesses to be deleted', left, { timeoutMs, signal });
 }
 
-/** What the worker asks for each node by the time in which it has nothing more to do, by kind. */
-async function costOf(
-  bed: Bed,
+/** Returns the requests of the worker per node, by kind, from before `act` until the worker is idle. */
+async function requestsPerNode(
+  testbed: Testbed,
   worker: WorkerProcess,
   names: readonly string[],
   act: () => Promise<void>,
@@ -253,16 +273,16 @@ async function costOf(
   const before = await worker.requestsByKind();
   await act();
   let last = { total: 0, at: performance.now() };
-  const restless = async () => {
+  const busy = async () => {
     const total = await worker.requests();
-    // Its leader election goes on, one request every few seconds.
+    // Leader election continues, with one request every few seconds.
     if (total > last.total + 3) last = { total, at: performance.now() };
-    return performance.now() - last.at < quietFor ? 'the worker is busy' : undefined;
+    return performance.now() - last.at < idleMs ? 'the worker is busy' : undefined;
   };
-  await until('the worker to rest', restless, { within: patience, signal: bed.signal });
+  await until('the worker to be idle', busy, { timeoutMs, signal: testbed.signal });
   const after = await worker.requestsByKind();
   const kinds = Object.entries(after)
-    .filter(([kind]) => /nodes|nodereadiness|nodebudgets|events$|^create leases/.test(kind))
+    .filter(([kind]) => /nodes|nodereadiness|nodedisruptionbudgets|events$|^create leases/.test(kind))
     .map(([kind, count]): [string, number] => [kind, (count - (before[kind] ?? 0)) / names.length])
     .filter(([, count]) => count > 0);
   return Object.fromEntries(kinds.toSorted(([, a], [, b]) => b - a));

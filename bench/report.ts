@@ -1,41 +1,39 @@
-import { type Verdict } from './bars.ts';
-import { type ContenderName, contenderNames } from './contender.ts';
+import { assertNever } from '../domain/common/assertNever.ts';
+import type { Benchmark, Workload } from './benchmarks.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
-import type { Scene, Work } from './works.ts';
+import { type TargetName, targetNames } from './target.ts';
+import type { ThresholdResult } from './thresholds.ts';
 
-/** Everything that was measured of one work; this is what the JSON file holds. */
-export type WorkResult = { verdicts: Verdict[] } & (
-  | { kind: 'Drain'; work: Work & { kind: 'Drain' }; runs: DrainMeasurement[] }
-  | { kind: 'Blocked'; work: Work & { kind: 'Blocked' }; runs: BlockedMeasurement[] }
-  | { kind: 'Budget'; work: Work & { kind: 'Budget' }; runs: BudgetMeasurement[] }
-  | { kind: 'History'; work: Work & { kind: 'History' }; events?: { small: number; large: number } }
-  | { kind: 'Readiness'; work: Work & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
+/** All measurements of one benchmark; the JSON file holds these. */
+export type BenchmarkResult = { thresholds: ThresholdResult[] } & (
+  | { kind: 'Drain'; benchmark: Benchmark & { kind: 'Drain' }; runs: DrainMeasurement[] }
+  | { kind: 'Blocked'; benchmark: Benchmark & { kind: 'Blocked' }; runs: BlockedMeasurement[] }
+  | { kind: 'Budget'; benchmark: Benchmark & { kind: 'Budget' }; runs: BudgetMeasurement[] }
+  | { kind: 'Readiness'; benchmark: Benchmark & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
 );
 
-/** The result of a work, for people. */
-export function textOf(result: WorkResult): string {
-  const body = [...tableOf(result), ...result.verdicts.map(verdictLine)];
-  return [titleOf(result.work), '', ...body, ''].join('\n');
+/** Renders the result of a benchmark as text. */
+export function textOf(result: BenchmarkResult): string {
+  const body = [...tableOf(result), ...result.thresholds.map(thresholdLine)];
+  return [titleOf(result.benchmark), '', ...body, ''].join('\n');
 }
 
-function titleOf(work: Work): string {
-  if (work.kind === 'Drain') return `${work.name}: ${sceneText(work.scene)}`;
-  if (work.kind === 'Blocked')
-    return `${work.name}: ${sceneText(work.scene)}, a PodDisruptionBudget that lets none go, ${work.seconds} s`;
-  if (work.kind === 'Budget')
-    return `${work.name}: ${sceneText(work.scene)}, one PodDisruptionBudget of maxUnavailable ${work.maxUnavailable}`;
-  if (work.kind === 'Readiness')
-    return `${work.name}: ${work.nodes} nodes that join at once, each with ${work.gates} readiness gates`;
-  return `${work.name}: ${sceneText(work.small)}, then ${sceneText(work.large)}`;
+function titleOf(benchmark: Benchmark): string {
+  if (benchmark.kind === 'Drain') return `${benchmark.name}: ${workloadText(benchmark.workload)}`;
+  if (benchmark.kind === 'Blocked')
+    return `${benchmark.name}: ${workloadText(benchmark.workload)}, a PodDisruptionBudget that allows no disruption, ${benchmark.seconds} s`;
+  if (benchmark.kind === 'Budget')
+    return `${benchmark.name}: ${workloadText(benchmark.workload)}, one PodDisruptionBudget of maxUnavailable ${benchmark.maxUnavailable}`;
+  return `${benchmark.name}: ${benchmark.nodes} nodes that join at the same time, each with ${benchmark.gates} readiness gates`;
 }
 
-function sceneText({ nodes, podsPerNode }: Scene): string {
+function workloadText({ nodes, podsPerNode }: Workload): string {
   return `${nodes} ${nodes === 1 ? 'node' : 'nodes'} x ${podsPerNode} pods`;
 }
 
-function tableOf(result: WorkResult): string[] {
+function tableOf(result: BenchmarkResult): string[] {
   switch (result.kind) {
     case 'Drain':
       return [...drainTable(result.runs), '', ...costLines(result.runs), ''];
@@ -43,10 +41,6 @@ function tableOf(result: WorkResult): string[] {
       return [...blockedTable(result.runs), ''];
     case 'Budget':
       return [...table(budgetColumns, result.runs), '', ...costLines(result.runs), ''];
-    case 'History':
-      return result.events === undefined
-        ? []
-        : [`  ${result.events.small} history events, then ${result.events.large}`, ''];
     case 'Readiness':
       return result.runs.flatMap(readinessLines);
     default:
@@ -69,8 +63,8 @@ function readinessLines(run: ReadinessMeasurement): string[] {
       .join(', ');
   const memory = Object.entries(residentMb).map(([when, mb]) => `${when} ${mb.toFixed(0)}`);
   return [
-    `  last gate Ready until the taint is gone, agents that are back: ${times(returning)}`,
-    `  the same, all nodes joining at once: ${times(joining)}; the last one took pods after ${wallSeconds.toFixed(1)} s`,
+    `  last gate Ready until the taint is removed, lost agents return: ${times(returning)}`,
+    `  the same, all nodes join at the same time: ${times(joining)}; the last one accepts pods after ${wallSeconds.toFixed(1)} s`,
     `  requests per node without a policy: ${kinds(ungated)}`,
     `  requests per node with gates: ${kinds(gated)}`,
     `  memory of the worker, MB: ${memory.join(', ')}`,
@@ -79,24 +73,24 @@ function readinessLines(run: ReadinessMeasurement): string[] {
 }
 
 const drainColumns: readonly Column<DrainMeasurement>[] = [
-  { title: 'gone s', value: ({ wallSeconds }) => wallSeconds, digits: 2 },
+  { title: 'deleted s', value: ({ wallSeconds }) => wallSeconds, digits: 2 },
   { title: 'reported s', value: ({ reportedSeconds }) => reportedSeconds, digits: 2 },
   { title: 'pods/s', value: ({ pods, wallSeconds }) => pods / wallSeconds, digits: 1 },
   { title: 'requests/pod', value: ({ requests, pods }) => requests.total / pods, digits: 2 },
   { title: 'own count/pod', value: ({ ownRequests, pods }) => ownRequests && ownRequests / pods, digits: 2 },
-  { title: 'refused', value: ({ requests }) => requests.refused, digits: 0 },
+  { title: 'rejected', value: ({ requests }) => requests.rejected, digits: 0 },
   { title: 'RSS MB', value: ({ residentMb }) => residentMb, digits: 0 },
   { title: 'history', value: ({ historyEvents }) => historyEvents, digits: 0 },
 ];
 
 const blockedColumns: readonly Column<BlockedMeasurement>[] = [
-  { title: 'refused/s', value: ({ refusedPerSecond }) => refusedPerSecond, digits: 2 },
+  { title: 'rejected/s', value: ({ rejectedPerSecond }) => rejectedPerSecond, digits: 2 },
   { title: 'requests/s', value: ({ requestsPerSecond }) => requestsPerSecond, digits: 2 },
 ];
 
 const budgetColumns: readonly Column<BudgetMeasurement>[] = [
   ...drainColumns,
-  { title: 'start s', value: ({ start }) => start, digits: 2 },
+  { title: 'start s', value: ({ startSeconds }) => startSeconds, digits: 2 },
   { title: 'longest wait s', value: ({ longestWait }) => longestWait, digits: 2 },
   { title: 'p99 wait s', value: ({ p99Wait }) => p99Wait, digits: 2 },
 ];
@@ -115,13 +109,13 @@ function blockedTable(runs: readonly BlockedMeasurement[]): string[] {
   return table(blockedColumns, runs);
 }
 
-/** One row for each contender: the median of its runs, and how far they spread. */
-function table<T extends { contender: ContenderName }>(
+/** Renders one row per target: the median of its runs and their spread. */
+function table<T extends { target: TargetName }>(
   columns: readonly Column<T>[],
   runs: readonly T[],
 ): string[] {
-  const rows = contenderNames.flatMap((name) => {
-    const own = runs.filter(({ contender }) => contender === name);
+  const rows = targetNames.flatMap((name) => {
+    const own = runs.filter(({ target }) => target === name);
     if (own.length === 0) return [];
     const cells = columns.map(({ value, digits }) => spreadText(spreadOf(own.map(value)), digits));
     return [[name, String(own.length), ...cells]];
@@ -136,10 +130,10 @@ function aligned(rows: readonly string[][]): string[] {
   );
 }
 
-/** What the requests of each contender's first run were for, and which processes worked for it. */
+/** Lists the requests by kind, and the CPU time by process, of each target's first run. */
 function costLines(runs: readonly DrainMeasurement[]): string[] {
-  return contenderNames.flatMap((name) => {
-    const first = runs.find(({ contender }) => contender === name);
+  return targetNames.flatMap((name) => {
+    const first = runs.find(({ target }) => target === name);
     if (first === undefined) return [];
     const kinds = Object.entries(first.requests.byKind).map(([kind, count]) => `${kind} ${count}`);
     const cpu = Object.entries(first.cpuSeconds).map(
@@ -149,19 +143,15 @@ function costLines(runs: readonly DrainMeasurement[]): string[] {
   });
 }
 
-function verdictLine({ verdict, what, value, unit, bound, aim }: Verdict): string {
+function thresholdLine({ result, metric, value, unit, bound, goal }: ThresholdResult): string {
   const limit = bound && ('atMost' in bound ? `at most ${bound.atMost}` : `at least ${bound.atLeast}`);
-  const wanted = [limit, aim === undefined ? undefined : `aim ${aim}`].filter(Boolean).join(', ');
+  const wanted = [limit, goal === undefined ? undefined : `goal ${goal}`].filter(Boolean).join(', ');
   const measured = `${spreadText(value, 2)}${value === undefined ? '' : unit}`;
-  return `  ${verdict.padEnd(12)}  ${what}: ${measured}${wanted === '' ? '' : ` (${wanted})`}`;
+  return `  ${result.padEnd(12)}  ${metric}: ${measured}${wanted === '' ? '' : ` (${wanted})`}`;
 }
 
 function spreadText(spread: Spread | undefined, digits: number): string {
   if (spread === undefined) return '-';
   const [median, min, max] = [spread.median, spread.min, spread.max].map((number) => number.toFixed(digits));
   return min === max ? `${median}` : `${median} (${min}..${max})`;
-}
-
-function assertNever(value: never): never {
-  throw new Error(`unexpected ${JSON.stringify(value)}`);
 }

@@ -1,35 +1,35 @@
 import { type ApiServer, ask } from '../sandbox/apiserver.ts';
-import type { ContenderName } from './contender.ts';
+import type { TargetName } from './target.ts';
 
 /**
- * What a drain costs the apiserver, by the apiserver's own counters.
+ * The apiserver's own counters of what a drain costs it.
  *
- * Who made a request is not in `apiserver_request_total`, and kube-controller-manager, kube-scheduler and kwok are busy
- * with the replacements of every evicted pod meanwhile. So each contender has a user and a FlowSchema of its own (see
- * identities.ts), and its requests are what `apiserver_flowcontrol_dispatched_requests_total` says of that FlowSchema:
- * all of them, watches, leader election and Events included, and nobody else's. `apiserver_request_total` then splits
- * off the kinds that nobody but a contender makes; what is left (reads and cordons of nodes, reads of pods, Events,
- * Leases, watches) is `other`. The worker's own counter is reported beside it, as a cross-check.
+ * `apiserver_request_total` does not tell users apart, and kube-controller-manager, kube-scheduler and kwok handle the
+ * replacements of every evicted pod at the same time. Each target therefore has a user and a FlowSchema of its own
+ * (identities.ts), and `apiserver_flowcontrol_dispatched_requests_total` of that FlowSchema counts all its requests:
+ * watches, leader election and Events included. `apiserver_request_total` then gives the kinds of request that only a
+ * target makes; the remainder (reads and cordons of nodes, reads of pods, Events, Leases, watches) is `other`. The
+ * worker's own counter is reported next to it as a cross-check.
  *
- * The second reading is taken when the drain has settled: for ours, when the last Evacuation has been removed. The
- * requests of the clean-up are therefore in.
+ * The second reading is taken when the drain has settled: for ours, when the last Evacuation is removed. It therefore
+ * includes the requests of the clean-up.
  */
 export interface Reading {
-  dispatched: Record<ContenderName, number>;
-  /** `VERB resource/subresource` -> count, of what only contenders ask for. */
+  dispatched: Record<TargetName, number>;
+  /** `VERB resource/subresource` -> count, for requests that only targets make. */
   byKind: Record<string, number>;
-  /** Evictions that the apiserver answered with 429: a PodDisruptionBudget forbade them. */
-  refused: number;
+  /** Evictions that the apiserver answered with 429, because of a PodDisruptionBudget. */
+  rejected: number;
 }
 
 export interface Requests {
   total: number;
   byKind: Record<string, number>;
-  refused: number;
+  rejected: number;
 }
 
-/** The name of a contender's FlowSchema. */
-export function flowSchemaOf(name: ContenderName): string {
+/** Returns the name of a target's FlowSchema. */
+export function flowSchemaOf(name: TargetName): string {
   return `bench-${name}`;
 }
 
@@ -37,12 +37,12 @@ export async function readRequests(server: ApiServer): Promise<Reading> {
   const { status, body } = await ask(server, 'GET', '/metrics');
   if (status !== 200)
     throw new Error(`GET /metrics of the apiserver answered ${status}: ${body.slice(0, 200)}`);
-  const reading: Reading = { dispatched: { ours: 0, kubectl: 0, floor: 0 }, byKind: {}, refused: 0 };
-  for (const sample of parseSamples(body)) take(reading, sample);
+  const reading: Reading = { dispatched: { ours: 0, kubectl: 0, floor: 0 }, byKind: {}, rejected: 0 };
+  for (const sample of parseSamples(body)) addSample(reading, sample);
   return reading;
 }
 
-export function requestsBetween(before: Reading, after: Reading, name: ContenderName): Requests {
+export function requestsBetween(before: Reading, after: Reading, name: TargetName): Requests {
   const total = after.dispatched[name] - before.dispatched[name];
   const known = Object.entries(after.byKind)
     .map(([kind, count]): [string, number] => [kind, count - (before.byKind[kind] ?? 0)])
@@ -51,24 +51,24 @@ export function requestsBetween(before: Reading, after: Reading, name: Contender
   return {
     total,
     byKind: Object.fromEntries([...known.toSorted((a, b) => b[1] - a[1]), ['other', other]]),
-    refused: after.refused - before.refused,
+    rejected: after.rejected - before.rejected,
   };
 }
 
-function take(reading: Reading, { name, labels, value }: Sample): void {
+function addSample(reading: Reading, { name, labels, value }: Sample): void {
   if (name === 'apiserver_flowcontrol_dispatched_requests_total') {
-    const contender = /^bench-(ours|kubectl|floor)$/.exec(labels['flow_schema'] ?? '')?.[1];
-    if (contender !== undefined) reading.dispatched[contender as ContenderName] += value;
+    const target = /^bench-(ours|kubectl|floor)$/.exec(labels['flow_schema'] ?? '')?.[1];
+    if (target !== undefined) reading.dispatched[target as TargetName] += value;
   }
-  if (name !== 'apiserver_request_total' || !isOfContendersOnly(labels)) return;
+  if (name !== 'apiserver_request_total' || !isOfTargetsOnly(labels)) return;
   const { verb, resource, subresource, code } = labels;
   const kind = `${verb} ${[resource, subresource].filter(Boolean).join('/')}`;
   reading.byKind[kind] = (reading.byKind[kind] ?? 0) + value;
-  if (subresource === 'eviction' && code === '429') reading.refused += value;
+  if (subresource === 'eviction' && code === '429') reading.rejected += value;
 }
 
-/** The bench itself creates, watches and completes NodeMaintenances, and lists Evacuations. */
-function isOfContendersOnly({ verb = '', resource, subresource }: Sample['labels']): boolean {
+/** Excludes requests of the benchmark itself: it creates, watches and completes NodeMaintenances and lists Evacuations. */
+function isOfTargetsOnly({ verb = '', resource, subresource }: Sample['labels']): boolean {
   if (resource === 'pods') return subresource === 'eviction';
   if (resource === 'evacuations') return !['LIST', 'WATCH'].includes(verb);
   return resource === 'nodemaintenances' && ['GET', 'PATCH'].includes(verb);
@@ -80,7 +80,7 @@ export interface Sample {
   value: number;
 }
 
-/** The samples of a page in Prometheus' text format. */
+/** Parses the samples of a page in Prometheus' text format. */
 export function* parseSamples(page: string): Generator<Sample> {
   for (const line of page.split('\n')) {
     const [, name, labels = '', value] = /^([a-z_:][\w:]*)(?:\{(.*)\})? (\S+)/i.exec(line) ?? [];

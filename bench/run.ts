@@ -1,120 +1,120 @@
 import { availableParallelism } from 'node:os';
-import { judgeBlocked, judgeBudget, judgeDrain, judgeHistory, judgeReadiness } from './bars.ts';
-import type { Bed } from './bed.ts';
+import { assertNever } from '../domain/common/assertNever.ts';
+import { checkBlocked, checkBudget, checkDrain, checkReadiness } from './thresholds.ts';
+import type { Testbed } from './testbed.ts';
 import { budgetFloor } from './budgetFloor.ts';
-import type { Contender, ContenderName } from './contender.ts';
+import type { Target, TargetName } from './target.ts';
 import { floor } from './floor.ts';
 import { kubectl } from './kubectl.ts';
 import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
 import { ours } from './ours.ts';
 import { measureReadiness } from './readiness.ts';
-import type { WorkResult } from './report.ts';
-import type { Work, WorkOf } from './works.ts';
+import type { BenchmarkResult } from './report.ts';
+import type { Benchmark, BenchmarkOf } from './benchmarks.ts';
 
-const contenders: Record<ContenderName, Contender> = { ours, kubectl, floor };
+const targets: Record<TargetName, Target> = { ours, kubectl, floor };
 
-/** What a work needs besides its bed. */
+/** Everything that a benchmark needs in addition to its testbed. */
 export interface Plan {
   options: Options;
   report: (line: string) => void;
 }
 
-export async function runWork(bed: Bed, plan: Plan, work: Work): Promise<WorkResult> {
-  switch (work.kind) {
+export async function runBenchmark(
+  testbed: Testbed,
+  plan: Plan,
+  benchmark: Benchmark,
+): Promise<BenchmarkResult> {
+  switch (benchmark.kind) {
     case 'Drain':
-      return runDrains(bed, plan, work);
+      return runDrains(testbed, plan, benchmark);
     case 'Blocked':
-      return runBlocked(bed, plan, work);
+      return runBlocked(testbed, plan, benchmark);
     case 'Budget':
-      return runBudget(bed, plan, work);
-    case 'History':
-      return runHistory(bed, plan, work);
+      return runBudget(testbed, plan, benchmark);
     case 'Readiness':
-      return runReadiness(bed, plan, work);
+      return runReadiness(testbed, plan, benchmark);
     default:
-      return assertNever(work);
+      return assertNever(benchmark);
   }
 }
 
-async function runDrains(bed: Bed, { options, report }: Plan, work: WorkOf<'Drain'>): Promise<WorkResult> {
+async function runDrains(
+  testbed: Testbed,
+  { options, report }: Plan,
+  benchmark: BenchmarkOf<'Drain'>,
+): Promise<BenchmarkResult> {
   const runs = [];
   for (const { name, run } of schedule(options)) {
-    report(`${work.name}, run ${run}: ${name}`);
-    const measurement = await measureDrain(bed, contenders[name], work.scene, run);
+    report(`${benchmark.name}, run ${run}: ${name}`);
+    const measurement = await measureDrain(testbed, targets[name], benchmark.workload, run);
     report(
-      `${work.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
+      `${benchmark.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
     );
     runs.push(measurement);
   }
-  return { kind: 'Drain', work, runs, verdicts: judgeDrain(work.name, runs) };
+  return { kind: 'Drain', benchmark, runs, thresholds: checkDrain(benchmark.name, runs) };
 }
 
-/** Says so when other programs had more than a tenth of the machine: then times tell little, and ratios not all. */
+/** Returns a warning when other programs used more than a tenth of the machine: such a run is not comparable. */
 function disturbance({ cpuSeconds, wallSeconds, reportedSeconds }: DrainMeasurement): string {
   const elsewhere = cpuSeconds['elsewhere'] ?? 0;
   const share = elsewhere / (Math.max(wallSeconds, reportedSeconds) * availableParallelism());
-  return share > 0.1 ? `; other programs took ${Math.round(share * 100)} % of the machine: run it again` : '';
+  return share > 0.1 ? `; other programs used ${Math.round(share * 100)} % of the machine: run it again` : '';
 }
 
-/** Who goes when: the order of the contenders turns round with every run, so that none always comes after the same. */
-function schedule(options: Options): { name: ContenderName; run: number }[] {
-  const runsOf = (name: ContenderName) => (name === 'kubectl' ? options.kubectlRuns : options.runs);
-  const runs = Math.max(...options.contenders.map(runsOf));
+/** Returns the runs in their order. Every run reverses the order of the targets, so that none always follows the same one. */
+function schedule(options: Options): { name: TargetName; run: number }[] {
+  const runsOf = (name: TargetName) => (name === 'kubectl' ? options.kubectlRuns : options.runs);
+  const runs = Math.max(...options.targets.map(runsOf));
   return Array.from({ length: runs }, (_, index) => index + 1).flatMap((run) => {
-    const names = options.contenders.filter((name) => run <= runsOf(name));
+    const names = options.targets.filter((name) => run <= runsOf(name));
     return (run % 2 === 1 ? names : names.toReversed()).map((name) => ({ name, run }));
   });
 }
 
-/** Without kubectl: it takes minutes, and its evictions are refused in a loop for each pod. */
-async function runBudget(bed: Bed, { options, report }: Plan, work: WorkOf<'Budget'>): Promise<WorkResult> {
+/** Leaves kubectl out: it takes minutes, because it retries each rejected eviction in a loop. */
+async function runBudget(
+  testbed: Testbed,
+  { options, report }: Plan,
+  benchmark: BenchmarkOf<'Budget'>,
+): Promise<BenchmarkResult> {
   const runs = [];
-  const able = { ours, floor: budgetFloor };
+  const budgetTargets = { ours, floor: budgetFloor };
   for (const { name, run } of schedule(options)) {
     if (name === 'kubectl') continue;
-    report(`${work.name}, run ${run}: ${name}`);
-    const measurement = await measureBudget(bed, able[name], work, run);
+    report(`${benchmark.name}, run ${run}: ${name}`);
+    const measurement = await measureBudget(testbed, budgetTargets[name], benchmark, run);
     report(
-      `${work.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
+      `${benchmark.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
     );
     runs.push(measurement);
   }
-  return { kind: 'Budget', work, runs, verdicts: judgeBudget(runs) };
+  return { kind: 'Budget', benchmark, runs, thresholds: checkBudget(runs) };
 }
 
-/** The floor would only prove that bare evictions are refused. */
-async function runBlocked(bed: Bed, { options, report }: Plan, work: WorkOf<'Blocked'>): Promise<WorkResult> {
-  const runs = [];
-  for (const name of options.contenders.filter((asked) => asked !== 'floor')) {
-    report(`${work.name}: ${name}`);
-    runs.push(await measureBlocked(bed, contenders[name], work.scene, work.seconds));
-  }
-  return { kind: 'Blocked', work, runs, verdicts: judgeBlocked(runs) };
-}
-
-async function runHistory(bed: Bed, { options, report }: Plan, work: WorkOf<'History'>): Promise<WorkResult> {
-  if (!options.contenders.includes('ours'))
-    return { kind: 'History', work, verdicts: judgeHistory(undefined) };
-  const eventsOf = async (scene: typeof work.small) => {
-    report(`${work.name}: ${scene.podsPerNode} pods`);
-    return (await measureDrain(bed, ours, scene, 1)).historyEvents ?? 0;
-  };
-  const events = { small: await eventsOf(work.small), large: await eventsOf(work.large) };
-  return { kind: 'History', work, events, verdicts: judgeHistory(events) };
-}
-
-/** Once: its times are those of many nodes. */
-async function runReadiness(
-  bed: Bed,
+/** Leaves the floor out: it does not retry rejected evictions. */
+async function runBlocked(
+  testbed: Testbed,
   { options, report }: Plan,
-  work: WorkOf<'Readiness'>,
-): Promise<WorkResult> {
-  report(work.name);
-  const runs = options.contenders.includes('ours') ? [await measureReadiness(bed, work)] : [];
-  return { kind: 'Readiness', work, runs, verdicts: judgeReadiness(runs) };
+  benchmark: BenchmarkOf<'Blocked'>,
+): Promise<BenchmarkResult> {
+  const runs = [];
+  for (const name of options.targets.filter((target) => target !== 'floor')) {
+    report(`${benchmark.name}: ${name}`);
+    runs.push(await measureBlocked(testbed, targets[name], benchmark.workload, benchmark.seconds));
+  }
+  return { kind: 'Blocked', benchmark, runs, thresholds: checkBlocked(runs) };
 }
 
-function assertNever(value: never): never {
-  throw new Error(`unexpected ${JSON.stringify(value)}`);
+/** Runs once: the measurement covers many nodes. */
+async function runReadiness(
+  testbed: Testbed,
+  { options, report }: Plan,
+  benchmark: BenchmarkOf<'Readiness'>,
+): Promise<BenchmarkResult> {
+  report(benchmark.name);
+  const runs = options.targets.includes('ours') ? [await measureReadiness(testbed, benchmark)] : [];
+  return { kind: 'Readiness', benchmark, runs, thresholds: checkReadiness(runs) };
 }

@@ -5,7 +5,7 @@ export interface Spread {
   max: number;
 }
 
-/** undefined when nothing was measured. */
+/** Summarizes measured values. Returns undefined when there are none. */
 export function spreadOf(values: readonly (number | undefined)[]): Spread | undefined {
   const sorted = values.filter((value) => value !== undefined).toSorted((a, b) => a - b);
   const [min, max] = [sorted[0], sorted.at(-1)];
@@ -16,7 +16,7 @@ export function spreadOf(values: readonly (number | undefined)[]): Spread | unde
   return { median, min, max };
 }
 
-/** Of values in ascending order; undefined when there are none. */
+/** Returns a percentile of values in ascending order. Returns undefined when there are none. */
 export function percentile(sorted: readonly number[], share: number): number | undefined {
   return sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)];
 }

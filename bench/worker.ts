@@ -10,16 +10,15 @@ import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
-import type { Bed } from './bed.ts';
 import { parseSamples } from './requests.ts';
+import type { Testbed } from './testbed.ts';
 
-/** Milliseconds. */
-const readyWithin = 60_000;
-const stopsWithin = 25_000;
+const readyTimeoutMs = 60_000;
+const stopTimeoutMs = 25_000;
 
 /**
- * The worker as users run it: a process of its own, with the permissions of deploy/ and nothing of our environment. A new
- * one for each run, so that none profits from what another has warmed up.
+ * The worker as users run it: a separate process with the permissions of deploy/ and without this process's environment.
+ * Each run starts a new one, so that no run benefits from the caches of another.
  */
 export class WorkerProcess {
   readonly #child: ChildProcess;
@@ -32,22 +31,23 @@ export class WorkerProcess {
     this.#log = log;
   }
 
-  /** Resolves when it has seen the cluster and runs the control loops. */
-  static async start(bed: Bed, ...args: string[]): Promise<WorkerProcess> {
+  /** Resolves when the worker's caches are synced and it leads. */
+  static async start(testbed: Testbed, ...args: string[]): Promise<WorkerProcess> {
     const [healthPort, metricsPort] = [await freePort(), await freePort()];
-    const log = join(bed.sandbox.dir, 'worker.log');
+    const log = join(testbed.sandbox.dir, 'worker.log');
     const output = openSync(log, 'w');
-    const profiling = bed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${bed.profile}`];
+    const profiling =
+      testbed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${testbed.profile}`];
     const ports = [`--health-port=${healthPort}`, `--metrics-port=${metricsPort}`];
     const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...ports, ...args], {
-      env: { ...bed.sandbox.env, HOME: bed.sandbox.dir, KUBECONFIG: bed.kubeconfigs.ours },
+      env: { ...testbed.sandbox.env, HOME: testbed.sandbox.dir, KUBECONFIG: testbed.kubeconfigs.ours },
       stdio: ['ignore', output, output],
     });
     closeSync(output);
     const worker = new WorkerProcess(child, metricsPort, log);
     try {
-      const ready = () => worker.#problem(bed, healthPort);
-      await until('the worker to be ready', ready, { within: readyWithin, signal: bed.signal });
+      const notReady = () => worker.#notReadyReason(testbed, healthPort);
+      await until('the worker to be ready', notReady, { timeoutMs: readyTimeoutMs, signal: testbed.signal });
     } catch (error) {
       await worker.stop();
       throw error;
@@ -59,12 +59,12 @@ export class WorkerProcess {
     return this.#child.pid;
   }
 
-  /** Requests to Kubernetes so far, by its own counter. */
+  /** Returns the number of requests to Kubernetes so far, by the worker's own counter. */
   async requests(): Promise<number> {
     return Object.values(await this.requestsByKind()).reduce((sum, count) => sum + count, 0);
   }
 
-  /** The same, as `VERB RESOURCE` -> count. */
+  /** Returns the same as `VERB RESOURCE` -> count. */
   async requestsByKind(): Promise<Record<string, number>> {
     const page = await (await fetch(this.#metrics)).text();
     const kinds: Record<string, number> = {};
@@ -76,17 +76,17 @@ export class WorkerProcess {
     return kinds;
   }
 
-  /** The most memory that it has had in RAM at once. MB. */
-  peakMemory(): number {
-    return this.#memory('VmHWM');
+  /** Returns the peak resident memory. */
+  peakMemoryMb(): number {
+    return this.#readMemoryMb('VmHWM');
   }
 
-  /** What it has in RAM now. MB. */
-  memory(): number {
-    return this.#memory('VmRSS');
+  /** Returns the resident memory. */
+  memoryMb(): number {
+    return this.#readMemoryMb('VmRSS');
   }
 
-  #memory(field: 'VmHWM' | 'VmRSS'): number {
+  #readMemoryMb(field: 'VmHWM' | 'VmRSS'): number {
     const status = readFileSync(`/proc/${this.#child.pid}/status`, 'utf8');
     return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
   }
@@ -95,13 +95,13 @@ export class WorkerProcess {
     if (!this.#isRunning) return;
     const exit = once(this.#child, 'exit');
     this.#child.kill('SIGTERM');
-    const patience = new AbortController();
-    const kill = sleep(stopsWithin, undefined, { signal: patience.signal }).then(
+    const exited = new AbortController();
+    const kill = sleep(stopTimeoutMs, undefined, { signal: exited.signal }).then(
       () => this.#child.kill('SIGKILL'),
       () => undefined,
     );
     await exit;
-    patience.abort();
+    exited.abort();
     await kill;
   }
 
@@ -109,10 +109,10 @@ export class WorkerProcess {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  async #problem({ kube }: Bed, healthPort: number): Promise<string | undefined> {
-    if (!this.#isRunning) throw new Error(`The worker ended early: ${this.#lastWords()}`);
+  async #notReadyReason({ kube }: Testbed, healthPort: number): Promise<string | undefined> {
+    if (!this.#isRunning) throw new Error(`The worker exited early: ${this.#logTail()}`);
     const health = await fetch(`http://127.0.0.1:${healthPort}/readyz`).catch(() => undefined);
-    if (health?.ok !== true) return 'it is not ready';
+    if (health?.ok !== true) return '/readyz does not answer 200';
     const { items } = await kube.list(resources.leases, { namespace: SYSTEM_NAMESPACE });
     const { holderIdentity } =
       items.find(({ metadata: { name } }) => name === 'node-maintenance-controllers')?.spec ?? {};
@@ -121,16 +121,16 @@ export class WorkerProcess {
         labels?.[COMPONENT_LABEL] !== undefined && spec.holderIdentity === holderIdentity,
     );
     const temporalIdentity = leader?.metadata.annotations?.[IdentityAnnotation.TemporalIdentity];
-    return temporalIdentity === `${this.#child.pid}@${hostname()}` ? undefined : 'another one leads';
+    return temporalIdentity === `${this.#child.pid}@${hostname()}` ? undefined : 'another worker leads';
   }
 
-  #lastWords(): string {
+  #logTail(): string {
     return readFileSync(this.#log, 'utf8').trim().split('\n').slice(-3).join(' | ');
   }
 }
 
-/** The peers' evictions must not pay for a webhook that nobody serves any more. */
-export async function unregister({ kube }: Bed): Promise<void> {
+/** Removes the webhooks that no process serves any more, so that they do not delay the evictions of other targets. */
+export async function unregister({ kube }: Testbed): Promise<void> {
   for (const resource of [validating, mutating]) {
     const found = await kube.get(resource, { name: registrationName });
     if (found !== undefined)

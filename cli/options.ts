@@ -2,29 +2,26 @@ import { InvalidArgumentError, Option } from 'commander';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { type Structured, UsageError } from './output.ts';
 
-/** Options that several verbs have. */
+/** Options of several commands. */
 
 export interface WaitOptions {
   readonly wait?: boolean | undefined;
-  /** Milliseconds; 0 is for ever. */
+  /** Timeout in milliseconds; 0 disables it. */
   readonly timeout?: number | undefined;
 }
 
-/** Milliseconds; throws a UsageError for what cannot be meant. */
+/** Returns the timeout in milliseconds. Throws a UsageError if --timeout is set without --wait. */
 export function timeoutOf({ wait, timeout }: WaitOptions): number {
-  if (timeout !== undefined && wait !== true) throw new UsageError('--timeout is of --wait: give that too');
+  if (timeout !== undefined && wait !== true) throw new UsageError('--timeout requires --wait');
   return timeout ?? 0;
 }
 
 export function waitOptions(): Option[] {
   return [
-    new Option(
-      '--wait',
-      'until that stage has done its work; after Complete, until the nodes take pods again',
-    ),
+    new Option('--wait', 'wait until the stage is done; for Complete, until the nodes are back in service'),
     new Option(
       '--timeout <duration>',
-      'of --wait, such as 90s, 10m or 1h30m; 0, as without it, is for ever',
+      'timeout of --wait, such as 90s, 10m or 1h30m; default 0: no timeout',
     ).argParser(duration),
   ];
 }
@@ -39,7 +36,7 @@ export function stageOption(flags: string, description: string, stages: NodeMain
 
 const unitsMs: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1_000 };
 
-/** Milliseconds of a duration as Go writes it: `1h30m`, `90s`, `0`. */
+/** Parses a Go duration such as `1h30m`, `90s` or `0` to milliseconds. */
 function duration(text: string): number {
   if (text === '0') return 0;
   const parts = [...text.matchAll(/(\d+)([hms])/g)];

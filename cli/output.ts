@@ -1,74 +1,74 @@
-import { stringify } from 'yaml';
+import { Document, Scalar, visit } from 'yaml';
+import { cut, escapeUnprintable } from '../domain/common/text.ts';
 
-/** What a verb could not do, in one line for people: exit code 1. */
-export class Refusal extends Error {
-  override readonly name = 'Refusal';
+/** A command that failed or was rejected, with a one-line message: exit code 1. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError';
 }
 
-/** What cannot be meant, in one line for people: exit code 2. */
+/** Invalid arguments, with a one-line message: exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Results go to standard output, and nothing else does. */
-export function say(text: string): void {
-  console.log(text);
+/** Prints a result. Only results go to standard output. */
+export function print(text: string): void {
+  console.log(escapeLines(text));
 }
 
-export function complain(text: string): void {
-  console.error(shown(text, longestComplaint));
+export function printError(text: string): void {
+  console.error(escapeForTerminal(text, maxErrorLength));
 }
 
 export type Structured = 'json' | 'yaml';
 
-/** As kubectl prints lists: `{ "items": [...] }`. */
-export function structured(items: readonly object[], format: Structured): string {
-  return format === 'json' ? JSON.stringify({ items }, null, 4) : stringify({ items }).trimEnd();
+/** Formats a list like kubectl: `{ "items": [...] }`. */
+export function formatList(items: readonly object[], format: Structured): string {
+  return formatObject({ items }, format);
 }
 
-/** As kubectl prints one object. */
-export function structuredOne(object: object, format: Structured): string {
-  return format === 'json' ? JSON.stringify(object, null, 4) : stringify(object).trimEnd();
+/** Formats one object like kubectl. Unprintable characters are escaped in the notation of the format, so that no value changes. */
+export function formatObject(object: object, format: Structured): string {
+  return escapeEachLine(format === 'json' ? JSON.stringify(object, null, 4) : yamlOf(object));
 }
 
-export interface Column<T> {
-  readonly title: string;
-  /** Undefined is shown as kubectl does: `<none>`. */
-  readonly cell: (row: T) => string | undefined;
+/** In YAML, only text in double quotes may contain escapes, and a character beyond 16 bits has one of its own. */
+function yamlOf(object: object): string {
+  const document = new Document(object);
+  visit(document, {
+    Scalar(_, scalar) {
+      const { value } = scalar;
+      if (typeof value === 'string' && escapeEachLine(value) !== value) scalar.type = Scalar.QUOTE_DOUBLE;
+    },
+  });
+  const text = document.toString().replace(/\n$/, '');
+  return text.replaceAll(/[\u{10000}-\u{10ffff}]/gu, (one) =>
+    escapeUnprintable(one) === one ? one : `\\U${one.codePointAt(0)?.toString(16).padStart(8, '0')}`,
+  );
 }
 
-export const gap = 3;
-
-/** Aligned as kubectl does it. */
-export function table<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
-  const cells = [
-    columns.map(({ title }) => title),
-    ...rows.map((row) => columns.map(({ cell }) => cellText(cell(row)))),
-  ];
-  const widths = columns.map((_, index) => Math.max(...cells.map((line) => line[index]?.length ?? 0)));
-  return cells
-    .map((line) => line.map((text, index) => text.padEnd((widths[index] ?? 0) + gap)).join(''))
-    .map((line) => line.trimEnd())
-    .join('\n');
+function escapeEachLine(text: string): string {
+  return text.split('\n').map(escapeUnprintable).join('\n');
 }
 
-export function cellText(text: string | undefined, longest = longestText): string {
-  return text === undefined || text === '' ? '<none>' : shown(text, longest);
+/** Escapes what may not reach a terminal: everything unprintable except the ends of lines, tabs between columns, and colors. */
+export function escapeLines(text: string): string {
+  return text
+    .split(printed)
+    .map((part, index) => (index % 2 === 1 ? part : escapeUnprintable(part)))
+    .join('');
 }
 
-/** What could break a line, command a terminal, or hide: `\u001b` and the like. */
-const invisible = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
-const longestText = 300;
-const longestComplaint = 3_000;
+const escapeCharacter = String.fromCodePoint(0x1b);
+/** Ends of lines, tabs, and the sequences with which picocolors sets bold, dim and the colors of text. */
+const printed = new RegExp(`(\\n|\\t|${escapeCharacter}\\[(?:0|1|2|22|39|3[0-7]|9[0-7])m)`);
 
-/** What somebody wrote into an object, as one line for a terminal: escaped, and cut where it is too long. */
-export function shown(text: string, longest = longestText): string {
-  const line = text.replaceAll(invisible, (one) => one.split('').map(escapeOf).join(''));
-  return line.length <= longest ? line : `${line.slice(0, longest - 1)}…`;
-}
+const maxTextLength = 300;
+const maxErrorLength = 3_000;
 
-function escapeOf(unit: string): string {
-  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+/** Returns text of an object as one line for a terminal: escaped, and truncated if it is too long. */
+export function escapeForTerminal(text: string, maxLength = maxTextLength): string {
+  return cut(escapeUnprintable(text.slice(0, maxLength + 1)), maxLength);
 }
 
 const second = 1_000;
@@ -77,23 +77,23 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const year = 365 * day;
 
-/** As kubectl shows ages: `90s`, `5m30s`, `45m`, `3h15m`, `30h`, `3d4h`, `100d`. */
+/** Formats a duration like the ages of kubectl: `90s`, `5m30s`, `45m`, `3h15m`, `30h`, `3d4h`, `100d`. */
 export function duration(ms: number): string {
   if (ms < 2 * minute) return `${Math.max(0, Math.floor(ms / second))}s`;
-  if (ms < 10 * minute) return two(ms, [minute, 'm'], [second, 's']);
+  if (ms < 10 * minute) return twoUnits(ms, [minute, 'm'], [second, 's']);
   if (ms < 3 * hour) return `${Math.floor(ms / minute)}m`;
-  if (ms < 8 * hour) return two(ms, [hour, 'h'], [minute, 'm']);
+  if (ms < 8 * hour) return twoUnits(ms, [hour, 'h'], [minute, 'm']);
   if (ms < 2 * day) return `${Math.floor(ms / hour)}h`;
-  if (ms < 8 * day) return two(ms, [day, 'd'], [hour, 'h']);
+  if (ms < 8 * day) return twoUnits(ms, [day, 'd'], [hour, 'h']);
   return ms < 2 * year ? `${Math.floor(ms / day)}d` : `${Math.floor(ms / year)}y`;
 }
 
-function two(ms: number, [large, a]: [number, string], [small, b]: [number, string]): string {
+function twoUnits(ms: number, [large, a]: [number, string], [small, b]: [number, string]): string {
   const rest = Math.floor((ms % large) / small);
   return `${Math.floor(ms / large)}${a}${rest === 0 ? '' : `${rest}${b}`}`;
 }
 
-/** How long ago a time was, or `in 5m` for one to come; undefined for what is no time. */
+/** Formats the age of a time, or `in 5m` for a future time; undefined if it is not a time. */
 export function age(time: string | undefined, now: number): string | undefined {
   const at = Date.parse(time ?? '');
   if (Number.isNaN(at)) return undefined;

@@ -1,33 +1,33 @@
 import { Command, CommanderError } from 'commander';
-import { wordsOf } from '../kube/errors.ts';
-import { addCompletionVerbs } from './completion.ts';
-import { addLeaseVerbs } from './lease.ts';
-import { addHistoryVerb } from './history.ts';
-import { complain, UsageError } from './output.ts';
-import { addPlanVerb } from './plan.ts';
-import { addStartVerb } from './start.ts';
-import { addStatusVerb } from './status.ts';
-import { addSteeringVerbs } from './steer.ts';
-import { addWindowVerbs } from './steerWindow.ts';
-import { addWindowsVerb } from './windows.ts';
-import { uiOption } from './temporalUi.ts';
-import { addWorkersVerb } from './workers.ts';
+import { errorMessage } from '../kube/errors.ts';
+import { addCompletionVerbs } from './completion/completion.ts';
+import { addLeaseVerbs } from './leases/lease.ts';
+import { addHistoryVerb } from './maintenance/history.ts';
+import { printError, UsageError } from './output.ts';
+import { addPlanVerb } from './maintenance/plan.ts';
+import { addStartVerb } from './maintenance/start.ts';
+import { addStatusVerb } from './maintenance/status.ts';
+import { addStageVerbs } from './maintenance/stage.ts';
+import { addWindowVerbs } from './windows/window.ts';
+import { addWindowsVerb } from './windows/windows.ts';
+import { uiOption } from './maintenance/temporalUi.ts';
+import { addWorkersVerb } from './workers/workers.ts';
 
-/** Resolves with the exit code: 0 done, 1 refused or failed, 2 usage. */
+/** Resolves with the exit code: 0 success, 1 rejected or failed, 2 invalid usage. */
 export async function run(argv: readonly string[]): Promise<number> {
-  endQuietlyWithoutReaders();
+  exitOnBrokenPipe();
   try {
     await commandLine().parseAsync(argv, { from: 'user' });
     return process.exitCode === undefined ? 0 : Number(process.exitCode);
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    complain(`error: ${wordsOf(error)}`);
+    printError(`error: ${errorMessage(error)}`);
     return error instanceof UsageError ? 2 : 1;
   }
 }
 
-/** `| head` has read enough: nobody is left to tell anything. */
-function endQuietlyWithoutReaders(): void {
+/** Exits silently if the reader of a pipe has closed it, such as `| head`. */
+function exitOnBrokenPipe(): void {
   for (const stream of [process.stdout, process.stderr])
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error;
@@ -37,16 +37,18 @@ function endQuietlyWithoutReaders(): void {
 
 function commandLine(): Command {
   const program = new Command('kubectl maintenance')
-    .description('Maintenance of nodes: take them out of service, watch it, and give them back (KEP-4212).')
-    .option('--kubeconfig <file>', 'instead of KUBECONFIG and ~/.kube/config')
-    .option('--context <name>', 'of the kubeconfig, instead of the current one')
+    .description(
+      'Declarative node maintenance: cordon, drain and uncordon nodes, and watch the progress (KEP-4212).',
+    )
+    .option('--kubeconfig <file>', 'path of the kubeconfig; default: KUBECONFIG or ~/.kube/config')
+    .option('--context <name>', 'context of the kubeconfig; default: the current one')
     .addOption(uiOption())
     .helpCommand(false)
     .exitOverride();
   addPlanVerb(program);
   addStartVerb(program);
   addStatusVerb(program);
-  addSteeringVerbs(program);
+  addStageVerbs(program);
   addHistoryVerb(program);
   addWindowsVerb(program);
   addWindowVerbs(program);

@@ -1,19 +1,18 @@
-/** Milliseconds. */
-export const answersWithin = 5_000;
+export const temporalTimeoutMs = 5_000;
 
-/** Connects to the Temporal that the usual settings name; its histories keep `identity`. Rejects with an Error of one line. */
+/** Connects to the Temporal of the default settings; `identity` is recorded in workflow histories. Rejects with a one-line Error. */
 export async function connectTemporal({ identity }: { identity?: string } = {}) {
-  // It is large, and most verbs do without it.
-  const [{ Connection, Client, ...errors }, { temporalSettings }, { explained }] = await Promise.all([
+  // Imported on demand because it is large and most commands do not need it.
+  const [{ Connection, Client, ...errors }, { temporalSettings }, { explainFailure }] = await Promise.all([
     import('@temporalio/client'),
     import('../temporal-config/connection.ts'),
-    import('../temporal-config/reach.ts'),
+    import('../temporal-config/connectionErrors.ts'),
   ]);
   try {
     const settings = temporalSettings();
     const { connectionOptions, namespace, address } = settings;
-    const connection = await explained(settings, () =>
-      Connection.connect({ ...connectionOptions, connectTimeout: answersWithin }),
+    const connection = await explainFailure(settings, () =>
+      Connection.connect({ ...connectionOptions, connectTimeout: temporalTimeoutMs }),
     );
     const client = new Client({ connection, namespace, ...(identity !== undefined && { identity }) });
     return { connection, client, namespace, address, errors };

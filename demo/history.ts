@@ -4,21 +4,21 @@ import type { DrainStep } from '../activities/contract.ts';
 import { workflowIdOf } from '../api/names.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
-/** What Temporal has on record of a maintenance's workflow. */
+/** The workflow of a maintenance, as recorded by Temporal. */
 export interface WorkflowRecord {
   /** COMPLETED, RUNNING, ... */
   status: string;
   /** Number of events in its history. */
   events: number;
-  /** Workers that did anything for it, PID@HOST, in order of appearance. */
+  /** Identities (PID@HOST) of the workers that executed tasks, in order of their first task. */
   workers: readonly string[];
-  /** What each `drain` activity ended with, oldest first. */
+  /** Results of the `drain` activities, oldest first. */
   drainSteps: readonly DrainStep[];
-  /** Activities that were finished by a later attempt than the first. */
+  /** Activities that were started more than once. */
   resumed: readonly { activity: string; attempt: number; worker: string }[];
 }
 
-/** The address of the workflow in Temporal's UI. */
+/** Returns the URL of the workflow in the Temporal UI. */
 export function workflowLink({ temporalUi, temporalNamespace }: Sandbox, maintenance: string): string {
   return `${temporalUi}/namespaces/${temporalNamespace}/workflows/${workflowIdOf(maintenance)}`;
 }
@@ -26,7 +26,7 @@ export function workflowLink({ temporalUi, temporalNamespace }: Sandbox, mainten
 export async function readWorkflow(sandbox: Sandbox, maintenance: string): Promise<WorkflowRecord> {
   const connection = await Connection.connect({
     address: sandbox.temporalAddress,
-    // A proxy of this machine's has no way to its loopback interface.
+    // An HTTP proxy cannot reach the loopback interface of this machine.
     channelArgs: { 'grpc.enable_http_proxy': 0 },
   });
   try {

@@ -6,34 +6,34 @@ import type { Sandbox } from '../sandbox/sandbox.ts';
 
 const run = promisify(execFile);
 
-/** Runs kubectl as a person in the sandbox's directory would; resolves with what it printed. Throws SandboxError. */
+/** Runs kubectl in the directory of the sandbox. Returns its output. Throws SandboxError. */
 export type Kubectl = (...args: string[]) => Promise<string>;
 
-/** Bytes; the apiserver's metrics are the longest thing that is read. */
-const longestOutput = 64 * 1024 * 1024;
+/** Limit of the output. The metrics of the apiserver are the longest output. */
+const maxOutputBytes = 64 * 1024 * 1024;
 
 export function kubectlOf(sandbox: Sandbox, signal: AbortSignal): Kubectl {
   const env = { KUBECONFIG: sandbox.kubeconfig, HOME: sandbox.dir, PATH: sandbox.bin };
   return async (...args) => {
     try {
-      const options = { cwd: sandbox.dir, env, signal, maxBuffer: longestOutput };
+      const options = { cwd: sandbox.dir, env, signal, maxBuffer: maxOutputBytes };
       return (await run(join(sandbox.bin, 'kubectl'), args, options)).stdout;
     } catch (error) {
       signal.throwIfAborted();
-      const complaint = String((error as { stderr?: string }).stderr || error).trim();
-      throw new SandboxError(`${commandLine(args)} failed: ${complaint}`, { cause: error });
+      const output = String((error as { stderr?: string }).stderr || error).trim();
+      throw new SandboxError(`${commandLine(args)} failed: ${output}`, { cause: error });
     }
   };
 }
 
-/** What kubectl said when it failed; whatever else went wrong is thrown again. */
-export function complaintOf(error: unknown): string {
+/** Returns the error output of a failed kubectl command. Rethrows all other errors. */
+export function errorOutputOf(error: unknown): string {
   const { stderr } = ((error as Error).cause ?? {}) as { stderr?: string };
   if (!stderr) throw error;
   return stderr.trim();
 }
 
-/** The command as one would type it. */
+/** Returns the command as a shell command line. */
 export function commandLine(args: readonly string[]): string {
   const quoted = args.map((arg) =>
     /^[\w@%+=:,./-]+$/.test(arg) ? arg : `'${arg.replaceAll("'", `'\\''`)}'`,

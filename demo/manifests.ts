@@ -1,18 +1,18 @@
 import { stringify } from 'yaml';
 import type { KubeObject } from '../api/core.ts';
 
-/** The Kubernetes objects that stories are made of. Nothing runs in these pods: their nodes are kwok's. */
+/** Builds the Kubernetes objects of the scenarios. Nothing runs in these pods, because kwok simulates their nodes. */
 
-/** A Deployment whose pods have its name as label `app`. */
+/** A workload whose pods have its name in the label `app`. */
 export interface Workload {
   namespace: string;
   name: string;
   replicas: number;
-  /** Absent: priority 0. */
+  /** Default: priority 0. */
   priorityClassName?: string;
-  /** Its pods take three seconds to exit. */
+  /** The pods take three seconds to terminate. */
   exitsSlowly?: boolean;
-  /** Of its pods. */
+  /** Annotations of the pods. */
   annotations?: Record<string, string>;
 }
 
@@ -30,7 +30,7 @@ export function priorityClass(name: string, value: number): Manifest {
   return { apiVersion: 'scheduling.k8s.io/v1', kind: 'PriorityClass', metadata: { name }, value };
 }
 
-/** `placement` is what the pods' spec says of nodes. */
+/** `placement` contains the scheduling fields of the pod spec. */
 export function deployment(workload: Workload, placement: object): Manifest {
   return replicated('Deployment', workload, placement);
 }
@@ -71,7 +71,7 @@ function podLabels({ name, exitsSlowly }: PodsOf): Record<string, string> {
   return { app: name, ...(exitsSlowly ? { 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' } : {}) };
 }
 
-/** Label selector of a workload's pods. */
+/** Returns the label selector of the pods of a workload. */
 export function podsOf({ name }: { name: string }): { matchLabels: { app: string } } {
   return { matchLabels: { app: name } };
 }
@@ -98,7 +98,7 @@ export function service({ namespace: of, name }: Workload): Manifest {
 
 export const daemonSet = { namespace: 'kube-system', name: 'log-agent' } as const;
 
-/** One pod for each node; they are the last to leave, and wait there for the end of the maintenance. */
+/** Builds a DaemonSet. Its pods are evacuated last, and are gated until the end of the maintenance. */
 export function agents(of: Omit<Workload, 'replicas'> = daemonSet): Manifest {
   const { name, namespace: within } = of;
   return {

@@ -3,39 +3,39 @@ import { join } from 'node:path';
 import { isAlive, kill, launch, type ProcessIdentity, terminate } from '../sandbox/processes.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
-/** Something that is run by Node beside the sandbox. */
+/** A Node.js program that runs in addition to the sandbox. */
 export interface Program {
-  /** What people call it; its log is logs/NAME.log. */
+  /** Name of the program. Its log is logs/NAME.log. */
   name: string;
-  /** Of Node. */
+  /** Arguments of Node.js. */
   args: readonly string[];
-  /** Path. */
+  /** Path of the kubeconfig. */
   kubeconfig: string;
 }
 
-/** A process of it. */
+/** A process of a program. */
 export interface DemoProcess {
   name: string;
   pid: number;
-  /** File with its log. */
+  /** Path of the log file. */
   log: string;
   isAlive(): boolean;
-  /** Whether `kill` was called. */
+  /** True once `kill` was called. */
   readonly wasKilled: boolean;
-  /** SIGKILL: no last word, no clean-up. */
+  /** Sends SIGKILL, so that the process cannot clean up. */
   kill(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Milliseconds that a process has to leave by itself. */
-const grace = 5_000;
+/** A process that has not exited this long after SIGTERM is killed. */
+const stopTimeoutMs = 5_000;
 
 export function startProgram(sandbox: Sandbox, { name, args, kubeconfig }: Program): DemoProcess {
   const log = join(sandbox.dir, 'logs', `${name}.log`);
   const process = launch({
     command: globalThis.process.execPath,
     args,
-    // Nothing of the caller's: TEMPORAL_... of another Temporal would lead the worker astray.
+    // Excludes the environment of the caller: its TEMPORAL_... variables may point to another Temporal server.
     env: { ...sandbox.env, KUBECONFIG: kubeconfig, HOME: sandbox.dir },
     log,
     pidFile: join(sandbox.dir, 'run', `${name}.pid`),
@@ -57,13 +57,13 @@ function processOf(process: ProcessIdentity, name: string, log: string): DemoPro
       wasKilled = true;
       return kill(process);
     },
-    stop: () => terminate(process, grace),
+    stop: () => terminate(process, stopTimeoutMs),
   };
 }
 
-/** The line of a process's log that says why it ended by itself. */
-export function lastWords({ log }: DemoProcess): string {
+/** Returns the log line that explains why a process exited: the last error, or the last line. */
+export function lastLogLine({ log }: DemoProcess): string {
   const lines = readFileSync(log, 'utf8').trim().split('\n');
-  const telling = lines.findLast((line) => /error|fatal/i.test(line)) ?? lines.at(-1);
-  return telling?.trim().slice(0, 500) || 'it said nothing';
+  const relevant = lines.findLast((line) => /error|fatal/i.test(line)) ?? lines.at(-1);
+  return relevant?.trim().slice(0, 500) || 'its log is empty';
 }

@@ -1,18 +1,18 @@
 import type { Lease, Node, Pod } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
-import { podTypeOf } from '../domain/pod.ts';
+import { podTypeOf } from '../domain/common/pod.ts';
 import type { Cluster } from '../kube/cluster.ts';
 
 /**
- * A pod or an Evacuation appeared or went, and when by etcd's own clock: the sandbox has one etcd, whose revision every
- * write raises, so that the resourceVersions of different kinds tell what came first.
+ * The creation or deletion of a pod or an Evacuation. The sandbox has one etcd, and every write increments its revision, so the
+ * resourceVersions of objects of different kinds can be compared.
  */
-interface Happening {
+interface RecordedChange {
   podUid: string;
   revision: bigint;
 }
 
-export interface Departure extends Happening {
+export interface DeletedPod extends RecordedChange {
   /** Label `app` of the pod. */
   app: string;
   node: string;
@@ -20,36 +20,33 @@ export interface Departure extends Happening {
 
 export interface Readiness {
   ready: number;
-  /** The fewest since all replicas were ready for the first time; undefined before. */
+  /** The minimum since all replicas were ready for the first time; undefined before. */
   fewest: number | undefined;
 }
 
-/** What became of a node: its maintenance Lease got another holder ('' for none), or scheduling went on or off. */
+/** A change of a node: a new holder of its maintenance Lease ('' for none), a cordon or an uncordon. */
 export interface NodeChange {
   what: { holder: string } | { cordoned: boolean };
   revision: bigint;
 }
 
-/** What is to be watched. */
+/** The objects to watch. */
 export interface Watched {
-  /** Names of the nodes that are going to be drained. */
+  /** Names of the nodes under maintenance. */
   maintained: readonly string[];
-  /** The Deployments, each with a name of its own that its pods have as label `app`. */
+  /** The workloads. Each has a unique name, which its pods have in the label `app`. */
   workloads: readonly { name: string; replicas: number }[];
 }
 
-/**
- * What the API showed while the demo ran, written down by watching it. The proof reads this, and nothing that the demo
- * did itself.
- */
+/** The changes that the watches of the demo observed. The facts are verified with these, independently of the demo's own actions. */
 export interface Recording {
-  /** Pods that left the maintained nodes. */
-  departures: readonly Departure[];
-  /** Every Evacuation that was ever seen. */
-  evacuations: readonly Happening[];
-  /** Pods that came to a maintained node while it was unschedulable, DaemonSet pods aside. */
+  /** Pods that were deleted from the nodes under maintenance. */
+  deletedPods: readonly DeletedPod[];
+  /** Every Evacuation that was observed. */
+  evacuations: readonly RecordedChange[];
+  /** Pods that were scheduled to a node while it was unschedulable, except DaemonSet pods. */
   arrivals: readonly string[];
-  /** Of each maintained node. */
+  /** Changes by node. */
   nodeChanges: ReadonlyMap<string, readonly NodeChange[]>;
   readiness(workload: { name: string }): Readiness;
   stop(): void;
@@ -57,8 +54,8 @@ export interface Recording {
 
 export function record(cluster: Cluster, { maintained, workloads }: Watched): Recording {
   const { pods, evacuations } = cluster;
-  const departures: Departure[] = [];
-  const created: Happening[] = [];
+  const deletedPods: DeletedPod[] = [];
+  const created: RecordedChange[] = [];
   const arrivals: string[] = [];
   const nodes = recordNodes(cluster, maintained);
   const ready = new Map(workloads.map((workload) => [workload.name, new Set<string>()]));
@@ -66,19 +63,19 @@ export function record(cluster: Cluster, { maintained, workloads }: Watched): Re
 
   const departed = (pod: Readonly<Pod>) => {
     if (hasToLeave(pod, maintained))
-      departures.push({ ...happening(pod), app: appOf(pod), node: nodeOf(pod) });
+      deletedPods.push({ ...changeOf(pod), app: appOf(pod), node: nodeOf(pod) });
   };
   const scheduled = (pod: Readonly<Pod>, before: Readonly<Pod> | undefined) => {
-    // A DaemonSet's pod may come back the moment that the maintenance is complete.
+    // A DaemonSet pod may be scheduled as soon as the maintenance is complete.
     const isNew = before?.spec.nodeName === undefined && podTypeOf(pod) === 'Default';
     if (isNew && nodes.isCordoned(nodeOf(pod))) arrivals.push(pod.metadata.name);
   };
-  const countReady = (pod: Readonly<Pod>, isGone: boolean) => {
+  const countReady = (pod: Readonly<Pod>, isDeleted: boolean) => {
     const uids = ready.get(appOf(pod));
     const workload = workloads.find(({ name }) => name === appOf(pod));
     if (uids === undefined || workload === undefined) return;
     const { uid = '' } = pod.metadata;
-    if (!isGone && isHealthy(pod)) uids.add(uid);
+    if (!isDeleted && isHealthy(pod)) uids.add(uid);
     else uids.delete(uid);
     const least = fewest.get(workload.name);
     if (least !== undefined) fewest.set(workload.name, Math.min(least, uids.size));
@@ -87,7 +84,7 @@ export function record(cluster: Cluster, { maintained, workloads }: Watched): Re
   const unsubscribe = [
     nodes.stop,
     evacuations.subscribe(({ type, object }) => {
-      if (type === 'Added') created.push(made(object));
+      if (type === 'Added') created.push(creationOf(object));
     }),
     pods.subscribe((change) => {
       const { type, object } = change;
@@ -97,7 +94,7 @@ export function record(cluster: Cluster, { maintained, workloads }: Watched): Re
     }),
   ];
   return {
-    departures,
+    deletedPods,
     evacuations: created,
     arrivals,
     nodeChanges: nodes.changes,
@@ -136,12 +133,12 @@ function recordNodes({ nodes, leases }: Cluster, maintained: readonly string[]) 
   };
 }
 
-/** As the disruption controller counts: "ready" and not on its way out. */
+/** Reports whether the disruption controller counts the pod as healthy: ready and not terminating. */
 function isHealthy({ metadata, status }: Readonly<Pod>): boolean {
   return status.ready && metadata.deletionTimestamp === undefined;
 }
 
-/** Whether a pod runs on one of these nodes and is of a type that leaves. */
+/** Reports whether a pod runs on one of these nodes and is of a type that is evacuated. */
 export function hasToLeave(pod: Readonly<Pod>, maintained: readonly string[]): boolean {
   return maintained.includes(nodeOf(pod)) && podTypeOf(pod) !== 'Static';
 }
@@ -154,7 +151,7 @@ function nodeOf({ spec }: Readonly<Pod>): string {
   return spec.nodeName ?? '';
 }
 
-function happening({ metadata }: Readonly<Pod>): Happening {
+function changeOf({ metadata }: Readonly<Pod>): RecordedChange {
   return { podUid: metadata.uid ?? '', revision: revisionOf(metadata) };
 }
 
@@ -162,6 +159,6 @@ function revisionOf({ resourceVersion = '0' }: { resourceVersion?: string }): bi
   return BigInt(resourceVersion);
 }
 
-function made({ metadata, spec }: Readonly<Evacuation>): Happening {
+function creationOf({ metadata, spec }: Readonly<Evacuation>): RecordedChange {
   return { podUid: spec.podRef.uid, revision: revisionOf(metadata) };
 }

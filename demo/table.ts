@@ -1,10 +1,11 @@
-import { type Colors, type Piece, line, wrap } from '../cli/screen.ts';
+import { type Colors, type Piece, line } from '../cli/terminal/screen.ts';
+import { padTo, wrap } from '../cli/terminal/width.ts';
 
-/** One asserted fact. */
+/** One verified fact. */
 export interface Row {
   fact: string;
   expected: string;
-  seen: string;
+  actual: string;
   holds: boolean;
 }
 
@@ -13,18 +14,18 @@ export interface Section {
   rows: readonly Row[];
 }
 
-/** The widest table that is comfortable to read, and the narrowest that has columns. Columns of the screen. */
-const widest = 130;
-const narrowest = 84;
+/** Limits of the width of a table, in columns. A narrower screen shows a list. */
+const maxWidth = 130;
+const minTableWidth = 84;
 const margin = 3;
 const mark = 2;
 
-/** The proof as a table; on a narrow screen, as a list. */
-export function drawProof(sections: readonly Section[], colors: Colors, width: number): string[] {
-  const draw = width < narrowest ? drawItem : drawRow;
-  const room = Math.min(width, widest);
+/** Draws the facts as a table, or as a list on a narrow screen. */
+export function drawVerification(sections: readonly Section[], colors: Colors, width: number): string[] {
+  const draw = width < minTableWidth ? drawItem : drawRow;
+  const room = Math.min(width, maxWidth);
   return [
-    ...(width < narrowest ? [] : [header(colors, room)]),
+    ...(width < minTableWidth ? [] : [header(colors, room)]),
     ...sections.flatMap(({ title, rows }) => [
       '',
       ' '.repeat(margin) + colors.bold(title),
@@ -36,11 +37,11 @@ export function drawProof(sections: readonly Section[], colors: Colors, width: n
 function header({ dim }: Colors, width: number): string {
   const [fact, expected] = columns(width);
   return dim(
-    `${' '.repeat(margin + mark)}${'fact'.padEnd(fact + 2)}${'expected'.padEnd(expected + 2)}seen`.trimEnd(),
+    `${' '.repeat(margin + mark)}${padTo('fact', fact + 2)}${padTo('expected', expected + 2)}actual`.trimEnd(),
   );
 }
 
-/** Widths of the three columns. */
+/** Returns the widths of the three columns. */
 function columns(width: number): [number, number, number] {
   const room = width - margin - mark - 4;
   const fact = Math.floor(room * 0.4);
@@ -49,16 +50,16 @@ function columns(width: number): [number, number, number] {
 }
 
 function drawRow(row: Row, colors: Colors, width: number): string[] {
-  const [fact, expected, seen] = columns(width);
-  const cells = [wrap(row.fact, fact), wrap(row.expected, expected), wrap(row.seen, seen)] as const;
+  const [fact, expected, actual] = columns(width);
+  const cells = [wrap(row.fact, fact), wrap(row.expected, expected), wrap(row.actual, actual)] as const;
   const height = Math.max(...cells.map((lines) => lines.length));
   return Array.from({ length: height }, (_, index) => {
     const first: Piece = index === 0 ? markOf(row, colors) : [' '.repeat(mark)];
     const pieces: Piece[] = [
       [' '.repeat(margin)],
       first,
-      [(cells[0][index] ?? '').padEnd(fact + 2)],
-      [(cells[1][index] ?? '').padEnd(expected + 2), colors.dim],
+      [padTo(cells[0][index] ?? '', fact + 2)],
+      [padTo(cells[1][index] ?? '', expected + 2), colors.dim],
       [cells[2][index] ?? '', row.holds ? colors.green : colors.red],
     ];
     return line(pieces, width).trimEnd();
@@ -74,7 +75,7 @@ function drawItem(row: Row, colors: Colors, width: number): string[] {
     ` ${paint(text)}${first}`,
     ...more.map((words) => `   ${words}`),
     ...wrap(`expected ${row.expected}`, room).map((words) => dim(`     ${words}`)),
-    ...wrap(`seen     ${row.seen}`, room).map((words) => (row.holds ? green : red)(`     ${words}`)),
+    ...wrap(`actual   ${row.actual}`, room).map((words) => (row.holds ? green : red)(`     ${words}`)),
   ];
 }
 

@@ -1,9 +1,9 @@
-import { isClassName } from '../domain/evacuator.ts';
+import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
 
-/** Pods name a class in an annotation, `priority_<CLASS>`, and the name of an annotation has at most 63 characters. */
-const longestClass = 63 - 'priority_'.length;
+/** Limit of a class: it is part of the annotation name `priority_<CLASS>`, which has at most 63 characters. */
+const maxClassLength = 63 - 'priority_'.length;
 
-/** Throws an Error of one line for a class that no annotation can name. */
+/** Throws an Error with a one-line message for a class that cannot be part of an annotation name. */
 export function requireClass(evacuatorClass: string): void {
   const problem = problemOf(evacuatorClass);
   if (problem !== undefined) throw new Error(problem);
@@ -11,8 +11,8 @@ export function requireClass(evacuatorClass: string): void {
 
 function problemOf(evacuatorClass: string): string | undefined {
   if (!isClassName(evacuatorClass))
-    return `evacuatorClass "${evacuatorClass}" is no DNS subdomain: use lower case letters, digits, "-" and ".", for example migrate.example.com`;
-  if (evacuatorClass.length > longestClass)
-    return `evacuatorClass "${evacuatorClass}" has more than ${longestClass} characters: no annotation can name it`;
+    return `evacuatorClass "${evacuatorClass}" is not a DNS subdomain: use lower case letters, digits, "-" and ".", for example migrate.example.com`;
+  if (evacuatorClass.length > maxClassLength)
+    return `evacuatorClass "${evacuatorClass}" is too long: use at most ${maxClassLength} characters, because it is part of an annotation name`;
   return undefined;
 }

@@ -5,7 +5,7 @@ const config = new KubeConfig();
 config.loadFromDefault();
 const api = config.makeApiClient(CoreV1Api);
 
-/** Copies what a pod has stored to where its successor looks for it, one record at a time. */
+/** Copies the data of a pod to the place where its replacement reads it, one record at a time. */
 await runEvacuator({
   evacuatorClass: 'migrate.example.com',
   evacuate: async ({ metadata }, _evacuation, progress) => {

@@ -1,16 +1,16 @@
-import { rest } from '../kube/abort.ts';
-import { type AccessRule, missingRules, ruleText } from '../kube/authorization.ts';
+import { sleep } from '../kube/abort.ts';
+import { type AccessRule, findMissingRules, ruleText } from '../kube/authorization.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import type { Kube } from '../kube/client.ts';
-import { isKubeError, wordsOf } from '../kube/errors.ts';
+import { errorMessage, isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 
-interface Preflight {
+interface PreflightOptions {
   kube: Kube;
   log: Log;
   signal: AbortSignal;
-  /** Where pods are evacuated; without it everywhere. */
+  /** Namespace of the evacuated pods; undefined for all namespaces. */
   namespace: string | undefined;
   leaseNamespace: string;
 }
@@ -18,25 +18,30 @@ interface Preflight {
 const retries = { firstMs: 500, capMs: 10_000 };
 
 /**
- * Waits for the apiserver. Throws an Error of one line for what waiting does not mend: a rule that the ServiceAccount
- * lacks, or a cluster without Evacuations.
+ * Waits until the apiserver responds. Throws an Error with a one-line message for problems that waiting does not solve: missing
+ * permissions, or a cluster without the Evacuation API.
  */
-export async function checkCluster(preflight: Preflight): Promise<void> {
-  for (let failures = 0; !preflight.signal.aborted; failures++) {
+export async function checkCluster(options: PreflightOptions): Promise<void> {
+  for (let failures = 0; !options.signal.aborted; failures++) {
     try {
-      await requireRules(preflight);
-      await requireEvacuations(preflight);
+      await requirePermissions(options);
+      await requireEvacuationApi(options);
       return;
     } catch (error) {
-      if (preflight.signal.aborted) return;
+      if (options.signal.aborted) return;
       if (!isKubeError(error, 'Unavailable', 'Throttled')) throw error;
-      preflight.log.warn('Kubernetes did not answer, trying again', { error: wordsOf(error) });
-      await rest(backOffMs(failures, retries), preflight.signal);
+      options.log.warn('The apiserver did not respond, retrying', { error: errorMessage(error) });
+      await sleep(backOffMs(failures, retries), options.signal);
     }
   }
 }
 
-async function requireRules({ kube, namespace, leaseNamespace, signal }: Preflight): Promise<void> {
+async function requirePermissions({
+  kube,
+  namespace,
+  leaseNamespace,
+  signal,
+}: PreflightOptions): Promise<void> {
   const { group } = resources.evacuations;
   const rules: AccessRule[] = [
     { group: '', resource: 'pods', verbs: ['get', 'list', 'watch'], namespace },
@@ -49,17 +54,18 @@ async function requireRules({ kube, namespace, leaseNamespace, signal }: Preflig
       namespace: leaseNamespace,
     },
   ];
-  const missing = await missingRules(kube, rules, { signal });
+  const missing = await findMissingRules(kube, rules, { signal });
   if (missing.length === 0) return;
-  throw new Error(`RBAC does not allow what an evacuator needs: add ${missing.map(ruleText).join(' and ')}`);
+  throw new Error(`missing RBAC permissions of an evacuator: add ${missing.map(ruleText).join(' and ')}`);
 }
 
-async function requireEvacuations({ kube, namespace, signal }: Preflight): Promise<void> {
+async function requireEvacuationApi({ kube, namespace, signal }: PreflightOptions): Promise<void> {
   try {
     await kube.list(resources.evacuations, { namespace, signal });
   } catch (error) {
     if (!isKubeError(error, 'NotFound')) throw error;
-    const words = 'this cluster has no Evacuations: install node-maintenance, kubectl apply -k deploy';
-    throw new Error(words, { cause: error });
+    const message =
+      'this cluster has no Evacuation API: install node-maintenance with kubectl apply -k deploy';
+    throw new Error(message, { cause: error });
   }
 }

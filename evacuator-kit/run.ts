@@ -4,38 +4,48 @@ import { watchEvacuations } from '../kube/cluster.ts';
 import { defaultNamespace, type KubeConfigChoice } from '../kube/config.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
-import { type Evacuate, Evacuator, stopsWithin } from './evacuator.ts';
+import { defaultLog } from './defaultLog.ts';
+import { type Evacuate, Evacuator, stopTimeoutMs } from './evacuator.ts';
 import { requireClass } from './evacuatorClass.ts';
-import { jsonLog } from './jsonLog.ts';
 import { checkCluster } from './preflight.ts';
 
 export interface RunOptions extends KubeConfigChoice {
-  /** For example `migrate.example.com`: a DNS subdomain of at most 54 characters. */
+  /** Class of the evacuator, for example `migrate.example.com`: a DNS subdomain of at most 54 characters. */
   readonly evacuatorClass: string;
   readonly evacuate: Evacuate;
-  /** Evacuate the pods of this namespace only. Default: all. */
+  /** Restricts the evacuator to the pods of one namespace. Default: all namespaces. */
   readonly namespace?: string | undefined;
-  /** Where the Lease is by which replicas agree who acts. Default: the namespace that this process runs in. */
+  /** Namespace of the Lease for the leader election among replicas. Default: the namespace of this process. */
   readonly leaseNamespace?: string | undefined;
-  /** Pods that are evacuated at the same time; the others wait, and their deadlines run. Default 1000. */
-  readonly atOnce?: number | undefined;
-  /** Default: JSON lines on standard output. */
+  /** Maximum number of pods that are evacuated in parallel. Others wait while their deadlines run. Default: 1000. */
+  readonly maxConcurrent?: number | undefined;
+  /** Logger. Default: pino, which writes JSON lines to standard output. */
   readonly log?: Log | undefined;
-  /** Ends it. Default: SIGTERM and SIGINT do. */
+  /** Stops the evacuator. Default: SIGTERM and SIGINT stop it. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Another replica takes a silent one's place after leaseDuration; by then that one has ended what it ran, with some to spare. */
+/**
+ * Another replica becomes the leader when the Lease has not been renewed for leaseDurationSeconds. By then the former leader
+ * has stopped its calls, with a margin of two seconds.
+ */
 const leaseDurationSeconds = 15;
-const renewDeadlineSeconds = leaseDurationSeconds - stopsWithin / 1_000 - 2;
+const renewDeadlineSeconds = leaseDurationSeconds - stopTimeoutMs / 1_000 - 2;
 
 /**
- * An evacuator as a process of its own: of its replicas one acts at a time. Resolves when it was told to stop and all calls
- * have ended. Throws an Error of one line for what waiting does not mend: a bad class, no kubeconfig, missing rights,
- * a cluster without Evacuations.
+ * Runs an evacuator as a process. Only the leader of its replicas acts. Resolves when the evacuator was stopped and all calls
+ * have ended. Throws an Error with a one-line message for problems that waiting does not solve: an invalid class, no kubeconfig,
+ * missing permissions, or a cluster without the Evacuation API.
  */
 export async function runEvacuator(options: RunOptions): Promise<void> {
-  const { evacuatorClass, evacuate, namespace, atOnce, log = jsonLog(), signal = signals() } = options;
+  const {
+    evacuatorClass,
+    evacuate,
+    namespace,
+    maxConcurrent,
+    log = defaultLog(),
+    signal = stopSignal(),
+  } = options;
   requireClass(evacuatorClass);
   const leaseNamespace = options.leaseNamespace ?? namespace ?? defaultNamespace(options);
   const kube = connectKube({ ...options, userAgent: `evacuator/${evacuatorClass}`, log });
@@ -52,10 +62,10 @@ export async function runEvacuator(options: RunOptions): Promise<void> {
       leaseDurationSeconds,
       renewDeadlineSeconds,
     };
-    await runWhenLeader({ kube, ...election, log, signal }, async (leading, fenced) => {
+    await runWhenLeader({ kube, ...election, log, signal }, async (leading, fencedKube) => {
       if (!(await isSynced(view, leading))) return;
-      const led = { ...view, kube: fenced };
-      await new Evacuator({ evacuatorClass, evacuate, view: led, log, atOnce }).run(leading);
+      const fencedView = { ...view, kube: fencedKube };
+      await new Evacuator({ evacuatorClass, evacuate, view: fencedView, log, maxConcurrent }).run(leading);
     });
     log.info('Evacuator stopped', { evacuatorClass });
   } finally {
@@ -70,7 +80,7 @@ async function isSynced(view: ReturnType<typeof watchEvacuations>, signal: Abort
   return !signal.aborted;
 }
 
-function signals(): AbortSignal {
+function stopSignal(): AbortSignal {
   const controller = new AbortController();
   for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => controller.abort());
   return controller.signal;

@@ -1,12 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** Waits, or less when the signal aborts; never throws. */
-export async function rest(ms: number, signal?: AbortSignal): Promise<void> {
+/** Resolves after the time, or earlier when the signal aborts. Never rejects. */
+export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   await pause(Math.max(ms, 0), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
 }
 
-/** What the promise gives, or a rejection with the signal's reason as soon as it aborts. Leaves no listener behind. */
-export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+/** Settles as the promise does, or rejects with the signal's reason as soon as it aborts. Removes its listener. */
+export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   const aborted = Promise.withResolvers<never>();
   const onAbort = () => aborted.reject(signal.reason);
@@ -20,15 +20,15 @@ export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal 
 }
 
 /**
- * A signal that aborts with the first of these, until `done`. AbortSignal.any would do the same, but keep a trace on a signal
- * that lives as long as the process.
+ * Returns a signal that aborts with the first of these, until `dispose` is called. AbortSignal.any does the same, but leaks
+ * a reference on a signal that lives as long as the process.
  */
-export function firstOf(...signals: readonly (AbortSignal | undefined)[]): {
+export function anySignal(...signals: readonly (AbortSignal | undefined)[]): {
   readonly signal: AbortSignal;
-  done(): void;
+  dispose(): void;
 } {
   const controller = new AbortController();
-  const followed = signals.map((signal) => {
+  const subscriptions = signals.map((signal) => {
     const onAbort = () => controller.abort(signal?.reason);
     if (signal?.aborted) onAbort();
     else signal?.addEventListener('abort', onAbort, { once: true });
@@ -36,15 +36,15 @@ export function firstOf(...signals: readonly (AbortSignal | undefined)[]): {
   });
   return {
     signal: controller.signal,
-    done: () => {
-      for (const leave of followed) leave();
+    dispose: () => {
+      for (const unsubscribe of subscriptions) unsubscribe();
     },
   };
 }
 
 /**
- * A signal that aborts with the caller's, or when the time is up. AbortSignal.any and AbortSignal.timeout would do
- * the same, but keep a trace on a caller's signal that lives as long as the process.
+ * Provides a signal that aborts with the caller's signal or when the time is up. AbortSignal.any and AbortSignal.timeout do
+ * the same, but leak a reference on a caller's signal that lives as long as the process.
  */
 export class Deadline {
   readonly #controller = new AbortController();
@@ -52,10 +52,10 @@ export class Deadline {
   readonly #timer: NodeJS.Timeout;
   readonly #onAbort = () => this.#controller.abort(this.#caller?.reason);
 
-  /** `words` is the message of the reason when the time is up. */
-  constructor(ms: number, words: string, caller: AbortSignal | undefined) {
+  /** `message` is the text of the abort reason when the time is up. */
+  constructor(ms: number, message: string, caller: AbortSignal | undefined) {
     this.#caller = caller;
-    this.#timer = setTimeout(() => this.#controller.abort(new Error(words)), ms);
+    this.#timer = setTimeout(() => this.#controller.abort(new Error(message)), ms);
     if (caller?.aborted) this.#onAbort();
     else caller?.addEventListener('abort', this.#onAbort, { once: true });
   }
@@ -64,19 +64,19 @@ export class Deadline {
     return this.#controller.signal;
   }
 
-  /** The time starts anew. */
+  /** Restarts the timer. */
   extend(): void {
     this.#timer.refresh();
   }
 
-  done(): void {
+  dispose(): void {
     clearTimeout(this.#timer);
     this.#caller?.removeEventListener('abort', this.#onAbort);
   }
 
-  /** Done, and whoever still listens to the signal shall stop. */
-  abandon(): void {
-    this.done();
-    this.#controller.abort(new Error('abandoned'));
+  /** Disposes of the deadline and aborts the signal, so that remaining listeners stop. */
+  cancel(): void {
+    this.dispose();
+    this.#controller.abort(new Error('cancelled'));
   }
 }

@@ -1,26 +1,28 @@
 import type { KubeObject } from '../api/core.ts';
+import { GATE_VERB } from '../api/names.ts';
+import type { Requester } from '../api/requester.ts';
 import { forEachBounded } from './bounded.ts';
 import type { Kube, RequestOptions } from './client.ts';
 import { isKubeError } from './errors.ts';
 import { type Resource, resources } from './resources.ts';
 
-/** Somebody as the apiserver knows them. */
-export interface Requester {
-  readonly username: string;
-  readonly uid?: string | undefined;
-  readonly groups?: readonly string[] | undefined;
-  readonly extra?: Readonly<Record<string, readonly string[]>> | undefined;
-}
-
 export type Permission =
   | { readonly kind: 'Granted' }
-  /** The first nodes, in the order in which they were given, that were denied; `unchecked` were not asked about. */
+  /** `nodes` are the first denied nodes in the given order; `unchecked` is the number of nodes that were not checked. */
   | { readonly kind: 'Denied'; readonly nodes: readonly string[]; readonly unchecked: number };
+
+/** An action on a node, or on the object of its name. */
+interface NodeAction {
+  group: string;
+  version: string;
+  resource: string;
+  verb: string;
+}
 
 interface SubjectAccessReview extends KubeObject {
   spec: Omit<Requester, 'username'> & {
     user: string;
-    resourceAttributes: { group: string; version: string; resource: string; verb: string; name?: string };
+    resourceAttributes: NodeAction & { name?: string };
   };
   status?: { allowed: boolean };
 }
@@ -33,30 +35,30 @@ const subjectAccessReviews: Resource<SubjectAccessReview> = {
   namespaced: false,
 };
 
-/** Reviews under way at once: half of what the client may have in flight, for a drain needs the other half. */
-const atOnce = 32;
-/** Nodes that are asked about before the answers are looked at. */
-const batch = 64;
-/** With more of them denied than a message names, the rest makes no difference. */
-const enough = 6;
+/** Concurrent reviews: half of the client's requests in flight, because a drain needs the other half. */
+export const maxConcurrentReviews = 32;
+/** Nodes that are reviewed before the results are evaluated. */
+const batchSize = 64;
+/** Reviews stop at this number of denied nodes: a message names no more. */
+const maxDenied = 6;
 
 /**
- * Whether somebody may delete these nodes: by one question if they may delete nodes at large, else by one for each
- * node, until enough are denied.
+ * Reviews whether a user may delete these nodes: with one review if they may delete any node, otherwise with one review
+ * per node until `maxDenied` are denied.
  */
-export async function mayDeleteNodes(
+export async function reviewNodeDeletion(
   kube: Kube,
   requester: Requester,
   nodes: readonly string[],
   options: RequestOptions = {},
 ): Promise<Permission> {
-  if (nodes.length === 0 || (await mayDelete(kube, requester, undefined, options)))
+  if (nodes.length === 0 || (await mayDeleteNode(kube, requester, undefined, options)))
     return { kind: 'Granted' };
   const denied: string[] = [];
-  for (let checked = 0; checked < nodes.length; checked += batch) {
-    denied.push(...(await deniedOf(kube, requester, nodes.slice(checked, checked + batch), options)));
-    const unchecked = Math.max(nodes.length - checked - batch, 0);
-    if (denied.length >= enough) return { kind: 'Denied', nodes: denied, unchecked };
+  for (let checked = 0; checked < nodes.length; checked += batchSize) {
+    denied.push(...(await deniedOf(kube, requester, nodes.slice(checked, checked + batchSize), options)));
+    const unchecked = Math.max(nodes.length - checked - batchSize, 0);
+    if (denied.length >= maxDenied) return { kind: 'Denied', nodes: denied, unchecked };
   }
   return denied.length === 0 ? { kind: 'Granted' } : { kind: 'Denied', nodes: denied, unchecked: 0 };
 }
@@ -68,23 +70,48 @@ async function deniedOf(
   options: RequestOptions,
 ): Promise<string[]> {
   const denied = new Set<string>();
-  await forEachBounded(atOnce, nodes, async (node) => {
-    if (!(await mayDelete(kube, requester, node, options))) denied.add(node);
+  await forEachBounded(maxConcurrentReviews, nodes, async (node) => {
+    if (!(await mayDeleteNode(kube, requester, node, options))) denied.add(node);
   });
   return nodes.filter((node) => denied.has(node));
 }
 
-/** Without a name: any node. */
-async function mayDelete(
+/** Reviews the deletion of one node, or of any node if `name` is undefined. */
+export function mayDeleteNode(
   kube: Kube,
-  { username, uid, groups, extra }: Requester,
+  requester: Requester,
   name: string | undefined,
-  options: RequestOptions,
+  options: RequestOptions = {},
 ): Promise<boolean> {
   const { group, version, plural } = resources.nodes;
-  const resourceAttributes = { group, version, resource: plural, verb: 'delete', ...(name && { name }) };
+  return isAllowed(
+    kube,
+    requester,
+    { group, version, resource: plural, verb: 'delete', ...(name && { name }) },
+    options,
+  );
+}
+
+/** Reviews whether the user may gate one node, or any node if `name` is undefined. A user who may delete a node may also gate it. */
+export async function mayGateNode(
+  kube: Kube,
+  requester: Requester,
+  name: string | undefined,
+  options: RequestOptions = {},
+): Promise<boolean> {
+  const { group, version, plural } = resources.nodeReadinesses;
+  const action = { group, version, resource: plural, verb: GATE_VERB, ...(name && { name }) };
+  return (await mayDeleteNode(kube, requester, name, options)) || isAllowed(kube, requester, action, options);
+}
+
+async function isAllowed(
+  kube: Kube,
+  { username, uid, groups, extra }: Requester,
+  resourceAttributes: NodeAction & { name?: string },
+  options: RequestOptions,
+): Promise<boolean> {
   const review: SubjectAccessReview = {
-    // It is answered, not stored, and so has no name.
+    // A review is not stored and therefore has no name.
     metadata: { name: '' },
     spec: { user: username, uid, groups, extra, resourceAttributes },
   };
@@ -92,17 +119,17 @@ async function mayDelete(
   return status?.allowed === true;
 }
 
-/** What RBAC calls a rule, for the resources of one group. */
+/** An RBAC rule for a resource. */
 export interface AccessRule {
   readonly group: string;
-  /** With its subresource, if any: `evacuations/status`. */
+  /** Includes the subresource, if any: `evacuations/status`. */
   readonly resource: string;
   readonly verbs: readonly string[];
-  /** Without it: in all namespaces. */
+  /** Undefined: all namespaces. */
   readonly namespace?: string | undefined;
 }
 
-/** As it is written in a Role, on one line. */
+/** Describes a rule on one line, in the syntax of a Role. */
 export function ruleText({ group, resource, verbs, namespace }: AccessRule): string {
   const where = namespace === undefined ? 'a ClusterRole' : `a Role in namespace ${namespace}`;
   return `to ${where} the rule {apiGroups: ["${group}"], resources: [${resource}], verbs: [${verbs.join(', ')}]}`;
@@ -129,19 +156,19 @@ const selfSubjectAccessReviews: Resource<SelfSubjectAccessReview> = {
   namespaced: false,
 };
 
-/** Of these rules the ones that this client lacks, each with the verbs that it lacks. */
-export async function missingRules(
+/** Returns the rules that this client does not have, each with the missing verbs. */
+export async function findMissingRules(
   kube: Kube,
   rules: readonly AccessRule[],
   options: RequestOptions = {},
 ): Promise<AccessRule[]> {
-  const questions = rules.flatMap((rule) => rule.verbs.map((verb) => ({ rule, verb })));
+  const reviews = rules.flatMap((rule) => rule.verbs.map((verb) => ({ rule, verb })));
   const denied = new Set<unknown>();
-  await forEachBounded(atOnce, questions, async (question) => {
-    if (!(await mayDo(kube, question.rule, question.verb, options))) denied.add(question);
+  await forEachBounded(maxConcurrentReviews, reviews, async (review) => {
+    if (!(await mayDo(kube, review.rule, review.verb, options))) denied.add(review);
   });
   return rules.flatMap((rule) => {
-    const verbs = questions.filter((question) => question.rule === rule && denied.has(question));
+    const verbs = reviews.filter((review) => review.rule === rule && denied.has(review));
     return verbs.length === 0 ? [] : [{ ...rule, verbs: verbs.map(({ verb }) => verb) }];
   });
 }
@@ -173,8 +200,8 @@ const selfSubjectReviews: Resource<SelfSubjectReview> = {
   namespaced: false,
 };
 
-/** As whom the apiserver knows this client; undefined when it does not say. */
-export async function ownUsername(kube: Kube, options: RequestOptions = {}): Promise<string | undefined> {
+/** Returns the username of this client, or undefined if the apiserver does not report it. */
+export async function whoAmI(kube: Kube, options: RequestOptions = {}): Promise<string | undefined> {
   try {
     const { status } = await kube.create(selfSubjectReviews, { metadata: { name: '' } }, options);
     return status?.userInfo?.username || undefined;

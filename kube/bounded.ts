@@ -1,4 +1,4 @@
-/** Runs `act` for every item, at most `limit` at a time. Rejects with the first error, after those under way have ended. */
+/** Runs `act` for every item, at most `limit` at a time. Rejects with the first error once the calls in progress have settled. */
 export async function forEachBounded<T>(
   limit: number,
   items: readonly T[],

@@ -7,24 +7,24 @@ import { apiVersionOf, fullNameOf, type ObjectKey, pathOf, type Resource, resour
 import { type Guard, type HttpRequest, type RequestObservation, Transport } from './transport.ts';
 
 export interface ConnectOptions extends KubeConfigChoice {
-  /** Requests in flight at once, watches aside. Default 64. */
+  /** Maximum number of requests in flight, without watches. Default 64. */
   readonly maxInFlight?: number;
   readonly userAgent: string;
   readonly log: Log;
   readonly onRequest?: (observation: RequestObservation) => void;
-  /** What the apiserver, or an admission webhook, wants whoever asked to know. */
+  /** Receives the warnings of the apiserver and of admission webhooks. */
   readonly onWarning?: (text: string) => void;
 }
 
-/** Every method takes these. Without `timeoutMs` an attempt may take 30 s. */
+/** Options of every method. The default of `timeoutMs`, the timeout of one attempt, is 30 s. */
 export interface RequestOptions {
   readonly signal?: AbortSignal | undefined;
   readonly timeoutMs?: number | undefined;
-  /** Skips the line of waiting requests: for leader election. */
+  /** Bypasses the queue of waiting requests: for leader election. */
   readonly urgent?: boolean | undefined;
 }
 
-/** Narrows a list or a watch. Selectors are in kubectl's notation. */
+/** Restricts a list or a watch. Selectors use the syntax of kubectl. */
 export interface Selection {
   readonly namespace?: string | undefined;
   readonly labelSelector?: string | undefined;
@@ -33,8 +33,10 @@ export interface Selection {
 
 export interface WriteOptions extends RequestOptions {
   readonly fieldManager?: string | undefined;
-  /** Everything but the storing: admission and validation answer as they would. */
+  /** Runs admission and validation without persisting the object. */
   readonly dryRun?: boolean | undefined;
+  /** Receives the warnings of the apiserver and of admission webhooks about this request. */
+  readonly onWarning?: ((text: string) => void) | undefined;
 }
 
 export interface PatchOptions extends WriteOptions {
@@ -43,18 +45,18 @@ export interface PatchOptions extends WriteOptions {
 
 export interface ApplyOptions extends RequestOptions {
   readonly fieldManager: string;
-  /** Takes fields over from other managers instead of answering Conflict. */
+  /** Takes ownership of fields from other managers instead of rejecting as Conflict. */
   readonly force?: boolean;
   readonly subresource?: string | undefined;
 }
 
 export interface DeleteOptions extends RequestOptions {
-  /** The object that is meant: a namesake with another UID is left alone. */
+  /** UID precondition: another object of the same name is not deleted. */
   readonly uid: string;
-  /** The version that was judged: one that was written since is left alone, and rejects as Conflict. */
+  /** Version precondition: an object that was changed since rejects as Conflict. */
   readonly resourceVersion?: string | undefined;
   readonly propagationPolicy?: 'Background' | 'Foreground' | 'Orphan';
-  /** For a pod, in place of its own; 0 removes it at once, whatever still runs. */
+  /** Overrides the grace period of a pod; 0 removes it immediately, even if containers still run. */
   readonly gracePeriodSeconds?: number | undefined;
 }
 
@@ -78,17 +80,17 @@ export interface EvictionTarget {
 
 export type EvictionOutcome =
   | { readonly kind: 'Evicted' }
-  /** The pod is no more; one of the same name may be another pod. */
+  /** The pod no longer exists. A pod of the same name is another pod. */
   | { readonly kind: 'Gone' }
-  /** A PodDisruptionBudget forbids it now; the message has its name and numbers. */
-  | { readonly kind: 'Refused'; readonly message: string; readonly retryAfterSeconds?: number | undefined }
-  /** More than one PodDisruptionBudget covers the pod: no eviction succeeds until someone changes that. */
+  /** A PodDisruptionBudget does not allow it now; the message has its name and numbers. */
+  | { readonly kind: 'Rejected'; readonly message: string; readonly retryAfterSeconds?: number | undefined }
+  /** More than one PodDisruptionBudget covers the pod: no eviction succeeds until a user changes that. */
   | { readonly kind: 'Misconfigured'; readonly message: string };
 
 const pageSize = 500;
-const listAttempts = 3;
+const maxListAttempts = 3;
 
-/** A client for the cluster that the kubeconfig names. Throws an Error of one line when it names none. */
+/** Creates a client for the cluster of the kubeconfig. Throws a one-line Error if it names none. */
 export function connectKube(options: ConnectOptions): Kube {
   const config = loadKubeConfig(options);
   const transport = new Transport({
@@ -104,8 +106,8 @@ export function connectKube(options: ConnectOptions): Kube {
 }
 
 /**
- * The Kubernetes API, object by object, as raw JSON. Methods reject with KubeError; aborting the signal rejects with
- * the signal's reason. Made by connectKube.
+ * A client of the Kubernetes API that reads and writes raw JSON objects. Methods reject with KubeError; aborting the
+ * signal rejects with the signal's reason. Created by connectKube.
  */
 export class Kube {
   readonly #transport: Transport;
@@ -116,12 +118,12 @@ export class Kube {
     this.#guard = guard;
   }
 
-  /** The same client, over the same connections, whose requests are sent only if the guard has no objection then. */
+  /** Returns a client over the same connections that sends a request only if the guard returns no reason against it. */
   guardedBy(guard: Guard): FencedKube {
     return new FencedKube(this.#transport, guard);
   }
 
-  /** Undefined when there is no such object; rejects when the cluster does not know the kind. */
+  /** Returns undefined if the object does not exist; rejects if the cluster does not serve the kind. */
   async get<T extends KubeObject>(
     resource: Resource<T>,
     key: ObjectKey,
@@ -129,14 +131,19 @@ export class Kube {
   ): Promise<T | undefined> {
     try {
       const name = nameOf('get', resource, key);
-      return await this.#json<T>({ name, method: 'GET', path: pathOf(resource, key), ...carried(options) });
+      return await this.#json<T>({
+        name,
+        method: 'GET',
+        path: pathOf(resource, key),
+        ...requestOptionsOf(options),
+      });
     } catch (error) {
       if (isMissingObject(error)) return undefined;
       throw error;
     }
   }
 
-  /** All objects, read in pages; starts over when the pages expire under way. */
+  /** Lists all objects, page by page; restarts if the continue token expires. */
   async list<T extends KubeObject>(
     resource: Resource<T>,
     selection: Selection & RequestOptions = {},
@@ -145,7 +152,7 @@ export class Kube {
       try {
         return await this.#listPages(resource, selection);
       } catch (error) {
-        if (!isKubeError(error, KubeErrorKind.Expired) || attempt === listAttempts) throw error;
+        if (!isKubeError(error, KubeErrorKind.Expired) || attempt === maxListAttempts) throw error;
       }
     }
   }
@@ -157,12 +164,13 @@ export class Kube {
       method: 'POST',
       path: pathOf(resource, { namespace }),
       query: { fieldManager: options.fieldManager, dryRun: dryRunOf(options) },
-      body: typed(resource, object),
-      ...carried(options),
+      body: withTypeMeta(resource, object),
+      onWarning: options.onWarning,
+      ...requestOptionsOf(options),
     });
   }
 
-  /** Server-side apply: `object` holds exactly the fields that `fieldManager` wants to own. */
+  /** Applies an object server-side: `object` contains exactly the fields that `fieldManager` owns. */
   apply<T extends KubeObject>(resource: Resource<T>, object: KubeObject, options: ApplyOptions): Promise<T> {
     const key = { namespace: object.metadata.namespace, name: object.metadata.name };
     return this.#json<T>({
@@ -171,12 +179,12 @@ export class Kube {
       path: pathOf(resource, key, options.subresource),
       query: { fieldManager: options.fieldManager, force: options.force === true ? 'true' : undefined },
       contentType: 'application/apply-patch+yaml',
-      body: typed(resource, object),
-      ...carried(options),
+      body: withTypeMeta(resource, object),
+      ...requestOptionsOf(options),
     });
   }
 
-  /** RFC 6902: a failed `test` operation rejects as Invalid. */
+  /** Applies a JSON patch (RFC 6902). A failed `test` operation rejects as Invalid. */
   jsonPatch<T extends KubeObject>(
     resource: Resource<T>,
     key: ObjectKey,
@@ -191,7 +199,7 @@ export class Kube {
     );
   }
 
-  /** RFC 7386: with `metadata.resourceVersion` in the body, another writer in between rejects as Conflict. */
+  /** Applies a merge patch (RFC 7386). With `metadata.resourceVersion` in the body, a concurrent write rejects as Conflict. */
   mergePatch<T extends KubeObject>(
     resource: Resource<T>,
     key: ObjectKey,
@@ -201,7 +209,7 @@ export class Kube {
     return this.#patch(resource, key, { contentType: 'application/merge-patch+json', body }, options);
   }
 
-  /** `Deleted` once the apiserver accepted it, finalizers may hold it longer; `Gone` when that object is no more. */
+  /** Returns `Deleted` once the apiserver accepted the deletion (finalizers can delay the removal), `Gone` if the object does not exist. */
   async delete(resource: Resource, key: ObjectKey, options: DeleteOptions): Promise<'Deleted' | 'Gone'> {
     const { uid, resourceVersion, propagationPolicy, gracePeriodSeconds } = options;
     try {
@@ -216,16 +224,16 @@ export class Kube {
           propagationPolicy,
           gracePeriodSeconds,
         },
-        ...carried(options),
+        ...requestOptionsOf(options),
       });
       return 'Deleted';
     } catch (error) {
-      if (await this.#isGone(error, resource, { ...key, uid }, options)) return 'Gone';
+      if (await this.#isDeletedOrReplaced(error, resource, { ...key, uid }, options)) return 'Gone';
       throw error;
     }
   }
 
-  /** Asks for an eviction once. Being throttled is waited out; being refused by a budget is an outcome. */
+  /** Requests an eviction once. Throttling is retried; a rejection by a PodDisruptionBudget is an outcome. */
   async evict(target: EvictionTarget, options: RequestOptions = {}): Promise<EvictionOutcome> {
     const { namespace, name, uid } = target;
     try {
@@ -239,28 +247,28 @@ export class Kube {
           metadata: { namespace, name },
           deleteOptions: { preconditions: { uid } },
         },
-        ...carried(options),
+        ...requestOptionsOf(options),
       });
       return { kind: 'Evicted' };
     } catch (error) {
-      if (await this.#isGone(error, resources.pods, target, options)) return { kind: 'Gone' };
-      return refusalOrThrow(error);
+      if (await this.#isDeletedOrReplaced(error, resources.pods, target, options)) return { kind: 'Gone' };
+      return rejectionOrThrow(error);
     }
   }
 
-  /** E.g. `v1.37.1`. */
+  /** Returns the version of the apiserver, for example `v1.37.1`. */
   async serverVersion(options: RequestOptions = {}): Promise<string> {
     const name = { verb: 'get', resource: '/version' };
     const version = await this.#json<{ gitVersion: string }>({
       name,
       method: 'GET',
       path: '/version',
-      ...carried(options),
+      ...requestOptionsOf(options),
     });
     return version.gitVersion;
   }
 
-  /** Whether the apiserver knows this kind, in this version of its group. */
+  /** Returns true if the apiserver serves this kind in this version of its group. */
   async serves({ group, version, plural }: Resource, options: RequestOptions = {}): Promise<boolean> {
     const path = group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
     const name = { verb: 'get', resource: path };
@@ -269,7 +277,7 @@ export class Kube {
         name,
         method: 'GET',
         path,
-        ...carried(options),
+        ...requestOptionsOf(options),
       });
       return found.resources.some((one) => one.name === plural);
     } catch (error) {
@@ -278,17 +286,17 @@ export class Kube {
     }
   }
 
-  /** The apiserver's clock, as of its last answer; this machine's before the first. */
+  /** Returns the time of the apiserver's clock, estimated from its responses; the local time before the first response. */
   now(): Date {
     return this.#transport.now();
   }
 
-  /** Cuts every connection, watches too. */
+  /** Closes every connection, including watches. */
   close(): Promise<void> {
     return this.#transport.close();
   }
 
-  /** The raw lines of a watch, for kube/watch.ts; ends when the signal aborts. */
+  /** Opens a watch and returns its raw lines, for kube/watch.ts; ends when the signal aborts. */
   openWatch(
     resource: Resource,
     selection: Selection,
@@ -318,9 +326,9 @@ export class Kube {
         method: 'GET',
         path: pathOf(resource, { namespace: selection.namespace }),
         query: { ...selectorsOf(selection), limit: String(pageSize), continue: next },
-        ...carried(selection),
+        ...requestOptionsOf(selection),
       });
-      for (const item of page.items ?? []) items.push(typed(resource, item));
+      for (const item of page.items ?? []) items.push(withTypeMeta(resource, item));
       resourceVersion ||= page.metadata.resourceVersion;
       next = page.metadata.continue || undefined;
     } while (next !== undefined);
@@ -339,12 +347,12 @@ export class Kube {
       path: pathOf(resource, key, options.subresource),
       query: { fieldManager: options.fieldManager, dryRun: dryRunOf(options) },
       ...patch,
-      ...carried(options),
+      ...requestOptionsOf(options),
     });
   }
 
-  /** A 409 may also be a lost race of the apiserver with itself: look who lives under the name now. */
-  async #isGone(
+  /** A 409 can also be a write conflict within the apiserver: compares the UID of the current object of that name. */
+  async #isDeletedOrReplaced(
     error: unknown,
     resource: Resource,
     target: ObjectKey & { uid: string },
@@ -352,8 +360,8 @@ export class Kube {
   ): Promise<boolean> {
     if (isMissingObject(error)) return true;
     if (!isKubeError(error, KubeErrorKind.Conflict)) return false;
-    const living = await this.get(resource, { namespace: target.namespace, name: target.name }, options);
-    return living?.metadata.uid !== target.uid;
+    const current = await this.get(resource, { namespace: target.namespace, name: target.name }, options);
+    return current?.metadata.uid !== target.uid;
   }
 
   async #json<T>(request: HttpRequest): Promise<T> {
@@ -365,9 +373,9 @@ export class Kube {
   }
 }
 
-/** A client with a guard, as runWhenLeader makes it: what only a leader runs takes no other. */
+/** A client with a guard, created by runWhenLeader. Code that only a leader runs accepts no other client. */
 export class FencedKube extends Kube {
-  /** So that the types differ. */
+  /** Distinguishes the type from Kube. */
   readonly isFenced = true;
 }
 
@@ -376,33 +384,33 @@ interface ListBody<T> {
   metadata: { resourceVersion: string; continue?: string };
 }
 
-function refusalOrThrow(error: unknown): EvictionOutcome {
+function rejectionOrThrow(error: unknown): EvictionOutcome {
   if (!(error instanceof KubeError)) throw error;
   const { apiMessage: message, retryAfterSeconds } = error;
-  if (isOverbooked(error)) return { kind: 'Misconfigured', message };
-  if (error.kind === KubeErrorKind.DisruptionRefused || isBudgetForbidding(error)) {
-    return { kind: 'Refused', message, retryAfterSeconds };
+  if (hasSeveralBudgets(error)) return { kind: 'Misconfigured', message };
+  if (error.kind === KubeErrorKind.DisruptionRejected || isBudgetForbidding(error)) {
+    return { kind: 'Rejected', message, retryAfterSeconds };
   }
   throw error;
 }
 
-/** The only refusal that the apiserver marks by nothing but its words: a bare 500 without a reason. */
-function isOverbooked({ status, reason, apiMessage }: KubeError): boolean {
+/** The apiserver identifies this rejection by its message only: a 500 without a reason. */
+function hasSeveralBudgets({ status, reason, apiMessage }: KubeError): boolean {
   return status === 500 && reason === undefined && apiMessage.includes('more than one PodDisruptionBudget');
 }
 
-/** A 403 about the budget, not about us: too many of its evictions are not yet confirmed by its controller. */
+/** A 403 about the PodDisruptionBudget, not about our permissions: its controller has not yet confirmed too many evictions. */
 function isBudgetForbidding({ kind, details }: KubeError): boolean {
   return kind === KubeErrorKind.Forbidden && details?.kind === 'poddisruptionbudget';
 }
 
-/** The apiserver says in a Status that the object is missing; an unknown kind is a plain 404 page. */
+/** A missing object is a 404 with a Status body; an unknown kind is a 404 without one. */
 function isMissingObject(error: unknown): boolean {
   return isKubeError(error, KubeErrorKind.NotFound) && error.reason === 'NotFound';
 }
 
-/** Items of a list come without apiVersion and kind; what people write may, too. */
-function typed<T extends KubeObject>(resource: Resource, object: T): T {
+/** Adds apiVersion and kind, which the items of a list do not have. */
+function withTypeMeta<T extends KubeObject>(resource: Resource, object: T): T {
   if (object.apiVersion !== undefined && object.kind !== undefined) return object;
   return { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
 }
@@ -423,6 +431,6 @@ function selectorsOf({ labelSelector, fieldSelector }: Selection) {
   return { labelSelector, fieldSelector };
 }
 
-function carried({ signal, timeoutMs, urgent }: RequestOptions): RequestOptions {
+function requestOptionsOf({ signal, timeoutMs, urgent }: RequestOptions): RequestOptions {
   return { signal, timeoutMs, urgent };
 }

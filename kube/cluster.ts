@@ -2,15 +2,22 @@ import type { DaemonSet, Job, KubeObject, Lease, Node, Pod, PodDisruptionBudget 
 import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
-import type { NodeBudget } from '../api/nodeBudget.ts';
+import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
-import type { NodeReadiness, SeenReadiness } from '../api/nodeReadiness.ts';
+import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
-import { slimBudget, slimDaemonSet, slimJob, slimNode, slimPod, slimReadiness } from './slim.ts';
+import {
+  trimPodDisruptionBudget,
+  trimDaemonSet,
+  trimJob,
+  trimNode,
+  trimPod,
+  trimNodeReadiness,
+} from './transform.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
@@ -18,7 +25,7 @@ export const byNamespace = 'namespace';
 export const byPodUid = 'podUid';
 export const byGate = 'schedulingGate';
 
-/** What the worker knows of the cluster: one informer per kind, shared by all activities and controllers. */
+/** The informers of the worker, one per kind, shared by all activities and controllers. */
 export interface Cluster {
   kube: Kube;
   nodes: Informer<Node>;
@@ -27,111 +34,95 @@ export interface Cluster {
   daemonSets: Informer<DaemonSet, RawDaemonSet>;
   maintenances: Informer<NodeMaintenance>;
   evacuations: Informer<Evacuation>;
-  readinesses: Informer<SeenReadiness, NodeReadiness>;
+  readinesses: Informer<ObservedNodeReadiness, NodeReadiness>;
   readinessPolicies: Informer<NodeReadinessPolicy>;
   windows: Informer<MaintenanceWindow>;
   /** The Jobs of windows. */
   jobs: Informer<Job>;
-  /** How many nodes may be out of service; not `budgets`, which are those of pods. */
-  nodeBudgets: Informer<NodeBudget>;
-  /** The maintenance Leases of nodes. Not waited for: without the right to see them there is other work to do. */
+  /** Budgets of nodes; `budgets` are PodDisruptionBudgets. */
+  nodeDisruptionBudgets: Informer<NodeDisruptionBudget>;
+  /** The maintenance Leases of nodes. `synced` does not wait for them: without permission to read Leases the worker is still useful. */
   leases: Informer<Lease>;
-  /** Begins to watch; returns at once and goes on until the signal is aborted. */
+  /** Starts all informers and returns immediately; they run until the signal aborts. */
   start(signal: AbortSignal): void;
-  /** Resolves when every informer but that of Leases has listed its kind once. */
+  /** Resolves when every informer except the one of Leases has completed its first list. */
   synced(signal: AbortSignal): Promise<void>;
   hasSynced(): boolean;
 }
 
-/** As those see it who write only while they lead. */
+/** The cluster for controllers that write only while they are the leader. */
 export interface FencedCluster extends Cluster {
   kube: FencedKube;
 }
 
-/** The part of it that an evacuator needs. */
+/** The informers that an evacuator needs. */
 export type EvacuationView = Pick<Cluster, 'kube' | 'pods' | 'evacuations' | 'start' | 'synced'>;
 
-/** The maintenance Lease of a node, as the informer has it. */
-export function leaseOf({ leases }: Pick<Cluster, 'leases'>, node: string): Readonly<Lease> | undefined {
+/** Returns the maintenance Lease of a node from the informer. */
+export function nodeLeaseOf({ leases }: Pick<Cluster, 'leases'>, node: string): Readonly<Lease> | undefined {
   return leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
 }
 
-interface Watching {
+interface WatchOptions {
   kube: Kube;
   log: Log;
-  /** Without it: all of them. */
+  /** Undefined: all namespaces. */
   namespace?: string | undefined;
 }
 
 export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
-  const nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
-  const pods = podInformer({ kube, log });
-  const budgets = new Informer({
-    kube,
-    resource: resources.podDisruptionBudgets,
-    transform: slimBudget,
-    indexes: { [byNamespace]: (budget: PodDisruptionBudget) => [budget.metadata.namespace ?? ''] },
-    log,
-  });
-  const daemonSets = new Informer({
-    kube,
-    resource: resources.daemonSets,
-    transform: slimDaemonSet,
-    log,
-  });
-  const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
-  const evacuations = evacuationInformer({ kube, log });
-  const { readinesses, readinessPolicies } = readinessInformers({ kube, log });
+  const informers = {
+    ...nodeAndPodInformers({ kube, log }),
+    maintenances: new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log }),
+    evacuations: evacuationInformer({ kube, log }),
+    ...readinessInformers({ kube, log }),
+    ...windowInformers({ kube, log }),
+  };
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
-  const { windows, jobs, nodeBudgets } = windowInformers({ kube, log });
-  const all = [
-    nodes,
-    pods,
-    budgets,
-    daemonSets,
-    maintenances,
-    evacuations,
-    readinesses,
-    readinessPolicies,
-    windows,
-    jobs,
-    nodeBudgets,
-  ];
+  const required = Object.values(informers);
   return {
     kube,
-    nodes,
-    pods,
-    budgets,
-    daemonSets,
-    maintenances,
-    evacuations,
-    readinesses,
-    readinessPolicies,
-    windows,
-    jobs,
-    nodeBudgets,
+    ...informers,
     leases,
-    ...together(all),
+    ...startAndSync(required),
     start: (signal) => {
-      for (const informer of [...all, leases]) informer.start(signal);
+      for (const informer of [...required, leases]) informer.start(signal);
     },
-    hasSynced: () => all.every((informer) => informer.hasSynced),
+    hasSynced: () => required.every((informer) => informer.hasSynced),
   };
 }
 
-/** For a process that evacuates pods and does nothing else. */
-export function watchEvacuations(watching: Watching): EvacuationView {
-  const pods = podInformer(watching);
-  const evacuations = evacuationInformer(watching);
-  return { kube: watching.kube, pods, evacuations, ...together([pods, evacuations]) };
+/** Creates the informers of a process that only evacuates pods. */
+export function watchEvacuations(options: WatchOptions): EvacuationView {
+  const pods = podInformer(options);
+  const evacuations = evacuationInformer(options);
+  return { kube: options.kube, pods, evacuations, ...startAndSync([pods, evacuations]) };
 }
 
-function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> {
+function nodeAndPodInformers({
+  kube,
+  log,
+}: WatchOptions): Pick<Cluster, 'nodes' | 'pods' | 'budgets' | 'daemonSets'> {
+  return {
+    nodes: new Informer({ kube, resource: resources.nodes, transform: trimNode, log }),
+    pods: podInformer({ kube, log }),
+    budgets: new Informer({
+      kube,
+      resource: resources.podDisruptionBudgets,
+      transform: trimPodDisruptionBudget,
+      indexes: { [byNamespace]: (budget: PodDisruptionBudget) => [budget.metadata.namespace ?? ''] },
+      log,
+    }),
+    daemonSets: new Informer({ kube, resource: resources.daemonSets, transform: trimDaemonSet, log }),
+  };
+}
+
+function podInformer({ kube, log, namespace }: WatchOptions): Informer<Pod, RawPod> {
   return new Informer({
     kube,
     namespace,
     resource: resources.pods,
-    transform: slimPod,
+    transform: trimPod,
     indexes: {
       [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]),
       [byGate]: ({ spec }: Pod) => spec.schedulingGates ?? [],
@@ -140,12 +131,12 @@ function podInformer({ kube, log, namespace }: Watching): Informer<Pod, RawPod> 
   });
 }
 
-function readinessInformers({ kube, log }: Watching): Pick<Cluster, 'readinesses' | 'readinessPolicies'> {
+function readinessInformers({ kube, log }: WatchOptions): Pick<Cluster, 'readinesses' | 'readinessPolicies'> {
   return {
     readinesses: new Informer({
       kube,
       resource: resources.nodeReadinesses,
-      transform: slimReadiness,
+      transform: trimNodeReadiness,
       log,
     }),
     readinessPolicies: new Informer<NodeReadinessPolicy>({
@@ -156,16 +147,23 @@ function readinessInformers({ kube, log }: Watching): Pick<Cluster, 'readinesses
   };
 }
 
-function windowInformers({ kube, log }: Watching): Pick<Cluster, 'windows' | 'jobs' | 'nodeBudgets'> {
+function windowInformers({
+  kube,
+  log,
+}: WatchOptions): Pick<Cluster, 'windows' | 'jobs' | 'nodeDisruptionBudgets'> {
   const namespace = WORK_NAMESPACE;
   return {
     windows: new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log }),
-    jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: slimJob, log }),
-    nodeBudgets: new Informer<NodeBudget>({ kube, resource: resources.nodeBudgets, log }),
+    jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: trimJob, log }),
+    nodeDisruptionBudgets: new Informer<NodeDisruptionBudget>({
+      kube,
+      resource: resources.nodeDisruptionBudgets,
+      log,
+    }),
   };
 }
 
-function evacuationInformer({ kube, log, namespace }: Watching): Informer<Evacuation> {
+function evacuationInformer({ kube, log, namespace }: WatchOptions): Informer<Evacuation> {
   return new Informer<Evacuation>({
     kube,
     namespace,
@@ -175,7 +173,7 @@ function evacuationInformer({ kube, log, namespace }: Watching): Informer<Evacua
   });
 }
 
-function together(
+function startAndSync(
   informers: readonly Pick<Informer<KubeObject>, 'start' | 'synced'>[],
 ): Pick<Cluster, 'start' | 'synced'> {
   return {

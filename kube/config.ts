@@ -3,23 +3,23 @@ import type { RequestOptions } from 'node:https';
 import { delimiter } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import { KubeConfig } from '@kubernetes/client-node';
-import { wordsOf } from './errors.ts';
+import { errorMessage } from './errors.ts';
 
-/** Which cluster to talk to: both absent means what kubectl would use, or the cluster that this process runs in. */
+/** Selects the cluster. Without any setting: the cluster that kubectl would use, or the one that this process runs in. */
 export interface KubeConfigChoice {
-  /** Path, or several joined by `:` (`;` on Windows) as in KUBECONFIG; earlier files win. */
+  /** One path, or several joined by `:` (`;` on Windows) as in KUBECONFIG; earlier files take precedence. */
   readonly kubeconfig?: string | undefined;
   /** Name of a context; default: the file's current-context. */
   readonly context?: string | undefined;
 }
 
 /**
- * Loads and checks the client configuration. Throws an Error of one line that names the file and the remedy.
- * KUBECONFIG is read here, and not in the worker's configuration, because it belongs to every Kubernetes client.
+ * Loads and checks the client configuration. Throws a one-line Error that names the file and the remedy.
+ * KUBECONFIG is read here instead of in the configuration of the worker because every Kubernetes client uses it.
  */
 export function loadKubeConfig(choice: KubeConfigChoice): KubeConfig {
   const paths = choice.kubeconfig ?? process.env['KUBECONFIG'];
-  const config = paths ? loadFiles(paths) : loadUsual();
+  const config = paths ? loadFiles(paths) : loadDefault();
   const source = paths ? `kubeconfig ${paths}` : 'the default kubeconfig';
   if (choice.context !== undefined) config.setCurrentContext(choice.context);
   checkContext(config, source);
@@ -27,13 +27,13 @@ export function loadKubeConfig(choice: KubeConfigChoice): KubeConfig {
   return config;
 }
 
-/** The namespace of the context, in a cluster that of the ServiceAccount: where kubectl would work. */
+/** Returns the namespace that kubectl would use: the one of the context or, in a cluster, of the ServiceAccount. */
 export function defaultNamespace(choice: KubeConfigChoice): string {
   const config = loadKubeConfig(choice);
   return config.getContextObject(config.getCurrentContext())?.namespace ?? 'default';
 }
 
-/** The contexts that `--context` may name. Throws as loadKubeConfig does. */
+/** Returns the contexts that `--context` accepts. Throws as loadKubeConfig does. */
 export function contextNames({ kubeconfig }: KubeConfigChoice): string[] {
   return loadKubeConfig({ kubeconfig })
     .getContexts()
@@ -44,7 +44,7 @@ function loadFiles(paths: string): KubeConfig {
   const files = paths.split(delimiter).filter((path) => path !== '');
   const [first, ...rest] = files.filter((path) => existsSync(path)).map(loadFile);
   if (first === undefined) {
-    throw new Error(`kubeconfig ${paths} does not exist: set KUBECONFIG to a file that does`);
+    throw new Error(`kubeconfig ${paths} does not exist: set KUBECONFIG to an existing file`);
   }
   for (const other of rest) merge(first, other);
   return first;
@@ -56,34 +56,34 @@ function loadFile(path: string): KubeConfig {
     config.loadFromFile(path);
   } catch (error) {
     const advice = 'check it with "kubectl config view"';
-    throw new Error(`kubeconfig ${path} cannot be read: ${wordsOf(error)}: ${advice}`, { cause: error });
+    throw new Error(`kubeconfig ${path} cannot be read: ${errorMessage(error)}: ${advice}`, { cause: error });
   }
   return config;
 }
 
 /** "If two files define the same cluster, user or context, the first wins", as kubectl does it. */
 function merge(into: KubeConfig, other: KubeConfig): void {
-  const fresh = <E extends { name: string }>(known: E[], more: E[]) =>
+  const additional = <E extends { name: string }>(known: E[], more: E[]) =>
     more.filter((entry) => !known.some(({ name }) => name === entry.name));
-  into.clusters = [...into.clusters, ...fresh(into.clusters, other.clusters)];
-  into.users = [...into.users, ...fresh(into.users, other.users)];
-  into.contexts = [...into.contexts, ...fresh(into.contexts, other.contexts)];
+  into.clusters = [...into.clusters, ...additional(into.clusters, other.clusters)];
+  into.users = [...into.users, ...additional(into.users, other.users)];
+  into.contexts = [...into.contexts, ...additional(into.contexts, other.contexts)];
   into.currentContext ||= other.currentContext;
 }
 
-function loadUsual(): KubeConfig {
+function loadDefault(): KubeConfig {
   const config = new KubeConfig();
   try {
     config.loadFromDefault();
   } catch (error) {
     throw new Error(
-      `the default kubeconfig cannot be read: ${wordsOf(error)}: set KUBECONFIG to one that works`,
+      `the default kubeconfig cannot be read: ${errorMessage(error)}: set KUBECONFIG to a valid file`,
       {
         cause: error,
       },
     );
   }
-  // With nothing to load client-node invents http://localhost:8080, where no apiserver has listened for years.
+  // Without any configuration client-node falls back to http://localhost:8080, which no current apiserver serves.
   if (config.getCurrentContext() === 'loaded-context') {
     throw new Error('no kubeconfig found: set KUBECONFIG, create ~/.kube/config, or run inside a cluster');
   }
@@ -107,7 +107,7 @@ function checkContext(config: KubeConfig, source: string): void {
   }
 }
 
-/** `kubectl proxy` speaks plain HTTP, where there is no certificate to verify; client-node wants that said. */
+/** `kubectl proxy` serves plain HTTP without a certificate to verify; client-node requires skipTLSVerify for it. */
 function allowPlainHttp(config: KubeConfig): void {
   config.clusters = config.clusters.map((cluster) =>
     cluster.server.startsWith('http:') ? { ...cluster, skipTLSVerify: true } : cluster,
@@ -119,41 +119,41 @@ export type TlsOptions = Pick<
   'ca' | 'cert' | 'key' | 'pfx' | 'passphrase' | 'rejectUnauthorized' | 'servername'
 >;
 
-/** What a request needs to be accepted: headers, and the TLS material of the connection. */
+/** The credentials of a request: headers, and the TLS options of the connection. */
 export interface Credentials {
   readonly headers: Readonly<Record<string, string>>;
   readonly tls: TlsOptions;
 }
 
 /**
- * Asks client-node for credentials, exec plugins and token files included, and keeps the answer for some seconds:
- * each asking reads the CA, the certificate and the key from disk again.
+ * Provides credentials from client-node, including exec plugins and token files, and caches them for some seconds because
+ * client-node reads the CA, the certificate and the key from disk on every call.
  */
 export class CredentialSource {
   readonly #config: KubeConfig;
-  readonly #freshMs: number;
+  readonly #cacheMs: number;
   #cached: { at: number; credentials: Promise<Credentials> } | undefined;
 
-  constructor(config: KubeConfig, freshMs = 10_000) {
+  constructor(config: KubeConfig, cacheMs = 10_000) {
     this.#config = config;
-    this.#freshMs = freshMs;
+    this.#cacheMs = cacheMs;
   }
 
   current(): Promise<Credentials> {
     const cached = this.#cached;
-    if (cached !== undefined && performance.now() - cached.at < this.#freshMs) return cached.credentials;
-    const credentials = this.#ask();
+    if (cached !== undefined && performance.now() - cached.at < this.#cacheMs) return cached.credentials;
+    const credentials = this.#load();
     this.#cached = { at: performance.now(), credentials };
     credentials.catch(() => this.forget());
     return credentials;
   }
 
-  /** Asks again next time: the apiserver did not accept what we had. */
+  /** Discards the cached credentials because the apiserver rejected them. */
   forget(): void {
     this.#cached = undefined;
   }
 
-  async #ask(): Promise<Credentials> {
+  async #load(): Promise<Credentials> {
     const options: RequestOptions = {};
     await this.#config.applyToHTTPSOptions(options);
     const headers: Record<string, string> = {};

@@ -1,30 +1,31 @@
 import { types } from 'node:util';
+import { oneLine as oneLineOf } from '../domain/common/text.ts';
 
-/** What went wrong, as far as a caller may want to act differently. */
+/** The kinds of errors that callers handle differently. */
 export const KubeErrorKind = {
   NotFound: 'NotFound',
   AlreadyExists: 'AlreadyExists',
-  /** Another writer was first: read again and decide again. */
+  /** The object was changed since it was read: read it again and decide again. */
   Conflict: 'Conflict',
-  /** The apiserver sheds load (priority and fairness), long after the client's own retries. */
+  /** The apiserver still throttles (priority and fairness) after the retries of the client. */
   Throttled: 'Throttled',
   /** A PodDisruptionBudget does not allow the eviction now. */
-  DisruptionRefused: 'DisruptionRefused',
+  DisruptionRejected: 'DisruptionRejected',
   /** The resourceVersion or continue token is too old: list again. */
   Expired: 'Expired',
   Unauthorized: 'Unauthorized',
   Forbidden: 'Forbidden',
   Invalid: 'Invalid',
-  /** Nothing can be created in the namespace any more: it is being deleted. */
+  /** The namespace is being deleted and accepts no new objects. */
   NamespaceTerminating: 'NamespaceTerminating',
-  /** 5xx, or no answer at all; `cause` says which. */
+  /** A status of 5xx, or no response; see `cause`. */
   Unavailable: 'Unavailable',
-  /** The client's guard kept it back: the apiserver never saw it. */
+  /** The guard of the client rejected the request: it was not sent. */
   NotSent: 'NotSent',
 } as const;
 export type KubeErrorKind = (typeof KubeErrorKind)[keyof typeof KubeErrorKind];
 
-/** metav1.Status, the body of most refusals. */
+/** metav1.Status, the body of most error responses. */
 export interface StatusBody {
   kind?: string;
   message?: string;
@@ -38,10 +39,10 @@ export interface StatusBody {
   };
 }
 
-/** Which request failed, in the words of its message: `evict pods default/web-1`. */
+/** Identifies a request in error messages: `evict pods default/web-1`. */
 export interface RequestName {
   readonly verb: string;
-  /** Plural with group, as kubectl writes it; or a path for requests without a resource. */
+  /** Plural with group, as kubectl writes it, or the path of a request without a resource. */
   readonly resource: string;
   readonly namespace?: string | undefined;
   readonly name?: string | undefined;
@@ -57,18 +58,18 @@ interface KubeErrorDetails {
   readonly cause?: unknown;
 }
 
-/** Every failure of a request; `message` is one line: verb, resource, namespace/name and the apiserver's words. */
+/** The error of a failed request; `message` is one line: verb, resource, namespace/name and the message of the apiserver. */
 export class KubeError extends Error {
   override readonly name = 'KubeError';
   readonly kind: KubeErrorKind;
   readonly request: RequestName;
-  /** HTTP status; undefined when there was no answer. */
+  /** HTTP status; undefined without a response. */
   readonly status: number | undefined;
   /** The apiserver's machine-readable reason, e.g. `Invalid`. */
   readonly reason: string | undefined;
-  /** The apiserver's words alone. */
+  /** The message of the apiserver only. */
   readonly apiMessage: string;
-  /** What the refusal is about, and its causes. */
+  /** The details of the Status, including its causes. */
   readonly details: StatusBody['details'];
   readonly retryAfterSeconds: number | undefined;
 
@@ -88,59 +89,64 @@ export function isKubeError(error: unknown, ...kinds: KubeErrorKind[]): error is
   return error instanceof KubeError && (kinds.length === 0 || kinds.includes(error.kind));
 }
 
-/** Throws what is no sign that the object has changed, or is gone: news of that comes by its watch. */
-export function ignoreIfOutdated(error: unknown): void {
+/** Rethrows every error except NotFound: the object is gone. */
+export function ignoreNotFound(error: unknown): undefined {
+  if (!isKubeError(error, 'NotFound')) throw error;
+}
+
+/** Rethrows every error except Conflict and NotFound: the object was changed or deleted since it was read, and its watch reports that. */
+export function ignoreConflict(error: unknown): undefined {
   if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
 }
 
-/** An answer that asking again at once would not change: of an admission webhook, or of the apiserver's permissions. */
-export function isRefusal(error: unknown): error is KubeError {
+/** Returns true for an error that an immediate retry would not change: a rejection by admission, validation or authorization. */
+export function isRejection(error: unknown): error is KubeError {
   if (!(error instanceof KubeError)) return false;
-  // A webhook that does not answer is an internal error of the apiserver.
-  const isBroken = error.reason === 'InternalError';
-  return isBroken || isKubeError(error, 'Forbidden', 'Invalid', 'NamespaceTerminating');
+  // The apiserver reports a webhook that does not respond as InternalError.
+  const isWebhookFailure = error.reason === 'InternalError';
+  return isWebhookFailure || isKubeError(error, 'Forbidden', 'Invalid', 'NamespaceTerminating');
 }
 
-/** What the apiserver answered: `retryAfter` is the header, in seconds. */
-export interface Refusal {
+/** An error response of the apiserver. `retryAfter` is the header, in seconds. */
+export interface ErrorResponse {
   readonly status: number;
   readonly text: string;
   readonly retryAfter?: string | undefined;
 }
 
-/** The error for an answer of 400 and above. */
-export function errorOf(request: RequestName, refusal: Refusal): KubeError {
-  const body = parseStatus(refusal.text);
-  const headerSeconds = Number.parseInt(refusal.retryAfter ?? '', 10);
+/** Creates the error for a response with a status of 400 and above. */
+export function errorOf(request: RequestName, response: ErrorResponse): KubeError {
+  const body = parseStatus(response.text);
+  const headerSeconds = Number.parseInt(response.retryAfter ?? '', 10);
   return new KubeError({
-    kind: kindOf(refusal.status, body),
+    kind: kindOf(response.status, body),
     request,
-    status: refusal.status,
+    status: response.status,
     body,
-    apiMessage: apiMessageOf(refusal, body),
+    apiMessage: apiMessageOf(response, body),
     retryAfterSeconds: body?.details?.retryAfterSeconds ?? (headerSeconds >= 0 ? headerSeconds : undefined),
   });
 }
 
-/** The error for a request that got no answer: refused, reset, timed out, or broken on the way. */
+/** Creates the error for a request without a response: connection refused or reset, timeout, or broken response. */
 export function unavailable(request: RequestName, cause: unknown): KubeError {
   return new KubeError({
     kind: KubeErrorKind.Unavailable,
     request,
-    apiMessage: `no answer from the apiserver: ${wordsOf(cause)}`,
+    apiMessage: `no answer from the apiserver: ${errorMessage(cause)}`,
     cause,
   });
 }
 
 /**
- * One line for people about anything that was thrown; node's connection errors may come without a message.
- * `instanceof` would not know an error of another realm, such as node's own within a test runner.
+ * Returns a one-line message for anything that was thrown; connection errors of Node.js may have no message.
+ * `instanceof` does not recognize errors of another realm, such as those of Node.js within a test runner.
  */
-export function wordsOf(error: unknown): string {
+export function errorMessage(error: unknown): string {
   if (!types.isNativeError(error)) return oneLine(String(error));
   if (error.message !== '') return oneLine(error.message);
   const { errors } = error as Partial<AggregateError>;
-  return Array.isArray(errors) ? errors.map(wordsOf).join('; ') : error.name;
+  return Array.isArray(errors) ? errors.map(errorMessage).join('; ') : error.name;
 }
 
 function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
@@ -158,26 +164,26 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
     case 410:
       return KubeErrorKind.Expired;
     case 429:
-      if (hasCause('DisruptionBudget')) return KubeErrorKind.DisruptionRefused;
-      return isOfWebhook(body) ? KubeErrorKind.Forbidden : KubeErrorKind.Throttled;
+      if (hasCause('DisruptionBudget')) return KubeErrorKind.DisruptionRejected;
+      return isWebhookRejection(body) ? KubeErrorKind.Forbidden : KubeErrorKind.Throttled;
     case 422:
-      return isForNamesake(body) ? KubeErrorKind.Conflict : KubeErrorKind.Invalid;
+      return isUidMismatch(body) ? KubeErrorKind.Conflict : KubeErrorKind.Invalid;
     default:
       return status >= 500 ? KubeErrorKind.Unavailable : KubeErrorKind.Invalid;
   }
 }
 
-/** Webhooks say by 429 that a pod leaves in another way than by eviction, ours too. The apiserver tells it by its words alone. */
-function isOfWebhook(body: StatusBody | undefined): boolean {
+/** Webhooks, including ours, reject with 429 if a pod is evacuated in another way than by eviction. Only the message identifies them. */
+function isWebhookRejection(body: StatusBody | undefined): boolean {
   return body?.message?.startsWith('admission webhook ') === true;
 }
 
-/** A patch with the UID of another object of the same name would change the UID, says the apiserver. */
-function isForNamesake(body: StatusBody | undefined): boolean {
+/** The apiserver reports a patch with the UID of a previous object of the same name as a change of the UID. */
+function isUidMismatch(body: StatusBody | undefined): boolean {
   return body?.details?.causes?.some(({ field }) => field === 'metadata.uid') === true;
 }
 
-/** Undefined for what is not a Status: priority and fairness, proxies and unknown paths answer in plain text. */
+/** Returns undefined if the body is not a Status: priority and fairness, proxies and unknown paths respond in plain text. */
 function parseStatus(text: string): StatusBody | undefined {
   if (!text.startsWith('{')) return undefined;
   try {
@@ -188,16 +194,16 @@ function parseStatus(text: string): StatusBody | undefined {
   }
 }
 
-/** The apiserver's words, with the causes that they do not already repeat. */
-function apiMessageOf({ status, text }: Refusal, body: StatusBody | undefined): string {
+/** Returns the message of the apiserver, followed by the causes that it does not contain. */
+function apiMessageOf({ status, text }: ErrorResponse, body: StatusBody | undefined): string {
   if (status === 404 && body === undefined) {
     return 'the apiserver does not serve this API: install its CustomResourceDefinition, or enable it';
   }
   const message = oneLine(body?.message ?? text) || `HTTP ${status}`;
   const causes = (body?.details?.causes ?? [])
     .map((cause) => oneLine(cause.message ?? ''))
-    .filter((words) => words !== '' && !message.includes(words));
-  return [message, ...causes].join(' ');
+    .filter((cause) => cause !== '' && !message.includes(cause));
+  return oneLine([message, ...causes].join(' '));
 }
 
 function describe({ verb, resource, namespace, name }: RequestName): string {
@@ -205,11 +211,8 @@ function describe({ verb, resource, namespace, name }: RequestName): string {
   return key === '' ? `${verb} ${resource}` : `${verb} ${resource} ${key}`;
 }
 
-const longestMessage = 2000;
+const maxMessageLength = 2000;
 
 function oneLine(text: string): string {
-  return text
-    .trim()
-    .replaceAll(/\s*\n\s*/g, ' ')
-    .slice(0, longestMessage);
+  return oneLineOf(text, maxMessageLength);
 }

@@ -1,39 +1,41 @@
 import type { KubeObject } from '../api/core.ts';
-import { rest } from './abort.ts';
+import type { EventReason } from '../api/eventReasons.ts';
+import { oneLine } from '../domain/common/text.ts';
+import { sleep } from './abort.ts';
 import { backOffMs } from './backOff.ts';
 import type { Kube } from './client.ts';
-import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
+import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
 import type { Log } from './log.ts';
 import { type KubeEvent, type ObjectReference, resources } from './resources.ts';
 import { Semaphore } from './semaphore.ts';
 
-/** What an Event is about: a reference, or the object itself as the apiserver sent it. */
+/** The object of an Event: a reference, or the object itself as the apiserver returned it. */
 export type EventSubject = Readonly<ObjectReference> | Readonly<KubeObject>;
 
-/** A pod as its informer keeps it: without apiVersion and kind. */
+/** Returns the subject for a pod of an informer, which has no apiVersion and kind. */
 export function aboutPod({ metadata }: Pick<KubeObject, 'metadata'>): EventSubject {
   return { apiVersion: 'v1', kind: 'Pod', metadata };
 }
 
 export interface EventContent {
   readonly type: 'Normal' | 'Warning';
-  /** CamelCase, for machines. */
-  readonly reason: string;
-  /** A sentence for people; cut to 1024 characters. */
+  /** Registered in api/eventReasons.ts. */
+  readonly reason: EventReason;
+  /** Human-readable; becomes one line of at most 1024 characters. */
   readonly message: string;
   readonly related?: EventSubject | undefined;
 }
 
 export interface EventRecorderOptions {
   readonly kube: Kube;
-  /** Shown by kubectl as the source, e.g. `node-maintenance`. */
+  /** Source of the Events, for example `node-maintenance`. */
   readonly component: string;
   readonly log: Log;
-  /** Written at most this often in the long run; 20 unless given. */
+  /** Maximum sustained rate of writes. Default 20. */
   readonly perSecond?: number;
 }
 
-/** One Event object, and how much of it the apiserver knows. */
+/** One Event object and the count that was written to the apiserver. */
 interface Entry {
   readonly subject: ObjectReference;
   readonly content: EventContent;
@@ -45,36 +47,35 @@ interface Entry {
 }
 
 const sameEventMs = 10 * 60_000;
-const longestMessage = 1024;
-const longestName = 253;
-/** Events that wait to be written or may still be repeated; the oldest go first. */
-const mostEntries = 2_000;
-/** Milliseconds. */
-const sayDroppedEvery = 60_000;
-const writesAtOnce = 4;
-const writeAttempts = 3;
-/** Of a timer. Milliseconds. */
-const longestTimeout = 2 ** 31 - 1;
-/** A burst of this many writes, then this many a second: Events must never crowd out the work itself. */
+const maxMessageLength = 1024;
+const maxNameLength = 253;
+/** Events that wait to be written or can still be repeated; the oldest are dropped first. */
+const maxEntries = 2_000;
+const droppedLogIntervalMs = 60_000;
+const maxConcurrentWrites = 4;
+const maxWriteAttempts = 3;
+/** Maximum delay of a Node.js timer. */
+const maxTimeoutMs = 2 ** 31 - 1;
+/** Burst and sustained rate of writes: Events must not delay other requests. */
 const burst = 100;
 const writesPerSecond = 20;
 
 /**
- * Writes core/v1 Events. Contract:
+ * Records core/v1 Events. Contract:
  *
- * 1. `record` returns at once and never throws; what cannot be written is logged.
- * 2. The same type, reason and message about the same object within ten minutes is one Event with a count.
- * 3. What happens while an Event waits for its turn is written with it, in one request.
+ * 1. `record` returns immediately and never throws; an Event that cannot be written is logged.
+ * 2. Events of the same type, reason, message and object within ten minutes are one Event with a count.
+ * 3. Repetitions while an Event waits to be written are written with it, in one request.
  */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #unwritten = new Set<Entry>();
-  readonly #slots = new Semaphore(writesAtOnce);
+  readonly #slots = new Semaphore(maxConcurrentWrites);
   readonly #tokens: TokenBucket;
   #writing: Promise<void> | undefined;
   #dropped = 0;
-  #droppedSaidAt = 0;
+  #droppedLoggedAt = 0;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
@@ -83,25 +84,31 @@ export class EventRecorder {
 
   record(about: EventSubject, content: EventContent): void {
     try {
-      this.#remember(referenceOf(about), { ...content, message: content.message.slice(0, longestMessage) });
+      this.#enqueue(referenceOf(about), {
+        ...content,
+        message: oneLine(content.message, maxMessageLength),
+      });
     } catch (error) {
-      this.#options.log.warn('Event was not recorded', { reason: content.reason, error: wordsOf(error) });
+      this.#options.log.warn('Event was not recorded', {
+        reason: content.reason,
+        error: errorMessage(error),
+      });
     }
   }
 
-  /** Resolves when everything recorded so far was written, or given up: all that is left after `withinMs`. */
+  /** Resolves when all recorded Events are written; Events that are unwritten after `withinMs` are discarded. */
   async flush(withinMs = Number.POSITIVE_INFINITY): Promise<void> {
-    const giveUp = setTimeout(() => this.#unwritten.clear(), Math.min(withinMs, longestTimeout));
+    const discardTimer = setTimeout(() => this.#unwritten.clear(), Math.min(withinMs, maxTimeoutMs));
     while (this.#writing !== undefined) await this.#writing;
-    clearTimeout(giveUp);
+    clearTimeout(discardTimer);
   }
 
-  #remember(subject: ObjectReference, content: EventContent): void {
+  #enqueue(subject: ObjectReference, content: EventContent): void {
     const now = this.#options.kube.now();
     const key = JSON.stringify([subject, content.type, content.reason, content.message]);
     const known = this.#entries.get(key);
     const isRepeated = known !== undefined && now.getTime() - known.last.getTime() < sameEventMs;
-    const entry = isRepeated ? known : fresh(subject, content, now);
+    const entry = isRepeated ? known : newEntry(subject, content, now);
     entry.count++;
     entry.last = now;
     this.#entries.delete(key);
@@ -114,20 +121,20 @@ export class EventRecorder {
   }
 
   #dropOldest(): void {
-    if (this.#entries.size <= mostEntries) return;
+    if (this.#entries.size <= maxEntries) return;
     const [oldest] = this.#entries;
     if (oldest === undefined) return;
     this.#entries.delete(oldest[0]);
     if (this.#unwritten.delete(oldest[1])) this.#countDropped();
   }
 
-  /** One line for many: where thousands of pods leave, thousands may be dropped. */
+  /** Logs one line for many Events: an evacuation of thousands of pods can drop thousands of Events. */
   #countDropped(): void {
     this.#dropped += 1;
-    if (Date.now() - this.#droppedSaidAt < sayDroppedEvery) return;
-    this.#options.log.warn('Events were dropped, too many are waiting', { dropped: this.#dropped });
+    if (Date.now() - this.#droppedLoggedAt < droppedLogIntervalMs) return;
+    this.#options.log.warn('Events were dropped because too many are waiting', { dropped: this.#dropped });
     this.#dropped = 0;
-    this.#droppedSaidAt = Date.now();
+    this.#droppedLoggedAt = Date.now();
   }
 
   async #writeAll(): Promise<void> {
@@ -156,7 +163,7 @@ export class EventRecorder {
       await this.#tryToWrite(entry, 1);
     } catch (error) {
       const { kind, namespace, name } = entry.subject;
-      log.warn('Event could not be written', { kind, namespace, name, reason, error: wordsOf(error) });
+      log.warn('Event could not be written', { kind, namespace, name, reason, error: errorMessage(error) });
     }
   }
 
@@ -168,9 +175,9 @@ export class EventRecorder {
       else await this.#recount(entry, entry.name, count);
       entry.writtenCount = count;
     } catch (error) {
-      if (!isWorthAnotherTry(error) || attempt === writeAttempts) throw error;
+      if (!shouldRetry(error) || attempt === maxWriteAttempts) throw error;
       if (isKubeError(error, KubeErrorKind.NotFound)) entry.name = undefined;
-      await rest(backOffMs(attempt, { firstMs: 200, capMs: 5_000 }));
+      await sleep(backOffMs(attempt, { firstMs: 200, capMs: 5_000 }));
       await this.#tryToWrite(entry, attempt + 1);
     }
   }
@@ -191,12 +198,12 @@ export class EventRecorder {
   }
 }
 
-function fresh(subject: ObjectReference, content: EventContent, now: Date): Entry {
+function newEntry(subject: ObjectReference, content: EventContent, now: Date): Entry {
   return { subject, content, first: now, last: now, count: 0, writtenCount: 0, name: undefined };
 }
 
-/** The Event itself was removed (the apiserver keeps it an hour), or the apiserver is away for a moment. */
-function isWorthAnotherTry(error: unknown): boolean {
+/** The Event expired (the apiserver keeps Events for an hour), or the apiserver is temporarily unavailable. */
+function shouldRetry(error: unknown): boolean {
   return isKubeError(error, KubeErrorKind.NotFound, KubeErrorKind.Unavailable, KubeErrorKind.Throttled);
 }
 
@@ -217,13 +224,13 @@ function eventOf({ subject, content, first, last }: Entry, count: number, compon
   };
 }
 
-/** As client-go names them: `<object>.<unique hexadecimal>`. */
+/** Returns a name in the format of client-go: `<object>.<unique hexadecimal>`. */
 function eventName(objectName: string): string {
   const suffix = `.${crypto.randomUUID().replaceAll('-', '').slice(0, 16)}`;
-  return objectName.slice(0, longestName - suffix.length).replace(/[-.]+$/, '') + suffix;
+  return objectName.slice(0, maxNameLength - suffix.length).replace(/[-.]+$/, '') + suffix;
 }
 
-/** Events about cluster-scoped objects live in `default`, where kubectl looks for them. */
+/** Events of cluster-scoped objects are in `default`, where kubectl searches for them. */
 function namespaceOf(subject: ObjectReference): string {
   return subject.namespace ?? 'default';
 }
@@ -231,18 +238,18 @@ function namespaceOf(subject: ObjectReference): string {
 function referenceOf(about: EventSubject): ObjectReference {
   const { apiVersion, kind } = about;
   if (apiVersion === undefined || kind === undefined) {
-    throw new Error('the object of an Event lacks apiVersion or kind: pass a reference that has them');
+    throw new Error('the object of an Event has no apiVersion or kind: pass a reference that has both');
   }
   const { name, namespace, uid } = 'metadata' in about ? about.metadata : about;
   return { apiVersion, kind, name, namespace, uid };
 }
 
-/** metav1.Time has no fractions of a second. */
+/** Formats a metav1.Time, which has no fractions of a second. */
 function wholeSeconds(time: Date): string {
   return time.toISOString().replace(/\.\d+Z$/, 'Z');
 }
 
-/** A full bucket at first; tokens come back one by one. */
+/** A token bucket that starts full. */
 class TokenBucket {
   readonly #size: number;
   readonly #perSecond: number;
@@ -260,6 +267,6 @@ class TokenBucket {
     const returned = ((nowMs - this.#filledAtMs) / 1000) * this.#perSecond;
     this.#tokens = Math.min(this.#size, this.#tokens + returned) - 1;
     this.#filledAtMs = nowMs;
-    if (this.#tokens < 0) await rest((-this.#tokens / this.#perSecond) * 1000);
+    if (this.#tokens < 0) await sleep((-this.#tokens / this.#perSecond) * 1000);
   }
 }

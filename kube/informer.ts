@@ -1,13 +1,13 @@
 import type { KubeObject } from '../api/core.ts';
-import { rest, unlessAborted } from './abort.ts';
+import { sleep, abortable } from './abort.ts';
 import { backOffMs } from './backOff.ts';
 import type { Kube } from './client.ts';
-import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
+import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
 import type { Log } from './log.ts';
 import { fullNameOf, type Resource } from './resources.ts';
-import { withoutManagedFields } from './slim.ts';
+import { withoutManagedFields } from './transform.ts';
 import { type Change, type Indexes, keyOf, Store } from './store.ts';
-import { type WatchEvent, watchEvents } from './watch.ts';
+import { type WatchEvent, streamWatchEvents } from './watch.ts';
 
 export type { Change } from './store.ts';
 
@@ -17,90 +17,91 @@ interface CommonOptions<T extends KubeObject> {
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
   readonly indexes?: Indexes<T>;
-  /** A watch that brings nothing for so long is taken for dead. Default 80 s: bookmarks come about every minute. */
-  readonly silenceMs?: number;
+  /** A watch without any event for this long is considered dead. Default 80 s: bookmarks arrive about every minute. */
+  readonly idleTimeoutMs?: number;
   readonly log: Log;
 }
 
-/** Keeps the objects as they come, without their managedFields. */
+/** Stores the objects without their managedFields. */
 export interface InformerOptions<T extends KubeObject> extends CommonOptions<T> {
   readonly resource: Resource<T>;
 }
 
-export interface SlimInformerOptions<Raw extends KubeObject, T extends KubeObject> extends CommonOptions<T> {
+export interface TransformInformerOptions<Raw extends KubeObject, T extends KubeObject>
+  extends CommonOptions<T> {
   readonly resource: Resource<Raw>;
-  /** Cuts an object down to what is kept in memory; it must keep name, namespace, uid and resourceVersion. */
+  /** Reduces an object to the fields that are stored; must keep name, namespace, uid and resourceVersion. */
   readonly transform: (raw: Raw) => T;
 }
 
-/** Consumers share the objects with the informer and with each other: copy to change. */
+/** Objects are shared with the informer and other consumers: copy an object to change it. */
 export type ChangeHandler<T> = (change: Change<Readonly<T>>) => void;
 
-const slowestRetryMs = 5_000;
-const defaultSilenceMs = 80_000;
-const shortestWatchSeconds = 300;
-/** Before the next watch when one ended without having brought anything. */
-const restlessness = { firstMs: 100, capMs: 100 };
+const maxRetryDelayMs = 5_000;
+const defaultIdleTimeoutMs = 80_000;
+const minWatchSeconds = 300;
+/** Delay before the next watch after one that ended without any event. */
+const emptyWatchBackOff = { firstMs: 100, capMs: 100 };
 
 /**
- * A copy of a collection that follows the apiserver. Contract:
+ * A local copy of a collection that follows the apiserver. Contract:
  *
  * 1. It never gives up: until the signal aborts it lists, watches, and starts again, with back-off and jitter.
- * 2. A watch that ended, by whichever side and however abruptly, is resumed from the last resourceVersion that was
- *    seen. That loses nothing: the apiserver either sends every later event or answers 410, and only then, or when
- *    it does not know that version (its data were restored), everything is listed again. An apiserver that cuts
- *    slow watches, which it does under load, therefore costs one request and not a list of all pods.
- * 3. What a list no longer contains was deleted, and is reported so. A namesake with another UID is reported as
- *    Deleted, then Added.
- * 4. Handlers run synchronously, in the order of the changes, after the store has changed; one that throws is
- *    logged and hinders nobody.
- * 5. One log line each time the error changes, one when contact is back; none per attempt.
+ * 2. A watch that ended, whichever side closed it, resumes from the last known resourceVersion. That loses nothing: the
+ *    apiserver either sends every later event or responds with 410. Only then, or if it does not know that version (its
+ *    data was restored), everything is listed again. An apiserver that closes slow watches, which it does under load,
+ *    therefore costs one request and not a list of all pods.
+ * 3. An object that a new list does not contain was deleted, and is reported as Deleted. An object of the same name with
+ *    another UID is reported as Deleted, then Added.
+ * 4. Handlers run synchronously, in the order of the changes, after the store has changed; an error of a handler is
+ *    logged and does not affect the others.
+ * 5. It logs one line each time the error changes and one when the connection is restored, none per attempt.
  */
 export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   readonly #options: CommonOptions<T> & { readonly resource: Resource };
-  readonly #keep: (raw: KubeObject) => T;
+  readonly #transformRaw: (raw: KubeObject) => T;
   readonly #store: Store<T>;
   readonly #handlers = new Set<ChangeHandler<T>>();
   readonly #firstSync = Promise.withResolvers<void>();
   #nextChange = Promise.withResolvers<void>();
   #started = false;
   #synced = false;
-  #lastContact: Date | undefined;
+  #lastResponseAt: Date | undefined;
   #resourceVersion: string | undefined;
   #failures = 0;
   #reported: string | undefined;
 
   constructor(options: InformerOptions<T>);
-  constructor(options: SlimInformerOptions<Raw, T>);
+  constructor(options: TransformInformerOptions<Raw, T>);
   constructor(options: InformerOptions<T> & { readonly transform?: (raw: T) => T }) {
     this.#options = options;
-    this.#keep = (options.transform ?? withoutManagedFields) as (raw: KubeObject) => T;
+    this.#transformRaw = (options.transform ?? withoutManagedFields) as (raw: KubeObject) => T;
     this.#store = new Store(options.indexes ?? {});
   }
 
   /** Follows the collection until `signal` aborts; call it once. */
   start(signal: AbortSignal): void {
-    if (this.#started) throw new Error(`informer of ${this.#name} was started twice: start it once`);
+    if (this.#started) throw new Error(`informer of ${this.#name} is already running: call start once`);
     this.#started = true;
     void this.#run(signal);
   }
 
-  /** Resolves when the first list is in the store and was reported. */
+  /** Resolves when the first list is in the store and was reported to the handlers. */
   synced(signal?: AbortSignal): Promise<void> {
-    return unlessAborted(this.#firstSync.promise, signal);
+    return abortable(this.#firstSync.promise, signal);
   }
 
   get hasSynced(): boolean {
     return this.#synced;
   }
 
-  /** When the apiserver last said something: a list, an event or a bookmark. For health checks. */
-  get lastContact(): Date | undefined {
-    return this.#lastContact;
+  /** Time of the last list, event or bookmark of the apiserver. For health checks. */
+  get lastResponseAt(): Date | undefined {
+    return this.#lastResponseAt;
   }
 
-  /** Why there is no contact at the moment, in the apiserver's words. */
-  get lostBecause(): string | undefined {
+  /** The current connection error, or undefined while connected. */
+  get lastError(): string | undefined {
     return this.#reported;
   }
 
@@ -108,7 +109,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return this.#store.size;
   }
 
-  /** By `namespace/name`, or by `name` for cluster-scoped objects. */
+  /** Returns an object by `namespace/name`, or by `name` if it is cluster-scoped. */
   get(key: string): Readonly<T> | undefined {
     return this.#store.get(key);
   }
@@ -122,17 +123,17 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return this.#store.byIndex(index, value);
   }
 
-  /** Reports what is known already as Added, then every change. Returns the function that ends it. */
+  /** Reports the stored objects as Added, then every change. Returns the function that unsubscribes. */
   subscribe(handler: ChangeHandler<T>): () => void {
     this.#handlers.add(handler);
     for (const object of this.#store.list())
-      this.#tell(handler, { type: 'Added', key: keyOf(object), object });
+      this.#notify(handler, { type: 'Added', key: keyOf(object), object });
     return () => this.#handlers.delete(handler);
   }
 
-  /** Resolves at the next change, whichever it is. */
+  /** Resolves at the next change of any object. */
   changed(signal?: AbortSignal): Promise<void> {
-    return unlessAborted(this.#nextChange.promise, signal);
+    return abortable(this.#nextChange.promise, signal);
   }
 
   get #name(): string {
@@ -156,7 +157,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     const list = await kube.list(resource, { namespace, labelSelector, fieldSelector, signal });
     signal.throwIfAborted();
     this.#resourceVersion = list.resourceVersion;
-    this.#contact();
+    this.#markConnected();
     this.#publish(this.#store.replace(list.items.flatMap((raw) => this.#transform(raw) ?? [])));
     if (this.#synced) return;
     this.#synced = true;
@@ -166,27 +167,27 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   async #watch(resourceVersion: string, signal: AbortSignal): Promise<void> {
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
     const started = performance.now();
-    const batches = watchEvents({
+    const batches = streamWatchEvents({
       kube,
       resource,
       selection: { namespace, labelSelector, fieldSelector },
       resourceVersion,
-      timeoutSeconds: Math.round(shortestWatchSeconds * (1 + Math.random())),
-      silenceMs: this.#options.silenceMs ?? defaultSilenceMs,
+      timeoutSeconds: Math.round(minWatchSeconds * (1 + Math.random())),
+      idleTimeoutMs: this.#options.idleTimeoutMs ?? defaultIdleTimeoutMs,
       signal,
     });
-    let isFruitless = true;
+    let isEmpty = true;
     for await (const batch of batches) {
-      isFruitless = false;
-      for (const event of batch) this.#take(event);
-      this.#contact();
+      isEmpty = false;
+      for (const event of batch) this.#apply(event);
+      this.#markConnected();
     }
     const seconds = Math.round((performance.now() - started) / 1000);
     this.#options.log.debug('Watch ended by the server', { resource: this.#name, seconds });
-    if (isFruitless) await rest(backOffMs(0, restlessness), signal);
+    if (isEmpty) await sleep(backOffMs(0, emptyWatchBackOff), signal);
   }
 
-  #take(event: WatchEvent<KubeObject>): void {
+  #apply(event: WatchEvent<KubeObject>): void {
     this.#resourceVersion = event.object.metadata.resourceVersion ?? this.#resourceVersion;
     if (event.type === 'BOOKMARK') return;
     const object = this.#transform(event.object);
@@ -194,15 +195,15 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     else if (object !== undefined) this.#publish(this.#store.put(object));
   }
 
-  /** Undefined, and one line in the log, for an object that the transform cannot read. */
+  /** Returns undefined and logs a line if the transform fails. */
   #transform(raw: KubeObject): T | undefined {
     try {
-      return this.#keep(raw);
+      return this.#transformRaw(raw);
     } catch (error) {
       this.#options.log.error('Object was skipped', {
         resource: this.#name,
         key: keyOf(raw),
-        error: wordsOf(error),
+        error: errorMessage(error),
       });
       return undefined;
     }
@@ -211,28 +212,33 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   #publish(changes: readonly Change<T>[]): void {
     if (changes.length === 0) return;
     for (const change of changes) {
-      for (const handler of this.#handlers) this.#tell(handler, change);
+      for (const handler of this.#handlers) this.#notify(handler, change);
     }
     const { resolve } = this.#nextChange;
     this.#nextChange = Promise.withResolvers<void>();
     resolve();
   }
 
-  #tell(handler: ChangeHandler<T>, change: Change<T>): void {
+  #notify(handler: ChangeHandler<T>, change: Change<T>): void {
     try {
       handler(change);
     } catch (error) {
-      const fields = { resource: this.#name, key: change.key, change: change.type, error: wordsOf(error) };
-      this.#options.log.error('Handler of a change failed', fields);
+      const fields = {
+        resource: this.#name,
+        key: change.key,
+        change: change.type,
+        error: errorMessage(error),
+      };
+      this.#options.log.error('Change handler failed', fields);
     }
   }
 
-  #contact(): void {
-    this.#lastContact = new Date();
+  #markConnected(): void {
+    this.#lastResponseAt = new Date();
     this.#failures = 0;
     if (this.#reported === undefined) return;
     this.#reported = undefined;
-    this.#options.log.info('Contact with the apiserver was regained', { resource: this.#name });
+    this.#options.log.info('Connection to the apiserver was restored', { resource: this.#name });
   }
 
   async #recover(error: unknown, signal: AbortSignal): Promise<void> {
@@ -242,22 +248,22 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       if (this.#failures++ === 0) return;
     } else {
       this.#failures++;
-      this.#report(wordsOf(error));
+      this.#report(errorMessage(error));
     }
-    await rest(backOffMs(this.#failures, { firstMs: 100, capMs: slowestRetryMs }), signal);
+    await sleep(backOffMs(this.#failures, { firstMs: 100, capMs: maxRetryDelayMs }), signal);
   }
 
   #report(error: string): void {
     if (this.#reported === error) return;
     this.#reported = error;
-    this.#options.log.warn('Contact with the apiserver was lost, trying again', {
+    this.#options.log.warn('Connection to the apiserver was lost, retrying', {
       resource: this.#name,
       error,
     });
   }
 }
 
-/** The apiserver's data are older than what we saw: it was restored from a backup, or its cache lags far behind. */
+/** The data of the apiserver is older than the local copy: it was restored from a backup, or its cache lags behind. */
 function isUnknownVersion(error: unknown): boolean {
   return (
     isKubeError(error) &&

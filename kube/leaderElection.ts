@@ -1,57 +1,64 @@
 import type { Lease } from '../api/core.ts';
-import { firstOf, rest } from './abort.ts';
+import { anySignal, sleep } from './abort.ts';
 import type { FencedKube, Kube } from './client.ts';
-import { isKubeError, KubeErrorKind, wordsOf } from './errors.ts';
+import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
 import { Informer } from './informer.ts';
-import { elapsedMs, type Moment, moment } from './moment.ts';
-import { type Candidate, nextMove, type Observation, observe, released, type Wait } from './leaseRecord.ts';
+import { currentInstant, elapsedMs, type Instant } from './monotonicTime.ts';
+import {
+  type Candidate,
+  nextLeaseAction,
+  type Observation,
+  observe,
+  releasedSpec,
+  type Wait,
+} from './leaseRecord.ts';
 import type { Log } from './log.ts';
 import { resources } from './resources.ts';
 
 export interface LeaderElectionOptions {
   readonly kube: Kube;
-  /** Of the Lease; its namespace must exist. */
+  /** Name of the Lease, whose namespace must exist. */
   readonly name: string;
   readonly namespace: string;
-  /** Unique among all candidates, at all times: two with the same one would both lead. */
+  /** Unique among all candidates at all times: two candidates with the same identity would both lead. */
   readonly identity: string;
-  /** How long others wait for a leader that went silent. Default 8. */
+  /** Time that other candidates wait for a leader that stopped renewing. Default 8. */
   readonly leaseDurationSeconds?: number;
-  /** How long a leader that cannot renew goes on; less than the duration. Default two thirds of it. */
+  /** Time that a leader without a successful renewal keeps leading; less than leaseDurationSeconds. Default two thirds of it. */
   readonly renewDeadlineSeconds?: number;
-  /** Between two attempts to take or to renew. Default 2. */
+  /** Delay between attempts to acquire or renew. Default 2. */
   readonly retryPeriodSeconds?: number;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
 
-/** `fenced` is the client of the options, for all that only the leader may ask for. */
+/** `fenced` is the client of the options, restricted to the time in which this process leads. */
 type Lead = (signal: AbortSignal, fenced: FencedKube) => Promise<void>;
 
 /**
  * Runs `lead` while this process is the leader, as client-go's leaderelection does. Contract:
  *
- * 1. Two never lead at once, as long as `lead` ends within leaseDuration - renewDeadline of its signal's abort.
- * 2. The signal of `lead` aborts when the Lease is lost, or could not be renewed within the deadline, or `signal`
- *    aborts. The next attempt to lead waits until `lead` has ended; meanwhile, if still ours, the Lease is renewed.
- *    A process that was stopped, and goes on later, is told by its signal only after some of what waited for it; `fenced`
- *    looks at the clock before each request, and sends none when the deadline has passed.
- * 3. Whenever `lead` has ended the Lease is given back, and whoever waits for it sees that and leads at once.
- * 4. Returns when `signal` aborts or when `lead` returns by itself. A `lead` that throws is logged and started again
- *    by whoever leads next. Errors of the apiserver are waited out.
- * 5. A holder that does not renew is waited for as long as its Lease says, which may be decades; that is logged once.
+ * 1. Two candidates never lead at once, provided that `lead` returns within leaseDuration - renewDeadline after its signal aborts.
+ * 2. The signal of `lead` aborts if the Lease is lost, could not be renewed within the deadline, or `signal` aborts. The next
+ *    attempt to lead starts after `lead` has returned; until then the Lease is renewed if it is still held. A process that was
+ *    stopped and resumes later receives its signal only after some of its pending work has run; `fenced` therefore checks
+ *    the clock before each request and sends none after the deadline.
+ * 3. When `lead` has returned, the Lease is released, and a waiting candidate acquires it immediately.
+ * 4. It returns when `signal` aborts or when `lead` returns by itself. An error of `lead` is logged, and the next leader
+ *    starts `lead` again. Errors of the apiserver are retried.
+ * 5. A holder that does not renew is waited for as long as its Lease demands, possibly decades; that is logged once.
  */
 export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead): Promise<void> {
   const elector = new Elector(options);
   while (!options.signal.aborted) {
     if (!(await elector.acquire())) return;
     if ((await elector.leadOnce(lead)) === 'Finished') return;
-    await elector.rest();
+    await elector.waitForRetry();
   }
 }
 
-/** A holder that did not renew for so many of our own durations does not live, whatever its Lease says. */
-const patience = 5;
+/** A holder that did not renew for this many lease durations is presumed dead, even if its Lease demands more. */
+const silentDurations = 5;
 
 class Elector {
   readonly #options: LeaderElectionOptions;
@@ -59,14 +66,14 @@ class Elector {
   readonly #retryMs: number;
   readonly #deadlineMs: number;
   readonly #key: { namespace: string; name: string };
-  #seen: Observation | undefined;
-  /** When the last attempt began after which the Lease was ours. */
-  #renewed: Moment | undefined;
-  /** The current `lead`, or the last one, was told that the Lease is lost. */
+  #observed: Observation | undefined;
+  /** Start of the last successful attempt to acquire or renew. */
+  #renewedAt: Instant | undefined;
+  /** The signal of the current or last `lead` was aborted because the Lease is lost. */
   #isLost = false;
-  #reported: string | undefined;
-  /** Version of the Lease of which it was told that nobody renews it. */
-  #told: string | undefined;
+  #reportedError: string | undefined;
+  /** Version of the Lease that was logged as not renewed. */
+  #silentVersion: string | undefined;
 
   constructor(options: LeaderElectionOptions) {
     const { identity, namespace, name, leaseDurationSeconds = 8 } = options;
@@ -82,17 +89,17 @@ class Elector {
     }
   }
 
-  /** True once the Lease is ours; false when the signal aborted before. */
+  /** Returns true once the Lease is held, false if the signal aborts before. */
   async acquire(): Promise<boolean> {
     const { signal } = this.#options;
     const waiting = new AbortController();
-    let freed = new AbortController();
-    this.#watch(() => freed.abort(), waiting.signal);
+    let released = new AbortController();
+    this.#watch(() => released.abort(), waiting.signal);
     try {
       while (!signal.aborted) {
         if (await this.#try(signal, this.#deadlineMs)) return true;
-        await this.rest(freed.signal);
-        freed = new AbortController();
+        await this.waitForRetry(released.signal);
+        released = new AbortController();
       }
       return false;
     } finally {
@@ -100,7 +107,7 @@ class Elector {
     }
   }
 
-  /** Leads until it is over, one way or another; the Lease is given back if it is still ours. */
+  /** Leads until `lead` has returned, then releases the Lease if it is still held. */
   async leadOnce(lead: Lead): Promise<'Finished' | 'Lost'> {
     const { kube, log, signal } = this.#options;
     const leading = new AbortController();
@@ -109,24 +116,24 @@ class Elector {
     signal.addEventListener('abort', stop, { once: true });
     if (signal.aborted) stop();
     this.#isLost = false;
-    log.info('Leadership was taken', this.#fields);
-    const fenced = kube.guardedBy(() => this.#objection(leading, ended.signal));
+    log.info('Leadership was acquired', this.#fields);
+    const fenced = kube.guardedBy(() => this.#fence(leading, ended.signal));
     const work = this.#lead(lead, leading.signal, fenced).finally(() => ended.abort());
-    const renewal = this.#keep(leading, ended.signal);
+    const renewal = this.#renewUntil(leading, ended.signal);
     const [outcome] = await Promise.all([work, renewal]);
     signal.removeEventListener('abort', stop);
     await this.#release();
     return outcome;
   }
 
-  /** Between attempts, with jitter, so that candidates do not move in step. */
-  async rest(freed?: AbortSignal): Promise<void> {
-    const ends = firstOf(this.#options.signal, freed);
-    await rest(this.#retryMs * (1 + Math.random() / 5), ends.signal);
-    ends.done();
+  /** Waits between attempts, with jitter so that candidates do not synchronize. */
+  async waitForRetry(released?: AbortSignal): Promise<void> {
+    const wake = anySignal(this.#options.signal, released);
+    await sleep(this.#retryMs * (1 + Math.random() / 5), wake.signal);
+    wake.dispose();
   }
 
-  /** Tells whenever the Lease is seen to be nobody's, until the signal aborts. */
+  /** Calls `onFree` whenever the Lease has no holder, until the signal aborts. */
   #watch(onFree: () => void, signal: AbortSignal): void {
     const { kube, log } = this.#options;
     const { namespace, name } = this.#key;
@@ -148,31 +155,34 @@ class Elector {
       return leading.aborted && !this.#options.signal.aborted ? 'Lost' : 'Finished';
     } catch (error) {
       if (!leading.aborted) {
-        this.#options.log.error('What the leader ran failed', { ...this.#fields, error: wordsOf(error) });
+        this.#options.log.error('Leader failed', {
+          ...this.#fields,
+          error: errorMessage(error),
+        });
       }
       return 'Lost';
     }
   }
 
-  /** Renews until `ended`; aborts `leading` when the Lease is lost or the deadline passed. */
-  async #keep(leading: AbortController, ended: AbortSignal): Promise<void> {
+  /** Renews until `ended`; aborts `leading` if the Lease is lost or the deadline has passed. */
+  async #renewUntil(leading: AbortController, ended: AbortSignal): Promise<void> {
     while (!ended.aborted) {
-      await rest(Math.min(this.#retryMs, this.#leftMs), ended);
-      if (!ended.aborted && this.#leftMs > 0) await this.#try(ended, this.#leftMs);
+      await sleep(Math.min(this.#retryMs, this.#remainingMs), ended);
+      if (!ended.aborted && this.#remainingMs > 0) await this.#try(ended, this.#remainingMs);
       if (ended.aborted) return;
-      if (this.#leftMs === 0) return this.#lose(leading);
+      if (this.#remainingMs === 0) return this.#lose(leading);
     }
   }
 
-  /** How long nobody else can lead, unless we give the Lease back. */
-  get #leftMs(): number {
-    return this.#renewed === undefined ? 0 : Math.max(0, this.#deadlineMs - elapsedMs(this.#renewed));
+  /** Time for which no other candidate can lead, unless the Lease is released. */
+  get #remainingMs(): number {
+    return this.#renewedAt === undefined ? 0 : Math.max(0, this.#deadlineMs - elapsedMs(this.#renewedAt));
   }
 
-  /** Why what is led must not ask anything of the apiserver now, if so. */
-  #objection(leading: AbortController, ended: AbortSignal): string | undefined {
-    if (ended.aborted) return 'it is no longer led by this process';
-    if (this.#leftMs > 0) return undefined;
+  /** Returns why `lead` must not send requests any more, if so. */
+  #fence(leading: AbortController, ended: AbortSignal): string | undefined {
+    if (ended.aborted) return 'this process is no longer the leader';
+    if (this.#remainingMs > 0) return undefined;
     this.#lose(leading);
     return `the Lease ${this.#fields.lease} was lost`;
   }
@@ -180,43 +190,46 @@ class Elector {
   #lose(leading: AbortController): void {
     if (this.#isLost) return;
     this.#isLost = true;
-    const holder = this.#seen?.spec.holderIdentity;
+    const holder = this.#observed?.spec.holderIdentity;
     this.#options.log.warn('Leadership was lost', { ...this.#fields, holder });
     leading.abort(new Error(`the Lease ${this.#fields.lease} was lost`));
   }
 
-  /** One attempt to take or to renew. Never throws. */
+  /** Tries once to acquire or renew. Never throws. */
   async #try(signal: AbortSignal, timeoutMs: number): Promise<boolean> {
-    // Others count from when they see what is written now, which is later.
-    const began = moment();
+    // Other candidates measure from the time at which they observe this write, which is later.
+    const startedAt = currentInstant();
     try {
-      const held = await this.#takeOrRenew({ signal, timeoutMs, urgent: true });
-      this.#renewed = held ? began : undefined;
-      this.#reported = undefined;
+      const held = await this.#acquireOrRenew({ signal, timeoutMs, urgent: true });
+      this.#renewedAt = held ? startedAt : undefined;
+      this.#reportedError = undefined;
       return held;
     } catch (error) {
       if (!signal.aborted && !isKubeError(error, KubeErrorKind.Conflict, KubeErrorKind.AlreadyExists)) {
-        this.#report(wordsOf(error));
+        this.#report(errorMessage(error));
       }
       return false;
     }
   }
 
-  async #takeOrRenew(request: { signal: AbortSignal; timeoutMs: number; urgent: true }): Promise<boolean> {
+  async #acquireOrRenew(request: { signal: AbortSignal; timeoutMs: number; urgent: true }): Promise<boolean> {
     const { kube } = this.#options;
     const current = await kube.get(resources.leases, this.#key, request);
-    this.#seen = current === undefined ? undefined : observe(this.#seen, current, performance.now());
-    const move = nextMove(this.#seen, this.#candidate, { now: kube.now(), nowMs: performance.now() });
-    if (move.kind === 'Wait') {
-      this.#tellIfSilent(move);
+    this.#observed = current === undefined ? undefined : observe(this.#observed, current, performance.now());
+    const action = nextLeaseAction(this.#observed, this.#candidate, {
+      now: kube.now(),
+      nowMs: performance.now(),
+    });
+    if (action.kind === 'Wait') {
+      this.#logIfSilent(action);
       return false;
     }
-    const written = await this.#write(current, move.spec, request);
-    this.#seen = observe(undefined, written, performance.now());
+    const written = await this.#write(current, action.spec, request);
+    this.#observed = observe(undefined, written, performance.now());
     return true;
   }
 
-  /** Creates the Lease, or replaces exactly the version that was read. */
+  /** Creates the Lease, or updates it if it still has the version that was read. */
   #write(current: Lease | undefined, spec: Lease['spec'], request: object): Promise<Lease> {
     const { kube } = this.#options;
     if (current === undefined) return kube.create(resources.leases, { metadata: this.#key, spec }, request);
@@ -225,36 +238,36 @@ class Elector {
   }
 
   /**
-   * Best effort: without it the others wait for the Lease to run out. Reads it again, since a renewal that was cut
-   * short may have been written.
+   * Releases the Lease. Best effort: if it fails, the others wait for the Lease to expire. Reads the Lease again because
+   * an aborted renewal may have been written.
    */
   async #release(): Promise<void> {
     const { kube, log } = this.#options;
     const request = { timeoutMs: this.#deadlineMs, urgent: true };
-    this.#seen = undefined;
+    this.#observed = undefined;
     try {
       const lease = await kube.get(resources.leases, this.#key, request);
       if (lease?.spec.holderIdentity !== this.#candidate.identity) return;
-      await this.#write(lease, released(lease.spec, kube.now()), request);
-      log.info('Leadership was given back', this.#fields);
+      await this.#write(lease, releasedSpec(lease.spec, kube.now()), request);
+      log.info('Leadership was released', this.#fields);
     } catch (error) {
-      log.warn('Leadership could not be given back', { ...this.#fields, error: wordsOf(error) });
+      log.warn('Leadership could not be released', { ...this.#fields, error: errorMessage(error) });
     }
   }
 
-  #tellIfSilent({ holder, forMs, silentForMs }: Wait): void {
-    const version = this.#seen?.resourceVersion;
-    const isSilent = silentForMs > patience * this.#candidate.leaseDurationSeconds * 1_000;
-    if (!isSilent || this.#told === version) return;
-    this.#told = version;
+  #logIfSilent({ holder, forMs, silentForMs }: Wait): void {
+    const version = this.#observed?.resourceVersion;
+    const isSilent = silentForMs > silentDurations * this.#candidate.leaseDurationSeconds * 1_000;
+    if (!isSilent || this.#silentVersion === version) return;
+    this.#silentVersion = version;
     const freeInSeconds = Math.ceil(forMs / 1_000);
-    const message = 'Lease was not renewed for long and is waited for: delete it if its holder is gone';
+    const message = 'Lease has not been renewed for a long time: delete it if its holder no longer exists';
     this.#options.log.warn(message, { ...this.#fields, holder, freeInSeconds });
   }
 
   #report(error: string): void {
-    if (this.#reported === error) return;
-    this.#reported = error;
-    this.#options.log.warn('Lease could not be read or written, trying again', { ...this.#fields, error });
+    if (this.#reportedError === error) return;
+    this.#reportedError = error;
+    this.#options.log.warn('Lease could not be read or written, retrying', { ...this.#fields, error });
   }
 }

@@ -3,8 +3,8 @@ import type { Lease } from '../api/core.ts';
 export type LeaseSpec = Lease['spec'];
 
 /**
- * A Lease as it was last seen to change. `changedAtMs` is our monotonic clock: the holder's timestamps are never
- * compared with our time, so clocks may differ.
+ * The last observed state of a Lease. `changedAtMs` is the local monotonic clock: the timestamps of the holder are never
+ * compared with local time, so clocks may differ.
  */
 export interface Observation {
   readonly spec: LeaseSpec;
@@ -17,9 +17,9 @@ export interface Candidate {
   readonly leaseDurationSeconds: number;
 }
 
-export type LeaseMove = { readonly kind: 'Write'; readonly spec: LeaseSpec } | Wait;
+export type LeaseAction = { readonly kind: 'Write'; readonly spec: LeaseSpec } | Wait;
 
-/** Another one leads, and did not renew for `silentForMs`; unless it does, the Lease is free in `forMs`. */
+/** Another candidate leads and has not renewed for `silentForMs`; without a renewal the Lease expires in `forMs`. */
 export interface Wait {
   readonly kind: 'Wait';
   readonly holder: string;
@@ -27,29 +27,29 @@ export interface Wait {
   readonly forMs: number;
 }
 
-/** What we know of a Lease after reading it: one that did not change since keeps its age. */
+/** Returns the observation of a Lease after reading it. An unchanged Lease keeps its observation time. */
 export function observe(known: Observation | undefined, lease: Lease, nowMs: number): Observation {
   const { resourceVersion } = lease.metadata;
   if (known !== undefined && known.resourceVersion === resourceVersion) return known;
   return { spec: lease.spec, resourceVersion, changedAtMs: nowMs };
 }
 
-/** Take, renew or wait. `now` is written into the Lease for people; `nowMs` is what decides. */
-export function nextMove(
-  seen: Observation | undefined,
+/** Decides whether to acquire, renew or wait. `now` is the timestamp in the Lease; the decision uses `nowMs` only. */
+export function nextLeaseAction(
+  current: Observation | undefined,
   candidate: Candidate,
   { now, nowMs }: { now: Date; nowMs: number },
-): LeaseMove {
-  const holder = seen?.spec.holderIdentity ?? '';
-  const isForeign = seen !== undefined && holder !== '' && holder !== candidate.identity;
-  const silentForMs = isForeign ? nowMs - seen.changedAtMs : 0;
-  const forMs = isForeign ? (seen.spec.leaseDurationSeconds ?? 0) * 1000 - silentForMs : 0;
+): LeaseAction {
+  const holder = current?.spec.holderIdentity ?? '';
+  const isHeldByOther = current !== undefined && holder !== '' && holder !== candidate.identity;
+  const silentForMs = isHeldByOther ? nowMs - current.changedAtMs : 0;
+  const forMs = isHeldByOther ? (current.spec.leaseDurationSeconds ?? 0) * 1000 - silentForMs : 0;
   if (forMs > 0) return { kind: 'Wait', holder, silentForMs, forMs };
-  return { kind: 'Write', spec: held(seen?.spec, candidate, now) };
+  return { kind: 'Write', spec: heldSpec(current?.spec, candidate, now) };
 }
 
-/** What the holder writes: a renewal of what is its own, else whatever it takes that from. */
-export function held(spec: LeaseSpec | undefined, candidate: Candidate, now: Date): LeaseSpec {
+/** Returns the spec that the holder writes: a renewal of its own Lease, or a transition from the previous holder. */
+export function heldSpec(spec: LeaseSpec | undefined, candidate: Candidate, now: Date): LeaseSpec {
   const { identity, leaseDurationSeconds } = candidate;
   const renewTime = microTime(now);
   const { holderIdentity, acquireTime = renewTime, leaseTransitions = 0 } = spec ?? {};
@@ -59,13 +59,13 @@ export function held(spec: LeaseSpec | undefined, candidate: Candidate, now: Dat
   return { ...renewal, acquireTime: renewTime, leaseTransitions: transitions };
 }
 
-/** What the holder writes when it stops: nobody holds it, and whoever looks may take it at once. */
-export function released(spec: LeaseSpec, now: Date): LeaseSpec {
+/** Returns the spec of a releasedSpec Lease, which another candidate can acquire immediately. */
+export function releasedSpec(spec: LeaseSpec, now: Date): LeaseSpec {
   const time = microTime(now);
   return { ...spec, holderIdentity: '', leaseDurationSeconds: 1, acquireTime: time, renewTime: time };
 }
 
-/** MicroTime wants exactly six digits after the second. */
+/** Formats a metav1.MicroTime, which has exactly six fractional digits. */
 export function microTime(time: Date): string {
   return time.toISOString().replace('Z', '000Z');
 }

@@ -17,19 +17,19 @@ import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import {
   EVACUATION,
   MAINTENANCE_WINDOW,
-  NODE_BUDGET,
+  NODE_DISRUPTION_BUDGET,
   NODE_MAINTENANCE,
   NODE_READINESS,
   NODE_READINESS_POLICY,
 } from '../api/names.ts';
-import type { NodeBudget } from '../api/nodeBudget.ts';
+import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 
 /**
- * Where a kind of object lives in the Kubernetes API. `T` is the shape of its JSON, as far as this project reads it;
- * it exists for the type checker only.
+ * The location of a kind in the Kubernetes API. `T` is the shape of its JSON, as far as this project reads it; it exists
+ * for the type checker only.
  */
 export interface Resource<T extends KubeObject = KubeObject> {
   /** Empty for the core group. */
@@ -38,17 +38,17 @@ export interface Resource<T extends KubeObject = KubeObject> {
   readonly plural: string;
   readonly kind: string;
   readonly namespaced: boolean;
-  /** Never present: carries `T` so that `get(resources.leases, ...)` is known to return a Lease. */
+  /** Never present: carries the type `T` so that `get(resources.leases, ...)` returns a Lease. */
   readonly object?: T;
 }
 
-/** Identifies one object of a known resource; `namespace` is absent for cluster-scoped ones. */
+/** Identifies one object of a known resource; `namespace` is undefined if it is cluster-scoped. */
 export interface ObjectKey {
   readonly namespace?: string | undefined;
   readonly name: string;
 }
 
-/** A pod as the apiserver sends it. Informers keep the narrower api/core.ts `Pod`: see slimPod. */
+/** A pod as the apiserver returns it. Informers store the smaller `Pod` of api/core.ts: see trimPod. */
 export interface RawPod extends KubeObject {
   spec: {
     nodeName?: string;
@@ -65,7 +65,7 @@ export interface RawPod extends KubeObject {
   };
 }
 
-/** A DaemonSet, Deployment or StatefulSet as the apiserver sends it, as far as its pods are concerned. */
+/** A DaemonSet, Deployment or StatefulSet as the apiserver returns it, reduced to its pod template. */
 export interface RawWorkload extends KubeObject {
   spec: {
     template?: { metadata?: { labels?: Record<string, string> }; spec?: { tolerations?: Toleration[] } };
@@ -179,7 +179,10 @@ export const resources = {
     ...resourceOf(MAINTENANCE_WINDOW),
     namespaced: false,
   } as Resource<MaintenanceWindow>,
-  nodeBudgets: { ...resourceOf(NODE_BUDGET), namespaced: false } as Resource<NodeBudget>,
+  nodeDisruptionBudgets: {
+    ...resourceOf(NODE_DISRUPTION_BUDGET),
+    namespaced: false,
+  } as Resource<NodeDisruptionBudget>,
   jobs: { group: 'batch', version: 'v1', plural: 'jobs', kind: 'Job', namespaced: true } as Resource<Job>,
   customResourceDefinitions: {
     group: 'apiextensions.k8s.io',
@@ -194,22 +197,22 @@ function resourceOf({ group, version, plural, kind }: Omit<Resource, 'namespaced
   return { group, version, plural, kind };
 }
 
-/** Since Kubernetes 1.35 resource versions of one kind can be compared as numbers (KEP-5504). */
+/** Returns the resourceVersion as a number. Since Kubernetes 1.35 the versions of one kind are comparable (KEP-5504). */
 export function versionOf({ metadata }: KubeObject): bigint {
   return BigInt(metadata.resourceVersion ?? '0');
 }
 
-/** `v1` or `policy/v1`, as the apiVersion field of an object wants it. */
+/** Returns the apiVersion of an object: `v1` or `policy/v1`. */
 export function apiVersionOf(resource: Resource): string {
   return resource.group === '' ? resource.version : `${resource.group}/${resource.version}`;
 }
 
-/** `pods` or `leases.coordination.k8s.io`, as kubectl writes it. */
+/** Returns the plural with group, as kubectl writes it: `pods` or `leases.coordination.k8s.io`. */
 export function fullNameOf(resource: Resource): string {
   return resource.group === '' ? resource.plural : `${resource.plural}.${resource.group}`;
 }
 
-/** The path of a collection, an object or a subresource of it. Without a namespace: all namespaces. */
+/** Returns the path of a collection, an object or a subresource. Without a namespace: all namespaces. */
 export function pathOf(resource: Resource, key: Partial<ObjectKey> = {}, subresource?: string): string {
   const root = resource.group === '' ? `/api/${resource.version}` : `/apis/${apiVersionOf(resource)}`;
   const segments = [root];

@@ -1,6 +1,6 @@
 /**
- * At most `limit` holders at a time, first come, first served. A caller whose signal aborts while it waits leaves
- * the line.
+ * A counting semaphore with at most `limit` holders, served in FIFO order. A caller whose signal aborts while it waits
+ * leaves the queue.
  */
 export class Semaphore {
   readonly #waiting = new Set<() => void>();
@@ -12,7 +12,7 @@ export class Semaphore {
     this.#free = limit;
   }
 
-  /** Nobody has a place, and nobody waits for one. */
+  /** True if no slot is in use. */
   get isIdle(): boolean {
     return this.#free === this.#limit;
   }
@@ -21,25 +21,25 @@ export class Semaphore {
     return this.#waiting.size;
   }
 
-  /** Resolves to the function that gives the place back; rejects with the signal's reason. */
+  /** Resolves to the function that releases the slot; rejects with the signal's reason. */
   async acquire(signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     if (this.#free > 0) this.#free--;
-    else await this.#turn(signal);
+    else await this.#enqueue(signal);
     return this.#releaser();
   }
 
-  #turn(signal: AbortSignal | undefined): Promise<void> {
+  #enqueue(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const enter = () => {
-        signal?.removeEventListener('abort', leave);
+        signal?.removeEventListener('abort', abort);
         resolve();
       };
-      const leave = () => {
+      const abort = () => {
         this.#waiting.delete(enter);
         reject(signal?.reason);
       };
-      signal?.addEventListener('abort', leave, { once: true });
+      signal?.addEventListener('abort', abort, { once: true });
       this.#waiting.add(enter);
     });
   }

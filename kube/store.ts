@@ -6,10 +6,10 @@ export type Change<T> =
   /** `object` is the last state known. */
   | { readonly type: 'Deleted'; readonly key: string; readonly object: T };
 
-/** Names the values under which an object is found: `{ node: (pod) => [pod.spec.nodeName] }`. */
+/** Maps the name of an index to a function that returns the values under which an object is found: `{ node: (pod) => [pod.spec.nodeName] }`. */
 export type Indexes<T> = Readonly<Record<string, (object: T) => readonly string[]>>;
 
-/** `namespace/name`, or `name` for what has no namespace. */
+/** Returns `namespace/name`, or `name` for a cluster-scoped object. */
 export function keyOf(object: {
   readonly metadata: { readonly namespace?: string; readonly name: string };
 }): string {
@@ -17,7 +17,7 @@ export function keyOf(object: {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 
-/** The objects of an informer by key and by index. Every write returns what changed, in order; no write, no I/O. */
+/** Stores the objects of an informer by key and by index. Every write returns the resulting changes in order. Performs no I/O. */
 export class Store<T extends KubeObject> {
   readonly #objects = new Map<string, T>();
   readonly #indexes: Indexes<T>;
@@ -47,7 +47,7 @@ export class Store<T extends KubeObject> {
     return [...(keysByValue.get(value) ?? [])].flatMap((key) => this.#objects.get(key) ?? []);
   }
 
-  /** An object as it is now. A namesake with another UID is another object: the old one is gone first. */
+  /** Stores the current state of an object. The same name with another UID is another object: the previous one is reported as Deleted first. */
   put(object: T): Change<T>[] {
     const key = keyOf(object);
     const previous = this.#objects.get(key);
@@ -59,7 +59,7 @@ export class Store<T extends KubeObject> {
     return [{ type: 'Updated', key, object, previous }];
   }
 
-  /** `last` is the state in which the object went, if known. */
+  /** Removes an object; `last` is its final state, if known. */
   remove(key: string, last?: T): Change<T>[] {
     const previous = this.#objects.get(key);
     if (previous === undefined) return [];
@@ -68,11 +68,11 @@ export class Store<T extends KubeObject> {
     return [{ type: 'Deleted', key, object: last ?? previous }];
   }
 
-  /** Everything that exists: what is not in `objects` is gone. */
+  /** Replaces the whole content: objects that are not in `objects` are reported as Deleted. */
   replace(objects: readonly T[]): Change<T>[] {
-    const living = new Set(objects.map(keyOf));
-    const gone = [...this.#objects.keys()].filter((key) => !living.has(key));
-    return [...gone.flatMap((key) => this.remove(key)), ...objects.flatMap((object) => this.put(object))];
+    const present = new Set(objects.map(keyOf));
+    const deleted = [...this.#objects.keys()].filter((key) => !present.has(key));
+    return [...deleted.flatMap((key) => this.remove(key)), ...objects.flatMap((object) => this.put(object))];
   }
 
   #add(key: string, object: T): Change<T> {
@@ -82,7 +82,7 @@ export class Store<T extends KubeObject> {
 
   #set(key: string, object: T): void {
     this.#objects.set(key, object);
-    for (const [keysByValue, value] of this.#places(object)) {
+    for (const [keysByValue, value] of this.#indexEntries(object)) {
       const keys = keysByValue.get(value);
       if (keys === undefined) keysByValue.set(value, new Set([key]));
       else keys.add(key);
@@ -90,14 +90,14 @@ export class Store<T extends KubeObject> {
   }
 
   #unindex(key: string, object: T): void {
-    for (const [keysByValue, value] of this.#places(object)) {
+    for (const [keysByValue, value] of this.#indexEntries(object)) {
       const keys = keysByValue.get(value);
       keys?.delete(key);
       if (keys?.size === 0) keysByValue.delete(value);
     }
   }
 
-  #places(object: T): [Map<string, Set<string>>, string][] {
+  #indexEntries(object: T): [Map<string, Set<string>>, string][] {
     return [...this.#keysByIndex].flatMap(([name, keysByValue]) =>
       (this.#indexes[name]?.(object) ?? []).map((value): [Map<string, Set<string>>, string] => [
         keysByValue,

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { KubeConfig } from '@kubernetes/client-node';
 import { Agent, type Dispatcher, ProxyAgent, Socks5ProxyAgent } from 'undici';
-import { Deadline, rest, unlessAborted } from './abort.ts';
+import { Deadline, sleep, abortable } from './abort.ts';
 import { CredentialSource, type TlsOptions } from './config.ts';
 import {
   errorOf,
@@ -10,11 +10,11 @@ import {
   KubeErrorKind,
   type RequestName,
   unavailable,
-  wordsOf,
+  errorMessage,
 } from './errors.ts';
 import { Semaphore } from './semaphore.ts';
 
-/** Seen by metrics after every answer, or after the lack of one (`status` undefined); not when a guard kept the request back. */
+/** Reported to metrics after every request; `status` is undefined without a response. Requests that a guard rejects are not reported. */
 export interface RequestObservation {
   readonly verb: string;
   readonly resource: string;
@@ -28,12 +28,12 @@ export interface TransportOptions {
   /** Requests in flight at once; watches and urgent requests do not count. */
   readonly maxInFlight: number;
   readonly onRequest?: ((observation: RequestObservation) => void) | undefined;
-  /** What the apiserver, or an admission webhook, wants whoever asked to know. */
+  /** Receives the warnings of the apiserver and of admission webhooks. */
   readonly onWarning?: ((text: string) => void) | undefined;
 }
 
 export interface HttpRequest {
-  /** What to call the request in errors and metrics. */
+  /** The name of the request in errors and metrics. */
   readonly name: RequestName;
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly path: string;
@@ -42,23 +42,25 @@ export interface HttpRequest {
   /** Sent as JSON. */
   readonly body?: unknown;
   readonly signal?: AbortSignal | undefined;
-  /** Of one attempt, from the moment it is sent. */
+  /** Timeout of one attempt, from the time it is sent. */
   readonly timeoutMs?: number | undefined;
-  /** Skips the line of waiting requests: for leader election, which must not lose its Lease to a busy hour. */
+  /** Bypasses the queue of waiting requests: leader election must not lose its Lease under load. */
   readonly urgent?: boolean | undefined;
+  /** Receives the warnings of this request instead of that of the transport. */
+  readonly onWarning?: ((text: string) => void) | undefined;
   readonly guard?: Guard | undefined;
 }
 
-/** Why requests must not be sent any more, if so. Asked in the moment in which each would be written to its connection. */
+/** Returns why requests must not be sent, if so. Called immediately before each request is written to its connection. */
 export type Guard = () => string | undefined;
 
 const requestTimeoutMs = 30_000;
-/** Connections beyond maxInFlight, for the urgent. */
+/** Connections beyond maxInFlight, for urgent requests. */
 const spareConnections = 4;
-/** Under the apiserver's own 90 s, so that it is we who close an idle connection and no request meets a closed one. */
+/** Below the apiserver's 90 s, so that the client closes idle connections and no request is sent on a closed one. */
 const idleConnectionMs = 60_000;
-const throttledAttempts = 10;
-const brokenAttempts = 3;
+const maxThrottledAttempts = 10;
+const maxBrokenAttempts = 3;
 
 interface Dispatchers {
   readonly tls: TlsOptions;
@@ -67,16 +69,16 @@ interface Dispatchers {
 }
 
 /**
- * HTTP to one apiserver. Contract:
+ * An HTTP transport to one apiserver. Contract:
  *
- * 1. At most `maxInFlight` requests at once; the others wait in line and leave it when their signal aborts.
- * 2. Watches have connections of their own, which requests can neither starve nor slow down.
+ * 1. At most `maxInFlight` requests are in flight; the others wait in a queue and leave it when their signal aborts.
+ * 2. Watches have their own connections, which requests can neither starve nor slow down.
  * 3. HTTP/1.1 on purpose: a dead connection costs one request or one watch, not all of them, and the number of
- *    connections bounds what one process asks of the apiserver. HTTP/2 was measured and is not faster here.
- * 4. An answer of 400 and above, a time-out and a broken connection reject with KubeError; an abort with its reason.
- * 5. Throttling (429 of priority and fairness) is waited out, within bounds. A refused credential is asked for anew,
- *    once. Reads are repeated when the connection broke. Nothing else is retried: callers know what is safe.
- * 6. What its guard objects to is not written to any connection, however long it waited for one, and rejects with
+ *    connections limits the load that one process puts on the apiserver. HTTP/2 was measured and is not faster here.
+ * 4. A status of 400 and above, a timeout and a broken connection reject with KubeError; an abort rejects with its reason.
+ * 5. Throttled requests (429 of priority and fairness) are retried within bounds. Rejected credentials are reloaded once.
+ *    Reads are retried if the connection broke. Nothing else is retried: callers know what is safe.
+ * 6. A request that its guard rejects is never written to a connection, however long it waited for one, and rejects with
  *    KubeError NotSent.
  */
 export class Transport {
@@ -99,7 +101,7 @@ export class Transport {
     this.#slots = new Semaphore(options.maxInFlight);
   }
 
-  /** The body of a successful answer. */
+  /** Returns the body of a successful response. */
   async send(request: HttpRequest): Promise<string> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -107,13 +109,13 @@ export class Transport {
       } catch (error) {
         const waitMs = this.#retryDelayMs(error, request, attempt);
         if (waitMs === undefined) throw error;
-        await rest(waitMs, request.signal);
+        await sleep(waitMs, request.signal);
         request.signal?.throwIfAborted();
       }
     }
   }
 
-  /** The body of a successful answer as it arrives; ends when `signal` aborts. Only opening it can time out. */
+  /** Returns the body of a successful response as a stream, which ends when `signal` aborts. Only opening it can time out. */
   async open(request: HttpRequest & { signal: AbortSignal }): Promise<Readable> {
     const started = performance.now();
     let status: number | undefined;
@@ -121,24 +123,24 @@ export class Transport {
     try {
       const response = await this.#dispatch(request, 'watches', request.signal);
       status = response.statusCode;
-      if (status >= 400) throw await refusalOf(request.name, response);
+      if (status >= 400) throw await responseError(request.name, response);
       return response.body;
     } catch (error) {
       isSent = !isKubeError(error, KubeErrorKind.NotSent);
       request.signal.throwIfAborted();
-      this.#forgetRefusedCredentials(error);
+      this.#forgetRejectedCredentials(error);
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
       if (isSent) this.#observe(request.name, status, started);
     }
   }
 
-  /** The apiserver's clock, from the Date of its answers; ours before the first one. */
+  /** Returns the time of the apiserver's clock, from the Date header of its responses; the local time before the first response. */
   now(): Date {
     return new Date(Date.now() + (this.#clockOffsetMs ?? 0));
   }
 
-  /** Cuts every connection; requests under way reject. */
+  /** Closes every connection; requests in progress reject. */
   async close(): Promise<void> {
     this.#closed = true;
     const dispatchers = this.#dispatchers;
@@ -156,22 +158,22 @@ export class Transport {
     try {
       const response = await this.#dispatch(request, 'requests', deadline.signal);
       status = response.statusCode;
-      if (status >= 400) throw await refusalOf(request.name, response);
+      if (status >= 400) throw await responseError(request.name, response);
       return await response.body.text();
     } catch (error) {
       isSent = !isKubeError(error, KubeErrorKind.NotSent);
       request.signal?.throwIfAborted();
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
-      deadline.done();
+      deadline.dispose();
       release?.();
       if (isSent) this.#observe(request.name, status, started);
     }
   }
 
-  async #dispatch(request: HttpRequest, lane: 'requests' | 'watches', signal: AbortSignal) {
+  async #dispatch(request: HttpRequest, pool: 'requests' | 'watches', signal: AbortSignal) {
     const { headers, dispatchers } = await this.#prepare(request.name);
-    const answer = guarded(dispatchers[lane], request).request({
+    const answer = guarded(dispatchers[pool], request).request({
       origin: this.#server.origin,
       path: this.#pathOf(request),
       method: request.method,
@@ -182,14 +184,15 @@ export class Transport {
         ...(request.body === undefined ? {} : { 'content-type': request.contentType ?? 'application/json' }),
       },
       body: request.body === undefined ? null : JSON.stringify(request.body),
-      // Unless told so, undici closes the connection after every DELETE that has a body.
+      // By default undici closes the connection after every DELETE that has a body.
       reset: false,
       signal,
     });
-    // While undici dials it does not listen to the signal; once it has a connection it drops what was aborted.
-    const response = await unlessAborted(answer, signal);
+    // undici ignores the signal while it connects, and drops aborted requests once it has a connection.
+    const response = await abortable(answer, signal);
     this.#readClock(response.headers['date']);
-    for (const text of warningsOf(response.headers['warning'])) this.#options.onWarning?.(text);
+    const onWarning = request.onWarning ?? this.#options.onWarning;
+    for (const text of warningsOf(response.headers['warning'])) onWarning?.(text);
     return response;
   }
 
@@ -204,13 +207,13 @@ export class Transport {
   async #prepare(name: RequestName) {
     if (this.#closed) throw new Error('the connection to the cluster was closed');
     const { headers, tls } = await this.#credentials.current().catch((cause: unknown) => {
-      const apiMessage = `no credentials: ${wordsOf(cause)}: check the user in the kubeconfig`;
+      const apiMessage = `no credentials: ${errorMessage(cause)}: check the user in the kubeconfig`;
       throw new KubeError({ kind: KubeErrorKind.Unauthorized, request: name, apiMessage, cause });
     });
     return { headers, dispatchers: this.#dispatchersFor(tls) };
   }
 
-  /** Connections are made anew when the client certificate or the CA was rotated; the old ones end by themselves. */
+  /** Opens new connections after a rotation of the client certificate or the CA; the previous ones close when idle. */
   #dispatchersFor(tls: TlsOptions): Dispatchers {
     const current = this.#dispatchers;
     if (current !== undefined && sameTls(current.tls, tls)) return current;
@@ -243,24 +246,24 @@ export class Transport {
 
   #retryDelayMs(error: unknown, request: HttpRequest, attempt: number): number | undefined {
     if (this.#closed || !(error instanceof KubeError)) return undefined;
-    if (error.kind === KubeErrorKind.Throttled && attempt < throttledAttempts) {
+    if (error.kind === KubeErrorKind.Throttled && attempt < maxThrottledAttempts) {
       const backOffMs = Math.min(100 * 2 ** attempt, 5_000);
       return Math.max(backOffMs, (error.retryAfterSeconds ?? 0) * 1000) * (1 + Math.random() / 2);
     }
-    if (this.#forgetRefusedCredentials(error) && attempt === 1) return 0;
-    if (isBroken(error) && request.method === 'GET' && attempt < brokenAttempts) return 50 * attempt;
+    if (this.#forgetRejectedCredentials(error) && attempt === 1) return 0;
+    if (isBroken(error) && request.method === 'GET' && attempt < maxBrokenAttempts) return 50 * attempt;
     return undefined;
   }
 
-  #forgetRefusedCredentials(error: unknown): boolean {
-    const refused = isKubeError(error, KubeErrorKind.Unauthorized);
-    if (refused) this.#credentials.forget();
-    return refused;
+  #forgetRejectedCredentials(error: unknown): boolean {
+    const rejected = isKubeError(error, KubeErrorKind.Unauthorized);
+    if (rejected) this.#credentials.forget();
+    return rejected;
   }
 
   /**
-   * The Date header is cut to whole seconds, so it is up to one second late: the largest offset seen is the best
-   * one, until the difference says that one of the two clocks was set.
+   * The Date header is truncated to seconds, so it is up to one second late: the largest offset is the best estimate,
+   * unless the difference shows that one of the clocks was set.
    */
   #readClock(date: string | string[] | undefined): void {
     const serverMs = Date.parse(String(date));
@@ -275,7 +278,7 @@ export class Transport {
   }
 }
 
-/** The texts of Warning headers, as the apiserver writes them (RFC 7234): `299 - "text", 299 - "another"`. */
+/** Returns the texts of Warning headers as the apiserver writes them (RFC 7234): `299 - "text", 299 - "another"`. */
 function warningsOf(header: string | string[] | undefined): string[] {
   const all = [header ?? []].flat().join(', ');
   return [...all.matchAll(/299 \S+ "((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) =>
@@ -283,19 +286,19 @@ function warningsOf(header: string | string[] | undefined): string[] {
   );
 }
 
-/** Whatever a request waits for, a place, credentials or a connection, comes before its handler is told that it starts. */
+/** Calls the guard when the request starts, after all waiting for a slot, credentials and a connection. */
 function guarded(dispatcher: Dispatcher, { guard, name }: HttpRequest): Dispatcher {
   if (guard === undefined) return dispatcher;
   return dispatcher.compose((dispatch) => (options, handler) => {
     const onRequestStart: Dispatcher.DispatchHandler['onRequestStart'] = (controller, context) => {
-      const objection = guard();
-      if (objection !== undefined)
-        throw new KubeError({ kind: KubeErrorKind.NotSent, request: name, apiMessage: objection });
+      const rejection = guard();
+      if (rejection !== undefined)
+        throw new KubeError({ kind: KubeErrorKind.NotSent, request: name, apiMessage: rejection });
       handler.onRequestStart?.(controller, context);
     };
     return dispatch(options, {
       onRequestStart,
-      onResponseStart: (...answer) => handler.onResponseStart?.(...answer),
+      onResponseStart: (...response) => handler.onResponseStart?.(...response),
       onResponseData: (...data) => handler.onResponseData?.(...data),
       onResponseEnd: (...end) => handler.onResponseEnd?.(...end),
       onResponseError: (...error) => handler.onResponseError?.(...error),
@@ -303,7 +306,7 @@ function guarded(dispatcher: Dispatcher, { guard, name }: HttpRequest): Dispatch
   });
 }
 
-async function refusalOf(name: RequestName, response: Dispatcher.ResponseData): Promise<KubeError> {
+async function responseError(name: RequestName, response: Dispatcher.ResponseData): Promise<KubeError> {
   const retryAfter = response.headers['retry-after'];
   return errorOf(name, {
     status: response.statusCode,
@@ -312,7 +315,7 @@ async function refusalOf(name: RequestName, response: Dispatcher.ResponseData): 
   });
 }
 
-/** Whether the connection was cut under the request, as when an apiserver restarts or closes an idle connection. */
+/** True if the connection broke during the request, for example because the apiserver restarted or closed an idle connection. */
 function isBroken(error: KubeError): boolean {
   const code = (error.cause as { code?: unknown } | undefined)?.code;
   return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE';

@@ -6,33 +6,33 @@ import { fullNameOf, type Resource } from './resources.ts';
 
 export type WatchEvent<T> =
   | { readonly type: 'ADDED' | 'MODIFIED' | 'DELETED'; readonly object: T }
-  /** Nothing changed up to the object's resourceVersion, which is all that it carries. */
+  /** No change up to the object's resourceVersion, which is all that it carries. */
   | { readonly type: 'BOOKMARK'; readonly object: KubeObject };
 
 export interface WatchRequest<T extends KubeObject> {
   readonly kube: Kube;
   readonly resource: Resource<T>;
   readonly selection: Selection;
-  /** Events after this one. */
+  /** The watch starts after this version. */
   readonly resourceVersion: string;
-  /** When the server shall end the watch by itself. */
+  /** Time after which the server closes the watch. */
   readonly timeoutSeconds: number;
-  /** A watch that brings nothing for so long is taken for dead; the server sends a bookmark about every minute. */
-  readonly silenceMs: number;
+  /** A watch without any event for this long is considered dead; the server sends a bookmark about every minute. */
+  readonly idleTimeoutMs: number;
   readonly signal: AbortSignal;
 }
 
 /**
- * The events of one watch, in the batches in which they arrive. Returns when the server ends the watch, which is
- * normal at any moment; throws KubeError (Expired when the resourceVersion is too old), or the signal's reason.
+ * Yields the events of one watch, in the batches in which they arrive. Returns when the server closes the watch, which is
+ * normal at any time; throws KubeError (Expired if the resourceVersion is too old), or the signal's reason.
  */
-export async function* watchEvents<T extends KubeObject>(
+export async function* streamWatchEvents<T extends KubeObject>(
   request: WatchRequest<T>,
 ): AsyncGenerator<WatchEvent<T>[], void, undefined> {
-  const { kube, resource, selection, resourceVersion, timeoutSeconds, silenceMs, signal } = request;
+  const { kube, resource, selection, resourceVersion, timeoutSeconds, idleTimeoutMs, signal } = request;
   const silence = new Deadline(
-    silenceMs,
-    `the watch was silent for ${Math.round(silenceMs / 1000)} s`,
+    idleTimeoutMs,
+    `the watch was silent for ${Math.round(idleTimeoutMs / 1000)} s`,
     signal,
   );
   const parameters = { resourceVersion, timeoutSeconds: String(timeoutSeconds), allowWatchBookmarks: 'true' };
@@ -48,11 +48,11 @@ export async function* watchEvents<T extends KubeObject>(
     signal.throwIfAborted();
     throw error instanceof KubeError ? error : unavailable(watchName(request), error);
   } finally {
-    silence.abandon();
+    silence.cancel();
   }
 }
 
-/** A line of JSON, or the error that the line brings. */
+/** Parses a line of JSON. Throws the error that an ERROR event carries. */
 function parseEvent<T extends KubeObject>(line: string, request: WatchRequest<T>): WatchEvent<T> {
   const event = JSON.parse(line) as WatchEvent<T> | { type: 'ERROR'; object: StatusBody };
   if (event.type !== 'ERROR') return event;
@@ -63,7 +63,7 @@ function watchName<T extends KubeObject>({ resource, selection }: WatchRequest<T
   return { verb: 'watch', resource: fullNameOf(resource), namespace: selection.namespace };
 }
 
-/** Cuts a byte stream into lines. Works on bytes, since a chunk may end within a character. */
+/** Splits a byte stream into lines. Works on bytes because a chunk can end within a character. */
 class Lines {
   #rest: Buffer[] = [];
 

@@ -1,20 +1,20 @@
 import { type BackOff, backOffMs } from './backOff.ts';
-import { wordsOf } from './errors.ts';
+import { errorMessage } from './errors.ts';
 import type { Log } from './log.ts';
 
 export interface RunOptions {
-  /** How many keys are worked on at once. */
+  /** Number of keys that are reconciled concurrently. */
   readonly workers: number;
   /**
-   * Looks at the world and makes it as it should be; a throw is logged and tried again, later each time. So is `BackOff`, without
-   * a word.
+   * Reconciles one key. An error is logged and retried with back-off. A result of `BackOff` is retried in the same way but not
+   * logged.
    */
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | 'BackOff' | void>;
   readonly signal: AbortSignal;
   readonly log: Log;
 }
 
-/** Look again after this time, even if nothing happens. */
+/** Reconciles the key again after this time, even if nothing changes. */
 export interface Requeue {
   readonly requeueAfterMs: number;
 }
@@ -22,12 +22,12 @@ export interface Requeue {
 const defaultBackOff: BackOff = { firstMs: 5, capMs: 60_000 };
 
 /**
- * Keys to work on, as in client-go. Contract:
+ * A queue of keys, as in client-go. Contract:
  *
- * 1. A key that waits is in the queue once, however often it is added.
- * 2. A key is never worked on twice at the same time; added meanwhile, it comes again when the first is done.
- * 3. Failures of a key delay its next turn, from 5 ms up to a minute, unless it is added; a success forgets them.
- * 4. After an abort no key is started; `run` resolves when the last one under way has ended.
+ * 1. A waiting key is in the queue once, however often it is added.
+ * 2. A key is never reconciled twice at the same time; if it is added while in progress, it is reconciled again afterwards.
+ * 3. Failures of a key delay its next reconciliation, from 5 ms up to a minute, unless it is added; a success resets the delay.
+ * 4. After an abort no key is started; `run` resolves when the last key in progress has finished.
  */
 export class WorkQueue {
   readonly #backOff: BackOff;
@@ -42,7 +42,7 @@ export class WorkQueue {
     this.#backOff = backOff;
   }
 
-  /** Keys that wait for a worker; those that wait for a time are not counted. */
+  /** Number of keys that wait for a worker. Keys with a pending delay do not count. */
   get length(): number {
     return this.#waiting.size;
   }
@@ -56,32 +56,32 @@ export class WorkQueue {
     this.#wakeWorkers();
   }
 
-  /** Of several times for one key the earliest counts. */
+  /** Adds a key after a delay. If several delays are pending for a key, the earliest applies. */
   addAfter(key: string, ms: number): void {
     if (ms <= 0) {
       this.add(key);
       return;
     }
     const dueAt = performance.now() + ms;
-    const planned = this.#timers.get(key);
-    if (planned !== undefined && planned.dueAt <= dueAt) return;
-    clearTimeout(planned?.timer);
+    const pending = this.#timers.get(key);
+    if (pending !== undefined && pending.dueAt <= dueAt) return;
+    clearTimeout(pending?.timer);
     this.#timers.set(key, { dueAt, timer: setTimeout(() => this.#due(key), ms) });
   }
 
-  /** Adds a key that failed: the more often it did, the later. */
+  /** Adds a key that failed, with a delay that grows with the number of its failures. */
   addRateLimited(key: string): void {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
     this.addAfter(key, backOffMs(failures, this.#backOff));
   }
 
-  /** The key is well again: its next failure counts as the first. */
+  /** Resets the failures of a key: its next failure counts as the first. */
   forget(key: string): void {
     this.#failures.delete(key);
   }
 
-  /** Works until the signal aborts. */
+  /** Reconciles keys until the signal aborts. */
   async run(options: RunOptions): Promise<void> {
     const onAbort = () => this.#wakeWorkers();
     options.signal.addEventListener('abort', onAbort, { once: true });
@@ -110,19 +110,19 @@ export class WorkQueue {
 
   async #reconcile(key: string, { reconcile, signal, log }: RunOptions): Promise<void> {
     try {
-      const again = await reconcile(key, signal);
-      if (again === 'BackOff') {
+      const result = await reconcile(key, signal);
+      if (result === 'BackOff') {
         this.addRateLimited(key);
         return;
       }
       this.forget(key);
-      if (again) this.addAfter(key, again.requeueAfterMs);
+      if (result) this.addAfter(key, result.requeueAfterMs);
     } catch (error) {
       if (signal.aborted) return;
-      log.warn('Reconciliation failed, trying again', {
+      log.warn('Reconciliation failed, retrying', {
         key,
         failures: (this.#failures.get(key) ?? 0) + 1,
-        error: wordsOf(error),
+        error: errorMessage(error),
       });
       this.addRateLimited(key);
     }

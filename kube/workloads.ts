@@ -1,9 +1,9 @@
 import type { KubeObject, PodTemplate } from '../api/core.ts';
 import type { Kube, RequestOptions } from './client.ts';
 import type { RawWorkload, Resource, resources } from './resources.ts';
-import { slimTemplate } from './slim.ts';
+import { trimPodTemplate } from './transform.ts';
 
-/** What makes pods in a namespace. */
+/** A workload that creates pods in a namespace. */
 interface Workload {
   kind: string;
   namespace: string;
@@ -16,8 +16,8 @@ type WorkloadResource =
   | typeof resources.deployments
   | typeof resources.statefulSets;
 
-/** The workloads of these kinds, as they are now. */
-export async function workloadsIn(
+/** Lists the workloads of these kinds in a namespace, from the apiserver. */
+export async function listWorkloads(
   kube: Kube,
   namespace: string,
   kinds: readonly WorkloadResource[],
@@ -26,7 +26,7 @@ export async function workloadsIn(
   const workloads: Workload[] = [];
   for (const resource of kinds as readonly Resource[]) {
     const { items } = await kube.list(resource as Resource<RawWorkload>, { namespace, ...options });
-    workloads.push(...items.map((item) => workloadOf(resource.kind, item, slimTemplate(item))));
+    workloads.push(...items.map((item) => workloadOf(resource.kind, item, trimPodTemplate(item))));
   }
   return workloads;
 }

@@ -1,34 +1,34 @@
 import {
   type Administrator,
   type AdministratorHold,
-  claimByAdministrator,
+  decideAdministratorAcquisition,
+  decideAdministratorRelease,
   type HeldByAnother,
-  type Predecessor,
+  type PreviousHolder,
   reasonProblem,
-  releaseByAdministrator,
-} from '../domain/administrator.ts';
+} from '../domain/leases/administrator.ts';
 import type { Kube } from '../kube/client.ts';
 import { microTime } from '../kube/leaseRecord.ts';
 import { LeaseObjects } from './leaseObjects.ts';
 
 export type AdministratorAcquisition =
-  | { readonly kind: 'Acquired'; readonly from: Predecessor | undefined }
+  | { readonly kind: 'Acquired'; readonly previous: PreviousHolder | undefined }
   | HeldByAnother;
 
-/** `holder` is whose hold it was. */
+/** Result of a release; `holder` is the previous holder. */
 export type AdministratorReleased =
   | { readonly kind: 'Released'; readonly holder: string }
   | { readonly kind: 'NotHeld' }
   | HeldByAnother;
 
 interface Force {
-  /** Ends the hold of whoever has the node, who may be at work. */
+  /** Takes the Lease from its current holder, which may be working on the node. */
   readonly force: boolean;
 }
 
 /**
- * Takes the Lease of a node for a person, who need not renew it. Writes the version that was read or nothing. Rejects with a
- * KubeError, or with an Error of one line for a bad reason, a bad name, or a node that does not exist.
+ * Acquires the Lease of a node for an administrator, who does not need to renew it. Fails if the Lease was changed since it was read.
+ * Rejects with a KubeError, or with a one-line Error for an invalid reason, an invalid name, or a node that does not exist.
  */
 export async function acquireAsAdministrator(
   kube: Kube,
@@ -40,17 +40,17 @@ export async function acquireAsAdministrator(
   if (problem !== undefined) throw new Error(`reason: ${problem}`);
   const objects = new LeaseObjects(kube);
   return objects.decide<AdministratorAcquisition>(node, {}, async (lease) => {
-    const claimed = claimByAdministrator(lease, hold, { force, now: kube.now().getTime() });
-    if (claimed.kind === 'HeldByAnother') return claimed;
-    const { acquireTime, renewTime, ...term } = claimed.term;
+    const decision = decideAdministratorAcquisition(lease, hold, { force, now: kube.now().getTime() });
+    if (decision.kind === 'HeldByAnother') return decision;
+    const { acquireTime, renewTime, ...term } = decision.term;
     const spec = { ...term, acquireTime: microTime(acquireTime), renewTime: microTime(renewTime) };
     if (lease === undefined) await objects.create(node, spec, {});
     else await objects.replace(lease, spec, {});
-    return { kind: 'Acquired', from: claimed.from };
+    return { kind: 'Acquired', previous: decision.previous };
   });
 }
 
-/** "That value should be removed" (KEP-1411 > Release). Likewise. */
+/** Releases the Lease of a node: "That value should be removed" (KEP-1411 > Release). Rejects as `acquireAsAdministrator` does. */
 export async function releaseAsAdministrator(
   kube: Kube,
   node: string,
@@ -63,7 +63,7 @@ export async function releaseAsAdministrator(
       await objects.nodeOf(node, {});
       return { kind: 'NotHeld' };
     }
-    const decision = releaseByAdministrator(lease, administrator, { force, now: kube.now().getTime() });
+    const decision = decideAdministratorRelease(lease, administrator, { force, now: kube.now().getTime() });
     if (decision.kind !== 'Release') return decision;
     const renewTime = microTime(kube.now());
     await objects.replace(lease, { holderIdentity: '', leaseDurationSeconds: null, renewTime }, {});

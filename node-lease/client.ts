@@ -1,6 +1,6 @@
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
-import { firstOf } from '../kube/abort.ts';
-import { missingRules, ruleText } from '../kube/authorization.ts';
+import { anySignal } from '../kube/abort.ts';
+import { findMissingRules, ruleText } from '../kube/authorization.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import type { KubeConfigChoice } from '../kube/config.ts';
 import { type Log, silentLog } from '../kube/log.ts';
@@ -13,13 +13,13 @@ import { withRemedy } from './remedy.ts';
 
 export interface NodeLeaseOptions extends KubeConfigChoice {
   /**
-   * Who holds the Leases, for people to read: `reboot-daemon/worker-3`. Two processes that give the same name count as one,
-   * so that a daemon that starts again has its Lease back; make it unique for whatever may run at the same time.
+   * A human-readable name of the holder: `reboot-daemon/worker-3`. Two processes with the same name are the same holder, so a daemon
+   * that restarts keeps its Lease. Processes that may run at the same time need different names.
    */
   readonly holder: string;
-  /** How long others wait for a holder that went silent. 1 to 3600, default 900. */
+  /** Time for which other clients wait for a holder that stopped renewing. 1 to 3600, default 900. */
   readonly leaseDurationSeconds?: number | undefined;
-  /** Default: silent. `console` will do. */
+  /** Default: no log. `console` is possible. */
   readonly log?: Log | undefined;
 }
 
@@ -28,29 +28,29 @@ interface SignalOption {
 }
 
 /**
- * The maintenance Leases of nodes. Every method rejects with an Error of one line that says what is wrong and what to do;
- * after a rejection for a bad name, a missing node or missing rights nothing was changed.
+ * Holds the maintenance Leases of nodes. Every method rejects with a one-line Error that contains the problem and the remedy. After a
+ * rejection for an invalid name, a missing node or missing permissions nothing was changed.
  */
 export interface NodeLeaseClient {
-  /** Takes the Lease if nobody else holds it, for one duration; renews it if it is ours. Does not wait. */
+  /** Acquires the Lease for one duration if nobody else holds it; renews it if it is ours. Does not wait. */
   acquire(node: string, options?: SignalOption): Promise<Acquisition>;
-  /** For one more duration, if it is still ours. */
+  /** Renews the Lease for one more duration if it is still ours. */
   renew(node: string, options?: SignalOption): Promise<Acquisition | Lost>;
-  /** If it is still ours. */
+  /** Releases the Lease if it is still ours. */
   release(node: string, options?: SignalOption): Promise<Release>;
   /**
-   * Waits until the node is ours, calls `act`, renews the Lease meanwhile and releases it at the end. Resolves with what `act`
-   * returns; rejects with what it throws, or with a NodeLeaseLostError when the Lease was lost before it had returned. Calls for
-   * the same node take turns.
+   * Waits until it acquires the Lease, calls `act` while it renews the Lease, and releases it afterwards. Resolves with the result of
+   * `act`. Rejects with the error of `act`, or with a NodeLeaseLostError if the Lease was lost before `act` returned. Calls for the
+   * same node run one after the other.
    */
   hold<T>(node: string, act: WhileHeld<T>, options?: HoldOptions): Promise<T>;
-  /** Ends every wait, tells what runs to stop, waits for its end, and releases what is held; then ends the connections. */
+  /** Cancels waiting calls, aborts the signals of running ones and waits for them, releases their Leases, and closes connections. */
   close(): Promise<void>;
 }
 
-const remedy = 'the rules that are needed are in node-lease/rbac.yaml';
+const remedy = 'grant the rules in node-lease/rbac.yaml';
 
-/** Throws an Error of one line for a bad holder, a bad duration, or when there is no kubeconfig. */
+/** Creates a client. Throws a one-line Error for an invalid holder, an invalid duration, or a missing kubeconfig. */
 export function nodeLeases(options: NodeLeaseOptions): NodeLeaseClient {
   const { holder, leaseDurationSeconds = 900, log = silentLog } = options;
   const kube = connectKube({ ...options, userAgent: 'node-lease', log });
@@ -63,14 +63,14 @@ class Client implements NodeLeaseClient {
   readonly #log: Log;
   readonly #closing = new AbortController();
   readonly #holds = new Set<Promise<unknown>>();
-  readonly #turns = new Map<string, Semaphore>();
-  readonly #requireRights: (signal: AbortSignal | undefined) => Promise<void>;
+  readonly #locks = new Map<string, Semaphore>();
+  readonly #requirePermissions: (signal: AbortSignal | undefined) => Promise<void>;
 
   constructor(kube: Kube, leases: NodeLeases, log: Log) {
     this.#kube = kube;
     this.#leases = leases;
     this.#log = log;
-    this.#requireRights = once((signal) => requireRules(kube, signal));
+    this.#requirePermissions = once((signal) => requireRules(kube, signal));
   }
 
   acquire(node: string, { signal }: SignalOption = {}): Promise<Acquisition> {
@@ -86,12 +86,12 @@ class Client implements NodeLeaseClient {
   }
 
   async hold<T>(node: string, act: WhileHeld<T>, { signal, onWaiting }: HoldOptions = {}): Promise<T> {
-    const stop = firstOf(this.#closing.signal, signal);
-    const held = this.#held(node, act, { signal: stop.signal, onWaiting });
-    this.#holds.add(held);
-    return held.finally(() => {
-      stop.done();
-      this.#holds.delete(held);
+    const stop = anySignal(this.#closing.signal, signal);
+    const result = this.#hold(node, act, { signal: stop.signal, onWaiting });
+    this.#holds.add(result);
+    return result.finally(() => {
+      stop.dispose();
+      this.#holds.delete(result);
     });
   }
 
@@ -101,34 +101,43 @@ class Client implements NodeLeaseClient {
     await this.#kube.close();
   }
 
-  async #held<T>(node: string, act: WhileHeld<T>, options: HoldOptions): Promise<T> {
+  async #hold<T>(node: string, act: WhileHeld<T>, options: HoldOptions): Promise<T> {
     requireNodeName(node);
     options.signal?.throwIfAborted();
-    const turn = this.#turns.get(node) ?? new Semaphore(1);
-    this.#turns.set(node, turn);
-    const done = await turn.acquire(options.signal);
-    const [kube, leases, log, requireRights] = [this.#kube, this.#leases, this.#log, this.#requireRights];
+    const lock = this.#locks.get(node) ?? new Semaphore(1);
+    this.#locks.set(node, lock);
+    const unlock = await lock.acquire(options.signal);
+    const [kube, leases, log, requirePermissions] = [
+      this.#kube,
+      this.#leases,
+      this.#log,
+      this.#requirePermissions,
+    ];
     try {
-      return await new Hold({ kube, leases, node, log, requireRights, remedy }).run(act, options);
+      return await new Hold({ kube, leases, node, log, requirePermissions, remedy }).run(act, options);
     } finally {
-      done();
-      if (turn.isIdle) this.#turns.delete(node);
+      unlock();
+      if (lock.isIdle) this.#locks.delete(node);
     }
   }
 }
 
-/** Without the right to watch, a hold would not see that its Lease is taken. */
+/** Checks the permissions before a hold: without watch, a lost Lease would go unnoticed. */
 async function requireRules(kube: Kube, signal: AbortSignal | undefined): Promise<void> {
   const { group, plural: resource } = resources.leases;
   const verbs = ['get', 'list', 'watch', 'create', 'patch'];
-  const missing = await missingRules(kube, [{ group, resource, verbs, namespace: NODE_LEASE_NAMESPACE }], {
-    signal,
-  });
+  const missing = await findMissingRules(
+    kube,
+    [{ group, resource, verbs, namespace: NODE_LEASE_NAMESPACE }],
+    {
+      signal,
+    },
+  );
   if (missing.length === 0) return;
-  throw new Error(`RBAC does not allow to hold a node: add ${missing.map(ruleText).join(' and ')}`);
+  throw new Error(`missing RBAC permissions to hold a node: add ${missing.map(ruleText).join(' and ')}`);
 }
 
-/** Does it until it has succeeded. */
+/** Repeats the work on each call until it has succeeded once. */
 function once(work: (signal: AbortSignal | undefined) => Promise<void>): typeof work {
   let isDone = false;
   return async (signal) => {

@@ -1,34 +1,34 @@
 import type { Lease } from '../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
-import { leaseStateOf } from '../domain/lease.ts';
-import { Deadline, rest, unlessAborted } from '../kube/abort.ts';
+import { leaseStateOf } from '../domain/leases/lease.ts';
+import { Deadline, sleep, abortable } from '../kube/abort.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import type { Kube } from '../kube/client.ts';
-import { isKubeError, wordsOf } from '../kube/errors.ts';
+import { isKubeError, errorMessage } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import type { Log } from '../kube/log.ts';
-import { elapsedMs, type Moment, moment } from '../kube/moment.ts';
+import { currentInstant, elapsedMs, type Instant } from '../kube/monotonicTime.ts';
 import { resources } from '../kube/resources.ts';
 import { type Loss, lossOf, NodeLeaseLostError } from './lost.ts';
 import type { Acquisition, NodeLeases } from './nodeLeases.ts';
-import { remedied } from './remedy.ts';
+import { addRemedy } from './remedy.ts';
 
-/** Who has a node that is waited for. */
+/** The current holder of a node that a call waits for. */
 export interface Waiting {
   readonly node: string;
   readonly holder: string;
-  /** When it is free unless it is renewed; missing for an administrator's hold, which does not expire. */
+  /** Time at which the Lease expires unless it is renewed; undefined for an administrator, whose Lease does not expire. */
   readonly until: Date | undefined;
 }
 
 export interface HoldOptions {
-  /** Ends the wait, and tells the function to stop. */
+  /** Cancels the wait, and aborts the signal of the function. */
   readonly signal?: AbortSignal | undefined;
-  /** Called when the node is somebody else's, again whenever the holder changes. */
+  /** Called when another client holds the node, and again when the holder changes. */
   readonly onWaiting?: ((waiting: Waiting) => void) | undefined;
 }
 
-/** What is done while the Lease is held; its signal aborts when it is to stop. */
+/** The function that runs while the Lease is held; it must stop when the signal aborts. */
 export type WhileHeld<T> = (signal: AbortSignal) => Promise<T> | T;
 
 interface HoldParts {
@@ -36,36 +36,35 @@ interface HoldParts {
   readonly leases: NodeLeases;
   readonly node: string;
   readonly log: Log;
-  /** Rejects when RBAC does not allow what is needed. */
-  readonly requireRights: (signal: AbortSignal | undefined) => Promise<void>;
-  /** What to do about an apiserver that forbids something. */
+  /** Rejects if RBAC permissions are missing. */
+  readonly requirePermissions: (signal: AbortSignal | undefined) => Promise<void>;
+  /** The remedy for a Forbidden error. */
   readonly remedy: string;
 }
 
 const retries = { firstMs: 200, capMs: 10_000 };
-/** Without any event a Lease is looked at again after this long; a timer cannot wait for a Lease of the year 9999. */
-const longestWaitMs = 60_000;
-/** An attempt to renew that has no answer leaves time for another one, which has a connection of its own. */
-const shortestAttemptMs = 1_000;
-/** The release is a courtesy: without it the others wait until the Lease runs out. */
-const releaseWithinMs = 10_000;
+/** A Lease is read again after this time even without an event: timers cannot wait until the year 9999. */
+const maxWaitMs = 60_000;
+/** The minimum timeout of a renewal. It leaves time for another attempt, on a new connection. */
+const minAttemptMs = 1_000;
+/** The release is best effort: without it other clients wait until the Lease expires. */
+const releaseTimeoutMs = 10_000;
 
 /**
- * One node, held for the time of one call. Contract:
+ * Holds one node for the duration of one call. Contract:
  *
- * 1. The function runs only while the Lease is ours, by the clock that is stricter for us: from before it was written
- *    until its duration is over, without the drift that the others allow for. It is not begun when that is over already, nor
- *    when whoever asked for it has had enough.
- * 2. Its signal aborts with a NodeLeaseLostError as soon as the Lease is seen to be another's or nobody's, and at the end of
- *    the duration at the latest. A process that was stopped meanwhile sees that when it goes on, at its next timer.
- * 3. The next call waits until the function has ended, whatever its signal says: nobody else can end it.
- * 4. Errors of the apiserver are waited out: before the Lease is ours for as long as it takes, then until it runs out. What
- *    waiting does not mend rejects.
- * 5. Whatever happens, the Lease is released at the end if it is still ours.
+ * 1. The function runs only while the Lease is ours: until the end of its duration, counted from before the request was sent, without
+ *    the 3 s of clock drift that other clients allow. It is not called if that time is over already, or if the caller's signal has
+ *    aborted.
+ * 2. Its signal aborts with a NodeLeaseLostError as soon as the Lease is observed to be released or held by another client, and at
+ *    the end of the duration at the latest. A process that was stopped notices the loss with its next timer after it continues.
+ * 3. The next call for the same node waits until the function has ended, even after an abort.
+ * 4. Errors of the apiserver are retried: without limit before the Lease is acquired, then until it expires. Permanent errors reject.
+ * 5. The Lease is always released at the end if it is still ours.
  */
 export class Hold {
   readonly #parts: HoldParts;
-  #mayBeOurs = false;
+  #mayHoldLease = false;
 
   constructor(parts: HoldParts) {
     this.#parts = parts;
@@ -77,84 +76,84 @@ export class Hold {
 
   async run<T>(act: WhileHeld<T>, { signal, onWaiting }: HoldOptions): Promise<T> {
     try {
-      const acquiredAt = await this.#acquired(signal, onWaiting);
+      const acquiredAt = await this.#acquire(signal, onWaiting);
       signal?.throwIfAborted();
-      return await this.#guarded(act, acquiredAt, signal);
+      return await this.#runGuarded(act, acquiredAt, signal);
     } finally {
-      if (this.#mayBeOurs) await this.#release();
+      if (this.#mayHoldLease) await this.#release();
     }
   }
 
-  /** Resolves with the moment from which the Lease's duration counts. */
-  async #acquired(signal: AbortSignal | undefined, onWaiting: HoldOptions['onWaiting']): Promise<Moment> {
+  /** Waits for the Lease. Resolves with the time from which its duration counts. */
+  async #acquire(signal: AbortSignal | undefined, onWaiting: HoldOptions['onWaiting']): Promise<Instant> {
     const { node, log } = this.#parts;
-    let told: string | undefined;
+    let reportedHolder: string | undefined;
     for (let failures = 0; ; ) {
-      const began = moment();
-      const seen = await this.#tryToAcquire(signal);
-      if (seen?.kind === 'Held') {
-        if (elapsedMs(began) < this.#durationMs) return began;
-        log.warn('Lease was over when its answer came, trying again', { node });
+      const startedAt = currentInstant();
+      const acquisition = await this.#tryToAcquire(signal);
+      if (acquisition?.kind === 'Held') {
+        if (elapsedMs(startedAt) < this.#durationMs) return startedAt;
+        log.warn('Lease expired before the response arrived, trying again', { node });
         continue;
       }
-      if (seen === undefined) {
-        await rest(backOffMs(failures++, retries), signal);
+      if (acquisition === undefined) {
+        await sleep(backOffMs(failures++, retries), signal);
         signal?.throwIfAborted();
         continue;
       }
       failures = 0;
-      const { holder, until } = seen;
-      if (holder !== told) onWaiting?.({ node, holder, until });
-      told = holder;
-      await this.#untilChanged(seen, signal);
+      const { holder, until } = acquisition;
+      if (holder !== reportedHolder) onWaiting?.({ node, holder, until });
+      reportedHolder = holder;
+      await this.#untilChanged(acquisition, signal);
     }
   }
 
-  /** Undefined when it is worth another attempt. */
+  /** Resolves with undefined after a retryable error. */
   async #tryToAcquire(signal: AbortSignal | undefined): Promise<Acquisition | undefined> {
-    const { leases, node, log, requireRights, remedy } = this.#parts;
+    const { leases, node, log, requirePermissions, remedy } = this.#parts;
     signal?.throwIfAborted();
     try {
-      await requireRights(signal);
-      this.#mayBeOurs = true;
-      const seen = await leases.acquire(node, { signal });
-      this.#mayBeOurs = seen.kind === 'Held';
-      return seen;
+      await requirePermissions(signal);
+      this.#mayHoldLease = true;
+      const acquisition = await leases.acquire(node, { signal });
+      this.#mayHoldLease = acquisition.kind === 'Held';
+      return acquisition;
     } catch (error) {
-      // A request that was cut short or had no answer may have been written all the same.
+      // An aborted or unanswered request may still have been executed by the apiserver.
       signal?.throwIfAborted();
-      if (!isPassing(error)) {
-        this.#mayBeOurs = false;
-        throw remedied(error, remedy);
+      if (!isRetryable(error)) {
+        this.#mayHoldLease = false;
+        throw addRemedy(error, remedy);
       }
-      log.warn('Lease could not be acquired, trying again', { node, error: wordsOf(error) });
+      log.warn('Lease could not be acquired, trying again', { node, error: errorMessage(error) });
       return undefined;
     }
   }
 
-  /** Waits until the Lease may be free or has another holder, as far as a watch and the clock tell. */
+  /** Waits until the watch or the clock shows that the Lease may be free or has another holder. */
   async #untilChanged(
     { holder, until }: { readonly holder: string; readonly until: Date | undefined },
     signal: AbortSignal | undefined,
   ): Promise<void> {
     const { kube } = this.#parts;
     const changed = Promise.withResolvers<void>();
-    const leftMs = until === undefined ? longestWaitMs : until.getTime() - kube.now().getTime() + 1;
-    const timer = setTimeout(changed.resolve, Math.max(0, Math.min(leftMs, longestWaitMs)));
+    const remainingMs = until === undefined ? maxWaitMs : until.getTime() - kube.now().getTime() + 1;
+    const timer = setTimeout(changed.resolve, Math.max(0, Math.min(remainingMs, maxWaitMs)));
     const stop = this.#watch((lease) => {
       const state = leaseStateOf(lease, kube.now().getTime());
       const isHeld = state.kind === 'Held' || state.kind === 'HeldByAdministrator';
       if (!isHeld || state.holder !== holder) changed.resolve();
     });
     try {
-      await unlessAborted(changed.promise, signal);
+      await abortable(changed.promise, signal);
     } finally {
       clearTimeout(timer);
       stop();
     }
   }
 
-  async #guarded<T>(act: WhileHeld<T>, acquiredAt: Moment, signal: AbortSignal | undefined): Promise<T> {
+  async #runGuarded<T>(act: WhileHeld<T>, acquiredAt: Instant, signal: AbortSignal | undefined): Promise<T> {
     const acting = new AbortController();
     const stop = () => acting.abort(signal?.reason);
     signal?.addEventListener('abort', stop, { once: true });
@@ -173,24 +172,24 @@ export class Hold {
     }
   }
 
-  /** Renews the Lease and watches it; `lost` looks at the clock, too. */
-  #guard(acquiredAt: Moment, onLost: (lost: NodeLeaseLostError) => void) {
+  /** Renews and watches the Lease. `lost` also checks the clock. */
+  #guard(acquiredAt: Instant, onLost: (lost: NodeLeaseLostError) => void) {
     const { leases, node, log } = this.#parts;
     const ended = new AbortController();
-    const term = new Term(acquiredAt, this.#durationMs);
+    const leaseDeadline = new LeaseDeadline(acquiredAt, this.#durationMs);
     let lost: NodeLeaseLostError | undefined;
-    const lose = (loss: Loss | undefined) => {
+    const markLost = (loss: Loss | undefined) => {
       if (lost !== undefined || loss === undefined || ended.signal.aborted) return;
       lost = new NodeLeaseLostError(node, loss);
       log.warn('Lease was lost', { node, ...loss });
       ended.abort();
       onLost(lost);
     };
-    const stopWatch = this.#watch((lease) => lose(lossOf(lease, leases.holder)));
-    const renewing = this.#renew(term, ended.signal).then(lose);
+    const stopWatch = this.#watch((lease) => markLost(lossOf(lease, leases.holder)));
+    const renewing = this.#renew(leaseDeadline, ended.signal).then(markLost);
     return {
       lost: () => {
-        if (term.leftMs <= 0) lose(term.ranOut());
+        if (leaseDeadline.remainingMs <= 0) markLost(leaseDeadline.expired());
         return lost;
       },
       end: async () => {
@@ -201,39 +200,39 @@ export class Hold {
     };
   }
 
-  /** Resolves with how the Lease was lost; undefined once it is `ended`. Never rejects. */
-  async #renew(term: Term, ended: AbortSignal): Promise<Loss | undefined> {
+  /** Resolves with the reason when the Lease is lost, or with undefined when `ended` aborts. Never rejects. */
+  async #renew(leaseDeadline: LeaseDeadline, ended: AbortSignal): Promise<Loss | undefined> {
     for (;;) {
-      await rest(term.restMs, ended);
+      await sleep(leaseDeadline.nextAttemptMs, ended);
       if (ended.aborted) return undefined;
-      if (term.leftMs <= 0) return term.ranOut();
-      const loss = await this.#tryToRenew(term, ended);
+      if (leaseDeadline.remainingMs <= 0) return leaseDeadline.expired();
+      const loss = await this.#tryToRenew(leaseDeadline, ended);
       if (loss !== undefined) return loss;
     }
   }
 
-  async #tryToRenew(term: Term, ended: AbortSignal): Promise<Loss | undefined> {
+  async #tryToRenew(leaseDeadline: LeaseDeadline, ended: AbortSignal): Promise<Loss | undefined> {
     const { leases, node, log } = this.#parts;
-    const began = moment();
-    const deadline = new Deadline(term.attemptMs, 'the apiserver did not answer', ended);
+    const startedAt = currentInstant();
+    const deadline = new Deadline(leaseDeadline.attemptMs, 'the apiserver did not answer', ended);
     try {
       const renewal = await leases.renew(node, { signal: deadline.signal, urgent: true });
       if (renewal.kind === 'HeldByAnother') return { kind: 'Taken', by: renewal.holder };
-      // One that has no other holder is ours, and was made to run out.
-      if (renewal.kind === 'Lost') return lossOf(renewal.lease, leases.holder) ?? term.ranOut();
-      term.renewed(began);
+      // Without another holder, the Lease is ours but its duration was changed so that it expired.
+      if (renewal.kind === 'Lost') return lossOf(renewal.lease, leases.holder) ?? leaseDeadline.expired();
+      leaseDeadline.renewed(startedAt);
     } catch (error) {
       if (ended.aborted) return undefined;
-      term.failed(wordsOf(error));
-      log.warn('Lease could not be renewed', { node, error: wordsOf(error) });
+      leaseDeadline.failed(errorMessage(error));
+      log.warn('Lease could not be renewed', { node, error: errorMessage(error) });
     } finally {
-      deadline.done();
+      deadline.dispose();
     }
     return undefined;
   }
 
-  /** Tells how the Lease is, at first and after every change. Returns the function that ends it. */
-  #watch(look: (lease: Readonly<Lease> | undefined) => void): () => void {
+  /** Calls `onLease` with the current Lease and after every change. Returns a function that stops the watch. */
+  #watch(onLease: (lease: Readonly<Lease> | undefined) => void): () => void {
     const { kube, node, log } = this.#parts;
     const watching = new AbortController();
     const informer = new Informer({
@@ -244,11 +243,11 @@ export class Hold {
       log,
     });
     const unsubscribe = informer.subscribe(({ type, object }) =>
-      look(type === 'Deleted' ? undefined : object),
+      onLease(type === 'Deleted' ? undefined : object),
     );
     informer.start(watching.signal);
     informer.synced(watching.signal).then(
-      () => informer.size === 0 && look(undefined),
+      () => informer.size === 0 && onLease(undefined),
       () => undefined,
     );
     return () => {
@@ -259,68 +258,68 @@ export class Hold {
 
   async #release(): Promise<void> {
     const { leases, node, log } = this.#parts;
-    const deadline = new Deadline(releaseWithinMs, 'the apiserver did not answer', undefined);
+    const deadline = new Deadline(releaseTimeoutMs, 'the apiserver did not answer', undefined);
     try {
       await leases.release(node, { signal: deadline.signal, urgent: true });
     } catch (error) {
-      log.warn('Lease could not be released; it runs out by itself', { node, error: wordsOf(error) });
+      log.warn('Lease could not be released, it expires by itself', { node, error: errorMessage(error) });
     } finally {
-      deadline.done();
+      deadline.dispose();
     }
   }
 }
 
-/** The time for which a Lease was last written to be ours. */
-class Term {
+/** Tracks the time until which we hold the Lease, since its last renewal. */
+class LeaseDeadline {
   readonly #durationMs: number;
-  #renewedAt: Moment;
+  #renewedAt: Instant;
   #failures = 0;
-  #because: string | undefined;
+  #lastError: string | undefined;
 
-  constructor(acquiredAt: Moment, durationMs: number) {
+  constructor(acquiredAt: Instant, durationMs: number) {
     this.#renewedAt = acquiredAt;
     this.#durationMs = durationMs;
   }
 
-  get leftMs(): number {
+  get remainingMs(): number {
     return this.#durationMs - elapsedMs(this.#renewedAt);
   }
 
-  /** Until the next attempt, at a third of the duration or after a failure, or until the end. */
-  get restMs(): number {
-    const untilThirdMs = this.leftMs - (this.#durationMs * 2) / 3;
+  /** The time until the next attempt, after a third of the duration or with back-off after a failure; at most until the expiry. */
+  get nextAttemptMs(): number {
+    const untilThirdMs = this.remainingMs - (this.#durationMs * 2) / 3;
     const capMs = Math.min(this.#durationMs / 10, retries.capMs);
     const retryMs = backOffMs(this.#failures, { firstMs: Math.min(retries.firstMs, capMs), capMs });
-    return Math.min(this.#failures === 0 ? untilThirdMs : retryMs, this.leftMs);
+    return Math.min(this.#failures === 0 ? untilThirdMs : retryMs, this.remainingMs);
   }
 
-  /** How long one attempt may take. */
+  /** The timeout of one attempt. */
   get attemptMs(): number {
-    return Math.min(Math.max(shortestAttemptMs, this.leftMs / 3), this.leftMs);
+    return Math.min(Math.max(minAttemptMs, this.remainingMs / 3), this.remainingMs);
   }
 
-  renewed(began: Moment): void {
-    this.#renewedAt = began;
+  renewed(at: Instant): void {
+    this.#renewedAt = at;
     this.#failures = 0;
-    this.#because = undefined;
+    this.#lastError = undefined;
   }
 
-  failed(because: string): void {
+  failed(lastError: string): void {
     this.#failures++;
-    this.#because = because;
+    this.#lastError = lastError;
   }
 
-  ranOut(): Loss {
-    return { kind: 'RanOut', because: this.#because };
+  expired(): Loss {
+    return { kind: 'Expired', lastError: this.#lastError };
   }
 }
 
-/** An error that another attempt may not meet with. */
-function isPassing(error: unknown): boolean {
+/** Reports whether another attempt may succeed. */
+function isRetryable(error: unknown): boolean {
   return isKubeError(error, 'Unavailable', 'Throttled', 'Conflict', 'AlreadyExists');
 }
 
-/** What node's own functions throw when their signal aborts; the reason is in its cause, if at all. */
+/** Reports whether an error was thrown because of an aborted signal. Functions of Node.js throw an AbortError. */
 function isAbort(error: unknown): boolean {
   return error instanceof NodeLeaseLostError || (error as Error | undefined)?.name === 'AbortError';
 }

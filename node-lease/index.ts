@@ -1,4 +1,4 @@
-/** For whoever does something disruptive to a node, a reboot, a snapshot, a repair: see README.md. */
+/** Coordinates disruptive work on a node, such as a reboot, a snapshot or a repair: see README.md. */
 export type { Log } from '../kube/log.ts';
 export { type NodeLeaseClient, type NodeLeaseOptions, nodeLeases } from './client.ts';
 export type { HoldOptions, Waiting, WhileHeld } from './hold.ts';

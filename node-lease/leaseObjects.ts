@@ -5,13 +5,13 @@ import type { JsonPatchOperation, Kube, RequestOptions } from '../kube/client.ts
 import { isKubeError, KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
 
-/** Writers that get in each other's way so often are a crowd, or one of them is broken. */
-const attempts = 5;
+/** The number of attempts at a conditional write. */
+const maxAttempts = 5;
 
-/** `null` takes a field away. */
+/** `null` removes a field. */
 type SpecChanges = { readonly [Field in keyof Lease['spec']]?: Lease['spec'][Field] | null };
 
-/** The Lease objects of nodes, read and conditionally written. Keeps nothing. */
+/** Reads the Leases of nodes and writes them conditionally. It has no state. */
 export class LeaseObjects {
   readonly #kube: Kube;
 
@@ -19,7 +19,7 @@ export class LeaseObjects {
     this.#kube = kube;
   }
 
-  /** Reads the Lease and decides by it, again when another writer was first. */
+  /** Reads the Lease and acts on it. Repeats both if another client wrote it first. */
   async decide<T>(
     node: string,
     options: RequestOptions,
@@ -31,23 +31,23 @@ export class LeaseObjects {
       try {
         return await act(lease);
       } catch (error) {
-        const isOvertaken = isKubeError(error, 'Conflict', 'AlreadyExists');
-        // A Lease that was deleted between read and write is missing in the next round.
+        const isConflict = isKubeError(error, 'Conflict', 'AlreadyExists');
+        // The Lease was deleted between read and write.
         const isDeleted = lease !== undefined && isKubeError(error, 'NotFound');
-        if (attempt === attempts || !(isOvertaken || isDeleted)) throw error;
+        if (attempt === maxAttempts || !(isConflict || isDeleted)) throw error;
       }
     }
   }
 
   /**
-   * If the spec is still what was read: another writer of it rejects as Conflict. One of labels or annotations does not matter,
-   * so that no crowd of them can keep a holder from renewing. What the spec has beyond `changes` stays.
+   * Changes the spec, unless it differs from the one that was read (Conflict). Changed labels or annotations are no conflict: frequent
+   * writers of these cannot prevent a renewal. Other fields of the spec stay.
    */
   replace(lease: Lease, changes: SpecChanges, options: RequestOptions): Promise<Lease> {
     return this.#replaceIf({ op: 'test', path: '/spec', value: lease.spec }, lease, changes, options);
   }
 
-  /** If nobody has written anything of it since it was read. */
+  /** Changes the spec, unless anything in the object changed since it was read (Conflict). */
   replaceVersion(lease: Lease, changes: SpecChanges, options: RequestOptions): Promise<Lease> {
     const { resourceVersion } = lease.metadata;
     const test = { op: 'test', path: '/metadata/resourceVersion', value: resourceVersion } as const;
@@ -59,7 +59,7 @@ export class LeaseObjects {
     return this.#kube.create(resources.leases, { ...newLease(owner), spec }, options);
   }
 
-  /** Rejects with an Error of one line when there is no such node. */
+  /** Rejects with a one-line Error if the node does not exist. */
   async nodeOf(node: string, options: RequestOptions): Promise<Node> {
     const found = await this.#kube.get(resources.nodes, { name: node }, options);
     if (found === undefined)
@@ -85,7 +85,7 @@ export class LeaseObjects {
       return await this.#kube.jsonPatch(resources.leases, leaseKeyOf(name), operations, options);
     } catch (error) {
       if (!isKubeError(error, 'Invalid')) throw error;
-      // A test that failed looks like a spec that the apiserver does not take.
+      // The apiserver answers 422 Invalid for a failed test too: it is a conflict if the object has changed.
       const current = await this.#kube.get(resources.leases, leaseKeyOf(name), options);
       throw current?.metadata.resourceVersion === resourceVersion ? error : conflictOf(error);
     }
@@ -93,7 +93,7 @@ export class LeaseObjects {
 }
 
 function conflictOf(cause: KubeError): KubeError {
-  const apiMessage = 'another writer was first';
+  const apiMessage = 'another client wrote the Lease first';
   return new KubeError({ kind: 'Conflict', request: cause.request, apiMessage, cause });
 }
 
@@ -107,7 +107,7 @@ function leaseKeyOf(node: string): { namespace: string; name: string } {
   return { namespace: NODE_LEASE_NAMESPACE, name: node };
 }
 
-/** Throws an Error of one line for a name that no node can have. */
+/** Throws a one-line Error for an invalid node name. */
 export function requireNodeName(node: string): void {
   const parsed = objectName().safeParse(node);
   if (parsed.success) return;

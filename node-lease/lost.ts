@@ -1,30 +1,30 @@
 import type { Lease } from '../api/core.ts';
 
-/** How a Lease was lost while something was done under it. */
+/** Why a Lease was lost while it was in use. */
 export type Loss =
-  /** By another client or, if the name begins with `kubeadm`, by an administrator. */
+  /** Another client or, if the name starts with `kubeadm`, an administrator holds it. */
   | { readonly kind: 'Taken'; readonly by: string }
-  /** Somebody removed the holder. */
+  /** The holder was removed. */
   | { readonly kind: 'Released' }
-  /** With its node, or by hand. */
+  /** The Lease was deleted, by a user or with its node. */
   | { readonly kind: 'Deleted' }
-  /** It could not be renewed in time; `because` is what the last attempt met with, if there was one. */
-  | { readonly kind: 'RanOut'; readonly because: string | undefined };
+  /** It could not be renewed in time; `lastError` is the error of the last attempt, if there was one. */
+  | { readonly kind: 'Expired'; readonly lastError: string | undefined };
 
-/** The node is ours no more: whoever has it now may be at work. `loss` says how it came. */
+/** The node is no longer ours: another holder may be working on it. `loss` is the reason. */
 export class NodeLeaseLostError extends Error {
   override readonly name = 'NodeLeaseLostError';
   readonly node: string;
   readonly loss: Loss;
 
   constructor(node: string, loss: Loss) {
-    super(`the maintenance Lease of node ${node} was lost: ${wordsOfLoss(loss)}`);
+    super(`the maintenance Lease of node ${node} was lost: ${describeLoss(loss)}`);
     this.node = node;
     this.loss = loss;
   }
 }
 
-/** What becomes of a holder's Lease that is seen like this; undefined while it is the holder's. */
+/** Returns why the holder lost the Lease, or undefined while it is held. */
 export function lossOf(lease: Readonly<Lease> | undefined, holder: string): Loss | undefined {
   if (lease === undefined) return { kind: 'Deleted' };
   const { holderIdentity: by = '' } = lease.spec;
@@ -32,15 +32,15 @@ export function lossOf(lease: Readonly<Lease> | undefined, holder: string): Loss
   return by === '' ? { kind: 'Released' } : { kind: 'Taken', by };
 }
 
-function wordsOfLoss(loss: Loss): string {
+function describeLoss(loss: Loss): string {
   switch (loss.kind) {
     case 'Taken':
-      return `${loss.by} has taken it`;
+      return `it was taken by ${loss.by}`;
     case 'Released':
-      return 'somebody has released it';
+      return 'it was released by another user';
     case 'Deleted':
       return 'it was deleted';
-    case 'RanOut':
-      return `it could not be renewed in time${loss.because === undefined ? '' : ` (${loss.because})`}`;
+    case 'Expired':
+      return `it could not be renewed in time${loss.lastError === undefined ? '' : ` (${loss.lastError})`}`;
   }
 }

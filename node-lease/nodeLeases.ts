@@ -1,85 +1,91 @@
 import type { Lease } from '../api/core.ts';
-import { type Claimant, claim, claimantProblem, isReleasable } from '../domain/lease.ts';
+import {
+  decideAcquisition,
+  isReleasable,
+  type LeaseClient,
+  leaseClientProblem,
+} from '../domain/leases/lease.ts';
 import type { Kube, RequestOptions } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { microTime } from '../kube/leaseRecord.ts';
 import { LeaseObjects } from './leaseObjects.ts';
 
 export type Acquisition =
-  /** Ours until then, by the apiserver's clock, unless it is renewed. */
+  /** We hold the Lease until `until`, by the clock of the apiserver, unless we renew it. */
   | { readonly kind: 'Held'; readonly until: Date; readonly lease: Lease }
-  /** `until` is missing for an administrator's hold, which does not expire. */
+  /** `until` is undefined for an administrator, whose Lease does not expire. */
   | { readonly kind: 'HeldByAnother'; readonly holder: string; readonly until: Date | undefined };
 
-/** It was ours no more when it was to be renewed; nobody else holds it. Nothing was changed. */
+/** The Lease was no longer ours when we renewed it, and nobody else holds it. Nothing was changed. */
 export interface Lost {
   readonly kind: 'Lost';
-  /** As it was then; undefined when it was missing. */
+  /** The Lease as it was read; undefined if it is missing. */
   readonly lease: Lease | undefined;
 }
 
-/** `NotOurs`: it was somebody else's meanwhile, or nobody's; nothing was changed. */
+/** `NotOurs`: another client held the Lease, or nobody. Nothing was changed. */
 export type Release = 'Released' | 'NotOurs';
 
-interface NodeLeasesOptions extends Claimant {
+interface NodeLeasesOptions extends LeaseClient {
   readonly kube: Kube;
 }
 
 /**
- * The maintenance Leases of nodes, as one holder sees them (KEP-1411 > Expected Client Behavior). Keeps nothing but what is
- * in the apiserver. Every method rejects with a KubeError, or with an Error of one line for a name that no node can have.
+ * Acquires, renews and releases the maintenance Leases of nodes for one holder (KEP-1411 > Expected Client Behavior). It has no state
+ * other than the Leases. Every method rejects with a KubeError, or with a one-line Error for an invalid node name.
  */
 export class NodeLeases {
   readonly #kube: Kube;
   readonly #objects: LeaseObjects;
-  readonly #claimant: Claimant;
+  readonly #client: LeaseClient;
 
-  /** Throws an Error of one line for a holder or a duration that KEP-1411 does not allow. */
+  /** Throws a one-line Error for a holder or a duration that KEP-1411 does not allow. */
   constructor({ kube, holder, leaseDurationSeconds }: NodeLeasesOptions) {
     this.#kube = kube;
     this.#objects = new LeaseObjects(kube);
-    this.#claimant = { holder, leaseDurationSeconds };
-    const problem = claimantProblem(this.#claimant);
+    this.#client = { holder, leaseDurationSeconds };
+    const problem = leaseClientProblem(this.#client);
     if (problem !== undefined) throw new Error(problem);
   }
 
   get holder(): string {
-    return this.#claimant.holder;
+    return this.#client.holder;
   }
 
   get leaseDurationSeconds(): number {
-    return this.#claimant.leaseDurationSeconds;
+    return this.#client.leaseDurationSeconds;
   }
 
-  /** Takes the Lease if nobody else holds it, and renews it if we do; one that is missing is created for its node. */
+  /** Acquires the Lease if nobody else holds it, and renews it if we do. A missing Lease is created. */
   acquire(node: string, options: RequestOptions = {}): Promise<Acquisition> {
-    return this.#objects.decide(node, options, (lease) => this.#claim(node, lease, options));
+    return this.#objects.decide(node, options, (lease) => this.#acquire(node, lease, options));
   }
 
-  /** Renews what is ours; what is not ours any more is left alone. */
+  /** Renews the Lease if it is still ours. */
   renew(node: string, options: RequestOptions = {}): Promise<Acquisition | Lost> {
     return this.#objects.decide<Acquisition | Lost>(node, options, async (lease) => {
-      const { kind } = claim(lease, this.#claimant, this.#kube.now().getTime());
-      return kind === 'Acquire' ? { kind: 'Lost', lease } : this.#claim(node, lease, options);
+      const { kind } = decideAcquisition(lease, this.#client, this.#kube.now().getTime());
+      return kind === 'Acquire' ? { kind: 'Lost', lease } : this.#acquire(node, lease, options);
     });
   }
 
   /**
-   * "If the lease is still held, set leaseDurationSeconds to 0" (KEP-1411 > Release): the apiserver stores no duration below 1,
-   * so it is removed, and the holder with it, so that nobody has to wait for the clock drift.
+   * Releases the Lease if it is still ours. "If the lease is still held, set leaseDurationSeconds to 0" (KEP-1411 > Release): the
+   * apiserver rejects a duration of 0, so the duration is removed. The holder is removed too, so that other clients do not have to
+   * wait for the clock drift.
    */
   release(node: string, options: RequestOptions = {}): Promise<Release> {
     return this.#objects.decide<Release>(node, options, async (lease) => {
       if (lease === undefined || !isReleasable(lease, this.holder)) return 'NotOurs';
-      await this.#objects.replace(lease, this.#released(), options);
+      await this.#objects.replace(lease, this.#releasedSpec(), options);
       return 'Released';
     });
   }
 
-  /** Releases it only if nobody has written it since; a holder of several processes needs to know that. */
-  async releaseAsSeen(lease: Lease, options: RequestOptions = {}): Promise<'Released' | 'Changed'> {
+  /** Releases the Lease only if it was not written since it was read. Holders that run several processes need this. */
+  async releaseIfUnchanged(lease: Lease, options: RequestOptions = {}): Promise<'Released' | 'Changed'> {
     try {
-      await this.#objects.replaceVersion(lease, this.#released(), options);
+      await this.#objects.replaceVersion(lease, this.#releasedSpec(), options);
       return 'Released';
     } catch (error) {
       if (isKubeError(error, 'Conflict', 'NotFound')) return 'Changed';
@@ -87,17 +93,17 @@ export class NodeLeases {
     }
   }
 
-  #released() {
+  #releasedSpec() {
     return { holderIdentity: '', leaseDurationSeconds: null, renewTime: microTime(this.#kube.now()) };
   }
 
-  async #claim(node: string, lease: Lease | undefined, options: RequestOptions): Promise<Acquisition> {
-    const claimed = claim(lease, this.#claimant, this.#kube.now().getTime());
-    if (claimed.kind === 'HeldByAnother') {
-      const { kind, holder, until } = claimed;
+  async #acquire(node: string, lease: Lease | undefined, options: RequestOptions): Promise<Acquisition> {
+    const decision = decideAcquisition(lease, this.#client, this.#kube.now().getTime());
+    if (decision.kind === 'HeldByAnother') {
+      const { kind, holder, until } = decision;
       return { kind, holder, until: until === undefined ? undefined : new Date(until) };
     }
-    const { acquireTime, renewTime, ...term } = claimed.term;
+    const { acquireTime, renewTime, ...term } = decision.term;
     const spec = { ...term, acquireTime: microTime(acquireTime), renewTime: microTime(renewTime) };
     const written =
       lease === undefined

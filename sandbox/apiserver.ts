@@ -1,12 +1,12 @@
 import { Agent, request } from 'node:https';
 import { text } from 'node:stream/consumers';
-import { messageOf, SandboxError } from './errors.ts';
+import { errorMessage, SandboxError } from './errors.ts';
 
-/** Where a kube-apiserver answers, and who asks. */
+/** The address of a kube-apiserver, and the credentials of a user. */
 export interface ApiServer {
   /** Port of 127.0.0.1. */
   port: number;
-  /** Certificates that it is trusted by, as PEM. */
+  /** Certificate authorities of the server, as PEM. */
   ca: string;
   /** Bearer token. */
   token: string;
@@ -14,16 +14,16 @@ export interface ApiServer {
 
 export interface Answer {
   status: number;
-  /** The body as it came; JSON for every object. */
+  /** The body as received; JSON for every object. */
   body: string;
 }
 
-/** Kept: a new one costs both sides more than the requests that are asked here. */
+/** Keeps connections alive: a new one costs both sides more than the requests sent here. */
 const connections = new Agent({ keepAlive: true, maxSockets: 16 });
 
 /**
- * One request to the sandbox's own apiserver. Bare https, because this runs before there is anything that a client
- * library could be configured with, and many times a second while servers come up. A PATCH is a server-side apply.
+ * Sends one request to the sandbox's apiserver. Uses plain https, because it runs before a client library can be configured,
+ * and many times a second while servers start. A PATCH is a server-side apply.
  */
 export async function ask(
   server: ApiServer,
@@ -41,7 +41,7 @@ export async function ask(
         method,
         path,
         agent: connections,
-        timeout: answersWithin,
+        timeout: requestTimeoutMs,
         headers: { authorization: `Bearer ${server.token}`, 'content-type': contentType },
       },
       (incoming) => {
@@ -50,7 +50,7 @@ export async function ask(
     );
     outgoing.once('timeout', () => outgoing.destroy(new Error('no answer')));
     outgoing.once('error', (error: NodeJS.ErrnoException) => {
-      // The server was stopped since this connection was used last.
+      // The server was restarted since this connection was last used.
       const isStale = outgoing.reusedSocket && error.code === 'ECONNRESET';
       if (isStale) ask(server, method, path, object).then(resolve, reject);
       else reject(error);
@@ -59,7 +59,7 @@ export async function ask(
   });
 }
 
-/** The object at a path. Throws SandboxError when the apiserver does not give it. */
+/** Reads the object at a path. Throws SandboxError when the apiserver does not return it. */
 export async function get<T>(server: ApiServer, path: string): Promise<T> {
   const answer = await ask(server, 'GET', path);
   if (answer.status !== 200)
@@ -67,15 +67,15 @@ export async function get<T>(server: ApiServer, path: string): Promise<T> {
   return JSON.parse(answer.body) as T;
 }
 
-/** undefined when the apiserver is ready, or what it says instead: a probe for `until`. */
+/** A probe for `until`: returns undefined when the apiserver is ready. */
 export async function readiness(server: ApiServer): Promise<string | undefined> {
   try {
     const answer = await ask(server, 'GET', '/readyz');
     return answer.status === 200 ? undefined : `/readyz answers ${answer.status}`;
   } catch (error) {
-    return messageOf(error);
+    return errorMessage(error);
   }
 }
 
-/** Milliseconds; a paused server accepts connections and answers none. */
-const answersWithin = 5_000;
+/** Limits the wait for a paused server, which accepts connections and never answers. */
+const requestTimeoutMs = 5_000;

@@ -8,18 +8,18 @@ import { parse, stringify } from 'yaml';
 import type { Condition, KubeObject, Lease } from '../api/core.ts';
 import { NODE_MAINTENANCE } from '../api/names.ts';
 import { type ApiServer, ask, get } from './apiserver.ts';
-import { messageOf, SandboxError } from './errors.ts';
+import type { Toolchain } from './binaries.ts';
+import { errorMessage, SandboxError } from './errors.ts';
 import { type Layout, type ServerCommand, writePrivate } from './layout.ts';
 import type { Ports } from './ports.ts';
-import type { Toolchain } from './toolchain.ts';
-import { type Patience, until } from './until.ts';
+import { until, type WaitOptions } from './until.ts';
 
-/** The ServiceAccount that deploy/ gives its permissions to. */
+/** The ServiceAccount to which deploy/ grants its permissions. */
 export const workerIdentity = { namespace: 'node-maintenance', name: 'node-maintenance-worker' } as const;
 
 type KubernetesServer = 'etcd' | 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler' | 'kwok';
 
-/** The servers of a control plane whose nodes kwok pretends to run. */
+/** Returns the servers of a control plane whose nodes kwok simulates. */
 export async function kubernetesServers(
   layout: Layout,
   ports: Ports,
@@ -37,7 +37,7 @@ export async function kubernetesServers(
         `--listen-peer-urls=${peers}`,
         `--initial-advertise-peer-urls=${peers}`,
         `--initial-cluster=default=${peers}`,
-        // Five times the writes a second; a killed process loses nothing by it, only a power cut does.
+        // Gives five times the writes per second. A killed process loses nothing; only a power failure does.
         '--unsafe-no-fsync',
       ],
     },
@@ -62,7 +62,7 @@ export async function kubernetesServers(
 function apiserverArguments(layout: Layout, ports: Ports): string[] {
   return [
     '--bind-address=127.0.0.1',
-    // No endpoints for the `kubernetes` service, so that a machine with nothing but a loopback interface will do.
+    // No endpoints for the `kubernetes` Service, so that a loopback interface is sufficient.
     '--advertise-address=127.0.0.1',
     '--endpoint-reconciler-type=none',
     `--secure-port=${ports.apiserver}`,
@@ -75,13 +75,13 @@ function apiserverArguments(layout: Layout, ports: Ports): string[] {
     `--token-auth-file=${layout.tokens}`,
     '--service-cluster-ip-range=10.0.0.0/16',
     '--allow-privileged=true',
-    // A benchmark measures the drain, not the default share of one of two cores.
+    // A benchmark measures the drain, not the default limits of requests in flight.
     '--max-requests-inflight=2000',
     '--max-mutating-requests-inflight=1000',
   ];
 }
 
-/** Kubernetes' own eviction-request API and node conditions are alpha since 1.37 and unknown to older servers. */
+/** Enables the eviction-request API and the node conditions of Kubernetes, which are alpha since 1.37 and unknown before. */
 async function alphaApis(apiserver: string): Promise<string[]> {
   const { stdout } = await run(apiserver, ['--version']);
   const [, major, minor] = /v(\d+)\.(\d+)/.exec(stdout) ?? [];
@@ -108,7 +108,7 @@ function kwokArguments(layout: Layout): string[] {
     `--kubeconfig=${layout.kubeconfig}`,
     '--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake',
     '--node-lease-duration-seconds=40',
-    // Outside the services' range.
+    // Does not overlap the range of Services.
     '--cidr=10.64.0.0/10',
     ...readdirSync(stages)
       .filter((file) => file.endsWith('.yaml'))
@@ -119,7 +119,7 @@ function kwokArguments(layout: Layout): string[] {
 
 const run = promisify(execFile);
 
-/** Makes the keys and tokens of a sandbox, unless it has them already. */
+/** Creates the keys and tokens of a sandbox that has none yet. */
 export function writeCredentials(layout: Layout): void {
   if (!existsSync(layout.serviceAccountKey)) {
     const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -140,22 +140,22 @@ function randomToken(): string {
   return randomBytes(24).toString('hex');
 }
 
-/** The bearer tokens of `writeCredentials`: ours, and the worker's. */
+/** Reads the bearer tokens of `writeCredentials`. */
 function readTokens(layout: Layout): { admin: string; worker: string } {
   const [admin, worker] = readFileSync(layout.tokens, 'utf8')
     .split('\n')
     .map((row) => row.split(',')[0]);
   if (!admin || !worker)
-    throw new SandboxError(`${layout.tokens} is damaged: delete ${layout.dir} and start anew`);
+    throw new SandboxError(`${layout.tokens} is damaged: delete ${layout.dir} and start the sandbox again`);
   return { admin, worker };
 }
 
-/** The apiserver writes it when it starts for the first time: signed by itself, so it is its own authority. */
+/** Returns the file of the apiserver's self-signed certificate, which it writes at its first start. */
 function certificateOf(layout: Layout): string {
   return join(layout.certificates, 'apiserver.crt');
 }
 
-/** The sandbox's apiserver, asked as its administrator. */
+/** Returns the access of the administrator to the sandbox's apiserver. */
 export function apiServerOf(layout: Layout, ports: Ports): ApiServer {
   return {
     port: ports.apiserver,
@@ -164,7 +164,7 @@ export function apiServerOf(layout: Layout, ports: Ports): ApiServer {
   };
 }
 
-/** Writes the administrator's and the worker's kubeconfig. The apiserver has to have made its certificate. */
+/** Writes the administrator's and the worker's kubeconfig. The apiserver must have written its certificate. */
 export function writeKubeconfigs(layout: Layout, ports: Ports): void {
   const ca = readFileSync(certificateOf(layout)).toString('base64');
   const tokens = readTokens(layout);
@@ -184,32 +184,29 @@ function kubeconfig(cluster: object, name: string, token: string): string {
   });
 }
 
-/**
- * Creates kwok nodes; those that exist stay as they are. Returns when all are Ready, may be scheduled to, and kwok runs
- * their pods.
- */
+/** Creates those kwok nodes that do not exist. Returns when all are Ready and schedulable and kwok runs their pods. */
 export async function addNodes(
   server: ApiServer,
   names: readonly string[],
   labels: Readonly<Record<string, string>>,
-  patience: Patience,
+  wait: WaitOptions,
 ): Promise<void> {
   await Promise.all(names.map((name) => createNode(server, name, labels)));
   const waiting = new Set(names);
-  // The pods of a node go on as soon as it is there, not when all are.
-  const look = async () => {
-    const come = await readyNodes(server, waiting);
-    for (const name of come) waiting.delete(name);
-    if (come.size > 0) await touchWaitingPods(server, ({ spec }) => come.has(spec.nodeName ?? ''));
+  const notReady = async () => {
+    const ready = await readyNodes(server, waiting);
+    for (const name of ready) waiting.delete(name);
+    // Lets the pods of each node start at once, before the other nodes are Ready.
+    if (ready.size > 0) await touchWaitingPods(server, ({ spec }) => ready.has(spec.nodeName ?? ''));
     return waiting.size === 0 ? undefined : `${waiting.size} nodes are not Ready, such as ${[...waiting][0]}`;
   };
-  const every = names.length > few ? lookAtManyEvery : undefined;
-  await until('the nodes to be Ready', look, { ...patience, ...(every && { every }) });
+  const intervalMs = names.length > manyNodes ? manyNodesIntervalMs : undefined;
+  await until('the nodes to be Ready', notReady, { ...wait, ...(intervalMs && { intervalMs }) });
 }
 
-const few = 20;
-/** Lists of many nodes keep an apiserver from its work. Milliseconds. */
-const lookAtManyEvery = 250;
+const manyNodes = 20;
+/** Lists of many nodes are expensive for the apiserver. */
+const manyNodesIntervalMs = 250;
 
 async function createNode(
   server: ApiServer,
@@ -243,15 +240,15 @@ function fakeNode(name: string, labels: Readonly<Record<string, string>>): objec
   };
 }
 
-interface NodeSeen extends KubeObject {
+interface ListedNode extends KubeObject {
   spec: { taints?: { key: string }[] };
   status: { conditions?: Condition[] };
 }
 
-/** Those of the nodes that are Ready and that kwok holds. */
+/** Returns those of the nodes that are Ready and whose Lease exists. */
 async function readyNodes(server: ApiServer, names: ReadonlySet<string>): Promise<Set<string>> {
   const [nodes, leases] = await Promise.all([
-    get<{ items: NodeSeen[] }>(server, '/api/v1/nodes'),
+    get<{ items: ListedNode[] }>(server, '/api/v1/nodes'),
     get<{ items: Lease[] }>(server, nodeLeases),
   ]);
   const leased = new Set(leases.items.map(({ metadata }) => metadata.name));
@@ -259,7 +256,7 @@ async function readyNodes(server: ApiServer, names: ReadonlySet<string>): Promis
   return new Set(ready.filter((name) => leased.has(name) && names.has(name)));
 }
 
-function isReady(node: NodeSeen): boolean {
+function isReady(node: ListedNode): boolean {
   const isTainted = node.spec.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready');
   return (
     !isTainted &&
@@ -270,37 +267,38 @@ function isReady(node: NodeSeen): boolean {
 const nodeLeases = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
 
 /**
- * To be done before a kwok starts: each has an identity of its own and lets alone, for 40 s, a node whose Lease the one
- * before it holds. A kubelet's Lease names the node as its holder and stays.
+ * Deletes the node Leases of a previous kwok. Each kwok has its own identity and ignores for 40 s a node whose Lease another
+ * one holds, so this precedes its start. The Lease of a kubelet names the node as its holder and is kept.
  */
-export async function dropKwokLeases(server: ApiServer): Promise<void> {
+export async function deleteKwokLeases(server: ApiServer): Promise<void> {
   const { items } = await get<{ items: Lease[] }>(server, nodeLeases);
   const held = items.filter(({ metadata, spec }) => spec.holderIdentity !== metadata.name);
   await Promise.all(held.map(({ metadata }) => ask(server, 'DELETE', `${nodeLeases}/${metadata.name}`)));
 }
 
-interface PodSeen extends KubeObject {
+interface ListedPod extends KubeObject {
   spec: { nodeName?: string };
   status: { phase?: string };
 }
 
-const touchedAtOnce = 16;
+const maxTouchesInFlight = 16;
 
 /**
- * To be done when an apiserver is back, or nodes are new: kwok 0.8.0 tries no deletion again whose answer it did not get, and
- * passes over pods of a node until it has seen its own Lease of it; but it looks at a pod again that changes.
+ * Changes an annotation of pods that are starting or terminating, so that kwok processes them again. Needed after an outage of
+ * the apiserver and for new nodes: kwok 0.8.0 does not retry a deletion whose answer it did not receive, and skips the pods of
+ * a node until it has observed its own Lease for it.
  */
 export async function touchWaitingPods(
   server: ApiServer,
-  concerns: (pod: PodSeen) => boolean = () => true,
+  isSelected: (pod: ListedPod) => boolean = () => true,
 ): Promise<void> {
-  const { items } = await get<{ items: PodSeen[] }>(server, '/api/v1/pods');
-  const waiting = items.filter((pod) => waitsForItsNode(pod) && concerns(pod));
-  for (let touched = 0; touched < waiting.length; touched += touchedAtOnce)
-    await Promise.all(waiting.slice(touched, touched + touchedAtOnce).map((pod) => touch(server, pod)));
+  const { items } = await get<{ items: ListedPod[] }>(server, '/api/v1/pods');
+  const waiting = items.filter((pod) => isWaiting(pod) && isSelected(pod));
+  for (let touched = 0; touched < waiting.length; touched += maxTouchesInFlight)
+    await Promise.all(waiting.slice(touched, touched + maxTouchesInFlight).map((pod) => touch(server, pod)));
 }
 
-function waitsForItsNode({ metadata, spec, status }: PodSeen): boolean {
+function isWaiting({ metadata, spec, status }: ListedPod): boolean {
   const isStarting = spec.nodeName !== undefined && status.phase === 'Pending';
   return isStarting || metadata.deletionTimestamp !== undefined;
 }
@@ -316,15 +314,15 @@ const defaultAccount = '/api/v1/namespaces/default/serviceaccounts/default';
 const rootCertificate = '/api/v1/namespaces/default/configmaps/kube-root-ca.crt';
 
 /**
- * To be done before a controller manager starts on data of an earlier run: its controllers make this object again, byte
- * for byte, and so show that they work.
+ * Deletes the ConfigMap `kube-root-ca.crt` of an earlier run before kube-controller-manager starts: its controllers create it
+ * again with the same content, which shows that they work.
  */
-export async function dropControllersProof(server: ApiServer): Promise<void> {
+export async function deleteRootCertificate(server: ApiServer): Promise<void> {
   await ask(server, 'DELETE', rootCertificate);
 }
 
-/** Also waits for the ServiceAccount without which the namespace takes no pods. */
-export async function untilControllersWork(server: ApiServer, patience: Patience): Promise<void> {
+/** Waits for objects that kube-controller-manager creates, such as the ServiceAccount that pods of the namespace need. */
+export async function untilControllersWork(server: ApiServer, wait: WaitOptions): Promise<void> {
   const probe = async () => {
     const answers = await Promise.all(
       [defaultAccount, rootCertificate].map((path) => ask(server, 'GET', path)),
@@ -333,66 +331,72 @@ export async function untilControllersWork(server: ApiServer, patience: Patience
       ? undefined
       : 'its objects in namespace default are missing';
   };
-  await until('the work of kube-controller-manager', probe, patience);
+  await until('the controllers of kube-controller-manager to work', probe, wait);
 }
 
-/** What `sandbox up` installs: CRDs, policies, permissions and the namespace of the worker. */
+/** The manifests that `sandbox up` installs: CRDs, policies, permissions and the namespace of the worker. */
 const deployment = fileURLToPath(new URL('../deploy', import.meta.url));
+
+/** Lets clients of Temporal maintain all nodes: nobody else has access to the Temporal of a sandbox. */
+const temporalUser = join(deployment, 'temporal-user');
 
 const definitions = join(deployment, 'crd');
 
 /**
- * Applies the CRDs as soon as the apiserver takes them, before it is ready, in the way in which `install` does it again.
- * From its start on it looks every 5 s which schemas there are, and until it has seen ours it refuses what a
- * MutatingAdmissionPolicy matches.
+ * Applies the CRDs as soon as the apiserver accepts them, which is before it is ready; `install` applies them again in the
+ * same way. The apiserver reads the schemas every 5 s, and until it has read ours it rejects objects that a
+ * MutatingAdmissionPolicy matches, so an early start saves time.
  */
-export async function define(layout: Layout, ports: Ports, patience: Patience): Promise<void> {
+export async function applyDefinitions(layout: Layout, ports: Ports, wait: WaitOptions): Promise<void> {
   const objects = readdirSync(definitions)
     .filter((file) => file.endsWith('.yaml') && file !== 'kustomization.yaml')
     .map((file) => parse(readFileSync(join(definitions, file), 'utf8')) as KubeObject);
   const probe = async () => {
-    const answers = await Promise.all(objects.map((object) => applied(layout, ports, object)));
+    const answers = await Promise.all(objects.map((object) => applyDefinition(layout, ports, object)));
     return answers.find((answer) => answer !== undefined);
   };
-  await until('the CustomResourceDefinitions to be applied', probe, patience);
+  await until('the CustomResourceDefinitions to be applied', probe, wait);
 }
 
-async function applied(layout: Layout, ports: Ports, object: KubeObject): Promise<string | undefined> {
+async function applyDefinition(
+  layout: Layout,
+  ports: Ports,
+  object: KubeObject,
+): Promise<string | undefined> {
   const path = `${customResourceDefinitions}/${object.metadata.name}?fieldManager=kubectl&force=true`;
   try {
     const { status, body } = await ask(apiServerOf(layout, ports), 'PATCH', path, object);
     return status === 200 || status === 201 ? undefined : body.slice(0, 300);
   } catch (error) {
-    return messageOf(error);
+    return errorMessage(error);
   }
 }
 
 const customResourceDefinitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 
-/** Applies deploy/ and waits until its CRDs are served and its policy is in force. */
-export async function install(layout: Layout, server: ApiServer, patience: Patience): Promise<void> {
-  await until(`${deployment} to be applied`, () => apply(layout), patience);
-  await until('the CustomResourceDefinitions to be Established', () => unestablished(server), patience);
-  await until('the policy for drain plans to be in force', () => incompletePlan(server), patience);
+/** Applies deploy/ and deploy/temporal-user, and waits until its CRDs are served and its policy is in effect. */
+export async function install(layout: Layout, server: ApiServer, wait: WaitOptions): Promise<void> {
+  for (const folder of [deployment, temporalUser])
+    await until(`${folder} to be applied`, () => apply(layout, folder), wait);
+  await until('the CustomResourceDefinitions to be Established', () => unestablished(server), wait);
+  await until('the policy for drain plans to be in effect', () => incompletePlan(server), wait);
 }
 
-/** Applies once; undefined when all was taken. An object whose CRD is in the same bundle has to wait for it. */
-async function apply(layout: Layout): Promise<string | undefined> {
-  const flags = ['--server-side', '--force-conflicts', '-k', deployment];
+/** Applies a kustomization once. Returns undefined when the apiserver accepted everything: an object may have to wait for its CRD. */
+async function apply(layout: Layout, folder: string): Promise<string | undefined> {
+  const flags = ['--server-side', '--force-conflicts', '-k', folder];
   const env = { KUBECONFIG: layout.kubeconfig, HOME: layout.dir, PATH: layout.bin };
   try {
     await run(join(layout.bin, 'kubectl'), ['apply', ...flags], { env });
     return undefined;
   } catch (error) {
-    const complaint = String((error as { stderr?: string }).stderr ?? error).trim();
-    if (/no matches for kind|ensure CRDs are installed first/.test(complaint)) return complaint;
-    throw new SandboxError(
-      `kubectl apply -k ${deployment} failed: ${complaint.split('\n').slice(-3).join(' | ')}`,
-    );
+    const output = String((error as { stderr?: string }).stderr ?? error).trim();
+    if (/no matches for kind|ensure CRDs are installed first/.test(output)) return output;
+    throw new SandboxError(`kubectl apply -k ${folder} failed: ${output.split('\n').slice(-3).join(' | ')}`);
   }
 }
 
-/** Tries what is applied first: the apiserver takes seconds to know the schema, and refuses it until then. */
+/** Creates a NodeMaintenance as a dry run: the apiserver rejects it for seconds, until it has read the schema. */
 async function incompletePlan(server: ApiServer): Promise<string | undefined> {
   const { apiVersion, kind, plural } = NODE_MAINTENANCE;
   const nodeSelector = { nodeSelectorTerms: [{}] };
@@ -410,7 +414,7 @@ async function unestablished(server: ApiServer): Promise<string | undefined> {
   );
   const waiting = items.filter(
     ({ status }) =>
-      !status?.conditions?.some((seen) => seen.type === 'Established' && seen.status === 'True'),
+      !status?.conditions?.some(({ type, status: value }) => type === 'Established' && value === 'True'),
   );
   return waiting.length === 0
     ? undefined

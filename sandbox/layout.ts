@@ -10,7 +10,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Ports } from './ports.ts';
 
-/** The servers of a sandbox, in the order in which they may start; they stop in the reverse order. */
+/** The servers of a sandbox, in the order of their start; they stop in the reverse order. */
 export const serverNames = [
   'etcd',
   'kube-apiserver',
@@ -21,19 +21,19 @@ export const serverNames = [
 ] as const;
 export type ServerName = (typeof serverNames)[number];
 
-/** How a server is run: enough to start it again from another process. */
+/** The command of a server, sufficient to start it again from another process. */
 export interface ServerCommand {
   command: string;
   args: string[];
-  /** The port that answers for it; absent for a server without one. */
+  /** The port on which it answers; absent for a server without one. */
   port?: number;
 }
 
-/** sandbox.json: written before the first process starts. Tokens are not in it. */
+/** The content of sandbox.json, written before the first process starts. It contains no tokens. */
 export interface SandboxState {
   ports: Ports;
   servers: Record<ServerName, ServerCommand>;
-  /** False until everything was up once; a launcher that was killed leaves it so. */
+  /** False until the first complete start; stays false when the launcher is killed. */
   complete: boolean;
 }
 
@@ -47,7 +47,7 @@ export interface Layout {
   kubeconfig: string;
   workerKubeconfig: string;
   state: string;
-  /** Held by a launcher while it starts this sandbox. */
+  /** The launcher holds this lock while it starts the sandbox. */
   lock: string;
   etcdData: string;
   certificates: string;
@@ -79,7 +79,7 @@ export function layoutOf(dir: string): Layout {
   };
 }
 
-/** One spelling for each directory: the mark that our processes carry is compared letter by letter. */
+/** Returns one spelling per directory, because the directory in the environment of our processes is compared as text. */
 function canonical(dir: string): string {
   const absolute = resolve(dir);
   if (existsSync(absolute)) return realpathSync(absolute);
@@ -94,7 +94,7 @@ export function makeDirectories(layout: Layout): void {
   }
 }
 
-/** undefined when no sandbox was ever started here. */
+/** Reads the state. Returns undefined when no sandbox was ever started here. */
 export function readState(layout: Layout): SandboxState | undefined {
   try {
     return JSON.parse(readFileSync(layout.state, 'utf8')) as SandboxState;
@@ -107,7 +107,7 @@ export function writeState(layout: Layout, state: SandboxState): void {
   writePrivate(layout.state, `${JSON.stringify(state, null, 2)}\n`);
 }
 
-/** Replaces a file at once, so that no reader and no crash sees half of it; only its owner may read it. */
+/** Replaces a file atomically, so that it is never incomplete; only its owner may read it. */
 export function writePrivate(file: string, text: string): void {
   const next = `${file}.next`;
   rmSync(next, { force: true });

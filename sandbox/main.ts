@@ -9,8 +9,9 @@ import {
   startSandbox,
   stopSandbox,
 } from './sandbox.ts';
+import { ensureToolchain } from './toolchain.ts';
 
-/** npm run sandbox -- up | down | status */
+/** npm run sandbox -- up | down | status | build */
 
 interface DirOption {
   dir: string;
@@ -20,69 +21,88 @@ type UpOptions = DirOption & { nodes: number; install: boolean } & Partial<Recor
 
 const program = new Command('sandbox')
   .description(
-    'Temporal and Kubernetes on this machine, without containers: for trying, developing and testing',
+    'Runs Temporal and Kubernetes on this machine without containers, for evaluation, development and tests',
   )
   .helpCommand(false);
 
-const dirOption = ['--dir <dir>', 'directory of everything that the sandbox writes', '.sandbox'] as const;
+const dirOption = ['--dir <dir>', 'directory for everything that the sandbox writes', '.sandbox'] as const;
 
 const up = program
   .command('up')
-  .description('start it; what it needs is built once, from source')
+  .description('start it; missing binaries are built from source first, once per user and version')
   .option(...dirOption)
-  .option('--nodes <number>', 'kwok nodes', nodeCount, 3)
-  .option('--no-install', 'leave out what deploy/ holds: CRDs, policies, permissions');
-for (const option of Object.values(portOptions)) up.option(`${option} <port>`, 'instead of a free one', port);
+  .option('--nodes <number>', 'number of kwok nodes', nodeCount, 3)
+  .option('--no-install', 'do not apply deploy/ (CRDs, policies, permissions)');
+for (const option of Object.values(portOptions))
+  up.option(`${option} <port>`, 'use this port instead of a free one', port);
 up.action(start);
 
 program
   .command('down')
-  .description('stop it; its data stays for the next up')
+  .description('stop it; its data is kept for the next up')
   .option(...dirOption)
   .option('--purge', 'delete the directory too', false)
   .action(stop);
 
 program
   .command('status')
-  .description('show each server; exit 1 if one is dead')
+  .description('show each server; exit 1 if one does not run')
   .option(...dirOption)
   .action(showStatus);
+
+program
+  .command('build')
+  .description('build missing binaries now, so that the first up, demo or test starts at once')
+  .action(build);
 
 async function start(options: UpOptions): Promise<void> {
   const { kind } = sandboxStatus(options.dir);
   if (kind === 'Up') {
-    say(`The sandbox in ${options.dir} is up already.`);
+    print(`The sandbox in ${options.dir} is already running.`);
     return showAddresses(await attachSandbox(options.dir), options.dir);
   }
-  if (kind === 'Broken') {
-    say(`The sandbox in ${options.dir} is not whole: what runs of it is stopped, its data stays.`);
+  if (kind === 'Degraded') {
+    print(`The sandbox in ${options.dir} is incomplete: stopping its remaining servers; its data is kept.`);
     await stopSandbox(options.dir);
   }
-  say(
+  print(
     `Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and Temporal in ${options.dir}`,
   );
   const sandbox = await startSandbox({
     ...options,
-    ports: askedPorts(options),
-    report: say,
-    ...(process.stdout.isTTY ? { progress: sayInPlace } : {}),
-    signal: interruption(),
+    ports: requestedPorts(options),
+    ...reporting(),
   });
   showAddresses(sandbox, options.dir);
 }
 
-function askedPorts(options: UpOptions): Partial<Record<PortName, number>> {
-  const asked = (Object.keys(portOptions) as PortName[]).map(
+async function build(): Promise<void> {
+  const binaries = await ensureToolchain(reporting());
+  print("The sandbox's binaries are available:");
+  for (const [name, path] of Object.entries(binaries)) print(`  ${name.padEnd(24)} ${path}`);
+}
+
+/** Returns the options that show progress and make a start or build interruptible. */
+function reporting() {
+  return {
+    report: print,
+    ...(process.stdout.isTTY ? { progress: printInPlace } : {}),
+    signal: interruption(),
+  };
+}
+
+function requestedPorts(options: UpOptions): Partial<Record<PortName, number>> {
+  const requested = (Object.keys(portOptions) as PortName[]).map(
     (name) => [name, options[portAttribute(name)]] as const,
   );
-  return Object.fromEntries(asked.filter(([, number]) => number !== undefined));
+  return Object.fromEntries(requested.filter(([, number]) => number !== undefined));
 }
 
 function portAttribute(name: PortName): `${PortName}Port` {
   return `${name}Port`;
 }
 
-/** Ctrl-C and SIGTERM end a start that is under way, so that it can clear up after itself. */
+/** Returns a signal that Ctrl-C and SIGTERM abort, so that a start in progress can clean up. */
 function interruption(): AbortSignal {
   const controller = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
@@ -95,7 +115,7 @@ function interruption(): AbortSignal {
 
 function showAddresses(sandbox: Sandbox, dir: string): void {
   const forDir = dir === dirOption[2] ? '' : ` --dir ${dir}`;
-  say(`
+  print(`
   Kubernetes    KUBECONFIG=${sandbox.kubeconfig}
   the worker's  KUBECONFIG=${sandbox.workerKubeconfig}
   Temporal      ${sandbox.temporalAddress}, namespace ${sandbox.temporalNamespace}
@@ -107,12 +127,12 @@ Stop it:        npm run sandbox -- down${forDir}`);
 
 async function stop({ dir, purge }: DirOption & { purge: boolean }): Promise<void> {
   const stopped = await stopSandbox(dir);
-  say(stopped.length > 0 ? `Stopped ${stopped.join(', ')}.` : `Nothing of a sandbox runs in ${dir}.`);
+  print(stopped.length > 0 ? `Stopped ${stopped.join(', ')}.` : `No sandbox is running in ${dir}.`);
   if (purge) {
     purgeSandbox(dir);
-    say(`Deleted ${dir}.`);
+    print(`Deleted ${dir}.`);
   } else if (stopped.length > 0) {
-    say(`Its data stays in ${dir} for the next up; down --purge deletes it.`);
+    print(`Its data is kept in ${dir} for the next up; down --purge deletes it.`);
   }
 }
 
@@ -120,38 +140,39 @@ function showStatus({ dir }: DirOption): void {
   const status = sandboxStatus(dir);
   if (status.kind !== 'Up') process.exitCode = 1;
   if (status.kind === 'Down') {
-    say(`Nothing of a sandbox runs in ${dir}.`);
+    print(`No sandbox is running in ${dir}.`);
     return;
   }
   for (const { name, pid, port: number } of status.servers) {
-    const state = pid === undefined ? 'dead' : 'alive';
-    say(`${name.padEnd(24)} ${state.padEnd(6)} pid ${String(pid ?? '-').padEnd(8)} port ${number ?? '-'}`);
+    const state = pid === undefined ? 'stopped' : 'running';
+    print(`${name.padEnd(24)} ${state.padEnd(8)} pid ${String(pid ?? '-').padEnd(8)} port ${number ?? '-'}`);
   }
 }
 
 function nodeCount(text: string): number {
   const number = Number(text);
-  if (!Number.isInteger(number) || number < 0) throw new InvalidArgumentError('A whole number, 0 or more.');
+  if (!Number.isInteger(number) || number < 0)
+    throw new InvalidArgumentError('Must be a whole number, 0 or more.');
   return number;
 }
 
 function port(text: string): number {
   const number = Number(text);
   if (!Number.isInteger(number) || number < 1 || number > 65_535)
-    throw new InvalidArgumentError('1 to 65535.');
+    throw new InvalidArgumentError('Must be between 1 and 65535.');
   return number;
 }
 
-/** True while the last line on the terminal is one that the next replaces. */
+/** True while the next line replaces the last one on the terminal. */
 let inPlace = false;
 
-function say(line: string): void {
+function print(line: string): void {
   if (inPlace) process.stdout.write('\r\x1b[K');
   inPlace = false;
   process.stdout.write(`${line}\n`);
 }
 
-function sayInPlace(line: string): void {
+function printInPlace(line: string): void {
   inPlace = true;
   process.stdout.write(`\r\x1b[K${line.slice(0, (process.stdout.columns ?? 80) - 1)}`);
 }

@@ -1,5 +1,6 @@
-import { connect, createServer, type Server } from 'node:net';
-import { SandboxError } from './errors.ts';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { PortConflictError, SandboxError } from './errors.ts';
 
 /** The ports of a sandbox, with the command's option for each. */
 export const portOptions = {
@@ -13,16 +14,16 @@ export type PortName = keyof typeof portOptions;
 export type Ports = Record<PortName, number>;
 
 /**
- * One free port of 127.0.0.1 for each name. A port in `asked` is taken or refused with SandboxError; one in
- * `preferred` is taken if it is free, so that a sandbox which comes up again keeps its addresses.
+ * Chooses a free port of 127.0.0.1 for each name. A port in `requested` is used or refused with SandboxError; one in
+ * `preferred` is used if it is free, so that a restarted sandbox keeps its addresses.
  */
-export async function choosePorts(asked: Partial<Ports>, preferred: Partial<Ports> = {}): Promise<Ports> {
+export async function choosePorts(requested: Partial<Ports>, preferred: Partial<Ports> = {}): Promise<Ports> {
   const held: Server[] = [];
   try {
     const chosen: Partial<Ports> = {};
     for (const name of Object.keys(portOptions) as PortName[]) {
-      chosen[name] = asked[name]
-        ? await holdAsked(name, asked[name], held)
+      chosen[name] = requested[name]
+        ? await holdRequested(name, requested[name], held)
         : await holdAny(preferred[name], held);
     }
     return chosen as Ports;
@@ -31,14 +32,40 @@ export async function choosePorts(asked: Partial<Ports>, preferred: Partial<Port
   }
 }
 
-async function holdAsked(name: PortName, port: number, held: Server[]): Promise<number> {
-  const server = await tryListen(port);
-  if (!server) {
-    const remedy = 'name another, or leave the option out to get a free one';
-    throw new SandboxError(`Port ${port} (${portOptions[name]}) is taken: ${remedy}`);
+/**
+ * Calls `start` again when a server finds that another process took its port after it had been chosen; `start` chooses other
+ * ports then. Throws SandboxError for a requested port, and after the last attempt.
+ */
+export async function retryOnPortConflict<T>(
+  requested: Partial<Ports>,
+  report: (line: string) => void,
+  start: () => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!(error instanceof PortConflictError)) throw error;
+      const name = (Object.keys(requested) as PortName[]).find((key) => requested[key] === error.port);
+      if (name !== undefined) throw takenPort(name, error.port);
+      if (attempt === maxAttempts) throw error;
+      report(`Another process has taken port ${error.port}: starting again with other ports`);
+    }
   }
+}
+
+const maxAttempts = 3;
+
+async function holdRequested(name: PortName, port: number, held: Server[]): Promise<number> {
+  const server = await tryListen(port);
+  if (!server) throw takenPort(name, port);
   held.push(server);
   return port;
+}
+
+function takenPort(name: PortName, port: number): SandboxError {
+  const remedy = 'name another, or leave the option out to get a free one';
+  return new SandboxError(`Port ${port} (${portOptions[name]}) is taken: ${remedy}`);
 }
 
 async function holdAny(preferred: number | undefined, held: Server[]): Promise<number> {
@@ -53,8 +80,8 @@ async function holdAny(preferred: number | undefined, held: Server[]): Promise<n
   throw new SandboxError(`No free port between ${lowest} and ${highest} on 127.0.0.1`);
 }
 
-// Below the range from which Linux gives ports to outgoing connections (32768 and up): a stopped server finds its port
-// free when it starts again.
+// Below the range from which Linux assigns ports to outgoing connections (32768 and up), so that the port of a stopped server
+// is still free when it starts again.
 const lowest = 20_000;
 const highest = 32_000;
 
@@ -70,15 +97,43 @@ async function close(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
 }
 
-/** True when something on 127.0.0.1 accepts connections on the port. */
-export async function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ port, host: '127.0.0.1' });
-    const answer = (yes: boolean) => {
-      socket.destroy();
-      resolve(yes);
-    };
-    socket.once('connect', () => answer(true));
-    socket.once('error', () => answer(false));
-  });
+/** Returns true when the process listens on the port. */
+export function listensOn(pid: number, port: number): boolean {
+  const sockets = listeningSockets(port);
+  return sockets.size > 0 && openFiles(pid).some((target) => sockets.has(target));
+}
+
+/** Returns the listening sockets of a port, as links in /proc/PID/fd name them. */
+function listeningSockets(port: number): Set<string> {
+  const suffix = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const rows = ['tcp', 'tcp6'].flatMap((file) => readTable(`/proc/net/${file}`));
+  // The columns are: sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode (proc(5)); state 0A is LISTEN.
+  const listening = rows.filter(([, local, , state]) => local?.endsWith(suffix) && state === '0A');
+  return new Set(listening.map((columns) => `socket:[${columns[9]}]`));
+}
+
+function readTable(file: string): string[][] {
+  try {
+    const lines = readFileSync(file, 'utf8').trim().split('\n');
+    return lines.map((line) => line.trim().split(/\s+/));
+  } catch {
+    return []; // The kernel has no IPv6.
+  }
+}
+
+function openFiles(pid: number): string[] {
+  try {
+    const dir = `/proc/${pid}/fd`;
+    return readdirSync(dir).flatMap((fd) => linkTarget(`${dir}/${fd}`) ?? []);
+  } catch {
+    return []; // The process has ended.
+  }
+}
+
+function linkTarget(file: string): string | undefined {
+  try {
+    return readlinkSync(file);
+  } catch {
+    return undefined; // The file has been closed.
+  }
 }

@@ -13,28 +13,25 @@ import { dirname } from 'node:path';
 import { hasCode, SandboxError } from './errors.ts';
 import { until } from './until.ts';
 
-/** A process that cannot be mistaken for a later one with the same number. */
+/** Identifies a process, even if a later one has the same number. */
 export interface ProcessIdentity {
   pid: number;
-  /** Clock ticks since boot at which it started, as /proc/PID/stat prints them. */
+  /** Its start in clock ticks since boot, as /proc/PID/stat prints it. */
   startTime: string;
 }
 
 export interface Launch {
   command: string;
   args: readonly string[];
-  /** The whole environment of the process; nothing is inherited. */
+  /** The complete environment of the process; it inherits nothing. */
   env: Record<string, string>;
-  /** File that standard output and error are appended to. */
+  /** File to which standard output and error are appended. */
   log: string;
   /** File that receives the ProcessIdentity as JSON. */
   pidFile: string;
 }
 
-/**
- * Starts a process in a session of its own, so that it outlives us and our terminal. Throws SandboxError when the
- * command cannot be run.
- */
+/** Starts a process in its own session, so that it outlives this process and the terminal. Throws SandboxError. */
 export function launch(what: Launch): ProcessIdentity {
   const log = openSync(what.log, 'a', 0o600);
   const child = spawn(what.command, what.args, {
@@ -43,7 +40,7 @@ export function launch(what: Launch): ProcessIdentity {
     stdio: ['ignore', log, log],
   });
   closeSync(log);
-  child.on('error', () => {}); // said below, where the caller hears it
+  child.on('error', () => {}); // thrown below
   if (child.pid === undefined) {
     throw new SandboxError(`Cannot run ${what.command}: is it an executable for this machine?`);
   }
@@ -54,7 +51,7 @@ export function launch(what: Launch): ProcessIdentity {
   return identity;
 }
 
-/** The identity in a pid file; undefined when there is none or it was cut short. */
+/** Reads the identity in a pid file. Returns undefined when the file is missing or incomplete. */
 export function readPidFile(file: string): ProcessIdentity | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as ProcessIdentity;
@@ -64,13 +61,13 @@ export function readPidFile(file: string): ProcessIdentity | undefined {
 }
 
 /**
- * The living process of that number. A zombie is not one, unless threads of it are still on their way out: until the last
- * has left, its ports are taken.
+ * Returns the identity of a running process. A zombie counts as running while it still has threads: its ports are taken until
+ * the last one has ended.
  */
 export function identify(pid: number): ProcessIdentity | undefined {
   const stat = readProc(pid, 'stat');
   if (stat === undefined) return undefined;
-  // The command's name is in parentheses and may contain anything: count fields behind the last one (proc(5)).
+  // The name of the command is in parentheses and may contain anything: count fields after the last one (proc(5)).
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [state, threads, startTime] = [fields[0], fields[17], fields[19]];
   if (state === undefined || startTime === undefined) return undefined;
@@ -82,39 +79,37 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return identify(identity.pid)?.startTime === identity.startTime;
 }
 
-/** Sends a signal, unless the process is gone. */
+/** Sends a signal, unless the process has ended. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): void {
   if (!isAlive(identity)) return;
   try {
     process.kill(identity.pid, signal);
   } catch {
-    // Gone between the look and the signal.
+    // It ended between the check and the signal.
   }
 }
 
-/** SIGTERM, after `grace` milliseconds SIGKILL; returns when the process is really gone. */
-export async function terminate(identity: ProcessIdentity, grace: number): Promise<void> {
+/** Sends SIGTERM, and SIGKILL after the grace period; returns when the process has ended. */
+export async function terminate(identity: ProcessIdentity, gracePeriodMs: number): Promise<void> {
   signalProcess(identity, 'SIGTERM');
   try {
-    await untilGone(identity, grace);
+    await untilEnded(identity, gracePeriodMs);
   } catch {
-    signalProcess(identity, 'SIGKILL');
-    await untilGone(identity, killedWithin);
+    await kill(identity);
   }
 }
 
 export async function kill(identity: ProcessIdentity): Promise<void> {
   signalProcess(identity, 'SIGKILL');
-  await untilGone(identity, killedWithin);
+  await untilEnded(identity, killTimeoutMs);
 }
 
-async function untilGone(identity: ProcessIdentity, within: number): Promise<void> {
-  await until(`the end of process ${identity.pid}`, () => (isAlive(identity) ? 'alive' : undefined), {
-    within,
-  });
+async function untilEnded(identity: ProcessIdentity, timeoutMs: number): Promise<void> {
+  const running = () => (isAlive(identity) ? 'it is running' : undefined);
+  await until(`process ${identity.pid} to end`, running, { timeoutMs });
 }
 
-/** Every process of this user whose environment carries `NAME=value`, whoever started it. */
+/** Returns every process of this user whose environment contains `NAME=value`. */
 export function findByEnvironment(name: string, value: string): ProcessIdentity[] {
   const entry = `\0${name}=${value}\0`;
   return readdirSync('/proc')
@@ -124,34 +119,34 @@ export function findByEnvironment(name: string, value: string): ProcessIdentity[
     .flatMap((pid) => identify(pid) ?? []);
 }
 
-/** The command's name of a process, for messages. */
+/** Returns the name of a process's command, for messages. */
 export function commandName(pid: number): string {
   return readProc(pid, 'comm')?.trim() ?? 'unknown';
 }
 
-/** Ours for as long as this process lives, without a file that has to be cleared up after a crash. */
+/** A lock that ends with this process: after a crash there is no file to clean up. */
 export interface Lock {
   release(): void;
 }
 
-/** Takes the lock, or says who has it. A holder that died does not count. */
+/** Takes the lock, or returns its holder. A process that has ended holds no lock. */
 export function tryLock(file: string): Lock | { holder: ProcessIdentity } {
   const self = identify(process.pid);
   if (!self) throw new SandboxError('The sandbox needs Linux: it reads /proc');
-  // A link appears whole or not at all: nobody can take a lock that is being written for a stale one.
-  const claim = `${file}.${self.pid}`;
-  writeFileSync(claim, JSON.stringify(self), { mode: 0o600 });
+  // A link is created atomically, so no process can mistake a lock that is being written for a stale one.
+  const lockCandidate = `${file}.${self.pid}`;
+  writeFileSync(lockCandidate, JSON.stringify(self), { mode: 0o600 });
   try {
-    return claimLock(claim, file);
+    return claimLock(lockCandidate, file);
   } finally {
-    rmSync(claim, { force: true });
+    rmSync(lockCandidate, { force: true });
   }
 }
 
-function claimLock(claim: string, file: string): Lock | { holder: ProcessIdentity } {
+function claimLock(lockCandidate: string, file: string): Lock | { holder: ProcessIdentity } {
   for (;;) {
     try {
-      linkSync(claim, file);
+      linkSync(lockCandidate, file);
       return { release: () => rmSync(file, { force: true }) };
     } catch (error) {
       if (!hasCode(error, 'EEXIST')) throw error;
@@ -170,5 +165,5 @@ function readProc(pid: number, file: string): string | undefined {
   }
 }
 
-/** Milliseconds in which the kernel clears away a killed process, a swapping machine included. */
-const killedWithin = 20_000;
+/** Time for the kernel to remove a killed process, even on a machine that swaps. */
+const killTimeoutMs = 20_000;

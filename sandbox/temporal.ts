@@ -3,9 +3,9 @@ import { promisify } from 'node:util';
 import { defaultNamespace, tunedArguments } from '../temporal-config/devServer.ts';
 import { declaredNamespace } from '../temporal-config/namespace.ts';
 import type { Layout, ServerCommand } from './layout.ts';
-import { accepts, type Ports } from './ports.ts';
+import type { Ports } from './ports.ts';
 
-/** Temporal's development server on a file of the sandbox, so that it can be killed and started again. */
+/** Returns Temporal's development server with its database in a file, so that it can be killed and started again. */
 export function temporalServer(layout: Layout, ports: Ports, temporal: string): ServerCommand {
   return {
     command: temporal,
@@ -25,16 +25,15 @@ export function temporalServer(layout: Layout, ports: Ports, temporal: string): 
 }
 
 /**
- * A probe for `until`: undefined when the server serves the namespace and knows the search attributes. It registers
- * them each time, because start-dev's own `--search-attribute` does nothing on a database that exists already.
+ * A probe for `until`: returns undefined when the server serves the namespace and has the search attributes. It registers them
+ * each time, because `--search-attribute` of start-dev does nothing on an existing database.
  */
 export async function temporalReadiness(
   layout: Layout,
   port: number,
   temporal: string,
 ): Promise<string | undefined> {
-  if (!(await accepts(port))) return `nothing listens on port ${port}`;
-  // The command pairs the names with the types by their order.
+  // The command pairs names and types by position.
   const pairs = Object.entries(declaredNamespace().searchAttributes).flatMap(([name, type]) => [
     `--name=${name}`,
     `--type=${type}`,
@@ -42,7 +41,7 @@ export async function temporalReadiness(
   const server = [`--address=127.0.0.1:${port}`, `--namespace=${defaultNamespace}`, '--command-timeout=5s'];
   const args = ['operator', 'search-attribute', 'create', ...pairs, ...server];
   try {
-    // A bare environment: the user's TEMPORAL_ variables and profiles are about another server.
+    // Without the user's environment: its TEMPORAL_ variables and profiles are about another server.
     await promisify(execFile)(temporal, args, { env: { HOME: layout.dir } });
     return undefined;
   } catch (error) {

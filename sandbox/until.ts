@@ -1,34 +1,35 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SandboxError } from './errors.ts';
 
-export interface Patience {
-  /** Milliseconds until giving up. */
-  within: number;
+export interface WaitOptions {
+  timeoutMs: number;
   signal?: AbortSignal | undefined;
-  /** Milliseconds between two looks, if they cost much. */
-  every?: number;
+  /** Time between two probes, for probes that cost much. */
+  intervalMs?: number;
 }
 
 /**
- * Looks until `probe` answers undefined, which means that the fact holds; anything else is a few words on what was
- * seen instead. Throws SandboxError with the last of those when the time is up.
+ * Calls `probe` until it returns undefined, which means that the condition holds. Any other result describes what the probe
+ * observed instead; the SandboxError that is thrown at the timeout ends with the last one.
  */
 export async function until(
-  fact: string,
+  condition: string,
   probe: () => Promise<string | undefined> | string | undefined,
-  patience: Patience,
+  options: WaitOptions,
 ): Promise<void> {
-  const deadline = performance.now() + patience.within;
+  const deadline = performance.now() + options.timeoutMs;
   for (;;) {
-    patience.signal?.throwIfAborted();
-    const seen = await probe();
-    if (seen === undefined) return;
+    options.signal?.throwIfAborted();
+    const observed = await probe();
+    if (observed === undefined) return;
     if (performance.now() > deadline) {
-      throw new SandboxError(`Waited ${patience.within / 1000} s in vain for ${fact}; last seen: ${seen}`);
+      throw new SandboxError(
+        `Timed out after ${options.timeoutMs / 1000} s waiting for ${condition}; last observed: ${observed}`,
+      );
     }
-    await sleep(patience.every ?? lookEvery);
+    await sleep(options.intervalMs ?? defaultIntervalMs);
   }
 }
 
-/** Milliseconds between two looks: short, because everything waited for here comes in tenths of a second. */
-const lookEvery = 40;
+/** Short, because most conditions of a sandbox hold after some tenths of a second. */
+const defaultIntervalMs = 40;

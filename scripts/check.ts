@@ -1,10 +1,7 @@
 import { spawn } from 'node:child_process';
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
-/**
- * `npm run check`: all that can be known without a server. Every step runs, whatever the others say; exit 1 if one
- * fails, and then its output is shown.
- */
+/** `npm run check`: runs every check that needs no server. Prints the output of each step that fails, and exits 1 then. */
 
 interface Step {
   name: string;
@@ -18,23 +15,24 @@ interface Outcome {
   output: string;
 }
 
-/** Where to start, the longest first. */
+/** The steps in the order of their start, the longest first. */
 const steps: readonly Step[] = [
   { name: 'domain tests', command: ['jest', 'test/domain'] },
   { name: 'types', command: ['tsc', '--noEmit'] },
   { name: 'lint, import directions', command: ['oxlint'] },
   { name: 'unused code', command: ['knip', '--treat-config-hints-as-errors'] },
+  { name: 'dependencies', command: ['node', 'scripts/dependencies.ts'] },
   { name: 'generated files', command: ['node', 'scripts/generate.ts', '--verify'] },
   { name: 'format', command: ['biome', 'format'] },
 ];
 
-/** Two cores are what the smallest machine has; more steps at a time would only get in each other's way. */
-const lanes = 2;
+/** The number of steps that run at the same time: the smallest supported machine has two cores. */
+const concurrency = 2;
 
 const longestName = Math.max(...steps.map(({ name }) => name.length));
 
 async function runStep(step: Step): Promise<Outcome> {
-  const began = performance.now();
+  const startedAt = performance.now();
   const [command, ...args] = step.command;
   const child = spawn(command, args, {
     cwd: root,
@@ -50,7 +48,7 @@ async function runStep(step: Step): Promise<Outcome> {
     });
     child.once('close', (code) => resolve(code === 0));
   });
-  return { step, ok, seconds: secondsSince(began), output: Buffer.concat(chunks).toString() };
+  return { step, ok, seconds: secondsSince(startedAt), output: Buffer.concat(chunks).toString() };
 }
 
 function show({ step, ok, seconds, output }: Outcome): void {
@@ -60,8 +58,8 @@ function show({ step, ok, seconds, output }: Outcome): void {
   if (!ok) console.log(`\n$ ${step.command.join(' ')}\n${output.trimEnd()}\n`);
 }
 
-/** Takes steps from the queue until it is empty. */
-async function runLane(queue: Step[]): Promise<Outcome[]> {
+/** Runs steps from the queue until it is empty. */
+async function runSteps(queue: Step[]): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   for (let step = queue.shift(); step !== undefined; step = queue.shift()) {
     const outcome = await runStep(step);
@@ -71,18 +69,18 @@ async function runLane(queue: Step[]): Promise<Outcome[]> {
   return outcomes;
 }
 
-function secondsSince(began: number): number {
-  return (performance.now() - began) / 1000;
+function secondsSince(startedAt: number): number {
+  return (performance.now() - startedAt) / 1000;
 }
 
-const began = performance.now();
+const startedAt = performance.now();
 const queue = [...steps];
-const outcomes = (await Promise.all(Array.from({ length: lanes }, () => runLane(queue)))).flat();
+const outcomes = (await Promise.all(Array.from({ length: concurrency }, () => runSteps(queue)))).flat();
 const failed = outcomes.filter(({ ok }) => !ok).map(({ step }) => step.name);
-const took = `${secondsSince(began).toFixed(1)} s`;
+const duration = `${secondsSince(startedAt).toFixed(1)} s`;
 if (failed.length > 0) {
-  console.log(`${failed.length} of ${steps.length} steps failed in ${took}: ${failed.join('; ')}`);
+  console.log(`${failed.length} of ${steps.length} steps failed in ${duration}: ${failed.join('; ')}`);
   process.exitCode = 1;
 } else {
-  console.log(`All ${steps.length} steps passed in ${took}.`);
+  console.log(`All ${steps.length} steps passed in ${duration}.`);
 }

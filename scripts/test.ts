@@ -1,21 +1,23 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, statSync } from 'node:fs';
+import { createWriteStream, existsSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
 import { commandName, findByEnvironment, kill } from '../sandbox/processes.ts';
 import { sandboxStatus, startSandbox, stopSandbox } from '../sandbox/sandbox.ts';
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
 /**
- * `npm test [-- <arguments of jest>]`: every test, in lanes side by side, because most of a test's time is waiting.
- * In a lane one file runs after the other, on a sandbox that the files share. Whatever happens, nothing keeps running.
- * The last line is `<n> passed, <n> failed`, as Jest counted. A file that could not be run counts as failed; so does,
- * once, what goes wrong with the run as a whole.
+ * `npm test [-- <arguments of jest>]` runs every test in shards side by side, because most of a test's time is waiting.
+ * A shard is a process of Jest with a sandbox: it takes the longest file that is left, as soon as it is free. Nothing
+ * keeps running, however the run ends.
+ * The last line is `<n> passed, <n> failed`, as counted by Jest. A file that could not be run counts as one failed test;
+ * so does, once, a problem of the run as a whole.
  */
 
-/** The parts of Jest's `--json` that count. */
+/** The fields of Jest's `--json` that count. */
 interface JestResult {
   success: boolean;
   numPassedTests: number;
@@ -24,62 +26,59 @@ interface JestResult {
   numRuntimeErrorTestSuites: number;
 }
 
-/** Everything that a run puts on disk. */
+/** The files of a run. */
 interface Run {
   dir: string;
-  /** Where tests make their temporary directories, sandboxes of their own among them. */
+  /** Temporary directories of tests, with sandboxes of their own among them. */
   temporary: string;
-}
-
-/** Test files that one Jest runs. */
-interface Lane {
-  /** Paths relative to the root of the repository. */
-  files: string[];
-  /** Matches the paths of the other lanes' files. */
-  ignore: string;
-  /** Directory of the sandbox that the files share. */
-  sandbox: string;
-  /** Where Jest writes its result. */
+  /** Parent of the shards' sandboxes, which are named by the number of the shard. */
+  sandboxes: string;
+  /** The workflows, bundled once for all workers of the run. */
+  bundle: string;
+  /** Jest's result. */
   result: string;
 }
 
-/** Which files are in which lane, chosen so that each takes about as long as the others; what matches none is in the last. */
-const laneFiles = {
-  first: 'test/(?:e2e/(?!windowsByClock)[l-z]|api/|cli/|desk/|domain/|kube/|replay/)',
-  second: 'test/(?:e2e/|sandbox/|workflows/)',
-  third: '',
-};
+/** More than processors, because tests wait for each other's servers and for time. */
+const shardCount = 3;
 
-/** Tests in these folders need no server, or start what they need: to run only them, no sandbox is started. */
-const selfSufficient = /^test\/(?:desk|domain|e2e|replay|sandbox)\//;
+/** Tests in these folders need no server, or start their own: to run only them, no sandbox is started. */
+const selfSufficient = /^test\/(?:static|domain|http|replay|sandbox)\//;
 
 /** In the environment of every process that descends from Jest; its value is the directory of the run. */
 const mark = 'NM_TEST_RUN';
 
-/** Milliseconds that Jest may stay after it has written its result. */
-const jestLeavesWithin = 20_000;
+/** Within this time Jest must end after it has written its result. */
+const jestEndsWithinMs = 20_000;
+
+/** Jest prints this, and carries on, when a shard does not end after its last test. */
+const shardWasKilled = 'A worker process has failed to exit gracefully';
+
+/** Compiled code of the worker and the command line, kept from run to run: it halves the time in which they start. */
+const compileCache = join(root, 'node_modules', '.cache', 'node-compile');
 
 async function main(args: readonly string[]): Promise<number> {
   const stop = interruption();
   const run = await makeRun();
   const problems: string[] = [];
-  let lanes: Lane[] = [];
   try {
-    lanes = lanesOf(run, await listTests(args));
-    if (lanes.length === 0) throw new Error(`No test file matches: ${args.join(' ')}`);
-    await runLanes(run, lanes, args, stop);
+    const files = await listTests(args);
+    if (files.length === 0) throw new Error(`No test file matches: ${args.join(' ')}`);
+    const shards = Math.min(shardCount, files.length);
+    if (!files.every((file) => selfSufficient.test(file))) await startServers(run, shards, stop);
+    await runJest(run, shards, args, stop);
   } catch (error) {
     problems.push(error instanceof Error ? error.message : String(error));
   }
-  const results = await Promise.all(lanes.map(readResult));
-  const leftovers = await clearUp(run, lanes);
+  const result = await readResult(run);
+  const leftovers = await clearUp(run);
   // An interrupted test had no chance to clear up after itself.
   if (leftovers.length > 0 && !stop.aborted)
     problems.push(`Tests left these running, which are stopped now: ${leftovers.join(', ')}`);
-  return conclude(results, problems);
+  return conclude(result, problems);
 }
 
-/** Aborted by Ctrl-C and its relatives, which are no longer fatal: everything is stopped first. */
+/** Aborts on Ctrl-C and its relatives, which do not end the process: everything is stopped first. */
 function interruption(): AbortSignal {
   const controller = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
@@ -89,45 +88,37 @@ function interruption(): AbortSignal {
 
 async function makeRun(): Promise<Run> {
   const dir = await mkdtemp(join(tmpdir(), 'nm-test-'));
-  const temporary = join(dir, 'tmp');
-  await mkdir(temporary);
-  return { dir, temporary };
+  const [temporary, sandboxes] = [join(dir, 'tmp'), join(dir, 'sandboxes')];
+  await Promise.all([temporary, sandboxes].map((path) => mkdir(path)));
+  return { dir, temporary, sandboxes, bundle: join(dir, 'workflows.js'), result: join(dir, 'result.json') };
 }
 
-/** The lanes that have something to do. */
-function lanesOf(run: Run, files: readonly string[]): Lane[] {
-  const inRoot = `^${root.replaceAll(/\W/g, String.raw`\$&`)}/`;
-  const before: string[] = [];
-  const lanes = Object.entries(laneFiles).map(([name, pattern]) => {
-    const ignore = new RegExp(`${inRoot}(?:${[...before, `(?!${pattern})`].join('|')})`);
-    before.push(pattern);
-    return {
-      files: files.filter((file) => !ignore.test(join(root, file))),
-      ignore: ignore.source,
-      sandbox: join(run.dir, name, 'sandbox'),
-      result: join(run.dir, `${name}.json`),
-    };
-  });
-  return lanes.filter((lane) => lane.files.length > 0);
-}
-
-/** Returns when every lane has come to its end; throws if one had to be ended, or its sandbox did not start. */
-async function runLanes(run: Run, lanes: Lane[], args: readonly string[], stop: AbortSignal): Promise<void> {
-  const ends = await Promise.allSettled(lanes.map((lane) => runLane(run, lane, args, stop)));
+/** Starts everything that test files share. Throws the first failure when nothing is being started any more. */
+async function startServers(run: Run, shards: number, signal: AbortSignal): Promise<void> {
+  console.log(`Starting ${shards} ${shards === 1 ? 'sandbox' : 'sandboxes'} for the test files to share`);
+  const started = Array.from({ length: shards }, (_, index) =>
+    startSandbox({
+      dir: join(run.sandboxes, `${index + 1}`),
+      nodes: 3,
+      report: (line) => console.log(`${index + 1}: ${line}`),
+      signal,
+    }),
+  );
+  const ends = await Promise.allSettled([...started, bundleWorkflows(run)]);
+  signal.throwIfAborted();
   for (const end of ends) if (end.status === 'rejected') throw end.reason;
 }
 
-async function runLane(run: Run, lane: Lane, args: readonly string[], stop: AbortSignal): Promise<void> {
-  if (!lane.files.every((file) => selfSufficient.test(file))) {
-    const report = (line: string) => console.log(line);
-    report(`Starting a sandbox for ${lane.files.length} test files to share`);
-    await startSandbox({ dir: lane.sandbox, nodes: 3, report, signal: stop });
-  }
-  stop.throwIfAborted();
-  await runJest(run, lane, args, stop);
+async function bundleWorkflows(run: Run): Promise<void> {
+  const file = createWriteStream(run.bundle);
+  const script = join(root, 'worker', 'printBundle.ts');
+  const child = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
+  await Promise.all([pipeline(child.stdout, file), ended(child)]);
+  if (child.exitCode !== 0)
+    throw new Error(`The workflows could not be bundled: exit code ${child.exitCode}`);
 }
 
-/** Paths of the test files that these arguments choose, relative to the root of the repository. */
+/** Returns the paths of the test files that the arguments choose, relative to the root of the repository. */
 async function listTests(args: readonly string[]): Promise<string[]> {
   const child = spawn('jest', ['--listTests', ...args], {
     cwd: root,
@@ -139,34 +130,43 @@ async function listTests(args: readonly string[]): Promise<string[]> {
   return lines.map((file) => relative(root, file));
 }
 
-/** Returns when Jest has ended, with whatever result; throws when it had to be ended. */
-async function runJest(run: Run, lane: Lane, args: readonly string[], stop: AbortSignal): Promise<void> {
-  const env = toolEnvironment({
-    ...jestOptions,
-    [mark]: run.dir,
-    TMPDIR: run.temporary,
-    ...(existsSync(lane.sandbox) ? { NM_TEST_SANDBOX_DIR: lane.sandbox } : {}),
-  });
-  const own = [`--testPathIgnorePatterns=${lane.ignore}`, '--json', `--outputFile=${lane.result}`];
-  const child = spawn('jest', [...own, ...args], {
+/** Returns when Jest has ended, with any result; throws when it or one of its shards had to be killed. */
+async function runJest(run: Run, shards: number, args: readonly string[], stop: AbortSignal): Promise<void> {
+  stop.throwIfAborted();
+  const child = spawn('jest', ['--json', `--outputFile=${run.result}`, ...args], {
     cwd: root,
-    env,
-    stdio: ['ignore', 'ignore', 'inherit'],
+    env: environment(run, shards),
+    stdio: ['ignore', 'ignore', 'pipe'],
   });
   stop.addEventListener('abort', () => child.kill('SIGKILL'));
-  let overdue = false;
+  let wasKilled = false;
+  child.stderr.on('data', (chunk: Buffer) => {
+    process.stderr.write(chunk);
+    wasKilled ||= chunk.includes(shardWasKilled);
+  });
   const watch = setInterval(() => {
-    overdue = isOverdue(lane);
-    if (overdue) child.kill('SIGKILL');
+    if (isOverdue(run)) wasKilled = child.kill('SIGKILL');
   }, 1_000);
   await ended(child).finally(() => clearInterval(watch));
   stop.throwIfAborted();
-  if (overdue) throw new Error('Jest did not end after its last test: what a test started keeps it alive');
+  if (wasKilled) throw new Error('Jest did not end after its last test: a test left something running in it');
 }
 
-function isOverdue(lane: Lane): boolean {
-  const written = statSync(lane.result, { throwIfNoEntry: false })?.mtimeMs;
-  return written !== undefined && Date.now() - written > jestLeavesWithin;
+function environment(run: Run, shards: number): NodeJS.ProcessEnv {
+  return toolEnvironment({
+    ...jestOptions,
+    [mark]: run.dir,
+    TMPDIR: run.temporary,
+    NM_TEST_SHARDS: String(shards),
+    NODE_COMPILE_CACHE: compileCache,
+    ...(process.stderr.isTTY && { FORCE_COLOR: '1' }),
+    ...(existsSync(run.bundle) && { NM_TEST_SANDBOXES: run.sandboxes, WORKFLOW_BUNDLE: run.bundle }),
+  });
+}
+
+function isOverdue(run: Run): boolean {
+  const written = statSync(run.result, { throwIfNoEntry: false })?.mtimeMs;
+  return written !== undefined && Date.now() - written > jestEndsWithinMs;
 }
 
 function ended(child: ChildProcess): Promise<void> {
@@ -176,22 +176,22 @@ function ended(child: ChildProcess): Promise<void> {
   });
 }
 
-/** All zero when Jest did not get as far as to write one. */
-async function readResult({ result }: Lane): Promise<JestResult> {
+/** Returns zeros when Jest ended before it wrote a result. */
+async function readResult({ result }: Run): Promise<JestResult> {
   if (!existsSync(result))
     return { success: false, numPassedTests: 0, numFailedTests: 0, numRuntimeErrorTestSuites: 0 };
   return JSON.parse(await readFile(result, 'utf8')) as JestResult;
 }
 
-/** Ends all that the run started and removes its files. Returns the names of what should have been gone already. */
-async function clearUp(run: Run, lanes: Lane[]): Promise<string[]> {
+/** Ends everything that the run started, and deletes its files. Returns the names of what tests should have ended. */
+async function clearUp(run: Run): Promise<string[]> {
   const leftovers = [...(await stopDescendants(run)), ...(await stopOwnSandboxes(run))];
-  const shared = lanes.map(({ sandbox }) => sandbox).filter((dir) => existsSync(dir));
+  const shared = (await readdir(run.sandboxes)).map((name) => join(run.sandboxes, name));
   const stopped = await Promise.all(shared.map((dir) => stopSandbox(dir)));
   for (const names of stopped) if (names.length > 0) console.log(`Stopped a sandbox: ${names.join(', ')}`);
   const isDown = shared.every((dir) => sandboxStatus(dir).kind === 'Down');
   const isClear = isDown && findByEnvironment(mark, run.dir).length === 0;
-  if (!isClear) leftovers.push('something that could not be stopped');
+  if (!isClear) leftovers.push('a process that could not be stopped');
   await rm(run.dir, { recursive: true, force: true });
   if (isClear) console.log('Nothing is left running.');
   return leftovers;
@@ -212,14 +212,13 @@ async function stopOwnSandboxes(run: Run): Promise<string[]> {
   return stopped.flat();
 }
 
-/** Prints what went wrong, then the counts; returns the exit code. */
-function conclude(results: JestResult[], problems: string[]): number {
-  const count = (of: (result: JestResult) => number) => results.reduce((sum, result) => sum + of(result), 0);
-  const passed = count(({ numPassedTests }) => numPassedTests);
-  const failed = count((result) => result.numFailedTests + result.numRuntimeErrorTestSuites);
+/** Prints the problems and the counts; returns the exit code. */
+function conclude(result: JestResult, problems: string[]): number {
+  const { numPassedTests: passed, numFailedTests, numRuntimeErrorTestSuites, success } = result;
+  const failed = numFailedTests + numRuntimeErrorTestSuites;
   if (problems.length === 0 && passed + failed === 0) problems.push('No test was run');
   for (const problem of problems) console.error(problem);
-  const isWhole = problems.length === 0 && results.every(({ success }) => success);
+  const isWhole = problems.length === 0 && success;
   console.log(`${passed} passed, ${isWhole ? 0 : Math.max(failed, 1)} failed`);
   return isWhole ? 0 : 1;
 }

@@ -4,26 +4,32 @@ import { NamespaceNotFoundError } from '@temporalio/common';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { windowWorkflowIdOf } from '../api/names.ts';
 import { addAttributes, hoursOf, knownAttributes } from './namespace.ts';
-import { answerIn, Code } from './reach.ts';
+import { grpcStatusOf, Code } from './connectionErrors.ts';
 import type { ScheduleFile } from './scheduleFile.ts';
-import { difference, isOwned, optionsOf, shapeOfFile, shapeOfSchedule } from './scheduleShape.ts';
-import type { Wanted } from './wanted.ts';
+import {
+  difference,
+  isOwned,
+  optionsOf,
+  normalizedScheduleOfFile,
+  normalizedScheduleOf,
+} from './scheduleShape.ts';
+import type { DesiredConfig } from './desiredConfig.ts';
 
-/** One thing that differs from what is wanted. */
+/** One difference between Temporal and the files. */
 export interface Change {
-  /** What it is about: `Schedule os-patch-year-end`. */
-  about: string;
-  /** `- field: as it is` and `+ field: as it is wanted`. */
+  /** The object that differs, such as `Schedule os-patch-year-end`. */
+  subject: string;
+  /** `- field: current` and `+ field: desired`. */
   lines: readonly string[];
   apply: () => Promise<void>;
 }
 
-/** How Temporal differs from what is wanted. */
+/** Result of comparing Temporal with the files. */
 export interface Comparison {
   changes: readonly Change[];
-  /** What is not as it is wanted, and cannot be made so from here: each in a line with the remedy. */
+  /** Differences that `apply` cannot resolve, a line each, with the remedy. */
   conflicts: readonly string[];
-  /** What people may want to know, and is no difference. */
+  /** Facts that users may want to know and that are not differences. */
   notes: readonly string[];
 }
 
@@ -31,15 +37,15 @@ interface Deps {
   connection: Connection;
   client: Client;
   namespace: string;
-  /** Whether Schedules of which there is no file any more are to go. */
+  /** Delete Schedules that no file defines any more. */
   prune: boolean;
 }
 
-export async function compare(deps: Deps, wanted: Wanted): Promise<Comparison> {
-  const namespace = await compareNamespace(deps, wanted);
+export async function compare(deps: Deps, desired: DesiredConfig): Promise<Comparison> {
+  const namespace = await compareNamespace(deps, desired);
   const isMissing = namespace.kind === 'Missing';
-  const attributes = await compareAttributes(deps, wanted, isMissing);
-  const schedules = await compareSchedules(deps, wanted, isMissing);
+  const attributes = await compareAttributes(deps, desired, isMissing);
+  const schedules = await compareSchedules(deps, desired, isMissing);
   const parts = [namespace, attributes, ...schedules];
   return {
     changes: parts.flatMap(({ changes = [] }) => changes),
@@ -48,29 +54,29 @@ export async function compare(deps: Deps, wanted: Wanted): Promise<Comparison> {
   };
 }
 
-type Part = Partial<Comparison>;
+type PartialComparison = Partial<Comparison>;
 
 async function compareNamespace(
   { connection: { workflowService }, namespace }: Deps,
-  { retention }: Wanted,
-): Promise<Part & { kind: 'Missing' | 'There' }> {
+  { retention }: DesiredConfig,
+): Promise<PartialComparison & { kind: 'Missing' | 'Exists' }> {
   const workflowExecutionRetentionPeriod = msToTs(hoursOf(retention) * 3_600_000);
-  const about = `namespace ${namespace}`;
-  const found = await workflowService.describeNamespace({ namespace }).catch(unlessNotFound);
+  const subject = `namespace ${namespace}`;
+  const found = await workflowService.describeNamespace({ namespace }).catch(ignoreNotFound);
   if (found === undefined) {
     const apply = async () => {
       await workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod });
     };
-    return { kind: 'Missing', changes: [{ about, lines: [`+ retention: ${retention}`], apply }] };
+    return { kind: 'Missing', changes: [{ subject, lines: [`+ retention: ${retention}`], apply }] };
   }
   const hours = Number(found.config?.workflowExecutionRetentionTtl?.seconds ?? 0) / 3_600;
-  if (hours === hoursOf(retention)) return { kind: 'There' };
+  if (hours === hoursOf(retention)) return { kind: 'Exists' };
   const config = { workflowExecutionRetentionTtl: workflowExecutionRetentionPeriod };
   const lines = [`- retention: ${retentionText(hours)}`, `+ retention: ${retention}`];
   const apply = async () => {
     await workflowService.updateNamespace({ namespace, config });
   };
-  return { kind: 'There', changes: [{ about, lines, apply }] };
+  return { kind: 'Exists', changes: [{ subject, lines, apply }] };
 }
 
 function retentionText(hours: number): string {
@@ -79,43 +85,50 @@ function retentionText(hours: number): string {
 
 async function compareAttributes(
   { connection, namespace }: Deps,
-  { searchAttributes }: Wanted,
+  { searchAttributes }: DesiredConfig,
   isMissing: boolean,
-): Promise<Part> {
-  const known = isMissing ? new Map() : await knownAttributes(connection, namespace).catch(unlessDenied);
+): Promise<PartialComparison> {
+  const known = isMissing
+    ? new Map()
+    : await knownAttributes(connection, namespace).catch(ignorePermissionDenied);
   if (known === undefined)
     return {
       notes: [
-        `search attributes: Temporal does not show them here, as in Temporal Cloud: see in its UI, or by tcld, that there are ${list(searchAttributes)}`,
+        `search attributes cannot be listed (as in Temporal Cloud); check in the UI or with tcld that these exist: ${list(searchAttributes)}`,
       ],
     };
-  const wanted = Object.entries(searchAttributes);
-  const missing = wanted.filter(([name]) => !known.has(name));
-  const conflicts = wanted.flatMap(([name, type]) => {
-    const has = known.get(name);
-    if (!known.has(name) || has === type) return [];
+  const desired = Object.entries(searchAttributes);
+  const missing = desired.filter(([name]) => !known.has(name));
+  const conflicts = desired.flatMap(([name, type]) => {
+    const existing = known.get(name);
+    if (!known.has(name) || existing === type) return [];
     return [
-      `search attribute ${name}: it is ${has ?? 'of another type'}, and must be ${type}; Temporal changes no types: use another namespace, or remove it (temporal operator search-attribute remove --name ${name})`,
+      `search attribute ${name}: the type is ${existing ?? 'unknown'} and must be ${type}; Temporal cannot change a type: use another namespace, or remove the attribute (temporal operator search-attribute remove --name ${name})`,
     ];
   });
   if (missing.length === 0) return { conflicts };
   const lines = missing.map(([name, type]) => `+ ${name}: ${type}`);
   const apply = () =>
-    onceTheNamespaceIsKnown(() => addAttributes(connection, namespace, Object.fromEntries(missing)));
-  return { conflicts, changes: [{ about: 'search attributes', lines, apply }] };
+    retryUntilNamespaceIsKnown(() => addAttributes(connection, namespace, Object.fromEntries(missing)));
+  return { conflicts, changes: [{ subject: 'search attributes', lines, apply }] };
 }
 
-function list(attributes: Wanted['searchAttributes']): string {
+function list(attributes: DesiredConfig['searchAttributes']): string {
   return Object.entries(attributes)
     .map(([name, type]) => `${name} (${type})`)
     .join(', ');
 }
 
-async function compareSchedules(deps: Deps, { schedules }: Wanted, isMissing: boolean): Promise<Part[]> {
-  const parts: Part[] = [];
+async function compareSchedules(
+  deps: Deps,
+  { schedules }: DesiredConfig,
+  isMissing: boolean,
+): Promise<PartialComparison[]> {
+  const parts: PartialComparison[] = [];
   for (const { schedule, file } of schedules)
     parts.push(await compareSchedule(deps, schedule, { file, isMissing }));
-  if (!isMissing) parts.push(await leftovers(deps, new Set(schedules.map(({ schedule }) => schedule.id))));
+  if (!isMissing)
+    parts.push(await compareOrphanedSchedules(deps, new Set(schedules.map(({ schedule }) => schedule.id))));
   return parts;
 }
 
@@ -123,26 +136,26 @@ async function compareSchedule(
   { client: { schedule: schedules } }: Deps,
   schedule: ScheduleFile,
   { file, isMissing }: { file: string; isMissing: boolean },
-): Promise<Part> {
+): Promise<PartialComparison> {
   const { id } = schedule;
-  const about = `Schedule ${id}`;
-  const wanted = shapeOfFile(schedule);
+  const subject = `Schedule ${id}`;
+  const desired = normalizedScheduleOfFile(schedule);
   const options = optionsOf(schedule);
   const handle = schedules.getHandle(id);
-  const found = isMissing ? undefined : await handle.describe().catch(unlessNotFound);
+  const found = isMissing ? undefined : await handle.describe().catch(ignoreNotFound);
   if (found === undefined) {
-    const apply = () => onceTheNamespaceIsKnown(() => schedules.create(options));
+    const apply = () => retryUntilNamespaceIsKnown(() => schedules.create(options));
     return {
-      changes: [{ about, lines: difference({}, wanted), apply: () => apply().then(() => undefined) }],
+      changes: [{ subject, lines: difference({}, desired), apply: () => apply().then(() => undefined) }],
     };
   }
   if (!isOwned(found))
     return {
       conflicts: [
-        `${about}: somebody else made it in Temporal, and it is left alone: give ${file} another id, or delete it there (temporal schedule delete --schedule-id ${id})`,
+        `${subject}: it exists in Temporal and was not created by temporal-config: change the id in ${file}, or delete the Schedule (temporal schedule delete --schedule-id ${id})`,
       ],
     };
-  const lines = difference(shapeOfSchedule(found), wanted);
+  const lines = difference(normalizedScheduleOf(found), desired);
   if (lines.length === 0) return {};
   const paused = schedule.state?.paused;
   const apply = () =>
@@ -152,64 +165,66 @@ async function compareSchedule(
       const next = { spec, action, state: { ...kept, ...(paused !== undefined && { paused }) } };
       return { ...next, ...(policies && { policies }) };
     });
-  return { changes: [{ about, lines, apply }] };
+  return { changes: [{ subject, lines, apply }] };
 }
 
-/** Schedules that a file once made, and of which there is none any more. */
-async function leftovers(
+/** Finds Schedules that were created from a file which does not exist any more. */
+async function compareOrphanedSchedules(
   { client: { schedule: schedules }, prune }: Deps,
   ids: ReadonlySet<string>,
-): Promise<Part> {
-  const left: string[] = [];
+): Promise<PartialComparison> {
+  const orphaned: string[] = [];
   for await (const { scheduleId, memo } of schedules.list())
-    if (isOwned({ memo }) && !ids.has(scheduleId) && !isTheControllers(scheduleId)) left.push(scheduleId);
+    if (isOwned({ memo }) && !ids.has(scheduleId) && !isOfController(scheduleId)) orphaned.push(scheduleId);
   if (!prune)
     return {
-      notes: left.map((id) => `Schedule ${id}: no file has it any more, and it goes on: --prune deletes it`),
+      notes: orphaned.map(
+        (id) => `Schedule ${id}: no file defines it any more, and it still runs: --prune deletes it`,
+      ),
     };
   return {
-    changes: left.map((id) => ({
-      about: `Schedule ${id}`,
-      lines: ['- it is there, and no file has it'],
+    changes: orphaned.map((id) => ({
+      subject: `Schedule ${id}`,
+      lines: ['- exists, and no file defines it'],
       apply: () => schedules.getHandle(id).delete(),
     })),
   };
 }
 
-/** The controller of windows keeps these. */
-function isTheControllers(id: string): boolean {
+/** Reports whether the controller of MaintenanceWindows manages the Schedule. */
+function isOfController(id: string): boolean {
   return id.startsWith(windowWorkflowIdOf(''));
 }
 
-/** Milliseconds: the servers of a cluster look for new namespaces every ten seconds. */
-const knownWithin = 60_000;
-const lookEvery = 500;
+/** The servers of a Temporal cluster refresh their namespaces every ten seconds. */
+const namespaceTimeoutMs = 60_000;
+const pollIntervalMs = 500;
 
-/** Tries again while a namespace that has just been made is not known everywhere. */
-async function onceTheNamespaceIsKnown<T>(act: () => Promise<T>): Promise<T> {
-  const deadline = Date.now() + knownWithin;
+/** Retries while not all servers know a namespace that was just created. */
+async function retryUntilNamespaceIsKnown<T>(act: () => Promise<T>): Promise<T> {
+  const deadline = Date.now() + namespaceTimeoutMs;
   for (;;) {
     try {
       return await act();
     } catch (error) {
       if (!isNotFound(error) || Date.now() > deadline) throw error;
-      await sleep(lookEvery);
+      await sleep(pollIntervalMs);
     }
   }
 }
 
-function unlessNotFound(error: unknown): undefined {
+function ignoreNotFound(error: unknown): undefined {
   if (!isNotFound(error)) throw error;
 }
 
 function isNotFound(error: unknown): boolean {
   const isWrapped = error instanceof ScheduleNotFoundError || error instanceof NamespaceNotFoundError;
-  return isWrapped || answerIn(error)?.code === Code.NotFound;
+  return isWrapped || grpcStatusOf(error)?.code === Code.NotFound;
 }
 
 /** Temporal Cloud has no operator service for its users. */
-function unlessDenied(error: unknown): undefined {
-  const { code } = answerIn(error) ?? {};
+function ignorePermissionDenied(error: unknown): undefined {
+  const { code } = grpcStatusOf(error) ?? {};
   const isDenied =
     code === Code.PermissionDenied || code === Code.Unauthenticated || code === Code.Unimplemented;
   if (!isDenied) throw error;

@@ -9,94 +9,99 @@ import {
   toClientOptions,
 } from '@temporalio/envconfig';
 
-/** Where Temporal is, and who we are to it. */
+/** Address of Temporal and credentials for it. */
 export interface TemporalSettings {
   connectionOptions: ClientConnectConfig['connectionOptions'];
   /** Host and port. */
   address: string;
   namespace: string;
-  /** Where the settings come from, for people: `profile "cluster"`. */
+  /** Source of the settings for messages, such as `profile "cluster"`. */
   source: string;
 }
 
-/** What is wrong with the settings of Temporal, in one line that names the setting and the remedy. */
+/** An invalid setting of Temporal. The message is one line that names the setting and the remedy. */
 export class SettingsError extends Error {
   override readonly name = 'SettingsError';
 }
 
 interface Choice {
-  /** In place of TEMPORAL_PROFILE. */
+  /** Replaces TEMPORAL_PROFILE. */
   profile?: string | undefined;
-  /** In place of TEMPORAL_CONFIG_FILE. */
+  /** Replaces TEMPORAL_CONFIG_FILE. */
   file?: string | undefined;
-  /** The environment that is read. */
+  /** Default: the environment of the process. */
   env?: Record<string, string | undefined>;
 }
 
 /**
- * The settings of the environment and of temporal.toml, as the temporal CLI has them. Throws a SettingsError for what cannot be
- * meant, before anything is connected: what the SDK would pass over silently (a file that is not there, a misspelled key, a
- * certificate without its key) would otherwise be a refusal by the server that explains nothing.
+ * Reads the environment and temporal.toml like the temporal CLI. Throws a SettingsError for invalid settings before it connects: the
+ * SDK ignores some of them (a missing file, a misspelled key, a certificate without its key), and the server would then reject the
+ * connection without an explanation.
  */
-export function temporalSettings({ profile: asked, file, env = process.env }: Choice = {}): TemporalSettings {
-  const given = Object.fromEntries(
+export function temporalSettings({
+  profile: chosenName,
+  file,
+  env = process.env,
+}: Choice = {}): TemporalSettings {
+  const variables = Object.fromEntries(
     Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined),
   );
-  const { name, profile } = profileOf(given, asked ?? given['TEMPORAL_PROFILE'], file);
-  const problem = checks.map((check) => check(profile, given)).find((found) => found !== undefined);
+  const { name, profile } = profileOf(variables, chosenName ?? variables['TEMPORAL_PROFILE'], file);
+  const problem = checks.map((check) => check(profile, variables)).find((found) => found !== undefined);
   if (problem !== undefined) throw new SettingsError(problem);
   const { connectionOptions, namespace = 'default' } = toClientOptions(profile);
   const source = name === undefined ? 'the environment' : `profile "${name}"`;
   return { connectionOptions, namespace, address: profile.address ?? 'localhost:7233', source };
 }
 
-/** `name` is that of a profile in the file, if one is used. */
+/** Loads a profile. `name` is undefined if the file has none of that name and the environment alone applies. */
 function profileOf(
   env: Record<string, string>,
-  wanted: string | undefined,
+  requested: string | undefined,
   file: string | undefined,
 ): { name: string | undefined; profile: ClientConfigProfile } {
   const path = file ?? env['TEMPORAL_CONFIG_FILE'];
   if (path !== undefined && !existsSync(path))
     throw new SettingsError(
-      `${file === undefined ? 'TEMPORAL_CONFIG_FILE' : '--config-file'}: there is no file ${path}: correct the path, or leave it out`,
+      `${file === undefined ? 'TEMPORAL_CONFIG_FILE' : '--config-file'}: file ${path} does not exist: correct the path or omit it`,
     );
   const source = path === undefined ? {} : { configSource: { path } };
   const options = { configFileStrict: true, overrideEnvVars: env, ...source };
-  const where = path ?? 'temporal.toml of the user';
+  const where = path ?? 'the default temporal.toml';
   const names = readable(where, () => Object.keys(loadClientConfig(options).profiles));
-  if (wanted !== undefined && !names.includes(wanted))
-    throw new SettingsError(`${where}: there is no profile "${wanted}"; ${those(names)}`);
-  const name = [wanted ?? 'default'].find((one) => names.includes(one));
-  const chosen = wanted === undefined ? {} : { profile: wanted };
+  if (requested !== undefined && !names.includes(requested))
+    throw new SettingsError(`${where}: there is no profile "${requested}"; ${describeProfiles(names)}`);
+  const name = [requested ?? 'default'].find((one) => names.includes(one));
+  const chosen = requested === undefined ? {} : { profile: requested };
   return { name, profile: readable(where, () => loadClientConfigProfile({ ...options, ...chosen })) };
 }
 
-/** What is wrong with a file, in one line that begins with its name. */
+/** Rethrows an error of the SDK as one line that starts with the name of the file. */
 function readable<T>(where: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    const [words = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
-    // The SDK reads on where the file has no profiles at all.
-    const reason = error instanceof TypeError ? 'it has no profile' : words.replace('Validation error: ', '');
-    throw new SettingsError(`${where}: ${reason}: correct it, as temporal-config/temporal.toml shows`, {
+    const [message = ''] = (error instanceof Error ? error.message : String(error)).split('\n');
+    // The SDK throws a TypeError if the file has no profiles.
+    const reason =
+      error instanceof TypeError ? 'the file has no profile' : message.replace('Validation error: ', '');
+    throw new SettingsError(`${where}: ${reason}: correct it; temporal-config/temporal.toml is an example`, {
       cause: error,
     });
   }
 }
 
-function those(names: readonly string[]): string {
+function describeProfiles(names: readonly string[]): string {
   return names.length === 0
-    ? 'it has none: write one, as temporal-config/temporal.toml shows'
+    ? 'it has none: add one; temporal-config/temporal.toml is an example'
     : `it has ${names.join(', ')}: correct --profile or TEMPORAL_PROFILE`;
 }
 
 type Check = (profile: ClientConfigProfile, env: Record<string, string>) => string | undefined;
 
 const checks: readonly Check[] = [
-  skipsNoVerification,
-  keyIsGiven,
+  verificationIsEnabled,
+  apiKeyIsNotEmpty,
   certificateHasItsKey,
   ...(['serverCACert', 'clientCert'] as const).map(
     (field): Check =>
@@ -112,26 +117,29 @@ const settingNames = {
   clientKey: 'tls.client_key_path (TEMPORAL_TLS_CLIENT_KEY_PATH)',
 };
 
-/** The SDK passes over it: the server is verified all the same. */
-function skipsNoVerification(_profile: ClientConfigProfile, env: Record<string, string>): string | undefined {
+/** The SDK ignores the variable and verifies the server. */
+function verificationIsEnabled(
+  _profile: ClientConfigProfile,
+  env: Record<string, string>,
+): string | undefined {
   if (!['1', 'true'].includes(env['TEMPORAL_TLS_DISABLE_HOST_VERIFICATION'] ?? '')) return undefined;
-  return `TEMPORAL_TLS_DISABLE_HOST_VERIFICATION: the certificate of the server is always verified: unset it, and give its authority by ${settingNames.serverCACert}`;
+  return `TEMPORAL_TLS_DISABLE_HOST_VERIFICATION: server certificates are always verified: unset it, and set the CA with ${settingNames.serverCACert}`;
 }
 
-function keyIsGiven({ apiKey }: ClientConfigProfile): string | undefined {
+function apiKeyIsNotEmpty({ apiKey }: ClientConfigProfile): string | undefined {
   return apiKey === ''
-    ? 'api_key (TEMPORAL_API_KEY): it is empty: give the key, or leave it out where Temporal wants none'
+    ? 'api_key (TEMPORAL_API_KEY): empty: set the key, or omit it if Temporal requires none'
     : undefined;
 }
 
-/** The SDK would present no certificate at all. */
+/** The SDK would present no certificate. */
 function certificateHasItsKey({ tls }: ClientConfigProfile): string | undefined {
   if ((tls?.clientCert === undefined) === (tls?.clientKey === undefined)) return undefined;
-  const [given, missing] =
+  const [present, missing] =
     tls?.clientCert === undefined
       ? [settingNames.clientKey, settingNames.clientCert]
       : [settingNames.clientCert, settingNames.clientKey];
-  return `${given} is given without ${missing}: give both, or none`;
+  return `${present} is set without ${missing}: set both or none`;
 }
 
 const pemBlocks = /-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g;
@@ -144,7 +152,7 @@ function certificateProblem(
   const text = contentOf(source);
   if (typeof text !== 'string') return `${settingNames[field]}: ${text.problem}`;
   try {
-    // Of several authorities, as while one is replaced, one that is valid is enough; of a chain the first is ours.
+    // One valid CA of several is sufficient, for example during a rotation. The first certificate of a chain is the client's.
     const blocks = field === 'clientCert' ? [text] : (text.match(pemBlocks) ?? [text]);
     const ends = blocks.map((block) => new X509Certificate(block).validTo);
     const validTo = ends.toSorted((a, b) => Date.parse(b) - Date.parse(a))[0] ?? '';
@@ -152,7 +160,7 @@ function certificateProblem(
       ? `${settingNames[field]}: the certificate${named(source)} has expired (${validTo}): renew it`
       : undefined;
   } catch {
-    return `${settingNames[field]}:${named(source)} is no certificate: give one in PEM, which begins with -----BEGIN CERTIFICATE-----`;
+    return `${settingNames[field]}:${named(source)} is not a certificate: use PEM, which starts with -----BEGIN CERTIFICATE-----`;
   }
 }
 
@@ -164,9 +172,9 @@ function privateKeyFits({ tls }: ClientConfigProfile): string | undefined {
   try {
     return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))
       ? undefined
-      : `${settingNames.clientKey}:${named(tls.clientKey)} is the key of another certificate than ${settingNames.clientCert}: give the two that were issued together`;
+      : `${settingNames.clientKey}:${named(tls.clientKey)} does not belong to the certificate of ${settingNames.clientCert}: use the pair that was issued together`;
   } catch {
-    return `${settingNames.clientKey}:${named(tls.clientKey)} is no private key: give one in PEM, without a passphrase`;
+    return `${settingNames.clientKey}:${named(tls.clientKey)} is not a private key: use PEM without a passphrase`;
   }
 }
 
@@ -177,7 +185,7 @@ function contentOf(source: ConfigDataSource): string | { problem: string } {
     return readFileSync(source.path, 'utf8');
   } catch (error) {
     const { code = 'unknown' } = error as NodeJS.ErrnoException;
-    return { problem: `${source.path} cannot be read (${code}): correct the path, or its permissions` };
+    return { problem: `${source.path} cannot be read (${code}): correct the path or its permissions` };
   }
 }
 

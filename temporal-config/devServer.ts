@@ -1,6 +1,6 @@
-/** How this project runs a development server of Temporal: the namespace, and settings under which it is fast enough to drain nodes with. */
+/** Settings of Temporal's development server in this project: its namespace, and options that make it fast enough for draining nodes. */
 
-/** Namespace of the sandbox's development server; elsewhere TEMPORAL_NAMESPACE names it. */
+/** Namespace of the sandbox's development server. */
 export const defaultNamespace = 'default';
 
 /** `temporal server start-dev --dynamic-config-value KEY=JSON`, with the reason for each. */
@@ -9,7 +9,7 @@ const dynamicConfig = {
   'history.transferProcessorMaxPollRPS': 1000,
   // The same limit for timers.
   'history.timerProcessorMaxPollRPS': 1000,
-  // A worker takes the activities of its own workflow task along with the answer: one round trip less for each.
+  // A worker receives the activities of its own workflow task with the response: one round trip less for each.
   'system.enableActivityEagerExecution': true,
   // Timers fire up to this much late; the default of a second turns a 1 ms sleep into 1,004 ms.
   'history.timerProcessorMaxTimeShift': '20ms',
@@ -23,7 +23,7 @@ const sqlitePragmas = {
   synchronous: 'NORMAL',
 } as const;
 
-/** The command-line arguments that carry `dynamicConfig` and `sqlitePragmas` to `temporal server start-dev`. */
+/** Returns `dynamicConfig` and `sqlitePragmas` as arguments of `temporal server start-dev`. */
 export function tunedArguments(): string[] {
   const config = Object.entries(dynamicConfig).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
   const pragmas = Object.entries(sqlitePragmas).map(([key, value]) => `${key}=${value}`);

@@ -1,6 +1,6 @@
 import { CommanderError } from 'commander';
 import { commandLine } from './program.ts';
-import { oneLine } from './reach.ts';
+import { oneLine } from './connectionErrors.ts';
 
 /** `npm run temporal-config -- diff | apply`. Exit code: see program.ts. */
 

@@ -4,9 +4,9 @@ import { parse } from 'yaml';
 import * as z from 'zod';
 import { parseStrictly } from '../api/maintenanceInput.ts';
 
-/** What a namespace of Temporal must have: namespace.yaml says it, once, for the worker, the sandbox and `temporal-config apply`. */
+/** Requirements for a namespace of Temporal. namespace.yaml declares them for the worker, the sandbox and `temporal-config apply`. */
 
-/** As the API of Temporal numbers them (temporal.api.enums.v1.IndexedValueType). */
+/** Numbers of the types in Temporal's API (temporal.api.enums.v1.IndexedValueType). */
 const attributeTypes = {
   Text: 1,
   Keyword: 2,
@@ -32,7 +32,7 @@ export type Namespace = z.infer<typeof Namespace>;
 
 const own = new URL('namespace.yaml', import.meta.url);
 
-/** What this project's own workflows need. Throws an Error of one line for a file that has been damaged. */
+/** Returns the requirements of the workflows of this project. Throws an Error of one line if the file is invalid. */
 export function declaredNamespace(): Namespace {
   const parsed = parseNamespace(parse(readFileSync(own, 'utf8')));
   if (!parsed.ok) throw new Error(`temporal-config/namespace.yaml: ${parsed.problems.join('; ')}`);
@@ -47,7 +47,7 @@ export function hoursOf(retention: string): number {
   return Number.parseInt(retention, 10) * (retention.endsWith('d') ? 24 : 1);
 }
 
-/** The search attributes of a namespace that people may set, by name. */
+/** Returns the custom search attributes of a namespace by name. */
 export async function knownAttributes(
   { operatorService }: Connection,
   namespace: string,

@@ -1,10 +1,11 @@
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { Command } from 'commander';
+import { escapeUnprintable } from '../domain/common/text.ts';
 import { type Change, type Comparison, compare } from './changes.ts';
 import { SettingsError, temporalSettings, type TemporalSettings } from './connection.ts';
-import { explained, oneLine } from './reach.ts';
-import { BadFiles, readWanted, type Wanted } from './wanted.ts';
+import { explainFailure, oneLine } from './connectionErrors.ts';
+import { InvalidFilesError, readDesiredConfig, type DesiredConfig } from './desiredConfig.ts';
 
 interface Options {
   profile?: string;
@@ -13,66 +14,59 @@ interface Options {
   prune: boolean;
 }
 
-/** 0: done, or nothing differs. As kubectl diff has it, a diff that failed is not one that differs. */
-const Exit = { Differs: 1, Failed: 1, NotMeant: 2, NotKnown: 2 } as const;
+/** Exit codes other than 0. A diff that fails has another code than one that finds differences, like kubectl diff. */
+const Exit = { Differs: 1, ApplyFailed: 1, Invalid: 2, DiffFailed: 2 } as const;
 
 const ownFolder = fileURLToPath(new URL('.', import.meta.url));
 
-/** `exit` is told the exit code, where it is not 0. */
+/** Creates the command line. `exit` receives the exit code of the command. */
 export function commandLine(exit: (code: number) => void): Command {
   const program = new Command('npm run temporal-config --')
-    .description(
-      'Says how a namespace of Temporal differs from the files of temporal-config/, and makes it so.',
-    )
+    .description('Compares a namespace of Temporal with the files in temporal-config/ and applies them.')
     .addHelpText(
       'after',
       `
-diff exits with 0 when nothing differs, 1 when something does, 2 when it cannot tell. apply exits with 0 when Temporal is as
-the files say, 1 when it refused or failed, 2 when files or settings cannot be meant: then nothing was changed.
-Temporal is the one of TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml, as for the worker: README.md has them.`,
+Exit codes of diff: 0 no differences, 1 differences, 2 failed. Exit codes of apply: 0 Temporal matches the files, 1 rejected or
+failed, 2 files or settings are invalid and nothing was changed.
+TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml select the server, as for the worker: see temporal-config/README.md.`,
     )
     .helpCommand(false)
     .exitOverride();
   const verbs = {
-    diff: 'show what apply would change; changes nothing',
-    apply: 'make namespace, search attributes and Schedules as the files say',
+    diff: 'show what apply would change',
+    apply: 'create or update namespace, search attributes and Schedules',
   };
   for (const [verb, description] of Object.entries(verbs))
     program
       .command(verb)
       .description(description)
-      .option('--profile <name>', 'of temporal.toml, in place of TEMPORAL_PROFILE')
-      .option('--config-file <file>', 'a temporal.toml, in place of TEMPORAL_CONFIG_FILE')
-      .option('--dir <folder>', 'with namespace.yaml and schedules/, as temporal-config/ has them', ownFolder)
-      .option(
-        '--prune',
-        'delete Schedules that apply once made, and of which there is no file any more',
-        false,
-      )
+      .option('--profile <name>', 'profile of temporal.toml; overrides TEMPORAL_PROFILE')
+      .option('--config-file <file>', 'path of temporal.toml; overrides TEMPORAL_CONFIG_FILE')
+      .option('--dir <folder>', 'folder with namespace.yaml and schedules/', ownFolder)
+      .option('--prune', 'delete Schedules that apply created and that no file defines any more', false)
       .action(async (options: Options) => exit(await run(verb, options)));
   return program;
 }
 
 async function run(verb: string, options: Options): Promise<number> {
   try {
-    const wanted = readWanted(options.dir, Date.now());
+    const desired = readDesiredConfig(options.dir, Date.now());
     const settings = temporalSettings({ profile: options.profile, file: options.configFile });
     return await withTemporal(settings, options, async (deps) => {
-      const comparison = await compare(deps, wanted);
-      tell(settings, comparison, wanted);
-      return verb === 'diff' ? differs(comparison) : await apply(comparison);
+      const comparison = await compare(deps, desired);
+      printComparison(settings, comparison, desired);
+      return verb === 'diff' ? reportDifferences(comparison) : await apply(comparison);
     });
   } catch (error) {
-    const isNotMeant = error instanceof BadFiles || error instanceof SettingsError;
-    const lines = isNotMeant ? error.message.split('\n') : [oneLine(error)];
+    const isInvalid = error instanceof InvalidFilesError || error instanceof SettingsError;
+    const lines = isInvalid ? error.message.split('\n') : [oneLine(error)];
     for (const line of lines) console.error(`error: ${line}`);
-    if (isNotMeant) return Exit.NotMeant;
-    return verb === 'diff' ? Exit.NotKnown : Exit.Failed;
+    if (isInvalid) return Exit.Invalid;
+    return verb === 'diff' ? Exit.DiffFailed : Exit.ApplyFailed;
   }
 }
 
-/** Milliseconds. */
-const answersWithin = 5_000;
+const answerTimeoutMs = 5_000;
 
 async function withTemporal(
   settings: TemporalSettings,
@@ -80,35 +74,36 @@ async function withTemporal(
   work: (deps: Parameters<typeof compare>[0]) => Promise<number>,
 ): Promise<number> {
   const { connectionOptions, namespace } = settings;
-  const connection = await explained(settings, () =>
-    Connection.connect({ ...connectionOptions, connectTimeout: answersWithin }),
+  const connection = await explainFailure(settings, () =>
+    Connection.connect({ ...connectionOptions, connectTimeout: answerTimeoutMs }),
   );
   try {
     const client = new Client({ connection, namespace });
-    return await explained(settings, () => work({ connection, client, namespace, prune }));
+    return await explainFailure(settings, () => work({ connection, client, namespace, prune }));
   } finally {
     await connection.close();
   }
 }
 
-function tell(
+function printComparison(
   { address, source, namespace }: TemporalSettings,
   comparison: Comparison,
-  { schedules }: Wanted,
+  { schedules }: DesiredConfig,
 ): void {
   const { changes, conflicts, notes } = comparison;
   console.log(`Temporal at ${address}, namespace ${namespace} (${source})`);
-  for (const { about, lines } of changes)
-    console.log([about, ...lines.map((line) => `  ${line}`)].join('\n'));
-  for (const conflict of conflicts) console.error(`conflict: ${conflict}`);
-  for (const note of notes) console.error(`note: ${note}`);
+  // Any user of the namespace may have written the Schedules that are compared.
+  for (const { subject, lines } of changes)
+    console.log([subject, ...lines.map((line) => `  ${line}`)].map(escapeUnprintable).join('\n'));
+  for (const conflict of conflicts) console.error(escapeUnprintable(`conflict: ${conflict}`));
+  for (const note of notes) console.error(escapeUnprintable(`note: ${note}`));
   if (changes.length + conflicts.length === 0)
     console.log(
       `Nothing differs: retention, search attributes and ${counted(schedules.length, 'Schedule')}.`,
     );
 }
 
-function differs({ changes, conflicts }: Comparison): number {
+function reportDifferences({ changes, conflicts }: Comparison): number {
   const count = changes.length + conflicts.length;
   if (count > 0) console.log(`${counted(count, 'thing')} ${count === 1 ? 'differs' : 'differ'}.`);
   return count === 0 ? 0 : Exit.Differs;
@@ -116,29 +111,30 @@ function differs({ changes, conflicts }: Comparison): number {
 
 async function apply({ changes, conflicts }: Comparison): Promise<number> {
   if (conflicts.length > 0) {
-    console.error('error: nothing was changed, because of the conflicts above');
-    return Exit.Failed;
+    console.error('error: nothing was changed because of the conflicts above');
+    return Exit.ApplyFailed;
   }
-  let refused = 0;
+  let rejected = 0;
   for (const change of changes) {
-    const problem = await applied(change);
-    console.log(`${change.about}: ${problem === undefined ? 'done' : 'refused'}`);
+    const problem = await applyChange(change);
+    const subject = escapeUnprintable(change.subject);
+    console.log(`${subject}: ${problem === undefined ? 'done' : 'failed'}`);
     if (problem === undefined) continue;
-    console.error(`error: ${change.about}: ${problem}`);
-    refused += 1;
+    console.error(`error: ${subject}: ${problem}`);
+    rejected += 1;
   }
-  return refused === 0 ? 0 : Exit.Failed;
+  return rejected === 0 ? 0 : Exit.ApplyFailed;
 }
 
-/** Why it was refused, if it was. What follows is tried all the same: Temporal Cloud has other ways for some of it. */
-async function applied({ about, apply: act }: Change): Promise<string | undefined> {
+/** Returns why a change failed. The remaining changes are still applied: Temporal Cloud does not allow some of them this way. */
+async function applyChange({ subject, apply: execute }: Change): Promise<string | undefined> {
   try {
-    await act();
+    await execute();
     return undefined;
   } catch (error) {
-    const remedy = about.startsWith('Schedule')
-      ? 'see that the credentials may do so, and repeat it'
-      : 'see that the credentials may administer the namespace; in Temporal Cloud it is done in its UI, or by tcld';
+    const remedy = subject.startsWith('Schedule')
+      ? 'check the permissions of the credentials and retry'
+      : 'check that the credentials may administer the namespace; in Temporal Cloud use its UI or tcld';
     return `${oneLine(error)}: ${remedy}`;
   }
 }

@@ -3,15 +3,15 @@ import { parseStrictly } from '../api/maintenanceInput.ts';
 import { WindowSchedule } from '../api/maintenanceWindow.ts';
 import { TASK_QUEUE, windowWorkflowIdOf } from '../api/names.ts';
 import { WindowInput } from '../api/windowInput.ts';
-import { durationMs, scheduleProblems } from '../domain/windowSchedule.ts';
+import { durationMs, scheduleProblems } from '../domain/windows/schedule.ts';
 
-/** A Schedule that people keep in a file, beside those that the controller of windows makes: in Temporal's words, as YAML or JSON. */
+/** A Schedule that users define in a YAML or JSON file with Temporal's field names, in addition to the Schedules of MaintenanceWindows. */
 
-const text = (most: number, such: string) =>
+const text = (maxLength: number, example: string) =>
   z
-    .string({ error: `expected a text such as ${such}` })
+    .string({ error: `expected a text such as ${example}` })
     .min(1)
-    .max(most);
+    .max(maxLength);
 
 const duration = () =>
   z
@@ -28,7 +28,7 @@ const ScheduleFile = z.strictObject({
   policies: z.strictObject({
     overlap: z.enum(['Skip', 'BufferOne'], {
       error:
-        'expected Skip or BufferOne: what else Temporal has ends a window that still has nodes, or lets openings pile up',
+        'expected Skip or BufferOne: other policies end a window that still has nodes, or start several openings at the same time',
     }),
     catchupWindow: duration(),
   }),
@@ -44,58 +44,58 @@ const ScheduleFile = z.strictObject({
 });
 export type ScheduleFile = z.infer<typeof ScheduleFile>;
 
-/** The Schedule of a file; `now` is milliseconds. Problems begin with the field, and name the remedy. */
+/** Parses the Schedule of a file. Each problem starts with the field and names the remedy. */
 export function parseScheduleFile(
   value: unknown,
-  now: number,
+  nowMs: number,
 ): ReturnType<typeof parseStrictly<typeof ScheduleFile>> {
   const parsed = parseStrictly(ScheduleFile, value);
   if (!parsed.ok) return parsed;
-  const problems = rules.flatMap((rule) => rule(parsed.input, now));
+  const problems = rules.flatMap((rule) => rule(parsed.input, nowMs));
   return problems.length === 0 ? parsed : { ok: false, problems };
 }
 
-type Rule = (file: ScheduleFile, now: number) => string[];
+type Rule = (file: ScheduleFile, nowMs: number) => string[];
 
 const rules: readonly Rule[] = [
-  idIsNotTheControllers, // it would set the Schedule back within a minute
-  opensAtTimes,
-  workflowIsOfItsWindow, // the run would refuse to open it
-  catchesUpWithSomething,
+  idIsNotReserved, // the controller of MaintenanceWindows would overwrite the Schedule within a minute
+  scheduleIsValid,
+  workflowIdIsOfWindow, // the run could not open the window otherwise
+  catchupWindowFits,
 ];
 
-function idIsNotTheControllers({ id }: ScheduleFile): string[] {
+function idIsNotReserved({ id }: ScheduleFile): string[] {
   const reserved = windowWorkflowIdOf('');
   if (!id.startsWith(reserved)) return [];
   return [
-    `id: "${id}" is kept by the controller of windows, for MaintenanceWindow "${id.slice(reserved.length)}": give the file another id, or edit the MaintenanceWindow`,
+    `id: "${id}" is reserved for the Schedule of MaintenanceWindow "${id.slice(reserved.length)}": change the id, or edit the MaintenanceWindow`,
   ];
 }
 
-function opensAtTimes({ spec, action }: ScheduleFile, now: number): string[] {
-  // As long as it takes, for openings that overlap each other.
+function scheduleIsValid({ spec, action }: ScheduleFile, nowMs: number): string[] {
+  // With the duration, openings that overlap each other are a problem.
   const schedule = { ...spec, duration: action.input.duration ?? '1m' };
-  return scheduleProblems(schedule, now).map((problem) =>
+  return scheduleProblems(schedule, nowMs).map((problem) =>
     problem.replace(/^schedule\.duration/, 'action.input.duration').replace(/^schedule/, 'spec'),
   );
 }
 
-function workflowIsOfItsWindow({ action: { workflowId, input } }: ScheduleFile): string[] {
+function workflowIdIsOfWindow({ action: { workflowId, input } }: ScheduleFile): string[] {
   const expected = windowWorkflowIdOf(input.name);
   if (workflowId === expected || workflowId.startsWith(`${expected}-`)) return [];
   return [
-    `action.workflowId: expected "${expected}-" and a word of your own, for the window "${input.name}" (got "${workflowId}")`,
+    `action.workflowId: expected "${expected}-" and a suffix for window "${input.name}" (got "${workflowId}")`,
   ];
 }
 
-/** Temporal's shortest. */
-const shortestCatchup = durationMs('1m');
+/** Minimum in Temporal. */
+const minCatchupMs = durationMs('1m');
 
-function catchesUpWithSomething({ policies: { catchupWindow }, action: { input } }: ScheduleFile): string[] {
+function catchupWindowFits({ policies: { catchupWindow }, action: { input } }: ScheduleFile): string[] {
   const ms = durationMs(catchupWindow);
-  if (ms < shortestCatchup) return [`policies.catchupWindow: expected 1m or more (got "${catchupWindow}")`];
+  if (ms < minCatchupMs) return [`policies.catchupWindow: expected 1m or more (got "${catchupWindow}")`];
   if (input.duration === undefined || ms <= durationMs(input.duration)) return [];
   return [
-    `policies.catchupWindow: ${catchupWindow} is longer than action.input.duration, ${input.duration}: a window that opens so late is over already; shorten it`,
+    `policies.catchupWindow: ${catchupWindow} is longer than action.input.duration, ${input.duration}: a window that opens so late has already ended; shorten it`,
   ];
 }

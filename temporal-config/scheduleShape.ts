@@ -7,16 +7,16 @@ import {
   type ScheduleSpecDescription,
 } from '@temporalio/client';
 import type { CalendarEntry, DayOfWeek } from '../api/maintenanceWindow.ts';
-import { cronExpressions, durationMs, exceptionsOf } from '../domain/windowSchedule.ts';
+import { cronExpressions, durationMs, exceptionsOf } from '../domain/windows/schedule.ts';
 import type { ScheduleFile } from './scheduleFile.ts';
 
 /**
- * A Schedule as field -> text, in the words of a file: what a file wants and what Temporal has are compared in this form, and
- * people see how they differ. What a file has no word for, such as a jitter that somebody set, has a field too.
+ * A Schedule as a map from the fields of a file to text. Files and Temporal are compared in this form, and `diff` prints it. Settings
+ * that a file cannot have, such as a jitter that a user set in Temporal, have a field too.
  */
 export type Shape = Readonly<Record<string, string>>;
 
-/** By which a Schedule in Temporal is known to come from a file. */
+/** Marks the Schedules in Temporal that were created from a file. */
 const ownedMemo = { managedBy: 'node-maintenance temporal-config' } as const;
 
 export function isOwned({ memo }: { memo?: Record<string, unknown> | undefined }): boolean {
@@ -25,7 +25,7 @@ export function isOwned({ memo }: { memo?: Record<string, unknown> | undefined }
 
 const overlaps = { Skip: 'SKIP', BufferOne: 'BUFFER_ONE' } as const;
 
-/** What Temporal is told. */
+/** Returns the Schedule of a file as an argument of Temporal's client. */
 export function optionsOf({ id, spec, policies, action, state }: ScheduleFile): ScheduleOptions {
   const { calendar, timeZone, exceptions } = spec;
   const schedule = { calendar, timeZone, exceptions, duration: '' };
@@ -51,13 +51,13 @@ export function optionsOf({ id, spec, policies, action, state }: ScheduleFile): 
       args: [action.input],
     },
     policies: { overlap: overlaps[policies.overlap], catchupWindow: durationMs(policies.catchupWindow) },
-    state: { paused: state?.paused ?? false, note: 'Kept by temporal-config' },
+    state: { paused: state?.paused ?? false, note: 'Managed by temporal-config' },
     memo: ownedMemo,
   };
 }
 
-/** What the file wants; `state.paused` only if it says so. */
-export function shapeOfFile({ spec, policies, action, state }: ScheduleFile): Shape {
+/** Returns the shape of a file; `state.paused` is missing unless the file sets it. */
+export function normalizedScheduleOfFile({ spec, policies, action, state }: ScheduleFile): Shape {
   return present({
     'spec.calendar': spec.calendar.map(entryText).toSorted().join(', '),
     'spec.timeZone': spec.timeZone,
@@ -72,13 +72,13 @@ export function shapeOfFile({ spec, policies, action, state }: ScheduleFile): Sh
   });
 }
 
-/** What Temporal has. */
-export function shapeOfSchedule({ spec, action, policies, state }: ScheduleDescription): Shape {
+/** Returns the shape of a Schedule in Temporal. */
+export function normalizedScheduleOf({ spec, action, policies, state }: ScheduleDescription): Shape {
   const { type: _, workflowType, workflowId, taskQueue, args = [], ...others } = action;
   const { typedSearchAttributes: _same, ...more } = others;
   const overlap = Object.entries(overlaps).find(([, name]) => name === policies.overlap)?.[0];
   return present({
-    ...shapeOfSpec(spec),
+    ...normalizedSpecOf(spec),
     'policies.overlap': overlap ?? policies.overlap,
     'policies.catchupWindow': durationText(policies.catchupWindow),
     'policies.pauseOnFailure': policies.pauseOnFailure ? 'true' : undefined,
@@ -87,14 +87,14 @@ export function shapeOfSchedule({ spec, action, policies, state }: ScheduleDescr
     'action.taskQueue': taskQueue,
     'action.input': args.length === 1 ? json(args[0]) : json(args),
     ...Object.fromEntries(
-      Object.entries(more).map(([name, value]) => [`action.${name}`, unlessEmpty(value)]),
+      Object.entries(more).map(([name, value]) => [`action.${name}`, jsonUnlessEmpty(value)]),
     ),
     'state.paused': String(state.paused),
     'state.remainingActions': state.remainingActions?.toString(),
   });
 }
 
-function shapeOfSpec({
+function normalizedSpecOf({
   calendars = [],
   skip = [],
   timezone = 'UTC',
@@ -104,15 +104,17 @@ function shapeOfSpec({
     'spec.calendar': calendars.map(calendarText).toSorted().join(', '),
     'spec.timeZone': timezone,
     'spec.exceptions': skip.map(skippedText).toSorted().join(', '),
-    ...Object.fromEntries(Object.entries(more).map(([name, value]) => [`spec.${name}`, unlessEmpty(value)])),
+    ...Object.fromEntries(
+      Object.entries(more).map(([name, value]) => [`spec.${name}`, jsonUnlessEmpty(value)]),
+    ),
   };
 }
 
-/** `- field: seen` and `+ field: wanted`, in the order of the fields; `state.paused` only where it is wanted. */
-export function difference(seen: Shape, wanted: Shape): string[] {
-  const fields = [...new Set([...Object.keys(wanted), ...Object.keys(seen)])];
+/** Returns lines `- field: current` and `+ field: desired` in the order of the fields; ignores `state.paused` unless it is desired. */
+export function difference(current: Shape, desired: Shape): string[] {
+  const fields = [...new Set([...Object.keys(desired), ...Object.keys(current)])];
   return fields.flatMap((field) => {
-    const [before, after] = [seen[field], wanted[field]];
+    const [before, after] = [current[field], desired[field]];
     if (before === after || (field === 'state.paused' && after === undefined)) return [];
     return [
       ...(before === undefined ? [] : [`- ${field}: ${before}`]),
@@ -137,7 +139,7 @@ const days: readonly DayOfWeek[] = [
   'Saturday',
 ];
 
-/** `{ time: 03:00, daysOfMonth: [28, 29], months: [12] }`, with the same text for the same times. */
+/** Formats an entry as `{ time: 03:00, daysOfMonth: [28, 29], months: [12] }`. Equal times have equal texts. */
 function entryText({ time, daysOfWeek, daysOfMonth, months, years }: CalendarEntry): string {
   const weekdays = numbers(daysOfWeek?.map((name) => days.indexOf(name)) ?? [], 7).map((day) => days[day]);
   const fields = present({
@@ -147,16 +149,16 @@ function entryText({ time, daysOfWeek, daysOfMonth, months, years }: CalendarEnt
     months: numbers(months ?? [], 12).join(', '),
     years: numbers(years ?? [], Infinity).join(', '),
   });
-  const words = Object.entries(fields).map(
+  const parts = Object.entries(fields).map(
     ([name, value]) => `${name}: ${name === 'time' ? value : `[${value}]`}`,
   );
-  return `{ ${words.join(', ')} }`;
+  return `{ ${parts.join(', ')} }`;
 }
 
-/** Sorted, each once; none when they are all that there are. */
-function numbers(values: readonly number[], all: number): number[] {
+/** Returns the distinct values in ascending order; none if they are all possible values. */
+function numbers(values: readonly number[], possibleCount: number): number[] {
   const distinct = [...new Set(values)].toSorted((a, b) => a - b);
-  return distinct.length === all ? [] : distinct;
+  return distinct.length === possibleCount ? [] : distinct;
 }
 
 function calendarText(calendar: CalendarSpecDescription): string {
@@ -186,7 +188,7 @@ function skippedText(calendar: CalendarSpecDescription): string {
 
 const weekdayNames = days.map((day) => day.toUpperCase());
 
-/** A range of names as one of numbers. */
+/** Converts a range of names to a range of numbers. */
 function numbered(names: readonly string[], first = 0): (range: Range<string>) => Range<number> {
   const numberOf = (name: string) => names.indexOf(name) + first;
   return ({ start, end, step }) => ({ start: numberOf(start), end: numberOf(end), step });
@@ -198,7 +200,7 @@ function expanded(ranges: readonly Range<number>[]): number[] {
   );
 }
 
-/** `2h`, `90m`, `1h30m`, or milliseconds for what is no whole minute. */
+/** Formats a duration as `2h`, `90m` or `1h30m`, or in milliseconds if it is not a whole number of minutes. */
 function durationText(ms: number): string {
   const minutes = ms / 60_000;
   if (!Number.isInteger(minutes)) return `${ms}ms`;
@@ -206,7 +208,7 @@ function durationText(ms: number): string {
   return `${hours > 0 ? `${hours}h` : ''}${rest > 0 || hours === 0 ? `${rest}m` : ''}`;
 }
 
-/** Keys in order: the same object gives the same text. */
+/** Serializes with sorted keys, so that equal objects have equal texts. */
 function json(value: unknown): string {
   const sorted = (_key: string, one: unknown) =>
     typeof one === 'object' && one !== null && !Array.isArray(one)
@@ -215,8 +217,8 @@ function json(value: unknown): string {
   return JSON.stringify(value, sorted) ?? '';
 }
 
-/** Temporal fills in what nobody has set. */
-function unlessEmpty(value: unknown): string | undefined {
+/** Omits empty values, which Temporal returns for fields that were not set. */
+function jsonUnlessEmpty(value: unknown): string | undefined {
   return isEmpty(value) ? undefined : json(value);
 }
 

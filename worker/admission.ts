@@ -2,30 +2,31 @@ import { hostname } from 'node:os';
 import { Admission } from '../admission/admission.ts';
 import type { Endpoint } from '../admission/registration.ts';
 import type { AdmissionView } from '../admission/reviewers.ts';
+import type { AdmissionServerOptions } from '../admission/server.ts';
 import { WORKER_SERVICE, workerUser } from '../api/names.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
-import type { Log } from '../kube/log.ts';
 import type { Config } from './config.ts';
 import { listenOn } from './http.ts';
 
 export interface ServedAdmission {
   isServing(): boolean;
-  /** Keeps certificates and registration, on one process of all, until the signal aborts. */
-  keep(): Promise<void>;
+  /** Maintains certificates and registration until the signal aborts; one process at a time does so. */
+  maintainRegistration(): Promise<void>;
   close(): void;
 }
 
-/** Serves admission, with what the informers of `view` have seen. */
+/** Serves admission from the informers of `view`. */
 export async function startAdmission(
   view: AdmissionView,
   config: Config,
-  log: Log,
+  options: AdmissionServerOptions,
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
   const { namespace, plainEvictions } = config;
+  const { log } = options;
   const worker = workerUser(namespace);
-  const admission = new Admission({ view, namespace, worker, plainEvictions, log });
-  const port = await listenOn(admission.server, config.webhookPort, '--webhook-port');
+  const admission = new Admission({ ...options, view, namespace, worker, plainEvictions });
+  const port = await listenOn(admission.server, config.webhookPort, 'webhook');
   admission.start(signal);
   const endpoint = endpointOf(config, port);
   log.info('Admission server started', { webhook: port, registeredAs: endpoint });
@@ -33,7 +34,8 @@ export async function startAdmission(
   const election = { kube: view.kube, name: 'node-maintenance-admission', namespace, identity, log, signal };
   return {
     isServing: () => admission.isServing,
-    keep: () => runWhenLeader(election, (leading, fenced) => admission.keep(fenced, endpoint, leading)),
+    maintainRegistration: () =>
+      runWhenLeader(election, (leading, fenced) => admission.runRegistration(fenced, endpoint, leading)),
     close: () => {
       admission.server.close();
       admission.server.closeAllConnections();

@@ -1,182 +1,257 @@
-import { Command, Option } from 'commander';
+import { isIP } from 'node:net';
+import { Command } from 'commander';
 import * as z from 'zod';
-import { SYSTEM_NAMESPACE } from '../api/names.ts';
-import { type Notifications, notificationsIn, noticeOptions } from './noticeConfig.ts';
+import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, SYSTEM_NAMESPACE } from '../api/names.ts';
+import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
+import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
+import {
+  checkNotificationSettings,
+  clusterNameSetting,
+  type NotificationSettings,
+  notificationSettings,
+  notificationSettingsOf,
+} from './notifications/settings.ts';
+import { podSecurityLevels, type PodSecurityLevel } from './install.ts';
+import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from './settings.ts';
 
-/** Everything that the worker can be told, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
+/** The configuration of the worker, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
 export interface Config {
   logLevel: string;
-  /** `named`: the port was asked for, so that its being taken is an error. */
   healthPort: Port;
   metricsPort: Port;
   webhookPort: Port;
   webhookHost: WebhookHost;
-  /** What becomes of evictions, as of `kubectl drain`, of pods that have evacuators. */
-  plainEvictions: 'refuse' | 'allow';
-  /** How long the Lease of a node under maintenance stays ours without a renewal; it is renewed at a third of that. */
+  /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
+  plainEvictions: 'reject' | 'allow';
+  evacuators: EvacuatorSettings;
+  /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
   nodeLeaseDurationSeconds: number;
-  /** Whether nodes wait for their readiness gates. */
+  /** Enables readiness gates. */
   readinessGates: boolean;
-  /** How long a readiness gate may be lost before its node takes no new pods. */
+  /** Grace period before a gate that became not ready taints the node. */
   readinessGraceSeconds: number;
   /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
-  /** Who is told what happens; undefined when nobody is. */
-  notifications: Notifications | undefined;
-  /** What notices call the cluster; undefined: by its UID. */
+  /** Undefined when no notifications are sent. */
+  notifications: NotificationSettings | undefined;
+  /** Name of the cluster in notifications; undefined: its UID. */
   clusterName: string | undefined;
+  /** File with the bundled workflows; undefined: the worker bundles them when it starts. */
+  workflowBundle: string | undefined;
   install: boolean;
+  /** Level of pod security of the namespace of the Jobs of windows; --install sets it. */
+  workPodSecurity: PodSecurityLevel;
   /** Serve admission and nothing else. */
   admissionOnly: boolean;
 }
 
-/** Where the apiserver finds the admission server. */
+/** Address at which the apiserver reaches the admission server. */
 export type WebhookHost = { kind: 'Service' } | { kind: 'Host'; host: string };
 
 export interface Port {
   number: number;
+  /** The user asked for this port: it is an error if it is taken. */
   named: boolean;
+  /** IP address to listen on; undefined: all. */
+  address?: string | undefined;
 }
 
-const logLevels = ['trace', 'debug', 'info', 'warn', 'error'];
-
-/** Throws commander's CommanderError, after it has printed what is wrong, for arguments that make no sense. */
+/** Throws an Error that names flag, variable and remedy of each invalid setting, or commander's CommanderError. */
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
-  const command = commandLine();
-  const before = process.env;
-  try {
-    // commander reads option values from process.env alone.
-    process.env = env;
-    command.parse(argv, { from: 'user' });
-  } finally {
-    process.env = before;
-  }
-  const options = command.opts();
-  const port = (name: string) => ({
-    number: options[name] as number,
-    named: command.getOptionValueSource(name) !== 'default',
-  });
+  const settings = parseSettings(Settings, { command: commandLine(), argv, env });
+  const { logLevel, plainEvictions, readinessGates } = settings;
+  const { namespace, clusterName, workflowBundle, install, workPodSecurity, admissionOnly } = settings;
   return {
-    logLevel: options['logLevel'] as string,
-    healthPort: port('healthPort'),
-    metricsPort: port('metricsPort'),
-    webhookPort: port('webhookPort'),
-    webhookHost: webhookHost(options['webhookHost'] as string | undefined, env),
-    plainEvictions: options['plainEvictions'] as Config['plainEvictions'],
-    nodeLeaseDurationSeconds: options['nodeLeaseDuration'] as number,
-    readinessGates: options['readinessGates'] === 'true',
-    readinessGraceSeconds: options['readinessGrace'] as number,
-    namespace: options['namespace'] as string,
-    notifications: notificationsIn(options),
-    clusterName: options['clusterName'] as string | undefined,
-    install: options['install'] as boolean,
-    admissionOnly: options['admissionOnly'] as boolean,
+    logLevel,
+    healthPort: { ...settings.healthPort, address: settings.healthBindAddress },
+    metricsPort: { ...settings.metricsPort, address: settings.metricsBindAddress },
+    webhookPort: { ...settings.webhookPort, address: settings.webhookBindAddress },
+    webhookHost: webhookHostOf(settings),
+    plainEvictions,
+    evacuators: { responseSeconds: settings.evacuatorResponse, knownClasses: settings.evacuatorClasses },
+    nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
+    readinessGates,
+    readinessGraceSeconds: settings.readinessGrace,
+    namespace,
+    notifications: notificationSettingsOf(settings),
+    clusterName,
+    workflowBundle,
+    install,
+    workPodSecurity,
+    admissionOnly,
   };
 }
 
 function commandLine(): Command {
-  const command = new Command('npm start --')
-    .description('The worker: runs maintenances, evacuations and control loops until it is stopped.')
+  return new Command('npm start --')
+    .description('Runs the worker: maintenances, evacuations and control loops, until it is stopped.')
     .addHelpText(
       'after',
       `
-Kubernetes: KUBECONFIG, or the ServiceAccount when it runs in a cluster.
+Kubernetes: KUBECONFIG, or the ServiceAccount when the worker runs in a cluster.
 Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_KEY, or a profile of temporal.toml
-            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as the temporal CLI has them.`,
+            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as for the temporal CLI.`,
     )
-    .addOption(portOption('--health-port <port>', 'liveness and readiness', 'HEALTH_PORT', 8080))
-    .addOption(portOption('--metrics-port <port>', 'Prometheus', 'METRICS_PORT', 9464))
-    .addOption(portOption('--webhook-port <port>', 'admission server', 'WEBHOOK_PORT', 9443))
-    .addOption(
-      new Option(
-        '--webhook-host <host>',
-        'host by which the apiserver finds the admission server (default: the Service in a cluster, 127.0.0.1 elsewhere)',
-      ).env('WEBHOOK_HOST'),
-    )
-    .addOption(
-      new Option(
-        '--plain-evictions <what>',
-        'evictions, as of kubectl drain, of pods whose annotations name evacuators',
-      )
-        .choices(['refuse', 'allow'])
-        .env('PLAIN_EVICTIONS')
-        .default('refuse'),
-    )
-    .addOption(nodeLeaseDurationOption())
-    .addOption(
-      new Option('--readiness-gates <true|false>', 'whether nodes wait for the pods that they need')
-        .choices(['true', 'false'])
-        .env('READINESS_GATES')
-        .default('true'),
-    )
-    .addOption(readinessGraceOption())
-    .addOption(new Option('--log-level <level>').choices(logLevels).env('LOG_LEVEL').default('info'))
-    .addOption(
-      new Option('--namespace <name>', 'namespace of the Leases, certificates and Service')
-        .env('NODE_MAINTENANCE_NAMESPACE')
-        .default(SYSTEM_NAMESPACE),
-    )
-    .option('--install', 'apply the CRDs, RBAC, policies and namespaces of deploy/ first', false)
-    .option('--admission-only', 'serve admission and nothing else; needs no Temporal', false)
     .exitOverride();
-  for (const option of noticeOptions()) command.addOption(option);
-  return command;
 }
 
-/** Every pod has KUBERNETES_SERVICE_HOST; one with a KUBECONFIG works on another cluster than its own. */
-function webhookHost(host: string | undefined, env: NodeJS.ProcessEnv): WebhookHost {
-  if (host !== undefined) return { kind: 'Host', host };
-  const isInCluster = env['KUBERNETES_SERVICE_HOST'] && !env['KUBECONFIG'];
+const oneOf = (choices: readonly string[]) => ({ error: `expected one of ${choices.join(', ')}` });
+
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
+const evictionPolicies = ['reject', 'allow'] as const;
+const classesError = {
+  error: 'expected evacuator classes separated by commas, such as migrate.example.com, or * for every class',
+};
+const onOff = z.enum(['true', 'false'], oneOf(['true', 'false']));
+
+const Settings = z
+  .object({
+    healthPort: portSetting('health', 'liveness and readiness', 8080),
+    metricsPort: portSetting('metrics', 'Prometheus metrics', 9464),
+    webhookPort: portSetting('webhook', 'the admission server', 9443),
+    healthBindAddress: bindAddressSetting('health', 'liveness and readiness'),
+    metricsBindAddress: bindAddressSetting('metrics', 'Prometheus metrics'),
+    webhookBindAddress: bindAddressSetting('webhook', 'the admission webhooks'),
+    webhookHost: setting(z.string().optional(), {
+      flags: '--webhook-host <host>',
+      variable: 'WEBHOOK_HOST',
+      description: 'host at which the apiserver reaches the admission server',
+      defaultText: 'the Service in a cluster, 127.0.0.1 elsewhere',
+    }),
+    plainEvictions: setting(z.enum(evictionPolicies, oneOf(evictionPolicies)).default('reject'), {
+      flags: '--plain-evictions <policy>',
+      variable: 'PLAIN_EVICTIONS',
+      description:
+        'whether to allow direct evictions (for example by kubectl drain) of pods that have evacuators',
+      choices: evictionPolicies,
+      defaultText: 'reject',
+    }),
+    evacuatorResponse: setting(
+      wholeNumber('whole seconds', 1, 3_600).default(DEFAULT_EVACUATOR_RESPONSE_SECONDS),
+      {
+        flags: '--evacuator-response <seconds>',
+        variable: 'EVACUATOR_RESPONSE',
+        description: 'time within which an evacuator must respond, unless its class is known',
+        defaultText: String(DEFAULT_EVACUATOR_RESPONSE_SECONDS),
+      },
+    ),
+    evacuatorClasses: setting(
+      z
+        .string()
+        .default('')
+        .transform((text) =>
+          text
+            .split(',')
+            .map((name) => name.trim())
+            .filter(Boolean),
+        )
+        .refine((names) => names.every((name) => name === '*' || isClassName(name)), classesError),
+      {
+        flags: '--evacuator-classes <classes>',
+        variable: 'EVACUATOR_CLASSES',
+        description: 'known classes, whose evacuators may take the whole progress deadline to respond',
+        defaultText: 'the built-in ones, and those that have responded',
+      },
+    ),
+    // KEP-1411 allows at most an hour.
+    nodeLeaseDuration: setting(wholeNumber('whole seconds', 6, 3_600).default(900), {
+      flags: '--node-lease-duration <seconds>',
+      variable: 'NODE_LEASE_DURATION',
+      description: 'duration of the maintenance Leases, in seconds',
+      defaultText: '900',
+    }),
+    readinessGates: setting(
+      onOff.default('true').transform((value) => value === 'true'),
+      {
+        flags: '--readiness-gates <true|false>',
+        variable: 'READINESS_GATES',
+        description: 'enable readiness gates',
+        choices: onOff.options,
+        defaultText: 'true',
+      },
+    ),
+    readinessGrace: setting(wholeNumber('whole seconds', 0, 3_600).default(30), {
+      flags: '--readiness-grace <seconds>',
+      variable: 'READINESS_GRACE',
+      description: 'grace period before a gate that became not ready taints the node',
+      defaultText: '30',
+    }),
+    logLevel: setting(z.enum(logLevels, oneOf(logLevels)).default('info'), {
+      flags: '--log-level <level>',
+      variable: 'LOG_LEVEL',
+      description: 'least severe level to log',
+      choices: logLevels,
+      defaultText: 'info',
+    }),
+    namespace: setting(z.string().default(SYSTEM_NAMESPACE), {
+      flags: '--namespace <name>',
+      variable: 'NODE_MAINTENANCE_NAMESPACE',
+      description: 'namespace of the Leases, certificates and Service',
+      defaultText: SYSTEM_NAMESPACE,
+    }),
+    workflowBundle: setting(z.string().optional(), {
+      flags: '--workflow-bundle <file>',
+      variable: 'WORKFLOW_BUNDLE',
+      description: 'file with prebuilt workflows (node worker/printBundle.ts > FILE)',
+      defaultText: 'bundled at every start',
+    }),
+    install: setting(z.boolean().default(false), {
+      flags: '--install',
+      description: 'apply the CRDs, RBAC, policies and namespaces of deploy/ first',
+    }),
+    workPodSecurity: setting(z.enum(podSecurityLevels, oneOf(podSecurityLevels)).default('baseline'), {
+      flags: '--work-pod-security <level>',
+      variable: 'WORK_POD_SECURITY',
+      description: 'with --install: pod security of the namespace in which Jobs of windows run',
+      choices: podSecurityLevels,
+      defaultText: 'baseline',
+    }),
+    admissionOnly: setting(z.boolean().default(false), {
+      flags: '--admission-only',
+      description: 'serve admission and nothing else; needs no Temporal',
+    }),
+    ...notificationSettings,
+    clusterName: clusterNameSetting,
+    kubernetesServiceHost: setting(z.string().optional(), { variable: 'KUBERNETES_SERVICE_HOST' }),
+    kubeconfig: setting(z.string().optional(), { variable: 'KUBECONFIG' }),
+  })
+  .check(({ value, issues }) => void issues.push(...checkNotificationSettings(value)));
+type Settings = z.output<typeof Settings>;
+
+/** The settings of the worker, for the documentation. */
+export const settingSources: readonly SettingSource[] = sourcesOf(Settings);
+
+function portSetting(name: string, purpose: string, defaultPort: number) {
+  const port = wholeNumber('a port', 0, 65_535)
+    .optional()
+    .transform((number): Port => ({ number: number ?? defaultPort, named: number !== undefined }));
+  return setting(port, {
+    flags: `--${name}-port <port>`,
+    variable: `${name.toUpperCase()}_PORT`,
+    description: `port of ${purpose}`,
+    defaultText: String(defaultPort),
+  });
+}
+
+function bindAddressSetting(name: string, purpose: string) {
+  const error = 'expected an IP address of this host, such as 127.0.0.1 or ::';
+  return setting(
+    z
+      .string()
+      .refine((address) => isIP(address) !== 0, { error })
+      .optional(),
+    {
+      flags: `--${name}-bind-address <ip>`,
+      variable: `${name.toUpperCase()}_BIND_ADDRESS`,
+      description: `IP address that ${purpose} are served on`,
+      defaultText: 'all addresses',
+    },
+  );
+}
+
+/** Every pod has KUBERNETES_SERVICE_HOST; a pod with a KUBECONFIG works on another cluster than its own. */
+function webhookHostOf({ webhookHost, kubernetesServiceHost, kubeconfig }: Settings): WebhookHost {
+  if (webhookHost !== undefined) return { kind: 'Host', host: webhookHost };
+  const isInCluster = kubernetesServiceHost && !kubeconfig;
   return isInCluster ? { kind: 'Service' } : { kind: 'Host', host: '127.0.0.1' };
-}
-
-/** KEP-1411 wants at most an hour. */
-const leaseDuration = z.coerce.number().int().min(6).max(3_600);
-
-function nodeLeaseDurationOption(): Option {
-  return new Option(
-    '--node-lease-duration <seconds>',
-    'how long the Lease of a node under maintenance outlives its last renewal',
-  )
-    .env('NODE_LEASE_DURATION')
-    .default(900)
-    .argParser((value) => {
-      const parsed = leaseDuration.safeParse(value);
-      if (parsed.success) return parsed.data;
-      throw new Error(
-        `--node-lease-duration (NODE_LEASE_DURATION): expected whole seconds, 6 to 3600 (got "${value}")`,
-      );
-    });
-}
-
-const readinessGrace = z.coerce.number().int().min(0).max(3_600);
-
-function readinessGraceOption(): Option {
-  return new Option(
-    '--readiness-grace <seconds>',
-    'how long a readiness gate may be lost before its node takes no new pods',
-  )
-    .env('READINESS_GRACE')
-    .default(30)
-    .argParser((value) => {
-      const parsed = readinessGrace.safeParse(value);
-      if (parsed.success) return parsed.data;
-      throw new Error(
-        `--readiness-grace (READINESS_GRACE): expected whole seconds, 0 to 3600 (got "${value}")`,
-      );
-    });
-}
-
-const portNumber = z.coerce.number().int().min(0).max(65_535);
-
-function portOption(flags: string, what: string, variable: string, fallback: number): Option {
-  return new Option(flags, what)
-    .env(variable)
-    .default(fallback)
-    .argParser((value) => {
-      const parsed = portNumber.safeParse(value);
-      if (!parsed.success)
-        throw new Error(`${flags.split(' ')[0]} (${variable}): expected a port, 0 to 65535 (got "${value}")`);
-      return parsed.data;
-    });
 }

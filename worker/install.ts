@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { parse, parseAllDocuments } from 'yaml';
 import type { KubeObject } from '../api/core.ts';
-import { FIELD_MANAGER } from '../api/names.ts';
-import { missingRules } from '../kube/authorization.ts';
+import { FIELD_MANAGER, WORK_NAMESPACE } from '../api/names.ts';
+import { findMissingRules } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
 import { type CustomResourceDefinition, type Resource, resources } from '../kube/resources.ts';
 
 const deploy = new URL('../deploy/', import.meta.url);
-/** Tells whether an installed object is the one that this worker was released with. */
+/** Shows whether an installed object is the one of this release. */
 const digestAnnotation = 'nodemaintenance.k8s.io/manifest-digest';
 
 const policy = (kind: string, plural: string): Resource => ({
@@ -20,10 +20,10 @@ const policy = (kind: string, plural: string): Resource => ({
   namespaced: false,
 });
 
-/** Of all kinds in deploy/ the one that Kubernetes had last. */
-const youngest = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
+/** The kind of deploy/ that Kubernetes introduced last. */
+const newestKind = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
 
-/** The kinds that deploy/ consists of. */
+/** The kinds of the objects in deploy/. */
 const kinds: Record<string, Resource> = {
   Namespace: resources.namespaces,
   CustomResourceDefinition: resources.customResourceDefinitions,
@@ -34,7 +34,7 @@ const kinds: Record<string, Resource> = {
     kind: 'ServiceAccount',
     namespaced: true,
   },
-  MutatingAdmissionPolicy: youngest,
+  MutatingAdmissionPolicy: newestKind,
   MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
   ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
   ValidatingAdmissionPolicyBinding: policy(
@@ -55,59 +55,66 @@ const kinds: Record<string, Resource> = {
   ),
 };
 
-/** Whether the apiserver is too old for deploy/, in one sentence. */
+/** Returns why the apiserver is too old for deploy/; undefined if it is not. */
 export async function versionProblem(kube: Kube): Promise<string | undefined> {
-  if (await kube.serves(youngest)) return undefined;
-  const { kind, group, version } = youngest;
+  if (await kube.serves(newestKind)) return undefined;
+  const { kind, group, version } = newestKind;
   return `the apiserver does not serve ${kind} of ${group}/${version}`;
 }
 
-/** Applies deploy/ by server-side apply: what `kubectl apply -k deploy` does, and a digest of each manifest. */
-export async function install(kube: Kube, log: Log): Promise<void> {
+/** The levels of the Pod Security Standards. */
+export const podSecurityLevels = ['restricted', 'baseline', 'privileged'] as const;
+export type PodSecurityLevel = (typeof podSecurityLevels)[number];
+
+/**
+ * Applies deploy/ by server-side apply, like `kubectl apply -k deploy`, and adds a digest of each manifest. The pods of Jobs of windows
+ * are limited to a level of pod security.
+ */
+export async function install(kube: Kube, workPodSecurity: PodSecurityLevel, log: Log): Promise<void> {
   const manifests = await readManifests();
   for (const manifest of manifests) {
-    const object = withDigest(manifest);
+    const object = withPodSecurity(withDigest(manifest), workPodSecurity);
     await kube.apply(resourceOf(manifest), object, { fieldManager: FIELD_MANAGER, force: true });
     log.info('Manifest applied', { kind: manifest.kind, name: manifest.metadata.name });
   }
 }
 
-/** What the cluster lacks, or has from another release; one sentence each, empty when all is well. */
+/** Returns a sentence for each object that is missing or belongs to another release. */
 export async function installationProblems(kube: Kube, namespace: string): Promise<string[]> {
   const isChecked = ({ kind = '' }: KubeObject) =>
     kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
   const manifests = (await readManifests()).filter(isChecked);
-  const problems = await Promise.all(manifests.map((manifest) => problem(kube, manifest)));
-  return [...problems.flat(), ...(await missingRights(kube, namespace))];
+  const problems = await Promise.all(manifests.map((manifest) => manifestProblems(kube, manifest)));
+  return [...problems.flat(), ...(await permissionProblems(kube, namespace))];
 }
 
-/** Of the Role, which the worker may not read: it grew since earlier releases. */
-async function missingRights(kube: Kube, namespace: string): Promise<string[]> {
+/** Checks the permissions of the Role by access reviews, because the worker may not read the Role. */
+async function permissionProblems(kube: Kube, namespace: string): Promise<string[]> {
   const { group, plural: resource } = resources.leases;
   const verbs = ['get', 'list', 'create', 'patch', 'delete'];
-  const missing = await missingRules(kube, [{ group, resource, verbs, namespace }]);
+  const missing = await findMissingRules(kube, [{ group, resource, verbs, namespace }]);
   return missing.map(
     (rule) =>
-      `the worker may not ${rule.verbs.join(', ')} leases in namespace ${namespace}: its Role node-maintenance-worker is of another release than this worker, or not bound there`,
+      `the worker may not ${rule.verbs.join(', ')} leases in namespace ${namespace}: Role node-maintenance-worker belongs to another release than this worker, or has no RoleBinding there`,
   );
 }
 
-async function problem(kube: Kube, manifest: KubeObject): Promise<string[]> {
+async function manifestProblems(kube: Kube, manifest: KubeObject): Promise<string[]> {
   const { name } = manifest.metadata;
-  const what = `${manifest.kind} ${name}`;
+  const object = `${manifest.kind} ${name}`;
   const installed = await kube.get(resourceOf(manifest), { name });
-  if (installed === undefined) return [`${what} is missing`];
+  if (installed === undefined) return [`${object} is missing`];
   if (manifest.kind === 'CustomResourceDefinition' && !isEstablished(installed as CustomResourceDefinition))
-    return [`${what} is not established yet`];
-  return hasDigest(installed, manifest) ? [] : [`${what} is of another release than this worker`];
+    return [`${object} is not established yet`];
+  return hasDigest(installed, manifest) ? [] : [`${object} belongs to another release than this worker`];
 }
 
 function isEstablished({ status }: CustomResourceDefinition): boolean {
   const conditions = status?.conditions ?? [];
-  return conditions.some((seen) => seen.type === 'Established' && seen.status === 'True');
+  return conditions.some(({ type, status: value }) => type === 'Established' && value === 'True');
 }
 
-/** Without our annotation (kubectl applied it) the schema itself is compared, as far as the manifest goes. */
+/** Compares the fields of the manifest if the object has no digest, because kubectl applied it. */
 function hasDigest(installed: KubeObject, manifest: KubeObject): boolean {
   const digest = installed.metadata.annotations?.[digestAnnotation];
   return digest === undefined
@@ -115,20 +122,31 @@ function hasDigest(installed: KubeObject, manifest: KubeObject): boolean {
     : digest === digestOf(manifest);
 }
 
-/** Whether `actual` has everything that `wanted` says; the apiserver adds defaults. */
-function contains(actual: unknown, wanted: unknown): boolean {
-  if (Array.isArray(wanted)) {
+/** Reports whether `actual` has all fields of `desired`; the apiserver adds defaults. */
+function contains(actual: unknown, desired: unknown): boolean {
+  if (Array.isArray(desired)) {
     return (
       Array.isArray(actual) &&
-      actual.length === wanted.length &&
-      wanted.every((item, i) => contains(actual[i], item))
+      actual.length === desired.length &&
+      desired.every((item, i) => contains(actual[i], item))
     );
   }
-  if (typeof wanted !== 'object' || wanted === null) return actual === wanted;
+  if (typeof desired !== 'object' || desired === null) return actual === desired;
   if (typeof actual !== 'object' || actual === null) return false;
-  return Object.entries(wanted).every(([key, value]) =>
+  return Object.entries(desired).every(([key, value]) =>
     contains((actual as Record<string, unknown>)[key], value),
   );
+}
+
+/** Sets the level on the namespace of the Jobs, as the component deploy/privileged-work does for `privileged`. */
+function withPodSecurity(manifest: KubeObject, level: PodSecurityLevel): KubeObject {
+  const { kind, metadata } = manifest;
+  if (kind !== 'Namespace' || metadata.name !== WORK_NAMESPACE) return manifest;
+  const modes = ['enforce', 'warn'].map((mode) => [`pod-security.kubernetes.io/${mode}`, level]);
+  return {
+    ...manifest,
+    metadata: { ...metadata, labels: { ...metadata.labels, ...Object.fromEntries(modes) } },
+  };
 }
 
 function withDigest(manifest: KubeObject): KubeObject {
@@ -144,12 +162,12 @@ function resourceOf(manifest: KubeObject): Resource {
   const resource = kinds[manifest.kind ?? ''];
   if (resource === undefined)
     throw new Error(
-      `deploy/ has a ${manifest.kind}, which --install does not know: use kubectl apply -k deploy`,
+      `deploy/ contains a ${manifest.kind}, which --install does not support: use kubectl apply -k deploy`,
     );
   return resource;
 }
 
-/** The objects that a kustomization lists, those of the folders that it names included. */
+/** Reads the objects that a kustomization lists, also those of the folders that it names. */
 async function readManifests(folder = deploy): Promise<KubeObject[]> {
   const { resources: entries } = parse(await readFile(new URL('kustomization.yaml', folder), 'utf8')) as {
     resources: string[];

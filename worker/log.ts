@@ -5,13 +5,20 @@ import {
   type RuntimeOptions,
 } from '@temporalio/worker';
 import { type Logger, pino } from 'pino';
+import { escapeUnprintable } from '../domain/common/text.ts';
 import type { Log } from '../kube/log.ts';
 
 export function createLogger(level: string): Logger {
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+  return pino({
+    level,
+    base: null,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    // JSON escapes only some of the characters that control a terminal.
+    hooks: { streamWrite: (line) => `${escapeUnprintable(line.trimEnd())}\n` },
+  });
 }
 
-/** pino takes the fields first; the rest of the project says the sentence first. */
+/** Adapts pino, which takes the fields first, to `Log`, which takes the message first. */
 export function toLog(logger: Logger): Log {
   return {
     debug: (message, fields) => logger.debug(fields ?? {}, message),
@@ -21,7 +28,7 @@ export function toLog(logger: Logger): Log {
   };
 }
 
-/** Temporal's own log lines, those of workflows and activities included, in the same stream. */
+/** Returns the options that write Temporal's logs, also those of workflows and activities, to the same stream. */
 export function runtimeLogging(logger: Logger): Pick<RuntimeOptions, 'logger'> & { logging: object } {
   const write: Record<LogLevel, 'trace' | 'debug' | 'info' | 'warn' | 'error'> = {
     TRACE: 'trace',

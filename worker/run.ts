@@ -2,36 +2,40 @@ import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
 import { Component, IdentityAnnotation, leaseHolderOf, READINESS_TAINT, TASK_QUEUE } from '../api/names.ts';
-import { runAbandonedLeasesController } from '../controllers/abandonedLeases.ts';
-import { EvacuationController } from '../controllers/evacuation.ts';
-import { runDeploymentEvacuator } from '../controllers/evacuators/deployment.ts';
-import { runDaemonSetEvacuator } from '../controllers/evacuators/daemonSet.ts';
-import { runMaintenanceController } from '../controllers/maintenance.ts';
-import { runNodeBudgetController } from '../controllers/nodeBudget.ts';
-import { runNodeConditionsController } from '../controllers/nodeConditions.ts';
-import { runNodeLeasesController } from '../controllers/nodeLeases.ts';
-import { runTurnOrdersController } from '../controllers/turnOrders.ts';
-import { runWindowProgressController } from '../controllers/windowProgress.ts';
-import { runWindowsController } from '../controllers/windows.ts';
-import { runNodeReadinessController } from '../controllers/nodeReadiness.ts';
-import { runReadinessPoliciesController } from '../controllers/readinessPolicies.ts';
-import { readinessPatience } from '../domain/readiness.ts';
-import { hasTaint } from '../domain/toleration.ts';
+import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
+import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
+import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
+import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
+import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
+import { runNodeDisruptionBudgetController } from '../controllers/windows/nodeDisruptionBudget.ts';
+import { runNodeConditionsController } from '../controllers/maintenance/nodeConditions.ts';
+import { runNodeLeasesController } from '../controllers/leases/nodeLeases.ts';
+import { runAdvanceController } from '../controllers/windows/advanceAnnotation.ts';
+import { runWindowProgressController } from '../controllers/windows/progress.ts';
+import { runWindowsController } from '../controllers/windows/windows.ts';
+import { runNodeReadinessController } from '../controllers/readiness/nodeReadiness.ts';
+import { runReadinessPoliciesController } from '../controllers/readiness/readinessPolicies.ts';
+import { defaultReviewTiming, reviewsDue } from '../domain/common/permissionReviews.ts';
+import { readinessTiming } from '../domain/readiness/gates.ts';
+import { hasTaint } from '../domain/common/toleration.ts';
+import type { Answer } from '../http/server.ts';
+import { mayDeleteNode, mayGateNode } from '../kube/authorization.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, type FencedCluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
+import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
 import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
-import { type Answer, freePort, serve } from './http.ts';
+import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
 import { install, installationProblems, versionProblem } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
-import { createMetrics, scraped } from './metrics.ts';
-import { startNotices } from './notices.ts';
-import { type Patience, patienceOf, untilItAnswers, type Waits } from './patience.ts';
+import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
+import { startNotifications } from './notifications/notifications.ts';
+import { retryUntilAvailable, type StartupState, type WaitOptions, waitOptionsOf } from './startupRetry.ts';
 import {
   connectTemporal,
   createWorker,
@@ -40,102 +44,137 @@ import {
   workerSettings,
 } from './temporal.ts';
 
-/** Events that are not written so long after the work has ended are given up. Milliseconds. */
-const flushWithin = 5_000;
+/** Events that are not written this long after the work has ended are lost. */
+const flushTimeoutMs = 5_000;
 
-/** What the health endpoint reports, as far as the process has come. */
-interface Parts extends Waits {
+/** State of the process, for the health endpoints. */
+interface State extends StartupState {
   cluster?: Cluster;
   admission?: ServedAdmission;
   worker?: Worker;
 }
 
 /**
- * Runs the whole worker until the signal: informers, the Temporal worker, and, on one worker of all, the control loops.
- * Throws an Error of one line for what waiting cannot mend.
+ * Runs the worker until the signal aborts: informers, the Temporal worker and, on the leader, the control loops. Throws an Error of
+ * one line for a problem that waiting does not solve.
  */
 export async function runWorker(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
   const settings = workerSettings();
-  const sdkMetrics = `127.0.0.1:${await freePort()}`;
-  installRuntime(logger, sdkMetrics);
+  const sdkMetricsAddress = `127.0.0.1:${await freePort()}`;
+  installRuntime(logger, sdkMetricsAddress);
   const metrics = createMetrics();
-  const parts: Parts = {};
-  const health = await serve(
-    { '/healthz': () => healthOf(parts), '/readyz': () => readinessOf(parts) },
-    config.healthPort,
-    '--health-port',
-  );
-  const prometheus = await serve(
-    { '/metrics': () => scraped(metrics, sdkMetrics) },
-    config.metricsPort,
-    '--metrics-port',
-  );
-  log.info('Worker started', { health: health.port, metrics: prometheus.port });
+  const state: State = {};
+  const pages = {
+    healthz: () => healthOf(state),
+    readyz: () => readinessOf(state),
+    metrics: () => metricsAnswer(metrics, sdkMetricsAddress),
+  };
+  const listening = await serve(pages, config, { log, onRejection: metrics.onRejection });
+  log.info('Worker started', listening.ports);
 
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
-  const patience = patienceOf(parts, log, signal);
-  await prepareCluster(kube, config, patience);
-  const identity = await publishWorker(kube, config.namespace, settings, patience);
+  const wait = waitOptionsOf(state, log, signal);
+  await prepareCluster(kube, config, wait);
+  const identity = await publishWorker(kube, config.namespace, settings, wait);
   metrics.observeIdentity(identity);
-  const temporal = await connectTemporal(settings, patience);
+  const temporal = await connectTemporal(settings, wait);
   const cluster = watchCluster({ kube, log });
-  parts.cluster = cluster;
+  state.cluster = cluster;
   metrics.observe(cluster);
   cluster.start(signal);
   await cluster.synced(signal);
-  log.info('Cluster seen', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
+  log.info('Informers synced', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
+  try {
+    await runSynced({ config, log, signal, state, metrics, kube, cluster, temporal, identity });
+  } finally {
+    await temporal.close();
+    await kube.close();
+    listening.close();
+  }
+}
 
-  // Requests of its own: a drain that keeps the others busy must not keep the apiserver waiting for an answer.
+interface SyncedOptions {
+  config: Config;
+  log: Log;
+  signal: AbortSignal;
+  state: State;
+  metrics: Metrics;
+  kube: Kube;
+  cluster: Cluster;
+  temporal: Temporal;
+  identity: IdentityLease;
+}
+
+/** Runs admission, the Temporal workers and the control loops, once the informers have synced. */
+async function runSynced(options: SyncedOptions): Promise<void> {
+  const { config, log, signal, state, metrics, kube, cluster, temporal, identity } = options;
+  // A client of its own: the requests of a drain must not delay the answers to the apiserver.
   const admissionKube = connectKube({ userAgent: 'node-maintenance-admission', log, maxInFlight: 16 });
   const { nodes, maintenances } = cluster;
   const view = { kube: admissionKube, nodes, maintenances };
-  const admission = await startAdmission(view, config, log, signal);
-  parts.admission = admission;
+  const { onRejection } = metrics;
+  const admission = await startAdmission(view, config, { log, onRejection }, signal);
+  state.admission = admission;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
-  // They tell what was done: they may come after the work that is still to do.
+  // Rate-limited, because they only report what was done: work takes precedence.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
-  const holder = leaseHolderOf(config.namespace);
-  const { nodeLeaseDurationSeconds: leaseDurationSeconds } = config;
-  const leases = new NodeLeases({ kube, holder, leaseDurationSeconds });
-  const { outbox, workers } = await startNotices({ kube, temporal, config, metrics, log });
-  const { readinessGates: keepsGates } = config;
-  const shared = { cluster, events, nodeEvents: podEvents, notices: outbox, leases, keepsGates, ...temporal };
-  const worker = await createWorker(temporal, createActivities(shared));
-  parts.worker = worker;
+  const { outbox, workers } = await startNotifications({ kube, temporal, config, metrics, log });
+  const activities = createActivities({
+    cluster,
+    events,
+    permissions: nodePermissions(kube, mayDeleteNode),
+    nodeEvents: podEvents,
+    notifications: outbox,
+    leases: nodeLeases(kube, config),
+    readinessGatesEnabled: config.readinessGates,
+    ...temporal,
+  });
+  const worker = await createWorker(temporal, activities, config.workflowBundle);
+  state.worker = worker;
   try {
     await runUntil(signal, [worker, ...workers], async () => {
       await Promise.all([
         lead({ kube, cluster, events, podEvents, temporal, identity: identity.holder, config, log, signal }),
-        admission.keep(),
+        admission.maintainRegistration(),
       ]);
     });
   } finally {
     admission.close();
-    await Promise.all([events.flush(flushWithin), podEvents.flush(flushWithin)]);
-    await temporal.close();
-    await Promise.all([kube.close(), admissionKube.close()]);
-    for (const { server } of [health, prometheus]) server.close();
+    await Promise.all([events.flush(flushTimeoutMs), podEvents.flush(flushTimeoutMs)]);
+    await admissionKube.close();
   }
 }
 
-/** Before the process does anything else, so that whoever acts is listed (KEP-1965 > Test Plan). */
+function nodePermissions(kube: Kube, may: ReviewRules['may']): NodePermissions {
+  const { validMs } = defaultReviewTiming;
+  const isDue: ReviewRules['isDue'] = (nodes, answers, now) =>
+    reviewsDue(nodes, answers, defaultReviewTiming, now);
+  return new NodePermissions(kube, { may, validMs, isDue });
+}
+
+function nodeLeases(kube: Kube, config: Config): NodeLeases {
+  const holder = leaseHolderOf(config.namespace);
+  return new NodeLeases({ kube, holder, leaseDurationSeconds: config.nodeLeaseDurationSeconds });
+}
+
+/** Publishes the identity Lease before the process does anything else, so that every active process is listed (KEP-1965 > Test Plan). */
 function publishWorker(
   kube: Kube,
   namespace: string,
   settings: WorkerSettings,
-  patience: Patience,
+  wait: WaitOptions,
 ): Promise<IdentityLease> {
   const annotations = {
     [IdentityAnnotation.TemporalIdentity]: settings.identity,
     [IdentityAnnotation.TemporalNamespace]: settings.namespace,
     [IdentityAnnotation.TaskQueue]: TASK_QUEUE,
   };
-  const { log } = patience;
-  return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, patience);
+  const { log } = wait;
+  return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, wait);
 }
 
-/** Runs the Temporal workers and the control loops together: when one ends, the others are stopped. */
+/** Runs the Temporal workers and the control loops; when one of them ends, stops the others. */
 async function runUntil(
   signal: AbortSignal,
   workers: readonly Worker[],
@@ -150,14 +189,14 @@ async function runUntil(
   await Promise.all([...running, loops().finally(shutdown)]);
 }
 
-interface Leading {
+interface LeaderOptions {
   kube: Kube;
   cluster: Cluster;
   events: EventRecorder;
-  /** Of what happens to single pods. */
+  /** Records Events of single pods and nodes. */
   podEvents: EventRecorder;
   temporal: Temporal;
-  /** By which people find the process among the identity Leases. */
+  /** Identity of the process in the identity Leases. */
   identity: string;
   config: Config;
   log: Log;
@@ -174,48 +213,62 @@ async function lead({
   config,
   log,
   signal,
-}: Leading): Promise<void> {
+}: LeaderOptions): Promise<void> {
   await runWhenLeader(
     { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
     async (leading, fenced) => {
       log.info('Control loops started', { identity });
-      const led = { ...cluster, kube: fenced };
+      const fencedCluster = { ...cluster, kube: fenced };
       await Promise.all([
-        runMaintenanceController({ cluster: led, temporal: temporal.client, log }, leading),
-        new EvacuationController({ cluster: led, events: podEvents, log }).run(leading),
-        runDeploymentEvacuator({ cluster: led, events: podEvents, log }, leading),
-        runDaemonSetEvacuator({ cluster: led, log }, leading),
-        runNodeConditionsController({ cluster: led, holder: leaseHolderOf(config.namespace), log }, leading),
-        runNodeBudgetController({ cluster: led, log }, leading),
-        runNodeLeasesController({ cluster: led, log }, leading),
-        runAbandonedLeasesController({ cluster: led, events, log }, leading),
-        keepReadiness({ cluster: led, config, events, log }, leading),
-        runTurnOrdersController({ cluster: led, events, log }, leading),
-        runWindowProgressController({ cluster: led, log }, leading),
-        runWindowsController({ cluster: led, temporal: temporal.client, events, log }, leading),
+        runMaintenanceController({ cluster: fencedCluster, temporal: temporal.client, log }, leading),
+        new EvacuationController({
+          cluster: fencedCluster,
+          events: podEvents,
+          log,
+          evacuators: config.evacuators,
+        }).run(leading),
+        runDeploymentEvacuator({ cluster: fencedCluster, events: podEvents, log }, leading),
+        runDaemonSetEvacuator({ cluster: fencedCluster, log }, leading),
+        runNodeConditionsController(
+          { cluster: fencedCluster, holder: leaseHolderOf(config.namespace), log },
+          leading,
+        ),
+        runNodeDisruptionBudgetController({ cluster: fencedCluster, log }, leading),
+        runNodeLeasesController({ cluster: fencedCluster, log }, leading),
+        runAbandonedLeasesController({ cluster: fencedCluster, events, log }, leading),
+        runReadinessControllers({ cluster: fencedCluster, config, events, log }, leading),
+        runAdvanceController({ cluster: fencedCluster, events, log }, leading),
+        runWindowProgressController({ cluster: fencedCluster, log }, leading),
+        runWindowsController({ cluster: fencedCluster, temporal: temporal.client, events, log }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },
   );
 }
 
-/** Opens and closes the readiness gates of nodes; switched off, it says what would wait in vain. */
-async function keepReadiness(
-  { cluster, config, events, log }: Pick<Leading, 'config' | 'events' | 'log'> & { cluster: FencedCluster },
+/** Runs the controllers of readiness gates. If they are disabled, logs which nodes would wait forever. */
+async function runReadinessControllers(
+  {
+    cluster,
+    config,
+    events,
+    log,
+  }: Pick<LeaderOptions, 'config' | 'events' | 'log'> & { cluster: FencedCluster },
   signal: AbortSignal,
 ): Promise<void> {
   if (!config.readinessGates) {
-    warnOfClosedGates(cluster, log);
+    warnAboutDisabledGates(cluster, log);
     return;
   }
-  const patience = readinessPatience(config.readinessGraceSeconds * 1_000);
+  const permissions = nodePermissions(cluster.kube, mayGateNode);
+  const timing = readinessTiming(config.readinessGraceSeconds * 1_000);
   await Promise.all([
-    runNodeReadinessController({ cluster, patience, events, log }, signal),
-    runReadinessPoliciesController({ cluster, log }, signal),
+    runNodeReadinessController({ cluster, permissions, timing, events, log }, signal),
+    runReadinessPoliciesController({ cluster, permissions, log }, signal),
   ]);
 }
 
-function warnOfClosedGates({ nodes, readinesses, readinessPolicies }: FencedCluster, log: Log): void {
+function warnAboutDisabledGates({ nodes, readinesses, readinessPolicies }: FencedCluster, log: Log): void {
   const { key, effect } = READINESS_TAINT;
   const found = {
     policies: readinessPolicies.list().length,
@@ -224,46 +277,46 @@ function warnOfClosedGates({ nodes, readinesses, readinessPolicies }: FencedClus
   };
   if (Object.values(found).every((count) => count === 0)) return;
   log.warn(
-    'Readiness gates are switched off, but nodes have some and wait in vain: delete the NodeReadinessPolicies and the gates, then the taints',
+    'Readiness gates are disabled, but some nodes still have gates or the readiness taint: delete the NodeReadinessPolicies and the gates, then the taints',
     { ...found, taint: `${key}:${effect}` },
   );
 }
 
-/** Waits for the Kubernetes API and for the installation, which it applies if it is told to. */
-export async function prepareCluster(kube: Kube, config: Config, patience: Patience): Promise<void> {
-  const { log, signal } = patience;
-  // Refusals are waited out too: an apiserver that is starting refuses what it allows a moment later.
-  const waiting = {
-    what: 'the Kubernetes API',
-    remedy: 'check KUBECONFIG and the apiserver',
-    ...patience,
-  };
-  const version = await untilItAnswers(waiting, () => kube.serverVersion({ signal }));
-  log.info('Kubernetes reached', { version });
-  const needed = { what: 'Kubernetes 1.36 or later', remedy: 'upgrade the control plane' };
-  await untilItAnswers({ ...waiting, ...needed }, async () => {
+/** Waits for the Kubernetes API and for the installation. Applies the installation first with --install. */
+export async function prepareCluster(kube: Kube, config: Config, wait: WaitOptions): Promise<void> {
+  const { log, signal } = wait;
+  // Retries rejected requests too: an apiserver that is starting rejects what it allows a moment later.
+  const api = { name: 'the Kubernetes API', remedy: 'check KUBECONFIG and the apiserver', ...wait };
+  const version = await retryUntilAvailable(api, () => kube.serverVersion({ signal }));
+  log.info('Connected to Kubernetes', { version });
+  const required = { name: 'Kubernetes 1.36 or later', remedy: 'upgrade the control plane', ...wait };
+  await retryUntilAvailable(required, async () => {
     const problem = await versionProblem(kube);
     if (problem !== undefined) throw new Error(problem);
   });
-  if (config.install) await install(kube, log);
-  const what = 'the installation';
-  await untilItAnswers({ ...waiting, what, remedy: 'npm start -- --install applies it' }, async () => {
+  if (config.install) await install(kube, config.workPodSecurity, log);
+  const installation = {
+    name: 'CRDs, policies and RBAC',
+    remedy: 'npm start -- --install applies them',
+    ...wait,
+  };
+  await retryUntilAvailable(installation, async () => {
     const problems = await installationProblems(kube, config.namespace);
     if (problems.length > 0) throw new Error(problems.join('; '));
   });
 }
 
-function installRuntime(logger: Logger, sdkMetrics: string): void {
+function installRuntime(logger: Logger, sdkMetricsAddress: string): void {
   const { logging, ...options } = runtimeLogging(logger);
   Runtime.install({
     ...options,
-    // Signals are handled in worker/main.ts, which stops the control loops too.
+    // worker/main.ts handles signals, because it also stops the control loops.
     shutdownSignals: [],
-    telemetryOptions: { logging, metrics: { prometheus: { bindAddress: sdkMetrics } } },
+    telemetryOptions: { logging, metrics: { prometheus: { bindAddress: sdkMetricsAddress } } },
   });
 }
 
-function healthOf({ worker }: Parts): Answer {
+function healthOf({ worker }: State): Answer {
   const failed = worker?.getState() === 'FAILED';
   return {
     status: failed ? 503 : 200,
@@ -272,17 +325,17 @@ function healthOf({ worker }: Parts): Answer {
   };
 }
 
-function readinessOf({ waiting, cluster, admission, worker }: Parts): Answer {
-  const state = worker?.getState() ?? 'not created yet';
+function readinessOf({ waiting, cluster, admission, worker }: State): Answer {
+  const workerState = worker?.getState() ?? 'not created yet';
   if (waiting !== undefined) return { status: 503, type: 'text/plain', body: `${waiting}\n` };
   if (cluster?.hasSynced() !== true)
-    return { status: 503, type: 'text/plain', body: 'the cluster is not seen yet\n' };
+    return { status: 503, type: 'text/plain', body: 'the informers have not synced yet\n' };
   if (admission?.isServing() !== true)
     return { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
-  const ready = state === 'RUNNING';
+  const ready = workerState === 'RUNNING';
   return {
     status: ready ? 200 : 503,
     type: 'text/plain',
-    body: ready ? 'ok\n' : `the Temporal worker is ${state}\n`,
+    body: ready ? 'ok\n' : `the Temporal worker is ${workerState}\n`,
   };
 }

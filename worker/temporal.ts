@@ -1,55 +1,55 @@
 import { hostname } from 'node:os';
-import { Client, Connection, WorkflowNotFoundError } from '@temporalio/client';
+import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
-import type { Activities, NoticeActivities } from '../activities/contract.ts';
-import { NOTICE_TASK_QUEUE, TASK_QUEUE } from '../api/names.ts';
+import type { Activities, NotificationActivities } from '../activities/contract.ts';
+import { NOTIFICATION_TASK_QUEUE, TASK_QUEUE } from '../api/names.ts';
+import { isRunning } from '../controllers/workflowRuns.ts';
 import type { Log } from '../kube/log.ts';
 import { type TemporalSettings, temporalSettings } from '../temporal-config/connection.ts';
 import { addAttributes, declaredNamespace, knownAttributes } from '../temporal-config/namespace.ts';
-import { explained } from '../temporal-config/reach.ts';
-import { bundleElsewhere } from './bundle.ts';
-import { type Patience, untilItAnswers } from './patience.ts';
+import { explainFailure } from '../temporal-config/connectionErrors.ts';
+import { loadWorkflows } from './bundle.ts';
+import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 
 export interface Temporal {
   client: Client;
   native: NativeConnection;
   namespace: string;
   identity: string;
-  /** The identity of the client that started a run, as it calls itself: `temporal-cli:jane@laptop`. */
+  /** Returns the identity that the client which started a run declared, such as `temporal-cli:jane@laptop`. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
   isRunning: (workflowId: string) => Promise<boolean>;
   close(): Promise<void>;
 }
 
 export interface WorkerSettings extends TemporalSettings {
-  /** By which Temporal knows this worker. */
+  /** Identity of this worker in Temporal. */
   identity: string;
 }
 
-/** From the environment and temporal.toml. Throws an Error of one line for what cannot be meant. */
+/** Reads the environment and temporal.toml. Throws an Error of one line for invalid settings. */
 export function workerSettings(): WorkerSettings {
   return { ...temporalSettings(), identity: `${process.pid}@${hostname()}` };
 }
 
-/** Milliseconds. */
-const answersWithin = 5_000;
+const answerTimeoutMs = 5_000;
 
-/** Connects to the Temporal that the settings name, waiting for it, and says so, as long as it does not answer. */
-export async function connectTemporal(settings: WorkerSettings, patience: Patience): Promise<Temporal> {
+/** Connects to Temporal. Waits, and logs why, while it does not answer. */
+export async function connectTemporal(settings: WorkerSettings, wait: WaitOptions): Promise<Temporal> {
   const { connectionOptions, namespace, address, source, identity } = settings;
-  const waiting = {
-    what: `Temporal at ${address}`,
+  const dependency = {
+    name: `Temporal at ${address}`,
     remedy: `check the settings of Temporal, which come from ${source}`,
-    ...patience,
+    ...wait,
   };
   const answer = <T>(attempt: () => Promise<T>) =>
-    untilItAnswers(waiting, () => explained(settings, attempt));
-  // First, because its errors have codes; lazily, because each connection that fails would go on trying in the background.
+    retryUntilAvailable(dependency, () => explainFailure(settings, attempt));
+  // First, because its errors have codes; lazily, because a failed connection would keep trying in the background.
   const connection = Connection.lazy(connectionOptions);
   const describe = () => connection.workflowService.describeNamespace({ namespace });
-  await answer(() => connection.withDeadline(Date.now() + answersWithin, describe));
+  await answer(() => connection.withDeadline(Date.now() + answerTimeoutMs, describe));
   const native = await answer(() => NativeConnection.connect(connectionOptions));
-  await registerSearchAttributes(connection, namespace, patience.log);
+  await registerSearchAttributes(connection, namespace, wait.log);
   const client = new Client({ connection, namespace });
   return {
     client,
@@ -62,14 +62,7 @@ export async function connectTemporal(settings: WorkerSettings, patience: Patien
       const { history } = await connection.workflowService.getWorkflowExecutionHistory(request);
       return history?.events?.[0]?.workflowExecutionStartedEventAttributes?.identity || 'unknown';
     },
-    isRunning: async (workflowId) => {
-      try {
-        return (await client.workflow.getHandle(workflowId).describe()).status.name === 'RUNNING';
-      } catch (error) {
-        if (error instanceof WorkflowNotFoundError) return false;
-        throw error;
-      }
-    },
+    isRunning: (workflowId) => isRunning(client, workflowId),
     close: async () => {
       await connection.close();
       await native.close();
@@ -77,7 +70,7 @@ export async function connectTemporal(settings: WorkerSettings, patience: Patien
   };
 }
 
-/** An attribute that the server does not know wedges every workflow that sets it: register before the first one runs. */
+/** Registers missing search attributes before the first workflow runs: an unknown one blocks every workflow that sets it. */
 async function registerSearchAttributes(connection: Connection, namespace: string, log: Log): Promise<void> {
   const { searchAttributes } = declaredNamespace();
   try {
@@ -87,7 +80,7 @@ async function registerSearchAttributes(connection: Connection, namespace: strin
     await addAttributes(connection, namespace, Object.fromEntries(missing));
     log.info('Search attributes registered', { namespace, names: missing.map(([name]) => name) });
   } catch (error) {
-    log.warn('Search attributes could not be registered; register them by hand if they are missing', {
+    log.warn('Search attributes could not be registered; register them manually if they are missing', {
       namespace,
       names: Object.keys(searchAttributes),
       error: String(error),
@@ -95,42 +88,46 @@ async function registerSearchAttributes(connection: Connection, namespace: strin
   }
 }
 
-const seconds = 1_000;
+const secondMs = 1_000;
 
-/** The worker of our task queue. */
-export async function createWorker(temporal: Temporal, activities: Activities): Promise<Worker> {
-  return Worker.create({
-    connection: temporal.native,
-    namespace: temporal.namespace,
-    identity: temporal.identity,
-    taskQueue: TASK_QUEUE,
-    workflowBundle: await bundleElsewhere(),
-    activities,
-    // Every maintenance keeps one activity open for as long as its stage lasts; most of them only wait.
-    maxConcurrentActivityTaskExecutions: 1_000,
-    // Cancellation reaches an activity by its heartbeat: seldom heartbeats would make `pause` slow.
-    maxHeartbeatThrottleInterval: seconds,
-    defaultHeartbeatThrottleInterval: seconds,
-    // A worker that was killed leaves its workflows to others after this long.
-    stickyQueueScheduleToStartTimeout: 2 * seconds,
-    shutdownGraceTime: seconds,
-    shutdownForceTime: 20 * seconds,
-  });
-}
-
-/** Sends notices, few at a time: a receiver that is slow keeps nobody else waiting. */
-export async function createNoticeWorker(
+/** Creates the worker of the main task queue. */
+export async function createWorker(
   temporal: Temporal,
-  activities: Pick<NoticeActivities, 'deliver'>,
+  activities: Activities,
+  bundleFile: string | undefined,
 ): Promise<Worker> {
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,
     identity: temporal.identity,
-    taskQueue: NOTICE_TASK_QUEUE,
+    taskQueue: TASK_QUEUE,
+    workflowBundle: await loadWorkflows(bundleFile),
+    activities,
+    // Every maintenance has one activity open for as long as its stage lasts; most of them only wait.
+    maxConcurrentActivityTaskExecutions: 1_000,
+    // A heartbeat delivers the cancellation of an activity: infrequent heartbeats would delay `pause`.
+    maxHeartbeatThrottleInterval: secondMs,
+    defaultHeartbeatThrottleInterval: secondMs,
+    // Other workers take over the workflows of a killed worker after this time.
+    stickyQueueScheduleToStartTimeout: 2 * secondMs,
+    shutdownGraceTime: secondMs,
+    shutdownForceTime: 20 * secondMs,
+  });
+}
+
+/** Creates the worker that sends notifications, a few at a time: a slow endpoint delays no other activity. */
+export async function createNotificationWorker(
+  temporal: Temporal,
+  activities: Pick<NotificationActivities, 'deliver'>,
+): Promise<Worker> {
+  return Worker.create({
+    connection: temporal.native,
+    namespace: temporal.namespace,
+    identity: temporal.identity,
+    taskQueue: NOTIFICATION_TASK_QUEUE,
     activities,
     maxConcurrentActivityTaskExecutions: 4,
-    shutdownGraceTime: seconds,
-    shutdownForceTime: 20 * seconds,
+    shutdownGraceTime: secondMs,
+    shutdownForceTime: 20 * secondMs,
   });
 }

@@ -1,3 +1,3 @@
-export { maintenanceWindow } from './maintenanceWindow.ts';
-export { nodeMaintenance } from './nodeMaintenance.ts';
-export { notify } from './notify.ts';
+export { maintenanceWindow } from './windows/maintenanceWindow.ts';
+export { nodeMaintenance } from './maintenance/nodeMaintenance.ts';
+export { notify } from './notifications/notify.ts';

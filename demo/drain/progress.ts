@@ -1,19 +1,19 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { byNode, type Cluster } from '../../kube/cluster.ts';
-import { type Departure, hasToLeave, type Recording } from '../recording.ts';
-import { leavingPodsOf, maintained, maintenanceName, positionOf, type Tier, tiers } from './workloads.ts';
+import { type DeletedPod, hasToLeave, type Recording } from '../recording.ts';
+import { leavingPodsOf, maintained, maintenanceName, type Tier, tiers } from './workloads.ts';
 
-/** What the API shows of the maintenance at this moment. */
+/** The progress of the maintenance, as the API shows it. */
 export interface Progress {
   stage: string;
-  /** Number of the tier under way, counted from 1; undefined before the first and after the last. */
+  /** Number of the tier in progress, starting with 1; undefined before the first and after the last. */
   tier: number | undefined;
   tiers: readonly Share[];
   nodes: readonly NodeProgress[];
   blocked: readonly Blocked[];
 }
 
-/** How many of the pods that have to leave have left. */
+/** The number of pods to evacuate, and how many of them are gone. */
 export interface Share {
   title: string;
   gone: number;
@@ -26,44 +26,43 @@ export interface NodeProgress extends Share {
   drainMessage: string;
 }
 
-/** Evacuations that wait for the same budget. */
+/** Evacuations of one application that wait for a budget. */
 export interface Blocked {
   app: string;
   evacuations: number;
   message: string;
 }
 
-export function observeProgress(cluster: Cluster, { departures }: Recording): Progress {
+export function observeProgress(cluster: Cluster, { deletedPods }: Recording): Progress {
   const maintenance = cluster.maintenances.get(maintenanceName);
   return {
-    stage: maintenance?.spec.stage ?? 'not declared',
-    tier: tierUnderWay(maintenance),
-    tiers: tiers.map((tier) => tierProgress(tier, departures)),
-    nodes: maintained.map((name) => nodeProgress(name, cluster, departures)),
+    stage: maintenance?.spec.stage ?? 'not created',
+    tier: tierInProgress(maintenance?.status),
+    tiers: tiers.map((tier) => tierProgress(tier, deletedPods)),
+    nodes: maintained.map((name) => nodeProgress(name, cluster, deletedPods)),
     blocked: blockedEvacuations(cluster),
   };
 }
 
-function tierUnderWay(maintenance: Readonly<NodeMaintenance> | undefined): number | undefined {
-  const position = maintenance?.status?.drainPosition ?? 0;
-  const begun = maintenance?.status?.stageStatuses.some(({ name }) => name === 'Drain') ?? false;
-  const index = tiers.findIndex((tier) => positionOf(tier) >= position);
-  return begun && index >= 0 ? index + 1 : undefined;
+/** The tier after the last of `tiers` contains the pods of the DaemonSet. */
+function tierInProgress(status: NodeMaintenance['status']): number | undefined {
+  const number = status?.drainTier?.number ?? Number.POSITIVE_INFINITY;
+  return number <= tiers.length ? number : undefined;
 }
 
-function tierProgress(tier: Tier, departures: readonly Departure[]): Share {
-  return { title: tier.title, gone: departuresOf(tier, departures).length, total: leavingPodsOf(tier) };
+function tierProgress(tier: Tier, deletedPods: readonly DeletedPod[]): Share {
+  return { title: tier.title, gone: deletedPodsOf(tier, deletedPods).length, total: leavingPodsOf(tier) };
 }
 
-export function departuresOf(tier: Tier, departures: readonly Departure[]): Departure[] {
-  return departures.filter(({ app }) => tier.workloads.some(({ name }) => name === app));
+export function deletedPodsOf(tier: Tier, deletedPods: readonly DeletedPod[]): DeletedPod[] {
+  return deletedPods.filter(({ app }) => tier.workloads.some(({ name }) => name === app));
 }
 
-function nodeProgress(name: string, cluster: Cluster, departures: readonly Departure[]): NodeProgress {
+function nodeProgress(name: string, cluster: Cluster, deletedPods: readonly DeletedPod[]): NodeProgress {
   const status = cluster.maintenances
     .get(maintenanceName)
     ?.status?.nodeStatuses.find(({ nodeRef }) => nodeRef.name === name);
-  const gone = departures.filter(({ node }) => node === name).length;
+  const gone = deletedPods.filter(({ node }) => node === name).length;
   return {
     title: name,
     gone,
@@ -74,7 +73,7 @@ function nodeProgress(name: string, cluster: Cluster, departures: readonly Depar
   };
 }
 
-/** Those whose pod is not on its way out yet and that say why. */
+/** Returns the Evacuations with a message whose pods are not terminating yet. */
 function blockedEvacuations({ evacuations, pods }: Cluster): Blocked[] {
   const byApp = new Map<string, Blocked>();
   for (const { metadata, spec, status } of evacuations.list()) {

@@ -1,51 +1,52 @@
 import type { Cluster } from '../../kube/cluster.ts';
-import { drawBoard, statusLine } from './board.ts';
+import { drawDashboard, statusLine } from './dashboard.ts';
 import { observeProgress, type Progress } from './progress.ts';
 import type { Recording } from '../recording.ts';
-import { type Note, notes } from '../narration.ts';
-import type { Screen } from '../../cli/screen.ts';
+import { type Note, notes } from '../steps.ts';
+import type { Screen } from '../../cli/terminal/screen.ts';
+import { tierCount } from './workloads.ts';
 
 export interface View {
-  /** The time is that since the maintenance was declared. */
+  /** Prints a line with the time since the maintenance was created. */
   note: Note;
-  /** What the block says of the worker. */
+  /** Sets the state of the worker in the dashboard. */
   worker(text: string): void;
   stop(): void;
 }
 
-/** What a view looks at. */
+/** The data source of a view. */
 export interface Subject {
   cluster: Cluster;
   recording: Recording;
-  /** Of the workflow in Temporal's UI. */
+  /** URL of the workflow in the Temporal UI. */
   link: string;
 }
 
-/** Milliseconds between two drawings of the block, so that its clock runs. */
-const drawEvery = 200;
+/** Time between two drawings of the dashboard, so that its clock runs. */
+const redrawIntervalMs = 200;
 
 /**
- * Shows the maintenance until it is stopped: a line that stays for every milestone and every new reason to wait; beside
- * that, in a terminal, a block that is drawn anew, and in a pipe a line for every change of the published status.
+ * Shows the maintenance until it is stopped. Prints a line for every milestone and every new reason to wait. In a terminal it also
+ * redraws a dashboard; in a pipe it prints a line for every change of the status.
  */
 export function showMaintenance(screen: Screen, { cluster, recording, link }: Subject): View {
   const { note, seconds } = notes(screen);
-  const news = newsOf(screen.isLive);
+  const newFacts = newFactsOf(screen.isLive);
   let worker = '';
   let isOver = false;
-  const look = () => {
+  const update = () => {
     const progress = observeProgress(cluster, recording);
-    for (const { text, isGood } of news(progress)) note(text, isGood ? screen.colors.green : undefined);
+    for (const { text, isGood } of newFacts(progress)) note(text, isGood ? screen.colors.green : undefined);
     return progress;
   };
   const draw = () =>
     screen.draw(
-      drawBoard({ progress: look(), seconds: seconds(), worker, link }, screen.colors, screen.width()),
+      drawDashboard({ progress: update(), seconds: seconds(), worker, link }, screen.colors, screen.width()),
     );
   const unsubscribe = [cluster.maintenances, cluster.evacuations, cluster.pods].map((informer) =>
-    informer.subscribe(look),
+    informer.subscribe(update),
   );
-  const timer = screen.isLive ? setInterval(draw, drawEvery) : undefined;
+  const timer = screen.isLive ? setInterval(draw, redrawIntervalMs) : undefined;
   return {
     note,
     worker: (text) => {
@@ -56,46 +57,46 @@ export function showMaintenance(screen: Screen, { cluster, recording, link }: Su
       isOver = true;
       clearInterval(timer);
       for (const end of unsubscribe) end();
-      look();
+      update();
       screen.clear();
     },
   };
 }
 
-/** Keeps what was said already, and returns what is new in a progress. */
-function newsOf(isLive: boolean): (progress: Progress) => Fact[] {
+/** Creates a function that returns the facts of a progress that were not printed before. */
+function newFactsOf(isLive: boolean): (progress: Progress) => Fact[] {
   const known = new Set<string>();
   return (progress) => {
     const counts = isLive ? [] : published(progress);
-    const facts = [...begun(progress), ...counts, ...waiting(progress), ...done(progress)];
+    const facts = [...startedTiers(progress), ...counts, ...waiting(progress), ...completedTiers(progress)];
     const fresh = facts.filter(({ key }) => !known.has(key));
     for (const { key } of fresh) known.add(key);
     return fresh;
   };
 }
 
-/** Something to say once: `key` tells it from what was said before. */
+/** A fact that is printed once per `key`. */
 interface Fact {
   key: string;
   text: string;
   isGood?: boolean;
 }
 
-function begun({ tier: underWay = 0, tiers }: Progress): Fact[] {
-  return tiers.slice(0, underWay).map(({ title, total }, index) => ({
-    key: `begun ${index}`,
-    text: `Tier ${index + 1} of ${tiers.length}: ${title}, ${total} pods`,
+function startedTiers({ tier: inProgress = 0, tiers }: Progress): Fact[] {
+  return tiers.slice(0, inProgress).map(({ title, total }, index) => ({
+    key: `started ${index}`,
+    text: `Tier ${index + 1} of ${tierCount}: ${title}, ${total} pods`,
   }));
 }
 
-function done({ tiers }: Progress): Fact[] {
+function completedTiers({ tiers }: Progress): Fact[] {
   return tiers.flatMap(({ gone, total }, index) =>
     gone < total
       ? []
       : [
           {
             key: `done ${index}`,
-            text: `✓ Tier ${index + 1} of ${tiers.length}: all ${total} pods have left`,
+            text: `✓ Tier ${index + 1} of ${tierCount}: all ${total} pods are evacuated`,
             isGood: true,
           },
         ],
@@ -103,10 +104,10 @@ function done({ tiers }: Progress): Fact[] {
 }
 
 function waiting({ blocked }: Progress): Fact[] {
-  return blocked.map(({ app, message }) => ({ key: `blocked ${app}`, text: `${app} waits. ${message}` }));
+  return blocked.map(({ app, message }) => ({ key: `blocked ${app}`, text: `${app} waits: ${message}` }));
 }
 
-/** The published counts alone make a line new: pods go one by one between two writes of the status. */
+/** Returns a line for each change of the counts in the status, which are written less often than pods change. */
 function published(progress: Progress): Fact[] {
   const counts = progress.nodes.map((node) => [node.podsEvacuating, node.podsPendingEvacuation]);
   if (progress.tier === undefined || counts.flat().every((count) => count === 0)) return [];

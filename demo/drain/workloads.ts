@@ -1,6 +1,5 @@
 import { NODE_MAINTENANCE } from '../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { completeDrainPlan, entryKey } from '../../domain/drainPlan.ts';
 import {
   agents,
   budget,
@@ -13,19 +12,19 @@ import {
   yamlOf,
 } from '../manifests.ts';
 
-/** What runs on the demo's cluster, and the maintenance of a part of it. */
+/** The workloads of the cluster, and the maintenance of two of its nodes. */
 
 export const nodeCount = 6;
 export const maintained: readonly string[] = ['node-1', 'node-2'];
 export const rackLabel = { name: 'rack', value: '7' } as const;
 export const maintenanceName = 'rack-7';
 
-/** A Deployment with a PodDisruptionBudget. `replicas` is a multiple of the number of nodes: as many run on each. */
+/** A Deployment with a PodDisruptionBudget. `replicas` is a multiple of the number of nodes, so that each node runs as many pods. */
 export interface BudgetedWorkload extends Workload {
   minAvailable: number;
 }
 
-/** Pods that leave together, because one entry of the drain plan selects them first. */
+/** Pods that are evacuated together, because the same entry of the drain plan is the first to select them. */
 export interface Tier {
   title: string;
   entry: DrainPlanEntry;
@@ -77,7 +76,7 @@ const dns: BudgetedWorkload = {
   priorityClassName: 'system-cluster-critical',
 };
 
-/** In the order in which their pods have to leave. The plan below says so; the proof at the end compares with this. */
+/** The tiers in the order of the drain plan. The verification at the end uses this order. */
 export const tiers: readonly Tier[] = [
   {
     title: 'priority up to 1000',
@@ -101,16 +100,14 @@ export const tiers: readonly Tier[] = [
   },
   {
     title: 'system-cluster-critical',
-    // Not in the YAML: one of the entries that every plan is completed with.
+    // Not in the YAML, because every drain plan is completed with this entry.
     entry: { podPriority: 2_000_000_000, podType: 'Default' },
     workloads: [dns],
   },
 ];
 
-/** After all of them, and without a line in the YAML either: the pods of the DaemonSet. */
-export const daemonTier: Pick<Tier, 'entry'> = {
-  entry: { podPriority: 1_000_000_000, podType: 'DaemonSet' },
-};
+/** The last tier, which is not in the YAML either, contains the pods of the DaemonSet. */
+export const tierCount = tiers.length + 1;
 
 export const workloads: readonly BudgetedWorkload[] = tiers.flatMap((tier) => tier.workloads);
 
@@ -132,14 +129,7 @@ const maintenance: NodeMaintenance = {
   },
 };
 
-const completePlan = completeDrainPlan(maintenance.spec.drainPlan).map(entryKey);
-
-/** The index in the executed drain plan at which a tier is evacuated. */
-export function positionOf({ entry }: Pick<Tier, 'entry'>): number {
-  return completePlan.indexOf(entryKey(entry));
-}
-
-/** How many pods of a workload have to leave the maintained nodes. */
+/** Returns how many pods of a workload run on the nodes under maintenance. */
 function leavingPods({ replicas }: Workload): number {
   return (replicas / nodeCount) * maintained.length;
 }
@@ -148,11 +138,11 @@ export function leavingPodsOf(tier: Tier): number {
   return sum(tier.workloads.map(leavingPods));
 }
 
-/** Those of the DaemonSet aside. */
+/** Number of evacuated pods without those of the DaemonSet. */
 export const allLeavingPods = sum(tiers.map(leavingPodsOf));
 export const allReplicas = sum(workloads.map(({ replicas }) => replicas));
 
-/** The YAML of everything that runs on the cluster before the maintenance. */
+/** Returns the YAML of all workloads. */
 export function workloadsYaml(): string {
   return yamlOf([
     namespace('shop'),
@@ -169,7 +159,7 @@ export function maintenanceYaml(): string {
   return yamlOf([maintenance]);
 }
 
-/** Strictly even, but not counting cordoned nodes: those have no pods and would hold up every replacement. */
+/** Spreads pods evenly. Cordoned nodes must not count, because they have no pods and would block every replacement. */
 function evenly(workload: Workload): object {
   return {
     maxSkew: 1,
@@ -180,7 +170,7 @@ function evenly(workload: Workload): object {
   };
 }
 
-/** One line for each workload: what it is called, how it is guarded, and when it will leave. */
+/** Returns one line per workload with its name, budget, priority class and tier. */
 export function workloadLines(): string[] {
   const rows = tiers.flatMap(({ workloads: ofTier }, index) =>
     ofTier.map((workload) => [

@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse, stringify } from 'yaml';
 import type { DemoProcess } from '../program.ts';
-import type { Setting } from '../setting.ts';
-import { evacuatorAccount } from './cast.ts';
+import type { Environment } from '../environment.ts';
+import { evacuatorAccount } from './fixtures.ts';
 
-/** Starts the data migration, with a token of its ServiceAccount and no other rights than that has. */
-export async function startDataMigration({ sandbox, kubectl, start }: Setting): Promise<DemoProcess> {
+/** Starts the data migration with a token of its ServiceAccount, and with no other permissions. */
+export async function startDataMigration({ sandbox, kubectl, start }: Environment): Promise<DemoProcess> {
   const { namespace, name } = evacuatorAccount;
   const token = (await kubectl('create', 'token', name, '--namespace', namespace)).trim();
   const config = parse(readFileSync(sandbox.kubeconfig, 'utf8')) as { users: { user: object }[] };

@@ -1,26 +1,26 @@
-/** The data migration of the story: what its process does, and what the proof knows of it. */
+/** Constants and messages of the data migration, which the evacuator and the verification share. */
 
 export const evacuatorClass = 'data-migration.example.com';
 
-/** ConfigMaps that stand for the disk of a pod, and for the one of its successor. */
+/** ConfigMaps that represent the disk of a pod and the disk of its replacement. */
 export const oldDisk = 'ledger-disk';
 export const newDisk = 'ledger-disk-new';
 
 export const records = 120;
 
-/** Milliseconds between two records: it takes as much of the disk as the ledger can spare. */
-export const pace = 90;
+/** Time to copy one record. */
+export const recordMs = 90;
 
-/** What the evacuator says when so many records are copied. */
+/** Returns the message of the evacuator for a number of copied records. */
 export function migrationMessage(copied: number): string {
-  return `${Math.floor((copied / records) * 100)} % of the data are migrated (${copied} of ${records} records)`;
+  return `${Math.floor((copied / records) * 100)}% of the data is migrated (${copied} of ${records} records)`;
 }
 
 const counts = new Map(
   Array.from({ length: records + 1 }, (_, copied) => [migrationMessage(copied), copied]),
 );
 
-/** How many records a message speaks of; undefined for what the evacuator did not say. */
+/** Returns the number of records in a message of the evacuator; undefined for another message. */
 export function recordsIn(message: string | undefined): number | undefined {
   return counts.get(message ?? '');
 }

@@ -2,55 +2,62 @@ import type { Pod } from '../../api/core.ts';
 import { MAINTENANCE_GATE } from '../../api/names.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import type { Change } from '../../kube/informer.ts';
-import { type Note, notes } from '../narration.ts';
+import { type Note, notes } from '../steps.ts';
 import { appOf } from '../recording.ts';
-import type { Screen } from '../../cli/screen.ts';
-import { drawBoard, type Message, messageText, type PodState, type TenantState } from './board.ts';
-import { maintenanceName, node, tenants } from './cast.ts';
+import type { Screen } from '../../cli/terminal/screen.ts';
+import {
+  drawDashboard,
+  type Message,
+  messageText,
+  type PodState,
+  type ApplicationState,
+} from './dashboard.ts';
+import { maintenanceName, node, applications } from './fixtures.ts';
 
 export interface View {
-  /** The time is that since the maintenance was declared. */
+  /** Prints a line with the time since the maintenance was created. */
   note: Note;
   stop(): void;
 }
 
-/** Milliseconds between two drawings of the block, so that its clock runs. */
-const drawEvery = 200;
+/** Time between two drawings of the dashboard, so that its clock runs. */
+const redrawIntervalMs = 200;
 
 /**
- * Shows how the applications leave until it is stopped: a line that stays for every pod that goes or comes; beside that, in
- * a terminal, a block that is drawn anew, and in a pipe a line for everything new that an Evacuation says.
+ * Shows the evacuation of the applications until it is stopped. Prints a line for every pod that starts or is gone. In a terminal
+ * it also redraws a dashboard; in a pipe it prints every new message of an Evacuation.
  */
-export function showTenants(screen: Screen, cluster: Cluster): View {
+export function showApplications(screen: Screen, cluster: Cluster): View {
   const { note, seconds } = notes(screen);
-  const said = new Set<string>();
-  const sayOnce = (key: string, text: string, paint?: (text: string) => string) => {
-    if (said.has(key)) return;
-    said.add(key);
+  const printed = new Set<string>();
+  const printOnce = (key: string, text: string, paint?: (text: string) => string) => {
+    if (printed.has(key)) return;
+    printed.add(key);
     note(text, paint);
   };
-  const sayMessages = () => {
+  const printMessages = () => {
     for (const { name, messages } of observe(cluster))
-      for (const message of messages) sayOnce(`${name}: ${message.text}`, `${name}: ${messageText(message)}`);
+      for (const message of messages)
+        printOnce(`${name}: ${message.text}`, `${name}: ${messageText(message)}`);
   };
   const draw = () => {
     const maintenance = cluster.maintenances.get(maintenanceName);
-    const board = { maintenance, tenants: observe(cluster), seconds: seconds() };
-    screen.draw(drawBoard(board, screen.colors, screen.width()));
+    const dashboard = { maintenance, applications: observe(cluster), seconds: seconds() };
+    screen.draw(drawDashboard(dashboard, screen.colors, screen.width()));
   };
-  // What is there already is no news.
-  let isBegun = false;
+  // Pods that exist at the start are not printed.
+  let isStarted = false;
   const unsubscribe = [
     cluster.pods.subscribe((change) => {
-      const news = newsOf(change);
-      if (news === undefined) return;
-      if (isBegun) sayOnce(news, news, screen.colors.green);
-      else said.add(news);
+      const text = podChangeText(change);
+      if (text === undefined) return;
+      if (isStarted) printOnce(text, text, screen.colors.green);
+      else printed.add(text);
     }),
-    ...(screen.isLive ? [] : [cluster.evacuations.subscribe(sayMessages)]),
+    ...(screen.isLive ? [] : [cluster.evacuations.subscribe(printMessages)]),
   ];
-  isBegun = true;
-  const timer = screen.isLive ? setInterval(draw, drawEvery) : undefined;
+  isStarted = true;
+  const timer = screen.isLive ? setInterval(draw, redrawIntervalMs) : undefined;
   return {
     note,
     stop: () => {
@@ -61,32 +68,36 @@ export function showTenants(screen: Screen, cluster: Cluster): View {
   };
 }
 
-function newsOf({ type, object: pod }: Change<Readonly<Pod>>): string | undefined {
+function podChangeText({ type, object: pod }: Change<Readonly<Pod>>): string | undefined {
   const { name } = pod.metadata;
-  if (!tenants.some((tenant) => tenant.name === appOf(pod))) return undefined;
+  if (!applications.some((application) => application.name === appOf(pod))) return undefined;
   const { node: where, state } = podState(pod);
-  if (type === 'Deleted') return where === node ? `✓ ${name} has left ${node}` : undefined;
-  if (state === 'held') return `◌ ${name} is made for ${where}, and held by a scheduling gate`;
+  if (type === 'Deleted') return where === node ? `✓ ${name} is gone from ${node}` : undefined;
+  if (state === 'gated') return `◌ ${name} was created for ${where} and is scheduling gated`;
   return state === 'ready' ? `✓ ${name} is ready on ${where}` : undefined;
 }
 
-function observe(cluster: Cluster): TenantState[] {
-  return tenants.map((tenant) => {
-    const pods = cluster.pods.list().filter((pod) => appOf(pod) === tenant.name);
-    return { name: tenant.name, pods: pods.map(podState), messages: messagesOf(tenant.name, cluster) };
+function observe(cluster: Cluster): ApplicationState[] {
+  return applications.map((application) => {
+    const pods = cluster.pods.list().filter((pod) => appOf(pod) === application.name);
+    return {
+      name: application.name,
+      pods: pods.map(podState),
+      messages: messagesOf(application.name, cluster),
+    };
   });
 }
 
 function podState({ metadata, spec, status }: Readonly<Pod>): PodState {
-  const isHeld = spec.schedulingGates?.includes(MAINTENANCE_GATE) === true;
+  const isGated = spec.schedulingGates?.includes(MAINTENANCE_GATE) === true;
   const isReady = status.ready && metadata.deletionTimestamp === undefined;
   return {
     node: spec.nodeName ?? spec.madeForNode ?? '',
-    state: isHeld ? 'held' : isReady ? 'ready' : 'not ready',
+    state: isGated ? 'gated' : isReady ? 'ready' : 'not ready',
   };
 }
 
-/** Of pods that are still there: what was said of the others is over. */
+/** Returns the messages of Evacuations whose pods still exist. */
 function messagesOf(app: string, { evacuations, pods }: Cluster): Message[] {
   const messages = new Map<string, Message>();
   for (const { metadata, spec, status } of evacuations.list()) {

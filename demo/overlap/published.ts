@@ -1,10 +1,10 @@
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
-import { exceeds } from '../../domain/drainTargets.ts';
+import { exceeds } from '../../domain/drain/targets.ts';
 import type { Cluster } from '../../kube/cluster.ts';
-import { type Actor, entriesText } from './cast.ts';
+import { type KepMaintenance, entriesText } from './fixtures.ts';
 import type { KepSnapshot } from './snapshots.ts';
 
-/** What a maintenance's status says of one node: the KEP's fields, and no others. */
+/** The fields of the KEP in the status of one node. */
 export interface NodeLine {
   node: string;
   drainMessage: string;
@@ -23,23 +23,28 @@ function lineOf(status: NodeMaintenanceNodeStatus): NodeLine {
   };
 }
 
-/** In the KEP's order of the nodes; one that the status does not have yet is left out. */
-export function linesOf(actor: Actor, maintenance: Readonly<NodeMaintenance> | undefined): NodeLine[] {
+/** Returns the node statuses in the order of the KEP, without nodes that have no status yet. */
+export function linesOf(
+  kepMaintenance: KepMaintenance,
+  maintenance: Readonly<NodeMaintenance> | undefined,
+): NodeLine[] {
   const statuses = maintenance?.status?.nodeStatuses ?? [];
-  return actor.nodes.flatMap((name) => statuses.filter(({ nodeRef }) => nodeRef.name === name).map(lineOf));
+  return kepMaintenance.nodes.flatMap((name) =>
+    statuses.filter(({ nodeRef }) => nodeRef.name === name).map(lineOf),
+  );
 }
 
-/** `drainMessage [drainTargets] pending/evacuating` */
+/** Returns `drainMessage [drainTargets] pending/evacuating`. */
 function textOf({ drainMessage, drainTargets, pending, evacuating }: NodeLine): string {
   return `${drainMessage} [${drainTargets}] ${pending}/${evacuating}`;
 }
 
-/** One node of a snapshot, as the KEP has it and as it is. */
+/** The expected status of a node in a snapshot of the KEP, and its actual status. */
 export interface Comparison {
   maintenance: string;
   node: string;
   expected: string;
-  seen: string;
+  actual: string;
 }
 
 export function compare(
@@ -49,28 +54,28 @@ export function compare(
   return Object.entries(published).flatMap(([maintenance, statuses]) =>
     statuses.map((expected) => {
       const node = expected.nodeRef.name;
-      const seen = maintenanceOf(maintenance)?.status?.nodeStatuses.find(
+      const actual = maintenanceOf(maintenance)?.status?.nodeStatuses.find(
         ({ nodeRef }) => nodeRef.name === node,
       );
       return {
         maintenance,
         node,
         expected: textOf(lineOf(expected)),
-        seen: seen === undefined ? 'nothing' : textOf(lineOf(seen)),
+        actual: actual === undefined ? 'nothing' : textOf(lineOf(actual)),
       };
     }),
   );
 }
 
-/** Every change of drain targets that was published since it was made, and those that took something back. */
+/** Counts the changes of drain targets in the status, and lists those that reduced them. */
 export interface TargetRecord {
   changes: number;
-  /** `maintenance-a on one: from Default 10000 to Default 5000` */
-  setbacks: string[];
+  /** For example `maintenance-a on one: from Default 10000 to Default 5000`. */
+  reductions: string[];
 }
 
 export function recordTargets({ maintenances }: Cluster): { record: TargetRecord; stop: () => void } {
-  const record: TargetRecord = { changes: 0, setbacks: [] };
+  const record: TargetRecord = { changes: 0, reductions: [] };
   const stop = maintenances.subscribe((change) => {
     if (change.type !== 'Updated') return;
     const { previous, object } = change;
@@ -82,7 +87,7 @@ export function recordTargets({ maintenances }: Cluster): { record: TargetRecord
       record.changes += 1;
       if (!exceeds(before, after)) continue;
       const fromTo = `from ${entriesText(before)} to ${entriesText(after)}`;
-      record.setbacks.push(`${object.metadata.name} on ${nodeRef.name}: ${fromTo}`);
+      record.reductions.push(`${object.metadata.name} on ${nodeRef.name}: ${fromTo}`);
     }
   });
   return { record, stop };

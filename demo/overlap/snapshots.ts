@@ -1,24 +1,24 @@
 import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
-import { type Actor, maintenanceA, maintenanceB, maintenanceC } from './cast.ts';
+import { type KepMaintenance, maintenanceA, maintenanceB, maintenanceC } from './fixtures.ts';
 
-/** A moment of KEP-4212 > Pod Selection and DrainTargets Example, and what an administrator does to reach it. */
+/** A snapshot in KEP-4212 > Pod Selection and DrainTargets Example, and the actions that lead to it. */
 export interface KepSnapshot {
-  /** The KEP's words. */
-  words: string;
-  /** Maintenances that are created. */
-  declare: readonly Actor[];
-  /** Workloads whose budget is opened: their pods may leave. */
-  open: readonly string[];
-  /** What the KEP prints of `.status.nodeStatuses`, by name of the maintenance. */
+  /** Sentence of the KEP. */
+  quote: string;
+  /** Maintenances to create. */
+  create: readonly KepMaintenance[];
+  /** Workloads whose budgets are relaxed. */
+  relax: readonly string[];
+  /** `.status.nodeStatuses` in the KEP, by name of the maintenance. */
   published: Readonly<Record<string, readonly NodeMaintenanceNodeStatus[]>>;
 }
 
 export const snapshots: readonly KepSnapshot[] = [
   {
-    words:
+    quote:
       'for the intersecting nodes, the entry with the lowest priority in the drainPlan is resolved first',
-    declare: [maintenanceA, maintenanceB],
-    open: [],
+    create: [maintenanceA, maintenanceB],
+    relax: [],
     published: {
       'maintenance-a': [
         status('one', 'Evacuating', 5_000, [100, 10]),
@@ -31,9 +31,9 @@ export const snapshots: readonly KepSnapshot[] = [
     },
   },
   {
-    words: 'If the node three is drained, then it has to wait for the node one',
-    declare: [],
-    open: ['three-9500', 'one-4000'],
+    quote: 'If the node three is drained, then it has to wait for the node one',
+    create: [],
+    relax: ['three-9500', 'one-4000'],
     published: {
       'maintenance-b': [
         status('one', 'Evacuating (limited by maintenance-a)', 5_000, [100, 5]),
@@ -42,9 +42,9 @@ export const snapshots: readonly KepSnapshot[] = [
     },
   },
   {
-    words: 'If the node one is drained, we still have to wait for the maintenance-a to drain node two',
-    declare: [],
-    open: ['one-4500', 'two-4000'],
+    quote: 'If the node one is drained, we still have to wait for the maintenance-a to drain node two',
+    create: [],
+    relax: ['one-4500', 'two-4000'],
     published: {
       'maintenance-a': [
         status('one', 'Waiting for node two.', 5_000, [100, 0]),
@@ -57,9 +57,9 @@ export const snapshots: readonly KepSnapshot[] = [
     },
   },
   {
-    words: 'Once the node two drains, we can increment the drainTargets',
-    declare: [],
-    open: ['two-4500'],
+    quote: 'Once the node two drains, we can increment the drainTargets',
+    create: [],
+    relax: ['two-4500'],
     published: {
       'maintenance-a': [
         status('one', 'Evacuating (limited by maintenance-b)', 10_000, [70, 30]),
@@ -72,10 +72,10 @@ export const snapshots: readonly KepSnapshot[] = [
     },
   },
   {
-    words:
+    quote:
       'If an intersecting maintenance-c is created, it will be fast-forwarded for node one regardless of its drainPlan',
-    declare: [maintenanceC],
-    open: [],
+    create: [maintenanceC],
+    relax: [],
     published: {
       'maintenance-c': [
         status('one', 'Evacuating (fast-forwarded by older maintenance-b)', 10_000, [70, 30]),

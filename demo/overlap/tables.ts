@@ -1,47 +1,51 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { type Colors, line, type Piece, wrap } from '../../cli/screen.ts';
-import { type Actor, entriesText } from './cast.ts';
+import { type Colors, line, type Piece, wrap } from '../../cli/terminal/screen.ts';
+import { type KepMaintenance, entriesText } from './fixtures.ts';
 import { linesOf, type NodeLine } from './published.ts';
 
-/** How tables are drawn. */
+/** Drawing options. */
 export interface TableStyle {
   colors: Colors;
   width: number;
-  /** Whether a node of a maintenance is as the KEP has it; undefined where the KEP does not show it at this moment. */
+  /** Returns whether the status of a node equals the one in the KEP; undefined when the KEP does not show it. */
   isRight?(maintenance: string, node: string): boolean | undefined;
 }
 
-/** A small table for each maintenance that exists: what is published of each of its nodes. */
+/** Draws a table with the node statuses of each existing maintenance. */
 export function drawTables(
-  actors: readonly Actor[],
+  kepMaintenances: readonly KepMaintenance[],
   maintenanceOf: (name: string) => Readonly<NodeMaintenance> | undefined,
   style: TableStyle,
 ): string[] {
-  return actors.flatMap((actor) => {
-    const maintenance = maintenanceOf(actor.name);
-    return maintenance === undefined ? [] : drawTable(actor, maintenance, style);
+  return kepMaintenances.flatMap((kepMaintenance) => {
+    const maintenance = maintenanceOf(kepMaintenance.name);
+    return maintenance === undefined ? [] : drawTable(kepMaintenance, maintenance, style);
   });
 }
 
-function drawTable(actor: Actor, maintenance: Readonly<NodeMaintenance>, style: TableStyle): string[] {
+function drawTable(
+  kepMaintenance: KepMaintenance,
+  maintenance: Readonly<NodeMaintenance>,
+  style: TableStyle,
+): string[] {
   const { bold, dim } = style.colors;
-  const lines = linesOf(actor, maintenance);
+  const lines = linesOf(kepMaintenance, maintenance);
   const targets = Math.max(...[titles, ...lines].map(({ drainTargets }) => drainTargets.length));
   const rows: Piece[][] = [
     [],
     [
-      [`     ${actor.name} `, bold],
-      [`${maintenance.spec.stage}: ${entriesText(actor.drainPlan)}`, dim],
+      [`     ${kepMaintenance.name} `, bold],
+      [`${maintenance.spec.stage}: ${entriesText(kepMaintenance.drainPlan)}`, dim],
     ],
     [['     '], [`${cells(titles, targets)}${titles.drainMessage}`, dim]],
     ...lines.flatMap((one) =>
-      rowsOf(one, markOf(style, actor.name, one.node), { targets, width: style.width }),
+      rowsOf(one, markOf(style, kepMaintenance.name, one.node), { targets, width: style.width }),
     ),
   ];
   return rows.map((pieces) => line(pieces, style.width).trimEnd());
 }
 
-/** What is above the columns. */
+/** Column titles. */
 const titles = {
   node: 'node',
   pending: 'pending',
@@ -50,10 +54,10 @@ const titles = {
   drainMessage: 'drainMessage',
 } as const;
 
-/** Columns that a message has, however narrow the screen is. */
-const shortest = 12;
+/** Minimum width of a message in columns. */
+const minMessageWidth = 12;
 
-/** More than one where the message is too long for the screen: it must be read letter for letter. */
+/** Returns several rows when the message is too long for the screen, because it must not be cut. */
 function rowsOf(
   one: NodeLine,
   mark: Piece,
@@ -61,11 +65,11 @@ function rowsOf(
 ): Piece[][] {
   const first = cells(one, targets);
   const indent = mark[0].length + first.length;
-  const [message = '', ...more] = wrap(one.drainMessage, Math.max(shortest, width - indent));
+  const [message = '', ...more] = wrap(one.drainMessage, Math.max(minMessageWidth, width - indent));
   return [[mark, [first + message]], ...more.map((words): Piece[] => [[' '.repeat(indent) + words]])];
 }
 
-/** What stands before the message, which comes last because it is the longest. */
+/** Returns the cells before the message, which is the last cell because it is the longest. */
 function cells(row: NodeLine | typeof titles, targets: number): string {
   return [
     row.node.padEnd('three'.length),

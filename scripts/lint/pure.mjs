@@ -1,9 +1,9 @@
 /**
- * A rule for oxlint: code that must give the same answer every time does not read the clock. `new Date(milliseconds)` and
- * `Date.parse(text)` only convert. In JavaScript, because oxlint may be started by any Node, in an editor for example.
+ * A rule for oxlint: deterministic code does not read the clock. It allows `new Date(milliseconds)` and `Date.parse(text)`,
+ * which only convert. Written in JavaScript, because any version of Node may start oxlint, for example in an editor.
  */
 
-const message = 'Time is an argument, never read here.';
+const message = 'Do not read the clock here: pass the time as an argument.';
 
 const isDate = (node) => node.type === 'Identifier' && node.name === 'Date';
 

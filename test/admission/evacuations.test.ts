@@ -43,18 +43,18 @@ const controller = { 'deployment.apps.k8s.io': '10000/controller' };
 type Change = (evacuation: Evacuation) => Evacuation;
 const asIs: Change = (evacuation) => evacuation;
 
-/** What kubectl answers to the Evacuation that a person writes for a pod; nothing is stored. */
-const wished = (pod: Pod, change: Change = asIs): Promise<Answer> =>
+/** Returns the answer of kubectl to the dry-run creation of an Evacuation by a user. */
+const dryRun = (pod: Pod, change: Change = asIs): Promise<Answer> =>
   kubectl(['create', '--dry-run=server', '-o', 'json', '-f', '-'], change(c.evacuation(pod, [])));
 
 async function resolved(pod: Pod, change: Change = asIs): Promise<Evacuation> {
-  const { code, stdout, stderr } = await wished(pod, change);
+  const { code, stdout, stderr } = await dryRun(pod, change);
   expect({ code, stderr }).toMatchObject({ code: 0 });
   return JSON.parse(stdout) as Evacuation;
 }
 
-/** As kubectl drain asks for it, without the patience. */
-const evicted = ({ metadata: { name, namespace = '' } }: Pod): Promise<Answer> => {
+/** Requests an eviction like kubectl drain, without retries. */
+const evict = ({ metadata: { name, namespace = '' } }: Pod): Promise<Answer> => {
   const eviction = { apiVersion: 'policy/v1', kind: 'Eviction', metadata: { name, namespace } };
   const path = `/api/v1/namespaces/${namespace}/pods/${name}/eviction`;
   return kubectl(['create', '--raw', path, '-f', '-'], eviction);
@@ -69,14 +69,14 @@ async function serving(plainEvictions: PlainEvictions): Promise<TestAdmission> {
   return served;
 }
 
-describe('An Evacuation, on admission,', () => {
+describe('An Evacuation on admission', () => {
   let served: TestAdmission;
   beforeAll(async () => {
-    served = await serving('refuse');
+    served = await serving('reject');
   });
   afterAll(() => served?.stopped());
 
-  test('is resolved according to its pod, as in the example of the KEP', async () => {
+  test('is resolved from its pod, as in the example of the KEP', async () => {
     const pod = await podWith(controller, { labels: { app: 'muffin-orders' } });
     const { metadata, spec } = await resolved(pod);
     expect(metadata.labels).toEqual({ app: 'muffin-orders' });
@@ -87,7 +87,7 @@ describe('An Evacuation, on admission,', () => {
     });
   });
 
-  test('keeps labels of its own, and gets those of the pod that it has not', async () => {
+  test('keeps its labels, and gets the other labels of the pod', async () => {
     const pod = await podWith({}, { labels: { app: 'orders', 'example.com/tier': 'front' } });
     const { metadata } = await resolved(pod, (evacuation) => ({
       ...evacuation,
@@ -101,54 +101,55 @@ describe('An Evacuation, on admission,', () => {
   });
 
   test.each([
-    { when: 'others', classes: controller, want: 1 },
-    { when: 'some where the pod names none', classes: {}, want: undefined },
-  ])('that brings $when, loses them with a warning', async ({ classes, want }) => {
+    { when: 'other evacuators', classes: controller, want: 1 },
+    { when: 'evacuators although the pod has none', classes: {}, want: undefined },
+  ])('with $when gets those of the pod, with a warning', async ({ classes, want }) => {
     const evacuators = [{ evacuatorClass: 'mine.io', priority: 1, role: 'x' }];
-    const { stdout, stderr } = await wished(await podWith(classes), (evacuation) => ({
+    const { stdout, stderr } = await dryRun(await podWith(classes), (evacuation) => ({
       ...evacuation,
       spec: { ...evacuation.spec, evacuators },
     }));
     expect((JSON.parse(stdout) as Evacuation).spec.evacuators?.length).toBe(want);
     expect(stderr).toContain(
-      "Warning: spec.evacuators: evacuators come from the pod's annotations; what was given here is replaced",
+      'Warning: spec.evacuators: replaced with the evacuators in the annotations of the pod',
     );
   });
 
-  test.each<{ when: string; change: Change; says: (pod: Pod) => string }>([
+  test.each<{ when: string; change: Change; message: (pod: Pod) => string }>([
     {
       when: 'of a pod that does not exist',
       change: ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, podRef: { name: 'ghost', uid: 'u' } } }),
-      says: () => `spec.podRef.name: pod ${c.namespace}/ghost does not exist: name a living pod`,
+      message: () =>
+        `spec.podRef.name: pod ${c.namespace}/ghost does not exist: use the name of an existing pod`,
     },
     {
-      when: 'of a former pod of the same name',
+      when: 'of a previous pod of the same name',
       change: ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, podRef: { ...spec.podRef, uid: 'old' } } }),
-      says: ({ metadata: { name } }) =>
-        `spec.podRef.uid: pod ${c.namespace}/${name} has another UID than "old": the pod that was meant is gone`,
+      message: ({ metadata: { name, uid } }) =>
+        `spec.podRef.uid: pod ${c.namespace}/${name} has UID "${uid}", not "old": the pod was replaced by another pod of the same name`,
     },
     {
-      when: 'of another name than its pod gives it',
+      when: 'with a wrong name',
       change: ({ metadata, ...rest }) => ({ ...rest, metadata: { ...metadata, name: 'mine' } }),
-      says: ({ metadata: { name, uid } }) =>
-        `metadata.name: expected "${uid}-${name}", <UID>-<name of the pod>, so that a pod has one Evacuation (got "mine")`,
+      message: ({ metadata: { name, uid } }) =>
+        `metadata.name: must be "${uid}-${name}" (<podUID>-<podName>), so that a pod has at most one Evacuation (got "mine")`,
     },
-  ])('$when is refused, with the field and the remedy', async ({ change, says }) => {
+  ])('$when is rejected, with the field and the remedy', async ({ change, message }) => {
     const pod = await podWith({});
-    const { code, stderr } = await wished(pod, change);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(says(pod)) });
+    const { code, stderr } = await dryRun(pod, change);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(message(pod)) });
   });
 
-  test('of a pod with a malformed annotation is refused, and the annotation is named', async () => {
+  test('of a pod with an invalid annotation is rejected, with the name of the annotation', async () => {
     const pod = await podWith({ 'bad.io': 'soon', ...controller });
-    const { code, stderr } = await wished(pod);
+    const { code, stderr } = await dryRun(pod);
     expect(code).toBe(1);
     expect(stderr).toContain(
       `pod ${c.namespace}/${pod.metadata.name}: metadata.annotations[evacuation.coordination.k8s.io/priority_bad.io]: expected "<priority>/<role>", such as "10000/controller" (got "soon")`,
     );
   });
 
-  test('of a drain is not held up by that: it goes by the other evacuators', async () => {
+  test('of a drain is allowed despite an invalid annotation, with the other evacuators', async () => {
     const pod = await podWith({ 'bad.io': 'soon', ...controller });
     const finalizers = [INSTIGATOR_FINALIZER];
     const { spec } = await resolved(pod, ({ metadata, ...rest }) => ({
@@ -162,21 +163,21 @@ describe('An Evacuation, on admission,', () => {
 describe('A plain eviction', () => {
   let served: TestAdmission;
   beforeAll(async () => {
-    served = await serving('refuse');
+    served = await serving('reject');
   });
   afterAll(() => served?.stopped());
 
-  test('of a pod whose annotations name evacuators is refused as a budget refuses it: try again later', async () => {
+  test('of a pod with evacuators is rejected like an eviction that a budget does not allow', async () => {
     const pod = await podWith(controller);
-    const { code, stderr } = await evicted(pod);
+    const { code, stderr } = await evict(pod);
     expect(code).toBe(1);
     expect(stderr).toContain('TooManyRequests');
     expect(stderr).toContain(
-      `pod ${c.namespace}/${pod.metadata.name} is not evicted but evacuated, by deployment.apps.k8s.io: use a NodeMaintenance for its node, or an Evacuation of the pod`,
+      `pod ${c.namespace}/${pod.metadata.name} cannot be evicted because it has evacuators (deployment.apps.k8s.io): create a NodeMaintenance for its node, or an Evacuation for the pod`,
     );
   });
 
-  test('is told to our own client as a refusal, which asking again at once would not change', async () => {
+  test('is reported by our client as Forbidden, which is not retried at once', async () => {
     const { name, namespace = '', uid = '' } = (await podWith(controller)).metadata;
     await expect(c.admin.evict({ name, namespace, uid })).rejects.toMatchObject({
       kind: 'Forbidden',
@@ -184,45 +185,45 @@ describe('A plain eviction', () => {
     });
   });
 
-  test('of a pod that is being evacuated names its evacuator, and what that does', async () => {
+  test('of a pod that is being evacuated is rejected with its evacuator and the message of that', async () => {
     const pod = await podWith(controller);
     const evacuation = await c.applied(c.evacuation(pod, []));
     await c.withStatus(evacuation, {
       activeEvacuatorClass: 'deployment.apps.k8s.io',
       message: 'waiting for a replacement',
     });
-    expect((await evicted(pod)).stderr).toContain(
-      `pod ${c.namespace}/${pod.metadata.name} is being evacuated by deployment.apps.k8s.io (waiting for a replacement): wait for it; see Evacuation ${evacuation.metadata.name}`,
+    expect((await evict(pod)).stderr).toContain(
+      `pod ${c.namespace}/${pod.metadata.name} is being evacuated by deployment.apps.k8s.io (waiting for a replacement): wait until the pod is gone; see Evacuation ${evacuation.metadata.name}`,
     );
   });
 
-  test('is what is left when all evacuators had their turn, whoever asks', async () => {
+  test('is allowed when no evacuator remains', async () => {
     const pod = await podWith(controller);
     const evacuation = await c.applied(c.evacuation(pod, []));
     const lastTransitionTime = c.admin.now().toISOString();
     const reason = { reason: 'EvacuatorCompleted', message: '', lastTransitionTime };
     const conditions = [{ type: 'EvacuatorsExhausted', status: 'True', ...reason }];
     await c.withStatus(evacuation, { conditions });
-    expect(await evicted(pod)).toMatchObject({ code: 0 });
+    expect(await evict(pod)).toMatchObject({ code: 0 });
     await c.eventuallyGone(pod);
   });
 
   test.each([
     { when: 'without evacuators', classes: {} },
-    { when: 'whose only annotation is malformed', classes: { 'bad.io': 'soon' } },
-  ])('of a pod $when takes place', async ({ classes }) => {
+    { when: 'whose only annotation is invalid', classes: { 'bad.io': 'soon' } },
+  ])('of a pod $when is allowed', async ({ classes }) => {
     const pod = await podWith(classes);
-    expect(await evicted(pod)).toMatchObject({ code: 0 });
+    expect(await evict(pod)).toMatchObject({ code: 0 });
     await c.eventuallyGone(pod);
   });
 
-  test('by the worker takes place', async () => {
+  test('by the worker is allowed', async () => {
     const pod = await podWith(controller);
     const { name, namespace = '', uid = '' } = pod.metadata;
     expect(await c.cluster.kube.evict({ name, namespace, uid })).toEqual({ kind: 'Evicted' });
   });
 
-  test('by kubectl drain waits, and ends when the pod has been evacuated', async () => {
+  test('by kubectl drain is retried until the pod is evacuated', async () => {
     const own = await c.nodeNamed('drained');
     const pod = await c.podOn(own, {
       annotations: { 'evacuation.coordination.k8s.io/priority_data.io': '1/x' },
@@ -246,25 +247,25 @@ describe('While plain evictions are allowed', () => {
   });
   afterEach(() => served?.stopped());
 
-  test('a pod with evacuators can be evicted past them', async () => {
+  test('a pod with evacuators can be evicted directly', async () => {
     const pod = await podWith(controller);
-    await eventually('the eviction', async () => expect(await evicted(pod)).toMatchObject({ code: 0 }));
+    await eventually('the eviction', async () => expect(await evict(pod)).toMatchObject({ code: 0 }));
     await c.eventuallyGone(pod);
   });
 });
 
 describe('Without an admission server', () => {
   beforeAll(async () => {
-    const served = await serving('refuse');
+    const served = await serving('reject');
     await served.stopped();
   });
 
-  test('evictions and Evacuations go on: the one past the evacuators, the other to be resolved later', async () => {
+  test('pods with evacuators can be evicted directly, and Evacuations are resolved later by the controller', async () => {
     const pod = await podWith(controller);
     expect((await resolved(pod)).spec.evacuators).toBeUndefined();
-    expect(await evicted(pod)).toMatchObject({ code: 0 });
+    expect(await evict(pod)).toMatchObject({ code: 0 });
     const { name, namespace = '' } = pod.metadata;
-    await eventually('the pod to go', async () =>
+    await eventually('the pod to be gone', async () =>
       expect(await c.admin.get(resources.pods, { name, namespace })).toBeUndefined(),
     );
   });

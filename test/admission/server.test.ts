@@ -2,32 +2,28 @@ import { request, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { type KeyPair, type Material, take } from '../../admission/certificates.ts';
-import { maintenanceWebhook, type Verdict } from '../../admission/review.ts';
+import { maintenanceWebhook, type ReviewResult } from '../../admission/review.ts';
 import { createAdmissionServer } from '../../admission/server.ts';
-import { usualLifetimes } from '../../domain/certificates.ts';
 import { silentLog } from '../kit/cluster.ts';
+import { servingCertificate } from '../kit/servingCertificate.ts';
 
-const answering = (verdict: Verdict) => maintenanceWebhook(() => Promise.resolve(verdict));
+const answering = (result: ReviewResult) => maintenanceWebhook(() => Promise.resolve(result));
 
 let server: Server;
-let authority: KeyPair;
+let ca: string;
 
 beforeAll(async () => {
-  const context = { hosts: ['127.0.0.1'], lifetimes: usualLifetimes, now: Date.now() };
-  let material: Material = { authorities: [], serving: undefined };
-  material = await take({ kind: 'IssueAuthority' }, material, context);
-  material = await take({ kind: 'IssueServing', authority: 0 }, material, context);
-  [authority] = material.authorities as [KeyPair];
+  const { authority, serving } = await servingCertificate();
+  ca = authority.certificate;
   server = createAdmissionServer(
     {
       '/allow': answering({ kind: 'Allowed', warnings: ['mind the gap'] }),
-      '/refuse': answering({ kind: 'Refused', reason: 'Forbidden', message: 'no' }),
+      '/deny': answering({ kind: 'Denied', reason: 'Forbidden', message: 'no' }),
       '/fail': maintenanceWebhook(() => Promise.reject(new Error('the apiserver is away'))),
     },
-    silentLog,
+    { log: silentLog, onRejection: () => undefined },
   );
-  server.setSecureContext({ cert: material.serving?.certificate, key: material.serving?.key });
+  server.setSecureContext({ cert: serving.certificate, key: serving.key });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
 });
 
@@ -35,14 +31,14 @@ afterAll(() => {
   server.close();
 });
 
-interface Sent {
+interface TestRequest {
   path?: string;
   method?: string;
   type?: string;
   body?: string;
 }
 
-function answerTo({ path = '/allow', method = 'POST', type = 'application/json', body = '' }: Sent) {
+function answerTo({ path = '/allow', method = 'POST', type = 'application/json', body = '' }: TestRequest) {
   const { port } = server.address() as AddressInfo;
   return new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
     const outgoing = request(
@@ -51,7 +47,7 @@ function answerTo({ path = '/allow', method = 'POST', type = 'application/json',
         port,
         path,
         method,
-        ca: authority.certificate,
+        ca,
         agent: false,
         headers: { 'content-type': type },
       },
@@ -68,16 +64,22 @@ const object = {
   metadata: { name: 'rack-7' },
   spec: { stage: 'Idle', nodeSelector: { nodeSelectorTerms: [] } },
 };
-const asked = { uid: 'u', operation: 'CREATE', userInfo: { username: 'jane' }, object, oldObject: null };
+const createRequest = {
+  uid: 'u',
+  operation: 'CREATE',
+  userInfo: { username: 'jane' },
+  object,
+  oldObject: null,
+};
 const review = (differs: object = {}) =>
   JSON.stringify({
     apiVersion: 'admission.k8s.io/v1',
     kind: 'AdmissionReview',
-    request: { ...asked, ...differs },
+    request: { ...createRequest, ...differs },
   });
 
 describe('the admission server answers', () => {
-  test('a review with the verdict, its warnings, and the UID of the request', async () => {
+  test('a review with the result, its warnings, and the UID of the request', async () => {
     const { status, body } = await answerTo({ body: review() });
     expect({ status, ...JSON.parse(body) }).toEqual({
       status: 200,
@@ -87,8 +89,8 @@ describe('the admission server answers', () => {
     });
   });
 
-  test('a review with the reason of a refusal', async () => {
-    const { body } = await answerTo({ path: '/refuse', body: review() });
+  test('a review with the reason of a denial', async () => {
+    const { body } = await answerTo({ path: '/deny', body: review() });
     expect(JSON.parse(body).response).toEqual({
       uid: 'u',
       allowed: false,
@@ -96,60 +98,60 @@ describe('the admission server answers', () => {
     });
   });
 
-  test.each<Sent & { when: string; status: number; says: string }>([
-    { when: 'a path that is not served', path: '/', status: 404, says: 'no webhook is served at /' },
+  test.each<TestRequest & { when: string; status: number; message: string }>([
+    { when: 'a path that is not served', path: '/', status: 404, message: 'not found' },
+    { when: 'a property name of Object', path: '/constructor', status: 404, message: 'not found' },
+    { when: 'a GET', method: 'GET', status: 405, message: 'expected POST' },
+    { when: 'a form', type: 'text/plain', status: 415, message: 'expected content-type application/json' },
+    { when: 'an empty body', status: 400, message: 'expected an AdmissionReview in JSON' },
+    { when: 'half an object', body: '{"kind":', status: 400, message: 'expected an AdmissionReview in JSON' },
+    { when: 'another object', body: '{"kind":"Pod"}', status: 400, message: 'AdmissionReview: apiVersion: ' },
     {
-      when: 'a name of Object',
-      path: '/constructor',
-      status: 404,
-      says: 'no webhook is served at /constructor',
+      when: 'arrays in arrays',
+      body: `${'['.repeat(2_000)}${']'.repeat(2_000)}`,
+      status: 400,
+      message: 'expected an AdmissionReview in JSON of at most 1000 levels',
     },
-    { when: 'a GET', method: 'GET', status: 405, says: 'expected POST' },
-    { when: 'a form', type: 'text/plain', status: 415, says: 'expected content-type application/json' },
-    { when: 'nothing', status: 400, says: 'expected an AdmissionReview in JSON' },
-    { when: 'half an object', body: '{"kind":', status: 400, says: 'expected an AdmissionReview in JSON' },
-    { when: 'another object', body: '{"kind":"Pod"}', status: 400, says: 'AdmissionReview: apiVersion: ' },
-    { when: 'null', body: 'null', status: 400, says: 'AdmissionReview: ' },
+    { when: 'null', body: 'null', status: 400, message: 'AdmissionReview: ' },
     {
       when: 'no user',
       body: review({ userInfo: null }),
       status: 400,
-      says: 'AdmissionReview: request.userInfo: ',
+      message: 'AdmissionReview: request.userInfo: ',
     },
     {
-      when: 'an operation that there is not',
+      when: 'an unknown operation',
       body: review({ operation: 'PAINT' }),
       status: 400,
-      says: 'AdmissionReview: request.operation: ',
+      message: 'AdmissionReview: request.operation: ',
     },
     {
       when: 'a maintenance without a selector',
       body: review({ object: { metadata: {}, spec: { stage: 'Idle' } } }),
       status: 400,
-      says: 'AdmissionReview: request.object.spec.nodeSelector: ',
+      message: 'AdmissionReview: request.object.spec.nodeSelector: ',
     },
     {
-      when: 'a deletion of nothing',
+      when: 'a deletion without an object',
       body: review({ operation: 'DELETE' }),
       status: 400,
-      says: 'AdmissionReview: request.oldObject: ',
+      message: 'AdmissionReview: request.oldObject: ',
     },
     {
-      when: 'a review that cannot be decided',
+      when: 'a review whose reviewer fails',
       path: '/fail',
       body: review(),
       status: 500,
-      says: 'the apiserver is away',
+      message: 'the apiserver is away',
     },
-  ])('$when with $status', async ({ status, says, ...sent }) => {
-    expect(await answerTo(sent)).toEqual({ status, body: expect.stringContaining(says) });
+  ])('$when with $status', async ({ status, message, ...sent }) => {
+    expect(await answerTo(sent)).toEqual({ status, body: expect.stringContaining(message) });
     expect(await answerTo({ body: review() })).toMatchObject({ status: 200 });
   });
 
-  test('more than it takes with 413, or by hanging up, and lives on', async () => {
+  test('a body that is too large with 413, and continues to run', async () => {
     const body = 'x'.repeat(9 * 1024 * 1024);
-    const answer = await answerTo({ body }).catch(() => ({ status: 413 }));
-    expect(answer).toMatchObject({ status: 413 });
+    expect(await answerTo({ body })).toMatchObject({ status: 413 });
     expect(await answerTo({ body: review() })).toMatchObject({ status: 200 });
   });
 });

@@ -1,5 +1,5 @@
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
-import { drainPlanProblems } from '../../domain/drainPlan.ts';
+import { drainPlanProblems } from '../../domain/drain/plan.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
@@ -22,9 +22,15 @@ const tryCreate = (object: object) =>
 const postgres = { matchLabels: { app: 'postgres' } };
 const max = 2147483647;
 
-describe('a NodeMaintenance is taken', () => {
+/** Terms that are not one requirement with operator In. */
+const otherTerms = (count: number) =>
+  Array.from({ length: count }, (_, i) => ({
+    matchExpressions: [{ key: `example.com/l${i}`, operator: 'Exists' }],
+  }));
+
+describe('a NodeMaintenance is accepted', () => {
   test.each([
-    { when: 'it has just a nodeSelector', spec: {} },
+    { when: 'it has only a nodeSelector', spec: {} },
     { when: 'it is created in Complete: make a set of nodes schedulable', spec: { stage: 'Complete' } },
     {
       // KEP-4212 › PodTypes and Label Selectors Progression
@@ -76,6 +82,19 @@ describe('a NodeMaintenance is taken', () => {
       when: 'it selects nodes by name, one term each',
       spec: { nodeSelector: selectingFields({ key: 'metadata.name', operator: 'In', values: ['node-1'] }) },
     },
+    {
+      when: 'it names 4,900 nodes, and excludes labels in 100 terms',
+      spec: {
+        nodeSelector: {
+          nodeSelectorTerms: [
+            ...Array.from({ length: 4_900 }, (_, i) => ({
+              matchFields: [{ key: 'metadata.name', operator: 'In', values: [`node-${i}`] }],
+            })),
+            ...otherTerms(100),
+          ],
+        },
+      },
+    },
   ])('$when', async ({ spec }) => {
     const created = JSON.parse(await succeeds(tryCreate(maintenance('api-taken', spec))));
     const { drainPlan, ...rest } = spec as { drainPlan?: DrainPlanEntry[] };
@@ -94,8 +113,8 @@ const podTypeOrder =
   'drainPlan must list podType Default first, then DaemonSet, then Static: reorder the entries';
 const duplicate = 'drainPlan must not repeat an entry: remove the duplicate';
 
-// The domain's rules are those of the apiserver, so that no way in takes a plan that another refuses.
-describe('a drainPlan is refused by the apiserver, and by the domain,', () => {
+// The domain's rules are those of the apiserver, so that no way in takes a plan that another rejects.
+describe('a drainPlan is rejected by the apiserver, and by the domain,', () => {
   test.each([
     {
       when: 'DaemonSet comes before Default',
@@ -134,7 +153,7 @@ describe('a drainPlan is refused by the apiserver, and by the domain,', () => {
       want: duplicate,
     },
   ])('when $when', async ({ drainPlan, want }) => {
-    const { code, stderr } = await tryCreate(maintenance('api-refused', { drainPlan }));
+    const { code, stderr } = await tryCreate(maintenance('api-rejected', { drainPlan }));
     const line = `spec.drainPlan: Invalid value: ${want}`;
     expect({ code, stderr: withoutShownValue(stderr) }).toEqual({
       code: 1,
@@ -147,10 +166,10 @@ describe('a drainPlan is refused by the apiserver, and by the domain,', () => {
 const onlyOneNode =
   'matchFields takes key metadata.name with operator In or NotIn and exactly one value: for several nodes give one nodeSelectorTerm for each';
 
-describe('a NodeMaintenance is refused', () => {
+describe('a NodeMaintenance is rejected', () => {
   test.each([
     {
-      when: 'the drainPlan has 257 entries beside the twelve',
+      when: 'the drainPlan has 257 entries in addition to the twelve injected ones',
       spec: { drainPlan: Array.from({ length: 257 }, (_, i) => entry('Default', i)) },
       want: 'spec.drainPlan: Too many: 269: must have at most 268 items',
     },
@@ -198,6 +217,11 @@ describe('a NodeMaintenance is refused', () => {
       when: 'nodeSelector has an empty list of terms',
       spec: { nodeSelector: { nodeSelectorTerms: [] } },
       want: 'spec.nodeSelector.nodeSelectorTerms: Invalid value: 0: spec.nodeSelector.nodeSelectorTerms in body should have at least 1 items',
+    },
+    {
+      when: 'nodeSelector has more terms than 100 that an index cannot separate',
+      spec: { nodeSelector: { nodeSelectorTerms: otherTerms(101) } },
+      want: 'nodeSelectorTerms may contain at most 100 terms that are not one requirement with operator In: list more values in one requirement, or use one object for each group of nodes',
     },
     {
       when: 'a node operator does not exist',
@@ -263,7 +287,7 @@ describe('a NodeMaintenance is refused', () => {
       want: `spec.nodeSelector.nodeSelectorTerms[0].matchFields[0]: Invalid value: ${onlyOneNode}`,
     })),
   ])('when $when', async ({ spec, want }) => {
-    const { code, stderr } = await tryCreate(maintenance('api-refused', spec));
+    const { code, stderr } = await tryCreate(maintenance('api-rejected', spec));
     expect({ code, stderr: withoutShownValue(stderr) }).toEqual({
       code: 1,
       stderr: expect.stringContaining(want),
@@ -272,7 +296,7 @@ describe('a NodeMaintenance is refused', () => {
 });
 
 const order = 'the order is Idle -> Cordon -> Drain -> Complete.';
-const giveBack = 'Set Complete to give the nodes back, then create a new NodeMaintenance';
+const uncordonFirst = 'Set Complete to uncordon the nodes, then create a new NodeMaintenance';
 const createNew = 'Create a new NodeMaintenance instead';
 
 // KEP-4212 › Supported Stage Transitions
@@ -302,21 +326,21 @@ describe('the stage of a NodeMaintenance', () => {
     'cannot go from $from back to $to',
     async ({ from, to }) => {
       const defaulted = to === 'Idle' ? ' (the default when stage is left out)' : '';
-      const remedy = from === 'Complete' ? createNew : giveBack;
+      const remedy = from === 'Complete' ? createNew : uncordonFirst;
       const want = `spec.stage: Invalid value: stage cannot go from ${from} back to ${to}${defaulted}: ${order} ${remedy}`;
       expect(await patched(from, { stage: to })).toEqual({ code: 1, stderr: expect.stringContaining(want) });
     },
   );
 
-  test('cannot be removed once it is not Idle, for that means Idle', async () => {
+  test('cannot be removed after Idle, because a missing stage means Idle', async () => {
     const { stderr } = await patched('Cordon', { stage: null });
     expect(stderr).toContain(
-      `stage cannot go from Cordon back to Idle (the default when stage is left out): ${order} ${giveBack}`,
+      `stage cannot go from Cordon back to Idle (the default when stage is left out): ${order} ${uncordonFirst}`,
     );
   });
 
   const immutable =
-    'spec.drainPlan: Invalid value: drainPlan is immutable: leave it as it was, or set stage to Complete and create a new NodeMaintenance with the other plan';
+    'spec.drainPlan: Invalid value: drainPlan is immutable: restore the previous value, or set stage to Complete and create a new NodeMaintenance with the new plan';
   test.each([
     { when: 'changed', drainPlan: [entry('Default', 2)] },
     { when: 'extended', drainPlan: [entry('Default', 1), entry('Default', 2)] },
@@ -369,13 +393,13 @@ async function deleted(resource: string, names: string[]): Promise<void> {
 }
 
 describe('an Evacuation', () => {
-  test('is complete with just a podRef', async () => {
+  test('needs only a podRef', async () => {
     const created = JSON.parse(await succeeds(tryCreate(evacuation('api-e'))));
     expect(created.spec.progressDeadlineSeconds).toBe(1800);
   });
 
   // KEP-4212 › Drain
-  test("takes the KEP's evacuators", async () => {
+  test("accepts the KEP's evacuators", async () => {
     const evacuators = [{ evacuatorClass: 'deployment.apps.k8s.io', priority: 10000, role: 'controller' }];
     const created = JSON.parse(await succeeds(tryCreate(evacuation('api-e', { evacuators }))));
     expect(created.spec.evacuators).toEqual(evacuators);
@@ -395,7 +419,7 @@ describe('an Evacuation', () => {
       spec: { evacuators: [twice, twice] },
       want: 'spec.evacuators[1]: Duplicate value',
     },
-  ])('is refused when $when', async ({ spec, want }) => {
+  ])('is rejected when $when', async ({ spec, want }) => {
     const { code, stderr } = await tryCreate(evacuation('api-e', spec));
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(want) });
   });
@@ -478,7 +502,7 @@ describe('kubectl get', () => {
     );
   });
 
-  test('a status keeps what the KEP has, and its lists and counts are never absent', async () => {
+  test('a status keeps the fields of the KEP, and its lists and counts are never absent', async () => {
     await succeeds(kubectl(['create', '-f', '-'], maintenance('api-status')));
     const nodeStatuses = [
       {
@@ -558,7 +582,7 @@ describe('kubectl explain reads like the KEP', () => {
         'The next entry in the .spec.DrainPlan is selected once all the nodes have reached their DrainTargets.',
         'DrainTargets cannot backtrack and will target more pods with each update until all pods on the node are targeted.',
         'Number of pods that have started evacuation and have a matching Evacuation object.',
-        'Extension to KEP-4212: whether the node was unschedulable before its first cordon',
+        'Extension to KEP-4212: whether the node was unschedulable before a NodeMaintenance first cordoned it',
       ],
     },
   ])('$field', async ({ field, want }) => {

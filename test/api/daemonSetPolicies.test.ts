@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { Pod } from '../../api/core.ts';
 import { DAEMONSET_EVACUATOR_ANNOTATION, MAINTENANCE_GATE } from '../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import { targetsPod } from '../../domain/drainTargets.ts';
+import { targetsPod } from '../../domain/drain/targets.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -38,7 +38,7 @@ interface PodDiffers {
   spec?: object;
 }
 
-/** A pod as the DaemonSet controller makes it for a node. */
+/** Builds a pod like the DaemonSet controller does for a node. */
 function daemonPod({ node = 'six', owner, annotations, labels, priorityClassName, spec }: PodDiffers = {}) {
   const controller = { apiVersion: 'apps/v1', kind: 'DaemonSet', name: 'agent', uid: 'd', controller: true };
   const matchFields = [{ key: 'metadata.name', operator: 'In', values: [node] }];
@@ -68,7 +68,7 @@ interface Stored {
   spec: { schedulingGates?: { name: string }[]; priority: number };
 }
 
-/** What the apiserver makes of these pods. Nothing is stored. */
+/** Returns these pods as the apiserver would store them. */
 async function admitted(pods: object[]): Promise<Stored[]> {
   const list = { apiVersion: 'v1', kind: 'List', items: pods };
   const format =
@@ -88,9 +88,9 @@ async function gatesOf(...pods: object[]): Promise<string[][]> {
   return (await admitted(pods)).map(({ spec }) => (spec.schedulingGates ?? []).map(({ name }) => name));
 }
 
-const held = [MAINTENANCE_GATE];
+const gated = [MAINTENANCE_GATE];
 
-/** A maintenance whose status says these targets, by node; nobody drains here. */
+/** Creates a maintenance with these drain targets by node in its status. No worker runs here. */
 async function maintenance(
   targets: Record<string, DrainPlanEntry[]>,
   stage: NodeMaintenanceStage = 'Drain',
@@ -103,19 +103,19 @@ async function maintenance(
   return c.withStatus(applied, { nodeStatuses });
 }
 
-/** Also for what is to be let through: by the time that `sentinel` is held, the apiserver knows of everything that was before. */
+/** Waits for the gates. Once the sentinel pod is gated, the apiserver has observed all earlier objects too. */
 async function eventuallyGated(...rows: [pod: object, gates: string[]][]): Promise<void> {
   const sentinel = 'sentinel';
   await maintenance({ [sentinel]: [entry('DaemonSet', max)] });
   await eventually('the pods with their gates', async () =>
     expect(await gatesOf(daemonPod({ node: sentinel }), ...rows.map(([pod]) => pod))).toEqual([
-      held,
+      gated,
       ...rows.map(([, gates]) => gates),
     ]),
   );
 }
 
-describe('a pod of a DaemonSet is given its evacuator', () => {
+describe('a pod of a DaemonSet gets the annotation of its evacuator', () => {
   const annotationOf = async (pod: object) => (await admitted([pod]))[0]?.metadata.annotations;
 
   test('when it has none', async () => {
@@ -124,24 +124,30 @@ describe('a pod of a DaemonSet is given its evacuator', () => {
     });
   });
 
-  test('beside other annotations', async () => {
+  test('in addition to other annotations', async () => {
     expect(await annotationOf(daemonPod({ annotations: { 'example.com/mine': 'yes' } }))).toEqual({
       'example.com/mine': 'yes',
       [DAEMONSET_EVACUATOR_ANNOTATION]: '10000/controller',
     });
   });
 
-  test('unless its author said another thing about it', async () => {
+  test('unless it has one with another value', async () => {
     const annotations = { [DAEMONSET_EVACUATOR_ANNOTATION]: '5/controller' };
     expect(await annotationOf(daemonPod({ annotations }))).toEqual(annotations);
   });
 
   test.each([
-    { when: 'nothing controls it', owner: null },
-    { when: 'something else does', owner: { apiVersion: 'apps/v1', kind: 'ReplicaSet', controller: true } },
-    { when: 'a namesake does', owner: { apiVersion: 'example.com/v1', kind: 'DaemonSet', controller: true } },
+    { when: 'it has no controller', owner: null },
     {
-      when: 'a DaemonSet owns it, but does not control it',
+      when: 'its controller is of another kind',
+      owner: { apiVersion: 'apps/v1', kind: 'ReplicaSet', controller: true },
+    },
+    {
+      when: 'its controller is a DaemonSet of another API group',
+      owner: { apiVersion: 'example.com/v1', kind: 'DaemonSet', controller: true },
+    },
+    {
+      when: 'a DaemonSet owns it without being its controller',
       owner: { apiVersion: 'apps/v1', kind: 'DaemonSet' },
     },
   ])('but not when $when', async ({ owner }) => {
@@ -150,38 +156,38 @@ describe('a pod of a DaemonSet is given its evacuator', () => {
   });
 });
 
-describe('a pod of a DaemonSet is held by a gate', () => {
-  test('when the drain targets of its node include it, whatever it tolerates', async () => {
+describe('a pod of a DaemonSet is gated', () => {
+  test('when the drain targets of its node include it, regardless of its tolerations', async () => {
     await maintenance({ six: [entry('Default', max), entry('DaemonSet', 5000)] });
-    await eventuallyGated([daemonPod(), held]);
+    await eventuallyGated([daemonPod(), gated]);
   });
 
-  test('beside the gates that it has', async () => {
+  test('in addition to its own gates', async () => {
     await maintenance({ six: [entry('DaemonSet', max)] });
     const schedulingGates = [{ name: 'example.com/first' }];
-    await eventuallyGated([daemonPod({ spec: { schedulingGates } }), ['example.com/first', ...held]]);
+    await eventuallyGated([daemonPod({ spec: { schedulingGates } }), ['example.com/first', ...gated]]);
   });
 
   test('once, when several maintenances target it', async () => {
     for (const _ of ['one', 'two']) await maintenance({ six: [entry('DaemonSet', max)] });
-    await eventuallyGated([daemonPod(), held]);
+    await eventuallyGated([daemonPod(), gated]);
   });
 
-  test('but not when another node is meant', async () => {
+  test('but not when the drain targets are of another node', async () => {
     await maintenance({ six: [entry('DaemonSet', max)], seven: [entry('Default', max)] });
     await maintenance({ five: [entry('DaemonSet', max)] });
     await eventuallyGated(
-      [daemonPod({ node: 'six' }), held],
-      [daemonPod({ node: 'five' }), held],
+      [daemonPod({ node: 'six' }), gated],
+      [daemonPod({ node: 'five' }), gated],
       [daemonPod({ node: 'seven' }), []],
       [daemonPod({ node: 'four' }), []],
     );
   });
 
-  test('but not when its priority is beyond the targets', async () => {
+  test('but not when its priority exceeds the drain targets', async () => {
     await maintenance({ six: [entry('Default', max), entry('DaemonSet', 5000)] });
     await eventuallyGated(
-      [daemonPod(), held],
+      [daemonPod(), gated],
       [daemonPod({ priorityClassName: 'system-node-critical' }), []],
     );
   });
@@ -195,21 +201,21 @@ describe('a pod of a DaemonSet is held by a gate', () => {
   );
 
   test('but not when the maintenance is being deleted', async () => {
-    const made = await maintenance({ six: [entry('DaemonSet', max)] });
+    const existing = await maintenance({ six: [entry('DaemonSet', max)] });
     await c.applied({
-      ...c.maintenance({ name: made.metadata.name, nodes: ['six'], stage: 'Drain' }),
-      metadata: { name: made.metadata.name, finalizers: ['example.com/held'] },
+      ...c.maintenance({ name: existing.metadata.name, nodes: ['six'], stage: 'Drain' }),
+      metadata: { name: existing.metadata.name, finalizers: ['example.com/held'] },
     });
-    await c.deleted({ ...made, kind: 'NodeMaintenance' });
+    await c.deleted({ ...existing, kind: 'NodeMaintenance' });
     await eventuallyGated([daemonPod(), []]);
   });
 
-  test('but not when no DaemonSet made it, nor when it is bound already', async () => {
+  test('but not when it does not belong to a DaemonSet, nor when it is already bound', async () => {
     await maintenance({ six: [entry('DaemonSet', max), entry('Default', max)] });
     await eventuallyGated(
       [daemonPod({ owner: null }), []],
       [daemonPod({ spec: { nodeName: 'six' } }), []],
-      [daemonPod(), held],
+      [daemonPod(), gated],
     );
   });
 
@@ -221,8 +227,8 @@ describe('a pod of a DaemonSet is held by a gate', () => {
       nodeStatuses: nodes.map((name) => ({ nodeRef: { name }, drainTargets: targets })),
     });
     await eventuallyGated(
-      [daemonPod({ node: 'thousand-0' }), held],
-      [daemonPod({ node: 'thousand-999' }), held],
+      [daemonPod({ node: 'thousand-0' }), gated],
+      [daemonPod({ node: 'thousand-999' }), gated],
       [daemonPod({ node: 'thousand-1000' }), []],
     );
   });
@@ -251,20 +257,20 @@ const target = fc
     podSelector: fc.option(selector, { nil: undefined }),
   })
   .map(({ podType, podPriority, podSelector }) => entry(podType, podPriority, podSelector));
-const scene = fc.record({ targets: fc.array(target, { maxLength: 3 }), labels: someLabels });
+const sample = fc.record({ targets: fc.array(target, { maxLength: 3 }), labels: someLabels });
 
-test('the apiserver and the domain agree about whom drain targets include', async () => {
-  const scenes = fc.array(scene, { minLength: 80, maxLength: 80 });
+test('the policy and the domain agree on which pods drain targets include', async () => {
+  const samples = fc.array(sample, { minLength: 80, maxLength: 80 });
   await fc.assert(
-    fc.asyncProperty(scenes, async (drawn) => {
+    fc.asyncProperty(samples, async (drawn) => {
       await c.maintenancesDropped();
       const rows = drawn.map(({ targets, labels }, i) => {
-        const made = daemonPod({ node: `n${i}`, labels });
-        return { i, targets, made, isTargeted: targetsPod(targets, made as unknown as Pod) };
+        const newPod = daemonPod({ node: `n${i}`, labels });
+        return { i, targets, newPod, isTargeted: targetsPod(targets, newPod as unknown as Pod) };
       });
       await maintenance(Object.fromEntries(rows.map(({ i, targets }) => [`n${i}`, targets])));
       await eventuallyGated(
-        ...rows.map(({ made, isTargeted }): [object, string[]] => [made, isTargeted ? held : []]),
+        ...rows.map(({ newPod, isTargeted }): [object, string[]] => [newPod, isTargeted ? gated : []]),
       );
     }),
     { numRuns: 3, endOnFailure: true },

@@ -1,3 +1,4 @@
+import { parseAllDocuments } from 'yaml';
 import { customResourceDefinitions } from '../../api/crd.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -41,8 +42,8 @@ describe('the worker may', () => {
     'watch maintenancewindows',
     'patch maintenancewindows',
     'patch maintenancewindows --subresource=status',
-    'create nodebudgets',
-    'patch nodebudgets --subresource=status',
+    'create nodedisruptionbudgets',
+    'patch nodedisruptionbudgets --subresource=status',
     'watch jobs -n node-maintenance-work',
     'create jobs -n node-maintenance-work',
     'delete jobs -n node-maintenance-work',
@@ -68,7 +69,7 @@ describe('the worker may', () => {
     'delete leases -n node-maintenance',
     'update leases -n kube-node-maintenance',
     'get leases -n kube-node-lease',
-    'watch nodebudgets',
+    'watch nodedisruptionbudgets',
     'get namespaces',
     'create namespaces',
     'get validatingadmissionpolicies/worker-namespaces.nodemaintenance.k8s.io',
@@ -80,10 +81,17 @@ describe('the worker may', () => {
     'create mutatingwebhookconfigurations/nodemaintenance.k8s.io',
     'patch mutatingwebhookconfigurations/nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/evacuation-requester.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/released-pods.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/window-author.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicybindings/window-maintenances.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/worker-pods.nodemaintenance.k8s.io',
     'get validatingadmissionpolicybindings/worker-pods.nodemaintenance.k8s.io',
     'create secrets/node-maintenance-webhook -n node-maintenance',
     'patch secrets/node-maintenance-webhook -n node-maintenance',
+    'get mutatingadmissionpolicies/requester.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicybindings/requester.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/readiness-gates.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/readiness-authors.nodemaintenance.k8s.io',
     'get mutatingadmissionpolicies/drain-plan.nodemaintenance.k8s.io',
     'get mutatingadmissionpolicies/readiness-taint.nodemaintenance.k8s.io',
     'get mutatingadmissionpolicybindings/prepared-readiness-taint.nodemaintenance.k8s.io',
@@ -106,7 +114,7 @@ describe('the worker may not', () => {
     'patch daemonsets --all-namespaces',
     'delete nodes',
     'create maintenancewindows',
-    'patch nodebudgets',
+    'patch nodedisruptionbudgets',
     'create jobs --all-namespaces',
     'create jobs -n default',
     'patch jobs -n node-maintenance-work',
@@ -135,10 +143,34 @@ describe('the worker may not', () => {
   });
 });
 
-test('maintenances from Temporal may be of any node, by a user of their own that may do nothing else', async () => {
+describe('the Temporal user', () => {
   const user = 'nodemaintenance.k8s.io:temporal';
-  expect(await may(user, 'delete nodes')).toBe('yes');
-  expect(await may(user, 'create nodemaintenances')).toBe('no');
+
+  test('gets no permission from deploy/', async () => {
+    const manifests = parseAllDocuments(await succeeds(kubectl(['kustomize', 'deploy'])));
+    const bindings = manifests
+      .map((one) => one.toJS() as { kind: string; subjects?: { name: string }[] })
+      .filter(({ kind }) => kind.endsWith('RoleBinding'));
+    expect(bindings.length).toBeGreaterThan(0);
+    expect(bindings.filter(({ subjects = [] }) => subjects.some(({ name }) => name === user))).toEqual([]);
+  });
+
+  test('may maintain any node with deploy/temporal-user, which the sandbox applies, and has no other permission', async () => {
+    expect(await may(user, 'delete nodes')).toBe('yes');
+    expect(await may(user, 'create nodemaintenances')).toBe('no');
+  });
+
+  test('may maintain the named nodes only with deploy/temporal-user/some-nodes.yaml', async () => {
+    await succeeds(kubectl(['apply', '-f', 'deploy/temporal-user/some-nodes.yaml']));
+    try {
+      expect(await may(user, 'delete nodes/node-1')).toBe('yes');
+      expect(await may(user, 'delete nodes/node-3')).toBe('no');
+      expect(await may(user, 'delete nodes')).toBe('no');
+    } finally {
+      await succeeds(kubectl(['apply', '--server-side', '--force-conflicts', '-k', 'deploy/temporal-user']));
+    }
+    expect(await may(user, 'delete nodes')).toBe('yes');
+  });
 });
 
 describe('the built-in roles', () => {
@@ -172,7 +204,7 @@ test('deploy/ installs every CRD', async () => {
   expect(names.filter((name) => !rendered.includes(`name: ${name}\n`))).toEqual([]);
 });
 
-test('the apiserver takes deploy/worker', async () => {
+test('the apiserver accepts deploy/worker', async () => {
   const { code, stderr } = await kubectl(['apply', '--dry-run=server', '-k', 'deploy/worker']);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
-import { compareEntries, completeDrainPlan, entryKey } from '../../domain/drainPlan.ts';
+import { compareEntries, completeDrainPlan, entryKey } from '../../domain/drain/plan.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
@@ -18,7 +18,7 @@ afterAll(() => releaseSandbox(sandbox));
 
 type Plan = DrainPlanEntry[] | undefined;
 
-/** What the apiserver would store of each plan, as one kubectl prints it: one line each. Nothing is stored. */
+/** Returns what the apiserver would store of each plan, one line each, from a dry run of kubectl. */
 async function stored(plans: readonly Plan[]): Promise<DrainPlanEntry[][]> {
   const items = plans.map((drainPlan, i) => maintenance(`api-policy-${i}`, { drainPlan }));
   const format = `jsonpath={.spec.drainPlan}{"\\n"}`;
@@ -65,7 +65,7 @@ const anySoundPlan = fc
   .map((entries) => [...new Map(entries.map((one) => [entryKey(one), one])).values()])
   .map((entries) => entries.toSorted(compareEntries));
 
-describe('the apiserver completes a drain plan as the domain does, with no process of ours:', () => {
+describe('the apiserver completes a drain plan as the domain does, without a worker:', () => {
   test.each<{ when: string; plan: Plan }>([
     { when: 'there is none', plan: undefined },
     { when: 'it is empty', plan: [] },
@@ -77,9 +77,12 @@ describe('the apiserver completes a drain plan as the domain does, with no proce
       when: 'a concrete selector has the priority of an injected entry',
       plan: [entry('Default', 1_000_000_000, postgres)],
     },
-    { when: 'an empty selector has it: that is no injected entry', plan: [entry('Static', max, {})] },
     {
-      when: 'it has some of the twelve, between entries of its own',
+      when: 'an entry with an empty selector has it: it does not count as injected',
+      plan: [entry('Static', max, {})],
+    },
+    {
+      when: 'it has some of the injected entries, between its own',
       plan: [
         entry('Default', -5),
         entry('Default', 1_000_000_000, postgres),
@@ -97,7 +100,7 @@ describe('the apiserver completes a drain plan as the domain does, with no proce
     expect(await stored([plan])).toEqual([completeDrainPlan(plan)]);
   });
 
-  test('whatever sound plan there is, and once is enough', async () => {
+  test('any valid plan, idempotently', async () => {
     const anyPlans = fc.array(anySoundPlan, { minLength: 60, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(anyPlans, async (plans) => {
@@ -110,7 +113,7 @@ describe('the apiserver completes a drain plan as the domain does, with no proce
   });
 });
 
-describe('a plan that is not sound is left for the rules of the CRD to refuse:', () => {
+describe('an invalid plan is rejected by the rules of the CRD:', () => {
   test.each([
     {
       when: 'two pod types in the wrong order',
@@ -128,7 +131,7 @@ describe('a plan that is not sound is left for the rules of the CRD to refuse:',
       want: 'drainPlan must not repeat an entry',
     },
     { when: 'an entry without a podType', drainPlan: [{ podPriority: 1 }], want: 'podType: Required value' },
-    { when: 'a text for a plan', drainPlan: 'everything', want: 'must be of type array' },
+    { when: 'a string as plan', drainPlan: 'everything', want: 'must be of type array' },
   ])('$when', async ({ drainPlan, want }) => {
     const object = maintenance('api-policy', { drainPlan });
     const { code, stderr } = await kubectl(
@@ -139,7 +142,7 @@ describe('a plan that is not sound is left for the rules of the CRD to refuse:',
   });
 });
 
-describe('the manifest of a maintenance, with the plan as its author wrote it, may be applied again', () => {
+describe('the manifest of a maintenance, with the plan of the user, can be applied again', () => {
   const short = maintenance('api-policy-applied', { drainPlan: [entry('Default', 1000)] });
   afterEach(() => succeeds(kubectl(['delete', 'nm', 'api-policy-applied'])));
 

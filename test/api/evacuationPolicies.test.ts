@@ -27,7 +27,7 @@ const roles = { group: 'rbac.authorization.k8s.io', version: 'v1', namespaced: t
 const rolesOf = { ...roles, plural: 'roles', kind: 'Role' };
 const bindingsOf = { ...roles, plural: 'rolebindings', kind: 'RoleBinding' };
 
-/** A user who may create Evacuations in the test's namespace, and what else is given. */
+/** Creates a user who may create Evacuations in the namespace of the test, and has these rules in addition. */
 async function userWho(...rules: object[]): Promise<string> {
   const user = c.named('user');
   const evacuations = {
@@ -43,34 +43,34 @@ async function userWho(...rules: object[]): Promise<string> {
   return user;
 }
 
-const asked = (user: string, pod: Pod): Promise<Answer> =>
+const requestEvacuation = (user: string, pod: Pod): Promise<Answer> =>
   kubectl(['create', '--dry-run=server', '--as', user, '-f', '-'], c.evacuation(pod, []));
 
-describe('Who may ask for an evacuation:', () => {
+describe('An Evacuation may be created by', () => {
   test.each([
-    { who: 'who may evict pods', rule: { apiGroups: [''], resources: ['pods/eviction'], verbs: ['create'] } },
-    { who: 'who may delete pods', rule: { apiGroups: [''], resources: ['pods'], verbs: ['delete'] } },
-  ])('one $who', async ({ rule }) => {
+    { who: 'may evict pods', rule: { apiGroups: [''], resources: ['pods/eviction'], verbs: ['create'] } },
+    { who: 'may delete pods', rule: { apiGroups: [''], resources: ['pods'], verbs: ['delete'] } },
+  ])('a user who $who', async ({ rule }) => {
     const user = await userWho(rule);
     const pod = await c.podOn(node);
-    await eventually('the right to be known', async () =>
-      expect(await asked(user, pod)).toMatchObject({ code: 0 }),
+    await eventually('the permission to take effect', async () =>
+      expect(await requestEvacuation(user, pod)).toMatchObject({ code: 0 }),
     );
   });
 
-  test('nobody else, since the worker would evict on their behalf', async () => {
+  test('no other user, because the worker would evict the pod on their behalf', async () => {
     const user = await userWho({ apiGroups: [''], resources: ['pods'], verbs: ['get', 'create'] });
     const pod = await c.podOn(node);
-    await eventually('the refusal of the policy', async () =>
-      expect((await asked(user, pod)).stderr).toContain(
-        `spec.podRef: user "${user}" may neither evict nor delete pod ${c.namespace}/${pod.metadata.name}: ask for verb create on pods/eviction, or delete on pods`,
+    await eventually('the rejection by the policy', async () =>
+      expect((await requestEvacuation(user, pod)).stderr).toContain(
+        `spec.podRef: user "${user}" may neither evict nor delete pod ${c.namespace}/${pod.metadata.name}: request the verb create on pods/eviction, or delete on pods`,
       ),
     );
   });
 });
 
 describe('The deletion of an Evacuation', () => {
-  test('is refused while its evacuator forbids to cancel, and takes place when it allows that', async () => {
+  test('is rejected while its evacuator forbids cancellation, and allowed afterwards', async () => {
     const pod = await c.podOn(node);
     const evacuation = await c.applied(c.evacuation(pod, []));
     const { name, namespace = '' } = evacuation.metadata;
@@ -78,14 +78,14 @@ describe('The deletion of an Evacuation', () => {
     await c.withStatus(evacuation, { evacuationCancellationPolicy: 'Forbid', activeEvacuatorClass });
     const deleted = () => kubectl(['delete', 'evac', name, '-n', namespace, '--wait=false']);
     expect((await deleted()).stderr).toContain(
-      `status.evacuationCancellationPolicy is Forbid: evacuator data.io cannot take the evacuation of pod ${namespace}/${pod.metadata.name} back; it ends when the pod is gone`,
+      `status.evacuationCancellationPolicy is Forbid: evacuator data.io cannot cancel the evacuation of pod ${namespace}/${pod.metadata.name}; wait until the pod is gone`,
     );
     await c.withStatus(evacuation, { evacuationCancellationPolicy: 'Allow' });
     expect(await deleted()).toMatchObject({ code: 0 });
   });
 });
 
-describe('Whoever applies an annotation that names no evacuator is warned:', () => {
+describe('An invalid evacuator annotation causes a warning', () => {
   const container = [{ name: 'main', image: 'fake' }];
   const template = (annotations: object) => ({
     metadata: { labels: { app: 'a' }, annotations },
@@ -119,7 +119,7 @@ describe('Whoever applies an annotation that names no evacuator is warned:', () 
     const { code, stderr } = await applied(kind, object);
     expect(code).toBe(0);
     expect(stderr).toContain(
-      'annotation evacuation.coordination.k8s.io/priority_a.io names no evacuator: expected evacuation.coordination.k8s.io/priority_<CLASS>: "<priority>/<role>", such as "10000/controller" for class deployment.apps.k8s.io; without it the pod is evicted',
+      'annotation evacuation.coordination.k8s.io/priority_a.io is malformed: expected evacuation.coordination.k8s.io/priority_<CLASS>: "<priority>/<role>", for example "10000/controller" for class deployment.apps.k8s.io; otherwise the pod is evicted without an evacuator',
     );
   });
 
@@ -129,9 +129,9 @@ describe('Whoever applies an annotation that names no evacuator is warned:', () 
     { value: '2147483648/x', warned: true },
     { value: '10000', warned: true },
     { value: '1/two words', warned: true },
-  ])('about the value "$value": $warned', async ({ value, warned }) => {
+  ])('for the value "$value": $warned', async ({ value, warned }) => {
     const [[kind, object]] = objects({ [annotation('a.io')]: value }) as [[string, object]];
     const { stderr } = await applied(kind, object);
-    expect(stderr.includes('names no evacuator')).toBe(warned);
+    expect(stderr.includes('is malformed')).toBe(warned);
   });
 });

@@ -16,7 +16,7 @@ export type Kubectl = (args: string[], object?: object) => Promise<Answer>;
 export function kubectlOf({ bin, env, dir }: Sandbox): Kubectl {
   return async (args, object) => {
     const child = spawn(join(bin, 'kubectl'), args, { env: { ...env, HOME: dir }, stdio: 'pipe' });
-    // It may end without having read it: its exit code tells why.
+    // kubectl may exit without having read it; the exit code tells why.
     child.stdin.on('error', () => undefined);
     child.stdin.end(object ? JSON.stringify(object) : '');
     const [stdout, stderr, [code]] = await Promise.all([

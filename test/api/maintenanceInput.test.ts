@@ -13,7 +13,7 @@ const anyTerm = {
 
 describe('a maintenance input is accepted', () => {
   test.each([
-    { when: 'only the name is given: run the object that exists', input: { name: 'rack-7' } },
+    { when: 'only the name is given: the existing object is run', input: { name: 'rack-7' } },
     {
       when: 'nodes are listed',
       input: { name: 'rack-7', nodes: ['n1', 'n2'], stage: 'Drain', reason: 'firmware 2.4' },
@@ -34,7 +34,7 @@ describe('a maintenance input is accepted', () => {
   });
 });
 
-describe('a maintenance input is refused, by field and remedy', () => {
+describe('a maintenance input is rejected, by field and remedy', () => {
   test.each([
     { when: 'nothing is given', input: undefined, want: ['expected one JSON object (got undefined)'] },
     {
@@ -48,10 +48,10 @@ describe('a maintenance input is refused, by field and remedy', () => {
       want: ['nodes, nodeSelector: give one of the two, not both'],
     },
     {
-      when: 'neither is given beside other fields',
+      when: 'neither is given with other fields',
       input: { name: 'a', stage: 'Drain', reason: 'x' },
       want: [
-        'nodes or nodeSelector: one is required beside stage, reason (give only name to run a NodeMaintenance that exists)',
+        'nodes or nodeSelector: one of them is required with stage, reason (give only name to run an existing NodeMaintenance)',
       ],
     },
     {
@@ -130,13 +130,13 @@ describe('a maintenance input is refused, by field and remedy', () => {
   });
 });
 
-describe('the object that an input asks for', () => {
+describe('the object of an input', () => {
   test('none, when only the name is given', () => {
     expect(toNodeMaintenance({ name: 'rack-7' })).toBeUndefined();
   });
 
   // core/v1 takes one value of metadata.name per term, and ORs the terms.
-  test('selects listed nodes by one term each, and is Idle unless told otherwise', () => {
+  test('selects listed nodes by one term each, and is Idle by default', () => {
     expect(toNodeMaintenance({ name: 'rack-7', nodes: ['n1', 'n2'] })).toEqual({
       apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
       kind: 'NodeMaintenance',
@@ -159,12 +159,12 @@ describe('an advance request', () => {
     { when: 'is absent: the next stage', value: undefined, want: { ok: true, input: {} } },
     { when: 'names a stage', value: { to: 'Drain' }, want: { ok: true, input: { to: 'Drain' } } },
     {
-      when: 'names what is no stage',
+      when: 'names an unknown stage',
       value: { to: 'Done' },
       want: { ok: false, problems: ['to: expected one of Idle, Cordon, Drain, Complete (got "Done")'] },
     },
     {
-      when: 'is a bare text',
+      when: 'is a string',
       value: 'Drain',
       want: { ok: false, problems: ['expected one JSON object (got "Drain")'] },
     },
@@ -173,7 +173,7 @@ describe('an advance request', () => {
   });
 });
 
-describe('the input that asks for an object', () => {
+describe('the input of an object', () => {
   test.each<{ when: string; input: Partial<MaintenanceInput> }>([
     { when: 'names the nodes', input: { nodes: ['n1', 'n2'] } },
     { when: 'has the selector', input: { nodeSelector: anyTerm as MaintenanceInput['nodeSelector'] } },

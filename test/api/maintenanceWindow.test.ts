@@ -33,12 +33,12 @@ function window(spec: object = {}, name = 'api-window'): object {
 
 const budget = (maxUnavailable: unknown, name = 'cluster') => ({
   apiVersion,
-  kind: 'NodeBudget',
+  kind: 'NodeDisruptionBudget',
   metadata: { name },
   spec: { maxUnavailable },
 });
 
-test('a MaintenanceWindow needs a schedule and a nodeSelector, and has careful defaults', async () => {
+test('a MaintenanceWindow needs a schedule and a nodeSelector, and has safe defaults', async () => {
   const { spec } = JSON.parse(await succeeds(tryCreate(window())));
   expect(spec).toMatchObject({
     rollout: { maxUnavailable: 1, soakSeconds: 0, maxFailures: 1, order: { by: 'Name' } },
@@ -49,10 +49,10 @@ test('a MaintenanceWindow needs a schedule and a nodeSelector, and has careful d
   });
 });
 
-describe('a MaintenanceWindow is taken', () => {
+describe('a MaintenanceWindow is accepted', () => {
   test.each([
     {
-      when: 'it has all that there is',
+      when: 'it sets every field',
       spec: {
         schedule: {
           calendar: [{ time: '02:00', daysOfWeek: ['Saturday'], months: [1, 12], years: [2027] }],
@@ -78,52 +78,53 @@ describe('a MaintenanceWindow is taken', () => {
         suspend: true,
       },
     },
-    { when: 'its rollout is as many nodes', spec: { rollout: { maxUnavailable: 3 } } },
+    { when: 'its maxUnavailable is a number of nodes', spec: { rollout: { maxUnavailable: 3 } } },
   ])('when $when', async ({ spec }) => {
     const created = JSON.parse(await succeeds(tryCreate(window(spec))));
     expect(created.spec).toMatchObject(spec);
   });
 });
 
-describe('is refused, with the remedy,', () => {
+describe('is rejected, with a message that explains how to fix it,', () => {
   test.each([
     {
       when: 'a window has neither cron nor calendar',
       object: window({ schedule: { timeZone: 'UTC', duration: '1h' } }),
-      says: 'schedule needs exactly one of cron and calendar: remove one of the two, or add one',
+      message: 'schedule needs exactly one of cron and calendar: remove one of the two, or add one',
     },
     {
       when: 'a window has both',
       object: window({ schedule: { ...weekly, calendar: [{ time: '02:00' }] } }),
-      says: 'schedule needs exactly one of cron and calendar',
+      message: 'schedule needs exactly one of cron and calendar',
     },
     {
-      when: 'a window lasts for no time',
+      when: 'a window has a duration of zero',
       object: window({ schedule: { ...weekly, duration: '0m' } }),
-      says: 'duration must be between 1m and 168h, such as 4h or 90m',
+      message: 'duration must be between 1m and 168h, such as 4h or 90m',
     },
     {
-      when: 'a window may take no node',
+      when: 'maxUnavailable of a window is 0',
       object: window({ rollout: { maxUnavailable: 0 } }),
-      says: 'maxUnavailable must be a number of 1 or more, or a percentage of 1% or more: set suspend to open no window',
+      message:
+        'maxUnavailable must be at least 1 or 1%; to stop the window from opening, set suspend to true',
     },
     {
-      when: 'a window may take 0%',
+      when: 'maxUnavailable of a window is 0%',
       object: window({ rollout: { maxUnavailable: '0%' } }),
-      says: 'maxUnavailable must be a number of 1 or more',
+      message: 'maxUnavailable must be at least 1 or 1%',
     },
     {
-      when: 'a window orders by a label that it does not name',
+      when: 'a window sorts nodes by a label without its key',
       object: window({ rollout: { order: { by: 'Label' } } }),
-      says: 'order needs labelKey with by: Label, and takes none with by: Name',
+      message: 'order.labelKey is required if by is Label, and must not be set if by is Name',
     },
     {
-      when: 'a window has a Job for no work',
+      when: 'a window has a Job with type None',
       object: window({ work: { type: 'None', job: { template } } }),
-      says: 'work needs job with type: Job, and takes none with type: None',
+      message: 'work.job is required if type is Job, and must not be set if type is None',
     },
     {
-      when: 'a window has a drain plan that a NodeMaintenance must not have',
+      when: 'the drain plan of a window is not valid for a NodeMaintenance',
       object: window({
         template: {
           drainPlan: [
@@ -132,97 +133,97 @@ describe('is refused, with the remedy,', () => {
           ],
         },
       }),
-      says: 'ascending order of podPriority',
+      message: 'ascending order of podPriority',
     },
     {
-      when: "a window gives its maintenances another window's label",
+      when: 'the template of a window sets the label of another window',
       object: window({ template: { metadata: { labels: { 'nodemaintenance.k8s.io/window': 'other' } } } }),
-      says: 'keys that begin with nodemaintenance.k8s.io/ are those of the window itself: take another prefix, or none',
+      message: 'keys with the prefix nodemaintenance.k8s.io/ are reserved: use another prefix, or none',
     },
     {
-      when: 'a window says of its maintenances that they were advanced',
+      when: 'the template of a window marks the work as done',
       object: window({
-        template: { metadata: { annotations: { 'nodemaintenance.k8s.io/turn-advance': 'true' } } },
+        template: { metadata: { annotations: { 'nodemaintenance.k8s.io/work-done': 'true' } } },
       }),
-      says: 'keys that begin with nodemaintenance.k8s.io/ are those of the window itself',
+      message: 'keys with the prefix nodemaintenance.k8s.io/ are reserved',
     },
     {
-      when: 'a window gives its maintenances a label that is none',
+      when: 'the template of a window has a label that is not valid',
       object: window({ template: { metadata: { labels: { 'two words': 'a b' } } } }),
-      says: 'keys of labels and annotations must be such as app or example.com/app',
+      message: 'label and annotation keys must have the form app or example.com/app',
     },
     {
-      when: 'a window gives its maintenances a stage',
+      when: 'the template of a window sets a stage',
       object: window({ template: { stage: 'Drain' } }),
-      says: 'unknown field "spec.template.stage"',
+      message: 'unknown field "spec.template.stage"',
     },
     {
-      when: 'a window has a name that is no label',
+      when: 'the name of a window is not a valid label value',
       object: window({}, 'a'.repeat(64)),
-      says: 'the name of a MaintenanceWindow is the value of a label: choose one of at most 63 characters',
+      message: 'metadata.name is used as the value of a label: choose a name of at most 63 characters',
     },
     {
-      when: 'a budget is not the cluster’s',
+      when: 'a budget has another name than cluster',
       object: budget(1, 'rack-7'),
-      says: "a NodeBudget is the cluster's only one: its name must be cluster",
+      message: 'metadata.name of a NodeDisruptionBudget must be cluster: a cluster has only one',
     },
     {
-      when: 'a budget is no number',
+      when: 'maxUnavailable of a budget is not valid',
       object: budget('some'),
-      says: 'maxUnavailable must be a number of 0 or more, or a percentage such as "10%"',
+      message: 'maxUnavailable must be a number of 0 or more, or a percentage such as "10%"',
     },
-  ])('when $when', async ({ object, says }) => {
+  ])('when $when', async ({ object, message }) => {
     const { code, stderr } = await kubectl(
       ['create', '--dry-run=server', '--validate=strict', '-f', '-'],
       object,
     );
     expect(code).not.toBe(0);
-    expect(stderr).toContain(says);
+    expect(stderr).toContain(message);
   });
 });
 
-test('kubectl explain tells what the fields mean', async () => {
+test('kubectl explain describes the fields', async () => {
   const explained = await succeeds(kubectl(['explain', 'mw.spec.onWindowEnd']));
-  expect(explained).toContain('HoldCurrent: drains rest, nodes stay');
-  const budgetExplained = await succeeds(kubectl(['explain', 'nb.spec.maxUnavailable']));
-  expect(budgetExplained).toContain('0 lets no window begin a turn.');
+  expect(explained).toContain('HoldCurrent: drains are paused, nodes');
+  const budgetExplained = await succeeds(kubectl(['explain', 'ndb.spec.maxUnavailable']));
+  expect(budgetExplained).toContain('With 0, windows start no nodes.');
 });
 
 describe('the worker deletes', () => {
   const as = ['--as', 'system:serviceaccount:node-maintenance:node-maintenance-worker'];
-  const made = async (name: string, labels: Record<string, string>, spec: object) => {
+  const create = async (name: string, labels: Record<string, string>, spec: object) => {
     const object = { ...maintenance(name, spec), metadata: { name, labels } };
     await succeeds(kubectl(['create', '-f', '-'], object));
   };
-  const turn = { 'nodemaintenance.k8s.io/window': 'w' };
+  const windowLabels = { 'nodemaintenance.k8s.io/window': 'w' };
 
   test.each([
     {
-      what: 'no maintenance of a person',
-      name: 'api-of-a-person',
+      what: 'no NodeMaintenance of a user',
+      name: 'api-of-a-user',
       labels: {},
       spec: { stage: 'Complete' },
-      says: 'the worker deletes no NodeMaintenance but the turns of maintenance windows',
+      message: 'the worker may only delete a NodeMaintenance of a maintenance window',
     },
     {
-      what: 'no turn of a window that is not complete',
-      name: 'api-turn-idle',
-      labels: turn,
+      what: 'no NodeMaintenance of a window that is not complete',
+      name: 'api-window-idle',
+      labels: windowLabels,
       spec: { stage: 'Idle' },
-      says: 'the worker deletes no NodeMaintenance that is not complete',
+      message: 'the worker may only delete a NodeMaintenance that is complete',
     },
     {
-      what: 'turns that are over',
-      name: 'api-turn-over',
-      labels: turn,
+      what: 'completed NodeMaintenances of a window',
+      name: 'api-window-complete',
+      labels: windowLabels,
       spec: { stage: 'Complete' },
-      says: '',
+      message: '',
     },
-  ])('$what', async ({ name, labels, spec, says }) => {
-    await made(name, labels, spec);
+  ])('$what', async ({ name, labels, spec, message }) => {
+    await create(name, labels, spec);
     const { stderr } = await kubectl(['delete', 'nm', name, '--wait=false', ...as]);
-    expect(stderr).toContain(says);
-    expect(stderr === '').toBe(says === '');
+    expect(stderr).toContain(message);
+    expect(stderr === '').toBe(message === '');
     await kubectl(['delete', 'nm', name, '--ignore-not-found', '--wait=false']);
   });
 });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { KubeObject, NodeSelector } from '../../api/core.ts';
 import { NODE_READINESS } from '../../api/names.ts';
-import { selectsNode } from '../../domain/nodeSelector.ts';
+import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
@@ -41,7 +41,7 @@ const node = (name: string, labels: Record<string, string> = {}, taints: object[
   ({ metadata: { name, labels }, spec: { taints } }) as KubeObject;
 
 describe('a new node is given the taint', () => {
-  test('beside those that its kubelet registers it with, once', async () => {
+  test('in addition to the taints that its kubelet registers, once', async () => {
     const pool = c.named('pool');
     for (const name of [c.named('nrp'), c.named('nrp')])
       await policies.applied(readinessPolicy(name, ofPool(pool), [cni]), { pool });
@@ -54,7 +54,7 @@ describe('a new node is given the taint', () => {
     ]);
   });
 
-  test('but not by a policy without a gate that blocks, nor when no policy selects it', async () => {
+  test('but not by a policy without a blocking gate, nor when no policy selects it', async () => {
     const [pool, other] = [c.named('pool'), c.named('pool')];
     const open = gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false });
     await c.admin.apply(
@@ -66,17 +66,17 @@ describe('a new node is given the taint', () => {
     expect(await policies.taintedOf([node('a', { pool }), node('b')])).toEqual([false, false]);
   });
 
-  test('by an edit of a gate that was withheld, while nobody has checked it yet', async () => {
+  test('when a suppressed gate was edited and not checked again yet', async () => {
     const pool = c.named('pool');
     const eventuallyTainted = (want: boolean) =>
-      eventually(`a new node ${want ? 'to wait' : 'to be free'}`, async () =>
+      eventually(`a new node ${want ? 'to be tainted' : 'not to be tainted'}`, async () =>
         expect(await policies.taintedOf([node('a', { pool })])).toEqual([want]),
       );
     const { metadata } = await policies.applied(readinessPolicy(c.named('nrp'), ofPool(pool), [cni]), {
       pool,
     });
     const { name, generation } = metadata;
-    const status = { observedGeneration: generation, withheldGates: ['cni'] };
+    const status = { observedGeneration: generation, suppressedGates: ['cni'] };
     await c.admin.mergePatch(
       resources.nodeReadinessPolicies,
       { name },
@@ -106,14 +106,14 @@ describe('a new node is given the taint', () => {
     ]);
   });
 
-  test('by ten thousand requirements that are as dear as can be', async () => {
-    const wanted = Array.from({ length: 10 }, (_, i) => (i < 9 ? '1' : '900000000000000000'));
+  test('by the most requirements of the highest cost that a policy may have', async () => {
+    const wanted = Array.from({ length: 12 }, (_, i) => (i < 11 ? '1' : '900000000000000000'));
     const matchExpressions = wanted.map((value) => ({
       key: 'number',
       operator: 'Gt' as const,
       values: [value],
     }));
-    const terms = Array.from({ length: 999 }, () => ({ matchExpressions }));
+    const terms = Array.from({ length: 99 }, () => ({ matchExpressions }));
     const selector = orSentinel({ nodeSelectorTerms: terms });
     await policies.applied(readinessPolicy(c.named('nrp'), selector, [cni]), sentinel);
     const number = '800000000000000000';
@@ -155,16 +155,16 @@ describe('a new node is given the taint', () => {
     maxKeys: 2,
   });
 
-  test('where the domain says that a policy selects it', async () => {
-    const scene = fc.record({
+  test('if and only if selectsNode matches it', async () => {
+    const example = fc.record({
       selector: fc.record({ nodeSelectorTerms: fc.array(term, { minLength: 1, maxLength: 3 }) }),
       labelled: fc.array(labels, { minLength: 30, maxLength: 30 }),
     });
     await fc.assert(
-      fc.asyncProperty(scene, async ({ selector, labelled }) => {
+      fc.asyncProperty(example, async ({ selector, labelled }) => {
         await policies.allDropped();
         const name = c.named('nrp');
-        // A label of its own, by which this policy is told from one that was before it.
+        // A label of its own distinguishes this policy from the previous one.
         const own = { nodeSelectorTerms: [...selector.nodeSelectorTerms, ...ofPool(name).nodeSelectorTerms] };
         await policies.applied(readinessPolicy(name, own, [cni]), { pool: name });
         const nodes = labelled.map((one, i) => node(`n-${i}`, one));
@@ -177,7 +177,7 @@ describe('a new node is given the taint', () => {
   });
 });
 
-describe('what is wrong is refused with its remedy', () => {
+describe('an invalid object is rejected with a remedy', () => {
   const { apiVersion, kind } = NODE_READINESS;
   const readiness = (...readinessGates: object[]) => ({
     apiVersion,
@@ -189,23 +189,24 @@ describe('what is wrong is refused with its remedy', () => {
     {
       when: 'a selector is empty',
       object: readiness({ ...cni, selector: {} }),
-      says: 'an empty selector would select every pod of the namespace; give the labels of the pods that the node needs',
+      message:
+        'an empty selector would select every pod of the namespace; set the labels of the pods that the node needs',
     },
     {
       when: 'a selector has empty parts',
       object: readiness({ ...cni, selector: { matchLabels: {}, matchExpressions: [] } }),
-      says: 'an empty selector would select every pod',
+      message: 'an empty selector would select every pod',
     },
-    { when: 'two gates have one name', object: readiness(cni, cni), says: 'Duplicate value' },
+    { when: 'two gates have one name', object: readiness(cni, cni), message: 'Duplicate value' },
     {
       when: 'a namespace is missing',
       object: readiness({ name: 'a', selector: { matchLabels: { a: 'b' } } }),
-      says: 'namespace: Required value',
+      message: 'namespace: Required value',
     },
     {
       when: 'two gates of a policy have one name',
       object: readinessPolicy('p', ofPool('x'), [cni, gate({ name: 'csi', namespace: 'a' }), cni]),
-      says: 'spec.readinessGates[2]: Duplicate value: {"name":"cni"}',
+      message: 'spec.readinessGates[2]: Duplicate value: {"name":"cni"}',
     },
     {
       when: 'a selector of a policy is empty',
@@ -213,7 +214,8 @@ describe('what is wrong is refused with its remedy', () => {
         cni,
         { ...gate({ name: 'csi', namespace: 'a' }), selector: {} },
       ]),
-      says: 'spec.readinessGates[1].selector: Invalid value: selector: an empty selector would select every pod of the namespace',
+      message:
+        'spec.readinessGates[1].selector: Invalid value: selector: an empty selector would select every pod of the namespace',
     },
     {
       when: 'a policy has more gates than a node may have',
@@ -222,10 +224,10 @@ describe('what is wrong is refused with its remedy', () => {
         ofPool('x'),
         Array.from({ length: 33 }, (_, i) => gate({ name: `g-${i}`, namespace: 'a' })),
       ),
-      says: 'spec.readinessGates: Too many: 33: must have at most 32 items',
+      message: 'spec.readinessGates: Too many: 33: must have at most 32 items',
     },
     {
-      when: 'a policy selects nodes in more words than the apiserver could read for each new node',
+      when: 'a policy has more requirements than the apiserver can evaluate for each new node',
       object: readinessPolicy(
         'p',
         {
@@ -235,28 +237,28 @@ describe('what is wrong is refused with its remedy', () => {
         },
         [cni],
       ),
-      says: 'nodeSelector: at most 10000 requirements in all of its terms together',
+      message: 'nodeSelector: at most 10000 requirements are allowed in all terms together',
     },
     {
       when: 'the name of a policy is too long',
       object: readinessPolicy('p'.repeat(107), ofPool('x'), [cni]),
-      says: 'choose one of at most 106 characters',
+      message: 'choose a name of at most 106 characters',
     },
-  ])('when $when', async ({ object, says }) => {
+  ])('when $when', async ({ object, message }) => {
     const { code, stderr } = await kubectl(['create', '--dry-run=server', '-f', '-'], object);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(says) });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(message) });
   });
 
-  test('and what is right is taken, with its default', async () => {
-    const made = await kubectl(
+  test('a valid object is admitted with its defaults', async () => {
+    const created = await kubectl(
       ['create', '--dry-run=server', '-o', 'jsonpath={.spec.readinessGates[*].blocksReadiness}', '-f', '-'],
       readiness(cni, gate({ name: 'logs', namespace: 'kube-system', blocksReadiness: false })),
     );
-    expect(made.stdout).toBe('true false');
+    expect(created.stdout).toBe('true false');
   });
 });
 
-describe('kubectl explain tells who writes what:', () => {
+describe('kubectl explain describes', () => {
   test.each([
     {
       field: 'nr',
@@ -265,18 +267,18 @@ describe('kubectl explain tells who writes what:', () => {
     {
       field: 'nr.spec.readinessGates',
       want: [
-        'each writer owns its gates and takes them back',
-        'NodeReadinessPolicies write theirs as the field manager node-readiness-policy/<name>',
+        'each field manager owns its gates and can remove them',
+        'NodeReadinessPolicies use the field manager node-readiness-policy/<name>',
         'kubectl apply --server-side --field-manager=',
         'Indicates if this readiness gate should block the overall readiness of a node. Default: true.',
-        'A gate that is opened from outside has a reserved selector, that no pod matches',
+        'A gate that another controller removes has a reserved selector that matches no pod',
       ],
     },
     {
       field: 'nrp.spec',
       want: [
-        'New nodes among them have the taint readiness.k8s.io/gates:NoSchedule from their very first appearance.',
-        'They are taken back when the node is no longer selected, and when the policy is deleted.',
+        'New nodes that it matches are created with the taint readiness.k8s.io/gates:NoSchedule.',
+        'They are removed when the node is no longer selected, and when the policy is deleted.',
       ],
     },
   ])('$field', async ({ field, want }) => {

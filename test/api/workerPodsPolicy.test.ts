@@ -10,7 +10,7 @@ import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 let sandbox: Sandbox;
 let c: TestCluster;
 let node: string;
-/** With all the rights that deploy/ gives. */
+/** A client with all permissions that deploy/ grants. */
 let worker: Kube;
 
 beforeAll(async () => {
@@ -51,60 +51,62 @@ const ready = { status: { conditions: [{ type: 'Ready', status: 'True' }] } };
 const lifted = [{ name: 'example.com/first' }];
 const owner = { apiVersion: 'apps/v1', kind: 'DaemonSet', name: 'd', uid: 'd', controller: true };
 
-describe('The worker is refused, with its rights and beyond its task,', () => {
+describe('the worker is denied, with its permissions and beyond its task,', () => {
   test.each([
     {
       what: 'another image',
       patch: { op: 'replace', path: '/spec/containers/0/image', value: 'another' },
-      says: /nothing in the spec of a pod/,
+      message: /only change the spec of a pod by removing/,
     },
     {
       what: 'another toleration',
       patch: { op: 'add', path: '/spec/tolerations/-', value: { key: 'x', operator: 'Exists' } },
-      says: /nothing in the spec of a pod/,
+      message: /only change the spec of a pod by removing/,
     },
     {
-      what: "somebody's annotation",
+      what: "another client's annotation",
       patch: { op: 'add', path: '/metadata/annotations', value: { 'example.com/theirs': 'x' } },
-      says: /annotations of .*, not example.com\/theirs/,
+      message: /annotations of .*, not example.com\/theirs/,
     },
     {
-      what: "somebody's label",
+      what: "another client's label",
       patch: { op: 'add', path: '/metadata/labels', value: { app: 'web', tier: 'x' } },
-      says: /pod-template-hash of a pod, not tier/,
+      message: /pod-template-hash of a pod, not tier/,
     },
     {
       what: 'the end of a label',
       patch: { op: 'remove', path: '/metadata/labels/app' },
-      says: /pod-template-hash of a pod, not app/,
+      message: /pod-template-hash of a pod, not app/,
     },
     {
       what: 'a finalizer',
       patch: { op: 'add', path: '/metadata/finalizers', value: ['example.com/x'] },
-      says: /neither the owners nor the finalizers/,
+      message: /may not change the owners or the finalizers/,
     },
     {
       what: 'an owner',
       patch: { op: 'add', path: '/metadata/ownerReferences', value: [owner] },
-      says: /neither the owners nor the finalizers/,
+      message: /may not change the owners or the finalizers/,
     },
-  ] as const)('$what of a pod', async ({ patch, says }) => {
+  ] as const)('$what of a pod', async ({ patch, message }) => {
     const pod = await c.podOn(node, { labels: { app: 'web' } });
     const before = await stored(pod);
-    await expect(worker.jsonPatch(resources.pods, keyOf(pod), [patch])).rejects.toThrow(says);
+    await expect(worker.jsonPatch(resources.pods, keyOf(pod), [patch])).rejects.toThrow(message);
     const { metadata, spec } = await stored(pod);
     expect(spec).toEqual(before.spec);
     expect(metadata.labels).toEqual(before.metadata.labels);
   });
 
-  test('the status of a pod that runs', async () => {
-    await expect(patched(await c.podOn(node), ready, 'status')).rejects.toThrow(/the status of no pod but/);
+  test('the status of a running pod', async () => {
+    await expect(patched(await c.podOn(node), ready, 'status')).rejects.toThrow(
+      /only change the status of a pod with the scheduling gate/,
+    );
   });
 
-  test('the deletion of a pod that no DaemonSet made', async () => {
+  test('the deletion of a pod that no DaemonSet owns', async () => {
     const pod = await c.podOn(node);
     await expect(worker.delete(resources.pods, keyOf(pod), { uid: pod.metadata.uid ?? '' })).rejects.toThrow(
-      /deletes only pods of DaemonSets/,
+      /may only delete pods of DaemonSets/,
     );
     expect((await stored(pod)).metadata.deletionTimestamp).toBeUndefined();
   });
@@ -121,13 +123,13 @@ describe('The worker is refused, with its rights and beyond its task,', () => {
     ];
     const pod = await heldPod();
     await expect(worker.jsonPatch(resources.pods, keyOf(pod), operations)).rejects.toThrow(
-      /in the spec of a pod/,
+      /the spec of a pod/,
     );
   });
 });
 
-describe('The worker', () => {
-  test("names a pod's evacuator, and notes from which ReplicaSet it took the pod", async () => {
+describe('the worker', () => {
+  test("sets a pod's evacuator annotation and its released-from annotation", async () => {
     const pod = await c.podOn(node, { annotations: { 'example.com/theirs': 'x' } });
     const annotations = {
       [DAEMONSET_EVACUATOR_ANNOTATION]: '10000/controller',
@@ -137,14 +139,14 @@ describe('The worker', () => {
     expect((await stored(pod)).metadata.annotations).toEqual({ 'example.com/theirs': 'x', ...annotations });
   });
 
-  test("takes a pod's label pod-template-hash, and gives it back", async () => {
+  test("removes a pod's label pod-template-hash, and restores it", async () => {
     const pod = await c.podOn(node, { labels: { app: 'web', 'pod-template-hash': 'a' } });
     for (const hash of [null, 'a'])
       await patched(pod, { metadata: { labels: { 'pod-template-hash': hash } } });
     expect((await stored(pod)).metadata.labels).toEqual({ app: 'web', 'pod-template-hash': 'a' });
   });
 
-  test('shows a pod behind our gate as ready, and lifts the gate', async () => {
+  test('reports a pod with our gate as ready, and removes the gate', async () => {
     const pod = await heldPod();
     await patched(pod, ready, 'status');
     await patched(pod, { spec: { schedulingGates: lifted } });

@@ -4,7 +4,7 @@ import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { begun, createWorld, finished, type World } from './world.ts';
+import { createWorld, finished, type World, stageStarted } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
@@ -31,7 +31,7 @@ async function living(pod: string): Promise<boolean> {
   return found !== undefined && found.metadata.deletionTimestamp === undefined;
 }
 
-/** As an evacuator does that has begun. */
+/** Reports as an evacuator that has started. */
 async function initiated(pod: string, evacuationCancellationPolicy: 'Allow' | 'Forbid'): Promise<void> {
   const { name } = ((await evacuationOf(pod)) as Evacuation).metadata;
   const status = { activeEvacuatorClass: 'example.com', evacuationCancellationPolicy };
@@ -95,12 +95,12 @@ describe('a drain that is cancelled', () => {
       expect(await living(forbidding)).toBe(false);
       expect(await evacuationOf(forbidding)).toBeUndefined();
     });
-    // The one that another instigator still asks for goes too; the other two were given up.
+    // The Evacuation of another instigator stays, and is carried out; the other two were withdrawn.
     await eventually('the shared one to leave', async () => expect(await living(shared)).toBe(false));
     expect([await living(untouched), await living(allowing)]).toEqual([true, true]);
   });
 
-  test('gives the node back, schedulable', async () => {
+  test('uncordons the node', async () => {
     expect((await world.node(node)).spec.unschedulable ?? false).toBe(false);
   });
 });
@@ -112,13 +112,13 @@ describe('a maintenance that is deleted', () => {
     { stage: 'Drain', touched: true },
     { stage: 'Complete', touched: true },
   ];
-  test.each(cases)('in $stage gives its node back, and only then is gone', async ({ stage, touched }) => {
+  test.each(cases)('in $stage uncordons its node, and only then is gone', async ({ stage, touched }) => {
     const name = `deleted-in-${stage.toLowerCase()}`;
     const [pod] = await world.placePods('node-2', 1, { labels: { app: name } });
     await world.budget(name, { app: name }, { minAvailable: 1 });
     await world.apply(name, { nodes: ['node-2'], stage: stage === 'Complete' ? 'Cordon' : stage });
-    await world.eventually(name, 'its stage is begun', (seen) =>
-      begun(seen, stage === 'Complete' ? 'Cordon' : stage),
+    await world.eventually(name, 'its stage has started', (observed) =>
+      stageStarted(observed, stage === 'Complete' ? 'Cordon' : stage),
     );
     if (touched)
       await eventually('the cordon', async () =>

@@ -7,26 +7,26 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import type { Job, KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import {
-  NODE_BUDGET_NAME,
+  NODE_DISRUPTION_BUDGET_NAME,
   TASK_QUEUE,
-  TurnAnnotation,
+  WindowAnnotation,
   windowWorkflowIdOf,
+  NODE_MAINTENANCE,
   WORK_NAMESPACE,
 } from '../../api/names.ts';
-import { newTurn } from '../../api/windowTurn.ts';
-import type { MaintenanceSummary } from '../../domain/maintenanceSummary.ts';
-import { jobName } from '../../domain/revision.ts';
-import type { WindowSummary } from '../../domain/windowSummary.ts';
+import { newWindowMaintenance } from '../../domain/windows/windowMaintenance.ts';
+import type { MaintenanceSummary } from '../../domain/maintenance/summary.ts';
+import { jobName } from '../../domain/common/revision.ts';
+import type { WindowSummary } from '../../domain/windows/summary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
-import { slimPod } from '../../kube/slim.ts';
+import { trimPod } from '../../kube/transform.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { kubeconfigOf } from '../kit/account.ts';
-import { eventually } from '../kit/eventually.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, finished, type World } from './world.ts';
+import { createWorld, finished, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
@@ -35,9 +35,9 @@ beforeAll(async () => {
   world = await createWorld({ nodes: 4 });
   worker = startWorker(world.sandbox);
   await worker.ready();
-  // Longer than the apiserver takes to know the schemas.
+  // The apiserver has read the schemas by then.
   await world.apply('probe', { nodes: ['node-1'] });
-  await world.eventually('probe', 'a worker has seen it', ({ status }) => status !== undefined);
+  await world.eventually('probe', 'a worker to have observed it', ({ status }) => status !== undefined);
   expect(await maintenance('cancel', 'probe', '--wait', '--timeout', '2m')).toMatchObject({ code: 0 });
 });
 afterAll(async () => {
@@ -46,7 +46,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** As a person types it: kubectl finds the plugin on PATH. */
+/** Runs the plugin as a user does: kubectl finds it on PATH. */
 const maintenance = (...args: string[]) => kubectlOf(world.sandbox)(['maintenance', ...args]);
 
 async function statusOf(name: string): Promise<MaintenanceSummary> {
@@ -61,17 +61,17 @@ const interruptKey = '\u0003';
 const showCursor = '\u001b[?25h';
 
 const children: ChildProcess[] = [];
-/** Those that a test which failed has left behind. */
+/** Ends the programs of a test that failed. */
 afterEach(() => {
   for (const child of children.splice(0)) child.kill();
 });
 
-/** The same, while it runs. */
+/** Starts the plugin, and follows its output. */
 function running(...args: string[]) {
   return followed(join(world.sandbox.bin, 'kubectl'), ['maintenance', ...args]);
 }
 
-/** At a terminal of 24 lines and 80 columns. */
+/** Starts the plugin at a terminal of 24 lines and 80 columns. */
 function atTerminal(...args: string[]) {
   const command = `stty rows 24 cols 80 && exec kubectl maintenance ${args.join(' ')}`;
   return followed('script', ['--quiet', '--command', command, '/dev/null']);
@@ -80,16 +80,18 @@ function atTerminal(...args: string[]) {
 function followed(file: string, args: string[]) {
   const { env, dir } = world.sandbox;
   const child = spawn(file, args, { env: { ...env, HOME: dir } });
-  let seen = '';
+  let observed = '';
   children.push(child);
   const exited = once(child, 'close').then(([code]) => code as number);
   for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk: Buffer) => (seen += chunk.toString()));
-  return { output: () => seen, exited: () => exited, types: (keys: string) => child.stdin.write(keys) };
+    stream.on('data', (chunk: Buffer) => (observed += chunk.toString()));
+  return { output: () => observed, exited: () => exited, types: (keys: string) => child.stdin.write(keys) };
 }
 
-const says = (program: ReturnType<typeof running>, words: string) =>
-  eventuallyHolds(`it says "${words}"`, program.output, (seen) => seen.includes(words), 60_000);
+const prints = (program: ReturnType<typeof running>, expected: string) =>
+  eventuallyHolds(`the output to contain "${expected}"`, program.output, (output) =>
+    output.includes(expected),
+  );
 
 test('start creates a NodeMaintenance, and waits until its nodes are drained', async () => {
   const pods = await world.placePods('node-1', 3);
@@ -109,18 +111,18 @@ test('start creates a NodeMaintenance, and waits until its nodes are drained', a
   expect(left.filter((name) => pods.includes(name))).toEqual([]);
 });
 
-test('status tells how it stands, for people and for scripts', async () => {
+test('status shows the progress, for users and for scripts', async () => {
   const plain = await succeeds(maintenance('status', 'nm/node-1'));
   expect(plain).toMatch(
-    /^nodemaintenance\/node-1: Drain for \S+, drained: firmware\n {2}3 of 3 pods have left\n/,
+    /^nodemaintenance\/node-1: Drain for \S+, drained: firmware\n {2}3 of 3 pods evacuated\n/,
   );
-  expect(plain).toMatch(/NODE +DRAINED +PODS LEFT +GATES +TARGETS +MESSAGE\n/);
+  expect(plain).toMatch(/NODE +DRAINED +TO EVACUATE +GATES +TARGETS +MESSAGE\n/);
   expect(plain).toMatch(/node-1 +█{10} 100% +0 +<none> +.* +Drained\n/);
   expect(await statusOf('node-1')).toMatchObject({
     name: 'node-1',
     stage: 'Drain',
     drained: true,
-    podsLeft: 0,
+    podsToEvacuate: 0,
     podsEvacuated: 3,
     nodes: [{ node: 'node-1', cordoned: true, message: 'Drained' }],
   });
@@ -129,11 +131,11 @@ test('status tells how it stands, for people and for scripts', async () => {
   expect(all).not.toContain('nodemaintenance/probe: ');
 });
 
-test('the same nodes are not started twice; advance gives them back, and then they can be', async () => {
+test('the same nodes are not started twice, until advance has uncordoned them', async () => {
   const again = await maintenance('start', 'node-1');
   expect(again).toMatchObject({ code: 1, stdout: '' });
   expect(again.stderr).toMatch(
-    /^error: nodemaintenance\/node-1 has these nodes already, and is in stage Drain: /,
+    /^error: nodemaintenance\/node-1 already has these nodes and is in stage Drain: /,
   );
 
   const answer = await maintenance('advance', 'node-1', '--wait', '--timeout', '2m');
@@ -141,7 +143,7 @@ test('the same nodes are not started twice; advance gives them back, and then th
     code: 0,
     stdout: [
       'nodemaintenance/node-1 moved from Drain to Complete\n',
-      'nodemaintenance/node-1 is complete, and its nodes take pods again\n',
+      'nodemaintenance/node-1 is complete and its nodes are in service\n',
     ].join(''),
   });
   expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
@@ -176,13 +178,13 @@ describe('a maintenance whose pod cannot leave', () => {
     await world.eventually(name, 'the pod is blocked', ({ status }) => status?.podsBlocked === 1);
   });
 
-  test('is waited for in vain', async () => {
+  test('makes --wait time out', async () => {
     const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '15s');
     expect(answer).toMatchObject({
       code: 1,
       stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
       stderr: expect.stringMatching(
-        /\nerror: nodemaintenance\/rack-2: gave up after 15s, still waiting for /,
+        /\nerror: nodemaintenance\/rack-2: timed out after 15s, still waiting for /,
       ),
     });
     expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
@@ -190,10 +192,10 @@ describe('a maintenance whose pod cannot leave', () => {
 
   test('names the pod and what to do about it', async () => {
     const plain = await succeeds(maintenance('status', name));
-    expect(plain).toMatch(/^nodemaintenance\/rack-2: Drain for \S+, entry 1 of 12 of its drain plan\n/);
-    expect(plain).toContain('0 of 1 pods have left, 1 cannot leave; no estimate until somebody acts');
+    expect(plain).toMatch(/^nodemaintenance\/rack-2: Drain for \S+, tier 1 of 1\n/);
+    expect(plain).toContain('0 of 1 pods evacuated, 1 blocked; no estimate: blocked pods require action');
     expect(plain).toContain(
-      `  default/${pod} (node-2) cannot leave: PodDisruptionBudget default/never can never allow a disruption: `,
+      `  default/${pod} (node-2) blocked: PodDisruptionBudget default/never can never allow a disruption: `,
     );
     expect(await statusOf(name)).toMatchObject({
       podsBlocked: 1,
@@ -206,7 +208,7 @@ describe('a maintenance whose pod cannot leave', () => {
   });
 
   test('is paused and resumed', async () => {
-    const paused = 'paused: no new Evacuation and no new tier begins, nodes stay cordoned\n';
+    const paused = 'paused: no new Evacuation and no new tier starts, nodes stay cordoned\n';
     expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is ${paused}`);
     expect(await succeeds(maintenance('pause', name))).toBe(`nodemaintenance/rack-2 is already ${paused}`);
     expect(await statusOf(name)).toMatchObject({ paused: true, estimate: { basis: 'Paused' } });
@@ -220,14 +222,14 @@ describe('a maintenance whose pod cannot leave', () => {
     expect(await plannedNodes('rack-2')).toEqual(['node-2', 'node-3']);
   });
 
-  test('is cancelled, and its nodes take pods again, also the one that had vanished meanwhile', async () => {
+  test('is cancelled, and its nodes take pods again, including one that was deleted and recreated', async () => {
     await succeeds(kubectlOf(world.sandbox)(['delete', 'node', 'node-3']));
     const cancelling = running('cancel', name, '--wait', '--timeout', '3m');
-    await says(cancelling, 'waiting for node node-3: it does not exist');
+    await prints(cancelling, 'waiting for node node-3: it does not exist');
     await world.sandbox.addNodes(['node-3']);
     expect([await cancelling.exited(), cancelling.output()]).toEqual([
       0,
-      expect.stringContaining('nodemaintenance/rack-2 is complete, and its nodes take pods again\n'),
+      expect.stringContaining('nodemaintenance/rack-2 is complete and its nodes are in service\n'),
     ]);
     expect(JSON.parse(await succeeds(maintenance('cancel', name, '-o', 'json')))).toMatchObject({
       spec: { stage: 'Complete' },
@@ -253,17 +255,17 @@ describe('plan', () => {
     [lone = ''] = await world.placePods('node-3', 1, { volumes: [{ name: 'scratch', emptyDir: {} }] });
   });
 
-  test('shows tier by tier what would leave, and what would be lost, and touches nothing', async () => {
+  test('shows tier by tier what would leave and be lost, and changes nothing', async () => {
     const plain = await succeeds(maintenance('plan', 'node-3', '--check'));
-    expect(plain).toMatch(/^1 pod would leave node node-3, in 1 tier. Nothing was touched.\n/);
-    expect(plain).toMatch(/\nEntry 1 of the drain plan, Default pods up to 1000000000: 1 pod\n/);
-    expect(plain).toContain('no controller makes it again; data in emptyDir scratch are lost\n');
-    expect(plain).toMatch(/\nNothing blocks.\n$/);
+    expect(plain).toMatch(/^1 pod would be evacuated from node node-3, in 1 tier. Nothing was changed.\n/);
+    expect(plain).toMatch(/\nTier 1 of 1, Default pods up to 1000000000: 1 pod\n/);
+    expect(plain).toContain('no controller recreates it; data in emptyDir scratch are lost\n');
+    expect(plain).toMatch(/\nNothing blocks the drain.\n$/);
     expect((await world.node('node-3')).spec.unschedulable).not.toBe(true);
     expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
   });
 
-  test('tells who takes a pod away, and which pods only a kubelet ends', async () => {
+  test('names the evacuator of each pod, and the pods that only a kubelet ends', async () => {
     const migrates = 'evacuation.coordination.k8s.io/priority_migrate.example.com';
     const [taken] = await world.placePods('node-3', 1, { annotations: { [migrates]: '20000/controller' } });
     const [mirror] = await world.placePods('node-3', 1, {
@@ -271,7 +273,7 @@ describe('plan', () => {
     });
     const plain = await succeeds(maintenance('plan', 'node-3'));
     expect(plain).toMatch(new RegExp(`default/${taken} .*migrate\\.example\\.com \\(20000\\)`));
-    const [leaves = '', stays = ''] = plain.split('Left running: static pods');
+    const [leaves = '', stays = ''] = plain.split('Static pods keep running');
     expect([leaves.includes(`default/${mirror}`), stays.includes(`default/${mirror}`)]).toEqual([
       false,
       true,
@@ -285,25 +287,28 @@ describe('plan', () => {
 
   test('names what would block, and --check fails on it', async () => {
     const answer = await maintenance('plan', 'node-2', 'node-3', '--check');
-    expect(answer).toMatchObject({ code: 1, stderr: 'error: the drain would not end by itself\n' });
+    expect(answer).toMatchObject({
+      code: 1,
+      stderr: 'error: the drain would not finish without intervention\n',
+    });
     expect(answer.stdout).toMatch(
       /BLOCKED: PodDisruptionBudget default\/never can never allow a disruption: /,
     );
     expect(answer.stdout).toMatch(/default\/never +never +0 of 1 +/);
-    expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod would not leave until somebody acts.\n$/);
+    expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod cannot be evacuated without intervention.\n$/);
   });
 
-  test('is blocked by a node that somebody else holds', async () => {
+  test('is blocked by a node whose Lease has another holder', async () => {
     await succeeds(maintenance('lease', 'acquire', 'node-4', '--reason', 'disk errors'));
     const answer = await maintenance('plan', 'node-4', '--check');
     expect(answer).toMatchObject({
       code: 1,
-      stdout: expect.stringMatching(/\nBLOCKED: others hold node-4 \(/),
+      stdout: expect.stringMatching(/\nBLOCKED: maintenance Leases are held by others: node-4 \(/),
     });
     await succeeds(maintenance('lease', 'release', 'node-4'));
   });
 
-  test('is asked for labels, or for a maintenance in a file, and read by scripts', async () => {
+  test('takes labels, or a maintenance in a file, and prints JSON', async () => {
     expect(await plannedNodes('-l', 'kubernetes.io/hostname in (node-1,node-4)')).toEqual([
       'node-1',
       'node-4',
@@ -316,24 +321,28 @@ describe('plan', () => {
 
 describe('the budget of nodes', () => {
   const budget = (maxUnavailable: number | string) =>
-    world.kube.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { spec: { maxUnavailable } });
+    world.kube.mergePatch(
+      resources.nodeDisruptionBudgets,
+      { name: NODE_DISRUPTION_BUDGET_NAME },
+      { spec: { maxUnavailable } },
+    );
 
   beforeAll(() => budget(1));
   afterAll(() => budget('100%'));
 
-  test('is warned of by plan, and by start in the words of admission', async () => {
-    const words =
-      'spec.nodeSelector takes 2 more nodes out of service, 0 are already, and the NodeBudget of the cluster allows 1: windows wait until there are fewer';
+  test('is warned of by plan, and by start with the message of admission', async () => {
+    const warning =
+      'spec.nodeSelector takes 2 more nodes out of service in addition to 0, but the NodeDisruptionBudget allows 1: maintenance windows wait until fewer nodes are out of service';
     const two = ['node-3', 'node-4'];
     // The admission server has the budget from a watch.
     await eventually('start to warn', async () =>
       expect(await maintenance('start', ...two, '--dry-run', 'server')).toMatchObject({
         code: 0,
-        stderr: `Warning: ${words}\n`,
+        stderr: `Warning: ${warning}\n`,
       }),
     );
-    expect(await succeeds(maintenance('plan', ...two))).toContain(words);
-    expect(await succeeds(maintenance('plan', 'node-4'))).not.toContain('NodeBudget');
+    expect(await succeeds(maintenance('plan', ...two))).toContain(warning);
+    expect(await succeeds(maintenance('plan', 'node-4'))).not.toContain('NodeDisruptionBudget');
     expect(await maintenance('start', 'node-4', '--dry-run', 'server')).toMatchObject({ stderr: '' });
   });
 });
@@ -365,30 +374,30 @@ describe('a window', () => {
     } as unknown as MaintenanceWindow);
   });
 
-  test('is listed with its schedule in words, and its next openings in its zone and here', async () => {
+  test('is listed with a description of its schedule, and its next openings in its zone and in local time', async () => {
     await eventually('a worker to have scheduled it', async () =>
       expect(await summaryNow()).toMatchObject({
         schedule: 'on the 28-29 of December in 2098 at 03:00 Europe/Berlin, for 1h',
         next: ['2098-12-28T02:00:00.000Z', '2098-12-29T02:00:00.000Z'],
         problems: [],
-        turns: [],
+        nodes: [],
       }),
     );
     const plain = await succeeds(openings());
-    expect(plain).toMatch(/^NAME +OPENS +NEXT +OPEN UNTIL +UNDER WAY +DONE +LEFT +FAILED +REMARKS\n/);
+    expect(plain).toMatch(/^NAME +OPENS +NEXT +OPEN UNTIL +IN PROGRESS +DONE +REMAINING +FAILED +REMARKS\n/);
     expect(plain).toMatch(
       /\nos-patch +on the 28-29 of December .* Sun 2098-12-28 03:00( \(\S+ here\))? +<none> /,
     );
     expect(await maintenance('window', 'approve', 'os-patch', '--node', 'node-4')).toMatchObject({
       code: 1,
       stderr:
-        'error: maintenancewindow/os-patch is not open, and opens next at 2098-12-28T02:00:00.000Z: there is nothing to approve\n',
+        'error: maintenancewindow/os-patch is not open: there is nothing to approve; it opens next at 2098-12-28T02:00:00.000Z\n',
     });
   });
 
-  test('leaves out an opening that is skipped', async () => {
+  test('does not open on a skipped date', async () => {
     expect(await succeeds(maintenance('window', 'skip', 'mw/os-patch'))).toBe(
-      'maintenancewindow/os-patch does not open on 2098-12-28: it is an exception of its schedule now\n',
+      'maintenancewindow/os-patch does not open on 2098-12-28: the date was added to the exceptions of its schedule\n',
     );
     expect((await windowNow()).spec.schedule.exceptions).toEqual(['2098-12-28']);
     await eventually('the next opening to be the other one', async () =>
@@ -396,7 +405,7 @@ describe('a window', () => {
     );
   });
 
-  test('that is open waits for approval, and says how to give it', async () => {
+  test('that is open waits for approval, and shows the command for it', async () => {
     const watching = running('windows', 'os-patch', '--watch');
     await world.temporal.workflow.start('maintenanceWindow', {
       workflowId: windowWorkflowIdOf('os-patch'),
@@ -411,18 +420,18 @@ describe('a window', () => {
     );
     const plain = await succeeds(openings('os-patch'));
     expect(plain).toMatch(/^maintenancewindow\/os-patch: open until .*, \S+ left\n/);
-    expect(plain).toContain('  0 of 1 nodes done, 0 under way, 0 failed, 1 left\n');
+    expect(plain).toContain('  0 of 1 nodes done, 0 in progress, 0 failed, 1 remaining\n');
     expect(plain).toContain('  to approve: kubectl maintenance window approve os-patch --node NODE\n');
-    await says(watching, 'waits for approval');
+    await prints(watching, 'waiting for approval');
     expect(await succeeds(maintenance('window', 'approve', 'os-patch', '--node', 'node-4'))).toBe(
-      'maintenancewindow/os-patch has node-4 approved until it ends\n',
+      'maintenancewindow/os-patch approved for node-4 until it ends\n',
     );
-    await eventually('its turn to begin', async () => {
+    await eventually('the node to be in progress', async () => {
       expect(await succeeds(openings('os-patch'))).toMatch(
-        /\n  NODE +TURN +FOR +STAGE +NODEMAINTENANCE +MESSAGE\n  node-4 +under way +\S+ +Drain +os-patch-\S+ +drained, and waits until its turn is advanced\n/,
+        /\n  NODE +STATE +FOR +STAGE +NODEMAINTENANCE +MESSAGE\n  node-4 +InProgress +\S+ +Drain +os-patch-\S+ +drained, waiting to be advanced\n/,
       );
     });
-    await says(watching, '0 of 1 nodes done, 1 under way, 0 failed, 0 left (node-4)');
+    await prints(watching, '0 of 1 nodes done, 1 in progress, 0 failed, 0 remaining (node-4)');
   });
 
   const escape = '\u001b';
@@ -431,24 +440,24 @@ describe('a window', () => {
   test.each([
     { args: ['windows', 'os-patch', '--watch'], title: 'maintenancewindow/os-patch: open until ' },
     { args: ['status', '--watch'], title: 'nodemaintenance/os-patch-' },
-  ])('is drawn at a terminal by $args.0 --watch, anew as time goes by, and fits', async ({ args, title }) => {
+  ])('is redrawn at a terminal by $args.0 --watch, and fits', async ({ args, title }) => {
     const terminal = atTerminal(...args);
-    const isDrawnAnew = (seen: string) => seen.includes(title) && cursorUp.test(seen);
-    await eventuallyHolds('it is drawn anew', terminal.output, isDrawnAnew, 60_000);
+    const isRedrawn = (observed: string) => observed.includes(title) && cursorUp.test(observed);
+    await eventuallyHolds('it to be redrawn', terminal.output, isRedrawn);
     terminal.types(interruptKey);
     await terminal.exited();
-    const seen = terminal.output();
-    const lines = stripVTControlCharacters(seen).split(/[\r\n]+/);
+    const observed = terminal.output();
+    const lines = stripVTControlCharacters(observed).split(/[\r\n]+/);
     expect(lines.filter((line) => line.length > 80)).toEqual([]);
     expect(lines).toContainEqual(expect.stringMatching(/^ {2}NODE .* MESSAGE$/));
     expect(lines).toContainEqual(expect.stringMatching(/^ {2}node-4 /));
-    expect(seen.slice(seen.lastIndexOf('node-4'))).toContain(showCursor);
+    expect(observed.slice(observed.lastIndexOf('node-4'))).toContain(showCursor);
   });
 
-  test('is paused, in its object and in Temporal, and goes on', async () => {
+  test('is paused and resumed, in its object and in Temporal', async () => {
     const paused = await succeeds(maintenance('window', 'pause', 'os-patch'));
     expect(paused).toBe(
-      'maintenancewindow/os-patch is paused: no further turn begins, and no window opens, until resume; turns under way go on\n',
+      'maintenancewindow/os-patch paused: it starts no further node and does not open until resume; nodes in progress continue\n',
     );
     expect((await windowNow()).spec.suspend).toBe(true);
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
@@ -461,79 +470,75 @@ describe('a window', () => {
     expect(await run.query('progress')).toMatchObject({ paused: false });
   });
 
-  test('that was suspended before it was paused stays so when it is resumed, and says how to change that', async () => {
+  test('that was suspended before it was paused stays suspended when it is resumed, with a hint how to change that', async () => {
     const suspend = (value: boolean) =>
       world.kube.mergePatch(resources.maintenanceWindows, { name: 'os-patch' }, { spec: { suspend: value } });
     await suspend(true);
     expect(await succeeds(maintenance('window', 'pause', 'os-patch'))).toBe(
-      'maintenancewindow/os-patch is paused: no further turn begins until resume; turns under way go on\n',
+      'maintenancewindow/os-patch paused: it starts no further node until resume; nodes in progress continue\n',
     );
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
     expect(await run.query('progress')).toMatchObject({ paused: true });
     expect(await succeeds(maintenance('window', 'resume', 'os-patch'))).toBe(
-      `maintenancewindow/os-patch goes on, and stays suspended as it was before the pause: kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}' lets its schedule open it\n`,
+      `maintenancewindow/os-patch resumed; it stays suspended as before the pause: to let its schedule open it, run kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}'\n`,
     );
     expect(await run.query('progress')).toMatchObject({ paused: false });
     expect((await windowNow()).spec.suspend).toBe(true);
     await suspend(false);
   });
 
-  test('has the turn of a node advanced, and tells that it was done', async () => {
+  test('advances a node, and lists it as succeeded', async () => {
     expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
-      'maintenancewindow/os-patch ends the turn of node-4: the node is given back as soon as it is ready, or at once if its turn had failed\n',
+      'maintenancewindow/os-patch marked node-4 as done: uncordoned when Ready, immediately if failed\n',
     );
-    await eventually('the turn to be done', async () =>
+    await eventually('the node to be done', async () =>
       expect(await summaryNow()).toMatchObject({
         progress: { done: 1, nodes: 1 },
-        turns: [{ node: 'node-4', outcome: 'Succeeded', stage: 'Complete' }],
+        nodes: [{ node: 'node-4', state: 'Succeeded', stage: 'Complete' }],
       }),
     );
     expect((await world.node('node-4')).spec.unschedulable ?? false).toBe(false);
   });
 
-  test('has no turn advanced that is over, nor one whose Job works', async () => {
+  test('does not advance a node that is done, nor one whose Job runs', async () => {
     const advance = (node: string) => maintenance('window', 'advance', 'os-patch', '--node', node);
     expect(await advance('node-4')).toMatchObject({
       code: 1,
       stderr:
-        'error: node "node-4" has no turn in maintenancewindow/os-patch that could be ended; kubectl maintenance windows os-patch lists them\n',
+        'error: maintenancewindow/os-patch does not maintain node "node-4" now; kubectl maintenance windows os-patch lists its nodes\n',
     });
-    const turn = newTurn(await windowNow(), {
-      name: 'os-patch-by-hand',
-      revision: 'none',
-      drainPlan: [],
-      node: { name: 'node-3', uid: '' },
-    });
-    const annotations = { ...turn.metadata.annotations, [TurnAnnotation.Work]: 'Job' };
-    const { uid = '' } = (
+    const maintenanceOfNode = newWindowMaintenance(await windowNow(), { name: 'node-3', uid: '' });
+    const annotations = { ...maintenanceOfNode.metadata.annotations, [WindowAnnotation.WorkType]: 'Job' };
+    const { uid = '', name } = (
       await world.kube.create(resources.nodeMaintenances, {
-        metadata: { ...turn.metadata, annotations },
-        spec: { ...turn.spec, stage: 'Idle' },
+        metadata: { ...maintenanceOfNode.metadata, annotations },
+        spec: { ...maintenanceOfNode.spec, stage: 'Idle' },
       })
     ).metadata;
-    const key = { namespace: WORK_NAMESPACE, name: jobName(turn.metadata.name) };
+    const key = { namespace: WORK_NAMESPACE, name: jobName(maintenanceOfNode.metadata.name) };
     const spec = { restartPolicy: 'Never', containers: [{ name: 'patch', image: 'none' }] };
+    const { apiVersion, kind } = NODE_MAINTENANCE;
     const job = await world.kube.create(resources.jobs, {
-      metadata: key,
+      metadata: { ...key, ownerReferences: [{ apiVersion, kind, name, uid }] },
       spec: { suspend: true, template: { spec } },
     } as Job);
     expect(await advance('node-3')).toMatchObject({
       code: 1,
-      stderr: `error: Job ${key.name} works on node node-3, and the turn ends with it: to end it now, kubectl delete job -n ${key.namespace} ${key.name}, then advance the turn\n`,
+      stderr: `error: Job ${key.name} is running on node node-3: wait until it ends, or delete it with kubectl delete job -n ${key.namespace} ${key.name} and then advance the node\n`,
     });
     const background = { propagationPolicy: 'Background' as const };
     await world.kube.delete(resources.jobs, key, { uid: job.metadata.uid ?? '', ...background });
-    await world.kube.delete(resources.nodeMaintenances, { name: turn.metadata.name }, { uid });
+    await world.kube.delete(resources.nodeMaintenances, { name: maintenanceOfNode.metadata.name }, { uid });
   });
 });
 
-describe('words are completed', () => {
+describe('shell completion works', () => {
   const linesOf = (all: string) => all.trimEnd().split('\n');
 
   test('by kubectl, with names of the cluster', async () => {
-    const complete = async (...words: string[]) =>
-      linesOf(await succeeds(kubectlOf(world.sandbox)(['__complete', 'maintenance', ...words])));
-    // Names that take long are left out.
+    const complete = async (...args: string[]) =>
+      linesOf(await succeeds(kubectlOf(world.sandbox)(['__complete', 'maintenance', ...args])));
+    // Names that take too long to list are left out.
     await eventually('the nodes', async () =>
       expect(await complete('start', 'node-1', 'node-')).toEqual(['node-2', 'node-3', 'node-4', ':4']),
     );
@@ -559,95 +564,107 @@ describe('words are completed', () => {
     const shell = spawn('bash', ['-c', script.join('\n')], {
       env: { ...env, HOME: dir, PATH: `${bin}:${process.env['PATH']}` },
     });
-    // What is before the last = stands in the line already.
+    // The line contains everything before the last = already.
     expect(linesOf(await text(shell.stdout))).toEqual(['Idle', 'Cordon', 'Drain', 'Complete', 'Drain']);
   });
 });
 
-const unmeant = [
-  { args: ['start'], code: 2, says: 'give the names of nodes, or --selector' },
-  { args: ['start', 'node-1', '-l', 'a=b'], code: 2, says: 'give names of nodes or --selector, not both' },
+const invalid = [
+  { args: ['start'], code: 2, message: 'specify node names or --selector' },
+  { args: ['start', 'node-1', '-l', 'a=b'], code: 2, message: 'specify node names or --selector, not both' },
   {
     args: ['start', '-l', 'a in b'],
     code: 2,
-    says: 'error: --selector: expected requirements such as pool=gpu',
+    message: 'error: --selector: expected requirements such as pool=gpu',
   },
-  { args: ['start', '-l', 'pool=none'], code: 1, says: 'no node matches pool=none' },
-  { args: ['start', 'nobody', 'node-1', 'no-one'], code: 1, says: 'there are no nodes "no-one", "nobody"' },
-  { args: ['start', 'node-1', '--name', 'Rack 7'], code: 2, says: 'name: ' },
+  { args: ['start', '-l', 'pool=none'], code: 1, message: 'no node matches pool=none' },
+  {
+    args: ['start', 'nobody', 'node-1', 'no-one'],
+    code: 1,
+    message: 'nodes "no-one", "nobody" not found',
+  },
+  { args: ['start', 'node-1', '--name', 'Rack 7'], code: 2, message: 'name: ' },
   {
     args: ['start', 'node-1', '--stage', 'Drained'],
     code: 2,
-    says: 'Allowed choices are Idle, Cordon, Drain, Complete',
+    message: 'Allowed choices are Idle, Cordon, Drain, Complete',
   },
-  { args: ['start', 'node-1', '--plan', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
-  { args: ['start', 'node-1', '--wait', '--timeout', '5'], code: 2, says: 'expected a duration such as 90s' },
-  { args: ['advance'], code: 2, says: "missing required argument 'name'" },
+  { args: ['start', 'node-1', '--plan', '/nowhere'], code: 2, message: '/nowhere: cannot be read' },
+  {
+    args: ['start', 'node-1', '--wait', '--timeout', '5'],
+    code: 2,
+    message: 'expected a duration such as 90s',
+  },
+  { args: ['advance'], code: 2, message: "missing required argument 'name'" },
   {
     args: ['advance', 'nobody'],
     code: 1,
-    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+    message: 'NodeMaintenance "nobody" not found; kubectl get nm lists them',
   },
   {
     args: ['status', 'nobody'],
     code: 1,
-    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+    message: 'NodeMaintenance "nobody" not found; kubectl get nm lists them',
   },
-  { args: ['plan', 'nobody'], code: 1, says: 'there is no node "nobody"; kubectl get nodes lists them' },
+  { args: ['plan', 'nobody'], code: 1, message: 'node "nobody" not found; kubectl get nodes lists them' },
   {
     args: ['plan', 'nm/rack-2'],
     code: 1,
-    says: 'nodemaintenance/rack-2 is in stage Complete, and drains nothing any more',
+    message: 'nodemaintenance/rack-2 is in stage Complete and does not drain any more',
   },
-  { args: ['plan', 'nm/rack-2', '-l', 'a=b'], code: 2, says: 'give nm/rack-2 alone' },
-  { args: ['plan', 'rack-2', '--plan', '/nowhere'], code: 2, says: 'give rack-2 alone' },
+  { args: ['plan', 'nm/rack-2', '-l', 'a=b'], code: 2, message: 'nm/rack-2 cannot be combined with' },
+  { args: ['plan', 'rack-2', '--plan', '/nowhere'], code: 2, message: 'rack-2 cannot be combined with' },
   {
     args: ['start', 'node-1', '--name', 'rack-2'],
     code: 1,
-    says: 'nodemaintenance/rack-2 exists already, and is in stage Complete',
+    message: 'nodemaintenance/rack-2 already exists and is in stage Complete',
   },
-  { args: ['start', 'node-1', '--timeout', '5m'], code: 2, says: '--timeout is of --wait' },
-  { args: ['cancel', ''], code: 2, says: 'expected the name of a NodeMaintenance' },
-  { args: ['plan', '-f', '/nowhere'], code: 2, says: '/nowhere: cannot be read' },
-  { args: ['status', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
-  { args: ['windows', '-w', '-o', 'json'], code: 2, says: 'give --watch or --output, not both' },
+  { args: ['start', 'node-1', '--timeout', '5m'], code: 2, message: '--timeout requires --wait' },
+  { args: ['cancel', ''], code: 2, message: 'expected the name of a NodeMaintenance' },
+  { args: ['plan', '-f', '/nowhere'], code: 2, message: '/nowhere: cannot be read' },
+  { args: ['status', '-w', '-o', 'json'], code: 2, message: 'specify --watch or --output, not both' },
+  { args: ['windows', '-w', '-o', 'json'], code: 2, message: 'specify --watch or --output, not both' },
   {
     args: ['windows', 'nobody'],
     code: 1,
-    says: 'there is no MaintenanceWindow "nobody"; kubectl get mw lists them',
+    message: 'MaintenanceWindow "nobody" not found; kubectl get mw lists them',
   },
-  { args: ['window', 'cancel', 'os-patch'], code: 1, says: 'maintenancewindow/os-patch is not open' },
-  { args: ['window', 'skip', 'os-patch', '--date', '2098-13-01'], code: 2, says: 'expected a date such as' },
+  { args: ['window', 'cancel', 'os-patch'], code: 1, message: 'maintenancewindow/os-patch is not open' },
+  {
+    args: ['window', 'skip', 'os-patch', '--date', '2098-13-01'],
+    code: 2,
+    message: 'expected a date such as',
+  },
   {
     args: ['window', 'advance', 'os-patch'],
     code: 2,
-    says: "required option '--node <name...>' not specified",
+    message: "required option '--node <name...>' not specified",
   },
   {
     args: ['window', 'advance', 'os-patch', '--node', 'node-1'],
     code: 1,
-    says: 'node "node-1" has no turn in',
+    message: 'does not maintain node "node-1" now',
   },
-  { args: ['completion', 'csh'], code: 2, says: 'Allowed choices are bash, zsh, fish' },
+  { args: ['completion', 'csh'], code: 2, message: 'Allowed choices are bash, zsh, fish' },
   {
     args: ['resume', 'nobody'],
     code: 1,
-    says: 'there is no NodeMaintenance "nobody"; kubectl get nm lists them',
+    message: 'NodeMaintenance "nobody" not found; kubectl get nm lists them',
   },
 ];
 
-test('what cannot be meant, or done, is answered with an exit code and what to do', async () => {
-  await forEachBounded(atOnce, unmeant, async ({ args, code, says: words }) => {
+test('invalid commands fail with an exit code and a remedy', async () => {
+  await forEachBounded(atOnce, invalid, async ({ args, code, message }) => {
     const answer = { args, ...(await maintenance(...args)) };
-    expect(answer).toMatchObject({ args, code, stdout: '', stderr: expect.stringContaining(words) });
+    expect(answer).toMatchObject({ args, code, stdout: '', stderr: expect.stringContaining(message) });
     expect(answer.stderr.trimEnd()).not.toMatch(/\n\s+at /);
   });
 });
 
-/** Programs that are run at the same time. */
+/** Number of programs that run at the same time. */
 const atOnce = 4;
 
-test('who lacks rights is told whom to ask for, and who may not delete a node may not maintain it', async () => {
+test('a user without permissions learns which role to ask for, and needs delete on a node to maintain it', async () => {
   const kubectl = kubectlOf(world.sandbox);
   const account = { namespace: 'default', name: 'jane' };
   await succeeds(kubectl(['create', 'serviceaccount', account.name, '-n', account.namespace]));
@@ -666,22 +683,22 @@ test('who lacks rights is told whom to ask for, and who may not delete a node ma
     ),
   });
   await bind('node-maintenance-view');
-  await eventually('the role to look to count', async () =>
+  await eventually('the view role to take effect', async () =>
     expect(await status()).toMatchObject({ code: 0, stderr: '' }),
   );
   await succeeds(maintenance('plan', 'node-4', '--kubeconfig', kubeconfig));
   await bind('node-maintenance-operator');
-  await eventually('the role to count', async () =>
+  await eventually('the operator role to take effect', async () =>
     expect(await start()).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(
-        /^error: .* may not delete node "node-4": .*; select other nodes, or ask for verb delete on these\n$/,
+        /^error: .* may not delete node "node-4": .*; select other nodes, or request the verb delete on these nodes\n$/,
       ),
     }),
   );
 });
 
-test('a node is given back behind the taint of its gates, and the wait names gate and pod until it is really ready', async () => {
+test('a node is uncordoned behind the taint of its gates, and --wait names gate and pod until it is in service', async () => {
   const pool = 'gated';
   const agent = { app: 'cni' };
   const policies = new ReadinessPolicies(world.kube, world.sandbox);
@@ -703,19 +720,23 @@ test('a node is given back behind the taint of its gates, and the wait names gat
     },
   } as KubeObject);
   const taintsOf = async () => (await world.node('gated-1')).spec.taints?.map(({ key }) => key) ?? [];
-  await eventuallyHolds('the gate opens', taintsOf, (keys) => !keys.includes('readiness.k8s.io/gates'));
+  await eventuallyHolds(
+    'the taint to be removed',
+    taintsOf,
+    (keys) => !keys.includes('readiness.k8s.io/gates'),
+  );
   await succeeds(maintenance('start', '-l', 'pool=gated', '--wait', '--timeout', '2m'));
   expect(await statusOf('pool-gated')).toMatchObject({
-    nodes: [{ gates: { open: 0, all: 1, closed: [{ gate: 'network' }] } }],
+    nodes: [{ gates: { ready: 0, all: 1, notReady: [{ gate: 'network' }] } }],
   });
 
-  // Without a kubelet no pod becomes Ready.
+  // No pod becomes Ready without a kubelet.
   world.sandbox.server('kwok').pause();
   const watching = running('status', 'pool-gated', '--watch');
   const advancing = running('advance', 'pool-gated', '--to', 'Complete', '--wait', '--timeout', '3m');
-  await says(advancing, 'waiting for node gated-1: gate network: pod is not ready: default/cni-');
+  await prints(advancing, 'waiting for node gated-1: gate network: pod is not ready: default/cni-');
   const { items } = await world.kube.list(resources.pods, { fieldSelector: 'spec.nodeName=gated-1' });
-  const [cni] = items.map(slimPod);
+  const [cni] = items.map(trimPod);
   expect(advancing.output()).toContain(`default/${cni?.metadata.name} (Pending)`);
   expect((await world.node('gated-1')).spec.unschedulable).not.toBe(true);
   expect(await taintsOf()).toContain('readiness.k8s.io/gates');
@@ -723,16 +744,16 @@ test('a node is given back behind the taint of its gates, and the wait names gat
     /gated-1 +no +0\/1 +gate network: pod is not ready: default\/cni-\S+ \(Pending\)/,
   );
 
-  await says(watching, 'nodemaintenance/pool-gated: node gated-1: gate network: pod is not ready: ');
+  await prints(watching, 'nodemaintenance/pool-gated: node gated-1: gate network: pod is not ready: ');
 
   world.sandbox.server('kwok').resume();
   expect([await advancing.exited(), advancing.output()]).toEqual([
     0,
-    expect.stringContaining('nodemaintenance/pool-gated is complete, and its nodes take pods again\n'),
+    expect.stringContaining('nodemaintenance/pool-gated is complete and its nodes are in service\n'),
   ]);
   expect(await taintsOf()).not.toContain('readiness.k8s.io/gates');
   expect([await watching.exited(), watching.output()]).toEqual([
     0,
-    expect.stringContaining('nodemaintenance/pool-gated: node gated-1: takes pods again\n'),
+    expect.stringContaining('nodemaintenance/pool-gated: node gated-1: in service\n'),
   ]);
-}, 240_000);
+});

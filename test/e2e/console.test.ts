@@ -7,7 +7,7 @@ import { Ui } from '../kit/temporalUi.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { Windows } from './windows.ts';
-import { begun, createWorld, drained, finished, type World } from './world.ts';
+import { createWorld, drained, finished, type World, stageStarted } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
@@ -23,7 +23,7 @@ beforeAll(async () => {
   const page = await browser.newPage();
   page.setDefaultTimeout(60_000);
   ui = new Ui(page, world.sandbox.temporalUi);
-}, 240_000);
+});
 
 afterAll(async () => {
   await browser?.close();
@@ -31,7 +31,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** What a verb of kubectl maintenance prints for a person at a terminal. */
+/** Returns what kubectl maintenance prints at a terminal. */
 async function atTerminal(...args: string[]): Promise<string> {
   const command = ['kubectl', 'maintenance', ...args].join(' ');
   const { env, dir } = world.sandbox;
@@ -43,34 +43,34 @@ async function atTerminal(...args: string[]): Promise<string> {
 }
 
 describe('A maintenance in the Temporal UI', () => {
-  test('has a page that says where it stands, what is in the way and what can be done', async () => {
+  test('shows its progress, what blocks it and the commands for it', async () => {
     await world.placePods('node-1', 2, { labels: { app: 'db' } });
     await world.budget('db', { app: 'db' }, { minAvailable: 2 });
     await world.apply('rack-7', { nodes: ['node-1'], stage: 'Drain', reason: 'firmware 2.4' });
     await world.eventually('rack-7', 'pods are blocked', ({ status }) => (status?.podsBlocked ?? 0) > 0);
     await ui.openMaintenance('rack-7');
-    await ui.saysEventually('Draining 1 node');
-    await ui.saysEventually('firmware 2.4');
-    // Long before the Leases are renewed.
-    await ui.saysEventually('Needs somebody:');
-    await ui.saysEventually('PodDisruptionBudget default/db can never allow a disruption');
+    await ui.eventuallyShows('Draining 1 node');
+    await ui.eventuallyShows('firmware 2.4');
+    // Long before the next renewal of the Leases.
+    await ui.eventuallyShows('Action required:');
+    await ui.eventuallyShows('PodDisruptionBudget default/db can never allow a disruption');
     const { details } = ui;
     expect(await details.locator('table').first().innerText()).toMatch(/node-1\s+2 of 2\s+Evacuating/);
     expect(await details.locator('table').last().innerText()).toMatch(/advance\s+none\s+ends the drain/);
   });
 
-  test('is paused and resumed by signals that are sent from there, and its page says what comes next', async () => {
+  test('is paused and resumed by signals from there, and shows the next step', async () => {
     const { send } = await ui.signal('pause');
     await send();
-    await ui.saysEventually('Paused: the drain of 1 node rests');
+    await ui.eventuallyShows('Paused: drain of 1 node');
     expect(await ui.details.locator('table').last().innerText()).toMatch(
-      /resume\s+none\s+goes on with entry 1/,
+      /resume\s+none\s+continues (the drain|with tier 1 of 1)/,
     );
     await (await ui.signal('resume')).send();
-    await ui.saysEventually('Draining 1 node');
+    await ui.eventuallyShows('Draining 1 node');
   });
 
-  test('goes on by a signal with JSON that is typed there', async () => {
+  test('is advanced by a signal with JSON typed there', async () => {
     const { dialog, send } = await ui.signal('advance', '{"to": "Complete"}');
     expect(JSON.parse(await dialog.locator('.cm-content').innerText())).toEqual({ to: 'Complete' });
     await send();
@@ -80,19 +80,19 @@ describe('A maintenance in the Temporal UI', () => {
   });
 });
 
-test('A window in the Temporal UI has its nodes approved, and given back, by signals that are sent from there', async () => {
+test('A window in the Temporal UI has its nodes approved and advanced by signals from there', async () => {
   const [node] = pools.patched;
   const windows = await Windows.in(world, pools);
   await windows.applied('os-patch', { pool: 'patched', approval: 'PerNode' });
   const run = await windows.open('os-patch');
   await ui.openRun(run.workflowId);
-  await ui.saysEventually('Waiting for approval');
+  await ui.eventuallyShows('Waiting for approval');
   await (await ui.signal('approve', JSON.stringify({ node }))).send();
-  await windows.underWay(run, node);
+  await windows.inProgress(run, node);
   await eventually('the node to be drained', async () =>
-    expect(drained(await windows.turnOf('os-patch', node))).toBe(true),
+    expect(drained(await windows.maintenanceOf('os-patch', node))).toBe(true),
   );
-  await ui.saysEventually('0 of 1 done, 1 under way, 0 left');
+  await ui.eventuallyShows('0 of 1 nodes done, 1 in progress, 0 remaining');
   await (await ui.signal('advance', JSON.stringify({ node }))).send();
   expect(await run.result()).toMatchObject({ done: 1, remaining: 0 });
   await windows.schedulable([node]);
@@ -100,10 +100,10 @@ test('A window in the Temporal UI has its nodes approved, and given back, by sig
 });
 
 describe('The links that kubectl maintenance prints at a terminal', () => {
-  test('lead to a form that is filled in, and with the input beside it starts the maintenance', async () => {
-    const said = await atTerminal('plan', 'node-2', 'node-3');
-    const form = /^Start it in the Temporal UI: (\S+)$/m.exec(said)?.[1] ?? said;
-    const input = /^ {2}Input: (\{.+\})$/m.exec(said)?.[1] ?? said;
+  test('open a form that is filled in, and that starts the maintenance with the printed input', async () => {
+    const output = await atTerminal('plan', 'node-2', 'node-3');
+    const form = /^Start it in the Temporal UI: (\S+)$/m.exec(output)?.[1] ?? output;
+    const input = /^ {2}Input: (\{.+\})$/m.exec(output)?.[1] ?? output;
     expect(JSON.parse(input)).toMatchObject({ nodes: ['node-2', 'node-3'], stage: 'Drain' });
     const { name } = JSON.parse(input) as { name: string };
     const { page } = ui;
@@ -120,20 +120,20 @@ describe('The links that kubectl maintenance prints at a terminal', () => {
     await world.eventually(name, 'it is drained', drained);
   });
 
-  test('lead to the run of a maintenance, from start and from status', async () => {
+  test('open the run of a maintenance, after start and after status', async () => {
     const started = await atTerminal('start', 'node-1', '--name', 'linked', '--stage', 'Cordon');
-    await world.eventually('linked', 'Cordon is begun', (seen) => begun(seen, 'Cordon'));
-    const said = await atTerminal('status', 'linked');
+    await world.eventually('linked', 'Cordon has started', (observed) => stageStarted(observed, 'Cordon'));
+    const output = await atTerminal('status', 'linked');
     const link = `Temporal UI: ${world.sandbox.temporalUi}/namespaces/default/workflows/node-maintenance-linked\n`;
     expect(started).toContain(link);
-    expect(said).toContain(link);
+    expect(output).toContain(link);
     await ui.page.goto(link.slice('Temporal UI: '.length).trim());
     await ui.page.locator('#user-metadata-tab').click();
-    await ui.saysEventually('Cordoned: 1 node kept unschedulable');
+    await ui.eventuallyShows('Cordoned: 1 node');
   });
 });
 
-test('A search of the documentation finds in the UI what holds a node', async () => {
+test('The documented search finds in the UI the maintenance that holds a node', async () => {
   await ui.search(
     'WorkflowType = "nodeMaintenance" AND ExecutionStatus = "Running" AND MaintenanceNodes = "node-1" AND NodeMaintenanceStage IN ("Cordon", "Drain")',
   );

@@ -3,11 +3,10 @@ import type { KubeObject, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { MAINTENANCE_GATE } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
-import { slimPod } from '../../kube/slim.ts';
-import { throughout } from '../kit/eventually.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { trimPod } from '../../kube/transform.ts';
+import { eventuallyHolds, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, drained, finished, type World } from './world.ts';
+import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
@@ -29,7 +28,7 @@ beforeAll(async () => {
         metadata: { labels },
         spec: {
           containers: [{ name: 'main', image: 'none' }],
-          // As node agents do.
+          // Node agents do the same.
           tolerations: [{ operator: 'Exists' }],
           terminationGracePeriodSeconds: 60,
         },
@@ -46,7 +45,7 @@ afterAll(async () => {
 
 async function daemonPods(): Promise<Pod[]> {
   const { items } = await world.kube.list(resources.pods, { namespace, labelSelector: `app=${name}` });
-  return items.map(slimPod).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  return items.map(trimPod).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
 }
 
 const nodesOf = (pods: Pod[]) =>
@@ -54,16 +53,15 @@ const nodesOf = (pods: Pod[]) =>
 const isHeld = ({ spec }: Pod) => spec.schedulingGates?.includes(MAINTENANCE_GATE) === true;
 const generationOf = ({ metadata }: Pod) => metadata.labels?.['pod-template-generation'] ?? '';
 
-/** Each of these nodes has one ready pod of the DaemonSet, of this generation, and no other node has any. */
+/** Waits until each of these nodes has one ready pod of this generation of the DaemonSet, and no other node has any. */
 async function eventuallyOn(nodes: string[], generation: string): Promise<Pod[]> {
   const found = await eventuallyHolds(
-    `generation ${generation} runs on ${nodes.join(', ')}`,
+    `generation ${generation} to run on ${nodes.join(', ')}`,
     async () => (await daemonPods()).filter(({ spec }) => spec.nodeName !== undefined),
     (pods) =>
       pods.length === nodes.length &&
       nodesOf(pods) === nodes.join() &&
       pods.every((pod) => pod.status.ready && generationOf(pod) === generation),
-    60_000,
   );
   return found;
 }
@@ -113,7 +111,7 @@ describe('The pods of a DaemonSet', () => {
     expect(status).toEqual({
       activeEvacuatorClass: 'daemonset.apps.k8s.io',
       activeEvacuatorCompleted: false,
-      // Not the KEP's, but ours.
+      // Not in the KEP: our own field.
       activeEvacuatorSince: expect.any(String),
       evacuationProgressTimestamp: expect.any(String),
       expectedEvacuationFinishTime: expect.any(String),
@@ -125,9 +123,9 @@ describe('The pods of a DaemonSet', () => {
     expect(Date.parse(expectedEvacuationFinishTime) - Date.parse(evacuationProgressTimestamp)).toBe(60_000);
   }
 
-  test('wait for the end of the maintenance, and the node is drained without them', async () => {
+  test('wait for the end of the maintenance, while the node counts as drained', async () => {
     await eventuallyHeld('a pod waits for node-1');
-    const { status } = await world.eventually('os-upgrade', 'it is drained', drained, 60_000);
+    const { status } = await world.eventually('os-upgrade', 'it is drained', drained);
     expect(status?.conditions.find(({ type }) => type === 'Drained')).toMatchObject({
       reason: 'AllPodsTerminated',
     });
@@ -140,7 +138,7 @@ describe('The pods of a DaemonSet', () => {
     );
   });
 
-  test('are updated on the other nodes meanwhile', async () => {
+  test('are still updated on the other nodes', async () => {
     const key = { namespace, name };
     const template = { metadata: { annotations: { 'example.com/revision': '2' } } };
     await world.kube.mergePatch(resources.daemonSets, key, { spec: { template } });
@@ -157,11 +155,13 @@ describe('The pods of a DaemonSet', () => {
     const { uid = '' } = held.metadata;
     await world.kube.delete(resources.pods, { namespace, name: held.metadata.name }, { uid });
     const [next] = await eventuallyHeld('another pod waits for node-1', (pod) => pod.metadata.uid !== uid);
-    await throughout('it waits', 2_000, async () => expect(await world.podsOn('node-1')).toEqual([]));
+    await throughout('no pod runs there', 2_000, async () =>
+      expect(await world.podsOn('node-1')).toEqual([]),
+    );
     expect(next.spec.nodeName).toBeUndefined();
   });
 
-  test('are held again when one that runs there is deleted while every worker is dead', async () => {
+  test('are gated again when one that runs there is deleted while every worker is dead', async () => {
     const [held] = await eventuallyHeld('a pod waits for node-1');
     const key = { namespace, name: held.metadata.name };
     await world.kube.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
@@ -172,23 +172,23 @@ describe('The pods of a DaemonSet', () => {
     expect(await world.podsOn('node-1')).toEqual([]);
   });
 
-  test('run again when the maintenance is complete, let go by the next worker', async () => {
+  test('run again when the maintenance is complete and the next worker has removed the gate', async () => {
     const [held] = await eventuallyHeld('a pod waits for node-1');
     await world.patch('os-upgrade', { stage: 'Complete' });
     worker = startWorker(world.sandbox);
     const running = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     expect(running.map(({ metadata }) => metadata.uid)).toContain(held.metadata.uid);
-    await world.eventually('os-upgrade', 'it is finished', finished, 60_000);
+    await world.eventually('os-upgrade', 'it is finished', finished);
   });
 
-  test('stay where they are when the maintenance is cancelled before it comes to them', async () => {
+  test('are not touched when the maintenance is cancelled before their tier', async () => {
     await world.placePods('node-2', 1, { labels: { app: 'stubborn' } });
     await world.budget('stubborn', { app: 'stubborn' }, { minAvailable: 1 });
     const before = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     await world.apply('cancelled', { nodes: ['node-2'], stage: 'Drain' });
-    await world.eventually('cancelled', 'it is blocked', ({ status }) => status?.podsBlocked === 1, 60_000);
+    await world.eventually('cancelled', 'it is blocked', ({ status }) => status?.podsBlocked === 1);
     await world.patch('cancelled', { stage: 'Complete' });
-    await world.eventually('cancelled', 'it is finished', finished, 60_000);
+    await world.eventually('cancelled', 'it is finished', finished);
     const after = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     const uids = (pods: Pod[]) => new Set(pods.map(({ metadata }) => metadata.uid));
     expect(uids(after)).toEqual(uids(before));
@@ -197,14 +197,13 @@ describe('The pods of a DaemonSet', () => {
   test('come back when the maintenance is cancelled while they leave', async () => {
     await world.apply('short', { nodes: ['node-3'], stage: 'Drain' });
     await eventuallyHolds(
-      'the pod of node-3 is on its way out',
+      'the pod of node-3 to be terminating',
       async () => (await daemonPods()).map(({ spec }) => spec.nodeName),
       (nodes) => !nodes.includes('node-3'),
-      60_000,
     );
     await world.patch('short', { stage: 'Complete' });
     await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
-    await world.eventually('short', 'it is finished', finished, 60_000);
+    await world.eventually('short', 'it is finished', finished);
     expect((await daemonPods()).filter(isHeld)).toEqual([]);
   });
 });

@@ -6,9 +6,9 @@ import type { Deployment, KubeObject } from '../../api/core.ts';
 import { RELEASED_ANNOTATION } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { type EndpointWatch, watchEndpoints } from '../kit/endpoints.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { eventuallyHolds } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, drained, finished, type World } from './world.ts';
+import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // One replica behind a Service, with the real controllers of Deployments, ReplicaSets, EndpointSlices and budgets.
 
@@ -35,13 +35,13 @@ afterAll(async () => {
 
 interface App {
   name: string;
-  /** Where its pod is. */
+  /** The node of its pod. */
   node: string;
   pod: string;
   endpoints: EndpointWatch;
 }
 
-/** One replica and its Service; annotated unless told. */
+/** Creates one replica and its Service; `annotated` has the pod moved before its eviction. */
 async function app(name: string, { annotated = true } = {}): Promise<App> {
   const labels = { app: name };
   await world.kube.create(resources.services, {
@@ -60,7 +60,7 @@ async function app(name: string, { annotated = true } = {}): Promise<App> {
     },
   } as Deployment);
   const endpoints = await watchEndpoints(world.kube, namespace, name);
-  await eventuallyHolds(`${name} is served`, endpoints.ready, (ready) => ready.length === 1);
+  await eventuallyHolds(`${name} to be served`, endpoints.ready, (ready) => ready.length === 1);
   const [pod = ''] = endpoints.ready();
   const found = await world.kube.get(resources.pods, { namespace, name: pod });
   const one = { name, pod, node: found?.spec.nodeName ?? '', endpoints };
@@ -68,7 +68,7 @@ async function app(name: string, { annotated = true } = {}): Promise<App> {
   return one;
 }
 
-/** With its budget, so that the next one has the nodes for itself. */
+/** Deletes it with its budget and its pods, so that the next one has the nodes to itself. */
 async function removed(one: App): Promise<void> {
   one.endpoints.close();
   const key = { namespace, name: one.name };
@@ -79,7 +79,7 @@ async function removed(one: App): Promise<void> {
     await world.kube.delete(resource, key, options);
   }
   await eventuallyHolds(
-    `the pods of ${one.name} are gone`,
+    `the pods of ${one.name} to be gone`,
     () => podsOf(one),
     (pods) => pods.length === 0,
   );
@@ -91,7 +91,7 @@ async function podsOf({ name }: App) {
 
 async function eventuallyReleased(one: App): Promise<void> {
   await eventuallyHolds(
-    `pod ${one.pod} is released, and its replacement is made`,
+    `pod ${one.pod} to be released, and its replacement to be created`,
     () => podsOf(one),
     (pods) =>
       pods.length === 2 &&
@@ -106,7 +106,7 @@ async function setUnschedulable(names: readonly string[], unschedulable: true | 
 
 async function eventuallyMoved(one: App): Promise<void> {
   await eventuallyHolds(
-    `${one.name} is served from elsewhere alone`,
+    `${one.name} to be served only from elsewhere`,
     one.endpoints.ready,
     (ready) => ready.length === 1 && ready[0] !== one.pod,
   );
@@ -136,7 +136,7 @@ describe('an application of one replica', () => {
     await completed(name);
   });
 
-  test('under kubectl drain is not served for a while, without the annotation', async () => {
+  test('is not served for a while under kubectl drain, without the annotation', async () => {
     const one = await app('interrupted', { annotated: false });
     await kubectlDrain(one);
     await eventuallyHolds(
@@ -148,7 +148,7 @@ describe('an application of one replica', () => {
     await setUnschedulable([one.node], null);
   });
 
-  test('under kubectl drain is stuck behind its budget, without the annotation', async () => {
+  test('is stuck behind its budget under kubectl drain, without the annotation', async () => {
     const one = await app('stuck', { annotated: false });
     await world.budget('stuck', { app: 'stuck' }, { minAvailable: 1 });
     const output = await kubectlDrain(one);
@@ -157,7 +157,7 @@ describe('an application of one replica', () => {
     await setUnschedulable([one.node], null);
   });
 
-  test('moves when the worker is killed in the middle', async () => {
+  test('moves although the worker is killed in the middle', async () => {
     const one = await app('crashed');
     await setUnschedulable(nodes, true);
     await world.apply('crashed', { nodes: [one.node], stage: 'Drain' });
@@ -168,7 +168,7 @@ describe('an application of one replica', () => {
       null,
     );
     worker = startWorker(world.sandbox);
-    await world.eventually('crashed', 'the node is drained', drained, 60_000);
+    await world.eventually('crashed', 'the node is drained', drained);
     await eventuallyMoved(one);
     await completed('crashed');
     await setUnschedulable(nodes, null);
@@ -194,7 +194,7 @@ describe('an application of one replica', () => {
   });
 });
 
-/** With a time-out, for what is stuck; resolves with all that it printed. */
+/** Returns everything that kubectl drain printed; it gives up after some seconds. */
 async function kubectlDrain({ name, node }: App): Promise<string> {
   const { bin, env, dir } = world.sandbox;
   const args = ['drain', node, `--pod-selector=app=${name}`, '--timeout=8s'];

@@ -3,17 +3,17 @@ import { hostname } from 'node:os';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject, Lease } from '../../api/core.ts';
 import { INSTIGATOR_FINALIZER, TASK_QUEUE } from '../../api/names.ts';
-import { evacuationName } from '../../domain/evacuation.ts';
+import { evacuationName } from '../../domain/evacuation/evacuation.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, type World } from './world.ts';
+import { createWorld, type World } from '../kit/world.ts';
 
 // The sentences of KEP-1965 > Test Plan, with "process" in place of "kube-apiserver", and who leads among processes.
 
 const namespace = 'node-maintenance';
 const worker = 'node-maintenance-worker';
-/** And none to secrets: an admission server there would be registered in place of the other one. */
+/** None to secrets: an admission server there would replace the registration of the other one. */
 const rightsToLeases = {
   apiGroups: ['coordination.k8s.io'],
   resources: ['leases'],
@@ -29,16 +29,16 @@ const rbac = (plural: string, kind: string): Resource => ({
 
 let world: World;
 const processes: WorkerProcess[] = [];
-/** One after the other, as the tests tell. */
+/** The workers of the tests, in order of their start. */
 let first: WorkerProcess;
 let second: WorkerProcess;
 
 beforeAll(async () => {
-  world = await createWorld({ nodes: 1, install: false });
+  world = await createWorld({ nodes: 1, install: false, ownServers: true });
 });
 
 afterAll(async () => {
-  // What is stopped can be killed, but not told to end.
+  // A process that is suspended can be killed, but does not react to SIGTERM.
   for (const one of processes) await one.kill();
   await world?.close();
 });
@@ -62,7 +62,7 @@ const leaseNamed = (name: string, where = namespace) =>
 const ofHost = () => leaseNamed(nameOf(worker, hostname()));
 const temporalIdentityOf = ({ pid }: WorkerProcess) => `${pid}@${hostname()}`;
 
-/** Processes that have an identity Lease: by component, and by their identities in Temporal if they have one. */
+/** Returns the processes that have an identity Lease: their component, and their Temporal identity if they have one. */
 async function listed(): Promise<string[]> {
   const { items } = await world.kube.list(resources.leases, { namespace, labelSelector: 'k8s.io/component' });
   return items
@@ -74,7 +74,7 @@ async function listed(): Promise<string[]> {
     .toSorted((a, b) => a.localeCompare(b));
 }
 
-/** As Temporal knows it, by the identity Lease of the holder. */
+/** Returns the Temporal identity of the leader, from its identity Lease. */
 async function leader(): Promise<string | undefined> {
   const { items } = await world.kube.list(resources.leases, { namespace });
   const election = items.find(({ metadata }) => metadata.name === 'node-maintenance-controllers');
@@ -86,19 +86,19 @@ async function leader(): Promise<string | undefined> {
 const leads = (one: WorkerProcess) =>
   eventually('this worker to lead', async () => expect(await leader()).toBe(temporalIdentityOf(one)));
 
-const says = (one: WorkerProcess, text: string, times = 1) =>
-  eventually(`the log to say ${times} x "${text}"`, () =>
+const logs = (one: WorkerProcess, text: string, times = 1) =>
+  eventually(`the log to contain ${times} x "${text}"`, () =>
     expect(one.log().split(text).length - 1).toBeGreaterThanOrEqual(times),
   );
 
-/** Identities of the workers that asked for tasks. */
+/** Returns the identities of the workers that polled for tasks. */
 async function pollers(): Promise<string[]> {
-  const { pollers: seen } = await world.temporal.workflowService.describeTaskQueue({
+  const { pollers: observed } = await world.temporal.workflowService.describeTaskQueue({
     namespace: 'default',
     taskQueue: { name: TASK_QUEUE },
     taskQueueType: 1,
   });
-  return (seen ?? []).map(({ identity }) => identity ?? '');
+  return (observed ?? []).map(({ identity }) => identity ?? '');
 }
 
 async function scraped(one: WorkerProcess): Promise<string> {
@@ -130,12 +130,12 @@ describe('identity Leases', () => {
 
   test('no work is done before "creating the Lease": a missing namespace is waited for', async () => {
     const early = startAsAdministrator('--namespace', 'later', '--admission-only');
-    await says(early, 'Waiting for the identity Lease');
+    await logs(early, 'Waiting for the identity Lease');
     expect(await readiness(early)).toContain('503 waiting for the identity Lease: ');
     expect(await readiness(early)).toContain('namespaces "later" not found: namespace later must exist');
     expect(early.log()).not.toContain('Admission server started');
     await world.kube.create(resources.namespaces, { metadata: { name: 'later' } });
-    await says(early, 'Admission server started');
+    await logs(early, 'Admission server started');
     const name = nameOf('node-maintenance-admission', hostname());
     expect((await leaseNamed(name, 'later'))?.spec.holderIdentity).toMatch(new RegExp(`^${name}_`));
     await early.kill();
@@ -143,23 +143,23 @@ describe('identity Leases', () => {
 
   test('no work is done before "creating the Lease": a namespace that RBAC forbids is waited for', async () => {
     const forbidden = start('--namespace', 'forbidden');
-    await says(forbidden, 'Waiting for the installation');
+    await logs(forbidden, 'Waiting for CRDs, policies and RBAC');
     const problem = 'the worker may not get, list, create, patch, delete leases in namespace forbidden';
-    expect(await readiness(forbidden)).toContain(`503 waiting for the installation: ${problem}`);
-    expect(forbidden.log()).not.toContain('Cluster seen');
+    expect(await readiness(forbidden)).toContain(`503 waiting for CRDs, policies and RBAC: ${problem}`);
+    expect(forbidden.log()).not.toContain('Informers synced');
     expect(await pollers()).not.toContain(temporalIdentityOf(forbidden));
     await world.kube.create(resources.namespaces, { metadata: { name: 'forbidden' } });
     const metadata = { namespace: 'forbidden', name: worker };
     const binding = await world.kube.get(rbac('rolebindings', 'RoleBinding'), { namespace, name: worker });
     await world.kube.create(rbac('roles', 'Role'), { metadata, rules: [rightsToLeases] } as KubeObject);
     await world.kube.create(rbac('rolebindings', 'RoleBinding'), { ...binding, metadata } as KubeObject);
-    await says(forbidden, 'Control loops started');
-    const [published, led] = await Promise.all([
+    await logs(forbidden, 'Control loops started');
+    const [published, elected] = await Promise.all([
       leaseNamed(nameOf(worker, hostname()), 'forbidden'),
       leaseNamed('node-maintenance-controllers', 'forbidden'),
     ]);
     const acquired = published?.spec.acquireTime ?? 'never';
-    expect(acquired.localeCompare(led?.spec.acquireTime ?? '')).toBe(-1);
+    expect(acquired.localeCompare(elected?.spec.acquireTime ?? '')).toBe(-1);
     expect(forbidden.log().split(problem)).toHaveLength(2);
     expect(await forbidden.stop()).toBe(0);
   });
@@ -180,7 +180,7 @@ describe('identity Leases', () => {
     });
     const metrics = await Promise.all([first, admission].map(scraped));
     for (const text of metrics)
-      expect(text).toMatch(/^node_maintenance_identity_lease_renewed_seconds_ago \d/m);
+      expect(text).toMatch(/^node_maintenance_identity_lease_renewed_timestamp_seconds \d/m);
     expect(await admission.stop()).toBe(0);
   });
 
@@ -210,11 +210,11 @@ describe('identity Leases', () => {
 });
 
 describe('a leading worker that is stopped for longer than its Lease lasts', () => {
-  test('is succeeded by another one, which does the work', async () => {
+  test('is replaced by another one, which does the work', async () => {
     await leads(first);
     process.kill(first.pid, 'SIGSTOP');
     await leads(second);
-    await says(second, 'Control loops started');
+    await logs(second, 'Control loops started');
     await world.placePods('node-1', 1);
     const [pod] = await world.podsOn('node-1');
     const { name = '', namespace: where = '', uid = '' } = pod?.metadata ?? {};
@@ -223,7 +223,7 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
       name: evacuationName({ name, uid }),
       finalizers: [INSTIGATOR_FINALIZER],
     };
-    await eventually('the Evacuation to be taken', () =>
+    await eventually('the Evacuation to be created', () =>
       world.kube.create(resources.evacuations, {
         metadata,
         spec: { podRef: { name, uid }, progressDeadlineSeconds: 1800 },
@@ -233,9 +233,9 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
     expect(await leader()).toBe(temporalIdentityOf(second));
   });
 
-  test('says when it goes on that it lost the leadership, and stops its control loops: one leads', async () => {
+  test('logs the loss of leadership when it is resumed, and stops its control loops: one leads', async () => {
     process.kill(first.pid, 'SIGCONT');
-    await says(first, 'Control loops stopped');
+    await logs(first, 'Control loops stopped');
     expect(first.log()).toMatch(
       /"lease":"node-maintenance\/node-maintenance-controllers".*"Leadership was lost"/,
     );
@@ -243,11 +243,11 @@ describe('a leading worker that is stopped for longer than its Lease lasts', () 
     await eventually('it to be ready again', async () => expect(await readiness(first)).toBe('200 ok'));
   });
 
-  test('leads again at once when the other one is told to end', async () => {
+  test('leads again at once when the other one is stopped', async () => {
     const stopped = second.stop();
     await leads(first);
-    await says(first, 'Control loops started', 2);
+    await logs(first, 'Control loops started', 2);
     expect(await stopped).toBe(0);
-    expect(second.log()).toContain('Leadership was given back');
+    expect(second.log()).toContain('Leadership was released');
   });
 });

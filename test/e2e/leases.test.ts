@@ -1,17 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../api/core.ts';
 import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/names.ts';
-import { isHeldBy } from '../../domain/lease.ts';
+import { CLOCK_DRIFT_MS, isHeldBy } from '../../domain/leases/lease.ts';
 import { Informer } from '../../kube/informer.ts';
+import { microTime } from '../../kube/leaseRecord.ts';
 import { resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, finished, type World } from './world.ts';
+import { createWorld, finished, type World } from '../kit/world.ts';
 
-/** Seconds: long enough for a worker to start on a busy machine, short enough to see it run out. */
-const duration = 24;
+/** Long enough for a worker to start on a machine that is several times slower. */
+const durationSeconds = 60;
 const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 const node = 'node-1';
 
@@ -22,7 +23,7 @@ let leases: Informer<Lease>;
 const versions: Lease['spec'][] = [];
 const watching = new AbortController();
 
-const start = () => startWorker(world.sandbox, { env: { NODE_LEASE_DURATION: String(duration) } });
+const start = () => startWorker(world.sandbox, { env: { NODE_LEASE_DURATION: String(durationSeconds) } });
 const killAll = () => Promise.all(workers.splice(0).map((worker) => worker.kill()));
 
 beforeAll(async () => {
@@ -52,6 +53,7 @@ const leaseNow = () => leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
 const isOurs = () => isHeldBy(leaseNow(), holder, world.kube.now().getTime());
 const renewedAt = () => Date.parse(leaseNow()?.spec.renewTime ?? '');
 
+/** Waits for a renewal that is later than the last one. */
 async function nextRenewal(): Promise<void> {
   const before = renewedAt();
   await eventually('the next renewal', () => expect(renewedAt()).toBeGreaterThan(before));
@@ -65,7 +67,7 @@ const evacuated = async (pod: string) => {
 describe('the Lease of a node under maintenance', () => {
   const guarded = { guarded: 'yes' };
 
-  test('never lapses while workers die, as long as one is back within its duration', async () => {
+  test('never lapses while workers are killed, if one is back within its duration', async () => {
     const [pod = ''] = await world.placePods(node, 1, { labels: guarded });
     await world.budget('guard', guarded, { minAvailable: 1 });
     await world.apply('leased', { nodes: [node], stage: 'Drain' });
@@ -73,7 +75,6 @@ describe('the Lease of a node under maintenance', () => {
     await eventually('the Evacuation', async () => expect(await evacuated(pod)).toBe(true));
     await nextRenewal();
     await killAll();
-    await throughout('the Lease is ours', 4_000, () => expect(isOurs()).toBe(true));
     workers = [start()];
     await nextRenewal();
     const times = versions
@@ -81,31 +82,29 @@ describe('the Lease of a node under maintenance', () => {
       .map(({ renewTime = '' }) => Date.parse(renewTime));
     const gaps = times.slice(1).map((time, index) => time - (times[index] ?? 0));
     expect(gaps.length).toBeGreaterThan(1);
-    expect(Math.max(...gaps)).toBeLessThan(duration * 1_000);
+    expect(Math.max(...gaps)).toBeLessThan(durationSeconds * 1_000);
     expect(new Set(versions.map(({ acquireTime }) => acquireTime).filter(Boolean)).size).toBe(1);
   });
 
-  test('runs out when they are away for longer: then another client may have it, and not before', async () => {
-    await nextRenewal();
+  test('expires when they are away for longer: then, and not before, another client may acquire it', async () => {
     await killAll();
     const snapshots = new NodeLeases({ kube: world.kube, holder: 'snapshots', leaseDurationSeconds: 600 });
-    const last = renewedAt();
     expect(await snapshots.acquire(node)).toMatchObject({ kind: 'HeldByAnother', holder });
-    const taken = await eventually(
-      'the Lease to run out',
-      async () => {
-        const acquisition = await snapshots.acquire(node);
-        expect(acquisition.kind).toBe('Held');
-        return acquisition;
-      },
-      { within: (duration + 20) * 1_000 },
-    );
+    // As if most of the duration had passed.
+    const last = world.kube.now().getTime() - (durationSeconds - 2) * 1_000;
+    const key = { namespace: NODE_LEASE_NAMESPACE, name: node };
+    await world.kube.mergePatch(resources.leases, key, { spec: { renewTime: microTime(new Date(last)) } });
+    const taken = await eventually('the Lease to expire', async () => {
+      const acquisition = await snapshots.acquire(node);
+      expect(acquisition.kind).toBe('Held');
+      return acquisition;
+    });
     const { acquireTime = '', leaseTransitions } = (taken as { lease: Lease }).lease.spec;
-    expect(Date.parse(acquireTime)).toBeGreaterThan(last + (duration + 3) * 1_000);
+    expect(Date.parse(acquireTime)).toBeGreaterThan(last + durationSeconds * 1_000 + CLOCK_DRIFT_MS);
     expect(leaseTransitions).toBe(1);
   });
 
-  test('is not stolen back by the maintenance, which says for whom it waits', async () => {
+  test('is not taken back by the maintenance, which reports the holder that it waits for', async () => {
     workers = [start()];
     await world.eventually('leased', 'it waits for the other holder', ({ status }) =>
       (status?.nodeStatuses ?? []).some(
@@ -131,7 +130,7 @@ describe('the Lease of a node under maintenance', () => {
     );
   });
 
-  test('is released when the node is given back', async () => {
+  test('is released when the node is uncordoned', async () => {
     await world.patch('leased', { stage: 'Complete' });
     await world.eventually('leased', 'it is finished', finished);
     expect((await world.node(node)).spec.unschedulable ?? false).toBe(false);

@@ -7,10 +7,10 @@ import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { daemons, pods } from '../kit/builders.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, drained, finished, type World } from './world.ts';
+import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
-// KEP-4212 > Pod Selection and DrainTargets Example, played by a worker on a real control plane. The maintenances belong
-// to a user who may do nothing but maintain these nodes.
+// KEP-4212 > Pod Selection and DrainTargets Example, with a worker and a real control plane. The maintenances belong to a
+// user whose only permission is to maintain these nodes.
 
 const user = 'olga';
 const nodes = ['one', 'two', 'three', 'four'];
@@ -59,7 +59,7 @@ async function giveRights(): Promise<void> {
   }
 }
 
-/** Pods of these priorities, each held by a finalizer once it was evicted, until the story lets it go. */
+/** Places pods of these priorities; a finalizer holds each evicted pod until the test releases it. */
 async function place(node: string, priorities: number[]): Promise<void> {
   for (const value of priorities) {
     const name = `p${value}`;
@@ -80,16 +80,16 @@ const priorityClasses: Resource = {
   namespaced: false,
 };
 
-/** Lets the pods go that are on their way out of the node. */
-async function letGo(node: string): Promise<void> {
-  const leaving = (await world.podsOn(node)).filter(isLeaving);
+/** Releases the terminating pods of the node. */
+async function release(node: string): Promise<void> {
+  const leaving = (await world.podsOn(node)).filter(isTerminating);
   for (const { metadata } of leaving) {
     const key = { namespace: metadata.namespace ?? '', name: metadata.name };
     await world.kube.mergePatch(resources.pods, key, { metadata: { finalizers: [] } });
   }
 }
 
-function isLeaving({ metadata }: Pod): boolean {
+function isTerminating({ metadata }: Pod): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
 
@@ -134,10 +134,10 @@ const on = (
 async function eventuallyShows(name: string, want: NodeMaintenanceNodeStatus[]): Promise<void> {
   await eventually(`the status of ${name}`, async () => {
     const published = (await world.maintenance(name))?.status?.nodeStatuses ?? [];
-    const seen = published.map(({ podsPeak: _peak, ...node }) => node);
-    expect(seen.toSorted((x, y) => nodes.indexOf(x.nodeRef.name) - nodes.indexOf(y.nodeRef.name))).toEqual(
-      want,
-    );
+    const observed = published.map(({ podsPeak: _peak, ...node }) => node);
+    expect(
+      observed.toSorted((x, y) => nodes.indexOf(x.nodeRef.name) - nodes.indexOf(y.nodeRef.name)),
+    ).toEqual(want);
   });
 }
 
@@ -147,7 +147,7 @@ async function eventsAbout(name: string): Promise<string[]> {
   return items.map(({ type, reason, message }) => `${type} ${reason}: ${message}`);
 }
 
-describe("the KEP's story of three maintenances that share node one", () => {
+describe("the KEP's example of three maintenances that share node one", () => {
   test('the entry with the lowest priority is resolved first for the intersecting node', async () => {
     await applied(a, ['one', 'two'], [pods(5000), pods(15000), daemons(3000)]);
     await applied(b, ['one', 'three'], [pods(10000), pods(15000), daemons(4000)]);
@@ -162,7 +162,7 @@ describe("the KEP's story of three maintenances that share node one", () => {
   });
 
   test('node three is drained and has to wait for node one', async () => {
-    await letGo('three');
+    await release('three');
     await eventuallyShows(b, [
       on('one', 'Evacuating (limited by maintenance-a)', [pods(5000)], [2, 1]),
       on('three', 'Waiting for node one.', [pods(10000)], [1, 0]),
@@ -170,7 +170,7 @@ describe("the KEP's story of three maintenances that share node one", () => {
   });
 
   test('node one is drained, and both have to wait for maintenance-a to drain node two', async () => {
-    await letGo('one');
+    await release('one');
     await eventuallyShows(a, [
       on('one', 'Waiting for node two.', [pods(5000)], [2, 0]),
       on('two', 'Evacuating', [pods(5000)], [1, 1]),
@@ -182,7 +182,7 @@ describe("the KEP's story of three maintenances that share node one", () => {
   });
 
   test('node two is drained: the drain targets are incremented', async () => {
-    await letGo('two');
+    await release('two');
     await eventuallyShows(a, [
       on('one', 'Evacuating (limited by maintenance-b)', [pods(10000)], [1, 1]),
       on('two', 'Evacuating', [pods(15000)], [0, 1]),
@@ -206,7 +206,7 @@ describe("the KEP's story of three maintenances that share node one", () => {
     );
   });
 
-  test('node one says which maintenances hold it', async () => {
+  test('the conditions of node one name the maintenances that hold it', async () => {
     await eventually('the conditions of node one', async () => {
       const conditions = (await world.node('one')).status?.conditions ?? [];
       const shown = conditions.map(({ type, status, message }) => `${type} ${status} ${message}`);
@@ -217,15 +217,11 @@ describe("the KEP's story of three maintenances that share node one", () => {
 
   test('all three are drained in the end, and no pod had two Evacuations', async () => {
     for (const name of [a, b, c])
-      await eventually(
-        `${name} to be drained`,
-        async () => {
-          for (const node of nodes) await letGo(node);
-          const seen = await world.maintenance(name);
-          expect(seen && drained(seen) ? 'drained' : seen?.status?.nodeStatuses).toBe('drained');
-        },
-        { within: 60_000 },
-      );
+      await eventually(`${name} to be drained`, async () => {
+        for (const node of nodes) await release(node);
+        const observed = await world.maintenance(name);
+        expect(observed && drained(observed) ? 'drained' : observed?.status?.nodeStatuses).toBe('drained');
+      });
     expect([...world.record.evacuations.values()].every((uids) => uids.size === 1)).toBe(true);
     expect(world.record.gone).toHaveLength(9);
   });

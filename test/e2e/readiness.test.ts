@@ -9,30 +9,29 @@ import {
   TASK_QUEUE,
   workflowIdOf,
 } from '../../api/names.ts';
-import type { NodeReadiness, SeenReadiness } from '../../api/nodeReadiness.ts';
+import type { NodeReadiness, ObservedNodeReadiness } from '../../api/nodeReadiness.ts';
 import { Informer } from '../../kube/informer.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
-import { slimNode, slimPod, slimReadiness } from '../../kube/slim.ts';
+import { trimNode, trimPod, trimNodeReadiness } from '../../kube/transform.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog as log } from '../kit/cluster.ts';
-import { eventually } from '../kit/eventually.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, type World } from './world.ts';
+import { createWorld, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
 let policies: ReadinessPolicies;
 let nodes: Informer<Node>;
 let pods: Informer<Pod, RawPod>;
-let readinesses: Informer<SeenReadiness, NodeReadiness>;
+let readinesses: Informer<ObservedNodeReadiness, NodeReadiness>;
 const watching = new AbortController();
 const agents = ['network', 'storage', 'devices'];
 const pool = 'gated';
-/** Nodes that had the taint in the first version that a watch saw. */
-const bornTainted = new Set<string>();
+/** Nodes that were created with the taint: the first version that the watch delivered has it. */
+const createdTainted = new Set<string>();
 
 beforeAll(async () => {
   world = await createWorld({ nodes: 1 });
@@ -40,11 +39,16 @@ beforeAll(async () => {
   await worker.ready();
   const { kube } = world;
   policies = new ReadinessPolicies(kube, world.sandbox);
-  nodes = new Informer({ kube, resource: resources.nodes, transform: slimNode, log });
-  pods = new Informer({ kube, resource: resources.pods, transform: slimPod, log });
-  readinesses = new Informer({ kube, resource: resources.nodeReadinesses, transform: slimReadiness, log });
+  nodes = new Informer({ kube, resource: resources.nodes, transform: trimNode, log });
+  pods = new Informer({ kube, resource: resources.pods, transform: trimPod, log });
+  readinesses = new Informer({
+    kube,
+    resource: resources.nodeReadinesses,
+    transform: trimNodeReadiness,
+    log,
+  });
   nodes.subscribe(({ type, object: { metadata } }) => {
-    if (type === 'Added' && isTainted(metadata.name)) bornTainted.add(metadata.name);
+    if (type === 'Added' && isTainted(metadata.name)) createdTainted.add(metadata.name);
   });
   for (const informer of [nodes, pods, readinesses]) {
     informer.start(watching.signal);
@@ -62,7 +66,7 @@ function start(env: Record<string, string> = {}): WorkerProcess {
   return startWorker(world.sandbox, { env: { READINESS_GRACE: '6', ...env } });
 }
 
-/** The one that takes over, without the wait for a Lease that nobody renews. */
+/** Starts the next worker, which need not wait for the Lease of the killed leader. */
 async function startNext(): Promise<WorkerProcess> {
   const key = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
   const { uid = '' } = (await world.kube.get(resources.leases, key))?.metadata ?? {};
@@ -70,13 +74,13 @@ async function startNext(): Promise<WorkerProcess> {
   return start();
 }
 
-/** SIGKILLs the worker in the moment in which a watch shows that something is so. */
-async function killedWhen(isSo: () => boolean): Promise<void> {
+/** Kills the worker as soon as a watch shows that a condition is met. */
+async function killedWhen(isMet: () => boolean): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const look = () => {
-    if (isSo()) resolve(worker.kill());
+  const check = () => {
+    if (isMet()) resolve(worker.kill());
   };
-  const unsubscribe = [nodes, pods, readinesses].map((informer) => informer.subscribe(look));
+  const unsubscribe = [nodes, pods, readinesses].map((informer) => informer.subscribe(check));
   await promise;
   for (const stop of unsubscribe) stop();
 }
@@ -91,30 +95,28 @@ function podOf(app: string, node: string): Pod | undefined {
 
 const runs = (app: string, node: string) => podOf(app, node)?.status.ready === true;
 
-/** What kubectl and autoscalers are told of a node. */
-function told(node: string): unknown {
+/** Returns what kubectl and autoscalers see of a node. */
+function reported(node: string): unknown {
   const { readinessGates = [] } = readinesses.get(node)?.spec ?? {};
   const { gates, conditions = [] } = readinesses.get(node)?.status ?? {};
   const condition = nodes.get(node)?.status?.conditions?.find(({ type }) => type === READINESS_CONDITION);
   return { written: readinessGates.length, gates, reasons: [conditions[0]?.reason, condition?.reason] };
 }
 
-const open = { written: 3, gates: '3/3', reasons: ['GatesReady', 'GatesReady'] };
+const allReady = { written: 3, gates: '3/3', reasons: ['GatesReady', 'GatesReady'] };
 
-const eventuallyTold = (node: string, what: object) =>
-  eventually(`what is told of ${node}`, () => expect(told(node)).toEqual(what), { within: 60_000 });
+const eventuallyReported = (node: string, expected: object) =>
+  eventually(`the report on ${node}`, () => expect(reported(node)).toEqual(expected));
 
 const eventuallyTainted = (node: string, want: boolean) =>
-  eventually(
-    `node ${node} ${want ? 'to have' : 'to lose'} the taint`,
-    () => expect(isTainted(node)).toBe(want),
-    { within: 60_000 },
+  eventually(`node ${node} ${want ? 'to have' : 'to lose'} the taint`, () =>
+    expect(isTainted(node)).toBe(want),
   );
 
 const eventuallyRuns = (app: string, node: string) =>
-  eventuallyHolds(`${app} runs on ${node}`, () => runs(app, node), Boolean, 60_000);
+  eventuallyHolds(`${app} runs on ${node}`, () => runs(app, node), Boolean);
 
-/** What a kubelet does when a probe fails, or passes again. */
+/** Sets a pod's readiness as a kubelet does when a probe fails or passes again. */
 async function probed(app: string, node: string, ready: boolean): Promise<void> {
   const { namespace = '', name = '' } = podOf(app, node)?.metadata ?? {};
   const status = { conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }] };
@@ -135,11 +137,11 @@ function workload(name: string, tolerations: object[]): object {
 describe('With the worker as a process of its own', () => {
   const first = Array.from({ length: 5 }, (_, i) => `gated-${i}`);
 
-  test('nodes are closed from their first version on, and take pods when their agents run', async () => {
+  test('nodes are created with the taint, and accept pods when their agents run', async () => {
     const gates = agents.map((name) => gate({ name, namespace: 'default' }));
     await policies.applied(readinessPolicy('gated', ofPool(pool), gates), { pool });
     await world.sandbox.addNodes(first, { pool });
-    await eventually('the nodes in the watch', () => expect([...bornTainted].toSorted()).toEqual(first));
+    await eventually('the nodes in the watch', () => expect([...createdTainted].toSorted()).toEqual(first));
     const web = workload('web', []);
     await world.kube.create(resources.daemonSets as Resource, web as KubeObject);
     for (const name of agents) {
@@ -148,16 +150,16 @@ describe('With the worker as a process of its own', () => {
       await world.kube.create(resources.daemonSets as Resource, agent as KubeObject);
     }
     for (const node of first) await eventuallyRuns('web', node);
-    for (const node of first) await eventuallyTold(node, open);
+    for (const node of first) await eventuallyReported(node, allReady);
   });
 });
 
 describe('A worker that is killed', () => {
-  test('before the NodeReadiness of a node is made: the node waits for the next one, and not in vain', async () => {
+  test('before it creates the NodeReadiness of a node: the next one does, and removes the taint', async () => {
     await worker.kill();
     await world.sandbox.addNodes(['late'], { pool });
     for (const app of agents) await eventuallyRuns(app, 'late');
-    expect(bornTainted.has('late')).toBe(true);
+    expect(createdTainted.has('late')).toBe(true);
     expect([isTainted('late'), runs('web', 'late'), readinesses.get('late')]).toEqual([
       true,
       false,
@@ -165,12 +167,12 @@ describe('A worker that is killed', () => {
     ]);
     worker = await startNext();
     await eventuallyRuns('web', 'late');
-    await eventuallyTold('late', open);
+    await eventuallyReported('late', allReady);
   });
 
   test.each([
     {
-      when: 'when the NodeReadiness is made',
+      when: 'when the NodeReadiness exists',
       node: 'made',
       isSo: (node: string) => readinesses.get(node) !== undefined,
     },
@@ -185,7 +187,7 @@ describe('A worker that is killed', () => {
       isSo: (node: string) => agents.every((app) => runs(app, node)),
     },
     {
-      when: 'when the taint is gone, before that is told',
+      when: 'when the taint is gone, before that is reported',
       node: 'gone',
       isSo: (node: string) => nodes.get(node) !== undefined && !isTainted(node),
     },
@@ -193,14 +195,14 @@ describe('A worker that is killed', () => {
     const killed = killedWhen(() => isSo(node));
     await world.sandbox.addNodes([node], { pool });
     await killed;
-    expect(bornTainted.has(node)).toBe(true);
+    expect(createdTainted.has(node)).toBe(true);
     for (const app of agents) await eventuallyRuns(app, node);
     worker = await startNext();
     await eventuallyRuns('web', node);
-    await eventuallyTold(node, open);
+    await eventuallyReported(node, allReady);
   });
 
-  test('between the gates of a node that takes pods and its taint: the next one puts it on after the grace', async () => {
+  test('between the loss of a gate and the taint: the next one adds the taint after the grace period', async () => {
     await policies.applied(readinessPolicy('absent', ofPool('old'), [absent]), { pool: 'old' });
     const isLost = () =>
       readinesses.get('node-1')?.status?.conditions.some(({ reason }) => reason === 'GatesLost') === true;
@@ -221,10 +223,10 @@ describe('A worker that is killed', () => {
 
 const absent = gate({ name: 'absent', namespace: 'default' });
 
-test('a node that completes while the leader is dead is given back behind its taint', async () => {
+test('a node that completes while the leader is dead is uncordoned behind its taint', async () => {
   const node = 'gated-1';
   await worker.kill();
-  // As that of a leader that has just died, and for as long as the next one believes it.
+  // The Lease of a leader that has just died; the next one respects it for this long.
   const key = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
   const renewTime = microTime(world.kube.now());
   const spec = { holderIdentity: 'dead', leaseDurationSeconds: 600, renewTime };
@@ -237,58 +239,59 @@ test('a node that completes while the leader is dead is given back behind its ta
     workflowId: workflowIdOf('leaderless'),
     args: [input],
   });
-  await eventuallyHolds('the cordon', () => nodes.get(node)?.spec.unschedulable === true, Boolean, 60_000);
+  await eventuallyHolds('the cordon', () => nodes.get(node)?.spec.unschedulable === true, Boolean);
   await probed('network', node, false);
-  const given = nodeVersions(node);
+  const observed = nodeVersions(node);
   await run.signal('cancel');
-  await eventuallyHolds('the node is given back', given.isSchedulable, Boolean, 60_000);
-  expect(given.wasOpen()).toBe(false);
+  await eventuallyHolds('the node to be uncordoned', observed.isSchedulable, Boolean);
+  expect(observed.wasInService()).toBe(false);
   const { uid = '' } = (await world.kube.get(resources.leases, key))?.metadata ?? {};
   await world.kube.delete(resources.leases, key, { uid });
-  await eventuallyTold(node, { written: 3, gates: '2/3', reasons: ['GatesNotReady', 'GatesNotReady'] });
+  await eventuallyReported(node, { written: 3, gates: '2/3', reasons: ['GatesNotReady', 'GatesNotReady'] });
   expect(readinesses.get(node)?.status?.losses).toBe(0);
   await probed('network', node, true);
   await eventuallyTainted(node, false);
 });
 
-/** What a watch shows of a node from now on. */
+/** Follows a node in the watch. */
 function nodeVersions(node: string) {
-  let wasOpen = false;
+  let wasInService = false;
   const isSchedulable = () => nodes.get(node)?.spec.unschedulable !== true;
   nodes.subscribe(({ object }) => {
-    if (object.metadata.name === node) wasOpen ||= isSchedulable() && !isTainted(node);
+    if (object.metadata.name === node) wasInService ||= isSchedulable() && !isTainted(node);
   });
-  return { isSchedulable, wasOpen: () => wasOpen };
+  return { isSchedulable, wasInService: () => wasInService };
 }
 
-test('gates close and open across a restart of the apiserver', async () => {
+test('the taint is added and removed across a restart of the apiserver', async () => {
   const node = 'gated-0';
   const server = world.sandbox.server('kube-apiserver');
   await probed('network', node, false);
-  await eventually('the loss to be told', () =>
-    expect(told(node)).toMatchObject({ gates: '2/3', reasons: ['GatesLost', 'GatesLost'] }),
+  await eventually('the loss to be reported', () =>
+    expect(reported(node)).toMatchObject({ gates: '2/3', reasons: ['GatesLost', 'GatesLost'] }),
   );
   await server.kill();
   await server.start();
   await eventuallyTainted(node, true);
   await server.kill();
   await server.start();
-  await eventually('the probe to be told', () => probed('network', node, true));
+  await eventually('the pod to be patched', () => probed('network', node, true));
   await eventuallyTainted(node, false);
-  await eventuallyTold(node, open);
+  await eventuallyReported(node, allReady);
 });
 
-test('the examples: a policy, and the gate of a person beside its own, taken back', async () => {
+test('the documented examples: a policy, and a gate that a user adds and removes', async () => {
   const node = 'worker-8';
   const kubectl = (args: string[], object?: object) =>
     succeeds(kubectlOf(world.sandbox)(['apply', '-f', ...args], object));
   const example = (name: string) => fileURLToPath(new URL(`../../docs/examples/${name}`, import.meta.url));
   const eventuallyOwned = (want: object) =>
-    eventually('who owns which gate', () => {
+    eventually('the owners of the gates', () => {
       const owners = Object.entries(readinesses.get(node)?.gateOwners ?? {});
       expect(Object.fromEntries(owners.map(([name, by]) => [name, Object.keys(by)]))).toEqual(want);
     });
-  await kubectl([example('readiness-policy.yaml')]);
+  // An apiserver that has just started answers 503 until it has read the schemas.
+  await eventually('the policy to be applied', () => kubectl([example('readiness-policy.yaml')]));
   await policies.inEffect({ 'example.com/pool': 'workers' });
   await world.sandbox.addNodes([node], { 'example.com/pool': 'workers' });
   const ofPolicy = ['node-readiness-policy/agents'];
@@ -307,18 +310,17 @@ test('the examples: a policy, and the gate of a person beside its own, taken bac
   await eventuallyTainted(node, false);
 });
 
-test('switched off, the worker leaves gates alone, and says which nodes wait in vain', async () => {
+test('with gates switched off, the worker ignores them, and warns of the nodes that wait for them', async () => {
   await worker.stop();
   worker = start({ READINESS_GATES: 'false' });
   await eventuallyHolds(
     'the warning',
     () => worker.log(),
-    (text) => text.includes('Readiness gates are switched off'),
-    60_000,
+    (text) => text.includes('Readiness gates are disabled'),
   );
   await policies.inEffect({ pool });
-  await world.sandbox.addNodes(['unkept'], { pool });
-  for (const app of agents) await eventuallyRuns(app, 'unkept');
-  await eventuallyTainted('unkept', true);
-  expect(readinesses.get('unkept')).toBeUndefined();
+  await world.sandbox.addNodes(['ignored'], { pool });
+  for (const app of agents) await eventuallyRuns(app, 'ignored');
+  await eventuallyTainted('ignored', true);
+  expect(readinesses.get('ignored')).toBeUndefined();
 });

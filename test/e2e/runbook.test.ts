@@ -7,21 +7,21 @@ import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { isAsShown, type Listing, partsOf, type Step } from '../kit/transcript.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, type World } from './world.ts';
+import { createWorld, type World } from '../kit/world.ts';
 
-const document = new URL('../../docs/runbook.md', import.meta.url);
+const document = new URL('../../docs/how-to/runbook.md', import.meta.url);
 const parts = partsOf(readFileSync(document, 'utf8'));
 
 let world: World;
 let worker: WorkerProcess;
-let desk: string;
+let directory: string;
 
 beforeAll(async () => {
   world = await createWorld({ nodes: 4 });
   worker = startWorker(world.sandbox);
   await worker.ready();
-  desk = join(world.sandbox.dir, 'desk');
-  await mkdir(desk);
+  directory = join(world.sandbox.dir, 'runbook');
+  await mkdir(directory);
   const kubectl = kubectlOf(world.sandbox);
   await succeeds(kubectl(['label', 'node', 'node-1', 'node-2', 'rack=7']));
   await succeeds(kubectl(['create', 'namespace', 'shop']));
@@ -34,7 +34,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** What the team of the runbook runs: `web` may lose one pod at a time, `db` on node-1 none. All of it is on rack 7 when the night begins. */
+/** The applications of the runbook: `web` may lose one pod at a time, `db` on node-1 none. Both start on rack 7. */
 function shop(): object[] {
   return [
     ...application('web', 4, { maxUnavailable: 1 }, ['node-1', 'node-2']),
@@ -71,49 +71,49 @@ function application(name: string, replicas: number, budget: object, nodes: stri
   ];
 }
 
-/** Whatever only looks may look again, until it sees what the runbook shows: a reader does not type as fast as a test. */
-const looks =
+/** Commands that only read are repeated until they print what the runbook shows: a reader types slower than a test. */
+const reads =
   /^(kubectl (.* )?(get|events|describe|maintenance (plan|status|history|workers|windows))|temporal .*(query|show|describe|list))\b/;
 
 function run(command: string): Promise<string> {
   const { env } = world.sandbox;
   return new Promise((resolve) => {
-    // Both of its streams, as a terminal shows them; a code that is not 0 is part of what is seen.
+    // Both streams, as a terminal shows them, and the exit code if it is not 0.
     const shell = ['-c', `exec 2>&1\n${command}`];
-    execFile('bash', shell, { cwd: desk, env: { ...env, HOME: desk } }, (error, stdout) =>
+    execFile('bash', shell, { cwd: directory, env: { ...env, HOME: directory } }, (error, stdout) =>
       resolve(error === null ? stdout : `${stdout}(exit code ${error.code})\n`),
     );
   });
 }
 
 async function performed({ command, output }: Step): Promise<void> {
-  const seenOnce = looks.test(command) ? undefined : await run(command);
-  const within = seenOnce === undefined ? 60_000 : 0;
+  const onlyOutput = reads.test(command) ? undefined : await run(command);
+  const options = onlyOutput === undefined ? {} : { timeoutMs: 0 };
   await eventually(
-    'what the runbook shows',
+    'the output that the runbook shows',
     async () => {
-      const seen = seenOnce ?? (await run(command));
-      if (!isAsShown(output, seen)) throw new Error(`\n$ ${command}\n${seen}`);
+      const observed = onlyOutput ?? (await run(command));
+      if (!isAsShown(output, observed)) throw new Error(`\n$ ${command}\n${observed}`);
     },
-    { within },
+    options,
   );
 }
 
-async function laidDown({ name, text }: Listing): Promise<void> {
-  await writeFile(join(desk, name), text);
+async function saved({ name, text }: Listing): Promise<void> {
+  await writeFile(join(directory, name), text);
 }
 
-describe('each step of docs/runbook.md does what it shows:', () => {
-  let isLost = false;
+describe('each step of docs/how-to/runbook.md does what it shows:', () => {
+  let hasFailed = false;
   const titled = parts.map((part) => ({
     title: 'step' in part ? `line ${part.step.line}: ${part.step.command}` : part.listing.name,
     part,
   }));
   test.each(titled)('$title', async ({ part }) => {
-    // What comes after a step that has failed would tell nothing.
-    if (isLost) throw new Error('an earlier step has failed');
-    isLost = true;
-    await ('step' in part ? performed(part.step) : laidDown(part.listing));
-    isLost = false;
+    // The steps build on each other.
+    if (hasFailed) throw new Error('an earlier step has failed');
+    hasFailed = true;
+    await ('step' in part ? performed(part.step) : saved(part.listing));
+    hasFailed = false;
   });
 });

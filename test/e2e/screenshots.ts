@@ -4,13 +4,12 @@ import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
 import { windowWorkflowIdOf } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { openBrowser } from '../kit/browser.ts';
-import { eventually } from '../kit/eventually.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { Ui } from '../kit/temporalUi.ts';
 import { startWorker } from '../kit/worker.ts';
-import { createWorld, drained } from './world.ts';
+import { createWorld, drained } from '../kit/world.ts';
 
-/** `npm run screenshots`: takes the pictures of docs/temporal-ui.md anew, from real runs. */
+/** `npm run screenshots`: takes the screenshots of docs/how-to/temporal-ui.md again, from real runs. */
 const folder = fileURLToPath(new URL('../../docs/images/', import.meta.url));
 
 const [world, browser] = await Promise.all([createWorld({ nodes: 6 }), openBrowser()]);
@@ -37,20 +36,20 @@ try {
     ({ status }) => status?.podsBlocked === 1 && status.podsPendingEvacuation + status.podsEvacuating === 1,
   );
   await ui.openMaintenance('rack-7');
-  await ui.saysEventually('Needs somebody:');
+  await ui.eventuallyShows('Action required:');
   await picture('maintenance', 1_250);
 
   await ui.signal('advance', '{"to": "Complete"}');
   await picture('signal', 850);
   await page.keyboard.press('Escape');
   await page.locator('#history-tab').click();
-  await page.getByText('Evacuate entry 1').first().waitFor();
+  await page.getByText('Evacuate a tier of the drain plan').first().waitFor();
   await picture('history', 850);
 
   await world.apply('rack-8', { nodes: ['node-3'], stage: 'Drain', reason: 'disk swap' });
   await world.eventually('rack-8', 'it is drained', drained);
   await ui.openMaintenance('rack-8');
-  await ui.saysEventually('ready for work');
+  await ui.eventuallyShows('ready for work');
   await picture('drained', 1_000);
 
   const names = ['node-4', 'node-5', 'node-6'];
@@ -73,7 +72,7 @@ try {
     (id) => id !== undefined,
   );
   await ui.openRun(opened ?? '');
-  await ui.saysEventually('Waiting for approval');
+  await ui.eventuallyShows('Waiting for approval');
   await picture('window', 1_000);
 
   await ui.search('ExecutionStatus = "Running" AND NodeMaintenanceStage = "Drain"');

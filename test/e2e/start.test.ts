@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { completeDrainPlan } from '../../domain/drainPlan.ts';
+import { completeDrainPlan } from '../../domain/drain/plan.ts';
 import { resources } from '../../kube/resources.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { eventuallyHolds } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { begun, createWorld, drained, finished, type World } from './world.ts';
+import { createWorld, drained, finished, type World, stageStarted } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
@@ -24,7 +24,7 @@ interface Output {
   text: string;
 }
 
-/** The temporal CLI, as a person uses it. */
+/** Runs the temporal CLI as a user does. */
 function temporal(...args: string[]): Promise<Output> {
   const options = { env: { ...process.env, ...world.sandbox.env } };
   return new Promise((resolve) => {
@@ -53,15 +53,15 @@ function start(name: string, input: string): Promise<Output> {
 const cordoned = async (node: string) => (await world.node(node)).spec.unschedulable === true;
 const becomesCordoned = (node: string) =>
   eventuallyHolds(
-    `${node} is cordoned`,
+    `${node} to be cordoned`,
     () => cordoned(node),
-    (seen) => seen,
+    (observed) => observed,
   );
 const becomesSchedulable = (node: string) =>
   eventuallyHolds(
-    `${node} is schedulable`,
+    `${node} to be schedulable`,
     () => cordoned(node),
-    (seen) => !seen,
+    (observed) => !observed,
   );
 
 describe('a maintenance that is started from the Temporal CLI', () => {
@@ -72,18 +72,20 @@ describe('a maintenance that is started from the Temporal CLI', () => {
       '{"name":"cli","nodes":["node-1"],"stage":"Drain","reason":"firmware 2.4"}',
     );
     expect(code).toBe(0);
-    const seen = await world.eventually('cli', 'it is drained', drained);
-    expect(seen.spec).toMatchObject({
+    const observed = await world.eventually('cli', 'it is drained', drained);
+    expect(observed.spec).toMatchObject({
       stage: 'Drain',
       reason: 'firmware 2.4',
       drainPlan: completeDrainPlan(),
     });
-    expect(seen.metadata.annotations?.['nodemaintenance.k8s.io/started-by']).toMatch(/^temporal:.+@/);
+    expect(observed.metadata.annotations?.['nodemaintenance.k8s.io/started-by']).toMatch(
+      /^unverified Temporal identity: .+@/,
+    );
     expect(await world.podsOn('node-1')).toEqual([]);
     expect(await cordoned('node-1')).toBe(true);
   });
 
-  test('goes on by signals from the CLI, and the object follows', async () => {
+  test('is advanced by signals from the CLI, and the object follows', async () => {
     const signalled = await temporal('workflow', 'signal', '-w', 'node-maintenance-cli', '--name', 'advance');
     expect(signalled.code).toBe(0);
     await world.eventually('cli', 'it is finished', finished);
@@ -94,46 +96,43 @@ describe('a maintenance that is started from the Temporal CLI', () => {
     {
       when: 'an unknown node',
       input: '{"name":"bad","nodes":["node-77"]}',
-      says: 'nodes[0]: there is no node "node-77"',
+      message: 'nodes[0]: there is no node "node-77"',
     },
     {
       when: 'an empty selector',
       input: '{"name":"bad","nodeSelector":{"nodeSelectorTerms":[]}}',
-      says: 'nodeSelector.nodeSelectorTerms: expected at least one',
+      message: 'nodeSelector.nodeSelectorTerms: expected at least one',
     },
-    { when: 'no object', input: '"bad"', says: 'expected one JSON object' },
+    { when: 'no object', input: '"bad"', message: 'expected one JSON object' },
     {
       when: 'an unknown field',
       input: '{"name":"bad","nodes":["node-1"],"stge":"Drain"}',
-      says: 'stge: unknown field',
+      message: 'stge: unknown field',
     },
     {
       when: 'a plan out of order',
       input:
         '{"name":"bad","nodes":["node-1"],"drainPlan":[{"podType":"Default","podPriority":2},{"podType":"Default","podPriority":1}]}',
-      says: 'drainPlan[1] has podPriority 1 after 2',
+      message: 'drainPlan[1] has podPriority 1 after 2',
     },
     {
       when: 'a duplicate entry',
       input:
         '{"name":"bad","nodes":["node-1"],"drainPlan":[{"podType":"Default","podPriority":2},{"podType":"Default","podPriority":2}]}',
-      says: 'drainPlan[1] repeats drainPlan[0]',
+      message: 'drainPlan[1] repeats drainPlan[0]',
     },
     {
       when: 'the name of an existing one with another spec',
       input: '{"name":"cli","nodes":["node-2"]}',
-      says: 'exists with another nodeSelector',
+      message: 'exists with a different nodeSelector',
       name: 'cli',
     },
-  ])(
-    'is refused with a sentence that says what to do, and nothing is made: $when',
-    async ({ input, says, name = 'bad' }) => {
-      await start(name, input);
-      const { text } = await temporal('workflow', 'result', '-w', `node-maintenance-${name}`);
-      expect(text).toContain(says);
-      if (name === 'bad') expect(await world.maintenance('bad')).toBeUndefined();
-    },
-  );
+  ])('is rejected with a remedy, and nothing is created: $when', async ({ input, message, name = 'bad' }) => {
+    await start(name, input);
+    const { text } = await temporal('workflow', 'result', '-w', `node-maintenance-${name}`);
+    expect(text).toContain(message);
+    if (name === 'bad') expect(await world.maintenance('bad')).toBeUndefined();
+  });
 
   test('malformed JSON never reaches the server', async () => {
     expect(await start('bad', '{"name":')).toMatchObject({
@@ -149,7 +148,7 @@ describe("a maintenance that is started by the Temporal UI's form", () => {
   });
   let headers: { [name: string]: string };
 
-  /** What the UI's pages send, through the UI's own server. */
+  /** Sends what the UI's pages send, through the UI's own server. */
   const post = async (path: string, body: object) => {
     const answer = await fetch(`${world.sandbox.temporalUi}/api/v1/namespaces/default/workflows/${path}`, {
       method: 'POST',
@@ -193,8 +192,10 @@ describe('a maintenance that is applied with kubectl', () => {
 
   test('waits in Idle without touching anything', async () => {
     await world.apply('applied', { nodes: ['node-3'] });
-    const seen = await world.eventually('applied', 'Idle is begun', (one) => begun(one, 'Idle'));
-    expect(seen.metadata.finalizers).toBeUndefined();
+    const observed = await world.eventually('applied', 'Idle has started', (one) =>
+      stageStarted(one, 'Idle'),
+    );
+    expect(observed.metadata.finalizers).toBeUndefined();
     expect(await cordoned('node-3')).toBe(false);
   });
 
@@ -206,7 +207,7 @@ describe('a maintenance that is applied with kubectl', () => {
     ]);
   });
 
-  test('refuses an update that goes back, with the stages that may follow', async () => {
+  test('rejects an update to an earlier stage, and names the stages that may follow', async () => {
     await expect(advance('Cordn')).rejects.toMatchObject({
       cause: { message: expect.stringContaining('to: expected "Cordon"') },
     });
@@ -228,51 +229,50 @@ describe('a maintenance that is applied with kubectl', () => {
     expect(world.record.evacuations.has(pod?.metadata.uid ?? 'none')).toBe(false);
     await run().executeUpdate('resume');
     await eventuallyHolds(
-      'the pod is evacuated',
+      'the pod to be evacuated',
       () => world.podsOn('node-3'),
       (pods) => pods.length === 0,
     );
   });
 
-  test('goes on when its run was terminated behind its back', async () => {
+  test('continues in a new run when its run was terminated', async () => {
     await world.eventually('applied', 'it is drained', drained);
     await run().terminate('by mistake');
     await eventuallyHolds(
-      'a new run is there',
+      'a new run',
       async () => (await run().describe()).status.name,
       (status) => status === 'RUNNING',
-      60_000,
     );
     await world.placePods('node-3', 2, { awaited: false });
     await eventuallyHolds(
-      'a late pod is evacuated',
+      'a late pod to be evacuated',
       () => world.podsOn('node-3'),
       (pods) => pods.length === 0,
     );
   });
 
-  test('"is moved to the Complete stage on deletion", gives the node back, and only then is gone', async () => {
+  test('"is moved to the Complete stage on deletion", uncordons the node, and only then is gone', async () => {
     const { metadata } = (await world.maintenance('applied')) ?? { metadata: { uid: '' } };
     await world.kube.delete(resources.nodeMaintenances, { name: 'applied' }, { uid: metadata.uid ?? '' });
     await becomesSchedulable('node-3');
     await eventuallyHolds(
-      'the object is gone',
+      'the object to be gone',
       () => world.maintenance('applied'),
-      (seen) => seen === undefined,
+      (observed) => observed === undefined,
     );
     await expect(run().result()).resolves.toMatchObject({ name: 'applied' });
   });
 
   test('deleted in Idle, it is gone at once, and its run ends', async () => {
     const { metadata } = await world.apply('planned', { nodes: ['node-4'] });
-    await world.eventually('planned', 'Idle is begun', (one) => begun(one, 'Idle'));
+    await world.eventually('planned', 'Idle has started', (one) => stageStarted(one, 'Idle'));
     await world.kube.delete(resources.nodeMaintenances, { name: 'planned' }, { uid: metadata.uid ?? '' });
     await expect(
       world.temporal.workflow.getHandle('node-maintenance-planned').result(),
     ).resolves.toMatchObject({ drained: false });
   });
 
-  test('a node that somebody else had cordoned stays cordoned, and an Event says so', async () => {
+  test('a node that another user had cordoned stays cordoned, with an Event', async () => {
     await world.kube.mergePatch(resources.nodes, { name: 'node-4' }, { spec: { unschedulable: true } });
     await world.apply('foreign', { nodes: ['node-4'], stage: 'Drain' });
     await world.eventually('foreign', 'it is drained', drained);
@@ -282,11 +282,11 @@ describe('a maintenance that is applied with kubectl', () => {
     const { items } = await world.kube.list(resources.events, { namespace: 'default' });
     expect(
       items.filter(({ involvedObject }) => involvedObject.name === 'foreign').map(({ reason }) => reason),
-    ).toContain('NodeLeftUnschedulable');
+    ).toContain('NodeKeptCordoned');
     await world.kube.mergePatch(resources.nodes, { name: 'node-4' }, { spec: { unschedulable: false } });
   });
 
-  test('a PodDisruptionBudget that blocks is named with its numbers, and the drain goes on when it gives way', async () => {
+  test('a PodDisruptionBudget that blocks is named with its numbers, and the drain continues once it allows the eviction', async () => {
     await world.deployment('guarded', 4);
     await world.budget('strict', { app: 'guarded' }, { minAvailable: 4 });
     const nodes = ['node-1', 'node-2', 'node-3', 'node-4'].slice(0, 2);
@@ -305,11 +305,11 @@ describe('a maintenance that is applied with kubectl', () => {
     await world.eventually('blocked', 'it is finished', finished);
   });
 
-  test('a selector that matches no node waits and says so; a node that appears is cordoned and drained', async () => {
+  test('a selector that matches no node is reported; a node that appears is cordoned and drained', async () => {
     await world.apply('early', { nodes: ['late-node'], stage: 'Drain' });
     await world.eventually(
       'early',
-      'it says why it waits',
+      'it reports why it waits',
       ({ status }) => status?.conditions.some(({ reason }) => reason === 'NoNodeMatches') === true,
     );
     await world.sandbox.addNodes(['late-node']);
@@ -319,16 +319,16 @@ describe('a maintenance that is applied with kubectl', () => {
 
   test('static pods are left running, and the Drained condition says so', async () => {
     await world.placePods('late-node', 1, { annotations: { 'kubernetes.io/config.mirror': 'made-by-hand' } });
-    const seen = await world.eventually(
+    const observed = await world.eventually(
       'early',
       'it is reported',
       ({ status }) => status?.podsRemaining === 1,
     );
-    expect(seen.status?.conditions.find(({ type }) => type === 'Drained')).toMatchObject({
+    expect(observed.status?.conditions.find(({ type }) => type === 'Drained')).toMatchObject({
       status: 'True',
       reason: 'StaticPodsRemain',
     });
-    expect(seen.status?.nodeStatuses[0]?.drainMessage).toMatch(
+    expect(observed.status?.nodeStatuses[0]?.drainMessage).toMatch(
       /^Drained, left running: default\/placed-\d+\.$/,
     );
     expect(await world.podsOn('late-node')).toHaveLength(1);

@@ -4,15 +4,15 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { WorkflowHandle } from '@temporalio/client';
 import type { KubeObject, Pod } from '../../api/core.ts';
-import { TurnAnnotation, windowWorkflowIdOf } from '../../api/names.ts';
+import { WindowAnnotation, windowWorkflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { verdictOn } from '../../domain/turnVerdict.ts';
+import { nodeResultOf } from '../../domain/windows/nodeResult.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { isTainted, pod, Windows, work } from './windows.ts';
-import { createWorld, drained, type World } from './world.ts';
+import { createWorld, drained, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
@@ -38,7 +38,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** Zone a has three of the nodes, and first those whose names come last. */
+/** Zone a has three of the nodes; the label order starts with the last names. */
 const placed = {
   'node-11': { zone: 'a', slot: '1' },
   'node-2': { zone: 'a', slot: '2' },
@@ -47,34 +47,37 @@ const placed = {
 };
 const soakSeconds = 4;
 
-/** Of a turn, in milliseconds; the beginning is known to the second. */
+/** Start and end of a node's maintenance. The start is known to the second. */
 interface Times {
-  begun: number;
-  ended: number;
+  startedMs: number;
+  endedMs: number;
 }
 
-function timesOf(turn: NodeMaintenance): Times {
+function timesOf(maintenance: NodeMaintenance): Times {
   return {
-    begun: Date.parse(turn.metadata.creationTimestamp ?? ''),
-    ended: Date.parse(verdictOn(turn)?.lastTransitionTime ?? ''),
+    startedMs: Date.parse(maintenance.metadata.creationTimestamp ?? ''),
+    endedMs: Date.parse(nodeResultOf(maintenance)?.lastTransitionTime ?? ''),
   };
 }
 
-/** Before this time no other turn begins. */
-function soaked({ ended }: Times): number {
-  return ended + (soakSeconds - 1) * 1_000;
+/** Returns the time before which no other node may start. */
+function soakedAtMs({ endedMs }: Times): number {
+  return endedMs + (soakSeconds - 1) * 1_000;
 }
 
-/** Runs the command of docs/windows.md that begins so, as a person types it. */
-async function documented(beginning: string): Promise<void> {
-  const document = await readFile(new URL('../../docs/windows.md', import.meta.url), 'utf8');
-  const command = document.split('```\n').find((block) => block.startsWith(beginning)) ?? 'false';
+/** Runs the command of docs/concepts/maintenance-windows.md that starts with `prefix`, as a user types it. */
+async function runDocumented(prefix: string): Promise<void> {
+  const document = await readFile(
+    new URL('../../docs/concepts/maintenance-windows.md', import.meta.url),
+    'utf8',
+  );
+  const command = document.split('```\n').find((block) => block.startsWith(prefix)) ?? 'false';
   const { env, dir } = world.sandbox;
   await promisify(execFile)('bash', ['-c', command], { env: { ...env, HOME: dir } });
 }
 
 describe('a window with a Job', () => {
-  test('works on its four nodes one after the other, though its worker dies, and gives each back', async () => {
+  test('maintains its four nodes one after the other, although its worker is killed, and uncordons each', async () => {
     await windows.setBudget(3);
     await world.placePods('node-1', 2);
     await windows.applied('os-patch', { pool: 'jobs', work });
@@ -88,7 +91,7 @@ describe('a window with a Job', () => {
     expect(mostOut()).toBe(1);
     await windows.schedulable(pools.jobs);
     const worked = (await windows.jobsOf('os-patch')).map(
-      ({ metadata }) => metadata.annotations?.[TurnAnnotation.Node],
+      ({ metadata }) => metadata.annotations?.[WindowAnnotation.Node],
     );
     expect(new Set(worked)).toEqual(new Set(pools.jobs));
     const { status } = await windows.now('os-patch');
@@ -96,7 +99,7 @@ describe('a window with a Job', () => {
     expect(status?.active).toBeUndefined();
   });
 
-  test('that opens again works on none of them, until what is to be done has changed', async () => {
+  test('maintains none of them when it opens again, until its template changes', async () => {
     expect(await windows.triggered(windows.scheduleOf('os-patch'))).toMatchObject({ done: 4, remaining: 0 });
     expect(await windows.jobsOf('os-patch')).toHaveLength(4);
     for (const [node, labels] of Object.entries(placed))
@@ -106,90 +109,92 @@ describe('a window with a Job', () => {
     await windows.patched('os-patch', { template: { reason: 'another patch' }, rollout });
     const mostZones = windows.mostOutOf('jobs', ({ metadata }) => metadata.labels?.['zone'] ?? '');
     const mostOut = windows.mostOutOf('jobs');
-    await documented('temporal schedule create');
+    await runDocumented('temporal schedule create');
     const byHand = world.temporal.schedule.getHandle('os-patch-extra');
     expect(await windows.triggered(byHand)).toMatchObject({ done: 4, remaining: 0 });
     expect(mostZones()).toBe(1);
     expect(mostOut()).toBeLessThanOrEqual(2);
-    const turns = await windows.turnsOf('os-patch');
-    expect(turns.map(({ spec }) => spec.reason)).toEqual(Array.from({ length: 4 }, () => 'another patch'));
+    const maintenances = await windows.maintenancesOf('os-patch');
+    expect(maintenances.map(({ spec }) => spec.reason)).toEqual(
+      Array.from({ length: 4 }, () => 'another patch'),
+    );
   });
 
-  test('goes by zone, by label and by percentage, and lets nodes soak that came back', async () => {
+  test('respects zones, the order of a label, a percentage and the soak time', async () => {
     const [four, two, one, three] = (await Promise.all(
       ['node-11', 'node-2', 'node-1', 'node-10'].map(async (node) =>
-        timesOf(await windows.turnOf('os-patch', node)),
+        timesOf(await windows.maintenanceOf('os-patch', node)),
       ),
     )) as [Times, Times, Times, Times];
     const firstOfZone = [four, two];
-    for (const { begun } of firstOfZone) expect(begun).toBeLessThan(one.begun);
-    expect(one.begun).toBeGreaterThan(Math.min(...firstOfZone.map(soaked)));
-    expect(three.begun).toBeGreaterThan(Math.max(...[...firstOfZone, one].map(soaked)));
+    for (const { startedMs } of firstOfZone) expect(startedMs).toBeLessThan(one.startedMs);
+    expect(one.startedMs).toBeGreaterThan(Math.min(...firstOfZone.map(soakedAtMs)));
+    expect(three.startedMs).toBeGreaterThan(Math.max(...[...firstOfZone, one].map(soakedAtMs)));
   });
 });
 
-describe('a window without work of its own', () => {
-  test('waits while the cluster can spare no node, and names those that are out', async () => {
+describe('a window without a Job', () => {
+  test('waits while the budget allows no node, and names the nodes that are out of service', async () => {
     await windows.setBudget(1);
     await world.kube.mergePatch(resources.nodes, { name: 'node-1' }, { spec: { unschedulable: true } });
     await windows.applied('by-hand', { pool: 'other', onWindowEnd: 'CancelCurrent' });
     const run = await windows.open('by-hand');
-    await eventually('the window to say why it waits', async () =>
+    await eventually('the window to report why it waits', async () =>
       expect((await windows.now('by-hand')).status?.active?.waiting).toEqual({
-        reason: 'NodeBudget',
+        reason: 'NodeDisruptionBudget',
         message:
-          'The NodeBudget of the cluster allows 1 nodes out of service, and there are 1 of them: node-1 (somebody cordoned it).',
+          'The NodeDisruptionBudget allows 1 node to be out of service, and 1 node is out of service: node-1 (cordoned).',
       }),
     );
-    await throughout('no turn has begun', 1_000, async () =>
-      expect(await windows.turnsOf('by-hand')).toEqual([]),
+    await throughout('no node is started', 1_000, async () =>
+      expect(await windows.maintenancesOf('by-hand')).toEqual([]),
     );
     await world.kube.mergePatch(resources.nodes, { name: 'node-1' }, { spec: { unschedulable: false } });
-    await windows.underWay(run, 'node-3');
+    await windows.inProgress(run, 'node-3');
     await eventually('the first node to be cordoned', async () =>
       expect(await windows.isCordoned('node-3')).toBe(true),
     );
   });
 
-  test('goes on to the next node when somebody advances the turn', async () => {
+  test('continues with the next node when a user advances one', async () => {
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
     await expect(run.executeUpdate('advance', { args: [{ node: 'node-4' }] })).rejects.toMatchObject({
-      cause: { message: 'node: "node-4" has no turn in window "by-hand" that could be ended' },
+      cause: { message: 'node: MaintenanceWindow "by-hand" does not maintain node "node-4" now' },
     });
     await run.executeUpdate('advance', { args: [{ node: 'node-3' }] });
-    expect(await windows.underWay(run, 'node-4')).toMatchObject({ done: 1 });
+    expect(await windows.inProgress(run, 'node-4')).toMatchObject({ done: 1 });
     await windows.schedulable(['node-3']);
   });
 
-  test('lets another window that opens meanwhile wait, which says for whom, and goes on after it', async () => {
+  test('makes another open window wait, which reports the node, and continues afterwards', async () => {
     await windows.applied('beside', { pool: 'beside' });
     const beside = await windows.open('beside');
-    await eventually('the other window to say why it waits', async () =>
+    await eventually('the other window to report why it waits', async () =>
       expect((await windows.now('beside')).status?.active?.waiting).toEqual({
-        reason: 'NodeBudget',
+        reason: 'NodeDisruptionBudget',
         message:
-          'The NodeBudget of the cluster allows 1 nodes out of service, and there are 1 of them: node-4 (it has its turn in window by-hand).',
+          'The NodeDisruptionBudget allows 1 node to be out of service, and 1 node is out of service: node-4 (in maintenance by window by-hand).',
       }),
     );
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));
     await run.executeUpdate('cancel');
     expect(await run.result()).toMatchObject({ done: 1, remaining: 1 });
-    await windows.underWay(beside, ...pools.beside);
+    await windows.inProgress(beside, ...pools.beside);
     await beside.executeUpdate('cancel');
     expect(await beside.result()).toMatchObject({ done: 0, remaining: 1 });
-    expect(await windows.turnsOf('beside')).toEqual([]);
+    expect(await windows.maintenancesOf('beside')).toEqual([]);
   });
 
-  test('that is cancelled gives the node back, which has its turn anew in the next one', async () => {
+  test('uncordons the node when it is cancelled, and maintains it when it opens again', async () => {
     await windows.schedulable(pools.other);
     const next = await windows.open('by-hand');
-    expect(await windows.underWay(next, 'node-4')).toMatchObject({ done: 1 });
+    expect(await windows.inProgress(next, 'node-4')).toMatchObject({ done: 1 });
     await eventually('the window to be open', async () =>
       expect((await windows.now('by-hand')).status?.active?.nodes).toEqual(['node-4']),
     );
     const second = await windows.open('by-hand', { id: `${windowWorkflowIdOf('by-hand')}-2` });
     await expect(second.result()).rejects.toMatchObject({
-      cause: { message: expect.stringContaining('"by-hand" is open already') },
+      cause: { message: expect.stringContaining('"by-hand" has been open since') },
     });
     await next.executeUpdate('cancel');
     await next.result();
@@ -202,14 +207,14 @@ describe('a window whose nodes have readiness gates', () => {
   let run: WorkflowHandle;
   let mostOut: () => number;
 
-  /** What opens the gate "storage" of a node: a pod without a controller, which a drain takes away for good. */
+  /** Opens the gate "storage" of a node, with a pod without a controller, which a drain removes for good. */
   async function storageOn(nodeName: string): Promise<void> {
     const metadata = { generateName: 'storage-', namespace: 'default', labels: { app: 'storage' } };
     const spec = { nodeName, tolerations: [{ operator: 'Exists' }], ...pod.spec };
     await world.kube.create(resources.pods as Resource, { metadata, spec } as never);
   }
 
-  /** The pod of the gate "network", which its DaemonSet makes anew. */
+  /** Returns the pod of the gate "network", which its DaemonSet recreates. */
   function agentOn(node: string): Promise<Pod> {
     return eventually(`the agent of ${node}`, async () => {
       const found = (await world.podsOn(node)).find(({ metadata }) => metadata.labels?.['app'] === 'network');
@@ -224,15 +229,15 @@ describe('a window whose nodes have readiness gates', () => {
   }
 
   async function gatesOf(name: string, want: { gates: string; blockedBy: string }): Promise<void> {
-    await eventually(`the gates of ${name} to be told`, async () =>
+    await eventually(`the gates of ${name} to be reported`, async () =>
       expect((await world.kube.get(resources.nodeReadinesses, { name }))?.status).toMatchObject(want),
     );
   }
 
-  /** Somebody ends the work on a drained node; resolves when it is given back, with all pods but that of "storage". */
-  async function workedOn(name: string): Promise<Pod> {
+  /** Advances a drained node, and waits until it is uncordoned, with all pods but that of "storage". */
+  async function completeNode(name: string): Promise<Pod> {
     await eventually(`${name} to be drained`, async () =>
-      expect(drained(await windows.turnOf('gated', name))).toBe(true),
+      expect(drained(await windows.maintenanceOf('gated', name))).toBe(true),
     );
     await run.executeUpdate('advance', { args: [{ node: name }] });
     await windows.schedulable([name]);
@@ -241,7 +246,7 @@ describe('a window whose nodes have readiness gates', () => {
     return agent;
   }
 
-  test('begins as many turns as the cluster can spare nodes', async () => {
+  test('starts as many nodes as the budget allows', async () => {
     const labels = { app: 'network' };
     const spec = { nodeSelector: { pool: 'gated' }, tolerations: [{ operator: 'Exists' }], ...pod.spec };
     await world.kube.create(
@@ -263,46 +268,46 @@ describe('a window whose nodes have readiness gates', () => {
     await windows.setBudget(2);
     await windows.applied('gated', { pool: 'gated', rollout: { maxUnavailable: 4, maxFailures: 4 } });
     run = await windows.open('gated');
-    await windows.underWay(run, first, second);
+    await windows.inProgress(run, first, second);
   });
 
-  test('waits behind the taint after Complete until they are open, and goes on then', async () => {
-    await workedOn(second);
-    await throughout('its turn is under way', 2_000, async () => {
-      expect(await windows.underWay(run, first, second)).toMatchObject({ done: 0 });
+  test('waits behind the taint after Complete until they are open', async () => {
+    await completeNode(second);
+    await throughout('the node is in progress', 2_000, async () => {
+      expect(await windows.inProgress(run, first, second)).toMatchObject({ done: 0 });
       expect(isTainted(await world.node(second))).toBe(true);
     });
     await storageOn(second);
-    expect(await windows.underWay(run, first, third)).toMatchObject({ done: 1 });
+    expect(await windows.inProgress(run, first, third)).toMatchObject({ done: 1 });
     expect(isTainted(await world.node(second))).toBe(false);
   });
 
-  test('reports the gate and the pod of a node that does not come back, and goes on with the others', async () => {
-    const agent = await workedOn(first);
+  test('reports the gate and the pod of a node that does not come back, and continues with the others', async () => {
+    const agent = await completeNode(first);
     await probed(agent, false);
     await storageOn(first);
     await gatesOf(first, { gates: '1/2', blockedBy: 'network' });
     await windows.patched('gated', { rollout: { readyTimeoutSeconds: 1 } });
-    const why = `its readiness gates are not open (gate network: pod is not ready: default/${agent.metadata.name} (Running))`;
-    await eventually('the failure to be told', async () => {
+    const why = `readiness gates are not ready (gate network: pod is not ready: default/${agent.metadata.name} (Running))`;
+    await eventually('the failure to be reported', async () => {
       const { progress, active } = (await windows.now('gated')).status ?? {};
       expect(progress).toMatchObject({ done: 1, inProgress: 1, failed: 1, remaining: 1 });
       expect(progress?.failures).toEqual([
         { node: first, reason: 'NodeNotReady', message: expect.stringContaining(why) },
       ]);
       expect(active?.waiting).toEqual({
-        reason: 'NodeBudget',
-        message: expect.stringContaining(`${first} (its readiness gates are not open)`),
+        reason: 'NodeDisruptionBudget',
+        message: expect.stringContaining(`${first} (readiness gates are not ready)`),
       });
     });
-    await windows.told('TurnFailed', `The turn of node ${first} failed: ${why}`);
+    await windows.emitted('NodeFailed', `Maintenance of node ${first} failed: ${why}`);
     await windows.patched('gated', { rollout: { readyTimeoutSeconds: 1800 } });
     for (const name of [third, fourth]) {
-      await windows.underWay(run, name);
-      await workedOn(name);
+      await windows.inProgress(run, name);
+      await completeNode(name);
       await storageOn(name);
     }
-    expect(await windows.underWay(run)).toMatchObject({ done: 3, failed: [{ node: first }], remaining: 0 });
+    expect(await windows.inProgress(run)).toMatchObject({ done: 3, failed: [{ node: first }], remaining: 0 });
     expect(mostOut()).toBe(2);
     await probed(agent, true);
     await run.executeUpdate('advance', { args: [{ node: first }] });

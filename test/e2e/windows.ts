@@ -1,12 +1,12 @@
 import { expect } from '@jest/globals';
 import type { ScheduleHandle, WorkflowHandle } from '@temporalio/client';
-import type { WindowState } from '../../activities/contract.ts';
+import type { WindowState } from '../../domain/windows/windowState.ts';
 import type { Job, KubeObject, Node } from '../../api/core.ts';
 import type { MaintenanceWindow, MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
 import {
-  NODE_BUDGET_NAME,
+  NODE_DISRUPTION_BUDGET_NAME,
   READINESS_TAINT,
-  TurnAnnotation,
+  WindowAnnotation,
   WINDOW_LABEL,
   WORK_NAMESPACE,
   windowWorkflowIdOf,
@@ -15,11 +15,11 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
-import type { WindowOutcome } from '../../workflows/maintenanceWindow.ts';
-import type { WindowAnswer } from '../../workflows/windowRun.ts';
+import type { WindowOutcome } from '../../workflows/windows/maintenanceWindow.ts';
+import type { WindowRunProgress } from '../../workflows/windows/run.ts';
 import { eventually } from '../kit/eventually.ts';
 import { ofPool } from '../kit/readiness.ts';
-import type { World } from './world.ts';
+import type { World } from '../kit/world.ts';
 
 type Differs = Omit<Partial<MaintenanceWindowSpec>, 'rollout' | 'schedule' | 'work'> & {
   /** Value of the label `pool` of its nodes. */
@@ -34,13 +34,13 @@ export type Pools = Readonly<Record<string, readonly string[]>>;
 
 export const pod = { spec: { containers: [{ name: 'patch', image: 'none' }] } };
 export const work = { type: 'Job', job: { template: pod } };
-/** Its pod does not begin until the gate is taken away. */
+/** Its pod does not start until the gate is removed. */
 export const gatedPod = { spec: { ...pod.spec, schedulingGates: [{ name: 'example.com/not-yet' }] } };
 
-/** Its own schedule opens it in years: what opens it is the test. */
+/** Opens in many years, so that only the test opens the window. */
 const someDay = { timeZone: 'UTC', duration: '1h', calendar: [{ time: '02:00', years: [2099] }] };
 
-/** The verbs in which tests of maintenance windows are written. */
+/** The verbs of the tests of maintenance windows. */
 export class Windows {
   readonly #world: World;
   readonly #nodes: Informer<Node>;
@@ -51,7 +51,7 @@ export class Windows {
     this.#nodes = new Informer({ kube: world.kube, resource: resources.nodes, log: silentLog });
   }
 
-  /** Of a world whose nodes are labelled with their pool. */
+  /** Labels the nodes of a world with their pools. */
   static async in(world: World, pools: Pools): Promise<Windows> {
     const windows = new Windows(world);
     for (const [pool, names] of Object.entries(pools))
@@ -65,17 +65,17 @@ export class Windows {
     this.#end.abort();
   }
 
-  /** Calls back with the nodes of a pool whenever a watch sees one change. */
-  watch(pool: string, see: (nodes: readonly Node[]) => void): void {
-    const ofIt = ({ metadata }: Node) => metadata.labels?.['pool'] === pool;
-    this.#nodes.subscribe(() => see(this.#nodes.list().filter(ofIt)));
+  /** Calls back with the nodes of a pool whenever one of them changes. */
+  watch(pool: string, onChange: (nodes: readonly Node[]) => void): void {
+    const isOfPool = ({ metadata }: Node) => metadata.labels?.['pool'] === pool;
+    this.#nodes.subscribe(() => onChange(this.#nodes.list().filter(isOfPool)));
   }
 
-  /** Counts, from now on, the most nodes of a pool that are out of service at one time, or the most of what they are of. */
-  mostOutOf(pool: string, of = ({ metadata }: Node) => metadata.name): () => number {
+  /** Counts, from now on, how many nodes of a pool are out of service at one time at most, or how many of their `groupOf`. */
+  mostOutOf(pool: string, groupOf = ({ metadata }: Node) => metadata.name): () => number {
     let most = 0;
     this.watch(pool, (nodes) => {
-      most = Math.max(most, new Set(nodes.filter(isOutOfService).map(of)).size);
+      most = Math.max(most, new Set(nodes.filter(isOutOfService).map(groupOf)).size);
     });
     return () => most;
   }
@@ -93,7 +93,7 @@ export class Windows {
     return (await this.#world.kube.get(resources.maintenanceWindows, { name })) as MaintenanceWindow;
   }
 
-  /** As a person does, from the Temporal UI or CLI. */
+  /** Opens a window as a user does from the Temporal UI or CLI. */
   open(
     name: string,
     { id = windowWorkflowIdOf(name), ...input }: { id?: string; duration?: string } = {},
@@ -119,7 +119,7 @@ export class Windows {
     return this.#world.temporal.schedule.getHandle(windowWorkflowIdOf(name));
   }
 
-  /** Has a Schedule fire now; resolves with what the window came to. */
+  /** Triggers a Schedule, and returns the outcome of the window. */
   async triggered(schedule: ScheduleHandle): Promise<WindowOutcome> {
     await schedule.trigger();
     const workflowId = await eventually('the Schedule to have fired', async () => {
@@ -130,25 +130,25 @@ export class Windows {
     return (await this.#world.temporal.workflow.getHandle(workflowId).result()) as WindowOutcome;
   }
 
-  /** Resolves when the turns of just these nodes are under way. */
-  underWay(run: WorkflowHandle, ...nodes: string[]): Promise<WindowState> {
-    return eventually(`the turns of ${nodes.join(', ') || 'no node'}`, async () => {
-      const { state } = await run.query<WindowAnswer>('progress');
-      expect(state?.underWay.map(({ node }) => node)).toEqual(nodes);
+  /** Waits until exactly these nodes are in progress. */
+  inProgress(run: WorkflowHandle, ...nodes: string[]): Promise<WindowState> {
+    return eventually(`nodes in progress: ${nodes.join(', ') || 'none'}`, async () => {
+      const { state } = await run.query<WindowRunProgress>('progress');
+      expect(state?.inProgress.map(({ node }) => node)).toEqual(nodes);
       return state as WindowState;
     });
   }
 
-  async turnsOf(name: string): Promise<NodeMaintenance[]> {
+  async maintenancesOf(name: string): Promise<NodeMaintenance[]> {
     const labelSelector = `${WINDOW_LABEL}=${name}`;
     return (await this.#world.kube.list(resources.nodeMaintenances, { labelSelector })).items;
   }
 
-  async turnOf(name: string, node: string): Promise<NodeMaintenance> {
-    const turns = await this.turnsOf(name);
-    const turn = turns.find(({ metadata }) => metadata.name.endsWith(`-${node}`));
-    expect(turn).toBeDefined();
-    return turn as NodeMaintenance;
+  async maintenanceOf(name: string, node: string): Promise<NodeMaintenance> {
+    const all = await this.maintenancesOf(name);
+    const found = all.find(({ metadata }) => metadata.name.endsWith(`-${node}`));
+    expect(found).toBeDefined();
+    return found as NodeMaintenance;
   }
 
   async jobsOf(name: string): Promise<Job[]> {
@@ -156,11 +156,11 @@ export class Windows {
     return (await this.#world.kube.list(resources.jobs, { namespace: WORK_NAMESPACE, labelSelector })).items;
   }
 
-  /** The newest pod of the Job that works on a node. */
-  podThatWorksOn(name: string, node: string): Promise<{ namespace: string; name: string }> {
-    return eventually(`the pod that works on ${node}`, async () => {
+  /** Returns the newest pod of the Job of a node. */
+  jobPodOf(name: string, node: string): Promise<{ namespace: string; name: string }> {
+    return eventually(`the pod of the Job of ${node}`, async () => {
       const job = (await this.jobsOf(name)).find(
-        ({ metadata }) => metadata.annotations?.[TurnAnnotation.Node] === node,
+        ({ metadata }) => metadata.annotations?.[WindowAnnotation.Node] === node,
       );
       const labelSelector = `job-name=${job?.metadata.name}`;
       const { items } = await this.#world.kube.list(resources.pods, {
@@ -173,24 +173,28 @@ export class Windows {
     });
   }
 
-  /** Takes the gate from such a pod, and resolves when it is on its node. */
-  async letGo(key: { namespace: string; name: string }, node: string): Promise<void> {
+  /** Removes the gate of such a pod, and waits until it is on its node. */
+  async ungate(key: { namespace: string; name: string }, node: string): Promise<void> {
     await this.#world.kube.mergePatch(resources.pods, key, { spec: { schedulingGates: null } });
     await eventually(`the pod to be on ${node}`, async () =>
       expect((await this.#world.kube.get(resources.pods, key))?.spec.nodeName).toBe(node),
     );
   }
 
-  /** The pod that works on a node comes to this end, as its kubelet would say. */
-  async ends(name: string, node: string, phase: 'Succeeded' | 'Failed'): Promise<void> {
-    const key = await this.podThatWorksOn(name, node);
+  /** Ends the pod of a node's Job as its kubelet would. */
+  async endJobPod(name: string, node: string, phase: 'Succeeded' | 'Failed'): Promise<void> {
+    const key = await this.jobPodOf(name, node);
     await this.#world.kube.mergePatch(resources.pods, key, { status: { phase } }, { subresource: 'status' });
   }
 
   async setBudget(maxUnavailable: number | string): Promise<void> {
     const spec = { maxUnavailable };
-    await eventually('the budget that the worker makes', async () => {
-      await this.#world.kube.mergePatch(resources.nodeBudgets, { name: NODE_BUDGET_NAME }, { spec });
+    await eventually('the budget that the worker creates', async () => {
+      await this.#world.kube.mergePatch(
+        resources.nodeDisruptionBudgets,
+        { name: NODE_DISRUPTION_BUDGET_NAME },
+        { spec },
+      );
     });
   }
 
@@ -205,15 +209,15 @@ export class Windows {
       );
   }
 
-  /** Resolves when an Event of this reason says something that contains `words`. */
-  async told(reason: string, words: string): Promise<void> {
+  /** Waits for an Event of this reason whose message contains `text`. */
+  async emitted(reason: string, text: string): Promise<void> {
     await eventually(`Event ${reason}`, async () => {
       const fieldSelector = `reason=${reason}`;
       const { items } = await this.#world.kube.list(resources.events, {
         namespace: 'default',
         fieldSelector,
       });
-      expect(items.map(({ message }) => message)).toContainEqual(expect.stringContaining(words));
+      expect(items.map(({ message }) => message)).toContainEqual(expect.stringContaining(text));
     });
   }
 }

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { ScheduleNotFoundError, type WorkflowHandle } from '@temporalio/client';
-import { TurnAnnotation } from '../../api/names.ts';
+import { WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { isUnfinished } from '../../domain/turn.ts';
+import { isJobRunning } from '../../domain/windows/windowMaintenance.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { gatedPod, Windows, work } from './windows.ts';
-import { createWorld, drained, type World } from './world.ts';
+import { createWorld, drained, type World } from '../kit/world.ts';
 
-/** What takes a minute or two by the clock begins first, and is looked at again at the end: others have their turn meanwhile. */
+/** Windows that take a minute or two by the clock start first and are checked last; the other tests run in between. */
 let world: World;
 let worker: WorkerProcess;
 let windows: Windows;
@@ -23,14 +23,14 @@ const pools = {
   revoked: ['node-9'],
 } as const;
 const [held] = pools.minutely;
-const worksFor = { type: 'Job', job: { template: gatedPod } };
+const jobWork = { type: 'Job', job: { template: gatedPod } };
 
-/** The pod that does not leave the held node. */
+/** A pod that does not leave the held node. */
 let stuck: string;
-/** When the first window ends that opens by its own schedule. */
+/** End of the first window that opens by its own schedule. */
 let firstEnd: Promise<string>;
-/** Whether the held node was schedulable again since it was cordoned. */
-let wasGivenBack = false;
+/** Whether the held node was uncordoned since it was cordoned. */
+let wasUncordoned = false;
 let finishing: WorkflowHandle;
 
 beforeAll(async () => {
@@ -43,13 +43,13 @@ beforeAll(async () => {
   let wasCordoned = false;
   windows.watch('minutely', ([node]) => {
     const isCordoned = node?.spec.unschedulable ?? false;
-    wasGivenBack ||= wasCordoned && !isCordoned;
+    wasUncordoned ||= wasCordoned && !isCordoned;
     wasCordoned ||= isCordoned;
   });
   const schedule = { timeZone: 'UTC', cron: '* * * * *', duration: '1m' };
   await windows.applied('minutely', { pool: 'minutely', schedule, onWindowEnd: 'HoldCurrent', work });
   firstEnd = openedByItsSchedule();
-  // Awaited only later: until then a failure is nobody's.
+  // Awaited only later: until then a failure must not be unhandled.
   firstEnd.catch(() => undefined);
   await windows.applied('finishing', { pool: 'finishing' });
   finishing = await windows.open('finishing', { duration: '1m' });
@@ -62,19 +62,15 @@ afterAll(async () => {
 });
 
 function openedByItsSchedule(): Promise<string> {
-  return eventually(
-    'the window to be open',
-    async () => {
-      const { active } = (await windows.now('minutely')).status ?? {};
-      const start = Date.parse(active?.start ?? '');
-      expect(start % 60_000).toBe(0);
-      const end = new Date(start + 60_000).toISOString();
-      const workflowId = expect.stringMatching(/^maintenance-window-minutely-20/);
-      expect(active).toMatchObject({ end, workflowId });
-      return end;
-    },
-    { within: 120_000 },
-  );
+  return eventually('the window to be open', async () => {
+    const { active } = (await windows.now('minutely')).status ?? {};
+    const start = Date.parse(active?.start ?? '');
+    expect(start % 60_000).toBe(0);
+    const end = new Date(start + 60_000).toISOString();
+    const workflowId = expect.stringMatching(/^maintenance-window-minutely-20/);
+    expect(active).toMatchObject({ end, workflowId });
+    return end;
+  });
 }
 
 test('a Job that fails leaves its node cordoned', async () => {
@@ -89,9 +85,9 @@ test('a Job that fails leaves its node cordoned', async () => {
   });
   await windows.open('endless');
   const [fails, never] = pools.endless;
-  await hangsOn(never);
-  await windows.ends('endless', fails, 'Failed');
-  await eventually('the failure to be told', async () =>
+  await hangOn(never);
+  await windows.endJobPod('endless', fails, 'Failed');
+  await eventually('the failure to be reported', async () =>
     expect((await windows.now('endless')).status?.progress?.failures).toContainEqual({
       node: fails,
       reason: 'JobFailed',
@@ -101,15 +97,15 @@ test('a Job that fails leaves its node cordoned', async () => {
   expect(await windows.isCordoned(fails)).toBe(true);
 });
 
-/** The pod is on the node, and comes to no end there: the sandbox's kubelet takes it for one that runs already. */
-async function hangsOn(node: string): Promise<void> {
-  const key = await windows.podThatWorksOn('endless', node);
+/** Lets the pod start on the node and never end: the sandbox's kubelet leaves pods alone that are Ready already. */
+async function hangOn(node: string): Promise<void> {
+  const key = await windows.jobPodOf('endless', node);
   const status = { conditions: [{ type: 'Ready', status: 'True' }] };
   await world.kube.mergePatch(resources.pods, key, { status }, { subresource: 'status' });
-  await windows.letGo(key, node);
+  await windows.ungate(key, node);
 }
 
-test('overlapping windows work on the same nodes one after the other, and on no more at once than each allows', async () => {
+test('overlapping windows maintain the same nodes one after the other, and no more at once than each allows', async () => {
   const mostOut = windows.mostOutOf('other');
   const runs = [];
   for (const name of ['left', 'right']) {
@@ -121,12 +117,12 @@ test('overlapping windows work on the same nodes one after the other, and on no 
   await windows.schedulable(pools.other);
 });
 
-test('a window that is deleted while a person works is gone when the turn is over, and not before', async () => {
+test('a window that is deleted while a node waits for a user is gone when that node is done, and not before', async () => {
   await windows.applied('leaving', { pool: 'lost', onWindowEnd: 'HoldCurrent' });
   const run = await windows.open('leaving');
   const [node] = pools.lost;
   await eventually('the node to be drained', async () =>
-    expect(drained(await windows.turnOf('leaving', node))).toBe(true),
+    expect(drained(await windows.maintenanceOf('leaving', node))).toBe(true),
   );
   await windows.deleted('leaving');
   await eventually('its Schedule to be gone', () =>
@@ -142,14 +138,14 @@ test('a window that is deleted while a person works is gone when the turn is ove
   await windows.schedulable([node]);
 });
 
-describe('a window whose Job may be tried again', () => {
+describe('a window whose Job may be retried', () => {
   let run: WorkflowHandle;
 
-  test('does so when its pod has failed', async () => {
+  test('retries it when its pod has failed', async () => {
     const retried = { type: 'Job', job: { template: gatedPod, retries: 1 } };
     await windows.applied('revoked', { pool: 'revoked', onWindowEnd: 'CancelCurrent', work: retried });
     run = await windows.open('revoked');
-    await windows.ends('revoked', pools.revoked[0], 'Failed');
+    await windows.endJobPod('revoked', pools.revoked[0], 'Failed');
     await eventually('another pod', async () =>
       expect((await windows.jobsOf('revoked')).map(({ status }) => status)).toMatchObject([
         { failed: 1, active: 1 },
@@ -158,20 +154,20 @@ describe('a window whose Job may be tried again', () => {
     expect((await windows.now('revoked')).status?.progress).toMatchObject({ inProgress: 1, failed: 0 });
   });
 
-  test('ends the Job, and gives the node back, when it is deleted meanwhile with CancelCurrent', async () => {
+  test('ends the Job, and uncordons the node, when it is deleted with CancelCurrent', async () => {
     await windows.deleted('revoked');
     expect(await run.result()).toMatchObject({ done: 0, failed: [] });
     await windows.gone('revoked');
     await windows.schedulable(pools.revoked);
-    expect([await windows.jobsOf('revoked'), await windows.turnsOf('revoked')]).toEqual([[], []]);
+    expect([await windows.jobsOf('revoked'), await windows.maintenancesOf('revoked')]).toEqual([[], []]);
   });
 });
 
 describe('a node that never comes back', () => {
   const [name] = pools.lost;
 
-  /** Its kubelet falls silent: the sandbox's stops to play it. */
-  const silence = async () => {
+  /** Silences its kubelet: the sandbox's no longer runs this node. */
+  const silenceKubelet = async () => {
     const annotations = { 'kwok.x-k8s.io/node': null };
     await world.kube.mergePatch(resources.nodes, { name }, { metadata: { annotations } });
     const ready = { type: 'Ready', status: 'False', reason: 'Lost', message: '' };
@@ -185,21 +181,21 @@ describe('a node that never comes back', () => {
     );
   };
 
-  test('stays cordoned, is reported, and stops the window until somebody has dealt with it', async () => {
-    await windows.applied('lost', { pool: 'lost', rollout: { readyTimeoutSeconds: 2 }, work: worksFor });
+  test('stays cordoned, is reported, and stops the window until a user advances it', async () => {
+    await windows.applied('lost', { pool: 'lost', rollout: { readyTimeoutSeconds: 2 }, work: jobWork });
     const run = await windows.open('lost');
-    const key = await windows.podThatWorksOn('lost', name);
-    await silence();
-    await windows.letGo(key, name);
-    await windows.ends('lost', name, 'Succeeded');
-    await eventually('the failure to be told', async () => {
+    const key = await windows.jobPodOf('lost', name);
+    await silenceKubelet();
+    await windows.ungate(key, name);
+    await windows.endJobPod('lost', name, 'Succeeded');
+    await eventually('the failure to be reported', async () => {
       const { status } = await windows.now('lost');
       expect(status?.progress?.failures).toEqual([
-        { node: name, reason: 'NodeNotReady', message: expect.stringContaining('it is not ready') },
+        { node: name, reason: 'NodeNotReady', message: expect.stringContaining('not ready') },
       ]);
       expect(status?.active?.waiting).toEqual({
-        reason: 'FailedTurns',
-        message: expect.stringContaining(`The turn of ${name} failed: see to`),
+        reason: 'FailedNodes',
+        message: expect.stringContaining(`1 node failed (${name}): check`),
       });
     });
     expect(await windows.isCordoned(name)).toBe(true);
@@ -209,89 +205,80 @@ describe('a node that never comes back', () => {
   });
 });
 
-test('a window opens when its own schedule says so', async () => {
+test('a window opens by its own schedule', async () => {
   await firstEnd;
   await eventually(`${held} to be cordoned`, async () => expect(await windows.isCordoned(held)).toBe(true));
 });
 
-test('a window that has ended begins no further turn, and is over when those under way are', async () => {
+test('a window that has ended starts no further node, and closes when those in progress are done', async () => {
   const [first, second] = pools.finishing;
-  await eventually(
-    'the window to be over',
-    async () =>
-      expect((await windows.now('finishing')).status?.active?.waiting).toEqual({
-        reason: 'WindowOver',
-        message: 'The window is over; 1 node is left for the next one.',
-      }),
-    { within: 120_000 },
+  await eventually('the window to end', async () =>
+    expect((await windows.now('finishing')).status?.active?.waiting).toEqual({
+      reason: 'WindowEnded',
+      message: 'The window has ended; 1 node remains for the next opening.',
+    }),
   );
-  expect(await windows.underWay(finishing, first)).toMatchObject({ done: 0, remaining: 1 });
+  expect(await windows.inProgress(finishing, first)).toMatchObject({ done: 0, remaining: 1 });
   await finishing.executeUpdate('advance', { args: [{ node: first }] });
   expect(await finishing.result()).toMatchObject({ done: 1, failed: [], remaining: 1 });
   await windows.schedulable(pools.finishing);
-  const turns = await windows.turnsOf('finishing');
-  expect(turns.map(({ metadata }) => metadata.annotations?.[TurnAnnotation.Node])).toEqual([first]);
+  const maintenances = await windows.maintenancesOf('finishing');
+  expect(maintenances.map(({ metadata }) => metadata.annotations?.[WindowAnnotation.Node])).toEqual([first]);
   expect(await windows.isCordoned(second)).toBe(false);
 });
 
-test('a Job that never ends is reported, and its node left behind, with those of other failures, when the window closes', async () => {
+test('a Job that never ends is reported, and its node stays cordoned, as all failed nodes do, when the window closes', async () => {
   const [fails, never] = pools.endless;
-  await eventually(
-    'both failures to be told',
-    async () =>
-      expect((await windows.now('endless')).status?.progress?.failures).toEqual([
-        { node: fails, reason: 'JobFailed', message: expect.any(String) },
-        { node: never, reason: 'JobNeverEnded', message: expect.stringContaining('has not ended 81 s') },
-      ]),
-    { within: 150_000 },
+  await eventually('both failures to be reported', async () =>
+    expect((await windows.now('endless')).status?.progress?.failures).toEqual([
+      { node: fails, reason: 'JobFailed', message: expect.any(String) },
+      {
+        node: never,
+        reason: 'JobTerminationTimeout',
+        message: expect.stringContaining('did not end within 81 s'),
+      },
+    ]),
   );
   const run = world.temporal.workflow.getHandle('maintenance-window-endless');
   await run.executeUpdate('cancel');
   expect(await run.result()).toMatchObject({ done: 0, failed: [fails, never] });
-  const advance = async (turn: NodeMaintenance) => {
-    const annotations = { [TurnAnnotation.Advance]: 'true' };
-    const key = { name: turn.metadata.name };
+  const advance = async (maintenance: NodeMaintenance) => {
+    const annotations = { [WindowAnnotation.WorkDone]: 'true' };
+    const key = { name: maintenance.metadata.name };
     await world.kube.mergePatch(resources.nodeMaintenances, key, { metadata: { annotations } });
   };
   for (const node of [fails, never]) {
-    await windows.told('TurnLeftBehind', `node ${node} stays out of service`);
+    await windows.emitted('NodeKeptCordoned', `Window endless has closed, and node ${node} stays cordoned (`);
     expect(await windows.isCordoned(node)).toBe(true);
-    await advance(await windows.turnOf('endless', node));
+    await advance(await windows.maintenanceOf('endless', node));
   }
   await windows.schedulable([fails]);
-  await windows.told('TurnNotAdvanced', `works on node ${never}`);
-  await windows.ends('endless', never, 'Failed');
+  await windows.emitted('AdvanceRejected', `is running on node ${never}`);
+  await windows.endJobPod('endless', never, 'Failed');
   await eventually('the Job to have ended', async () =>
-    expect((await windows.jobsOf('endless')).filter(isUnfinished)).toEqual([]),
+    expect((await windows.jobsOf('endless')).filter(isJobRunning)).toEqual([]),
   );
   expect(await windows.isCordoned(never)).toBe(true);
-  await advance(await windows.turnOf('endless', never));
+  await advance(await windows.maintenanceOf('endless', never));
   await windows.schedulable([never]);
-}, 240_000);
+});
 
-test('a window that held its node goes on with it when it opens again', async () => {
+test('a window that held its node resumes it when it opens again', async () => {
   const first = await firstEnd;
-  await eventually(
-    'the drain to have rested, and to go on in another window',
-    async () => {
-      const { status } = await windows.turnOf('minutely', held);
-      expect(status?.conditions).toContainEqual(expect.objectContaining({ type: 'Paused', status: 'False' }));
-      const { active } = (await windows.now('minutely')).status ?? {};
-      expect(active?.end ?? first).not.toBe(first);
-    },
-    { within: 180_000 },
-  );
-  expect(wasGivenBack).toBe(false);
+  await eventually('the drain to have been paused, and to be resumed in another window', async () => {
+    const { status } = await windows.maintenanceOf('minutely', held);
+    expect(status?.conditions).toContainEqual(expect.objectContaining({ type: 'Paused', status: 'False' }));
+    const { active } = (await windows.now('minutely')).status ?? {};
+    expect(active?.end ?? first).not.toBe(first);
+  });
+  expect(wasUncordoned).toBe(false);
   await world.kube.mergePatch(
     resources.pods,
     { namespace: 'default', name: stuck },
     { metadata: { finalizers: null } },
   );
-  await eventually(
-    'the node to be done',
-    async () =>
-      expect((await windows.now('minutely')).status?.progress).toMatchObject({ summary: '1/1', failed: 0 }),
-    { within: 180_000 },
+  await eventually('the node to be done', async () =>
+    expect((await windows.now('minutely')).status?.progress).toMatchObject({ summary: '1/1', failed: 0 }),
   );
   await windows.schedulable([held]);
-}, 400_000);
+});

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parse, stringify } from 'yaml';
 import type { KubeObject, Pod } from '../../api/core.ts';
-import { EvacuationController } from '../../controllers/evacuation.ts';
+import { EvacuationController } from '../../controllers/evacuation/evacuation.ts';
 import { runEvacuator } from '../../evacuator-kit/index.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
@@ -19,7 +19,7 @@ import { eventually } from '../kit/eventually.ts';
 import { projectWithPackage, typeErrors } from '../kit/package.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
-// The example of the README, with the rights of its manifest, as a program of its own.
+// Runs the example of the README as a separate process with the permissions of its manifest.
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const example = join(repository, 'evacuator-kit', 'example.ts');
@@ -56,7 +56,7 @@ beforeAll(async () => {
 });
 
 afterEach(async () => {
-  for (const child of children.splice(0)) await ended(child);
+  for (const child of children.splice(0)) await terminate(child);
 });
 
 afterAll(async () => {
@@ -80,11 +80,11 @@ function startController(): () => Promise<void> {
 
 interface Program {
   log(): string;
-  /** As a rollout would; resolves with the exit code. */
+  /** Stops the process like a rollout. Resolves with the exit code. */
   stop(): Promise<number | null>;
 }
 
-async function started(program: string, args: string[] = []): Promise<Program> {
+async function startProgram(program: string, args: string[] = []): Promise<Program> {
   const env = {
     ...process.env,
     KUBECONFIG: await kubeconfigOf(sandbox, { namespace: account, name: account }, dir),
@@ -98,11 +98,11 @@ async function started(program: string, args: string[] = []): Promise<Program> {
       output += chunk.toString();
     });
   await eventually('the evacuator to start', () => expect(output).toContain('Evacuator started'));
-  return { log: () => output, stop: () => ended(child) };
+  return { log: () => output, stop: () => terminate(child) };
 }
 
-/** As it gives its Lease back, the next one need not wait for it. */
-async function ended(child: ChildProcess): Promise<number | null> {
+/** Terminates the process gracefully. It releases its Lease, so that the next process need not wait. */
+async function terminate(child: ChildProcess): Promise<number | null> {
   if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
   const exited = once(child, 'exit');
   child.kill();
@@ -110,7 +110,7 @@ async function ended(child: ChildProcess): Promise<number | null> {
   return code as number | null;
 }
 
-/** A pod with data that are to be elsewhere before it goes. */
+/** Creates a pod and its data, which must be copied before it is evicted. */
 async function podWithData(target: { immutable?: boolean } = {}): Promise<Pod> {
   const namespace = await c.namespaceNamed(c.named('data'));
   const pod = await c.podOn(await c.nodeNamed('n'), {
@@ -122,8 +122,8 @@ async function podWithData(target: { immutable?: boolean } = {}): Promise<Pod> {
   return pod;
 }
 
-/** One that is asked to leave. Resolves with what its Evacuation said. */
-async function migrated(): Promise<{ messages: string[]; finishTimes: string[] }> {
+/** Evacuates a pod with data. Returns the messages and finish times of its Evacuation. */
+async function migratePod(): Promise<{ messages: string[]; finishTimes: string[] }> {
   const pod = await podWithData();
   const { namespace } = pod.metadata;
   const messages: string[] = [];
@@ -134,10 +134,8 @@ async function migrated(): Promise<{ messages: string[]; finishTimes: string[] }
     if (status.expectedEvacuationFinishTime) finishTimes.push(status.expectedEvacuationFinishTime);
   });
   await c.applied(c.evacuation(pod));
-  await eventually(
-    'the pod to be gone',
-    () => expect(c.cluster.pods.get(`${namespace}/${pod.metadata.name}`)).toBeUndefined(),
-    { within: 50_000 },
+  await eventually('the pod to be gone', () =>
+    expect(c.cluster.pods.get(`${namespace}/${pod.metadata.name}`)).toBeUndefined(),
   );
   end();
   const target = await c.admin.get(configMaps, { namespace, name: 'migrated-data' });
@@ -148,9 +146,9 @@ async function migrated(): Promise<{ messages: string[]; finishTimes: string[] }
 const progressed = expect.stringMatching(new RegExp(`^Migrated [1-9]\\d* of ${records} records$`));
 
 describe('the example of the README', () => {
-  test('moves the data of a pod before it is evicted, with progress for all to see, and stops when it is told', async () => {
-    const program = await started(example, ['--conditions=node-maintenance-source']);
-    const { messages, finishTimes } = await migrated();
+  test('copies the data of a pod before it is evicted, reports progress, and stops on SIGTERM', async () => {
+    const program = await startProgram(example, ['--conditions=node-maintenance-source']);
+    const { messages, finishTimes } = await migratePod();
     expect(messages).toContainEqual(progressed);
     expect(messages.findIndex((one) => one === `Migrated all ${records} records`)).toBeGreaterThan(0);
     expect(finishTimes.length).toBeGreaterThan(0);
@@ -158,8 +156,8 @@ describe('the example of the README', () => {
     expect(program.log()).toContain('Evacuator stopped');
   });
 
-  test('loses its turn at the deadline when it always fails', async () => {
-    const program = await started(example, ['--conditions=node-maintenance-source']);
+  test('is replaced by the eviction API at the deadline when it always fails', async () => {
+    const program = await startProgram(example, ['--conditions=node-maintenance-source']);
     const pod = await podWithData({ immutable: true });
     const evacuation = c.evacuation(pod);
     await c.applied({ ...evacuation, spec: { ...evacuation.spec, progressDeadlineSeconds: 5 } });
@@ -167,12 +165,12 @@ describe('the example of the README', () => {
     expect(program.log()).toContain('Evacuation failed, trying again');
   });
 
-  test('is tried as the README says', async () => {
+  test('works with the steps of the README', async () => {
     const namespace = await c.namespaceNamed(c.named('try'));
-    const [objects = '', rights = '', request = ''] = await stepsOfReadme();
+    const [objects = '', permissions = '', request = ''] = await stepsOfReadme();
     await succeeds(kubectl(['apply', '-n', namespace, '-f', await fileWith('try.yaml', objects)]));
-    await asReader(namespace, rights);
-    await started(example, ['--conditions=node-maintenance-source']);
+    await asReader(namespace, permissions);
+    await startProgram(example, ['--conditions=node-maintenance-source']);
     await asReader(namespace, request);
     await eventually('the pod to be gone', async () =>
       expect(await c.admin.get(resources.pods, { namespace, name: 'db-0' })).toBeUndefined(),
@@ -181,28 +179,28 @@ describe('the example of the README', () => {
     expect(target?.data).toEqual({ 'user-1': 'ada', 'user-2': 'grace' });
   });
 
-  test('acts in one of its replicas at a time, and another goes on when that one is told to stop', async () => {
+  test('acts in one replica at a time, and another one takes over when that one stops', async () => {
     const args = ['--conditions=node-maintenance-source'];
-    const replicas = [await started(example, args), await started(example, args)];
-    await migrated();
-    const acted = replicas.filter((replica) => replica.log().includes('Evacuation begun'));
+    const replicas = [await startProgram(example, args), await startProgram(example, args)];
+    await migratePod();
+    const acted = replicas.filter((replica) => replica.log().includes('Evacuation started'));
     expect(acted).toHaveLength(1);
     await acted[0]?.stop();
-    await migrated();
+    await migratePod();
     expect(replicas.every((replica) => replica.log().includes('Evacuation completed'))).toBe(true);
   });
 
-  test('runs from the package that npm makes, with its types', async () => {
+  test('runs from the npm package, with its types', async () => {
     const project = await projectWithPackage(dir);
     await copyFile(example, join(project, 'evacuator.ts'));
     expect(await typeErrors(project, 'evacuator.ts')).toEqual([]);
-    await started(join(project, 'evacuator.ts'));
-    const { messages } = await migrated();
+    await startProgram(join(project, 'evacuator.ts'));
+    const { messages } = await migratePod();
     expect(messages).toContainEqual(progressed);
   });
 });
 
-/** What its section "Try it" has in blocks of YAML and shell. */
+/** Returns the YAML and shell blocks of the numbered steps. */
 async function stepsOfReadme(): Promise<string[]> {
   const readme = await readFile(join(repository, 'evacuator-kit', 'README.md'), 'utf8');
   const blocks = readme.matchAll(/^ {3}```(?:yaml|sh)\n(.*?)^ {3}```$/gms);
@@ -214,7 +212,7 @@ async function fileWith(name: string, text: string): Promise<string> {
   return join(dir, name);
 }
 
-/** In a shell whose current namespace is this one. */
+/** Runs a script in a shell whose current namespace is this one. */
 async function asReader(namespace: string, script: string): Promise<void> {
   const config = parse(await readFile(sandbox.kubeconfig, 'utf8')) as {
     contexts: { context: { namespace?: string } }[];
@@ -228,12 +226,12 @@ async function asReader(namespace: string, script: string): Promise<void> {
   });
 }
 
-describe('an evacuator says in one line what keeps it from starting', () => {
+describe('an evacuator exits at start with a one-line error for', () => {
   const options = { evacuatorClass: 'test.example.com', evacuate: async () => undefined, log: silentLog };
 
-  test('a class that is no DNS subdomain', async () => {
+  test('a class that is not a DNS subdomain', async () => {
     const bad = { ...options, kubeconfig: sandbox.kubeconfig, evacuatorClass: 'Not_a_class' };
-    await expect(runEvacuator(bad)).rejects.toThrow('evacuatorClass "Not_a_class" is no DNS subdomain');
+    await expect(runEvacuator(bad)).rejects.toThrow('evacuatorClass "Not_a_class" is not a DNS subdomain');
   });
 
   test('no kubeconfig', async () => {
@@ -242,7 +240,7 @@ describe('an evacuator says in one line what keeps it from starting', () => {
     );
   });
 
-  test('missing rights, with the rules to add', async () => {
+  test('missing permissions, with the rules to add', async () => {
     const kubeconfig = await kubeconfigOf(sandbox, { namespace: c.namespace, name: 'default' }, dir);
     const everywhere = runEvacuator({ ...options, kubeconfig });
     await expect(everywhere).rejects.toThrow(
@@ -256,11 +254,11 @@ describe('an evacuator says in one line what keeps it from starting', () => {
     );
   });
 
-  test('a cluster without Evacuations', async () => {
+  test('a cluster without the Evacuation API', async () => {
     const bare = await testSandbox({ install: false });
     try {
       await expect(runEvacuator({ ...options, kubeconfig: bare.kubeconfig })).rejects.toThrow(
-        'this cluster has no Evacuations: install node-maintenance',
+        'this cluster has no Evacuation API: install node-maintenance',
       );
     } finally {
       await releaseSandbox(bare);

@@ -9,7 +9,7 @@ export interface Account {
   name: string;
 }
 
-/** A kubeconfig for a ServiceAccount, as a pod of it would have; a file in `dir`. */
+/** Writes a kubeconfig for a ServiceAccount, with the access of its pods, to a file in `dir`. */
 export async function kubeconfigOf(
   sandbox: Sandbox,
   { namespace, name }: Account,

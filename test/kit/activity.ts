@@ -1,53 +1,124 @@
+import { Context } from '@temporalio/activity';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import type { Activities, MaintenanceRef } from '../../activities/contract.ts';
 import { createActivities } from '../../activities/index.ts';
-import type { Outbox } from '../../activities/notices.ts';
-import { leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import type { NotificationOutbox } from '../../activities/notifications/notifications.ts';
+import { leaseHolderOf, SYSTEM_NAMESPACE, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { defaultReviewTiming, type ReviewTiming, reviewsDue } from '../../domain/common/permissionReviews.ts';
+import { mayDeleteNode } from '../../kube/authorization.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { EventRecorder } from '../../kube/events.ts';
+import { NodePermissions } from '../../kube/nodePermissions.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
 /** All workers of an installation are one holder. */
 export const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 
-/** Nobody starts these activities but a test. */
+/** The tests start these activities, no workflow does. */
 const starterOf = async () => 'jane@laptop';
 
-const noReceiver: Outbox = { put: async () => undefined, lost: () => undefined };
+const noReceiver: NotificationOutbox = { enqueue: async () => undefined, dropped: () => undefined };
 
-/** The activities as the worker has them; `told` resolves when their Events are written. */
+interface ActivityOptions {
+  isRunning?: (workflowId: string) => Promise<boolean>;
+  notifications?: NotificationOutbox;
+  readinessGatesEnabled?: boolean;
+  timing?: ReviewTiming;
+}
+
+/** Creates the activities as the worker does; `flushEvents` resolves when their Events are written. */
 export function activitiesOn(
   { cluster }: { cluster: Cluster },
-  isRunning: (workflowId: string) => Promise<boolean> = async () => false,
-  notices: Outbox = noReceiver,
-  keepsGates = true,
+  {
+    isRunning = async () => false,
+    notifications = noReceiver,
+    readinessGatesEnabled = true,
+    timing = defaultReviewTiming,
+  }: ActivityOptions = {},
 ): {
   activities: Activities;
-  told: () => Promise<void>;
+  flushEvents: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
-  const deps = { cluster, events, nodeEvents: events, notices, leases, keepsGates, starterOf, isRunning };
-  const activities = createActivities(deps);
-  return { activities, told: () => events.flush() };
+  const deps = {
+    cluster,
+    events,
+    permissions: new NodePermissions(cluster.kube, {
+      may: mayDeleteNode,
+      validMs: timing.validMs,
+      isDue: (nodes, answers, now) => reviewsDue(nodes, answers, timing, now),
+    }),
+    nodeEvents: events,
+    notifications,
+    leases,
+    readinessGatesEnabled,
+    starterOf,
+    isRunning,
+  };
+  const activities = scheduledByTheirWorkflows(createActivities(deps));
+  return { activities, flushEvents: () => events.flush() };
 }
+
+/** The run that schedules the activities of the tests, unless `scheduledBy` says otherwise. */
+export const testRunId = 'run-of-the-test';
+
+const windowActivities: readonly string[] = ['rollOut', 'authorizeRequest', 'advanceNode', 'closeWindow'];
+
+/** Returns activities that run as if the workflow of the object in their first argument had scheduled them. */
+function scheduledByTheirWorkflows(activities: Activities): Activities {
+  const wrapped = Object.entries(activities).map(([activity, act]) => [
+    activity,
+    (subject: unknown, ...args: unknown[]) => {
+      const { runId = testRunId } = (subject ?? {}) as { runId?: string };
+      const run = { workflowId: workflowIdFor(activity, subject), runId };
+      return scheduledBy(run, () => (act as (...all: unknown[]) => unknown)(subject, ...args));
+    },
+  ]);
+  return Object.fromEntries(wrapped) as Activities;
+}
+
+function workflowIdFor(activity: string, subject: unknown): string {
+  const { name = '', workflowId, input } = (subject ?? {}) as Record<string, string | undefined>;
+  if (workflowId !== undefined) return workflowId;
+  if (activity === 'openWindow' || windowActivities.includes(activity)) return windowWorkflowIdOf(name);
+  return workflowIdOf(name || ((input ?? {}) as { name?: string }).name || '');
+}
+
+/** Runs an activity as if this run had scheduled it. An outer call wins. */
+export function scheduledBy<T>(
+  { workflowId, runId = testRunId }: { workflowId: string; runId?: string },
+  act: () => T,
+): T {
+  const { info } = Context.current();
+  const execution = info.workflowExecution as { workflowId: string; runId: string };
+  if (!schedulers.has(info)) Object.assign(execution, { workflowId, runId });
+  schedulers.add(info);
+  return act();
+}
+
+const schedulers = new WeakSet<object>();
 
 export function refOf({ metadata }: NodeMaintenance): MaintenanceRef {
   return { name: metadata.name, uid: metadata.uid ?? '', generation: metadata.generation ?? 0 };
 }
 
-/** Temporal logs every failure of an activity; one that a test expects is not news. */
-const newEnvironment = () => new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
+/** Temporal logs every failure of an activity, even one that a test expects. */
+const newEnvironment = () =>
+  new MockActivityEnvironment(
+    { workflowExecution: { workflowId: 'none', runId: testRunId } },
+    { logger: new DefaultLogger('ERROR') },
+  );
 
 /** Runs an activity as the Temporal worker does, until it ends. */
 export function performed<T>(act: () => Promise<T>): Promise<T> {
   return newEnvironment().run(act);
 }
 
-/** Runs an activity twice, as Temporal does when a worker dies at its end: the second time it has nothing to write. */
+/** Runs an activity twice, as Temporal does when a worker dies at its end, and expects the second run to write nothing. */
 export async function performedTwice<T>({ requests }: TestCluster, act: () => Promise<T>): Promise<T> {
   const first = await performed(act);
   const written = await requests.writesOf(async () => expect(await performed(act)).toEqual(first));
@@ -55,18 +126,18 @@ export async function performedTwice<T>({ requests }: TestCluster, act: () => Pr
   return first;
 }
 
-export interface UnderWay<T> {
-  /** How it ends. */
+export interface InProgress<T> {
+  /** Its result. */
   ended: Promise<T>;
-  /** Cancels it, as the workflow or a worker that stops does, and resolves when it has ended. */
+  /** Cancels it, as the workflow does, or a worker that stops, and waits until it has ended. */
   cancelled(): Promise<void>;
 }
 
-/** Starts an activity that lasts. */
-export function started<T>(act: () => Promise<T>): UnderWay<T> {
+/** Starts a long activity. */
+export function started<T>(act: () => Promise<T>): InProgress<T> {
   const environment = newEnvironment();
   const ended: Promise<T> = environment.run(act);
-  // Awaited, if at all, only later: until then a failure is nobody's.
+  // Awaited later, if at all: until then a failure must not be unhandled.
   ended.catch(() => undefined);
   return {
     ended,

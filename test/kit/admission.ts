@@ -7,28 +7,28 @@ import {
   validating,
   type WebhookConfiguration,
 } from '../../admission/registration.ts';
-import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
-import type { Lifetimes } from '../../domain/certificates.ts';
+import { GATE_VERB, SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
+import type { Lifetimes } from '../../domain/admission/certificates.ts';
 import type { KubeObject } from '../../api/core.ts';
-import type { Resource } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
-/** An admission server as the worker has it, in this process. */
+/** An admission server like the worker's, in this process. */
 export interface TestAdmission {
   port: number;
   admission: Admission;
-  /** Ends it as a crash would: it stays registered. */
+  /** Ends it as a crash does: it stays registered. */
   stopped(): Promise<void>;
 }
 
-/** `keeps`: whether it is the one that keeps certificates and registration. */
+/** Starts an admission server; with `isMaintainer` it also maintains the certificates and the registration. */
 export async function servedAdmission(
   { cluster }: TestCluster,
   {
-    keeps = true,
+    isMaintainer = true,
     lifetimes,
-    plainEvictions = 'refuse',
-  }: { keeps?: boolean; lifetimes?: Lifetimes; plainEvictions?: PlainEvictions } = {},
+    plainEvictions = 'reject',
+  }: { isMaintainer?: boolean; lifetimes?: Lifetimes; plainEvictions?: PlainEvictions } = {},
 ): Promise<TestAdmission> {
   const admission = new Admission({
     view: cluster,
@@ -36,6 +36,7 @@ export async function servedAdmission(
     worker: workerUser(SYSTEM_NAMESPACE),
     plainEvictions,
     log: silentLog,
+    onRejection: () => undefined,
     ...(lifetimes && { lifetimes }),
   });
   await new Promise<void>((resolve) => admission.server.listen(0, '127.0.0.1', resolve));
@@ -43,13 +44,15 @@ export async function servedAdmission(
   const serving = new AbortController();
   admission.start(serving.signal);
   const endpoint = { kind: 'Url', host: '127.0.0.1', port } as const;
-  const kept = keeps ? admission.keep(cluster.kube, endpoint, serving.signal) : Promise.resolve();
+  const registration = isMaintainer
+    ? admission.runRegistration(cluster.kube, endpoint, serving.signal)
+    : Promise.resolve();
   return {
     port,
     admission,
     stopped: async () => {
       serving.abort();
-      await kept;
+      await registration;
       admission.server.close();
       admission.server.closeAllConnections();
     },
@@ -60,7 +63,7 @@ export async function registered({ admin }: TestCluster): Promise<WebhookConfigu
   return admin.get(validating, { name: registrationName });
 }
 
-/** Takes the registration back: other tests have no admission server. */
+/** Deletes the registration: other tests have no admission server. */
 export async function unregistered({ admin }: TestCluster): Promise<void> {
   for (const resource of [validating, mutating]) {
     const uid = (await admin.get(resource, { name: registrationName }))?.metadata.uid;
@@ -75,30 +78,46 @@ const rbac = (kind: string, plural: string): Resource => ({
   kind,
   namespaced: false,
 });
+const options = { fieldManager: 'test', force: true };
 const clusterRoles = rbac('ClusterRole', 'clusterroles');
 const clusterRoleBindings = rbac('ClusterRoleBinding', 'clusterrolebindings');
 
-/** An operator of maintenances who may delete just these nodes; resolves with the user name. */
+/** Creates an operator of maintenances who may delete only these nodes, and returns the user name. */
 export async function operatorOf(c: TestCluster, nodes: readonly string[]): Promise<string> {
   const user = c.named('operator');
-  const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames: nodes }];
-  const options = { fieldManager: 'test', force: true };
-  await c.admin.apply(clusterRoles, { metadata: { name: user }, rules } as KubeObject, options);
-  const bind = (role: string, name: string) => {
-    const roleRef = { apiGroup: clusterRoles.group, kind: 'ClusterRole', name: role };
-    const subjects = [{ apiGroup: clusterRoles.group, kind: 'User', name: user }];
-    return c.admin.apply(
-      clusterRoleBindings,
-      { metadata: { name }, roleRef, subjects } as KubeObject,
-      options,
-    );
-  };
-  await bind(user, user);
-  await bind('node-maintenance-operator', `${user}-maintains`);
+  await mayDelete(c, user, nodes);
+  await bound(c, user, user, user);
+  await bound(c, 'node-maintenance-operator', user, `${user}-maintains`);
   return user;
 }
 
-/** Removes the roles and bindings of every operator of this file. */
+async function bound({ admin }: TestCluster, role: string, user: string, name: string): Promise<void> {
+  const roleRef = { apiGroup: clusterRoles.group, kind: 'ClusterRole', name: role };
+  const subjects = [{ apiGroup: clusterRoles.group, kind: 'User', name: user }];
+  const binding = { metadata: { name }, roleRef, subjects } as KubeObject;
+  await admin.apply(clusterRoleBindings, binding, options);
+}
+
+/** Permits a user to gate these nodes; without names, by the role of deploy/ for all nodes. */
+export async function gateWriterOf(c: TestCluster, user: string, nodes?: readonly string[]): Promise<void> {
+  if (nodes === undefined) return bound(c, 'node-maintenance-gate-writer', user, `${user}-gates`);
+  const { group, plural } = resources.nodeReadinesses;
+  const rules = [{ apiGroups: [group], resources: [plural], verbs: [GATE_VERB], resourceNames: nodes }];
+  await c.admin.apply(clusterRoles, { metadata: { name: `${user}-gates` }, rules } as KubeObject, options);
+  return bound(c, `${user}-gates`, user, `${user}-gates`);
+}
+
+/** Changes which nodes an operator may delete. An empty list would allow all of them. */
+export async function mayDelete(
+  { admin }: TestCluster,
+  user: string,
+  nodes: readonly string[],
+): Promise<void> {
+  const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames: nodes }];
+  await admin.apply(clusterRoles, { metadata: { name: user }, rules } as KubeObject, options);
+}
+
+/** Deletes the roles and bindings of every operator of this file. */
 export async function operatorsDropped({ admin, namespace }: TestCluster): Promise<void> {
   for (const resource of [clusterRoleBindings, clusterRoles]) {
     const { items } = await admin.list(resource);

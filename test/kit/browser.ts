@@ -9,14 +9,14 @@ import { createBrotliDecompress } from 'node:zlib';
 import { type Browser, chromium } from 'playwright-core';
 import { cacheRoot } from '../../sandbox/toolchain.ts';
 
-/** A program, and what it needs in its environment. */
+/** A program and its environment. */
 interface Program {
   executablePath: string;
   env?: Record<string, string>;
 }
 
-/** What headless Chromium is to leave alone: sandboxes that root cannot have, GPUs, and the world outside. */
-const quietly = [
+/** Switches off sandboxes, which root cannot have, GPUs, and all requests of its own. */
+const quietOptions = [
   '--no-sandbox',
   '--disable-gpu',
   '--disable-quic',
@@ -26,17 +26,16 @@ const quietly = [
   '--disable-sync',
 ];
 
-/** Milliseconds. */
-const startsWithin = 120_000;
+const startTimeoutMs = 300_000;
 
-/** A headless browser: the Chromium that CHROMIUM names, one on PATH, or the one of the npm package (Linux on x64). */
+/** Opens a headless browser: the Chromium that CHROMIUM names, one on PATH, or the one of the npm package (Linux on x64). */
 export async function openBrowser(): Promise<Browser> {
   const { executablePath, env = {} } = installed() ?? (await unpacked());
   return chromium.launch({
     executablePath,
-    args: quietly,
+    args: quietOptions,
     env: { ...(process.env as Record<string, string>), ...env },
-    timeout: startsWithin,
+    timeout: startTimeoutMs,
   });
 }
 
@@ -60,13 +59,13 @@ function isExecutable(path: string): boolean {
 }
 
 /**
- * Unpacked once, beside the other binaries that are made for the sandbox. Not by the package itself, which keeps it under a name in /tmp
- * that anybody may take.
+ * Unpacks the browser of the npm package once, beside the other binaries of the sandbox. The package itself would unpack it under
+ * a predictable name in /tmp, which another user may have taken.
  */
 async function unpacked(): Promise<Program> {
   if (process.platform !== 'linux' || process.arch !== 'x64')
     throw new Error(
-      'There is no Chromium on PATH, and the npm package has none for this machine: name one by CHROMIUM',
+      'no Chromium on PATH, and the npm package has none for this machine: set CHROMIUM to the path of one',
     );
   const require = createRequire(import.meta.url);
   const packed = join(dirname(require.resolve('@sparticuz/chromium')), '..', '..', 'bin');
@@ -79,14 +78,14 @@ async function unpacked(): Promise<Program> {
   };
 }
 
-/** Whole or not at all: of several that unpack at once, the first one's is used. */
+/** Unpacks completely or not at all; if several processes unpack at once, the first one wins. */
 async function unpack(packed: string, target: string): Promise<void> {
   const staging = `${target}.unpacking-${process.pid}`;
   await mkdir(staging, { recursive: true });
   try {
     await decompress(join(packed, 'chromium.br'), join(staging, 'chromium'));
     await chmod(join(staging, 'chromium'), 0o755);
-    // The libraries that a machine without any desktop lacks (lib/), and a font (fonts/).
+    // Libraries that a machine without a desktop lacks (lib/), and a font (fonts/).
     for (const name of ['al2023.tar', 'fonts.tar']) {
       await decompress(join(packed, `${name}.br`), join(staging, name));
       await promisify(execFile)('tar', ['-xf', name], { cwd: staging });

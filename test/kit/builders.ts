@@ -10,7 +10,7 @@ export const labelled = (entry: DrainPlanEntry, matchLabels: Record<string, stri
   podSelector: { matchLabels },
 });
 
-/** A gate that blocks, for the pods with label `app: <name>`. */
+/** Returns a blocking gate for the pods with label `app: <name>`. */
 export const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): NodeReadinessGate => ({
   name,
   namespace: 'kube-system',
@@ -21,7 +21,7 @@ export const gate = (name: string, differs: Partial<NodeReadinessGate> = {}): No
 
 let serial = 0;
 
-/** A running pod; name only what differs. */
+/** Returns a running pod; pass only what differs. */
 export function pod(
   differs: Partial<Pod['metadata']> & { priority?: number; phase?: string; ready?: boolean } = {},
 ): Pod {

@@ -5,7 +5,7 @@ import type { KeyPair } from '../../admission/certificates.ts';
 
 const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 
-/** What a server that wants client certificates of this authority lets in; valid for a day from `notBefore` (milliseconds). */
+/** Issues a client certificate of this authority, valid for a day from `notBefore` (milliseconds). */
 export async function issueClient(authority: KeyPair, notBefore: number): Promise<KeyPair> {
   const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.create({

@@ -13,10 +13,10 @@ import type {
   NodeMaintenanceStage,
   NodeMaintenanceStatus,
 } from '../../api/nodeMaintenance.ts';
-import { isTrue } from '../../domain/conditions.ts';
-import { evacuationName } from '../../domain/evacuation.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import { evacuationName } from '../../domain/evacuation/evacuation.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';
-import { byNode, type Cluster, type FencedCluster, leaseOf, watchCluster } from '../../kube/cluster.ts';
+import { byNode, type Cluster, type FencedCluster, nodeLeaseOf, watchCluster } from '../../kube/cluster.ts';
 import type { Informer } from '../../kube/informer.ts';
 import { type Log, silentLog } from '../../kube/log.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
@@ -25,52 +25,24 @@ import { newLease } from '../../node-lease/leaseObjects.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from './eventually.ts';
 import { RequestLog } from './requests.ts';
+import { remove } from './reset.ts';
+import {
+  clusterRoles,
+  daemonSets,
+  deployments,
+  priorityClasses,
+  roles,
+  selectNodes,
+  serviceAccounts,
+} from './resources.ts';
 
 export { silentLog } from '../../kube/log.ts';
 
-/** Who edits objects in these tests: a person with kubectl. */
+/** Tests edit objects as a person does with kubectl. */
 const fieldManager = 'kubectl-edit';
 
-const priorityClasses: Resource = {
-  group: 'scheduling.k8s.io',
-  version: 'v1',
-  plural: 'priorityclasses',
-  kind: 'PriorityClass',
-  namespaced: false,
-};
-const clusterRoles: Resource = {
-  group: 'rbac.authorization.k8s.io',
-  version: 'v1',
-  plural: 'clusterroles',
-  kind: 'ClusterRole',
-  namespaced: false,
-};
-const roles: Resource = {
-  group: 'rbac.authorization.k8s.io',
-  version: 'v1',
-  plural: 'roles',
-  kind: 'Role',
-  namespaced: true,
-};
-const serviceAccounts: Resource = {
-  group: '',
-  version: 'v1',
-  plural: 'serviceaccounts',
-  kind: 'ServiceAccount',
-  namespaced: true,
-};
-const workloads = (plural: string, kind: string): Resource => ({
-  group: 'apps',
-  version: 'v1',
-  plural,
-  kind,
-  namespaced: true,
-});
-const daemonSets = workloads('daemonsets', 'DaemonSet');
-const deployments = workloads('deployments', 'Deployment');
-
-/** What `applied` and `deleted` can find the place of, by kind. */
-const places: Record<string, Resource> = {
+/** The kinds that `applied` and `deleted` take. */
+const resourcesByKind: Record<string, Resource> = {
   NodeMaintenance: resources.nodeMaintenances,
   Evacuation: resources.evacuations,
   PodDisruptionBudget: resources.podDisruptionBudgets,
@@ -82,12 +54,12 @@ const places: Record<string, Resource> = {
 };
 
 export interface TestClusterOptions {
-  /** Begins the names of all nodes, namespaces and maintenances of the test file. */
+  /** Prefix of the names of all nodes, namespaces and maintenances of the test file. */
   prefix: string;
   log?: Log;
 }
 
-/** The sandbox's Kubernetes as one test file uses it: with names of its own, and taken back by `close`. */
+/** Connects a test file to the sandbox's Kubernetes. The file has names of its own; `close` deletes what it made. */
 export async function testCluster(
   sandbox: Sandbox,
   { prefix, log = silentLog }: TestClusterOptions,
@@ -107,7 +79,7 @@ export async function testCluster(
   return made;
 }
 
-/** As a leader has it that stays one. */
+/** Wraps a cluster for code that only a leader runs; this leader never loses its Lease. */
 export function asLeader(cluster: Cluster): FencedCluster {
   return { ...cluster, kube: cluster.kube.guardedBy(() => undefined) };
 }
@@ -124,18 +96,18 @@ interface Parts {
 export interface PodDiffers {
   namespace?: string;
   name?: string;
-  /** At most 1,000,000,000; the PriorityClass for it is made. */
+  /** At most 1,000,000,000; its PriorityClass is created. */
   priority?: number;
   labels?: Record<string, string>;
   annotations?: Record<string, string>;
   finalizers?: string[];
-  /** Seconds; 0 unless given, so that the pod goes at once when it is deleted. */
+  /** Seconds; 0 unless given: the pod is gone as soon as it is deleted. */
   grace?: number;
 }
 
 export interface MaintenanceDiffers {
   name?: string;
-  /** Names, or labels that a node must have. */
+  /** Names of nodes, or the labels to select them by. */
   nodes: readonly string[] | Record<string, string>;
   stage?: NodeMaintenanceStage;
   drainPlan?: DrainPlanEntry[];
@@ -143,13 +115,13 @@ export interface MaintenanceDiffers {
 }
 
 export class TestCluster {
-  /** What the code under test acts on: the worker's identity, with the permissions that deploy/ gives and no more. */
+  /** The cluster for the code under test: with the worker's identity and exactly the permissions of deploy/. */
   readonly cluster: FencedCluster;
-  /** What `cluster` asked of the apiserver. */
+  /** The requests of `cluster` to the apiserver. */
   readonly requests: RequestLog;
-  /** The administrator's client, for what people and other controllers do. */
+  /** The administrator's client, for the changes of people and other controllers. */
   readonly admin: Kube;
-  /** The test file's own namespace; its nodes and maintenances begin with the same name. */
+  /** The test file's own namespace; also the prefix of its nodes and maintenances. */
   readonly namespace: string;
   readonly #sandbox: Sandbox;
   readonly #watching: AbortController;
@@ -173,7 +145,7 @@ export class TestCluster {
     return `${this.namespace}-${what}-${this.#serial}`;
   }
 
-  /** The Lease of a node as somebody writes it, whatever it was before; times are seconds from now. */
+  /** Overwrites the Lease of a node; `renewed` is in seconds from now. */
   async leaseWritten(
     node: string,
     { renewed, ...spec }: Omit<Lease['spec'], 'renewTime'> & { renewed?: number },
@@ -188,17 +160,17 @@ export class TestCluster {
       renewTime: time,
       acquireTime: time,
     };
-    if ((await this.leaseOf(node)) === undefined)
+    if ((await this.nodeLeaseOf(node)) === undefined)
       await this.admin.create(resources.leases, { metadata, spec: {} });
     const written = await this.admin.mergePatch(resources.leases, metadata, { spec: whole });
     await eventually(`the Lease of ${node} in the informer`, () => {
-      const seen = leaseOf(this.cluster, node);
-      expect(versionOf(seen ?? { metadata: { name: node } })).toBeGreaterThanOrEqual(versionOf(written));
+      const observed = nodeLeaseOf(this.cluster, node);
+      expect(versionOf(observed ?? { metadata: { name: node } })).toBeGreaterThanOrEqual(versionOf(written));
     });
     return written;
   }
 
-  async leaseOf(node: string): Promise<Lease | undefined> {
+  async nodeLeaseOf(node: string): Promise<Lease | undefined> {
     return this.admin.get(resources.leases, { namespace: NODE_LEASE_NAMESPACE, name: node });
   }
 
@@ -215,7 +187,7 @@ export class TestCluster {
     return name;
   }
 
-  /** Adds a node that nobody runs: its pods are said to run, and never end by themselves. */
+  /** Adds a node without a kubelet: its pods are marked as running and never end by themselves. */
   async silentNodeNamed(what: string): Promise<string> {
     const name = this.named(what);
     this.#nodes.add(name);
@@ -227,20 +199,20 @@ export class TestCluster {
     return name;
   }
 
-  /** Adds a node whose kubelet has said that it is not ready, and says no more; it has no Lease. */
+  /** Adds a node whose kubelet reported NotReady and then fell silent; it has no Lease. */
   async unreadyNodeNamed(what: string): Promise<string> {
     const name = await this.silentNodeNamed(what);
     const isTainted = (): boolean =>
       this.cluster.nodes.get(name)?.spec.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') ??
       false;
-    // It is born with the taint, which is taken from it while it says nothing.
+    // A new node has the taint, and loses it as long as its kubelet reports nothing.
     await eventually(`node ${name} not to be tainted`, () => expect(isTainted()).toBe(false));
     await this.saidToBeReady(name, 'False');
     await eventually(`node ${name} to be tainted`, () => expect(isTainted()).toBe(true));
     return name;
   }
 
-  /** As the kubelet of a node that nobody runs would say it. */
+  /** Reports condition Ready in place of a missing kubelet. */
   async saidToBeReady(name: string, status: 'True' | 'False'): Promise<void> {
     const lastTransitionTime = new Date().toISOString();
     const conditions = [{ type: 'Ready', status, reason: 'Test', message: '', lastTransitionTime }];
@@ -248,7 +220,7 @@ export class TestCluster {
     await this.admin.mergePatch(resources.nodes, { name }, { status: { conditions } }, options);
   }
 
-  /** A maintenance to apply; its name is unique unless given. */
+  /** Returns a maintenance to apply; its name is unique unless given. */
   maintenance({ name, nodes, stage, drainPlan, reason }: MaintenanceDiffers): NodeMaintenance {
     return {
       apiVersion: NODE_MAINTENANCE.apiVersion,
@@ -263,7 +235,7 @@ export class TestCluster {
     };
   }
 
-  /** A budget for the pods of the test's namespace with these labels. */
+  /** Returns a budget for the pods with these labels in the test's namespace. */
   budget(
     matchLabels: Record<string, string>,
     spec: Omit<PodDisruptionBudget['spec'], 'selector'>,
@@ -274,7 +246,7 @@ export class TestCluster {
     return { ...kind, metadata, spec: { ...spec, selector: { matchLabels } } };
   }
 
-  /** The Evacuation that a maintenance would make for a pod. */
+  /** Returns the Evacuation that a maintenance would create for a pod. */
   evacuation(pod: Pod, finalizers: string[] = [INSTIGATOR_FINALIZER]): Evacuation {
     const { name, namespace = '', uid = '' } = pod.metadata;
     return {
@@ -285,9 +257,9 @@ export class TestCluster {
     };
   }
 
-  /** Applies an object as a person does, and resolves when the code under test can see it. */
+  /** Applies an object as a person does, and waits until the code under test can see it. */
   async applied<T extends KubeObject>(object: T): Promise<T> {
-    const resource = placeOf(object);
+    const resource = resourceOf(object);
     const stored = await this.admin.apply<T>(resource as Resource<T>, object, { fieldManager, force: true });
     await this.caughtUpWith(stored);
     return stored;
@@ -298,9 +270,9 @@ export class TestCluster {
     return this.patched(resources.nodeMaintenances, { name }, { spec: { stage } });
   }
 
-  /** Writes the status, or a part of it, as its controller would. */
+  /** Writes the status, or a part of it, as a controller does. */
   async withStatus<T extends KubeObject>(object: T, status: object): Promise<T> {
-    const resource = placeOf(object) as Resource<T>;
+    const resource = resourceOf(object) as Resource<T>;
     const key = { namespace: object.metadata.namespace, name: object.metadata.name };
     const options = { subresource: 'status', fieldManager };
     const stored = await this.admin.mergePatch<T>(resource, key, { status }, options);
@@ -318,13 +290,13 @@ export class TestCluster {
     return stored;
   }
 
-  /** Which nodes those may maintain who give orders through Temporal; all of them unless told. */
+  /** Sets the nodes that users of Temporal may maintain; all nodes unless given. */
   async temporalMayDelete(resourceNames?: string[]): Promise<void> {
     const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }];
     await this.admin.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
   }
 
-  /** Whether the worker may read the Leases of kubelets; it may unless told. */
+  /** Grants or revokes the worker's right to read the Leases of kubelets. */
   async workerMayReadKubeletLeases(isAllowed = true): Promise<void> {
     const rules = [
       { apiGroups: ['coordination.k8s.io'], resources: ['leases'], verbs: [isAllowed ? 'get' : 'list'] },
@@ -333,7 +305,7 @@ export class TestCluster {
     await this.admin.mergePatch(roles, key, { rules });
   }
 
-  /** `null` takes a label away. */
+  /** Sets labels; `null` removes one. */
   async labelled(name: string, labels: Record<string, string | null>): Promise<void> {
     await this.patched(resources.nodes, { name }, { metadata: { labels } });
   }
@@ -358,7 +330,7 @@ export class TestCluster {
     return name;
   }
 
-  /** A pod that runs on the node and is Ready, as the informer has it; a cordon does not keep it away. */
+  /** Creates a pod on the node, cordoned or not, and waits until the informer has it as Ready. */
   async podOn(node: string, differs: PodDiffers = {}): Promise<Pod> {
     const { namespace = this.namespace, name = this.named('pod'), labels, annotations, finalizers } = differs;
     const { priority, grace = 0 } = differs;
@@ -382,12 +354,12 @@ export class TestCluster {
     return this.#readyPod(`${namespace}/${name}`);
   }
 
-  /** Several of them, made together. */
+  /** Creates several pods at once. */
   async podsOn(node: string, count: number, differs: Omit<PodDiffers, 'name'> = {}): Promise<Pod[]> {
     return Promise.all(Array.from({ length: count }, () => this.podOn(node, differs)));
   }
 
-  /** A Deployment whose pods run on this node alone, one in place of each that goes. Resolves with the first of them. */
+  /** Creates a Deployment whose pods run on this node only, and returns its first pods. */
   async deploymentOn(node: string, replicas: number, labels: Record<string, string>): Promise<Pod[]> {
     await this.admin.create<KubeObject>(deployments, {
       metadata: { name: this.named('app'), namespace: this.namespace },
@@ -400,7 +372,7 @@ export class TestCluster {
     });
   }
 
-  /** A DaemonSet for this node alone, and its pod. */
+  /** Creates a DaemonSet for this node only, and returns its pod. */
   async daemonPodOn(node: string): Promise<Pod> {
     const name = this.named('daemon');
     const labels = { daemon: name };
@@ -416,14 +388,14 @@ export class TestCluster {
     return this.#readyPod(`${this.namespace}/${pod.metadata.name}`);
   }
 
-  /** Deletes an object, this very one, as a person does; finalizers may hold it. */
+  /** Deletes exactly this object, by UID, as a person does; finalizers may hold it. */
   async deleted(object: KubeObject): Promise<void> {
     const { namespace, name, uid = '' } = object.metadata;
-    const resource = object.kind === undefined ? (resources.pods as Resource) : placeOf(object);
+    const resource = object.kind === undefined ? (resources.pods as Resource) : resourceOf(object);
     await this.admin.delete(resource, { namespace, name }, { uid });
   }
 
-  /** Deletes pods and resolves when the code under test sees that they are gone. */
+  /** Deletes pods, and waits until the code under test sees that they are gone. */
   async podsDeleted(pods: readonly Pod[]): Promise<void> {
     await Promise.all(pods.map((pod) => this.deleted(pod)));
     for (const pod of pods) await this.eventuallyGone(pod);
@@ -431,15 +403,15 @@ export class TestCluster {
 
   // --- then ----------------------------------------------------------------------------------------------------------
 
-  /** Resolves when the code under test sees the object at least as new as it is here. */
+  /** Waits until the code under test sees this version of the object, or a later one. */
   async caughtUpWith({ kind, metadata }: KubeObject): Promise<void> {
     const informer = this.#informerOf(kind);
     if (informer === undefined) return;
     const { namespace, name, resourceVersion } = metadata;
     const key = namespace === undefined ? name : `${namespace}/${name}`;
     await eventually(`${kind} ${key} in the informer`, () => {
-      const seen = informer.get(key)?.metadata.resourceVersion ?? '0';
-      expect(Number(seen)).toBeGreaterThanOrEqual(Number(resourceVersion));
+      const observed = informer.get(key)?.metadata.resourceVersion ?? '0';
+      expect(Number(observed)).toBeGreaterThanOrEqual(Number(resourceVersion));
     });
   }
 
@@ -464,7 +436,7 @@ export class TestCluster {
     return this.cluster.pods.byIndex(byNode, node);
   }
 
-  /** `Reason: message` of the Events about an object, oldest first. */
+  /** Returns `Reason: message` of the Events about an object, oldest first. */
   async eventsAbout({ metadata: { uid = '', namespace = 'default' } }: KubeObject): Promise<string[]> {
     const fieldSelector = `involvedObject.uid=${uid}`;
     const { items } = await this.admin.list(resources.events, { namespace, fieldSelector });
@@ -483,7 +455,7 @@ export class TestCluster {
     );
   }
 
-  /** Resolves with the pod's Evacuation once there is one, in the informer too. */
+  /** Waits for the pod's Evacuation, in the informer too. */
   async eventuallyEvacuating(pod: Pod): Promise<Evacuation> {
     const made = await eventually(`an Evacuation of pod ${pod.metadata.name}`, async () =>
       present('an Evacuation', await this.evacuationOf(pod)),
@@ -492,7 +464,7 @@ export class TestCluster {
     return made;
   }
 
-  /** Resolves when this very pod is no more; a namesake may have come. */
+  /** Waits until the pod with this UID is gone; another one may have its name. */
   async eventuallyGone(pod: Pod): Promise<void> {
     const key = `${pod.metadata.namespace}/${pod.metadata.name}`;
     await eventually(`pod ${key} to be gone`, () =>
@@ -500,39 +472,39 @@ export class TestCluster {
     );
   }
 
-  /** Resolves when the status of a maintenance satisfies `judge`, which is written with `expect`. */
+  /** Waits until the status of a maintenance passes `check`, which is written with `expect`. */
   async eventuallyStatus(
     name: string,
     fact: string,
-    judge: (status: NodeMaintenanceStatus) => void,
+    check: (status: NodeMaintenanceStatus) => void,
   ): Promise<NodeMaintenanceStatus> {
     return eventually(`NodeMaintenance ${name}: ${fact}`, async () => {
       const status = await this.statusOf(name);
-      judge(status);
+      check(status);
       return status;
     });
   }
 
   async eventuallyDrained(name: string): Promise<NodeMaintenanceStatus> {
     return this.eventuallyStatus(name, 'Drained is True', ({ conditions, nodeStatuses }) => {
-      const seen = { drained: isTrue(conditions, 'Drained'), conditions, nodeStatuses };
-      expect(seen).toMatchObject({ drained: true });
+      const observed = { drained: isTrue(conditions, 'Drained'), conditions, nodeStatuses };
+      expect(observed).toMatchObject({ drained: true });
     });
   }
 
-  /** Resolves when the maintenance has given its nodes back: Complete has begun and no finalizer of ours is left. */
+  /** Waits until the maintenance is complete: stage Complete has started and no finalizer is left. */
   async eventuallyComplete(name: string): Promise<NodeMaintenance> {
     return eventually(`NodeMaintenance ${name} to be complete`, async () => {
-      const seen = await this.maintenanceNow(name);
-      expect(seen.status?.stageStatuses.map((stage) => stage.name)).toContain('Complete');
-      expect(seen.metadata.finalizers ?? []).toEqual([]);
-      return seen;
+      const observed = await this.maintenanceNow(name);
+      expect(observed.status?.stageStatuses.map((stage) => stage.name)).toContain('Complete');
+      expect(observed.metadata.finalizers ?? []).toEqual([]);
+      return observed;
     });
   }
 
   // --- finally -------------------------------------------------------------------------------------------------------
 
-  /** Takes back everything that was made here, whatever holds it, and ends the connections. */
+  /** Deletes everything that the test file made, despite finalizers, and closes the connections. */
   async close(): Promise<void> {
     try {
       for (const { metadata } of [...this.#silent].flatMap((node) => this.podsOf(node))) {
@@ -545,42 +517,27 @@ export class TestCluster {
         const left = [...this.#nodes].flatMap((node) => this.podsOf(node));
         expect(left.map((pod) => pod.metadata)).toEqual([]);
       });
-      for (const name of this.#nodes) await this.#drop(resources.nodes as Resource, { name });
+      for (const name of this.#nodes) await remove(this.admin, resources.nodes as Resource, { name });
     } finally {
       this.#watching.abort();
       await Promise.all([this.cluster.kube.close(), this.admin.close()]);
     }
   }
 
-  /** Removes the maintenances that were made so far, whatever holds them. */
+  /** Deletes the maintenances made so far, despite finalizers. */
   async maintenancesDropped(): Promise<void> {
     const { items } = await this.admin.list(resources.nodeMaintenances);
     for (const { metadata } of items.filter((one) => one.metadata.name.startsWith(this.namespace)))
-      await this.#drop(resources.nodeMaintenances, { name: metadata.name });
+      await remove(this.admin, resources.nodeMaintenances, { name: metadata.name });
   }
 
   async #dropNamespace(namespace: string): Promise<void> {
     for (const resource of [resources.evacuations, resources.pods] as Resource[]) {
       const { items } = await this.admin.list(resource, { namespace });
       const held = items.filter(({ metadata }) => (metadata.finalizers ?? []).length > 0);
-      for (const { metadata } of held) await this.#drop(resource, { namespace, name: metadata.name });
+      for (const { metadata } of held) await remove(this.admin, resource, { namespace, name: metadata.name });
     }
-    await this.#drop(resources.namespaces, { name: namespace });
-  }
-
-  async #drop(resource: Resource, key: { namespace?: string; name: string }): Promise<void> {
-    const found = await this.admin.get(resource, key);
-    if (found === undefined) return;
-    if ((found as Evacuation).status?.evacuationCancellationPolicy === 'Forbid')
-      await this.#allowCancellation(resource, key);
-    if ((found.metadata.finalizers ?? []).length > 0)
-      await this.admin.mergePatch(resource, key, { metadata: { finalizers: [] } }).catch(() => undefined);
-    await this.admin.delete(resource, key, { uid: found.metadata.uid ?? '' });
-  }
-
-  async #allowCancellation(resource: Resource, key: { namespace?: string; name: string }): Promise<void> {
-    const status = { evacuationCancellationPolicy: 'Allow' };
-    await this.admin.mergePatch(resource, key, { status }, { subresource: 'status' });
+    await remove(this.admin, resources.namespaces, { name: namespace });
   }
 
   async #readyPod(key: string): Promise<Pod> {
@@ -591,9 +548,9 @@ export class TestCluster {
     });
   }
 
-  /** The apiserver knows a new PriorityClass only a moment after it was made. */
+  /** Retries, because the apiserver does not know a new PriorityClass at once. */
   async #createPod(pod: object): Promise<void> {
-    await eventually('the pod to be taken', async () => {
+    await eventually('the pod to be created', async () => {
       await this.admin.create(resources.pods as Resource, pod as KubeObject);
     });
   }
@@ -622,12 +579,12 @@ export class TestCluster {
   }
 }
 
-/** Kept in the sandbox: they are the same for every test. */
+/** PriorityClasses stay in the sandbox: they are the same for every test file. */
 function priorityClassName(value: number): string {
   return `priority-${value}`.replace('--', '-minus-');
 }
 
-/** The template of pods that run on one node and go at once when they are deleted. */
+/** Returns the template of pods that run on one node and are gone as soon as they are deleted. */
 function pinnedPod(node: string, labels: Record<string, string>): object {
   return {
     metadata: { labels },
@@ -641,13 +598,7 @@ function pinnedPod(node: string, labels: Record<string, string>): object {
 }
 
 function selectorOf(nodes: readonly string[] | Record<string, string>): NodeSelector {
-  if (isList(nodes)) {
-    return {
-      nodeSelectorTerms: nodes.map((node) => ({
-        matchFields: [{ key: 'metadata.name', operator: 'In', values: [node] }],
-      })),
-    };
-  }
+  if (isList(nodes)) return selectNodes(nodes);
   const matchExpressions = Object.entries(nodes).map(([key, value]) => ({
     key,
     operator: 'In' as const,
@@ -660,9 +611,10 @@ function isList(nodes: readonly string[] | Record<string, string>): nodes is rea
   return Array.isArray(nodes);
 }
 
-function placeOf({ kind }: KubeObject): Resource {
-  const resource = places[kind ?? ''];
-  if (resource === undefined) throw new Error(`kind ${kind}: add it to the places of test/kit/cluster.ts`);
+function resourceOf({ kind }: KubeObject): Resource {
+  const resource = resourcesByKind[kind ?? ''];
+  if (resource === undefined)
+    throw new Error(`kind ${kind}: add it to resourcesByKind in test/kit/cluster.ts`);
   return resource;
 }
 

@@ -3,16 +3,16 @@ import type { Kube } from '../../kube/client.ts';
 import { Informer } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
 
-/** What clients of a Service saw. */
+/** The endpoints of a Service over time. */
 export interface EndpointWatch {
-  /** Names of the pods that requests are sent to now, in order. */
+  /** Returns the names of the pods that serve now, sorted. */
   ready(): string[];
-  /** How many of them there were, at every change since there was the first. */
+  /** Their number at every change since the first one. */
   readonly counts: readonly number[];
   close(): void;
 }
 
-/** Watches the EndpointSlices of a Service throughout. */
+/** Watches the EndpointSlices of a Service until it is closed. */
 export async function watchEndpoints(kube: Kube, namespace: string, service: string): Promise<EndpointWatch> {
   const stop = new AbortController();
   const log = { debug() {}, info() {}, warn() {}, error() {} };

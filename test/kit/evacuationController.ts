@@ -1,12 +1,21 @@
-import { EvacuationController } from '../../controllers/evacuation.ts';
+import { EvacuationController } from '../../controllers/evacuation/evacuation.ts';
+import type { EvacuatorSettings } from '../../controllers/evacuation/knownEvacuators.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
-/** Starts the controller; the function ends it as a crash does: nothing but the objects remains, and its last Events. */
-export function evacuationControllerOn({ cluster }: TestCluster): () => Promise<void> {
+/** Starts the controller; the returned function ends it as a crash does: only objects and its last Events remain. */
+export function evacuationControllerOn(
+  { cluster }: TestCluster,
+  evacuators?: EvacuatorSettings,
+): () => Promise<void> {
   const running = new AbortController();
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  const ended = new EvacuationController({ cluster, events, log: silentLog }).run(running.signal);
+  const ended = new EvacuationController({
+    cluster,
+    events,
+    log: silentLog,
+    ...(evacuators && { evacuators }),
+  }).run(running.signal);
   return async () => {
     running.abort();
     await ended;

@@ -5,15 +5,16 @@ import type {
   Interrupted,
   MaintenanceRef,
   NodeMaintenanceActivities,
-  SeenNodes,
+  SelectedNodes,
+  StageRequest,
 } from '../../activities/contract.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import type { Glance } from '../../domain/glance.ts';
-import type { Observation } from '../../workflows/messages.ts';
+import type { DetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
+import type { Observation } from '../../workflows/maintenance/messages.ts';
 import { eventually } from './eventually.ts';
 
-/** Often, because the worker takes a cancellation from the answer to a heartbeat. Milliseconds. */
-const heartbeatEvery = 50;
+/** Short, because the worker learns of a cancellation from the answer to a heartbeat. */
+const heartbeatMs = 50;
 
 interface Given {
   name?: string;
@@ -25,13 +26,13 @@ interface Given {
 }
 
 /**
- * The activities of one maintenance without a cluster: they keep the object in memory, write down every call, and last
- * as the real ones do, until the test ends them (`ends`) or the workflow cancels them.
+ * Implements the activities of one maintenance without a cluster: they have the object in memory, record every call, and run
+ * until the test ends them (`ends`) or the workflow cancels them.
  */
 export class FakeMaintenance {
   readonly uid: string;
   readonly name: string;
-  /** Every call in order: `admit`, `beginStage Drain`, `drain 2`, `drain 2 cancelled`. */
+  /** Every call in order: `admit`, `startStage Drain`, `drain 2`, `drain 2 cancelled`. */
   readonly calls: string[] = [];
   readonly activities: NodeMaintenanceActivities;
   stage: NodeMaintenanceStage;
@@ -41,12 +42,12 @@ export class FakeMaintenance {
   nodes: string[];
   gone = false;
   renewAfterSeconds = 300;
-  /** What activities tell of the nodes; nothing unless given. */
-  glance: Glance | undefined;
+  /** The details that activities return; none unless given. */
+  details: DetailsSnapshot | undefined;
   readonly planLength = 12;
   readonly #failures = new Map<string, Error[]>();
   readonly #open = new Map<string, (step: DrainStep) => void>();
-  readonly #gates = new Map<string, Promise<void>>();
+  readonly #blocked = new Map<string, Promise<void>>();
 
   constructor(given: Given = {}) {
     this.uid = given.uid ?? crypto.randomUUID();
@@ -58,61 +59,61 @@ export class FakeMaintenance {
     this.activities = this.#activities();
   }
 
-  /** A person's edit of `.spec.stage`, and what the controller tells the workflow of it. */
+  /** Edits `.spec.stage` as a user does, and returns the observation that the controller signals. */
   edited(stage: NodeMaintenanceStage): Observation {
     this.stage = stage;
     this.generation += 1;
     return { uid: this.uid, kind: 'StageChanged', stage, generation: this.generation };
   }
 
-  /** The object goes without waiting for anything. */
+  /** Deletes the object at once. */
   deleted(): Observation {
     this.gone = true;
     return { uid: this.uid, kind: 'Gone' };
   }
 
-  /** The next calls of an activity fail, one with each error. */
+  /** Makes the next calls of an activity fail, one with each error. */
   failing(activity: keyof NodeMaintenanceActivities, ...errors: Error[]): void {
     this.#failures.set(activity, errors);
   }
 
-  /** Calls of an activity end only after the returned function was called. */
-  shut(activity: keyof NodeMaintenanceActivities): () => void {
+  /** Blocks the calls of an activity until the returned function is called. */
+  block(activity: keyof NodeMaintenanceActivities): () => void {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#gates.set(activity, promise);
+    this.#blocked.set(activity, promise);
     return resolve;
   }
 
-  /** Resolves when a lasting call, such as `drain 2`, is under way. */
-  async underWay(call: string): Promise<void> {
-    await eventually(`"${call}" to be under way`, () => {
-      const seen = { underWay: [...this.#open.keys()], calls: this.calls };
-      expect(seen).toMatchObject({ underWay: [call] });
+  /** Waits until a long call, such as `drain 2`, is in progress. */
+  async inProgress(call: string): Promise<void> {
+    await eventually(`"${call}" to be in progress`, () => {
+      const observed = { inProgress: [...this.#open.keys()], calls: this.calls };
+      expect(observed).toMatchObject({ inProgress: [call] });
     });
   }
 
-  /** Ends a lasting call, as soon as it is under way. */
+  /** Ends a long call as soon as it is in progress. */
   async ends(call: string, step: DrainStep): Promise<void> {
-    await this.underWay(call);
+    await this.inProgress(call);
     this.#open.get(call)?.(step);
     await eventually(`"${call}" to be over`, () => expect([...this.#open.keys()]).not.toContain(call));
   }
 
   /** Ends the drain of one tier. */
   async tierDrained(position: number, next: number): Promise<void> {
-    await this.ends(`drain ${position}`, { kind: 'TierDrained', position: next, ...this.#seen() });
+    await this.ends(`drain ${position}`, { kind: 'TierDrained', position: next, ...this.#selectedNodes() });
   }
 
   async drained(position: number): Promise<void> {
-    await this.ends(`drain ${position}`, { kind: 'Drained', ...this.#seen() });
+    await this.ends(`drain ${position}`, { kind: 'Drained', ...this.#selectedNodes() });
   }
 
-  #told(): { glance?: Glance } {
-    return this.glance === undefined ? {} : { glance: this.glance };
+  #detailsIfAny(): { details?: DetailsSnapshot } {
+    return this.details === undefined ? {} : { details: this.details };
   }
 
-  #seen(): SeenNodes {
-    return { nodes: this.nodes, ...this.#told() };
+  #selectedNodes(): SelectedNodes {
+    return { nodes: this.nodes, ...this.#detailsIfAny() };
   }
 
   #activities(): NodeMaintenanceActivities {
@@ -121,30 +122,30 @@ export class FakeMaintenance {
         this.#note('admit');
         return this.#admitted();
       },
-      requestStage: async (_, to) => this.#requestStage(to),
+      requestStage: async (_, to, requestedBy) => this.#requestStage(to, requestedBy),
       recordPause: async (_, paused) => {
         this.#note('recordPause', paused);
         this.paused = paused;
       },
-      beginStage: async (_, stage) => {
-        this.#note('beginStage', stage);
-        return this.#seen();
+      startStage: async (_, stage) => {
+        this.#note('startStage', stage);
+        return { ...this.#selectedNodes(), observed: this.#observed() };
       },
       renewNodeLeases: async () => {
         this.#note('renewNodeLeases');
-        await this.#gates.get('renewNodeLeases');
-        return { renewAfterSeconds: this.renewAfterSeconds, ...this.#told() };
+        await this.#blocked.get('renewNodeLeases');
+        return { renewAfterSeconds: this.renewAfterSeconds, ...this.#detailsIfAny() };
       },
-      keepCordoned: (ref, stage) => this.#lasts<Interrupted>('keepCordoned', stage, ref, stage),
-      drain: (ref, position) => this.#lasts<DrainStep>('drain', position, ref, 'Drain'),
-      keepDrained: (ref) => this.#lasts<Interrupted>('keepDrained', '', ref, 'Drain'),
+      keepCordoned: (ref, stage) => this.#runLong<Interrupted>('keepCordoned', stage, ref, stage),
+      drain: (ref, position) => this.#runLong<DrainStep>('drain', position, ref, 'Drain'),
+      keepDrained: (ref) => this.#runLong<Interrupted>('keepDrained', '', ref, 'Drain'),
       removeEvacuations: async () => {
         this.#note('removeEvacuations');
-        await this.#gates.get('removeEvacuations');
+        await this.#blocked.get('removeEvacuations');
       },
-      giveBackNodes: async () => {
-        this.#note('giveBackNodes');
-        await this.#gates.get('giveBackNodes');
+      uncordonNodes: async () => {
+        this.#note('uncordonNodes');
+        await this.#blocked.get('uncordonNodes');
       },
       finish: async () => void this.#note('finish'),
     };
@@ -155,38 +156,42 @@ export class FakeMaintenance {
     return { name, uid, generation, stage, paused, position, planLength, nodes };
   }
 
-  #requestStage(to: NodeMaintenanceStage): Interrupted {
-    this.#note('requestStage', to);
+  #requestStage(to: NodeMaintenanceStage, requestedBy: StageRequest): Interrupted {
+    this.#note('requestStage', requestedBy === 'Observation' ? `${to} if observed` : to);
+    if (!this.gone && to !== this.stage && requestedBy === 'Message') this.edited(to);
+    return this.#observed();
+  }
+
+  #observed(): Interrupted {
     if (this.gone) return { kind: 'Gone' };
-    if (to !== this.stage) this.edited(to);
     return { kind: 'StageChanged', stage: this.stage, generation: this.generation };
   }
 
-  async #lasts<T extends DrainStep>(
+  async #runLong<T extends DrainStep>(
     activity: keyof NodeMaintenanceActivities,
     argument: string | number,
     ref: MaintenanceRef,
     stage: NodeMaintenanceStage,
   ): Promise<T> {
     const call = this.#note(activity, argument);
-    const seen = this.#interruption(ref, stage);
-    if (seen !== undefined) return seen as T;
+    const observed = this.#interruption(ref, stage);
+    if (observed !== undefined) return observed as T;
     const context = Context.current();
     const over = Promise.withResolvers<DrainStep>();
     this.#open.set(call, over.resolve);
-    const beat = setInterval(() => context.heartbeat(), heartbeatEvery);
+    const heartbeat = setInterval(() => context.heartbeat(), heartbeatMs);
     try {
       return (await Promise.race([over.promise, context.cancelled])) as T;
     } catch (error) {
       this.calls.push(`${call} cancelled`);
       throw error;
     } finally {
-      clearInterval(beat);
+      clearInterval(heartbeat);
       this.#open.delete(call);
     }
   }
 
-  /** What the real activity sees when it begins on an object that has moved on already. */
+  /** Returns the result of a real activity that starts when the object has changed already. */
   #interruption({ uid }: MaintenanceRef, stage: NodeMaintenanceStage): Interrupted | undefined {
     if (this.gone || uid !== this.uid) return { kind: 'Gone' };
     if (this.stage === stage) return undefined;

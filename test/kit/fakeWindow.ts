@@ -1,30 +1,26 @@
 import { Context } from '@temporalio/activity';
-import type {
-  MaintenanceWindowActivities,
-  WindowOrders,
-  WindowState,
-  WindowStep,
-} from '../../activities/contract.ts';
+import type { MaintenanceWindowActivities, WindowRequests } from '../../activities/contract.ts';
+import type { WindowState, WindowStep } from '../../domain/windows/windowState.ts';
 import { eventually } from './eventually.ts';
 
-/** Often, because the worker takes a cancellation from the answer to a heartbeat. Milliseconds. */
-const heartbeatEvery = 50;
+/** Short, because the worker learns of a cancellation from the answer to a heartbeat. */
+const heartbeatMs = 50;
 
-/** The activities of one window without a cluster: rollOut lasts until the test ends it, or the workflow cancels it. */
+/** Implements the activities of one window without a cluster: rollOut runs until the test ends it or the workflow cancels it. */
 export class FakeWindow {
   readonly name = `fake-${crypto.randomUUID().slice(0, 8)}`;
-  /** Every call in order, with what was asked of it. */
+  /** Every call in order, with its argument. */
   readonly calls: string[] = [];
   readonly activities: MaintenanceWindowActivities;
-  /** Of the newest rollOut. */
-  orders: WindowOrders | undefined;
-  /** Of orders by message. */
-  refusal: Error | undefined;
-  resting: string[] = [];
-  /** Until it resolves, the window is not open. */
+  /** Of the latest rollOut. */
+  requests: WindowRequests | undefined;
+  /** The failure of authorizeRequest.  */
+  rejection: Error | undefined;
+  pausedByWindow: string[] = [];
+  /** The window opens when it resolves. */
   opening: Promise<void> = Promise.resolve();
   readonly #lastsMs: number;
-  #underWay: ((step: WindowStep) => void) | undefined;
+  #inProgress: ((step: WindowStep) => void) | undefined;
 
   constructor({ lastsMs = 3_600_000 } = {}) {
     this.#lastsMs = lastsMs;
@@ -34,53 +30,53 @@ export class FakeWindow {
         await this.opening;
         const times = [0, this.#lastsMs].map((ms) => new Date(Date.now() + ms).toISOString());
         const [start = '', end = ''] = times;
-        return { name: this.name, uid: 'uid', start, end, resting: this.resting };
+        return { name: this.name, uid: 'uid', start, end, pausedByWindow: this.pausedByWindow };
       },
-      rollOut: (_, orders) => this.#rollOut(orders),
-      authorizeOrder: async () => {
-        this.calls.push('authorizeOrder');
-        if (this.refusal !== undefined) throw this.refusal;
+      rollOut: (_, requests) => this.#rollOut(requests),
+      authorizeRequest: async () => {
+        this.calls.push('authorizeRequest');
+        if (this.rejection !== undefined) throw this.rejection;
       },
-      advanceTurn: async (_, node) => void this.calls.push(`advanceTurn ${node}`),
+      advanceNode: async (_, node) => void this.calls.push(`advanceNode ${node}`),
       closeWindow: async () => void this.calls.push('closeWindow'),
     };
   }
 
-  /** Resolves when rollOut is under way with these orders. */
-  async ordered(orders: Partial<WindowOrders>): Promise<void> {
-    await eventually(`rollOut with ${JSON.stringify(orders)}`, () => {
-      expect({ underWay: this.#underWay !== undefined, ...this.orders }).toMatchObject({
-        underWay: true,
-        ...orders,
+  /** Waits until rollOut is in progress with these requests. */
+  async eventuallyRequested(requests: Partial<WindowRequests>): Promise<void> {
+    await eventually(`rollOut with ${JSON.stringify(requests)}`, () => {
+      expect({ inProgress: this.#inProgress !== undefined, ...this.requests }).toMatchObject({
+        inProgress: true,
+        ...requests,
       });
     });
   }
 
-  /** Ends the rollOut that is under way, or the next one. */
+  /** Ends the running rollOut, or the next one. */
   async ends(step: WindowStep): Promise<void> {
-    await this.ordered({});
-    const end = this.#underWay;
+    await this.eventuallyRequested({});
+    const end = this.#inProgress;
     end?.(step);
-    await eventually('rollOut to be over', () => expect(this.#underWay).not.toBe(end));
+    await eventually('rollOut to be over', () => expect(this.#inProgress).not.toBe(end));
   }
 
-  async #rollOut(orders: WindowOrders): Promise<WindowStep> {
+  async #rollOut(requests: WindowRequests): Promise<WindowStep> {
     this.calls.push('rollOut');
-    this.orders = orders;
+    this.requests = requests;
     const context = Context.current();
     const over = Promise.withResolvers<WindowStep>();
-    this.#underWay = over.resolve;
-    const beat = setInterval(() => context.heartbeat(), heartbeatEvery);
+    this.#inProgress = over.resolve;
+    const heartbeat = setInterval(() => context.heartbeat(), heartbeatMs);
     try {
       return await Promise.race([over.promise, context.cancelled]);
     } finally {
-      clearInterval(beat);
-      this.#underWay = undefined;
+      clearInterval(heartbeat);
+      this.#inProgress = undefined;
     }
   }
 }
 
-/** How far a window of four nodes has come; name what differs. */
+/** Returns the state of a window of four nodes; pass only what differs. */
 export function windowState(differs: Partial<WindowState> = {}): WindowState {
-  return { revision: 'r', nodes: 4, done: 0, underWay: [], failed: [], remaining: 4, ...differs };
+  return { revision: 'r', nodes: 4, done: 0, inProgress: [], failed: [], remaining: 4, ...differs };
 }

@@ -1,11 +1,14 @@
 import type { KubeObject, NodeSelector } from '../../api/core.ts';
 import { NODE_READINESS_POLICY, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
+import { defaultReviewTiming, type ReviewTiming, reviewsDue } from '../../domain/common/permissionReviews.ts';
+import { mayGateNode } from '../../kube/authorization.ts';
 import type { Kube } from '../../kube/client.ts';
+import { NodePermissions } from '../../kube/nodePermissions.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
-import { eventuallyHolds } from './holds.ts';
+import { eventuallyHolds } from './eventually.ts';
 
 export interface GateDiffers {
   name: string;
@@ -15,7 +18,7 @@ export interface GateDiffers {
   blocksReadiness?: boolean;
 }
 
-/** A gate for the pods with label `app`. */
+/** Returns a gate for the pods with label `app`. */
 export function gate({ app, ...differs }: GateDiffers): object {
   return { selector: { matchLabels: { app: app ?? differs.name } }, ...differs };
 }
@@ -39,7 +42,16 @@ export function readinessPolicy(
   } as KubeObject;
 }
 
-/** NodeReadinessPolicies of one test file, and what the apiserver makes of nodes by them. */
+/** The permissions of users to gate nodes, as the worker asks for them. */
+export function gatePermissions(kube: Kube, timing: ReviewTiming = defaultReviewTiming): NodePermissions {
+  return new NodePermissions(kube, {
+    may: mayGateNode,
+    validMs: timing.validMs,
+    isDue: (nodes, answers, now) => reviewsDue(nodes, answers, timing, now),
+  });
+}
+
+/** The NodeReadinessPolicies of one test file, and the taints that the apiserver gives nodes because of them. */
 export class ReadinessPolicies {
   readonly #admin: Kube;
   readonly #sandbox: Sandbox;
@@ -50,33 +62,38 @@ export class ReadinessPolicies {
     this.#sandbox = sandbox;
   }
 
-  /** Resolves when it is stored. */
+  /** Deletes the policy with the others. */
+  dropLater(name: string): void {
+    this.#names.add(name);
+  }
+
+  /** Stores a policy. */
   stored(policy: KubeObject): Promise<NodeReadinessPolicy> {
     this.#names.add(policy.metadata.name);
     const options = { fieldManager: 'kubectl', force: true };
     return this.#admin.apply(resources.nodeReadinessPolicies, policy, options);
   }
 
-  /** Resolves when the apiserver taints new nodes by it: `probe` is one that it selects. */
+  /** Stores a policy, and waits until the apiserver taints new nodes; `probe` has the labels of one that it selects. */
   async applied(policy: KubeObject, probe: Record<string, string>): Promise<NodeReadinessPolicy> {
     const stored = await this.stored(policy);
     await this.inEffect(probe);
     return stored;
   }
 
-  /** Resolves when the apiserver taints new nodes with these labels. */
+  /** Waits until the apiserver taints new nodes with these labels. */
   async inEffect(labels: Record<string, string>): Promise<void> {
-    const look = () => this.taintedOf([{ metadata: { name: 'probe', labels } }]);
-    await eventuallyHolds('a new node to be tainted', look, ([isTainted]) => isTainted === true);
+    const observe = () => this.taintedOf([{ metadata: { name: 'probe', labels } }]);
+    await eventuallyHolds('a new node to be tainted', observe, ([isTainted]) => isTainted === true);
   }
 
-  /** Which of these nodes would have the readiness taint, if they were made now. Nothing is stored. */
+  /** Returns which of these nodes would have the readiness taint if they were created now. Stores nothing. */
   async taintedOf(nodes: readonly KubeObject[]): Promise<boolean[]> {
     const taints = await this.taintsOf(nodes);
     return taints.map((keys) => keys.includes(READINESS_TAINT.key));
   }
 
-  /** The keys of the taints that these nodes would have. */
+  /** Returns the keys of the taints that these nodes would have. */
   async taintsOf(nodes: readonly KubeObject[]): Promise<string[][]> {
     const items = nodes.map((node) => ({ apiVersion: 'v1', kind: 'Node', ...node }));
     const list = { apiVersion: 'v1', kind: 'List', items };

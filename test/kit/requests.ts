@@ -2,36 +2,41 @@ import type { RequestObservation } from '../../kube/transport.ts';
 
 const writingVerbs = ['create', 'apply', 'patch', 'delete', 'evict'];
 
-/** What one client asked of the apiserver, in the order of the answers, as `patch nodes`. */
+/** The requests of one client, such as `patch nodes`, in the order of their answers. */
 export class RequestLog {
-  readonly #seen: string[] = [];
+  readonly #observed: string[] = [];
 
   /** For `connectKube({ onRequest })`. */
   readonly note = ({ verb, resource }: RequestObservation): void => {
-    this.#seen.push(`${verb} ${resource}`);
+    this.#observed.push(`${verb} ${resource}`);
   };
 
-  /** How often this was asked: `evict pods`. */
+  /** Counts one kind of request, such as `evict pods`. */
   count(request: string): number {
-    return this.#seen.filter((seen) => seen === request).length;
+    return this.#observed.filter((observed) => observed === request).length;
   }
 
-  /** What changes the cluster. Events tell about a change and are none. */
+  /** Returns the requests that change the cluster, without Events. A review of permissions is created, but changes nothing. */
   writes(from = 0): string[] {
-    return this.#seen
+    return this.#observed
       .slice(from)
-      .filter((seen) => writingVerbs.includes(seen.split(' ')[0] ?? '') && !seen.endsWith(' events'));
+      .filter(
+        (observed) =>
+          writingVerbs.includes(observed.split(' ')[0] ?? '') &&
+          !observed.endsWith(' events') &&
+          !observed.endsWith(' subjectaccessreviews.authorization.k8s.io'),
+      );
   }
 
-  /** What `act` wrote; nothing else may use the client meanwhile. */
+  /** Returns the writes of `act`; nothing else may use the client at the same time. */
   async writesOf(act: () => Promise<unknown>): Promise<string[]> {
-    const before = this.#seen.length;
+    const before = this.#observed.length;
     await act();
     return this.writes(before);
   }
 
-  /** Begins anew. */
+  /** Forgets all requests. */
   clear(): void {
-    this.#seen.length = 0;
+    this.#observed.length = 0;
   }
 }

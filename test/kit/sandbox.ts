@@ -3,31 +3,48 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { attachSandbox, type Sandbox, type SandboxOptions, startSandbox } from '../../sandbox/sandbox.ts';
 
-/** Names the directory of a running sandbox that every test file may use; without it each starts its own. */
-const sharedDirVariable = 'NM_TEST_SANDBOX_DIR';
-
-/** Directories of the sandboxes that `testSandbox` started, so that `releaseSandbox` ends no other. */
+/** Sandboxes that this file started, by directory: `releaseSandbox` stops no other. */
 const own = new Set<string>();
 
 /**
- * A sandbox for a test file: the shared one, or one of its own in a temporary directory when there is none, or when the
- * file needs it to be made in its own way (`options`). Nodes are added by `addNodes`: name them after the file.
+ * The directory of the running sandbox that all test files of this shard share. Jest numbers the processes of a run from 1;
+ * each runs one file after the other.
+ */
+function sharedDir(): string | undefined {
+  const parent = process.env['NM_TEST_SANDBOXES'];
+  return parent ? join(parent, process.env['JEST_WORKER_ID'] ?? '1') : undefined;
+}
+
+/**
+ * Returns a sandbox for a test file: the shared one, or one of its own in a temporary directory if there is none or the
+ * file needs special `options`. Add nodes with `addNodes`, named after the file.
  */
 export async function testSandbox(options?: Omit<SandboxOptions, 'dir'>): Promise<Sandbox> {
-  const shared = process.env[sharedDirVariable];
-  if (shared && !options) return attachSandbox(shared);
+  const shared = sharedDir();
+  if (shared !== undefined && !options) return withCompileCache(await attachSandbox(shared));
   const dir = await mkdtemp(join(tmpdir(), 'nm-sandbox-'));
   try {
     const sandbox = await startSandbox({ ...options, dir });
     own.add(sandbox.dir);
-    return sandbox;
+    return withCompileCache(sandbox);
   } catch (error) {
     await rm(dir, { recursive: true, force: true });
     throw error;
   }
 }
 
-/** Stops a sandbox and removes its directory, if it was started by this file. */
+/** Hands on the cache of compiled code that `npm test` gives all its processes: programs of the sandbox start in half the time. */
+function withCompileCache(sandbox: Sandbox): Sandbox {
+  const cache = process.env['NODE_COMPILE_CACHE'];
+  return cache ? { ...sandbox, env: { ...sandbox.env, NODE_COMPILE_CACHE: cache } } : sandbox;
+}
+
+/** Returns whether other test files use the sandbox too. */
+export function isShared({ dir }: Sandbox): boolean {
+  return !own.has(dir);
+}
+
+/** Stops a sandbox and removes its directory, if this file started it. */
 export async function releaseSandbox(sandbox: Sandbox | undefined): Promise<void> {
   if (!sandbox || !own.delete(sandbox.dir)) return;
   await sandbox.discard();

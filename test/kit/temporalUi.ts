@@ -1,7 +1,7 @@
 import type { FrameLocator, Locator, Page } from 'playwright-core';
 import { workflowIdOf } from '../../api/names.ts';
 
-/** The Temporal UI as a person uses it: by what is to be seen on its pages. */
+/** The Temporal UI as a user sees it. */
 export class Ui {
   readonly page: Page;
   readonly #address: string;
@@ -17,7 +17,7 @@ export class Ui {
     await this.page.goto(`${this.#address}/namespaces/default/workflows?query=${encodeURIComponent(query)}`);
   }
 
-  /** Opens the tab of a run, by the workflow's id, that has its page. */
+  /** Opens the tab with the current details of a run, by its workflow id. */
   async openRun(workflowId: string): Promise<void> {
     await this.page.goto(`${this.#address}/namespaces/default/workflows/${encodeURIComponent(workflowId)}`);
     await this.page.locator('#user-metadata-tab').click();
@@ -27,42 +27,42 @@ export class Ui {
     return this.openRun(workflowIdOf(name));
   }
 
-  /** Current Details: the last of the frames that show Markdown. */
+  /** The current details: the last of the frames that show Markdown. */
   get details(): FrameLocator {
     return this.page.frameLocator('iframe[title="output"] >> nth=-1');
   }
 
-  /** Has the page made anew, and resolves when it says this. */
-  async saysEventually(text: string): Promise<void> {
-    await this.#refreshedUntil(this.details.getByText(text).first());
+  /** Refreshes the current details until they contain the text. */
+  async eventuallyShows(text: string): Promise<void> {
+    await this.#refreshUntilVisible(this.details.getByText(text).first());
   }
 
-  /** As the page says: "Press the R for freshness". */
-  async #refreshedUntil(seen: Locator): Promise<void> {
-    const until = Date.now() + seenWithin;
-    while (!(await seen.isVisible()) && Date.now() < until) {
+  /** Presses R, as the page suggests: "Press the R for freshness". */
+  async #refreshUntilVisible(text: Locator): Promise<void> {
+    const deadline = Date.now() + visibleWithinMs;
+    while (!(await text.isVisible()) && Date.now() < deadline) {
       await this.page.keyboard.press('r');
-      await seen.waitFor({ timeout: freshWithin }).catch(() => undefined);
+      await text.waitFor({ timeout: refreshMs }).catch(() => undefined);
     }
-    await seen.waitFor({ timeout: freshWithin });
+    await text.waitFor({ timeout: refreshMs });
   }
 
-  /** Opens a link to the form that starts a workflow, and resolves when the form is as the link has it. */
+  /** Opens a link to the form that starts a workflow, and waits until the form is filled in. */
   async openForm(link: string): Promise<void> {
-    // What an earlier run of the same id was started with: its answer replaces what was typed before it came.
+    // The input of an earlier run with the same id replaces anything typed before it has loaded.
     const earlier = this.page.waitForResponse((answer) => answer.url().includes('/workflows?query='));
     await this.page.goto(link);
     await (await earlier).finished();
     await this.page.getByText('Task Queue is Active').waitFor();
   }
 
-  /** Types the input into that form; `start` is what its button does. */
+  /** Types the input into that form; `start` presses its button. */
   async input(json: string): Promise<{ start: () => Promise<void> }> {
     await typeJson(this.page.locator('body'), json);
     return { start: () => this.page.getByTestId('start-workflow-button').click() };
   }
 
-  /** Opens the dialog, chooses, and types; `send` is what its button does. */
+  /** Opens the dialog, chooses the signal and types its input; `send` presses the button. */
   async signal(name: string, input?: string): Promise<{ dialog: Locator; send: () => Promise<void> }> {
     await this.page.getByRole('button', { name: 'More Actions' }).click();
     await this.page.getByTestId('signal-button').filter({ visible: true }).first().click();
@@ -77,10 +77,9 @@ export class Ui {
 async function typeJson(where: Locator, json: string): Promise<void> {
   const editor = where.locator('.cm-content');
   await editor.fill(json);
-  // Laid out anew when it is left: a button that moves below the pointer would not be pressed.
+  // Leaving the editor changes the layout; a button must not move while it is pressed.
   await editor.blur();
 }
 
-/** Milliseconds. */
-const seenWithin = 60_000;
-const freshWithin = 2_000;
+const visibleWithinMs = 180_000;
+const refreshMs = 2_000;

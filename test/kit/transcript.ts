@@ -1,16 +1,16 @@
 import { hostname } from 'node:os';
 
-/** A command as a document shows it, and what it prints. */
+/** A command of a document and the output that the document shows for it. */
 export interface Step {
-  /** Line of the document, from 1. */
+  /** Line in the document, from 1. */
   readonly line: number;
-  /** For a shell; several lines where they end in a backslash. */
+  /** Input for a shell; a line that ends in a backslash continues on the next. */
   readonly command: string;
-  /** Lines of its output; `...` stands for any. */
+  /** Lines of the output; `...` stands for any number of lines. */
   readonly output: readonly string[];
 }
 
-/** A file that a document shows: a block whose first line is `# <name>`. */
+/** A file that a document shows: a YAML block whose first line is `# <name>`. */
 export interface Listing {
   readonly name: string;
   readonly text: string;
@@ -18,7 +18,7 @@ export interface Listing {
 
 export type Part = { readonly step: Step } | { readonly listing: Listing };
 
-/** The blocks `console` and named blocks `yaml` of a document in Markdown, in their order. */
+/** Returns the `console` blocks and the named `yaml` blocks of a Markdown document, in order. */
 export function partsOf(markdown: string): Part[] {
   const lines = markdown.split('\n');
   const parts: Part[] = [];
@@ -39,7 +39,8 @@ function stepsOf(block: readonly string[], first: number): Step[] {
   for (const [index, text] of block.entries()) {
     const last = steps.at(-1);
     if (text.startsWith('$ ')) steps.push({ line: first + index, command: text.slice(2), output: [] });
-    else if (last === undefined) throw new Error(`line ${first + index}: a block begins with a command`);
+    else if (last === undefined)
+      throw new Error(`line ${first + index}: a console block starts with a command ($ ...)`);
     else if (last.output.length === 0 && last.command.endsWith('\\')) last.command += `\n${text}`;
     else last.output.push(text);
   }
@@ -51,15 +52,20 @@ function listingsOf(block: readonly string[]): { listing: Listing }[] {
   return name === undefined ? [] : [{ listing: { name, text: block.join('\n') } }];
 }
 
-/** What differs from run to run, and how it is written in both texts that are compared. */
-const variable: [RegExp, string][] = [
+/** Replaces everything that differs from run to run by a placeholder, in both texts. The order counts. */
+const placeholders: [RegExp, string][] = [
   [/\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?/g, 'TIME'],
-  [/\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?s\b|\b\d+m\b/g, 'DURATION'],
-  [/\b\d+@[\w.-]+/g, 'PROCESS'],
   [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, 'UUID'],
-  [/\b[0-9a-f]{8}\b/g, 'HOLDER'],
+  // A generated name first: its hash can look like a holder, its suffix like a duration (`-7952m`).
   [/-[a-z0-9]{6,10}-[a-z0-9]{5}\b/g, '-POD'],
-  // Of several, whichever comes first.
+  [/\b\d+@[\w.-]+/g, 'PROCESS'],
+  [/\b[0-9a-f]{8}\b/g, 'HOLDER'],
+  // As a word of its own, not as a part of a name.
+  [
+    /(?<![\w-])(?:(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?s|(?:\d+d)?(?:\d+h)?\d+m|(?:\d+d)?\d+h)(?![\w-])/g,
+    'DURATION',
+  ],
+  // One of several pods is named: whichever comes first.
   [/\bnode-\d+ and (\d+) more/g, 'NODE and $1 more'],
   // Columns are as wide as their widest cell.
   [/ +/g, ' '],
@@ -67,10 +73,10 @@ const variable: [RegExp, string][] = [
 
 function comparable(line: string): string {
   const named = line.replaceAll(new RegExp(`\\b${hostname()}\\b`, 'g'), 'vm');
-  return variable.reduce((text, [pattern, name]) => text.replaceAll(pattern, name), named).trimEnd();
+  return placeholders.reduce((text, [pattern, name]) => text.replaceAll(pattern, name), named).trimEnd();
 }
 
-/** Whether an output is what a document shows, but for what differs from run to run. */
+/** Compares an output with what a document shows, except for what differs from run to run. */
 export function isAsShown(shown: readonly string[], output: string): boolean {
   return matches(shown.map(comparable), linesOf(output).map(comparable));
 }

@@ -5,23 +5,24 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { workerArguments } from '../../scripts/tools.ts';
-import { eventuallyHolds } from './holds.ts';
+import { eventuallyHolds } from './eventually.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-/** A worker as an operator runs it: a process of its own, with the permissions of deploy/ and no more. */
+/** A worker as an operator runs it: a process of its own, with exactly the permissions of deploy/. */
 export interface WorkerProcess {
   pid: number;
-  /** As a crash would. */
+  /** Ends it as a crash does. */
   kill(): Promise<void>;
-  /** As a rollout would; resolves with the exit code. */
+  /** Ends it as a rollout does, and returns its exit code. */
   stop(): Promise<number | null>;
   exited(): Promise<number | null>;
   log(): string;
-  /** Resolves when /readyz says so. */
+  /** Waits until /readyz answers ok. */
   ready(): Promise<void>;
 }
 
+/** Starts a worker. In `npm test` it finds the workflows bundled already: WORKFLOW_BUNDLE is in the environment. */
 export function startWorker(
   sandbox: Sandbox,
   { env = {}, args = [] }: { env?: NodeJS.ProcessEnv; args?: string[] } = {},
@@ -44,12 +45,8 @@ export function startWorker(
     exited: () => exited,
     log: read,
     ready: async () => {
-      await eventuallyHolds(
-        'the worker is ready',
-        () => readiness(read()),
-        (seen) => seen === 'ok',
-        120_000,
-      );
+      const isReady = (answer: string) => answer === 'ok';
+      await eventuallyHolds('the worker to be ready', () => readiness(child, read()), isReady);
     },
   };
 }
@@ -63,9 +60,10 @@ async function end(
   return exited;
 }
 
-async function readiness(log: string): Promise<string> {
+/** Returns what /readyz answers, or the end of the log while it does not. */
+async function readiness({ exitCode }: ChildProcess, log: string): Promise<string> {
   const port = /"health":(\d+)/.exec(log)?.[1];
-  if (port === undefined) return log.slice(-2_000);
+  if (port === undefined || exitCode !== null) return `exit code ${exitCode}: ${log.slice(-2_000)}`;
   const response = await fetch(`http://127.0.0.1:${port}/readyz`);
   return (await response.text()).trim();
 }

@@ -1,18 +1,19 @@
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
 import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
-import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker';
-import type { Activities, NoticeActivities } from '../../activities/contract.ts';
+import { DefaultLogger, NativeConnection, Runtime, Worker, type WorkflowBundle } from '@temporalio/worker';
+import type { Activities, NotificationActivities } from '../../activities/contract.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { tunedArguments } from '../../temporal-config/devServer.ts';
 import { declaredNamespace } from '../../temporal-config/namespace.ts';
+import type { Progress } from '../../workflows/maintenance/run.ts';
+import type { maintenanceWindow } from '../../workflows/windows/maintenanceWindow.ts';
+import type { nodeMaintenance } from '../../workflows/maintenance/nodeMaintenance.ts';
+import type { WindowRun } from '../../workflows/windows/run.ts';
 import { bundleWorkflows } from '../../worker/bundle.ts';
-import type { Progress } from '../../workflows/run.ts';
-import type { maintenanceWindow } from '../../workflows/maintenanceWindow.ts';
-import type { nodeMaintenance } from '../../workflows/nodeMaintenance.ts';
-import type { WindowRun } from '../../workflows/windowRun.ts';
 import { eventually } from './eventually.ts';
 import type { FakeMaintenance } from './fakeMaintenance.ts';
 import type { FakeWindow } from './fakeWindow.ts';
@@ -24,17 +25,17 @@ export type WindowHandle = WorkflowHandle<typeof maintenanceWindow>;
 export interface WorkflowLab {
   client: Client;
   /** Starts a worker for `taskQueue` that runs our workflows with these activities. */
-  worker(taskQueue: string, activities: Partial<Activities & NoticeActivities>): Promise<void>;
-  /** Starts the workflow of a window, with a worker of its own; `carried` is where the run stood of which it is the continuation. */
-  opened(fake: FakeWindow, carried?: WindowRun): Promise<WindowHandle>;
+  worker(taskQueue: string, activities: Partial<Activities & NotificationActivities>): Promise<void>;
+  /** Starts the workflow of a window, with a worker of its own; `previousRun` is the state of the run that it continues. */
+  startWindow(fake: FakeWindow, previousRun?: WindowRun): Promise<WindowHandle>;
   /** Starts the workflow of a maintenance, with a worker of its own. */
-  begun(fake: FakeMaintenance, input?: object): Promise<Handle>;
-  /** Ends every run that was begun here, and every worker; to be called after each test. */
+  startMaintenance(fake: FakeMaintenance, input?: object): Promise<Handle>;
+  /** Ends every run and every worker that was started here; to be called after each test. */
   clear(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Temporal's own log is for its operators; a failure that a test expects is not news. */
+/** Silences Temporal's log, which contains failures that tests expect. */
 export function quietTemporal(): void {
   Runtime.install({
     logger: new DefaultLogger('ERROR'),
@@ -43,7 +44,7 @@ export function quietTemporal(): void {
   });
 }
 
-/** A Temporal of the test file's own, in memory, with the sandbox's binary; `settings` are dynamic configuration. */
+/** Starts a Temporal for one test file, in memory, with the sandbox's binary; `settings` are dynamic configuration. */
 export function ownTemporal(
   { bin }: Sandbox,
   settings: Record<string, number> = {},
@@ -60,11 +61,18 @@ export function ownTemporal(
   });
 }
 
+/** Returns the workflows as `npm test` bundled them for all test files, or bundles them. */
+export async function workflowBundle(): Promise<WorkflowBundle & { code: string }> {
+  const file = process.env['WORKFLOW_BUNDLE'];
+  if (file) return { code: await readFile(file, 'utf8') };
+  return (await bundleWorkflows()) as { code: string };
+}
+
 export async function workflowLab(address: string, namespace = 'default'): Promise<WorkflowLab> {
-  const [native, connection, workflowBundle] = await Promise.all([
+  const [native, connection, bundle] = await Promise.all([
     NativeConnection.connect({ address }),
     Connection.connect({ address }),
-    bundleWorkflows(),
+    workflowBundle(),
   ]);
   const client = new Client({ connection, namespace });
   const running: { worker: Worker; ended: Promise<void> }[] = [];
@@ -75,7 +83,7 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
       connection: native,
       namespace,
       taskQueue,
-      workflowBundle,
+      workflowBundle: bundle,
       activities,
       // A cancellation reaches an activity with the answer to a heartbeat.
       maxHeartbeatThrottleInterval: 50,
@@ -86,7 +94,7 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
   return {
     client,
     worker,
-    begun: async (fake, input = { name: fake.name }) => {
+    startMaintenance: async (fake, input = { name: fake.name }) => {
       const taskQueue = `queue-of-${fake.name}`;
       await worker(taskQueue, fake.activities);
       const workflowId = workflowIdOf(fake.name);
@@ -100,13 +108,13 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
       handles.push(latest);
       return latest;
     },
-    opened: async (fake, carried) => {
+    startWindow: async (fake, previousRun) => {
       const taskQueue = `queue-of-${fake.name}`;
       await worker(taskQueue, fake.activities);
       const { workflowId } = await client.workflow.start<typeof maintenanceWindow>('maintenanceWindow', {
         workflowId: windowWorkflowIdOf(fake.name),
         taskQueue,
-        args: [{ name: fake.name }, carried],
+        args: [{ name: fake.name }, previousRun],
       });
       const latest = client.workflow.getHandle<typeof maintenanceWindow>(workflowId);
       handles.push(latest);
@@ -124,7 +132,7 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
   };
 }
 
-/** Ends a run at once, if it has not ended. */
+/** Terminates a run, unless it has ended. */
 export async function terminated(handle: WorkflowHandle): Promise<void> {
   try {
     await handle.terminate();
@@ -133,7 +141,7 @@ export async function terminated(handle: WorkflowHandle): Promise<void> {
   }
 }
 
-/** Resolves when the run's `progress` says all of this. */
+/** Waits until the run's `progress` contains all of this. */
 export async function eventuallyProgress(
   handle: WorkflowHandle,
   expected: Partial<Progress>,
@@ -145,21 +153,21 @@ export async function eventuallyProgress(
   });
 }
 
-/** Types of the events of a run's history, in order. */
+/** Returns the types of the events of a run's history, in order. */
 export async function eventsOf(handle: WorkflowHandle): Promise<string[]> {
   const { events } = await handle.fetchHistory();
   return (events ?? []).map(({ eventType }) => String(eventType));
 }
 
-/** Scheduled, started, completed, timed out: a workflow was asked to look, which says nothing of what it did. */
-const lookTypes = ['5', '6', '7', '8'];
+/** Workflow tasks: scheduled, started, completed, timed out. They are no effects of the workflow. */
+const workflowTaskTypes = ['5', '6', '7', '8'];
 
-/** The events of a run's history that are more than a look. */
-export async function deedsOf(handle: WorkflowHandle): Promise<string[]> {
-  return (await eventsOf(handle)).filter((type) => !lookTypes.includes(type));
+/** Returns the types of the events of a run's history without workflow tasks. */
+export async function effectsOf(handle: WorkflowHandle): Promise<string[]> {
+  return (await eventsOf(handle)).filter((type) => !workflowTaskTypes.includes(type));
 }
 
-/** What a run was told by signals of this name, oldest first. */
+/** Returns the inputs of a run's signals of this name, oldest first. */
 export async function signalsTo(handle: WorkflowHandle, name: string): Promise<unknown[]> {
   const { events } = await handle.fetchHistory();
   return (events ?? [])

@@ -18,49 +18,49 @@ describe('the kubeconfig', () => {
   afterAll(() => rmSync(dir, { recursive: true }));
 
   test.each([
-    { when: 'is not YAML', text: 'clusters: [', says: `kubeconfig ${path} cannot be read: ` },
-    { when: 'is empty', text: '', says: `kubeconfig ${path} cannot be read: ` },
+    { when: 'is not YAML', text: 'clusters: [', message: `kubeconfig ${path} cannot be read: ` },
+    { when: 'is empty', text: '', message: `kubeconfig ${path} cannot be read: ` },
     {
       when: 'lacks a server',
       text: 'clusters: [{name: a, cluster: {}}]',
-      says: 'clusters[0].cluster.server is missing',
+      message: 'clusters[0].cluster.server is missing',
     },
     {
       when: 'has no current-context',
       text: whole.replace('current-context: west', ''),
-      says: `kubeconfig ${path} has no current-context: choose one of: west, proxy`,
+      message: `kubeconfig ${path} has no current-context: choose one of: west, proxy`,
     },
     {
       when: 'has a current-context that it does not define',
       text: whole.replace('current-context: west', 'current-context: north'),
-      says: `kubeconfig ${path} has no context "north": choose one of: west, proxy`,
+      message: `kubeconfig ${path} has no context "north": choose one of: west, proxy`,
     },
     {
       when: 'defines no context',
       text: 'apiVersion: v1\nkind: Config\ncurrent-context: west',
-      says: `kubeconfig ${path} has no context "west": it defines no context`,
+      message: `kubeconfig ${path} has no context "west": it defines no context`,
     },
     {
       when: 'has a context without its cluster',
       text: whole.replace('{name: west, cluster:', '{name: east, cluster:'),
-      says: `kubeconfig ${path}: context "west" names cluster "west", which it does not define`,
+      message: `kubeconfig ${path}: context "west" names cluster "west", which it does not define`,
     },
     {
       when: 'has a context without its user',
       text: whole.replace('users: [{name: ops', 'users: [{name: dev'),
-      says: `kubeconfig ${path}: context "west" names user "ops", which it does not define`,
+      message: `kubeconfig ${path}: context "west" names user "ops", which it does not define`,
     },
-  ])('that $when is refused with its name and a remedy, in one line', ({ text, says }) => {
+  ])('that $when is rejected with its name and a remedy, in one line', ({ text, message }) => {
     writeFileSync(path, text);
     const load = () => loadKubeConfig({ kubeconfig: path });
-    expect(load).toThrow(says);
+    expect(load).toThrow(message);
     expect(load).toThrow(/^[^\n]*$/);
   });
 
   test('that is missing is named', () => {
     const missing = join(dir, 'nowhere');
     expect(() => loadKubeConfig({ kubeconfig: missing })).toThrow(
-      `kubeconfig ${missing} does not exist: set KUBECONFIG to a file that does`,
+      `kubeconfig ${missing} does not exist: set KUBECONFIG to an existing file`,
     );
   });
 

@@ -1,4 +1,4 @@
-import { errorOf, isKubeError, KubeErrorKind, unavailable, wordsOf } from '../../kube/errors.ts';
+import { errorOf, isKubeError, KubeErrorKind, unavailable, errorMessage } from '../../kube/errors.ts';
 
 const request = { verb: 'evict', resource: 'pods', namespace: 'shop', name: 'web-1' };
 const status = (body: object) =>
@@ -37,7 +37,7 @@ describe('an answer of the apiserver', () => {
       kind: KubeErrorKind.Conflict,
     },
     { answer: 429, text: 'Too many requests, please try again later.\n', kind: KubeErrorKind.Throttled },
-    { answer: 429, text: budget, kind: KubeErrorKind.DisruptionRefused },
+    { answer: 429, text: budget, kind: KubeErrorKind.DisruptionRejected },
     {
       answer: 429,
       text: status({
@@ -53,14 +53,14 @@ describe('an answer of the apiserver', () => {
     expect(isKubeError(error, kind)).toBe(true);
   });
 
-  test('becomes one line: verb, resource, object and what the apiserver said, causes included', () => {
+  test('becomes one line: verb, resource, object and the message of the apiserver, including causes', () => {
     expect(errorOf(request, { status: 429, text: budget }).message).toBe(
       "evict pods shop/web-1: Cannot evict pod as it would violate the pod's disruption budget. " +
         'The disruption budget web needs 2 healthy pods and has 2 currently',
     );
   });
 
-  test('says when to come back, in the body or in the header', () => {
+  test('contains when to retry, from the body or the header', () => {
     const body = status({ details: { retryAfterSeconds: 10 } });
     expect(errorOf(request, { status: 429, text: body, retryAfter: '1' }).retryAfterSeconds).toBe(10);
     expect(
@@ -82,7 +82,7 @@ test('a request without an answer keeps its cause', () => {
   );
 });
 
-test('words about an error are one line', () => {
-  expect(wordsOf(new Error('first\n  second\n'))).toBe('first second');
-  expect(wordsOf('plain')).toBe('plain');
+test('an error message is one line', () => {
+  expect(errorMessage(new Error('first\n  second\n'))).toBe('first second');
+  expect(errorMessage('plain')).toBe('plain');
 });

@@ -24,7 +24,7 @@ afterAll(async () => {
 });
 
 const pod = (name: string) => ({ apiVersion: 'v1', kind: 'Pod', namespace, name, uid: `uid-of-${name}` });
-const tried = { type: 'Normal', reason: 'Tried', message: 'It was tried.' } as const;
+const tried = { type: 'Normal', reason: 'Evicted', message: 'It was tried.' } as const;
 const recorder = () => {
   const log = recordedLog();
   return { log, recorder: new EventRecorder({ kube, component: 'node-maintenance', log }) };
@@ -34,7 +34,7 @@ const eventsOf = async (name: string, within = namespace) =>
     .items;
 
 describe('an Event', () => {
-  test('that happens again is counted in the same object, across flushes', async () => {
+  test('that repeats is counted in the same object, across flushes', async () => {
     const { recorder: events } = recorder();
     events.record(pod('often'), tried);
     await events.flush();
@@ -51,7 +51,7 @@ describe('an Event', () => {
     });
   });
 
-  test('that happens many times at once costs few requests', async () => {
+  test('that repeats many times at once needs few requests', async () => {
     const { recorder: events } = recorder();
     const before = observed.length;
     for (let i = 0; i < 500; i++) events.record(pod('burst'), tried);
@@ -61,7 +61,7 @@ describe('an Event', () => {
   });
 
   test.each([
-    { differs: 'another reason', content: { ...tried, reason: 'Failed' } },
+    { differs: 'another reason', content: { ...tried, reason: 'ReleasedFromReplicaSet' } as const },
     { differs: 'another message', content: { ...tried, message: 'It was tried twice.' } },
     { differs: 'another type', content: { ...tried, type: 'Warning' } as const },
   ])('with $differs is another Event', async ({ differs, content }) => {
@@ -73,7 +73,7 @@ describe('an Event', () => {
     expect(await eventsOf(name)).toHaveLength(2);
   });
 
-  test('that was removed meanwhile is written anew', async () => {
+  test('that was removed in the meantime is created again', async () => {
     const { recorder: events, log } = recorder();
     events.record(pod('removed'), tried);
     await events.flush();
@@ -85,7 +85,7 @@ describe('an Event', () => {
     expect(log.lines).toEqual([]);
   });
 
-  test('about a cluster-scoped object lives in default; the object itself may be given', async () => {
+  test('of a cluster-scoped object is in the namespace default; the subject can be the object itself', async () => {
     const name = `node-of-${namespace}`;
     const node = await kube.create(resources.nodes, { metadata: { name }, spec: {} });
     const { recorder: events } = recorder();
@@ -97,7 +97,7 @@ describe('an Event', () => {
     await kube.delete(resources.nodes, { name }, { uid: node.metadata.uid ?? '' });
   });
 
-  test('with a long message about an object with the longest name is cut to what the API takes', async () => {
+  test('with a long message and name is truncated to the limits of the API', async () => {
     const name = 'n'.repeat(253);
     const { recorder: events, log } = recorder();
     events.record(pod(name), { ...tried, message: 'word '.repeat(1_000) });
@@ -108,7 +108,7 @@ describe('an Event', () => {
 });
 
 describe('a recorder', () => {
-  test('never throws: what it cannot take or write is logged', async () => {
+  test('never throws: an Event that cannot be recorded or written is logged', async () => {
     const copy = await changedKubeconfig(sandbox.kubeconfig, { user: { as: 'nobody-in-particular' } });
     const nobody = connect(copy.path);
     const log = recordedLog();

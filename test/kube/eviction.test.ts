@@ -26,7 +26,7 @@ afterAll(async () => {
 const podNamed = (name: string, labels: Record<string, string> = {}) =>
   runningPod(kube, { namespace, name, nodeName, labels });
 
-/** A budget for pods with the label `app: <name>` that its controller has counted. */
+/** Creates a PodDisruptionBudget for pods with the label `app: <name>`, and waits until its controller has counted them. */
 async function countedBudget(name: string, minAvailable: number, matchLabels: Record<string, string>) {
   const metadata = { namespace, name };
   await kube.create(resources.podDisruptionBudgets, {
@@ -34,14 +34,14 @@ async function countedBudget(name: string, minAvailable: number, matchLabels: Re
     spec: { minAvailable, selector: { matchLabels } },
   });
   await eventually(`budget ${name} to be counted`, async () => {
-    const { status, metadata: seen } = (await kube.get(resources.podDisruptionBudgets, metadata)) ?? {};
-    const isCounted = status?.observedGeneration === seen?.generation && (status?.expectedPods ?? 0) > 0;
+    const { status, metadata: current } = (await kube.get(resources.podDisruptionBudgets, metadata)) ?? {};
+    const isCounted = status?.observedGeneration === current?.generation && (status?.expectedPods ?? 0) > 0;
     return isCounted ? undefined : JSON.stringify(status);
   });
 }
 
 describe('an eviction', () => {
-  test('of a pod removes it; once it is gone, evicting it again says so', async () => {
+  test('of a pod removes it; a second eviction returns Gone', async () => {
     const pod = await podNamed('alone');
     expect(await kube.evict(pod)).toEqual({ kind: 'Evicted' });
     await eventually('the pod to go', async () =>
@@ -50,7 +50,7 @@ describe('an eviction', () => {
     expect(await kube.evict(pod)).toEqual({ kind: 'Gone' });
   });
 
-  test('of a pod by the UID of an earlier one leaves the namesake alone', async () => {
+  test('of a pod by the UID of a previous one does not evict the current one', async () => {
     const pod = await podNamed('namesake');
     expect(await kube.evict({ ...pod, uid: 'an-earlier-uid' })).toEqual({ kind: 'Gone' });
     const living = (await kube.get(resources.pods, pod)) as KubeObject;
@@ -58,11 +58,11 @@ describe('an eviction', () => {
     expect(living.metadata.deletionTimestamp).toBeUndefined();
   });
 
-  test('that a budget does not allow is refused, with the name and the numbers of the budget', async () => {
+  test('that a PodDisruptionBudget does not allow is rejected with the name and numbers of the budget', async () => {
     const pod = await podNamed('guarded', { app: 'guarded' });
     await countedBudget('guard', 1, { app: 'guarded' });
     expect(await kube.evict(pod)).toEqual({
-      kind: 'Refused',
+      kind: 'Rejected',
       message:
         "Cannot evict pod as it would violate the pod's disruption budget. " +
         'The disruption budget guard needs 1 healthy pods and has 1 currently',
@@ -70,7 +70,7 @@ describe('an eviction', () => {
     });
   });
 
-  test('of a pod under two budgets is misconfigured', async () => {
+  test('of a pod with two PodDisruptionBudgets is misconfigured', async () => {
     const pod = await podNamed('overbooked', { app: 'overbooked' });
     await countedBudget('first', 0, { app: 'overbooked' });
     await countedBudget('second', 0, { app: 'overbooked' });

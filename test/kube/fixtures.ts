@@ -25,12 +25,12 @@ export function connect(kubeconfig: string, options: Partial<ConnectOptions> = {
   return connectKube({ kubeconfig, userAgent: 'node-maintenance-test', log: recordedLog(), ...options });
 }
 
-/** Waits for a fact, up to 30 s; `seen` answers undefined once it holds, else what is seen instead. */
-export function eventually(fact: string, seen: () => Promise<string | undefined> | string | undefined) {
-  return until(fact, seen, { within: 30_000 });
+/** Waits up to three minutes for a fact; `probe` returns undefined once it holds, otherwise the current state. */
+export function eventually(fact: string, probe: () => Promise<string | undefined> | string | undefined) {
+  return until(fact, probe, { timeoutMs: 180_000 });
 }
 
-/** A namespace of the test's own, in which pods can be created. */
+/** Creates a namespace for the test, in which pods can be created. */
 export async function freshNamespace(kube: Kube, prefix: string): Promise<string> {
   const { metadata } = await kube.create(resources.namespaces, {
     metadata: { generateName: `${prefix}-`, name: '' },
@@ -62,7 +62,7 @@ export interface PodDiffers {
   labels?: Record<string, string>;
 }
 
-/** A pod that goes at once when it is deleted. */
+/** Returns a pod that is removed immediately when it is deleted. */
 function podManifest({ namespace, name, nodeName, labels = {} }: PodDiffers): RawPod {
   const spec = { nodeName, containers: [{ name: 'main', image: 'fake' }], terminationGracePeriodSeconds: 0 };
   return { metadata: { namespace, name, labels }, spec };
@@ -109,7 +109,7 @@ export function serverPortOf(kubeconfig: string): number {
   return Number(new URL(String(file.clusters[0]?.cluster['server'])).port);
 }
 
-/** Whether a request failed with one of these kinds; anything else is thrown on. */
+/** Returns the KubeError of a request that fails; rethrows any other error. */
 export async function failureOf(request: Promise<unknown>) {
   try {
     await request;

@@ -2,7 +2,7 @@ import type { Lease } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
 import { Informer, type InformerOptions } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
-import { slimPod } from '../../kube/slim.ts';
+import { trimPod } from '../../kube/transform.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -51,23 +51,25 @@ async function remove(name: string): Promise<void> {
   await kube.delete(resources.leases, { namespace, name }, { uid: found?.metadata.uid ?? '' });
 }
 
-/** An informer of the namespace's Leases, what it told, and its log. It ends with the test. */
-function followed(options: Partial<InformerOptions<Lease>> = {}) {
+/** Starts an informer of the Leases in the namespace. Returns it with its reported changes and log. It stops after the test. */
+function startInformer(options: Partial<InformerOptions<Lease>> = {}) {
   const log = recordedLog();
   const end = new AbortController();
   const informer = new Informer({ kube, resource: resources.leases, namespace, log, ...options });
-  const told: string[] = [];
+  const reported: string[] = [];
   informer.subscribe(({ type, object }) =>
-    told.push(`${type} ${object.metadata.name} ${object.spec.holderIdentity}`),
+    reported.push(`${type} ${object.metadata.name} ${object.spec.holderIdentity}`),
   );
   informer.start(end.signal);
   stops.push(() => end.abort());
-  const tells = (expected: string[]) =>
-    eventually(`${expected}`, () => (expected.every((line) => told.includes(line)) ? undefined : `${told}`));
-  return { informer, told, tells, log, end };
+  const eventuallyReported = (expected: string[]) =>
+    eventually(`${expected}`, () =>
+      expected.every((line) => reported.includes(line)) ? undefined : `${reported}`,
+    );
+  return { informer, reported, eventuallyReported, log, end };
 }
 
-/** A client of its own behind a network that can fail. */
+/** Creates a client behind a network that can fail. */
 async function fragile() {
   const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
   const observed: RequestObservation[] = [];
@@ -78,9 +80,9 @@ async function fragile() {
 }
 
 describe('an informer', () => {
-  test('knows what is there when it has synced, and is told of changes in their order', async () => {
+  test('contains the existing objects after the sync, and reports changes in order', async () => {
     await put('old');
-    const { informer, told, tells } = followed();
+    const { informer, reported, eventuallyReported } = startInformer();
     expect(informer.hasSynced).toBe(false);
     await informer.synced();
     expect(informer.hasSynced).toBe(true);
@@ -88,15 +90,15 @@ describe('an informer', () => {
     await put('new');
     await put('new', 'b');
     await remove('new');
-    await tells(['Deleted new b']);
-    expect(told).toEqual(['Added old a', 'Added new a', 'Updated new b', 'Deleted new b']);
+    await eventuallyReported(['Deleted new b']);
+    expect(reported).toEqual(['Added old a', 'Added new a', 'Updated new b', 'Deleted new b']);
     expect(informer.list().map(({ metadata }) => metadata.name)).toEqual(['old']);
-    expect(Date.now() - (informer.lastContact?.getTime() ?? 0)).toBeLessThan(60_000);
+    expect(Date.now() - (informer.lastResponseAt?.getTime() ?? 0)).toBeLessThan(60_000);
   });
 
-  test('tells a late subscriber what is there already, and nobody after unsubscribing', async () => {
+  test('reports existing objects to a late subscriber, and nothing after unsubscribing', async () => {
     await put('old');
-    const { informer } = followed();
+    const { informer } = startInformer();
     await informer.synced();
     const late: string[] = [];
     const unsubscribe = informer.subscribe(({ type, key }) => late.push(`${type} ${key}`));
@@ -108,7 +110,7 @@ describe('an informer', () => {
     expect(late).toHaveLength(1);
   });
 
-  test('keeps slim pods and finds them by index', async () => {
+  test('stores trimmed pods and finds them by index', async () => {
     const nodeName = 'kube-informer';
     await sandbox.addNodes([nodeName]);
     const pod = await runningPod(kube, { namespace, name: 'web', nodeName, labels: { app: 'web' } });
@@ -119,7 +121,7 @@ describe('an informer', () => {
       kube,
       resource: resources.pods,
       namespace,
-      transform: slimPod,
+      transform: trimPod,
       indexes,
       log: recordedLog(),
     });
@@ -142,38 +144,38 @@ describe('an informer', () => {
     expect(pods.byIndex('node', 'another')).toEqual([]);
   });
 
-  test('follows a selector: what no longer matches is deleted for it', async () => {
+  test('follows a selector: an object that no longer matches is reported as deleted', async () => {
     await put('chosen');
     await kube.mergePatch(
       resources.leases,
       { namespace, name: 'chosen' },
       { metadata: { labels: { chosen: 'yes' } } },
     );
-    const { informer, tells } = followed({ labelSelector: 'chosen=yes' });
+    const { informer, eventuallyReported } = startInformer({ labelSelector: 'chosen=yes' });
     await informer.synced();
     await kube.mergePatch(
       resources.leases,
       { namespace, name: 'chosen' },
       { metadata: { labels: { chosen: 'no' } } },
     );
-    await tells(['Deleted chosen a']);
+    await eventuallyReported(['Deleted chosen a']);
     expect(informer.list()).toEqual([]);
   });
 
-  test('is not disturbed by a handler that throws', async () => {
-    const { informer, tells, log } = followed();
+  test('is not affected by a handler that throws', async () => {
+    const { informer, eventuallyReported, log } = startInformer();
     await informer.synced();
     informer.subscribe(() => {
       throw new Error('handler is broken');
     });
     await put('first');
     await put('second');
-    await tells(['Added first a', 'Added second a']);
-    expect(log.lines.filter(({ message }) => message === 'Handler of a change failed')).toHaveLength(2);
+    await eventuallyReported(['Added first a', 'Added second a']);
+    expect(log.lines.filter(({ message }) => message === 'Change handler failed')).toHaveLength(2);
   });
 
-  test('stops waiting when asked to', async () => {
-    const { informer } = followed();
+  test('stops waiting when the signal aborts', async () => {
+    const { informer } = startInformer();
     const stop = new AbortController();
     const change = informer.changed(stop.signal);
     stop.abort(new Error('no more'));
@@ -182,42 +184,42 @@ describe('an informer', () => {
 });
 
 describe('an informer behind an unreliable network', () => {
-  test('learns what changed while it was cut off, deletions and namesakes included, without listing again', async () => {
+  test('catches up after a disconnect, including deletions and recreated objects, without listing again', async () => {
     const { network, client, count } = await fragile();
-    for (const name of ['stays', 'goes', 'changes', 'reborn']) await put(name);
-    const { informer, told, tells, log } = followed({ kube: client });
+    for (const name of ['stays', 'deleted', 'changes', 'recreated']) await put(name);
+    const { informer, reported, eventuallyReported, log } = startInformer({ kube: client });
     await informer.synced();
-    told.length = 0;
+    reported.length = 0;
     network.down();
-    await remove('goes');
+    await remove('deleted');
     await put('changes', 'b');
-    await remove('reborn');
-    await put('reborn', 'b');
+    await remove('recreated');
+    await put('recreated', 'b');
     await put('comes');
     await eventually('the loss to be noticed', () =>
       log.lines.some(({ level }) => level === 'warn') ? undefined : 'calm',
     );
     network.up();
-    await tells(['Added comes a']);
-    expect(told).toEqual([
-      'Deleted goes a',
+    await eventuallyReported(['Added comes a']);
+    expect(reported).toEqual([
+      'Deleted deleted a',
       'Updated changes b',
-      'Deleted reborn a',
-      'Added reborn b',
+      'Deleted recreated a',
+      'Added recreated b',
       'Added comes a',
     ]);
     expect(count('list')).toBe(1);
     expect(log.lines.filter(({ level }) => level !== 'debug').map(({ message }) => message)).toEqual(
       expect.arrayContaining([
-        'Contact with the apiserver was lost, trying again',
-        'Contact with the apiserver was regained',
+        'Connection to the apiserver was lost, retrying',
+        'Connection to the apiserver was restored',
       ]),
     );
   });
 
   test('logs once per change of the error, not once per attempt', async () => {
     const { network, client, count } = await fragile();
-    const { informer, log } = followed({ kube: client });
+    const { informer, log } = startInformer({ kube: client });
     await informer.synced();
     network.down();
     const before = count('watch');
@@ -230,19 +232,19 @@ describe('an informer behind an unreliable network', () => {
     expect(errors.length).toBeLessThan(4);
   });
 
-  test('notices a connection that went silent and opens another', async () => {
+  test('detects a silent connection and opens another', async () => {
     const { network, client, count } = await fragile();
-    const { informer, tells } = followed({ kube: client, silenceMs: 1_500 });
+    const { informer, eventuallyReported } = startInformer({ kube: client, idleTimeoutMs: 1_500 });
     await informer.synced();
     await eventually('a watch', () => (count('watch') > 0 ? undefined : 'none'));
     network.freeze();
     await put('unseen');
-    await tells(['Added unseen a']);
+    await eventuallyReported(['Added unseen a']);
   });
 
-  test('ends up with what the apiserver has, however often its watch is cut while objects come and go', async () => {
+  test('converges to the state of the apiserver however often its watch is cut', async () => {
     const { network, client } = await fragile();
-    const { informer, told } = followed({ kube: client });
+    const { informer, reported } = startInformer({ kube: client });
     await informer.synced();
     const cutting = setInterval(() => network.cut(), 70);
     await Promise.all(Array.from({ length: 150 }, (_, i) => put(`l-${i}`)));
@@ -258,16 +260,16 @@ describe('an informer behind an unreliable network', () => {
       const have = versions(informer.list());
       return `${have}` === `${want}` ? undefined : `${have.length} of ${want.length}`;
     });
-    expect(told.filter((line) => line.startsWith('Added'))).toHaveLength(150);
-    expect(told.filter((line) => line.startsWith('Deleted'))).toHaveLength(50);
+    expect(reported.filter((line) => line.startsWith('Added'))).toHaveLength(150);
+    expect(reported.filter((line) => line.startsWith('Deleted'))).toHaveLength(50);
   });
 
-  test('keeps trying with credentials that are refused, and goes on when they work', async () => {
+  test('retries with rejected credentials, and continues when they are accepted', async () => {
     const copy = await changedKubeconfig(sandbox.kubeconfig, { user: { as: `reader-of-${namespace}` } });
     const client = connect(copy.path);
     stops.push(copy.remove, () => client.close());
-    const { informer, log } = followed({ kube: client });
-    await eventually('the refusal', () =>
+    const { informer, log } = startInformer({ kube: client });
+    await eventually('the rejection', () =>
       log.lines.some(({ level }) => level === 'warn') ? undefined : 'calm',
     );
     expect(informer.hasSynced).toBe(false);

@@ -40,45 +40,45 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   const client = connect(kubeconfig, { onRequest: (observation) => observed.push(observation) });
   const end = new AbortController();
   const informer = new Informer({ kube: client, resource: resources.leases, namespace, log: recordedLog() });
-  const told: string[] = [];
+  const reported: string[] = [];
   informer.subscribe(({ type, object }) =>
-    told.push(`${type} ${object.metadata.name} ${object.spec.holderIdentity}`),
+    reported.push(`${type} ${object.metadata.name} ${object.spec.holderIdentity}`),
   );
-  for (const name of ['changes', 'goes', 'reborn', 'stays']) await put(name);
+  for (const name of ['changes', 'deleted', 'recreated', 'stays']) await put(name);
   informer.start(end.signal);
   await informer.synced();
   await eventually('a watch', () => (observed.some(({ verb }) => verb === 'watch') ? undefined : 'none'));
-  told.length = 0;
+  reported.length = 0;
 
-  // The informer sees nothing of the following; the new apiserver's cache begins after it, and so does etcd's history.
+  // The informer does not observe the following changes; the new apiserver's cache begins after it, and so does etcd's history.
   network.down();
-  await remove('goes');
+  await remove('deleted');
   await put('changes', 'b');
-  await remove('reborn');
-  await put('reborn', 'b');
+  await remove('recreated');
+  await put('recreated', 'b');
   const comes = await put('comes');
   await sandbox.server('kube-apiserver').kill();
   await sandbox.server('kube-apiserver').start();
   await compact(comes.metadata.resourceVersion ?? '');
   network.up();
 
-  await eventually('everything that changed', () => (told.length >= 5 ? undefined : `${told}`));
-  expect(told.toSorted()).toEqual([
+  await eventually('everything that changed', () => (reported.length >= 5 ? undefined : `${reported}`));
+  expect(reported.toSorted()).toEqual([
     'Added comes a',
-    'Added reborn b',
-    'Deleted goes a',
-    'Deleted reborn a',
+    'Added recreated b',
+    'Deleted deleted a',
+    'Deleted recreated a',
     'Updated changes b',
   ]);
-  expect(told.indexOf('Deleted reborn a')).toBeLessThan(told.indexOf('Added reborn b'));
+  expect(reported.indexOf('Deleted recreated a')).toBeLessThan(reported.indexOf('Added recreated b'));
   expect(observed.filter(({ verb, status }) => verb === 'list' && status === 200)).toHaveLength(2);
 
-  // And once more, without anybody in between: the live informer goes on after a crash.
+  // And again without the proxy: the running informer recovers from a crash.
   await sandbox.server('kube-apiserver').kill();
   await sandbox.server('kube-apiserver').start();
   await put('after', 'c');
   await eventually('the change after the crash', () =>
-    told.includes('Added after c') ? undefined : `${told}`,
+    reported.includes('Added after c') ? undefined : `${reported}`,
   );
   end.abort();
   await client.close();

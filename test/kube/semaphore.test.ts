@@ -1,6 +1,6 @@
 import { Semaphore } from '../../kube/semaphore.ts';
 
-test('a semaphore lets in as many as its limit, then one for each that leaves, in order', async () => {
+test('a semaphore admits up to its limit, then one for each release, in FIFO order', async () => {
   const semaphore = new Semaphore(1);
   const entered: string[] = [];
   const leave = await semaphore.acquire();
@@ -20,7 +20,7 @@ test('a semaphore lets in as many as its limit, then one for each that leaves, i
   expect(entered).toEqual(['first', 'second']);
 });
 
-test('who is aborted while waiting leaves the line and takes no place', async () => {
+test('a caller that is aborted while waiting leaves the queue and takes no slot', async () => {
   const semaphore = new Semaphore(1);
   const leave = await semaphore.acquire();
   const aborter = new AbortController();

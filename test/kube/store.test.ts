@@ -13,11 +13,11 @@ const kinds = (changes: readonly { type: string; key: string }[]) =>
 
 describe('a store', () => {
   test.each([
-    { when: 'a new object comes', put: thing('b'), want: ['Added shop/b'] },
-    { when: 'an object comes again unchanged', put: thing('a'), want: [] },
+    { when: 'an object is added', put: thing('b'), want: ['Added shop/b'] },
+    { when: 'an object is unchanged', put: thing('a'), want: [] },
     { when: 'an object changed', put: thing('a', 'u1', '2'), want: ['Updated shop/a'] },
     {
-      when: 'a namesake with another UID comes',
+      when: 'an object of the same name has another UID',
       put: thing('a', 'u2', '2'),
       want: ['Deleted shop/a', 'Added shop/a'],
     },
@@ -25,19 +25,19 @@ describe('a store', () => {
     expect(kinds(storeOf(thing('a')).put(put))).toEqual(want);
   });
 
-  test('reports what a list no longer contains as deleted, and deletions first', () => {
+  test('reports objects that a list no longer contains as deleted, deletions first', () => {
     const changes = storeOf(thing('a'), thing('b')).replace([thing('c'), thing('b', 'u1', '2')]);
     expect(kinds(changes)).toEqual(['Deleted shop/a', 'Added shop/c', 'Updated shop/b']);
   });
 
-  test('reports the last state of what is removed, and nothing for what it does not know', () => {
+  test('reports the last state of a removed object, and nothing for an unknown one', () => {
     const last = thing('a', 'u1', '9');
     const store = storeOf(thing('a'));
     expect(store.remove('shop/a', last)).toEqual([{ type: 'Deleted', key: 'shop/a', object: last }]);
     expect(store.remove('shop/a')).toEqual([]);
   });
 
-  test('finds by index what is there now, under its present value', () => {
+  test('indexes objects by their current values', () => {
     const store = storeOf(thing('a'), thing('b'));
     store.put(thing('a', 'u1', '2', 'blue'));
     expect(store.byIndex('colour', 'red').map(keyOf)).toEqual(['shop/b']);
@@ -47,7 +47,7 @@ describe('a store', () => {
     expect(() => store.byIndex('size', 'big')).toThrow('informer has no index "size"');
   });
 
-  test('keys an object without a namespace by its name', () => {
+  test('uses the name of a cluster-scoped object as its key', () => {
     expect(keyOf({ metadata: { name: 'n1' } })).toBe('n1');
   });
 });

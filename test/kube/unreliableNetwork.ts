@@ -2,7 +2,7 @@ import { createServer, connect as dial, type Server, type Socket } from 'node:ne
 import { Transform } from 'node:stream';
 import { changedKubeconfig, serverPortOf } from './fixtures.ts';
 
-/** A TCP relay in front of a real server whose connections can be cut, refused, slowed down or frozen. */
+/** A TCP relay in front of a real server whose connections can be closed, rejected, delayed or frozen. */
 export class UnreliableNetwork {
   readonly #targetPort: number;
   readonly #server: Server;
@@ -16,7 +16,7 @@ export class UnreliableNetwork {
     this.#server = createServer((near) => this.#accept(near));
   }
 
-  /** The network before a port of this host, and the address that leads through it. */
+  /** Creates a network in front of a local port, and returns its address. */
   static async beforePort(targetPort: number) {
     const network = new UnreliableNetwork(targetPort);
     const port = await network.#listen();
@@ -27,7 +27,7 @@ export class UnreliableNetwork {
     return { network, address: `127.0.0.1:${port}`, close };
   }
 
-  /** The network before an apiserver, and a kubeconfig that leads through it. */
+  /** Creates a network in front of an apiserver, and returns a kubeconfig that uses it. */
   static async before(kubeconfig: string) {
     const { network, address, close } = await UnreliableNetwork.beforePort(serverPortOf(kubeconfig));
     const copy = await changedKubeconfig(kubeconfig, { cluster: { server: `https://${address}` } });
@@ -38,7 +38,7 @@ export class UnreliableNetwork {
     return { network, kubeconfig: copy.path, close: closeAll };
   }
 
-  /** Cuts every connection; new ones are accepted again at once. */
+  /** Closes every connection; new ones are accepted immediately. */
   cut(): void {
     for (const { near, far } of this.#links) {
       near.resetAndDestroy();
@@ -46,13 +46,13 @@ export class UnreliableNetwork {
     }
   }
 
-  /** Cuts every connection and accepts no new one. */
+  /** Closes every connection and accepts no new one. */
   down(): void {
     this.#mode = 'Refuse';
     this.cut();
   }
 
-  /** New connections are accepted, and nothing comes through. */
+  /** Accepts new connections and forwards nothing. */
   swallow(): void {
     this.#mode = 'Swallow';
   }
@@ -61,12 +61,12 @@ export class UnreliableNetwork {
     this.#mode = 'Relay';
   }
 
-  /** Requests come through at once, each part of an answer so long after it was given. */
+  /** Forwards requests immediately, and delays each part of a response. */
   late(ms: number): void {
     this.#lateMs = ms;
   }
 
-  /** Nothing more comes through the connections that exist, and they stay open; new ones work. */
+  /** Freezes the existing connections, which stay open; new ones work. */
   freeze(): void {
     for (const { near, far } of this.#links) {
       far.unpipe();

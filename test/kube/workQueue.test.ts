@@ -3,7 +3,7 @@ import { eventually, recordedLog } from './fixtures.ts';
 
 const backOff = { firstMs: 5, capMs: 50 };
 
-/** A queue whose turns wait until the test lets them end. */
+/** A queue whose reconciliations end when the test says so. */
 function gatedQueue(workers: number) {
   const queue = new WorkQueue(backOff);
   const stop = new AbortController();
@@ -19,7 +19,7 @@ function gatedQueue(workers: number) {
   };
   const run = queue.run({ workers, reconcile, signal: stop.signal, log: recordedLog() });
   const starts = (count: number) =>
-    eventually(`${count} turns`, () => (started.length >= count ? undefined : `${started}`));
+    eventually(`${count} times`, () => (started.length >= count ? undefined : `${started}`));
   const endOne = () => gates.shift()?.();
   return { queue, stop, run, started, starts, endOne, most: () => mostWorking };
 }
@@ -30,7 +30,7 @@ test('a key that waits is in the queue once', () => {
   expect(queue.length).toBe(2);
 });
 
-test('a key is never worked on twice at once; added meanwhile, it gets one more turn', async () => {
+test('a key is never reconciled twice at once; added while in progress, it is reconciled once more', async () => {
   const { queue, stop, run, started, starts, endOne, most } = gatedQueue(4);
   queue.add('a');
   await starts(1);
@@ -47,7 +47,7 @@ test('a key is never worked on twice at once; added meanwhile, it gets one more 
   await run;
 });
 
-test('as many keys as there are workers are worked on at once, in the order of arrival', async () => {
+test('one key per worker is reconciled at once, in FIFO order', async () => {
   const { queue, stop, run, started, starts, endOne, most } = gatedQueue(2);
   for (const key of ['a', 'b', 'c']) queue.add(key);
   await starts(2);
@@ -62,7 +62,7 @@ test('as many keys as there are workers are worked on at once, in the order of a
   await run;
 });
 
-test('after an abort nothing is started, and run resolves when what is under way has ended', async () => {
+test('after an abort no key is started, and run resolves when the keys in progress have finished', async () => {
   const { queue, stop, run, started, starts, endOne } = gatedQueue(1);
   queue.add('a');
   queue.add('b');
@@ -79,7 +79,7 @@ test('after an abort nothing is started, and run resolves when what is under way
   expect(started).toEqual(['a']);
 });
 
-test('a key that fails comes again, is logged, and a success makes its failures forgotten', async () => {
+test('a key that fails is logged and retried, and a success resets its failures', async () => {
   const queue = new WorkQueue(backOff);
   const log = recordedLog();
   const stop = new AbortController();
@@ -99,37 +99,37 @@ test('a key that fails comes again, is logged, and a success makes its failures 
   ]);
 });
 
-test('a key may ask to come again as if it had failed, which is not logged', async () => {
+test('a result of BackOff retries a key like a failure, without a log line', async () => {
   const queue = new WorkQueue(backOff);
   const log = recordedLog();
   const stop = new AbortController();
-  const turns: number[] = [];
+  const times: number[] = [];
   const reconcile = async () => {
-    turns.push(performance.now());
-    if (turns.length === 5) stop.abort();
+    times.push(performance.now());
+    if (times.length === 5) stop.abort();
     return 'BackOff' as const;
   };
   queue.add('a');
   await queue.run({ workers: 1, reconcile, signal: stop.signal, log });
   expect(log.lines).toEqual([]);
   // At least half of 5, 10, 20 and 40 ms.
-  expect((turns[4] ?? 0) - (turns[0] ?? 0)).toBeGreaterThanOrEqual(35);
+  expect((times[4] ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(35);
 });
 
-test('a key may ask to come again later, and of several times the earliest counts', async () => {
+test('a key is requeued after a delay, and the earliest of several delays applies', async () => {
   const queue = new WorkQueue();
   const stop = new AbortController();
-  const turns: number[] = [];
-  const began = performance.now();
+  const times: number[] = [];
+  const startedAt = performance.now();
   const reconcile = async () => {
-    turns.push(performance.now() - began);
-    if (turns.length === 2) stop.abort();
+    times.push(performance.now() - startedAt);
+    if (times.length === 2) stop.abort();
     return { requeueAfterMs: 30 };
   };
   queue.addAfter('a', 60_000);
   queue.addAfter('a', 10);
   queue.addAfter('a', 30_000);
   await queue.run({ workers: 1, reconcile, signal: stop.signal, log: recordedLog() });
-  expect(turns).toHaveLength(2);
-  expect(turns[1]).toBeGreaterThanOrEqual((turns[0] ?? 0) + 25);
+  expect(times).toHaveLength(2);
+  expect(times[1]).toBeGreaterThanOrEqual((times[0] ?? 0) + 25);
 });

@@ -9,8 +9,8 @@ import { silentLog } from '../kit/cluster.ts';
 
 export type LeaseSpec = Lease['spec'];
 
-/** Nodes and their maintenance Leases, as one test file makes and breaks them; taken back by `close`. */
-export class LeaseWorld {
+/** Creates and changes the nodes and maintenance Leases of one test file; `close` deletes them. */
+export class LeaseFixture {
   readonly admin: Kube;
   readonly #sandbox: Sandbox;
   readonly #prefix: string;
@@ -27,7 +27,7 @@ export class LeaseWorld {
     });
   }
 
-  /** A node that nobody runs, and its Lease with this in it, unless it has none. */
+  /** Creates a node without a kubelet, and its Lease if a spec is given. */
   async node(spec?: LeaseSpec): Promise<string> {
     const name = `${this.#prefix}-${this.#nodes.length + 1}`;
     const node = await this.admin.create(resources.nodes, { metadata: { name }, spec: {} });
@@ -40,15 +40,15 @@ export class LeaseWorld {
     return name;
   }
 
-  /** Its Leases do not run out because a busy machine stood still for a moment. */
-  client(holder: string, differs: Partial<NodeLeaseOptions> = {}): NodeLeaseClient {
+  /** Creates a client whose Leases do not expire during a pause of a busy machine. */
+  client(holder: string, overrides: Partial<NodeLeaseOptions> = {}): NodeLeaseClient {
     const kubeconfig = this.#sandbox.kubeconfig;
-    const client = nodeLeases({ holder, leaseDurationSeconds: 6, kubeconfig, ...differs });
+    const client = nodeLeases({ holder, leaseDurationSeconds: 6, kubeconfig, ...overrides });
     this.#clients.push(client);
     return client;
   }
 
-  /** A Lease as its holder wrote it so long ago. */
+  /** Returns a Lease that its holder renewed the given time ago. */
   heldBy(holderIdentity: string, renewedSecondsAgo: number, leaseDurationSeconds: number): LeaseSpec {
     const time = microTime(new Date(this.admin.now().getTime() - renewedSecondsAgo * 1_000));
     return {
@@ -68,7 +68,7 @@ export class LeaseWorld {
     return (await this.lease(node))?.spec;
   }
 
-  /** As `kubectl edit` does. */
+  /** Changes the spec, as `kubectl edit` does. */
   async edited(node: string, spec: Record<string, unknown>): Promise<void> {
     await this.admin.mergePatch(resources.leases, keyOf(node), { spec });
   }

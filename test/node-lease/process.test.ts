@@ -10,9 +10,9 @@ import { kubeconfigOf } from '../kit/account.ts';
 import { eventually } from '../kit/eventually.ts';
 import { projectWithPackage, typeErrors } from '../kit/package.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { LeaseWorld } from './nodes.ts';
+import { LeaseFixture } from './nodes.ts';
 
-// The example of the README, with the rights of its manifest and no more, as a program of its own.
+// Runs the example of the README as a separate process, with only the permissions of its manifest.
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const example = join(repository, 'node-lease', 'example.ts');
@@ -21,14 +21,14 @@ const account = { namespace: 'reboot-daemon', name: 'reboot-daemon' };
 const fromSource = '--conditions=node-maintenance-source';
 
 let sandbox: Sandbox;
-let world: LeaseWorld;
+let fixture: LeaseFixture;
 let dir: string;
 let kubeconfig: string;
 const children: ChildProcess[] = [];
 
 beforeAll(async () => {
   sandbox = await testSandbox();
-  world = new LeaseWorld(sandbox, 'program');
+  fixture = new LeaseFixture(sandbox, 'program');
   dir = await mkdtemp(join(tmpdir(), 'nm-node-lease-'));
   await succeeds(kubectlOf(sandbox)(['apply', '-f', manifest]));
   kubeconfig = await kubeconfigOf(sandbox, account, dir);
@@ -44,7 +44,7 @@ afterEach(async () => {
 
 afterAll(async () => {
   if (sandbox) await kubectlOf(sandbox)(['delete', '--ignore-not-found', '--wait=false', '-f', manifest]);
-  await world?.close();
+  await fixture?.close();
   await rm(dir, { recursive: true, force: true });
   await releaseSandbox(sandbox);
 });
@@ -69,45 +69,45 @@ function started(...args: string[]): Program {
   return { child, exited: once(child, 'exit').then(([code]) => code), output: () => output };
 }
 
-/** Writes who has the node into a file. */
-const whoHasIt = [
+/** Writes the holder of the node into a file. */
+const writeHolder = [
   'sh',
   '-c',
   'kubectl get lease -n kube-node-maintenance $0 -o jsonpath={.spec.holderIdentity} > $1',
 ];
 
 describe('the example of the README', () => {
-  test('waits for whoever has the node, does its work while it has the Lease, and releases it', async () => {
-    const node = await world.node({ holderIdentity: 'kubeadm: looking into it' });
+  test('waits for the current holder, works while it holds the Lease, and releases it', async () => {
+    const node = await fixture.node({ holderIdentity: 'kubeadm: looking into it' });
     const file = join(dir, 'holder');
-    const program = started(fromSource, example, node, ...whoHasIt, node, file);
+    const program = started(fromSource, example, node, ...writeHolder, node, file);
     await eventually('it to wait', () => expect(program.output()).toContain('waiting'));
-    await world.edited(node, { holderIdentity: '' });
+    await fixture.edited(node, { holderIdentity: '' });
     expect(await program.exited).toBe(0);
     expect(program.output()).toBe(`${node} is held by kubeadm: looking into it: waiting\n${node} is done\n`);
     expect(await readFile(file, 'utf8')).toBe(`reboot-daemon/${node}`);
-    expect(await world.specOf(node)).toMatchObject({ holderIdentity: '', leaseTransitions: 0 });
+    expect(await fixture.specOf(node)).toMatchObject({ holderIdentity: '', leaseTransitions: 0 });
   });
 
   test('stops its work when an administrator takes the node', async () => {
-    const node = await world.node({});
+    const node = await fixture.node({});
     const program = started(fromSource, example, node, 'sleep', '600');
     await eventually('it to hold the node', async () =>
-      expect(await world.specOf(node)).toMatchObject({ holderIdentity: `reboot-daemon/${node}` }),
+      expect(await fixture.specOf(node)).toMatchObject({ holderIdentity: `reboot-daemon/${node}` }),
     );
-    await world.edited(node, { holderIdentity: 'kubeadm' });
+    await fixture.edited(node, { holderIdentity: 'kubeadm' });
     expect(await program.exited).toBe(1);
     expect(program.output()).toContain(
-      `NodeLeaseLostError: the maintenance Lease of node ${node} was lost: kubeadm has taken it`,
+      `NodeLeaseLostError: the maintenance Lease of node ${node} was lost: it was taken by kubeadm`,
     );
   });
 
-  test('runs from the package that npm makes, with its types', async () => {
+  test('runs from the npm package, with its types', async () => {
     const project = await projectWithPackage(dir);
     await copyFile(example, join(project, 'reboot.ts'));
-    const node = await world.node();
+    const node = await fixture.node();
     const file = join(dir, 'packed');
-    const program = started(join(project, 'reboot.ts'), node, ...whoHasIt, node, file);
+    const program = started(join(project, 'reboot.ts'), node, ...writeHolder, node, file);
     const [code, errors] = await Promise.all([program.exited, typeErrors(project, 'reboot.ts')]);
     expect({ code, errors, output: program.output() }).toEqual({
       code: 0,
@@ -122,26 +122,24 @@ const stoppable = `
 import { nodeLeases } from 'node-maintenance/node-lease';
 const leases = nodeLeases({ holder: 'first', leaseDurationSeconds: 3 });
 const untilAborted = (signal) => new Promise((resolve) => {
-  console.log('first begins');
+  console.log('first starts');
   signal.addEventListener('abort', () => resolve(console.log('first ends')));
 });
 await leases.hold(process.argv[1], untilAborted).catch((error) => console.log(error.message));
 await leases.close();
 `;
 
-test('a process that was stopped for longer than its Lease lasts knows so as soon as it goes on', async () => {
-  const node = await world.node();
+test('a process that was stopped for longer than its Lease notices the loss when it continues', async () => {
+  const node = await fixture.node();
   const first = started(fromSource, '--input-type=module', '-e', stoppable, node);
-  await eventually('the first to begin', () => expect(first.output()).toContain('first begins'));
+  await eventually('the first to start', () => expect(first.output()).toContain('first starts'));
   first.child.kill('SIGSTOP');
-  await world.client('second').hold(node, async () => {
-    expect(first.output()).toBe('first begins\n');
+  await fixture.client('second').hold(node, async () => {
+    expect(first.output()).toBe('first starts\n');
     first.child.kill('SIGCONT');
-    await eventually('the first to end', () => expect(first.output()).toContain('first ends'), {
-      within: 2_500,
-    });
+    await eventually('the first to end', () => expect(first.output()).toContain('first ends'));
     await first.exited;
   });
   expect(first.output()).toContain(`the maintenance Lease of node ${node} was lost: `);
-  expect(await world.specOf(node)).toMatchObject({ holderIdentity: '', leaseTransitions: 1 });
+  expect(await fixture.specOf(node)).toMatchObject({ holderIdentity: '', leaseTransitions: 1 });
 });

@@ -25,12 +25,12 @@ interface Outcome {
   err: string;
 }
 
-function begin(...args: string[]): ChildProcess {
+function start(...args: string[]): ChildProcess {
   return spawn(process.execPath, [main, ...args, '--dir', dir], { stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
 async function sandbox(...args: string[]): Promise<Outcome> {
-  return outcomeOf(begin(...args));
+  return outcomeOf(start(...args));
 }
 
 async function outcomeOf(child: ChildProcess): Promise<Outcome> {
@@ -48,7 +48,7 @@ const running = () => findByEnvironment('NODE_MAINTENANCE_SANDBOX', dir);
 async function untilStarted(server: string): Promise<void> {
   const file = join(dir, 'run', `${server}.pid`);
   await until(`${server} to be started`, () => (existsSync(file) ? undefined : 'no pid file'), {
-    within: 60_000,
+    timeoutMs: 180_000,
   });
 }
 
@@ -61,23 +61,23 @@ test('up, up again, status, an outage, status, up, down, down again', async () =
   expect(up.out).toContain(`npm run sandbox -- down --dir ${dir}`);
 
   const before = running();
-  expect(await sandbox('up')).toMatchObject({ code: 0, out: expect.stringContaining('is up already') });
+  expect(await sandbox('up')).toMatchObject({ code: 0, out: expect.stringContaining('is already running') });
   expect(running()).toEqual(before);
 
   const status = await sandbox('status');
   expect(status.code).toBe(0);
-  expect(status.out.match(/alive +pid \d+/g)).toHaveLength(6);
+  expect(status.out.match(/running +pid \d+/g)).toHaveLength(6);
 
-  const scheduler = /kube-scheduler +alive +pid (\d+)/.exec(status.out)?.[1];
+  const scheduler = /kube-scheduler +running +pid (\d+)/.exec(status.out)?.[1];
   process.kill(Number(scheduler), 'SIGKILL');
-  await until('the scheduler to be gone', () => (running().length === 5 ? undefined : 'six processes'), {
-    within: 5_000,
+  await until('the scheduler to end', () => (running().length === 5 ? undefined : 'six processes'), {
+    timeoutMs: 180_000,
   });
   const broken = await sandbox('status');
   expect(broken.code).toBe(1);
-  expect(broken.out).toMatch(/kube-scheduler +dead/);
+  expect(broken.out).toMatch(/kube-scheduler +stopped/);
 
-  expect(await sandbox('up')).toMatchObject({ code: 0, out: expect.stringContaining('is not whole') });
+  expect(await sandbox('up')).toMatchObject({ code: 0, out: expect.stringContaining('is incomplete') });
   expect(running()).toHaveLength(6);
 
   const down = await sandbox('down');
@@ -88,14 +88,14 @@ test('up, up again, status, an outage, status, up, down, down again', async () =
   expect(running()).toEqual([]);
   expect(existsSync(join(dir, 'env'))).toBe(false);
 
-  expect(await sandbox('down')).toMatchObject({ code: 0, out: `Nothing of a sandbox runs in ${dir}.\n` });
-  expect(await sandbox('status')).toMatchObject({ code: 1, out: `Nothing of a sandbox runs in ${dir}.\n` });
+  expect(await sandbox('down')).toMatchObject({ code: 0, out: `No sandbox is running in ${dir}.\n` });
+  expect(await sandbox('status')).toMatchObject({ code: 1, out: `No sandbox is running in ${dir}.\n` });
 });
 
 test.each(['etcd', 'kube-apiserver', 'kwok'])(
-  'a launcher killed after it started %s leaves nothing that down cannot clear',
+  'down cleans up after a launcher that was killed when it had started %s',
   async (server) => {
-    const launcher = begin('up', '--nodes', '1');
+    const launcher = start('up', '--nodes', '1');
     await untilStarted(server);
     launcher.kill('SIGKILL');
     await outcomeOf(launcher);
@@ -106,8 +106,8 @@ test.each(['etcd', 'kube-apiserver', 'kwok'])(
   60_000,
 );
 
-test('a launcher killed before it could write a pid file is cleared up after too', async () => {
-  const launcher = begin('up', '--nodes', '1');
+test('down cleans up after a launcher that was killed before it wrote a pid file', async () => {
+  const launcher = start('up', '--nodes', '1');
   await untilStarted('kube-apiserver');
   launcher.kill('SIGKILL');
   await outcomeOf(launcher);
@@ -118,7 +118,7 @@ test('a launcher killed before it could write a pid file is cleared up after too
 });
 
 test('an interrupted up stops what it started', async () => {
-  const launcher = begin('up', '--nodes', '1');
+  const launcher = start('up', '--nodes', '1');
   await untilStarted('kube-apiserver');
   launcher.kill('SIGINT');
   const { code, err } = await outcomeOf(launcher);
@@ -133,7 +133,7 @@ test('an up that fails in the middle stops what it started, and names the server
   const { code, err } = await sandbox('up');
   expect(code).toBe(1);
   expect(err).toMatch(
-    /^kube-apiserver ended while starting: .*\(all of it: .*\/logs\/kube-apiserver\.log\)\n$/,
+    /^kube-apiserver exited while starting: .*\(full log: .*\/logs\/kube-apiserver\.log\)\n$/,
   );
   expect(running()).toEqual([]);
 });

@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import type { PortName, Ports } from '../../sandbox/ports.ts';
 import { attachSandbox, type Sandbox, startSandbox, stopSandbox } from '../../sandbox/sandbox.ts';
 import { until } from '../../sandbox/until.ts';
 
@@ -16,7 +17,7 @@ async function newDir(): Promise<string> {
   return dir;
 }
 
-/** Not the user's own: its profiles are about other servers. */
+/** Replaces the user's home directory, whose profiles are about other servers. */
 function environmentOf(sandbox: Sandbox): NodeJS.ProcessEnv {
   return { ...sandbox.env, HOME: sandbox.dir };
 }
@@ -26,9 +27,9 @@ async function kubectl(sandbox: Sandbox, ...args: string[]): Promise<string> {
   return stdout.trim();
 }
 
-async function refusalOf(promise: Promise<unknown>): Promise<string> {
+async function errorOf(promise: Promise<unknown>): Promise<string> {
   return promise.then(
-    () => 'nothing was refused',
+    () => 'no error',
     (error: { stderr?: string; message: string }) => error.stderr || error.message,
   );
 }
@@ -58,22 +59,22 @@ describe('Two sandboxes side by side', () => {
     expect(await kubectl(other, 'get', 'namespaces', '-o', 'name')).not.toContain('namespace/only-here');
   });
 
-  test('have the nodes that each was asked for', async () => {
+  test('have the requested numbers of nodes', async () => {
     expect((await kubectl(one, 'get', 'nodes', '-o', 'name')).split('\n')).toHaveLength(3);
     expect(await kubectl(other, 'get', 'nodes', '-o', 'name')).toBe('node/node-1');
   });
 
-  test('when one stops, the other stays', async () => {
+  test('are independent: when one stops, the other keeps running', async () => {
     expect(await stopSandbox(other.dir)).toHaveLength(6);
     expect(await kubectl(one, 'get', '--raw', '/readyz')).toBe('ok');
     await expect(attachSandbox(other.dir)).rejects.toThrow(
-      /^No sandbox runs in .*: npm run sandbox -- up --dir/,
+      /^No sandbox is running in .*: npm run sandbox -- up --dir/,
     );
   });
 });
 
 describe('A sandbox', () => {
-  test('runs pods, also on nodes that were added, and shows their versions', async () => {
+  test('runs pods, also on added nodes, and reports its version', async () => {
     await one.addNodes(['rack-7'], { rack: '7' });
     const overrides = JSON.stringify({ spec: { nodeSelector: { rack: '7' } } });
     await kubectl(one, 'run', 'on-rack-7', '--image=any', `--overrides=${overrides}`);
@@ -84,7 +85,7 @@ describe('A sandbox', () => {
     expect(await kubectl(one, 'version')).toMatch(/Server Version: v1\.\d+\.\d+/);
   });
 
-  test('lets an evicted pod go at once', async () => {
+  test('ends an evicted pod at once', async () => {
     await kubectl(one, 'run', 'leaves', '--image=any');
     await untilPod('leaves', 'Running');
     const eviction = {
@@ -98,7 +99,7 @@ describe('A sandbox', () => {
     await kubectl(one, 'wait', 'pod/leaves', '--for=delete', '--timeout=20s');
   });
 
-  test('lets a pod with the slow-exit label go some seconds later', async () => {
+  test('ends a pod with the slow-exit label some seconds later', async () => {
     await kubectl(
       one,
       'run',
@@ -107,19 +108,18 @@ describe('A sandbox', () => {
       '--labels=sandbox.nodemaintenance.k8s.io/slow-exit=true',
     );
     await untilPod('lingers', 'Running');
-    const began = performance.now();
+    const startedAt = performance.now();
     await kubectl(one, 'delete', 'pod', 'lingers', '--wait=true');
-    const took = performance.now() - began;
-    expect(took).toBeGreaterThan(1_500);
-    expect(took).toBeLessThan(20_000);
+    const elapsedMs = performance.now() - startedAt;
+    expect(elapsedMs).toBeGreaterThan(1_500);
   });
 
   test('ends the pods of a Job successfully', async () => {
     await kubectl(one, 'create', 'job', 'ends', '--image=any');
-    await kubectl(one, 'wait', 'job/ends', '--for=condition=Complete', '--timeout=30s');
+    await kubectl(one, 'wait', 'job/ends', '--for=condition=Complete', '--timeout=180s');
   });
 
-  test("gives the worker its ServiceAccount's identity and no more than its permissions", async () => {
+  test("gives the worker its ServiceAccount's identity and only its permissions", async () => {
     const asWorker = ['--kubeconfig', one.workerKubeconfig];
     const whoami = await kubectl(
       one,
@@ -130,18 +130,16 @@ describe('A sandbox', () => {
       'jsonpath={.status.userInfo.username}',
     );
     expect(whoami).toBe('system:serviceaccount:node-maintenance:node-maintenance-worker');
-    expect(await refusalOf(kubectl(one, ...asWorker, 'delete', 'namespace', 'only-here'))).toMatch(
-      /forbidden/,
-    );
+    expect(await errorOf(kubectl(one, ...asWorker, 'delete', 'namespace', 'only-here'))).toMatch(/forbidden/);
   });
 
-  test('keeps its tokens from other users', async () => {
+  test('hides its tokens from other users', async () => {
     for (const file of [one.kubeconfig, one.workerKubeconfig])
       expect((await stat(file)).mode & 0o077).toBe(0);
     expect(await readFile(join(one.dir, 'sandbox.json'), 'utf8')).not.toContain(await token(one.kubeconfig));
   });
 
-  test('writes a shell file that points kubectl and temporal at it', async () => {
+  test('writes a shell file that configures kubectl and temporal', async () => {
     const script = `. ${one.dir}/env && kubectl config current-context && temporal operator cluster health`;
     const { stdout } = await run('sh', ['-c', script], { env: { PATH: '/usr/bin:/bin', HOME: one.dir } });
     expect(stdout).toContain('sandbox-admin');
@@ -152,8 +150,8 @@ describe('A sandbox', () => {
     expect((await fetch(one.temporalUi)).status).toBe(200);
   });
 
-  test('is refused a second start', async () => {
-    await expect(startSandbox({ dir: one.dir })).rejects.toThrow(/runs in .* already/);
+  test('refuses a second start', async () => {
+    await expect(startSandbox({ dir: one.dir })).rejects.toThrow(/is already running in/);
   });
 
   async function token(kubeconfig: string): Promise<string> {
@@ -167,7 +165,7 @@ describe('An outage', () => {
     const apiserver = one.server('kube-apiserver');
     await apiserver.stop();
     expect(apiserver.pid()).toBeUndefined();
-    expect(await refusalOf(kubectl(one, 'get', 'configmap', 'kept'))).toMatch(/refused/);
+    expect(await errorOf(kubectl(one, 'get', 'configmap', 'kept'))).toMatch(/refused/);
     await apiserver.start();
     expect(await kubectl(one, 'get', 'configmap', 'kept', '-o', 'jsonpath={.data.a}')).toBe('b');
   });
@@ -178,14 +176,14 @@ describe('An outage', () => {
     await until(
       'kube-apiserver to find etcd again',
       async () => {
-        const seen = await kubectl(one, 'get', 'configmap', 'kept', '-o', 'name').catch(String);
-        return seen === 'configmap/kept' ? undefined : seen;
+        const output = await kubectl(one, 'get', 'configmap', 'kept', '-o', 'name').catch(String);
+        return output === 'configmap/kept' ? undefined : output;
       },
-      { within: 30_000 },
+      { timeoutMs: 180_000 },
     );
   });
 
-  test('of kwok is over as soon as it is back', async () => {
+  test('of kwok ends as soon as it runs again', async () => {
     await one.server('kwok').kill();
     await one.server('kwok').start();
     await kubectl(one, 'run', 'after-the-outage', '--image=any');
@@ -198,11 +196,11 @@ describe('An outage', () => {
     expect(await searchAttributes(one)).toMatch(/NodeMaintenanceStage +Keyword/);
   });
 
-  test('that is a pause ends where it began', async () => {
+  test('by a pause of Temporal ends when it is resumed', async () => {
     const temporal = one.server('temporal');
     temporal.pause();
     const health = ['operator', 'cluster', 'health', '--command-timeout=1s'];
-    expect(await refusalOf(run('temporal', health, { env: environmentOf(one) }))).toMatch(
+    expect(await errorOf(run('temporal', health, { env: environmentOf(one) }))).toMatch(
       /interrupted|deadline|timeout/i,
     );
     temporal.resume();
@@ -210,22 +208,72 @@ describe('An outage', () => {
   });
 });
 
-describe('A start that fails', () => {
-  test('names the port that was asked for and is taken', async () => {
+describe('A start', () => {
+  test('is refused when a requested port is taken', async () => {
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
     const { port } = taken.address() as { port: number };
     const dir = await newDir();
-    const message = await refusalOf(startSandbox({ dir, ports: { temporal: port } }));
+    const message = await errorOf(startSandbox({ dir, ports: { temporal: port } }));
     taken.close();
     expect(message).toBe(
       `Port ${port} (--temporal-port) is taken: name another, or leave the option out to get a free one`,
     );
   });
+
+  test.each(['apiserver', 'temporalUi'] as const)(
+    'uses other ports when another process takes its port %s after it was chosen',
+    async (name) => {
+      const dir = await newDir();
+      const lines: string[] = [];
+      // Temporal binds its ports within moments: a test on a busy machine would come too late to take one.
+      process.env['TEMPORAL_CLI'] = await slowTemporal();
+      const starting = startSandbox({ dir, nodes: 1, report: (line) => lines.push(line) });
+      const { server, port } = await takePort(dir, name);
+      const sandbox = await starting.finally(() => server.close());
+      expect(lines).toContain(`Another process has taken port ${port}: starting again with other ports`);
+      expect((await statePorts(dir))[name]).not.toBe(port);
+      expect(await kubectl(sandbox, 'get', 'nodes', '-o', 'name')).toBe('node/node-1');
+      expect((await fetch(sandbox.temporalUi)).status).toBe(200);
+      await sandbox.discard();
+    },
+    180_000,
+  );
+
+  afterEach(() => {
+    delete process.env['TEMPORAL_CLI'];
+  });
+
+  /** Returns a program that runs the real Temporal two seconds later. */
+  async function slowTemporal(): Promise<string> {
+    const file = join(await newDir(), 'temporal');
+    const temporal = await realpath(join(one.bin, 'temporal'));
+    await writeFile(file, `#!/bin/sh\ncase "$1" in server) /bin/sleep 2 ;; esac\nexec '${temporal}' "$@"\n`, {
+      mode: 0o755,
+    });
+    return file;
+  }
+
+  /** Listens on the port as soon as the launcher has chosen it, which is before the server starts that needs it. */
+  async function takePort(dir: string, name: PortName): Promise<{ server: Server; port: number }> {
+    const unchosen = async () => ((await statePorts(dir).catch(() => undefined)) ? undefined : 'no ports');
+    await until('the ports to be chosen', unchosen, { timeoutMs: 180_000, intervalMs: 1 });
+    const port = (await statePorts(dir))[name];
+    const server = createServer();
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(port, '127.0.0.1', resolve);
+    });
+    return { server, port };
+  }
+
+  async function statePorts(dir: string): Promise<Ports> {
+    return (JSON.parse(await readFile(join(dir, 'sandbox.json'), 'utf8')) as { ports: Ports }).ports;
+  }
 });
 
 describe('Data of an earlier run', () => {
-  test('a Temporal database without our search attributes gets them', async () => {
+  test('is upgraded: a Temporal database without our search attributes gets them', async () => {
     const dir = await newDir();
     const sandbox = await startSandbox({ dir, nodes: 0, install: false });
     const temporal = sandbox.server('temporal');
@@ -241,7 +289,7 @@ describe('Data of an earlier run', () => {
     expect(await searchAttributes(sandbox)).toMatch(/MaintenanceNodes +KeywordList/);
   });
 
-  test('is found again, at the same addresses, and its nodes run pods at once', async () => {
+  test('is used again at the same addresses, and its nodes run pods at once', async () => {
     const [before] = [other.temporalAddress];
     other = await startSandbox({ dir: other.dir, nodes: 1 });
     expect(other.temporalAddress).toBe(before);
@@ -255,13 +303,15 @@ async function searchAttributes(sandbox: Sandbox): Promise<string> {
     .stdout;
 }
 
-async function untilPod(name: string, phase: string, within = 30_000, sandbox = one): Promise<void> {
+async function untilPod(name: string, phase: string, timeoutMs = 180_000, sandbox = one): Promise<void> {
   await until(
     `pod ${name} to be ${phase}`,
     async () => {
-      const seen = await kubectl(sandbox, 'get', 'pod', name, '-o', 'jsonpath={.status.phase}').catch(String);
-      return seen === phase ? undefined : seen;
+      const output = await kubectl(sandbox, 'get', 'pod', name, '-o', 'jsonpath={.status.phase}').catch(
+        String,
+      );
+      return output === phase ? undefined : output;
     },
-    { within },
+    { timeoutMs },
   );
 }

@@ -8,11 +8,11 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Client, Connection, type ScheduleOptions } from '@temporalio/client';
 import { parse, stringify } from 'yaml';
-import { nextOpening } from '../../domain/windowSchedule.ts';
+import { nextOpening } from '../../domain/windows/schedule.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { declaredNamespace, knownAttributes } from '../../temporal-config/namespace.ts';
 import type { ScheduleFile } from '../../temporal-config/scheduleFile.ts';
-import { readWanted } from '../../temporal-config/wanted.ts';
+import { readDesiredConfig } from '../../temporal-config/desiredConfig.ts';
 import type { Answer } from '../api/kubectl.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -24,7 +24,7 @@ let sandbox: Sandbox;
 let connection: Connection;
 let temporal: Client;
 let scratch: string;
-/** A folder as temporal-config/, for each test. */
+/** A copy of temporal-config/ for each test. */
 let folder: string;
 
 beforeAll(async () => {
@@ -73,14 +73,14 @@ async function retentionDays(): Promise<number> {
   return Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0) / 86_400;
 }
 
-const byHand = (scheduleId: string): ScheduleOptions => ({
+const manualSchedule = (scheduleId: string): ScheduleOptions => ({
   scheduleId,
   spec: { cronExpressions: ['0 2 1 1 *'] },
   action: { type: 'startWorkflow', workflowType: 'x', taskQueue: 'x' },
 });
 
 describe('apply', () => {
-  test('makes the namespace, its search attributes and the Schedules of the files, and then nothing differs', async () => {
+  test('creates the namespace, its search attributes and the Schedules; a second diff finds no differences', async () => {
     const before = await configure('diff');
     expect(before).toMatchObject({ code: 1, stderr: '' });
     expect(before.stdout).toContain(
@@ -118,8 +118,8 @@ describe('apply', () => {
     expect(Object.fromEntries(known)).toMatchObject(declaredNamespace().searchAttributes);
   });
 
-  test('has Schedules open windows when the files say, with what the controller of windows starts them with', async () => {
-    for (const { schedule } of readWanted(folder, Date.now()).schedules) {
+  test('creates Schedules that open windows at the times of the files, with the same input as the controller', async () => {
+    for (const { schedule } of readDesiredConfig(folder, Date.now()).schedules) {
       const { spec, action } = schedule;
       const found = await temporal.schedule.getHandle(schedule.id).describe();
       const next = nextOpening({ ...spec, duration: '1h' }, Date.now());
@@ -134,7 +134,7 @@ describe('apply', () => {
     }
   });
 
-  test('sets back what somebody changed in Temporal, which diff shows field by field', async () => {
+  test('reverts changes made in Temporal, which diff shows field by field', async () => {
     const handle = temporal.schedule.getHandle(yearEnd);
     await handle.update(({ spec, policies, ...others }) => ({
       ...others,
@@ -159,7 +159,7 @@ describe('apply', () => {
     expect(await configure('diff')).toMatchObject({ code: 0 });
   });
 
-  test('leaves a pause as it is in Temporal, unless the file says how it should be', async () => {
+  test('does not change a pause in Temporal, unless the file sets it', async () => {
     const handle = temporal.schedule.getHandle(yearEnd);
     await handle.unpause();
     expect((await configure('diff')).stdout).toContain('  - state.paused: false\n  + state.paused: true\n');
@@ -171,51 +171,52 @@ describe('apply', () => {
     expect((await handle.describe()).state).toMatchObject({ paused: true, note: 'Ask Jane first' });
   });
 
-  test('deletes only with --prune, and only what it has made', async () => {
-    for (const id of ['of-others', 'maintenance-window-os-patch']) await temporal.schedule.create(byHand(id));
+  test('deletes Schedules only with --prune, and only those that it created', async () => {
+    for (const id of ['unmanaged', 'maintenance-window-os-patch'])
+      await temporal.schedule.create(manualSchedule(id));
     await rm(join(folder, 'schedules/firmware-quarterly.yaml'));
     const note =
-      'note: Schedule firmware-quarterly: no file has it any more, and it goes on: --prune deletes it\n';
+      'note: Schedule firmware-quarterly: no file defines it any more, and it still runs: --prune deletes it\n';
     expect((await configure('apply')).stderr).toBe(note);
     expect(await configure('diff', '--prune')).toMatchObject({
       code: 1,
-      stdout: expect.stringContaining('Schedule firmware-quarterly\n  - it is there, and no file has it\n'),
+      stdout: expect.stringContaining('Schedule firmware-quarterly\n  - exists, and no file defines it\n'),
     });
     await configure('apply', '--prune');
     const ids: string[] = [];
     for await (const { scheduleId } of temporal.schedule.list()) ids.push(scheduleId);
-    expect(ids.toSorted()).toEqual(['maintenance-window-os-patch', 'of-others', yearEnd]);
+    expect(ids.toSorted()).toEqual(['maintenance-window-os-patch', yearEnd, 'unmanaged']);
   });
 
-  test('changes nothing at all while a Schedule or an attribute of others is in the way', async () => {
-    await edit(yearEnd, (file) => ({ ...file, id: 'of-others' }));
+  test('changes nothing if a Schedule or a search attribute conflicts', async () => {
+    await edit(yearEnd, (file) => ({ ...file, id: 'unmanaged' }));
     const own = join(folder, 'namespace.yaml');
     await writeFile(own, stringify({ retention: '7d', searchAttributes: { Rack: 'Keyword' } }));
     await connection.operatorService.addSearchAttributes({ namespace, searchAttributes: { Rack: 3 } });
     const answer = await configure('apply');
     expect(answer.code).toBe(1);
     expect(answer.stderr).toContain(
-      'conflict: Schedule of-others: somebody else made it in Temporal, and it is left alone: give schedules/os-patch-year-end.yaml another id, or delete it there (temporal schedule delete --schedule-id of-others)\n',
+      'conflict: Schedule unmanaged: it exists in Temporal and was not created by temporal-config: change the id in schedules/os-patch-year-end.yaml, or delete the Schedule (temporal schedule delete --schedule-id unmanaged)\n',
     );
     expect(answer.stderr).toContain(
-      'conflict: search attribute Rack: it is Int, and must be Keyword; Temporal changes no types',
+      'conflict: search attribute Rack: the type is Int and must be Keyword; Temporal cannot change a type',
     );
-    expect(answer.stderr).toContain('error: nothing was changed, because of the conflicts above\n');
+    expect(answer.stderr).toContain('error: nothing was changed because of the conflicts above\n');
     expect(await retentionDays()).toBe(30);
   });
 });
 
-describe('a bad file is named with the field and the remedy, and nothing is changed', () => {
-  const rows: { when: string; file: (good: ScheduleFile) => unknown; says: string }[] = [
+describe('the error of an invalid file names file, field and remedy, and nothing is changed', () => {
+  const rows: { when: string; file: (good: ScheduleFile) => unknown; want: string }[] = [
     {
-      when: 'the id of a Schedule that the controller keeps',
+      when: 'the id of a Schedule of a MaintenanceWindow',
       file: (good) => ({ ...good, id: 'maintenance-window-os-patch' }),
-      says: 'id: "maintenance-window-os-patch" is kept by the controller of windows, for MaintenanceWindow "os-patch": give the file another id',
+      want: 'id: "maintenance-window-os-patch" is reserved for the Schedule of MaintenanceWindow "os-patch": change the id',
     },
     {
       when: 'an unknown zone',
       file: (good) => ({ ...good, spec: { ...good.spec, timeZone: 'Europe/Berln' } }),
-      says: 'spec.timeZone: there is no time zone "Europe/Berln": use an IANA time zone',
+      want: 'spec.timeZone: unknown time zone "Europe/Berln": use an IANA time zone',
     },
     {
       when: 'a date that does not exist',
@@ -223,52 +224,54 @@ describe('a bad file is named with the field and the remedy, and nothing is chan
         ...good,
         spec: { ...good.spec, calendar: [{ time: '03:00', daysOfMonth: [30], months: [2] }] },
       }),
-      says: 'spec: no such date exists, such as 30 February: correct day and month',
+      want: 'spec: the date never occurs, such as 30 February: correct day and month',
     },
     {
       when: 'openings that overlap',
       file: (good) => ({ ...good, action: { ...good.action, input: { name: 'os-patch', duration: '30h' } } }),
-      says: 'action.input.duration: 30h is longer than the 1440 minutes between the windows',
+      want: 'action.input.duration: 30h is longer than the 1440 minutes between the openings',
     },
     {
       when: 'no catch-up window',
       file: (good) => ({ ...good, policies: { overlap: 'Skip' } }),
-      says: 'policies.catchupWindow: expected a duration such as 2h, 90m or 1h30m (it is missing)',
+      want: 'policies.catchupWindow: expected a duration such as 2h, 90m or 1h30m (it is missing)',
     },
     {
       when: 'a catch-up window that is longer than the window',
       file: (good) => ({ ...good, policies: { ...good.policies, catchupWindow: '3h' } }),
-      says: 'policies.catchupWindow: 3h is longer than action.input.duration, 2h: a window that opens so late is over already',
+      want: 'policies.catchupWindow: 3h is longer than action.input.duration, 2h: a window that opens so late has already ended',
     },
     {
-      when: 'an overlap policy that would end windows',
+      when: 'an overlap policy that ends windows',
       file: (good) => ({ ...good, policies: { ...good.policies, overlap: 'TerminateOther' } }),
-      says: 'policies.overlap: expected Skip or BufferOne: ',
+      want: 'policies.overlap: expected Skip or BufferOne: ',
     },
     {
       when: 'the workflow id of another window',
       file: (good) => ({ ...good, action: { ...good.action, workflowId: 'maintenance-window-other' } }),
-      says: 'action.workflowId: expected "maintenance-window-os-patch-" and a word of your own, for the window "os-patch"',
+      want: 'action.workflowId: expected "maintenance-window-os-patch-" and a suffix for window "os-patch"',
     },
     {
       when: 'a misspelled field',
       file: (good) => ({ ...good, polices: {} }),
-      says: 'polices: unknown field; remove it or correct its name',
+      want: 'polices: unknown field; remove it or correct its name',
     },
     {
       when: 'the id of another file',
       file: (good) => ({ ...good, id: 'firmware-quarterly' }),
-      says: 'is that of schedules/firmware-quarterly.yaml too',
+      want: 'is also the id of schedules/firmware-quarterly.yaml',
     },
   ];
 
-  test.each(rows)('$when', async ({ file, says }) => {
+  test.each(rows)('$when', async ({ file, want }) => {
     await edit(yearEnd, file);
-    expect(() => readWanted(folder, Date.now())).toThrow(says);
-    expect(() => readWanted(folder, Date.now())).toThrow(join(folder, 'schedules/os-patch-year-end.yaml: '));
+    expect(() => readDesiredConfig(folder, Date.now())).toThrow(want);
+    expect(() => readDesiredConfig(folder, Date.now())).toThrow(
+      join(folder, 'schedules/os-patch-year-end.yaml: '),
+    );
   });
 
-  test('all of them at once, with exit code 2', async () => {
+  test('several invalid files are reported together, with exit code 2', async () => {
     await edit(yearEnd, (good) => ({ ...good, spec: { ...good.spec, timeZone: 'Mars' } }));
     await writeFile(join(folder, 'schedules/broken.json'), '{');
     await writeFile(
@@ -281,7 +284,7 @@ describe('a bad file is named with the field and the remedy, and nothing is chan
     expect(lines).toEqual([
       expect.stringContaining('namespace.yaml: retention: expected 24h or more (got "1h")'),
       expect.stringContaining('broken.json: cannot be read: '),
-      expect.stringContaining('spec.timeZone: there is no time zone "Mars"'),
+      expect.stringContaining('spec.timeZone: unknown time zone "Mars"'),
     ]);
     expect(await configure('diff', '--nonsense')).toMatchObject({ code: 2, stdout: '' });
   });

@@ -12,29 +12,29 @@ import type { KeyPair } from '../../admission/certificates.ts';
 import { issueAuthority, issueServing } from '../../admission/issue.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { temporalSettings } from '../../temporal-config/connection.ts';
-import { explained } from '../../temporal-config/reach.ts';
+import { explainFailure } from '../../temporal-config/connectionErrors.ts';
 import type { Answer } from '../api/kubectl.ts';
 import { issueClient } from '../kit/clientCertificate.ts';
-import { eventuallyHolds } from '../kit/holds.ts';
+import { eventuallyHolds } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { type TlsFront, tlsFront } from '../kit/tlsFront.ts';
+import { type TlsProxy, startTlsProxy } from '../kit/tlsProxy.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 
-// The sample profiles, with the addresses and files of this test in place of the sample's, against the sandbox's Temporal: it has no
-// TLS of its own, so that a front ends it, as a load balancer does, and asks for certificates and keys.
+// Tests the sample profiles, with the addresses and files of this test, against the Temporal of the sandbox. A proxy in front of it
+// terminates TLS, as a load balancer does, and requires certificates and keys.
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const day = 24 * 3_600_000;
 const now = Date.now();
-const lasting = { notBefore: now - day, notAfter: now + 30 * day };
+const validity = { notBefore: now - day, notAfter: now + 30 * day };
 const apiKey = 'a-key-of-temporal-cloud';
 
 let sandbox: Sandbox;
 let scratch: string;
 let authority: KeyPair;
 let toml: string;
-let mutual: TlsFront;
-let cloud: TlsFront;
+let mutual: TlsProxy;
+let cloud: TlsProxy;
 const workers: WorkerProcess[] = [];
 
 const inScratch = (name: string) => join(scratch, name);
@@ -45,7 +45,7 @@ async function written(name: string, content: string): Promise<string> {
 }
 
 /** Pairs of files, `NAME.crt` and `NAME.key`. */
-async function keep(name: string, { certificate, key }: KeyPair): Promise<void> {
+async function writePair(name: string, { certificate, key }: KeyPair): Promise<void> {
   await written(`${name}.crt`, certificate);
   await written(`${name}.key`, key);
 }
@@ -53,27 +53,27 @@ async function keep(name: string, { certificate, key }: KeyPair): Promise<void> 
 beforeAll(async () => {
   sandbox = await testSandbox();
   scratch = await mkdtemp(join(tmpdir(), 'nm-profiles-'));
-  authority = await issueAuthority(lasting);
-  const stranger = await issueAuthority(lasting);
-  await keep('ca', authority);
-  await keep('stranger-ca', stranger);
-  await keep('tls', await issueClient(authority, now - 3_600_000));
-  await keep('expired', await issueClient(authority, now - 2 * day));
-  await keep('stranger', await issueClient(stranger, now - 3_600_000));
+  authority = await issueAuthority(validity);
+  const stranger = await issueAuthority(validity);
+  await writePair('ca', authority);
+  await writePair('stranger-ca', stranger);
+  await writePair('tls', await issueClient(authority, now - 3_600_000));
+  await writePair('expired', await issueClient(authority, now - 2 * day));
+  await writePair('stranger', await issueClient(stranger, now - 3_600_000));
   await written('nonsense.crt', 'nonsense');
-  const serving = await issueServing(authority, ['localhost'], lasting);
+  const serving = await issueServing(authority, ['localhost'], validity);
   const target = sandbox.temporalAddress;
-  mutual = await tlsFront({ target, serving, clientAuthority: authority.certificate });
-  cloud = await tlsFront({
+  mutual = await startTlsProxy({ target, serving, clientAuthority: authority.certificate });
+  cloud = await startTlsProxy({
     target,
     serving,
     denies: ({ ':path': path, authorization, 'temporal-namespace': namespace }) => {
-      if (authorization !== `Bearer ${apiKey}`) return { code: 16, words: 'invalid or missing API key' };
-      // "This Service API is NOT compatible with Temporal Cloud": OperatorService, in the words of the SDK.
+      if (authorization !== `Bearer ${apiKey}`) return { code: 16, message: 'invalid or missing API key' };
+      // "This Service API is NOT compatible with Temporal Cloud": OperatorService, as the SDK documents.
       const isOfOperators = path?.includes('OperatorService') || path?.endsWith('/UpdateNamespace');
-      if (isOfOperators) return { code: 7, words: 'unauthorized' };
+      if (isOfOperators) return { code: 7, message: 'unauthorized' };
       if (namespace === undefined || namespace === 'node-maintenance.a1b2c') return undefined;
-      return { code: 7, words: `no permission for namespace ${namespace}` };
+      return { code: 7, message: `no permission for namespace ${namespace}` };
     },
   });
   toml = await written(
@@ -90,7 +90,7 @@ beforeAll(async () => {
 });
 
 afterEach(async () => {
-  // Gracefully: other files share the sandbox, and would see the Leases of those that died.
+  // Stops them gracefully: other test files share the sandbox, and would find the Leases of killed workers.
   await Promise.all(workers.splice(0).map((worker) => worker.stop()));
 });
 
@@ -110,7 +110,7 @@ async function sampleWith(replacements: Record<string, string>): Promise<string>
   return content;
 }
 
-/** Of a profile, for a process that the sandbox would send to its own Temporal. */
+/** Returns the environment of a profile, without the variables that select the Temporal of the sandbox. */
 function environment(
   profile: string,
   differs: Record<string, string> = {},
@@ -142,7 +142,7 @@ async function ran(
 const configure = (profile: string, ...args: string[]) =>
   ran(process.execPath, ['temporal-config/main.ts', ...args], environment(profile));
 
-function begun(env: Record<string, string | undefined>): WorkerProcess {
+function start(env: Record<string, string | undefined>): WorkerProcess {
   const started = startWorker(sandbox, { env: { ...env, NODE_MAINTENANCE_NAMESPACE: 'node-maintenance' } });
   workers.push(started);
   return started;
@@ -151,23 +151,23 @@ function begun(env: Record<string, string | undefined>): WorkerProcess {
 const workersVerb = (env: Record<string, string | undefined>) =>
   ran(join(sandbox.bin, 'kubectl'), ['maintenance', 'workers'], { HOME: sandbox.dir, ...env });
 
-describe('a profile of temporal.toml brings the worker, the plugin of kubectl and temporal-config to Temporal', () => {
-  test('that is local, without TLS', async () => {
+describe('the worker, the kubectl plugin and temporal-config connect to Temporal with a profile', () => {
+  test('without TLS', async () => {
     expect(await configure('local', 'diff')).toMatchObject({
       code: 1,
       stdout: expect.stringContaining('namespace default\n  - retention: 1d\n  + retention: 30d\n'),
     });
-    const local = begun(environment('local'));
+    const local = start(environment('local'));
     await local.ready();
     expect((await workersVerb(environment('local'))).stdout).toContain('node-maintenance: workflow ');
   });
 
-  test('with a client certificate, in a namespace that apply has made', async () => {
+  test('with a client certificate, in a namespace that apply created', async () => {
     const applied = await configure('cluster', 'apply');
     expect(applied).toMatchObject({ code: 0, stderr: '' });
     expect(applied.stdout).toContain('namespace node-maintenance: done\nsearch attributes: done\n');
     expect((await configure('cluster', 'diff')).code).toBe(0);
-    const certified = begun(environment('cluster'));
+    const certified = start(environment('cluster'));
     await certified.ready();
     expect(certified.log()).not.toContain('Search attributes');
     const { stdout } = await workersVerb(environment('cluster'));
@@ -178,7 +178,7 @@ describe('a profile of temporal.toml brings the worker, the plugin of kubectl an
     );
   });
 
-  test('with an API key, which goes with the namespace on every call, where operators have no rights', async () => {
+  test('with an API key, which every call sends with the namespace, without operator permissions', async () => {
     const direct = await Connection.connect({ address: sandbox.temporalAddress });
     await direct.workflowService.registerNamespace({
       namespace: 'node-maintenance.a1b2c',
@@ -187,14 +187,12 @@ describe('a profile of temporal.toml brings the worker, the plugin of kubectl an
     await direct.close();
     const applied = await configure('cloud', 'apply');
     expect(applied.code).toBe(1);
+    expect(applied.stderr).toContain('search attributes cannot be listed (as in Temporal Cloud)');
     expect(applied.stderr).toContain(
-      'search attributes: Temporal does not show them here, as in Temporal Cloud',
-    );
-    expect(applied.stderr).toContain(
-      'namespace node-maintenance.a1b2c: unauthorized: see that the credentials may',
+      'namespace node-maintenance.a1b2c: unauthorized: check that the credentials may',
     );
     expect(applied.stdout).toContain('Schedule os-patch-year-end: done\n');
-    const keyed = begun(environment('cloud'));
+    const keyed = start(environment('cloud'));
     await keyed.ready();
     expect((await workersVerb(environment('cloud'))).stdout).toContain('node-maintenance: workflow ');
     const polls = cloud.calls.filter((headers) => headers[':path']?.endsWith('/PollWorkflowTaskQueue'));
@@ -207,12 +205,12 @@ describe('a profile of temporal.toml brings the worker, the plugin of kubectl an
   });
 });
 
-describe('what is wrong with a profile is said in one line, with the setting and the remedy', () => {
+describe('the error of an invalid profile is one line with the setting and the remedy', () => {
   interface Row {
     when: string;
     profile?: string;
     env?: () => Record<string, string>;
-    says: () => string;
+    want: () => string;
   }
   const cert = 'TEMPORAL_TLS_CLIENT_CERT_PATH';
   const key = 'TEMPORAL_TLS_CLIENT_KEY_PATH';
@@ -221,116 +219,115 @@ describe('what is wrong with a profile is said in one line, with the setting and
 
   const rows: Row[] = [
     {
-      when: 'a file that is not there',
+      when: 'a file that does not exist',
       env: () => ({ TEMPORAL_CONFIG_FILE: '/nowhere/temporal.toml' }),
-      says: () =>
-        'TEMPORAL_CONFIG_FILE: there is no file /nowhere/temporal.toml: correct the path, or leave it out',
+      want: () =>
+        'TEMPORAL_CONFIG_FILE: file /nowhere/temporal.toml does not exist: correct the path or omit it',
     },
     {
       when: 'a profile that the file does not have',
       profile: 'clowd',
-      says: () =>
+      want: () =>
         `${toml}: there is no profile "clowd"; it has local, cluster, cloud: correct --profile or TEMPORAL_PROFILE`,
     },
     {
       when: 'a certificate that cannot be read',
       env: () => ({ [cert]: '/nowhere/tls.crt' }),
-      says: () =>
+      want: () =>
         `tls.client_cert_path (${cert}): /nowhere/tls.crt cannot be read (ENOENT): correct the path`,
     },
     {
-      when: 'a certificate that is none',
+      when: 'an invalid certificate',
       env: () => ({ [cert]: inScratch('nonsense.crt') }),
-      says: () =>
-        `tls.client_cert_path (${cert}): ${inScratch('nonsense.crt')} is no certificate: give one in PEM`,
+      want: () =>
+        `tls.client_cert_path (${cert}): ${inScratch('nonsense.crt')} is not a certificate: use PEM`,
     },
     {
       when: 'a certificate that has expired',
       env: () => pair('expired'),
-      says: () => `tls.client_cert_path (${cert}): the certificate ${inScratch('expired.crt')} has expired (`,
+      want: () => `tls.client_cert_path (${cert}): the certificate ${inScratch('expired.crt')} has expired (`,
     },
     {
       when: 'the key of another certificate',
       env: () => ({ [key]: inScratch('stranger.key') }),
-      says: () =>
-        `tls.client_key_path (${key}): ${inScratch('stranger.key')} is the key of another certificate than`,
+      want: () =>
+        `tls.client_key_path (${key}): ${inScratch('stranger.key')} does not belong to the certificate of`,
     },
     {
-      when: 'a certificate of an authority that the server does not know',
+      when: 'a certificate of a CA that the server does not trust',
       env: () => pair('stranger'),
-      says: () => `tls.client_cert_path (${cert}): ${mutual.address} refuses the certificate`,
+      want: () => `tls.client_cert_path (${cert}): ${mutual.address} rejects the certificate`,
     },
     {
-      when: 'no certificate, where the server wants one',
+      when: 'no certificate, but the server requires one',
       profile: 'cloud',
       env: () => ({ TEMPORAL_ADDRESS: mutual.address }),
-      says: () => `tls.client_cert_path (${cert}): ${mutual.address} wants the certificate of a client`,
+      want: () => `tls.client_cert_path (${cert}): ${mutual.address} requires a client certificate`,
     },
     {
-      when: 'a server whose authority nobody gave',
+      when: 'a server whose CA is not configured',
       env: () => ({ [ca]: inScratch('stranger-ca.crt') }),
-      says: () =>
-        `tls.server_ca_cert_path (${ca}): no authority that is trusted here has signed the certificate of ${mutual.address} (`,
+      want: () =>
+        `tls.server_ca_cert_path (${ca}): the certificate of ${mutual.address} is not signed by a trusted CA (`,
     },
     {
-      when: 'a server by another name than its certificate has',
+      when: 'a server name that the certificate is not valid for',
       env: () => ({ TEMPORAL_TLS_SERVER_NAME: 'temporal.example.com' }),
-      says: () => 'tls.server_name (TEMPORAL_TLS_SERVER_NAME): ',
+      want: () => 'tls.server_name (TEMPORAL_TLS_SERVER_NAME): ',
     },
     {
-      when: 'verification that is not to be',
+      when: 'disabled verification',
       env: () => ({ TEMPORAL_TLS_DISABLE_HOST_VERIFICATION: 'true' }),
-      says: () =>
-        'TEMPORAL_TLS_DISABLE_HOST_VERIFICATION: the certificate of the server is always verified: unset it',
+      want: () => 'TEMPORAL_TLS_DISABLE_HOST_VERIFICATION: server certificates are always verified: unset it',
     },
     {
-      when: 'TLS to a server that has none',
+      when: 'TLS to a server without TLS',
       env: () => ({ TEMPORAL_ADDRESS: sandbox.temporalAddress }),
-      says: () => `tls: ${sandbox.temporalAddress} does not speak TLS: `,
+      want: () => `tls: ${sandbox.temporalAddress} does not support TLS: `,
     },
     {
-      when: 'plain words to a server that wants TLS',
+      when: 'an unencrypted connection to a server that requires TLS',
       profile: 'local',
       env: () => ({ TEMPORAL_ADDRESS: cloud.address }),
-      says: () =>
-        `tls: ${cloud.address} does not speak plainly, and probably wants TLS: add a table tls to the profile`,
+      want: () =>
+        `tls: ${cloud.address} does not accept unencrypted connections, and probably requires TLS: add a table tls to the profile`,
     },
     {
-      when: 'an address at which nobody answers',
+      when: 'an address without a server',
       profile: 'local',
       env: () => ({ TEMPORAL_ADDRESS: '127.0.0.1:1' }),
-      says: () =>
-        'address (TEMPORAL_ADDRESS): nobody answers at 127.0.0.1:1 (ECONNREFUSED): correct it, or start Temporal there',
+      want: () =>
+        'address (TEMPORAL_ADDRESS): no response from 127.0.0.1:1 (ECONNREFUSED): correct the address, or start Temporal there',
     },
     {
-      when: 'a key that is wrong',
+      when: 'a wrong key',
       profile: 'cloud',
       env: () => ({ TEMPORAL_API_KEY: 'another' }),
-      says: () =>
-        `api_key (TEMPORAL_API_KEY): ${cloud.address} refuses the key (invalid or missing API key): give one that is valid`,
+      want: () =>
+        `api_key (TEMPORAL_API_KEY): ${cloud.address} rejects the key (invalid or missing API key): set a valid key`,
     },
     {
       when: 'an empty key',
       profile: 'cloud',
       env: () => ({ TEMPORAL_API_KEY: '' }),
-      says: () => 'api_key (TEMPORAL_API_KEY): it is empty: give the key',
+      want: () => 'api_key (TEMPORAL_API_KEY): empty: set the key',
     },
     {
-      when: 'a namespace over which the key has no rights',
+      when: 'a namespace that the key may not use',
       profile: 'cloud',
-      env: () => ({ TEMPORAL_NAMESPACE: 'of-others' }),
-      says: () =>
-        `api_key (TEMPORAL_API_KEY): ${cloud.address} refuses the key (no permission for namespace of-others)`,
+      env: () => ({ TEMPORAL_NAMESPACE: 'forbidden' }),
+      want: () =>
+        `api_key (TEMPORAL_API_KEY): ${cloud.address} rejects the key (no permission for namespace forbidden)`,
     },
     {
       when: 'a namespace that does not exist',
       profile: 'local',
       env: () => ({ TEMPORAL_NAMESPACE: 'nowhere' }),
-      says: () => `namespace (TEMPORAL_NAMESPACE): ${sandbox.temporalAddress} has no namespace "nowhere"`,
+      want: () => `namespace (TEMPORAL_NAMESPACE): ${sandbox.temporalAddress} has no namespace "nowhere"`,
     },
   ];
 
-  /** All at once, because a handshake that fails is tried until a deadline. */
+  /** Runs all at the same time, because a failed handshake is retried until a deadline. */
   const outcomes = new Map<string, Promise<unknown>>();
   beforeAll(() => {
     for (const { when, profile = 'cluster', env = () => ({}) } of rows)
@@ -340,42 +337,42 @@ describe('what is wrong with a profile is said in one line, with the setting and
       );
   });
 
-  test.each(rows)('$when', async ({ when, says }) => {
-    expect(await outcomes.get(when)).toMatchObject({ message: expect.stringContaining(says()) });
+  test.each(rows)('$when', async ({ when, want }) => {
+    expect(await outcomes.get(when)).toMatchObject({ message: expect.stringContaining(want()) });
   });
 
   test.each([
     {
       when: 'a misspelled key',
       content: '[profile.default.tls]\nclient_cert_pth = "x"\n',
-      says: 'client_cert_pth',
+      want: 'client_cert_pth',
     },
-    { when: 'no TOML', content: 'profile = [', says: 'Invalid TOML document' },
-    { when: 'no profiles', content: '', says: 'it has no profile: correct it' },
-  ])('a file with $when', async ({ content, says }) => {
+    { when: 'no TOML', content: 'profile = [', want: 'Invalid TOML document' },
+    { when: 'no profiles', content: '', want: 'the file has no profile: correct it' },
+  ])('a file with $when', async ({ content, want }) => {
     const file = await written('bad.toml', content);
     const env = { TEMPORAL_CONFIG_FILE: file };
-    expect(() => temporalSettings({ env })).toThrow(says);
+    expect(() => temporalSettings({ env })).toThrow(want);
     expect(() => temporalSettings({ env })).toThrow(file);
   });
 
-  test('by the worker, which exits when waiting cannot mend it, and waits otherwise', async () => {
-    const missing = begun(environment('clowd'));
+  test('is reported by the worker, which exits if waiting does not help, and waits otherwise', async () => {
+    const missing = start(environment('clowd'));
     expect(await missing.exited()).toBe(1);
     expect(missing.log()).toContain('there is no profile \\"clowd\\"');
-    const refused = begun(environment('cloud', { TEMPORAL_API_KEY: 'another' }));
+    const refused = start(environment('cloud', { TEMPORAL_API_KEY: 'another' }));
     await eventuallyHolds(
-      'it says why it waits',
+      'the log to contain the reason',
       () => refused.log(),
-      (log) => log.includes('refuses the key'),
+      (log) => log.includes('rejects the key'),
     );
   });
 
-  test('by the plugin of kubectl and by temporal-config', async () => {
+  test('is reported by the kubectl plugin and by temporal-config', async () => {
     const stranger = environment('cluster', pair('stranger'));
     const answer = await ran(process.execPath, ['temporal-config/main.ts', 'diff'], stranger);
     expect(answer).toMatchObject({ code: 2, stdout: '' });
-    expect(answer.stderr).toContain(`${mutual.address} refuses the certificate`);
+    expect(answer.stderr).toContain(`${mutual.address} rejects the certificate`);
     expect((await workersVerb(environment('clowd'))).stderr).toContain('there is no profile "clowd"');
   });
 });
@@ -383,7 +380,7 @@ describe('what is wrong with a profile is said in one line, with the setting and
 async function connected(env: Record<string, string | undefined>): Promise<void> {
   const settings = temporalSettings({ env });
   const { connectionOptions, namespace } = settings;
-  await explained(settings, async () => {
+  await explainFailure(settings, async () => {
     const connection = await Connection.connect({ ...connectionOptions, connectTimeout: 5_000 });
     try {
       await connection.workflowService.describeNamespace({ namespace });

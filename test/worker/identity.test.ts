@@ -10,13 +10,17 @@ import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { connect, dropNamespace, freshNamespace, type LogRecorder, recordedLog } from '../kube/fixtures.ts';
 
-// The sentences of KEP-1965 > Test Plan, for processes of ours; those with real ones are in test/e2e/identity.test.ts.
+// Tests KEP-1965 > Test Plan for the processes of this project; test/e2e/identity.test.ts tests real processes.
 
 let sandbox: Sandbox;
 let kube: Kube;
 let namespace: string;
 let log: LogRecorder;
 const stop = new Set<() => Promise<void>>();
+
+function secondsSinceRenewal({ renewedAtSeconds }: IdentityLease): number {
+  return kube.now().getTime() / 1_000 - renewedAtSeconds;
+}
 
 beforeAll(async () => {
   sandbox = await testSandbox();
@@ -51,14 +55,14 @@ const process = (differs: Partial<IdentityOptions> = {}) =>
     ...differs,
   });
 
-/** Publishes, renews and collects until it is told to end. */
-async function living(identity: IdentityLease): Promise<() => Promise<void>> {
+/** Publishes and renews the Lease, and deletes expired ones, until the returned function is called. */
+async function start(identity: IdentityLease): Promise<() => Promise<void>> {
   const ended = new AbortController();
   await identity.publish();
-  const kept = identity.keep(ended.signal);
+  const running = identity.run(ended.signal);
   const end = async () => {
     ended.abort();
-    await kept;
+    await running;
   };
   stop.add(end);
   return end;
@@ -69,11 +73,11 @@ const nameOf = (component: string, text: string) =>
 const leaseNamed = (name: string) => kube.get(resources.leases, { namespace, name });
 const leases = async () => (await kube.list(resources.leases, { namespace })).items;
 const holders = async () => (await leases()).map(({ spec }) => spec.holderIdentity ?? '').toSorted();
-const byHand = (name: string, spec: Lease['spec'], labels: Record<string, string>) =>
+const createLease = (name: string, spec: Lease['spec'], labels: Record<string, string>) =>
   kube.create(resources.leases, { metadata: { name, namespace, labels }, spec });
 
 describe('a process', () => {
-  test('publishes who and where it is, with all fields set', async () => {
+  test('publishes its identity and host, with all fields set', async () => {
     const identity = process({ annotations: { 'example.com/fact': 'one' } });
     await identity.publish();
     const name = nameOf('node-maintenance-worker', 'host-a');
@@ -91,10 +95,10 @@ describe('a process', () => {
       renewTime: time,
       leaseTransitions: 0,
     });
-    expect(identity.sinceRenewal).toBeLessThan(10);
+    expect(secondsSinceRenewal(identity)).toBeLessThan(60);
   });
 
-  test('whose hostname is longer than a label has the real one in an annotation', async () => {
+  test('with a hostname that is too long for a label has it in an annotation', async () => {
     const host = `${'h'.repeat(63)}.example.com`;
     await process({ host }).publish();
     const lease = await leaseNamed(nameOf('node-maintenance-worker', host));
@@ -102,7 +106,7 @@ describe('a process', () => {
     expect(lease?.metadata.annotations?.['nodemaintenance.k8s.io/hostname']).toBe(host);
   });
 
-  test('that is started again takes the Lease of its predecessor at once, as another holder', async () => {
+  test('that restarts takes over the Lease of its predecessor at once, with a new holder', async () => {
     const before = process();
     await before.publish();
     const after = process();
@@ -113,10 +117,10 @@ describe('a process', () => {
     expect(lease?.spec).toMatchObject({ holderIdentity: after.holder, leaseTransitions: 1 });
   });
 
-  test('that lives beside another one of its host is listed too, and neither takes the Lease of the other', async () => {
+  test('on the same host as another one has a Lease too, and neither takes over that of the other', async () => {
     const [first, second] = [process(), process()];
-    await living(first);
-    await living(second);
+    await start(first);
+    await start(second);
     const both = [first.holder, second.holder].toSorted();
     await eventually('both to be listed', async () => expect(await holders()).toEqual(both));
     await throughout('both have their Lease', 1_000, async () => expect(await holders()).toEqual(both));
@@ -129,9 +133,9 @@ describe('a process', () => {
     expect(own?.metadata.labels).toEqual(host?.metadata.labels);
   });
 
-  test('makes its Lease again when somebody deleted it, and mends one that somebody edited', async () => {
+  test('recreates its Lease after a user deleted it, and restores it after a user edited it', async () => {
     const identity = process();
-    await living(identity);
+    await start(identity);
     const name = nameOf('node-maintenance-worker', 'host-a');
     const uid = (await leaseNamed(name))?.metadata.uid ?? '';
     await kube.delete(resources.leases, { namespace, name }, { uid });
@@ -143,7 +147,7 @@ describe('a process', () => {
     const nonsense = { leaseDurationSeconds: 1, acquireTime: null, leaseTransitions: null };
     const patch = { metadata: { labels: null }, spec: nonsense };
     await kube.mergePatch(resources.leases, { namespace, name }, patch);
-    await eventually('all of it to be mended', async () => {
+    await eventually('all fields to be restored', async () => {
       const lease = await leaseNamed(name);
       expect(lease?.metadata.labels?.['k8s.io/component']).toBe('node-maintenance-worker');
       expect(lease?.spec).toMatchObject({ holderIdentity: identity.holder, leaseDurationSeconds: 3600 });
@@ -151,19 +155,19 @@ describe('a process', () => {
     });
   });
 
-  test('goes on when it cannot renew, says so once for each reason, and counts it', async () => {
-    let isAway = false;
-    const guarded = kube.guardedBy(() => (isAway ? 'the apiserver is away' : undefined));
+  test('continues if it cannot renew, logs each reason once, and counts the failures', async () => {
+    let isUnavailable = false;
+    const guarded = kube.guardedBy(() => (isUnavailable ? 'the apiserver is unavailable' : undefined));
     const identity = process({ kube: guarded });
-    await living(identity);
-    isAway = true;
+    await start(identity);
+    isUnavailable = true;
     await eventually('some failures', () => expect(identity.errors).toBeGreaterThan(5));
-    isAway = false;
-    await eventually('a renewal', () => expect(identity.sinceRenewal).toBeLessThan(1));
+    isUnavailable = false;
+    await eventually('a renewal', () => expect(secondsSinceRenewal(identity)).toBeLessThan(1));
     const renewals = log.lines.filter(({ message }) => message === 'Identity Lease could not be renewed');
     expect(renewals).toHaveLength(1);
     expect(renewals[0]?.fields).toMatchObject({
-      reason: expect.stringContaining('the apiserver is away'),
+      reason: expect.stringContaining('the apiserver is unavailable'),
     });
   });
 });
@@ -179,17 +183,21 @@ describe('garbage collection', () => {
 
   test('"garbage collecting a Lease that isn\'t refreshed"', async () => {
     const gone = process({ host: 'gone', component: Component.Admission, leaseDurationSeconds: 1 });
-    const end = await living(gone);
+    const end = await start(gone);
     await end();
-    await byHand('by-hand', { leaseDurationSeconds: 1 }, ours);
-    await byHand('of-others', { leaseDurationSeconds: 1 }, { 'k8s.io/component': 'kube-apiserver' });
-    await byHand('unlabelled', { leaseDurationSeconds: 1 }, {});
+    await createLease('expired', { leaseDurationSeconds: 1 }, ours);
+    await createLease(
+      'other-component',
+      { leaseDurationSeconds: 1 },
+      { 'k8s.io/component': 'kube-apiserver' },
+    );
+    await createLease('unlabelled', { leaseDurationSeconds: 1 }, {});
     const identity = process();
-    await living(identity);
-    await eventually('the Leases of those who are gone to be collected', async () =>
+    await start(identity);
+    await eventually('the expired Leases to be deleted', async () =>
       expect((await leases()).map(({ metadata: { name } }) => name)).toEqual([
         nameOf('node-maintenance-worker', 'host-a'),
-        'of-others',
+        'other-component',
         'unlabelled',
       ]),
     );
@@ -204,40 +212,40 @@ describe('garbage collection', () => {
     expect((await leaseNamed(ofHostB))?.metadata.uid).toBe(uid);
   });
 
-  test('leaves alone what is refreshed with times that are far ahead, and collects it when it no longer is', async () => {
+  test('keeps a Lease that is renewed with times in the future, and deletes it when it is no longer renewed', async () => {
     const spec = { leaseDurationSeconds: 1, renewTime: '9999-12-31T23:59:59.999999Z' };
-    await byHand('refreshed', spec, ours);
-    await byHand('left', spec, ours);
+    await createLease('refreshed', spec, ours);
+    await createLease('not-refreshed', spec, ours);
     const uid = (await leaseNamed('refreshed'))?.metadata.uid;
     const collector = process({ renewEverySeconds: 0.05 });
     const refresh = async () => {
       const patch = { metadata: { annotations: { 'example.com/at': String(performance.now()) } } };
       await kube.mergePatch(resources.leases, { namespace, name: 'refreshed' }, patch);
     };
-    await eventually('the one that is not refreshed to be collected', async () => {
+    await eventually('the Lease that is not renewed to be deleted', async () => {
       await refresh();
       await collector.collect();
-      expect(await leaseNamed('left')).toBeUndefined();
+      expect(await leaseNamed('not-refreshed')).toBeUndefined();
     });
     expect((await leaseNamed('refreshed'))?.metadata.uid).toBe(uid);
-    await eventually('the other one to be collected', async () => {
+    await eventually('the other Lease to be deleted', async () => {
       await collector.collect();
       expect(await leaseNamed('refreshed')).toBeUndefined();
     });
   });
 
-  test('leaves alone what is refreshed between the look and the deletion', async () => {
+  test('keeps a Lease that is renewed between the list and the deletion', async () => {
     const slow = process({ host: 'host-b' });
     await slow.publish();
     await renewedAt(longAgo);
     const collector = process({ kube: afterEachList(kube, () => slow.publish()) });
     await collector.collect();
     expect((await leaseNamed(ofHostB))?.spec.holderIdentity).toBe(slow.holder);
-    expect(log.lines.filter(({ message }) => message === 'Identity Lease collected')).toEqual([]);
+    expect(log.lines.filter(({ message }) => message === 'Expired identity Lease deleted')).toEqual([]);
   });
 });
 
-/** The client of somebody who is so slow that others act after each of its lists. */
+/** Returns a client that runs `act` after each of its lists. */
 function afterEachList(client: Kube, act: () => Promise<void>): Kube {
   return new Proxy(client, {
     get: (target, name) => {

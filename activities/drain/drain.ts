@@ -1,0 +1,222 @@
+import type { Pod } from '../../api/core.ts';
+import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
+import { assertNever } from '../../domain/common/assertNever.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import { type DrainDecision, decideDrain } from '../../domain/drain/decide.ts';
+import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
+import { lastDrainedTier } from '../../domain/drain/tiers.ts';
+import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
+import { emptyStatus, withDrain } from '../../domain/maintenance/status.ts';
+import type { ReachedTier } from '../../domain/maintenance/summary.ts';
+import { drained as drainedNotification } from '../../domain/notifications/events.ts';
+import { resources } from '../../kube/resources.ts';
+import type { DrainStep, Interrupted, MaintenanceRef } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { acquireNodeLeases } from '../leases/nodeLeases.ts';
+import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
+import { reconcile } from '../reconcile.ts';
+import { StatusWriter } from '../statusWriter.ts';
+import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import { DrainEvents } from './drainEvents.ts';
+import { Evacuations } from './evacuations.ts';
+import { PodPeaks } from './podPeaks.ts';
+import { apiserverState, informerState, takeSnapshot, withPermissions } from './snapshot.ts';
+
+/**
+ * Evacuates what the drain plan targets at `position`, on all selected nodes together. Resolves with the next position that has pods, or
+ * with Drained. Pods of earlier positions are evacuated whenever they appear. A position that the object has not reached is not drained before
+ * the ones between, and nothing while the object is paused.
+ */
+export async function drain(deps: Deps, ref: MaintenanceRef, position: number): Promise<DrainStep> {
+  return new DrainRun<DrainStep>(deps, ref, { kind: 'Advance', position }, (view, decision, from) => {
+    if (view.nodes.length === 0 || decision.position === from) return undefined;
+    const nodes = view.nodes.map((node) => node.metadata.name);
+    return decision.position < view.plan.length
+      ? { kind: 'TierDrained', position: decision.position, nodes }
+      : { kind: 'Drained', nodes };
+  }).run();
+}
+
+/** Evacuates every pod that appears on a drained node. The Drained condition is False until such a pod has left. */
+export async function keepDrained(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+  return new DrainRun<never>(deps, ref, { kind: 'KeepDrained' }, () => undefined).run();
+}
+
+/** Keeps a paused maintenance up to date: starts no Evacuation and no tier. The nodes stay cordoned. */
+export async function keepPaused(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+  return new DrainRun<never>(deps, ref, { kind: 'Paused' }, () => undefined).run();
+}
+
+type DrainMode = { kind: 'Advance'; position: number } | { kind: 'KeepDrained' } | { kind: 'Paused' };
+
+/** Returns the position in the drain plan that the pods are evacuated for: never beyond the one that the maintenance has reached. */
+function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: number): number {
+  switch (mode.kind) {
+    case 'Advance':
+      return allowedPosition(mode.position, maintenance);
+    case 'KeepDrained':
+      return allowedPosition(planLength - 1, maintenance);
+    case 'Paused':
+      return positionOf(maintenance);
+    default:
+      return assertNever(mode);
+  }
+}
+
+/** Returns the result of a drain that decided at position `from`; undefined if it continues. */
+type ResultOf<T> = (view: View, decision: DrainDecision, from: number) => T | undefined;
+
+/** Returns the position that the workflow asks for. It arrives through Temporal, and may be anything. */
+function requestedPosition(mode: DrainMode, planLength: number): number {
+  if (mode.kind === 'Paused') return 0;
+  return mode.kind === 'KeepDrained' ? planLength - 1 : mode.position;
+}
+
+/** One run of a drain activity. */
+class DrainRun<T extends object> {
+  readonly #deps: Deps;
+  readonly #ref: MaintenanceRef;
+  readonly #mode: DrainMode;
+  readonly #resultOf: ResultOf<T>;
+  readonly #evacuations: Evacuations;
+  readonly #events: DrainEvents;
+  readonly #blocked: BlockedNotifications;
+  readonly #peaks = new PodPeaks();
+  #writer: StatusWriter | undefined;
+  /** Names of the nodes whose pods the latest decision used. */
+  #watched: ReadonlySet<string> = new Set();
+
+  constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
+    this.#deps = deps;
+    this.#ref = ref;
+    this.#mode = mode;
+    this.#resultOf = resultOf;
+    this.#evacuations = new Evacuations(deps.cluster);
+    this.#events = new DrainEvents(deps);
+    this.#blocked = new BlockedNotifications(deps.notifications);
+  }
+
+  async run(): Promise<T | Interrupted> {
+    const isRelevant = (pod: Pod) => this.#watched.has(pod.spec.nodeName ?? '');
+    try {
+      return await reconcile<T | Interrupted>(this.#deps.cluster, isRelevant, () => this.#pass());
+    } finally {
+      await this.#writer?.stop();
+    }
+  }
+
+  async #pass(): Promise<T | Interrupted | undefined> {
+    const { cluster, cordons, nodeLeases } = this.#deps;
+    const view = await readView(cluster, this.#ref, 'Drain');
+    if (!isView(view)) return view;
+    this.#writer ??= new StatusWriter(cluster.kube, view.maintenance, this.#deps.lastStatusWrites);
+    this.#writer.update(view.maintenance);
+    const held = await acquireNodeLeases(this.#deps, view);
+    if (held === undefined) return undefined;
+    if ((await cordons.of(this.#ref.uid).reconcile(held, this.#writer)) === 'Outdated') return undefined;
+    await this.#evacuations.withdrawFrom(deselectedNodes(view), view.maintenance);
+    const status = await this.#readStatus(view, this.#writer);
+    const current = { ...held, maintenance: { ...view.maintenance, status } };
+    const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
+    const position = positionIn(mode, current.maintenance, view.plan.length);
+    const decision = this.#peaks.addTo(await this.#decide(current, position));
+    this.#publish(view, decision, { writer: this.#writer, isPaused: mode.kind === 'Paused' });
+    if (mode.kind === 'Paused') return undefined;
+    // Written at once, so that the first tier counts even if its pods leave before the next write.
+    if (status.drainTier === undefined && decision.tiers.includes(decision.position))
+      await this.#writer.flush();
+    if (decision.evacuate.length === 0)
+      return this.#finish(view, decision, { from: position, writer: this.#writer });
+    const leases = nodeLeases.of(this.#ref.uid);
+    await this.#evacuations.start(decision.evacuate, (node) => leases.isHeld(node));
+    return undefined;
+  }
+
+  /** Returns the newest status. Neither the informer nor this process may have the position that another process has published. */
+  async #readStatus({ maintenance, plan }: View, writer: StatusWriter): Promise<NodeMaintenanceStatus> {
+    const { status = emptyStatus } = writer.latest;
+    if (positionOf({ ...maintenance, status }) >= requestedPosition(this.#mode, plan.length)) return status;
+    const { name, uid } = maintenance.metadata;
+    const newest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
+    if (newest?.metadata.uid === uid && newest !== undefined) writer.update(newest);
+    return writer.latest.status ?? emptyStatus;
+  }
+
+  async #decide(view: HeldView, position: number): Promise<DrainDecision> {
+    const { cluster } = this.#deps;
+    const podSnapshot = this.#evacuations.snapshotOf(cluster.kube.now());
+    const observed = await withPermissions(this.#deps, view, informerState(cluster));
+    const snapshot = takeSnapshot(view, position, observed, podSnapshot);
+    const names = [...snapshot.nodes, ...snapshot.waiting].map((node) => node.name);
+    this.#watched = new Set(names);
+    const decision = decideDrain(snapshot);
+    if (decision.overruled.length === 0) return decision;
+    // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
+    const state = await withPermissions(this.#deps, view, await apiserverState(cluster, names));
+    return decideDrain(takeSnapshot(view, position, state, podSnapshot));
+  }
+
+  #publish(
+    view: View,
+    decision: DrainDecision,
+    { writer, isPaused }: { writer: StatusWriter; isPaused: boolean },
+  ): void {
+    const now = this.#deps.cluster.kube.now();
+    this.#events.record(view.maintenance, decision);
+    this.#blocked.enqueue(view.maintenance, decision.blocked, now);
+    const input = {
+      planLength: view.plan.length,
+      now: now.toISOString(),
+      existing: namesOf(view.existing),
+      isPaused,
+    };
+    writer.publish((status) => withDrain(status, decision, input));
+  }
+
+  async #finish(
+    view: View,
+    decision: DrainDecision,
+    { from, writer }: { from: number; writer: StatusWriter },
+  ): Promise<T | undefined> {
+    const result = this.#resultOf(view, decision, from);
+    if (result === undefined) return undefined;
+    await writer.flush();
+    const details = detailsSnapshotAt(writer.latest, this.#deps.cluster.kube.now().toISOString());
+    if (decision.position === view.plan.length) {
+      this.#events.recordDrained(view, decision);
+      await notifyDrained(this.#deps, view, writer.latest);
+      return { ...result, details };
+    }
+    const drained = drainedTier(
+      view,
+      from,
+      lastDrainedTier(writer.latest.status ?? emptyStatus, decision.tiers),
+    );
+    if (drained !== undefined) this.#events.recordTierDrained(view, drained);
+    return { ...result, ...(drained !== undefined && { drained }), details };
+  }
+}
+
+/** Returns the tier that was drained, with the entry of the plan at its position. */
+function drainedTier({ plan }: View, position: number, tier: DrainTier | undefined): ReachedTier | undefined {
+  const entry = plan[position];
+  return tier && entry && { ...tier, pods: entryText(entry) };
+}
+
+async function notifyDrained(
+  { cluster, notifications }: Deps,
+  { nodes }: View,
+  maintenance: NodeMaintenance,
+): Promise<void> {
+  const names = nodes.map(({ metadata }) => metadata.name).toSorted();
+  const condition = maintenance.status?.conditions.find(({ type }) => type === 'Drained');
+  const since = condition?.lastTransitionTime ?? cluster.kube.now().toISOString();
+  await notifications.enqueue(drainedNotification(notifiedMaintenanceOf(maintenance), names, since));
+}
+
+/** Returns the nodes of the status that the selector no longer matches. */
+function deselectedNodes({ maintenance, nodes }: View): string[] {
+  const selected = namesOf(nodes);
+  const recorded = maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name) ?? [];
+  return recorded.filter((name) => !selected.has(name));
+}

@@ -1,0 +1,257 @@
+import type { Node, ObjectMeta, Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { NodeDecision } from '../../domain/common/requester.ts';
+import { type DrainTargets, join, targetsPod, desiredTargetsAt } from '../../domain/drain/targets.ts';
+import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
+import { positionOf } from '../../domain/drain/plan.ts';
+import {
+  currentEvacuation,
+  evacuationName,
+  isEvacuationName,
+  isKeptByOthers,
+  replacementName,
+} from '../../domain/evacuation/evacuation.ts';
+import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
+import { type Blocker, BlockerReason, blockerOf } from '../../domain/evacuation/blocker.ts';
+import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { byNode, byPodUid, type Cluster } from '../../kube/cluster.ts';
+import { isRejection, KubeError } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import type { MaintenanceRef } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { isCompleting, isDraining, namesOf, nodeStatusOf, nodesOf, planOf } from '../view.ts';
+
+const concurrentWrites = 12;
+/** Limits the Evacuations that one pass creates, so that progress is published in between. */
+const maxPerPass = 200;
+/** Delay before a rejected Evacuation is tried again. */
+const rejectionRetryMs = 30_000;
+/** An Evacuation that was created, and that the informer does not show, counts for this long. */
+const informerLagMs = 10_000;
+
+/**
+ * The Evacuations of one drain. "The only job of the node maintenance controller is to make sure that the Evacuation
+ * object exist and has the ... finalizer" (KEP-4212 > Drain).
+ */
+export class Evacuations {
+  readonly #cluster: Cluster;
+  /** Pod UID -> when its Evacuation was created, until the informer shows it. */
+  readonly #created = new Map<string, number>();
+  /** Pod UID -> why its Evacuation was rejected, and when. */
+  readonly #rejected = new Map<string, { message: string; at: number }>();
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+  }
+
+  /** Returns true if the pod has an Evacuation that node maintenance requests. */
+  has(pod: Pod): boolean {
+    const uid = pod.metadata.uid ?? '';
+    const evacuation = this.#find(pod);
+    if (evacuation !== undefined) {
+      this.#created.delete(uid);
+      return isInstigated(evacuation) && evacuation.metadata.deletionTimestamp === undefined;
+    }
+    const createdAt = this.#created.get(uid);
+    return createdAt !== undefined && Date.now() - createdAt < informerLagMs;
+  }
+
+  /** Returns a function that takes the snapshot of a pod. */
+  snapshotOf(now: Date): (pod: Pod) => PodSnapshot {
+    return (pod) => {
+      const evacuation = this.#find(pod);
+      // We remove our finalizer from an Evacuation that is being deleted: only the finalizers of others block the pod.
+      const isDeleted = evacuation?.metadata.deletionTimestamp !== undefined;
+      const effective = isDeleted
+        ? { ...evacuation, metadata: withoutOurFinalizer(evacuation.metadata) }
+        : evacuation;
+      const blocker = blockerOf(pod, effective, now) ?? this.#rejectionOf(pod);
+      return { pod, evacuating: this.has(pod), blocker };
+    };
+  }
+
+  /** Withdraws the Evacuations on nodes that the maintenance no longer selects. */
+  async withdrawFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
+    const pods = nodes.flatMap((node) => this.#cluster.pods.byIndex(byNode, node));
+    const requested = pods.flatMap((pod) => this.#find(pod) ?? []);
+    const all = this.#cluster.maintenances
+      .list()
+      .filter(({ metadata }) => metadata.uid !== maintenance.metadata.uid);
+    const others = () => all;
+    const unneeded = requested.filter((evacuation) => isUnneeded(this.#cluster, others, evacuation));
+    await forEachBounded(concurrentWrites, unneeded, (evacuation) => withdraw(this.#cluster, evacuation));
+  }
+
+  /**
+   * Ensures that the pods have Evacuations, except pods of a namespace that is being deleted, which terminate by themselves. Skips the pods of
+   * a node whose Lease has been lost (`isHeld`).
+   */
+  async start(pods: readonly Pod[], isHeld: (node: string) => boolean): Promise<void> {
+    const due = pods.filter(({ metadata }) => {
+      const rejected = this.#rejected.get(metadata.uid ?? '');
+      return rejected === undefined || Date.now() - rejected.at >= rejectionRetryMs;
+    });
+    await forEachBounded(concurrentWrites, due.slice(0, maxPerPass), async (pod) => {
+      if (!isHeld(pod.spec.nodeName ?? '')) return;
+      const uid = pod.metadata.uid ?? '';
+      const rejection = await this.#ensure(pod);
+      if (rejection === undefined) {
+        this.#created.set(uid, Date.now());
+        this.#rejected.delete(uid);
+      } else this.#rejected.set(uid, { message: rejection, at: Date.now() });
+    });
+  }
+
+  #rejectionOf({ metadata }: Pod): Blocker | undefined {
+    const rejected = this.#rejected.get(metadata.uid ?? '');
+    return rejected && { reason: BlockerReason.EvacuationRejected, message: rejected.message };
+  }
+
+  /** Resolves with the message if the Evacuation is rejected. A rejection blocks only this pod. */
+  async #ensure(pod: Pod): Promise<string | undefined> {
+    const existing = this.#find(pod);
+    try {
+      if (existing === undefined) await this.#create(pod, this.#freeName(pod.metadata));
+      else if (existing.metadata.deletionTimestamp === undefined)
+        await joinEvacuation(this.#cluster, existing);
+      // A user deleted the Evacuation. The next one can be created when its name is free.
+      else if (isInstigated(existing)) await dropFinalizer(this.#cluster, existing);
+      else if (isKeptByOthers(existing, this.#cluster.kube.now()))
+        await this.#create(pod, replacementName(pod.metadata, existing.metadata));
+      return undefined;
+    } catch (error) {
+      if (isResolvedLater(error)) return undefined;
+      if (!isRejection(error)) throw error;
+      return `The apiserver rejected its Evacuation: ${error.apiMessage}`;
+    }
+  }
+
+  /** Returns the name of the Evacuation, or another one if an Evacuation of another pod has that name. */
+  #freeName(pod: Pod['metadata']): string {
+    const name = evacuationName(pod);
+    const taken = this.#cluster.evacuations.get(`${pod.namespace}/${name}`);
+    return taken === undefined ? name : replacementName(pod, taken.metadata);
+  }
+
+  async #create(pod: Pod, name: string): Promise<void> {
+    const { metadata, spec } = evacuationOf(pod, DEFAULT_PROGRESS_DEADLINE_SECONDS);
+    const evacuation = { metadata: { ...metadata, name, finalizers: [INSTIGATOR_FINALIZER] }, spec };
+    await this.#cluster.kube.create(resources.evacuations, evacuation, { fieldManager: FIELD_MANAGER });
+  }
+
+  /** Returns the Evacuation of the pod. Others of the same pod, created under another name while no webhook answered, do not count. */
+  #find({ metadata }: Pod): Evacuation | undefined {
+    const own = this.#cluster.evacuations
+      .byIndex(byPodUid, metadata.uid ?? '')
+      .filter((one) => one.metadata.namespace === metadata.namespace)
+      .filter((one) => isEvacuationName(one.metadata.name, metadata));
+    return currentEvacuation(own);
+  }
+}
+
+/** Adds our finalizer to an Evacuation that another instigator created. */
+async function joinEvacuation({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
+  const { name, namespace = '', uid, resourceVersion, finalizers = [] } = metadata;
+  const patch = { metadata: { uid, resourceVersion, finalizers: [...finalizers, INSTIGATOR_FINALIZER] } };
+  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+}
+
+function withoutOurFinalizer(metadata: ObjectMeta): ObjectMeta {
+  const finalizers = (metadata.finalizers ?? []).filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+  return { ...metadata, finalizers };
+}
+
+async function dropFinalizer({ kube }: Cluster, { metadata }: Evacuation): Promise<Evacuation> {
+  const { name, namespace = '', uid, resourceVersion } = metadata;
+  const { finalizers } = withoutOurFinalizer(metadata);
+  const patch = { metadata: { uid, resourceVersion, finalizers } };
+  return kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+}
+
+/** Returns true for errors that need no reaction: the next pass finds the Evacuation in the informer, or the namespace deletes the pod. */
+function isResolvedLater(error: unknown): boolean {
+  const resolved: readonly string[] = ['AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating'];
+  return error instanceof KubeError && resolved.includes(error.kind);
+}
+
+function isInstigated({ metadata }: Evacuation): boolean {
+  return metadata.finalizers?.includes(INSTIGATOR_FINALIZER) ?? false;
+}
+
+/**
+ * "The controller will attempt to remove all Evacuations that match the node maintenance, unless there is [another]
+ * maintenance in progress" (KEP-4212 > Uncordon (Complete)). Lists them from the apiserver, because the last one may have been created a moment ago.
+ */
+export async function removeEvacuations({ cluster, authority }: Deps, ref: MaintenanceRef): Promise<void> {
+  const { kube, nodes } = cluster;
+  // If two maintenances are cancelled together, the later one must see that the other needs nothing any more.
+  const { items: all } = await kube.list(resources.nodeMaintenances);
+  const maintenance = all.find(({ metadata }) => metadata.uid === ref.uid);
+  if (maintenance === undefined || !isCompleting(maintenance)) return;
+  const existing = nodesOf(maintenance, nodes.list());
+  const names = namesOf(existing);
+  const draining = all.filter((one) => one !== maintenance && isDraining(one));
+  const decisionOf = await authority.decideAll(draining, existing);
+  const others = (node: Node) =>
+    draining.filter((other) => decisionOf(other, node.metadata.name) !== NodeDecision.Skip);
+  const { items } = await kube.list(resources.evacuations, {});
+  const ours = items.filter(
+    (evacuation) =>
+      names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') && isUnneeded(cluster, others, evacuation),
+  );
+  await forEachBounded(concurrentWrites, ours, (evacuation) => withdraw(cluster, evacuation));
+}
+
+/** Returns the other maintenances that may drain the node. */
+type OtherDrains = (node: Node) => readonly NodeMaintenance[];
+
+/** Returns true if the Evacuation is ours, may be cancelled, and no other maintenance targets its pod. */
+function isUnneeded(cluster: Cluster, others: OtherDrains, evacuation: Evacuation): boolean {
+  const pod = podOf(cluster, evacuation);
+  // The evacuation controller deletes an Evacuation whose pod is gone.
+  if (pod === undefined || !isInstigated(evacuation)) return false;
+  return isCancellable(evacuation) && !isNeededByOthers(cluster, others, pod);
+}
+
+/** "If the evacuator ... has set .status.evacuationCancellationPolicy to Forbid, deletion ... will not be attempted." */
+function isCancellable({ status }: Evacuation): boolean {
+  return status?.evacuationCancellationPolicy !== 'Forbid';
+}
+
+function podOf({ pods }: Cluster, { metadata, spec }: Evacuation): Pod | undefined {
+  const pod = pods.get(`${metadata.namespace}/${spec.podRef.name}`);
+  return pod?.metadata.uid === spec.podRef.uid ? pod : undefined;
+}
+
+function isNeededByOthers({ nodes }: Cluster, others: OtherDrains, pod: Pod): boolean {
+  const node = nodes.get(pod.spec.nodeName ?? '');
+  if (node === undefined) return false;
+  // A maintenance that was fast-forwarded targets more than its position.
+  return drainingMaintenances(node, others(node)).some((other) =>
+    targetsPod(join([desiredTargetsOf(other), nodeStatusOf(other, node)?.drainTargets ?? []]), pod),
+  );
+}
+
+function desiredTargetsOf(maintenance: NodeMaintenance): DrainTargets {
+  return desiredTargetsAt(planOf(maintenance), positionOf(maintenance));
+}
+
+/**
+ * "If there are foreign finalizers on the Evacuation, it should only remove its own instigator finalizer." Otherwise
+ * the Evacuation is deleted before the finalizer is removed: one that has no finalizer and is not deleted would still request the evacuation.
+ */
+async function withdraw(cluster: Cluster, { metadata }: Evacuation): Promise<void> {
+  const { kube } = cluster;
+  const { name, namespace = '', uid = '' } = metadata;
+  const isShared = (metadata.finalizers ?? []).some((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+  if (!isShared) await kube.delete(resources.evacuations, { namespace, name }, { uid });
+  const current = await kube.get(resources.evacuations, { namespace, name });
+  if (current === undefined || current.metadata.uid !== uid) return;
+  const { metadata: latest } = await dropFinalizer(cluster, current);
+  // If the other instigators removed their finalizers at the same time, each of them has left the deletion to the last.
+  const hasNoInstigator = latest.deletionTimestamp === undefined && !latest.finalizers?.length;
+  if (hasNoInstigator) await kube.delete(resources.evacuations, { namespace, name }, { uid });
+}

@@ -1,0 +1,60 @@
+import { Context } from '@temporalio/activity';
+import { windowWorkflowIdOf, workflowIdOf } from '../api/names.ts';
+import { isGeneration, isNameOrUid, isRecord, shown } from '../domain/common/untrusted.ts';
+import type { MaintenanceRef, WindowRef } from './contract.ts';
+import { invalidInput } from './failures.ts';
+
+/**
+ * The arguments of an activity arrive through Temporal. A client that may write to its namespace can start workflows with any input, and run
+ * workers that schedule any activity: an argument only says what to look at, and the object decides what is done (ADR 29).
+ */
+
+/** The workflow run that scheduled an activity, as the Temporal server reports it. */
+export interface Execution {
+  workflowId: string;
+  runId: string;
+}
+
+/** Returns the run that scheduled the activity in progress. Fails if none did. */
+export function currentExecution(): Execution {
+  const { workflowExecution } = Context.current().info;
+  if (workflowExecution === undefined)
+    throw invalidInput('this activity can only be scheduled by a workflow of node-maintenance');
+  return workflowExecution;
+}
+
+/** Returns the reference to a NodeMaintenance. Fails unless its own workflow scheduled the activity. */
+export function checkedMaintenance(ref: unknown): MaintenanceRef {
+  const { name, uid, generation } = fieldsOf(ref);
+  if (!isNameOrUid(name) || !isNameOrUid(uid) || !isGeneration(generation))
+    throw invalidInput(`expected name, uid and generation of a NodeMaintenance (got ${shown(ref)})`);
+  const { workflowId } = currentExecution();
+  if (workflowId !== workflowIdOf(name))
+    throw invalidInput(
+      `workflow id: expected "${workflowIdOf(name)}" for the maintenance "${name}" (got ${shown(workflowId)})`,
+    );
+  return { name, uid, generation };
+}
+
+/** Returns the reference to a MaintenanceWindow. Fails if the workflow that scheduled the activity cannot be one of its openings. */
+export function checkedWindow(ref: unknown): WindowRef {
+  const { name, uid } = fieldsOf(ref);
+  if (!isNameOrUid(name) || !isNameOrUid(uid))
+    throw invalidInput(`expected name and uid of a MaintenanceWindow (got ${shown(ref)})`);
+  requireWindowWorkflow(name);
+  return { name, uid };
+}
+
+/** Fails unless the workflow id belongs to this window. The id of a scheduled run ends with its time. */
+export function requireWindowWorkflow(name: string): Execution {
+  const execution = currentExecution();
+  const expected = windowWorkflowIdOf(name);
+  if (execution.workflowId === expected || execution.workflowId.startsWith(`${expected}-`)) return execution;
+  throw invalidInput(
+    `workflow id: expected "${expected}" for the window "${name}" (got ${shown(execution.workflowId)}); a Schedule appends the time to it`,
+  );
+}
+
+function fieldsOf(ref: unknown): Record<string, unknown> {
+  return isRecord(ref) ? ref : {};
+}

@@ -1,0 +1,24 @@
+import type { Cluster } from '../kube/cluster.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { NodePermissions } from '../kube/nodePermissions.ts';
+import type { NodeLeases } from '../node-lease/nodeLeases.ts';
+import type { NotificationOutbox } from './notifications/notifications.ts';
+
+/** Dependencies of the activities. The worker constructs them once. */
+export interface InjectedDeps {
+  cluster: Cluster;
+  /** Acquires Leases as the one holder that all workers of the installation share. */
+  leases: NodeLeases;
+  /** The permissions of the users who request maintenances. */
+  permissions: NodePermissions;
+  events: EventRecorder;
+  /** Records Events about single nodes. There are many of them, and they may be delayed. */
+  nodeEvents: EventRecorder;
+  notifications: NotificationOutbox;
+  /** Enables the handling of readiness gates. */
+  readinessGatesEnabled: boolean;
+  /** Returns the identity of the Temporal client that started the run. */
+  starterOf: (workflowId: string, runId: string) => Promise<string>;
+  /** Returns true if the workflow has an open run. */
+  isRunning: (workflowId: string) => Promise<boolean>;
+}

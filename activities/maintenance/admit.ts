@@ -1,0 +1,142 @@
+import {
+  parseMaintenanceInput,
+  toNodeMaintenance,
+  type MaintenanceInput,
+} from '../../api/maintenanceInput.ts';
+import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY, workflowIdOf } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
+import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
+import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
+import { shown } from '../../domain/common/untrusted.ts';
+import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { stageOf } from '../../domain/common/stage.ts';
+import { KubeError } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Admitted } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { currentExecution } from '../execution.ts';
+import { invalidInput } from '../failures.ts';
+import { authorizeTemporal, requestedByTemporal, requesterIsTemporal } from '../temporalUser.ts';
+import { planOf, selectedNodes } from '../view.ts';
+
+/**
+ * The first activity of every run: validates its input, creates the NodeMaintenance if the run was started from Temporal, and reads the
+ * state of the maintenance. Fails with InvalidInput, naming the field and the remedy, if the input cannot become a maintenance; then nothing
+ * is created.
+ */
+export async function admit(deps: Deps, request: { input: unknown }): Promise<Admitted> {
+  const input = parse(request.input);
+  const expectedId = workflowIdOf(input.name);
+  const { workflowId } = currentExecution();
+  if (workflowId !== expectedId) {
+    throw invalidInput(
+      `workflow id: expected "${expectedId}" for the maintenance "${input.name}" (got ${shown(workflowId)}): a maintenance must not have two runs`,
+    );
+  }
+  const existing = await deps.cluster.kube.get(resources.nodeMaintenances, { name: input.name });
+  if (existing === undefined) return admitted(deps, await create(deps, input));
+  const wanted = toNodeMaintenance(input);
+  // The controller starts a run with only the name: the object exists.
+  const difference = wanted === undefined ? undefined : differingField(existing, wanted);
+  if (difference !== undefined) {
+    throw invalidInput(
+      `name: NodeMaintenance "${input.name}" exists with a different ${difference}; choose another name, or give only the name to run the existing one`,
+    );
+  }
+  return admitted(deps, existing);
+}
+
+function parse(value: unknown): MaintenanceInput {
+  const parsed = parseMaintenanceInput(value);
+  const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
+  if (parsed.ok && problems.length === 0) return parsed.input;
+  throw invalidInput(`The maintenance was not started: ${problems.join('; ')}`);
+}
+
+async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintenance> {
+  const object = toNodeMaintenance(input);
+  if (object === undefined) {
+    throw invalidInput(
+      `name: there is no NodeMaintenance "${input.name}"; give "nodes" or "nodeSelector" to create it`,
+    );
+  }
+  for (const [index, node] of (input.nodes ?? []).entries()) {
+    if ((await deps.cluster.kube.get(resources.nodes, { name: node })) === undefined) {
+      throw invalidInput(`nodes[${index}]: there is no node "${node}"; kubectl get nodes lists them`);
+    }
+  }
+  const warnings = await validate(deps, object);
+  const created = await store(deps, object);
+  for (const message of warnings)
+    deps.events.record(created, { type: 'Warning', reason: 'AdmissionWarning', message });
+  return created;
+}
+
+/** Runs the checks of the admission server, from which the worker is exempt. Returns the warnings. */
+async function validate(deps: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
+  const { cluster } = deps;
+  const maintenances = cluster.maintenances.list();
+  const budget = cluster.nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
+  const reservations = {
+    maintenances: windowMaintenancesIn(maintenances),
+    nowMs: cluster.kube.now().getTime(),
+  };
+  const existing = {
+    nodes: cluster.nodes.list(),
+    maintenances,
+    budget: budget && withoutStaleReservations(budget, reservations),
+  };
+  const proposal = { name: metadata.name, spec };
+  const problem = storageProblem(proposal, existing);
+  if (problem !== undefined) throw invalidInput(problem);
+  await authorizeTemporal(deps, spec);
+  return admissionWarnings(proposal, existing);
+}
+
+async function store({ cluster, starterOf }: Deps, object: NodeMaintenance): Promise<NodeMaintenance> {
+  const { metadata, spec } = object;
+  const { workflowId, runId } = currentExecution();
+  const startedBy = unverifiedIdentity(await starterOf(workflowId, runId));
+  const complete = {
+    ...object,
+    metadata: {
+      ...metadata,
+      annotations: { ...requestedByTemporal, ...requesterIsTemporal, [STARTED_BY]: startedBy },
+    },
+    spec: { ...spec, drainPlan: completeDrainPlan(spec.drainPlan) },
+  };
+  try {
+    return await cluster.kube.create(resources.nodeMaintenances, complete, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (error instanceof KubeError && error.kind === 'Invalid') throw invalidInput(error.message);
+    throw error;
+  }
+}
+
+/** Returns the first field in which the existing maintenance differs from the input. The stage may differ. */
+function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): string | undefined {
+  const text = (value: unknown) => JSON.stringify(value) ?? '';
+  if (text(existing.spec.nodeSelector) !== text(wanted.spec.nodeSelector)) return 'nodeSelector';
+  if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
+  return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
+}
+
+function admitted({ cluster }: Deps, maintenance: NodeMaintenance): Admitted {
+  const { metadata, spec, status } = maintenance;
+  const plan = completeDrainPlan(spec.drainPlan);
+  return {
+    name: metadata.name,
+    uid: metadata.uid ?? '',
+    generation: metadata.generation ?? 0,
+    stage: stageOf(maintenance),
+    paused: isTrue(status?.conditions, 'Paused'),
+    position: positionOf(maintenance),
+    planLength: plan.length,
+    nodes: selectedNodes(maintenance, cluster.nodes.list())
+      .map((node) => node.metadata.name)
+      .toSorted(),
+  };
+}

@@ -1,0 +1,45 @@
+import type { Node } from '../../api/core.ts';
+import type { NodeMaintenanceNodeStatus, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
+import { newNodeStatus, withCordon } from '../../domain/maintenance/status.ts';
+import type { Interrupted, MaintenanceRef } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { acquireNodeLeases } from '../leases/nodeLeases.ts';
+import { reconcile } from '../reconcile.ts';
+import { StatusWriter } from '../statusWriter.ts';
+import { isView, namesOf, readView } from '../view.ts';
+
+/**
+ * Keeps "`.spec.unschedulable` true on all nodes that satisfy .spec.nodeSelector" (KEP-4212 > Cordon), including nodes that satisfy it
+ * later, until the maintenance leaves the stage Cordon.
+ */
+export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+  const { cluster } = deps;
+  const cordon = deps.cordons.of(ref.uid);
+  let writer: StatusWriter | undefined;
+  const pass = async () => {
+    const view = await readView(cluster, ref, 'Cordon');
+    if (!isView(view)) return view;
+    writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastStatusWrites);
+    writer.update(view.maintenance);
+    const held = await acquireNodeLeases(deps, view);
+    if (held === undefined || (await cordon.reconcile(held, writer)) === 'Outdated') return undefined;
+    const now = cluster.kube.now().toISOString();
+    const input = { waiting: held.waiting, now, existing: namesOf(view.existing) };
+    writer.publish((status) => withCordon(status, nodeStatusesOf(status, view.nodes), input));
+    return undefined;
+  };
+  try {
+    return await reconcile<Interrupted>(cluster, () => false, pass);
+  } finally {
+    await writer?.stop();
+  }
+}
+
+/** Returns one status for each node; an empty one where nothing is recorded. */
+function nodeStatusesOf(
+  { nodeStatuses }: NodeMaintenanceStatus,
+  nodes: readonly Node[],
+): NodeMaintenanceNodeStatus[] {
+  const recorded = new Map(nodeStatuses.map((node) => [node.nodeRef.name, node] as const));
+  return nodes.map(({ metadata: { name } }) => recorded.get(name) ?? newNodeStatus(name));
+}

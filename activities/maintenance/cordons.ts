@@ -1,0 +1,178 @@
+import type { Node } from '../../api/core.ts';
+import { FIELD_MANAGER, MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
+import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
+import { isCordoned, isRace, raceCount, unschedulableBefore } from '../../domain/common/cordon.ts';
+import { numbered } from '../../domain/common/text.ts';
+import { wasCordonedByMaintenance, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import type { InjectedDeps } from '../injectedDeps.ts';
+import type { NodeLeaseRegistry } from '../leases/nodeLeaseRegistry.ts';
+import type { StatusWriter } from '../statusWriter.ts';
+import { type HeldView, namesOf, nodeStatusOf } from '../view.ts';
+
+const concurrentPatches = 16;
+
+type CordonDeps = Pick<InjectedDeps, 'cluster' | 'events'> & { nodeLeases: NodeLeaseRegistry };
+
+/** The cordons of all maintenances of this process. They outlive the activities of a stage. */
+export class Cordons {
+  readonly #deps: CordonDeps;
+  readonly #byMaintenance = new Map<string, Cordon>();
+
+  constructor(deps: CordonDeps) {
+    this.#deps = deps;
+  }
+
+  of(uid: string): Cordon {
+    const known = this.#byMaintenance.get(uid) ?? new Cordon(this.#deps);
+    this.#byMaintenance.set(uid, known);
+    return known;
+  }
+
+  forget(uid: string): void {
+    this.#byMaintenance.delete(uid);
+  }
+}
+
+/** Keeps the nodes of one maintenance cordoned, and detects that another client uncordons them. */
+export class Cordon {
+  readonly #deps: CordonDeps;
+  /** UIDs of the nodes that have been seen cordoned. */
+  readonly #cordoned = new Set<string>();
+  /** Node -> when other clients uncordoned it; the latest `raceCount` times. */
+  readonly #undone = new Map<string, number[]>();
+
+  constructor(deps: CordonDeps) {
+    this.#deps = deps;
+  }
+
+  /**
+   * Cordons the held nodes. Records `unschedulableBefore` of all of them before it changes the first. Writes nothing to nodes if the view
+   * is outdated.
+   */
+  async reconcile(view: HeldView, writer: StatusWriter): Promise<'Current' | 'Outdated'> {
+    const { maintenance, held } = view;
+    const leases = this.#deps.nodeLeases.of(maintenance.metadata.uid ?? '');
+    if (!isRecorded(view, writer)) await this.#record(view, writer);
+    const open = held.filter((node) => !isCordoned(node));
+    for (const { metadata } of held.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
+    const undone = open.filter(({ metadata }) => this.#cordoned.delete(metadata.uid ?? ''));
+    if (open.length > 0 && !(await leases.isCurrent(maintenance))) return 'Outdated';
+    await forEachBounded(concurrentPatches, open, async (node) => {
+      if (leases.isHeld(node.metadata.name)) await setUnschedulable(this.#deps, node, true);
+    });
+    for (const node of undone) this.#reportUndone(maintenance, node);
+    this.#reportCordoned(view, open.length - undone.length);
+    return 'Current';
+  }
+
+  async #record(view: HeldView, writer: StatusWriter): Promise<void> {
+    const statuses = await recordNodes(this.#deps, view, writer.latest);
+    writer.publish((status) => withNodes(status, statuses, namesOf(view.existing)));
+    await writer.flush();
+  }
+
+  #reportCordoned({ maintenance, nodes }: HeldView, cordoned: number): void {
+    if (cordoned === 0) return;
+    this.#deps.events.record(maintenance, {
+      type: 'Normal',
+      reason: 'NodesCordoned',
+      message: `Cordoned ${cordoned} of ${numbered(nodes.length, 'node')}.`,
+    });
+  }
+
+  #reportUndone(maintenance: NodeMaintenance, node: Node): void {
+    const { cluster, events } = this.#deps;
+    const { name } = node.metadata;
+    const now = cluster.kube.now().getTime();
+    const times = [...(this.#undone.get(name) ?? []), now].slice(-raceCount);
+    this.#undone.set(name, times);
+    const client = node.metadata.annotations?.[UNCORDONED_BY_ANNOTATION] ?? 'an unknown client';
+    const restored = `Node ${name} was uncordoned by ${client}, and is cordoned again for this maintenance.`;
+    events.record(
+      maintenance,
+      isRace(times, now)
+        ? {
+            type: 'Warning',
+            reason: 'CordonRace',
+            message: `${restored} This happens repeatedly: stop that client, or set .spec.stage to Complete.`,
+          }
+        : { type: 'Normal', reason: 'CordonRestored', message: restored },
+    );
+  }
+}
+
+function isRecorded({ nodes, held }: HeldView, { latest: { status } }: StatusWriter): boolean {
+  const recorded = new Set(
+    status?.nodeStatuses.filter(wasCordonedByMaintenance).map((node) => node.nodeRef.name),
+  );
+  return status?.nodes === nodes.length && held.every((node) => recorded.has(node.metadata.name));
+}
+
+/**
+ * Returns the status of every selected node, with `unschedulableBefore` of the held ones. A cordoned node that no maintenance has a record
+ * of is read again from the apiserver: another maintenance may be uncordoning it at this moment.
+ */
+async function recordNodes(
+  { cluster: { kube, maintenances } }: Pick<InjectedDeps, 'cluster'>,
+  view: HeldView,
+  latest: NodeMaintenance,
+): Promise<NodeMaintenanceNodeStatus[]> {
+  const isUnexplained = (node: Node, all: readonly NodeMaintenance[]) =>
+    isCordoned(node) && recordsOf(node, latest, all).length === 0;
+  const cached = maintenances.list();
+  const unexplained = view.held
+    .filter((node) => isUnexplained(node, cached))
+    .map((node) => node.metadata.name);
+  const { items: all } =
+    unexplained.length === 0 ? { items: cached } : await kube.list(resources.nodeMaintenances);
+  const fresh = new Map<string, Node>();
+  await forEachBounded(concurrentPatches, unexplained, async (name) => {
+    const node = await kube.get(resources.nodes, { name });
+    if (node !== undefined) fresh.set(name, node);
+  });
+  const held = namesOf(view.held);
+  return view.nodes.map((selected) => {
+    const { name } = selected.metadata;
+    if (!held.has(name)) return nodeStatusOf(latest, selected) ?? newNodeStatus(name);
+    const node = fresh.get(name) ?? selected;
+    const [own, ...others] = [nodeStatusOf(latest, node), ...recordsOf(node, latest, all)];
+    return { ...(own ?? newNodeStatus(name)), unschedulableBefore: unschedulableBefore(node, own, others) };
+  });
+}
+
+/** Returns the records of the other maintenances that have not yet returned the node to service, even if they no longer select it. */
+function recordsOf(
+  node: Node,
+  own: NodeMaintenance,
+  all: readonly NodeMaintenance[],
+): NodeMaintenanceNodeStatus[] {
+  return all
+    .filter(({ metadata }) => metadata.uid !== own.metadata.uid)
+    .filter(({ metadata }) => metadata.finalizers?.includes(MAINTENANCE_FINALIZER))
+    .flatMap((other) => nodeStatusOf(other, node) ?? [])
+    .filter(wasCordonedByMaintenance);
+}
+
+/** Sets `.spec.unschedulable` of this Node object. A Node that is gone, or replaced by another of its name, needs no change. */
+export async function setUnschedulable(
+  { cluster }: Pick<InjectedDeps, 'cluster'>,
+  node: Node,
+  unschedulable: boolean,
+): Promise<void> {
+  const { name, uid } = node.metadata;
+  // The UID makes the apiserver reject the patch for another Node object of the same name.
+  const patch = {
+    metadata: { uid, annotations: { [UNCORDONED_BY_ANNOTATION]: null } },
+    spec: { unschedulable },
+  };
+  try {
+    await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
+    const existing = await cluster.kube.get(resources.nodes, { name });
+    if (existing?.metadata.uid === uid) throw error;
+  }
+}

@@ -1,0 +1,257 @@
+import type { Lease, Node } from '../../api/core.ts';
+import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { NodeDecision } from '../../domain/common/requester.ts';
+import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
+import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
+import { isHeldBy, isReleasable } from '../../domain/leases/lease.ts';
+import { leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
+import { wasCordonedByMaintenance, withUncordon } from '../../domain/maintenance/status.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import type { Kube } from '../../kube/client.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import type { EventContent } from '../../kube/events.ts';
+import { resources } from '../../kube/resources.ts';
+import type { MaintenanceRef } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
+import { reconcile } from '../reconcile.ts';
+import { StatusWriter } from '../statusWriter.ts';
+import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
+import { setUnschedulable } from './cordons.ts';
+
+const concurrentNodes = 16;
+/** Delay before the next attempt if the worker may not list Leases. */
+const leasesForbiddenRetryMs = 10_000;
+
+/**
+ * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
+ * (KEP-4212 > Uncordon (Complete)), and releases their Leases. If someone else has acquired the Lease of a node that was cordoned for the
+ * maintenance, waits until they release it.
+ */
+export async function uncordonNodes(deps: Deps, ref: MaintenanceRef): Promise<void> {
+  const { cluster } = deps;
+  const events = new UncordonEvents(deps);
+  let result: UncordonResult | undefined;
+  let writer: StatusWriter | undefined;
+  const pass = async () => {
+    if (result?.kind === 'Uncordoned' && !isDue(deps, result)) return undefined;
+    result = await uncordonOnce(deps, ref, events);
+    if (result.kind === 'Gone') return true;
+    if (result.kind === 'Outdated') return undefined;
+    const { maintenance, waiting } = result;
+    writer ??= new StatusWriter(cluster.kube, maintenance, deps.lastStatusWrites);
+    writer.update(maintenance);
+    const now = cluster.kube.now().toISOString();
+    writer.publish((status) => withUncordon(status, waiting, now));
+    if (waiting.length > 0) return undefined;
+    await writer.flush();
+    return true;
+  };
+  try {
+    await reconcile<true>(cluster, () => false, pass);
+  } finally {
+    await writer?.stop();
+  }
+}
+
+/** Returns true if the informers show a node that the maintenance has to uncordon. */
+export async function hasNodesToUncordon(deps: Deps, maintenance: NodeMaintenance): Promise<boolean> {
+  const { nodes, maintenances } = deps.cluster;
+  const holders = await findHolders(deps, maintenance, nodes.list(), maintenances.list());
+  return holders.nodes.some((node) => decide(holders, node).kind === 'Uncordon');
+}
+
+/** Returns true if a Lease that the result waits for may be available, or its node needs nothing any more. */
+function isDue({ cluster, nodeLeases }: Deps, { waiting, leasesForbidden, at }: Uncordoned): boolean {
+  if (leasesForbidden && Date.now() - at < leasesForbiddenRetryMs) return false;
+  return waiting.some(({ name }) => {
+    const node = cluster.nodes.get(name);
+    return node === undefined || !isCordoned(node) || nodeLeases.shouldRetry(name);
+  });
+}
+
+/** The nodes of a maintenance, and who else holds them. */
+interface Holders {
+  maintenance: NodeMaintenance;
+  nodes: readonly Node[];
+  /** The names of the other maintenances that hold a node. One that is being deleted counts as Complete and holds no node. */
+  holdersOf: (node: Node) => string[];
+}
+
+/** The state in the apiserver. An informer may not show yet that a node was cordoned a moment ago. */
+interface ClusterState extends Holders {
+  /** Undefined if the worker may not list Leases. */
+  leases: ReadonlyMap<string, Lease> | undefined;
+}
+
+interface Uncordoned {
+  kind: 'Uncordoned';
+  maintenance: NodeMaintenance;
+  /** Nodes that are still to be uncordoned. */
+  waiting: readonly NodeWithoutLease[];
+  leasesForbidden: boolean;
+  /** Date.now() */
+  at: number;
+}
+
+type UncordonResult =
+  | Uncordoned
+  /** The maintenance does not exist any more, or was completed before: its nodes belong to others. */
+  | { kind: 'Gone' }
+  /** The maintenance has changed since it was read. */
+  | { kind: 'Outdated' };
+
+/** Uncordons the nodes that can be uncordoned now. */
+async function uncordonOnce(
+  deps: Deps,
+  ref: MaintenanceRef,
+  events: UncordonEvents,
+): Promise<UncordonResult> {
+  const before = await readState(deps, ref);
+  if (before === undefined || !isCompleting(before.maintenance)) return { kind: 'Gone' };
+  const cordoned = before.nodes.filter((node) => decide(before, node).kind === 'Uncordon');
+  const acquisition = await deps.nodeLeases.of(ref.uid).acquire(before.maintenance, cordoned);
+  if (acquisition.kind === 'Outdated') return acquisition;
+  const state = acquisition.isNew ? await readState(deps, ref) : before;
+  if (state === undefined) return { kind: 'Gone' };
+  const notHeld = new Set(acquisition.waiting.map(({ name }) => name));
+  const waiting = [...acquisition.waiting];
+  await forEachBounded(concurrentNodes, state.nodes, async (node) => {
+    const { name } = node.metadata;
+    if (notHeld.has(name)) return;
+    const because = await uncordonNode(deps, state, node, events);
+    if (because !== undefined) waiting.push({ name, because });
+  });
+  const leasesForbidden = state.leases === undefined;
+  return { kind: 'Uncordoned', maintenance: state.maintenance, waiting, leasesForbidden, at: Date.now() };
+}
+
+/**
+ * Reads Leases before maintenances. A maintenance that joins a node after that has written its Lease since, so ours can no longer be
+ * released with the resourceVersion that was read; one that joined before is in the list. If two maintenances complete together, the later
+ * one sees that the other no longer holds the node.
+ */
+async function readState(deps: Deps, ref: MaintenanceRef): Promise<ClusterState | undefined> {
+  const { kube } = deps.cluster;
+  const [leases, { items: existing }] = await Promise.all([listLeases(kube), kube.list(resources.nodes)]);
+  const { items: all } = await kube.list(resources.nodeMaintenances);
+  const maintenance = all.find((one) => one.metadata.uid === ref.uid);
+  return maintenance && { leases, ...(await findHolders(deps, maintenance, existing, all)) };
+}
+
+async function findHolders(
+  deps: Deps,
+  maintenance: NodeMaintenance,
+  existing: readonly Node[],
+  all: readonly NodeMaintenance[],
+): Promise<Holders> {
+  const nodes = await nodesToReturn(deps, maintenance, existing);
+  const others = all.filter(
+    (other) => other.metadata.uid !== maintenance.metadata.uid && holdsNodes(stageOf(other)),
+  );
+  const decisionOf = await deps.authority.decideAll(others, nodes);
+  const isHolder = (decision: NodeDecision | undefined) =>
+    decision === NodeDecision.Proceed || decision === NodeDecision.Hold;
+  const holdersOf = ({ metadata: { name } }: Node) =>
+    others.filter((other) => isHolder(decisionOf(other, name))).map(({ metadata }) => metadata.name);
+  return { maintenance, nodes, holdersOf };
+}
+
+/** Returns the nodes that were held before, and those that the selector matches: the requester must be allowed to maintain these. */
+async function nodesToReturn(
+  { authority }: Deps,
+  maintenance: NodeMaintenance,
+  existing: readonly Node[],
+): Promise<Node[]> {
+  const isHeld = (node: Node) => wasCordonedByMaintenance(nodeStatusOf(maintenance, node));
+  const decisionOf = await authority.decideAll(
+    [maintenance],
+    existing.filter((node) => !isHeld(node)),
+  );
+  return nodesOf(maintenance, existing).filter(
+    ({ metadata: { name } }) => decisionOf(maintenance, name) !== NodeDecision.Skip,
+  );
+}
+
+async function listLeases(kube: Kube): Promise<ReadonlyMap<string, Lease> | undefined> {
+  try {
+    const { items } = await kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE });
+    return new Map(items.map((lease) => [lease.metadata.name, lease] as const));
+  } catch (error) {
+    if (isKubeError(error, 'Forbidden')) return undefined;
+    throw error;
+  }
+}
+
+function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecision {
+  return decideUncordon(node, nodeStatusOf(maintenance, node), holdersOf(node));
+}
+
+/** Uncordons the node and releases its Lease. Resolves with the reason if the Lease has changed since it was read. */
+async function uncordonNode(
+  deps: Deps,
+  state: ClusterState,
+  node: Node,
+  events: UncordonEvents,
+): Promise<string | undefined> {
+  const { name } = node.metadata;
+  const { uid = '' } = state.maintenance.metadata;
+  const decision = decide(state, node);
+  const lease = state.leases?.get(name);
+  events.record(state.maintenance, node, decision);
+  if (decision.kind === 'Uncordon') {
+    if (state.leases === undefined) return leasesRejected;
+    const isOurs = isHeldBy(lease, deps.leases.holder, deps.cluster.kube.now().getTime());
+    if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return 'it was lost a moment ago';
+    await ensureReadinessTaint(deps, node);
+    await setUnschedulable(deps, node, false);
+  }
+  const isNeeded = state.holdersOf(node).length > 0;
+  if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return undefined;
+  const released = await deps.leases.releaseIfUnchanged(lease);
+  return released === 'Released' ? undefined : 'it was changed a moment ago and is not released yet';
+}
+
+/** Records which nodes stay cordoned, each once. */
+class UncordonEvents {
+  readonly #events: Deps['events'];
+  readonly #recorded = new Set<string>();
+
+  constructor({ events }: Pick<Deps, 'events'>) {
+    this.#events = events;
+  }
+
+  record(maintenance: NodeMaintenance, { metadata: { name } }: Node, decision: UncordonDecision): void {
+    const event = eventOf(name, decision);
+    if (event === undefined || this.#recorded.has(event.message)) return;
+    this.#recorded.add(event.message);
+    this.#events.record(maintenance, { type: 'Normal', ...event });
+  }
+}
+
+function eventOf(
+  name: string,
+  decision: UncordonDecision,
+): Pick<EventContent, 'reason' | 'message'> | undefined {
+  const stays = `Node ${name} stays cordoned:`;
+  switch (decision.kind) {
+    case 'HeldBy':
+      return {
+        reason: 'NodeStillHeld',
+        message: `${stays} NodeMaintenance ${decision.maintenances.join(', ')} still holds it.`,
+      };
+    case 'CordonedBefore':
+      return {
+        reason: 'NodeKeptCordoned',
+        message: `${stays} it was cordoned before this maintenance. Run kubectl uncordon ${name} to return it to service.`,
+      };
+    case 'NeverCordoned':
+      return {
+        reason: 'NodeSkipped',
+        message: `Node ${name} was skipped: the maintenance waited for its Lease and never cordoned it.`,
+      };
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,172 @@
+import type { Node } from '../../api/core.ts';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { FIELD_MANAGER, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
+import { stageOf } from '../../domain/common/stage.ts';
+import { oneLine } from '../../domain/common/text.ts';
+import { nodeFailed as nodeFailedNotification } from '../../domain/notifications/events.ts';
+import { nodeCancelled, nodeFailed, nodeSucceeded } from '../../domain/windows/nodeResult.ts';
+import type { NodeStep } from '../../domain/windows/nodeStep.ts';
+import { isJobRunning, newWindowMaintenance, workJobRef } from '../../domain/windows/windowMaintenance.ts';
+import { newWorkJob } from '../../domain/windows/workJob.ts';
+import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import {
+  annotateWindowMaintenance,
+  createWorkJob,
+  deleteWindowMaintenance,
+  deleteWorkJob,
+  readWorkJob,
+} from '../../kube/windowObjects.ts';
+import type { MaintenanceRef } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { completeForWindow, updateStatus } from '../maintenance/stage.ts';
+import { notifiedMaintenanceOf } from '../notifications/notifications.ts';
+import type { ObservedStep } from './observe.ts';
+
+/** The length of messages of the apiserver in Events and conditions. */
+const maxMessageLength = 1_000;
+
+type FailStep = Extract<NodeStep, { kind: 'Fail' }>;
+
+/** Applies the next step of a node. Running it twice writes once; the informers show the result to the next pass. */
+export async function applyNodeStep(
+  deps: Deps,
+  window: MaintenanceWindow,
+  observed: ObservedStep,
+): Promise<void> {
+  const { step, job } = observed;
+  const { kube } = deps.cluster;
+  const { maintenance } = observed.windowMaintenance;
+  switch (step.kind) {
+    case 'StartJob':
+      return startJob(deps, window, observed);
+    case 'RecordWork':
+      return recordResult(deps, refTo(maintenance), step.facts);
+    case 'DeleteJob':
+      return job === undefined ? undefined : deleteWorkJob(kube, job);
+    case 'Complete':
+      return complete(deps, maintenance);
+    case 'Cancel':
+      return recordResult(deps, refTo(maintenance), nodeCancelled);
+    case 'Succeed':
+      return recordResult(deps, refTo(maintenance), nodeSucceeded);
+    case 'Fail':
+      return fail(deps, window, observed, step);
+    case 'DeleteMaintenance':
+      return deleteWindowMaintenance(kube, maintenance);
+    default:
+      return waitForChange(step);
+  }
+}
+
+/** Does nothing: a change of the cluster, or time, leads to the next step. */
+function waitForChange(
+  _step: Extract<NodeStep, { kind: 'Wait' | 'AwaitNode' | 'Failed' | 'Succeeded' }>,
+): undefined {
+  return undefined;
+}
+
+/** Creates the NodeMaintenance of a node. An existing one of the same window is the result of an earlier attempt. */
+export async function startNode(
+  deps: Deps,
+  window: MaintenanceWindow,
+  { metadata: { name: node, uid = '' } }: Node,
+): Promise<void> {
+  const { kube } = deps.cluster;
+  const maintenance = newWindowMaintenance(window, { name: node, uid });
+  try {
+    await kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
+  } catch (error) {
+    if (!isKubeError(error, 'AlreadyExists')) throw error;
+    const found = await kube.get(resources.nodeMaintenances, { name: maintenance.metadata.name });
+    if (found !== undefined && found.metadata.labels?.[WINDOW_LABEL] !== window.metadata.name) throw error;
+  }
+}
+
+/** Records that the window pauses a drain, so that it never resumes a drain that a user paused. */
+export async function markPausedByWindow(
+  deps: Deps,
+  maintenance: NodeMaintenance,
+  isPaused: boolean,
+): Promise<void> {
+  const annotations = { [WindowAnnotation.PausedByWindow]: isPaused ? 'true' : null };
+  await annotateWindowMaintenance(deps.cluster.kube, maintenance, annotations);
+}
+
+/** Records a result as a condition of the NodeMaintenance. */
+export async function recordResult(deps: Deps, ref: MaintenanceRef, result: ConditionFacts): Promise<void> {
+  const now = deps.cluster.kube.now().toISOString();
+  await updateStatus(deps, ref, (status) => ({
+    ...status,
+    conditions: withCondition(status.conditions, result, now),
+  }));
+}
+
+export function refTo({ metadata }: NodeMaintenance): MaintenanceRef {
+  const { name, uid = '', generation = 0 } = metadata;
+  return { name, uid, generation };
+}
+
+async function fail(
+  deps: Deps,
+  window: MaintenanceWindow,
+  { windowMaintenance: { node, maintenance } }: ObservedStep,
+  { reason, message }: FailStep,
+): Promise<void> {
+  // The informer may not have the Job yet.
+  const isJobExpected = reason === 'JobDeleted';
+  if (isJobExpected && (await readWorkJob(deps.cluster.kube, workJobRef(maintenance))) !== undefined) return;
+  const now = deps.cluster.kube.now().toISOString();
+  const about = notifiedMaintenanceOf(maintenance);
+  // Enqueued first: once the failure is recorded, no other pass reports it.
+  await deps.notifications.enqueue(nodeFailedNotification(about, { node, reason, message }, now));
+  await recordResult(deps, refTo(maintenance), nodeFailed(reason, message));
+  const event = {
+    type: 'Warning',
+    reason: 'NodeFailed',
+    message: `Maintenance of node ${node} failed: ${message}.`,
+  } as const;
+  for (const object of [maintenance, window]) deps.events.record(object, event);
+}
+
+/** Completes the NodeMaintenance, unless a Job that the informer does not have yet works on the node. */
+async function complete(deps: Deps, maintenance: NodeMaintenance): Promise<void> {
+  if (isJobRunning(await readWorkJob(deps.cluster.kube, workJobRef(maintenance)))) return;
+  await completeForWindow(deps, refTo(maintenance));
+}
+
+async function startJob(deps: Deps, window: MaintenanceWindow, observed: ObservedStep): Promise<void> {
+  const { node, maintenance } = observed.windowMaintenance;
+  const job = newWorkJob(window, observed.windowMaintenance);
+  // The informer may not show yet that the NodeMaintenance was completed.
+  if (job === undefined || !(await isDrained(deps, maintenance))) return;
+  try {
+    await createWorkJob(deps.cluster.kube, job);
+  } catch (error) {
+    if (isKubeError(error, 'AlreadyExists')) return;
+    if (isKubeError(error, 'Invalid', 'Forbidden'))
+      return fail(deps, window, observed, jobRejected(errorMessage(error)));
+    // An admission webhook that is down must not stop the other nodes. This node is retried.
+    if (!isRejection(error)) throw error;
+    const message = `The Job of node ${node} could not be created: ${errorMessage(error)}`;
+    const event = {
+      type: 'Warning',
+      reason: 'JobCreationFailed',
+      message: oneLine(message, maxMessageLength),
+    } as const;
+    deps.events.record(window, event);
+  }
+}
+
+function jobRejected(rejection: string): FailStep {
+  const message = `the apiserver rejected its Job, ${rejection}: correct work.job.template, then delete the NodeMaintenance`;
+  return { kind: 'Fail', reason: 'JobRejected', message: oneLine(message, maxMessageLength) };
+}
+
+async function isDrained({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {
+  const found = await cluster.kube.get(resources.nodeMaintenances, { name });
+  if (found === undefined || found.metadata.uid !== uid || stageOf(found) !== 'Drain') return false;
+  return isTrue(found.status?.conditions, 'Drained');
+}

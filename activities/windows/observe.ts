@@ -1,0 +1,110 @@
+import type { Node } from '../../api/core.ts';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import { revisionOf } from '../../domain/common/revision.ts';
+import { type PlannedStep, type WindowPhase, decidePhase } from '../../domain/windows/decideWindow.ts';
+import { decideNodeStep, needsHeartbeat, needsReadinessGates } from '../../domain/windows/nodeStep.ts';
+import { type NodeObjects, nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
+import { windowMaintenancesOf, workJobRef } from '../../domain/windows/windowMaintenance.ts';
+import type { WaitingSince } from '../../domain/windows/windowState.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { errorMessage, isKubeError } from '../../kube/errors.ts';
+import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
+import { cachedWorkJob } from '../../kube/windowObjects.ts';
+import type { WindowRequests } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { isMissingReadinessTaint } from '../readiness/readinessTaint.ts';
+
+const maxConcurrentReads = 8;
+
+/** A node of the window that has a NodeMaintenance, and its next step. */
+export interface ObservedStep extends PlannedStep, NodeObjects {
+  /** The message of the apiserver, if it did not let the worker read what the step depends on. */
+  rejection?: string;
+}
+
+/** Everything that one pass over an open window is based on. */
+export interface WindowObservation {
+  window: MaintenanceWindow;
+  phase: WindowPhase;
+  /** The nodes that the window selects. */
+  nodes: readonly Node[];
+  steps: readonly ObservedStep[];
+}
+
+export async function observeWindow(
+  deps: Deps,
+  window: MaintenanceWindow,
+  requests: Pick<WindowRequests, 'cancelled' | 'ended' | 'end'>,
+  waitingSince: WaitingSince,
+): Promise<WindowObservation> {
+  const { nodes, kube } = deps.cluster;
+  const phase = decidePhase(window, requests, kube.now().getTime());
+  const steps = await observeSteps(deps, window, phase.policy, waitingSince);
+  const selected = nodes.list().filter((node) => selectsNode(window.spec.nodeSelector, node));
+  return { window, phase, nodes: selected, steps };
+}
+
+/** Returns the next step of every node that has a NodeMaintenance of the window, in the order of their names. */
+async function observeSteps(
+  deps: Deps,
+  window: MaintenanceWindow,
+  policy: WindowPhase['policy'],
+  waitingSince: WaitingSince,
+): Promise<ObservedStep[]> {
+  const observed = observeObjects(deps, window.metadata.name, waitingSince);
+  const heartbeats = await readHeartbeats(
+    deps,
+    observed.flatMap(({ windowMaintenance: { node, maintenance }, job }) =>
+      needsHeartbeat({ maintenance, job }) ? node : [],
+    ),
+  );
+  const context = {
+    revision: revisionOf(window.spec),
+    policy,
+    readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
+    nowMs: deps.cluster.kube.now().getTime(),
+  };
+  return observed.map((objects) => {
+    const heartbeat = heartbeats.get(objects.windowMaintenance.node);
+    if (heartbeat?.kind === 'Rejected') {
+      const { message } = heartbeat;
+      return { ...objects, step: { kind: 'Wait', message }, rejection: message };
+    }
+    const input = nodeStepInput({ ...objects, lastHeartbeat: heartbeat?.at }, context);
+    return { ...objects, step: decideNodeStep(input) };
+  });
+}
+
+function observeObjects(deps: Deps, window: string, waitingSince: WaitingSince): NodeObjects[] {
+  const { cluster } = deps;
+  return windowMaintenancesOf(window, cluster.maintenances.list()).map((windowMaintenance) => {
+    const { maintenance } = windowMaintenance;
+    const node = cluster.nodes.get(windowMaintenance.node);
+    return {
+      windowMaintenance,
+      node,
+      job: cachedWorkJob(cluster, workJobRef(maintenance)),
+      isMissingReadinessTaint:
+        needsReadinessGates(maintenance) && node !== undefined && isMissingReadinessTaint(deps, node),
+      waitingSince: waitingSince[maintenance.metadata.uid ?? ''],
+    };
+  });
+}
+
+/** `at` is in milliseconds since the epoch, and undefined for a kubelet without a Lease. */
+type Heartbeat = { kind: 'Read'; at: number | undefined } | { kind: 'Rejected'; message: string };
+
+/** Reads the last heartbeats of kubelets. A rejected read concerns one node: the others continue. */
+async function readHeartbeats({ cluster }: Deps, nodes: readonly string[]): Promise<Map<string, Heartbeat>> {
+  const heartbeats = new Map<string, Heartbeat>();
+  await forEachBounded(maxConcurrentReads, nodes, async (node) => {
+    try {
+      heartbeats.set(node, { kind: 'Read', at: await kubeletRenewTimeMs(cluster.kube, node) });
+    } catch (error) {
+      if (!isKubeError(error, 'Forbidden')) throw error;
+      heartbeats.set(node, { kind: 'Rejected', message: errorMessage(error) });
+    }
+  });
+  return heartbeats;
+}

@@ -1,0 +1,146 @@
+import { isDeepStrictEqual } from 'node:util';
+import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
+import {
+  DEFAULT_NODE_DISRUPTION_BUDGET,
+  type NodeDisruptionBudget,
+  type NodeReservation,
+} from '../../api/nodeDisruptionBudget.ts';
+import { budgetStatus, limitOf, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
+import type { BudgetView } from '../../domain/windows/decideWindow.ts';
+import { isReservationActive } from '../../domain/windows/reservations.ts';
+import { type WindowMaintenance, windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import { resources, versionOf } from '../../kube/resources.ts';
+import type { Deps } from '../deps.ts';
+
+type BudgetDeps = Pick<Deps, 'cluster'>;
+
+const attempts = 8;
+
+/** The reservations of nodes for windows, and the newest budget that was written here: the informer may not have it yet. */
+export class Reservations {
+  readonly #deps: BudgetDeps;
+  #written: NodeDisruptionBudget | undefined;
+
+  constructor(deps: BudgetDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns the budget, after having removed the reservations that are not active any more: other windows wait for their nodes. */
+  async read(window: string): Promise<BudgetView> {
+    const budget = await this.#newestBudget();
+    const reservations = budget.status?.reservations ?? [];
+    const active = await activeReservations(this.#deps, window, budget);
+    if (active.length === reservations.length) return budgetView(this.#deps, budget, reservations);
+    return this.reserve(window, () => []);
+  }
+
+  /** Reserves the nodes that `choose` returns, and returns the budget that includes them. */
+  async reserve(window: string, choose: (budget: BudgetView) => readonly string[]): Promise<BudgetView> {
+    this.#written = await reserveNodes(this.#deps, window, choose);
+    return budgetView(this.#deps, this.#written, this.#written.status?.reservations ?? []);
+  }
+
+  async #newestBudget(): Promise<NodeDisruptionBudget> {
+    const written = this.#written;
+    const cached = this.#deps.cluster.nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
+    if (cached === undefined) return readBudget(this.#deps);
+    if (written === undefined || written.metadata.uid !== cached.metadata.uid) return cached;
+    return versionOf(written) > versionOf(cached) ? written : cached;
+  }
+}
+
+/** Reads the NodeDisruptionBudget. Creates it with the default if it does not exist. */
+export async function readBudget(deps: BudgetDeps): Promise<NodeDisruptionBudget> {
+  const { kube } = deps.cluster;
+  const found = await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME });
+  if (found !== undefined) return found;
+  const budget = {
+    metadata: { name: NODE_DISRUPTION_BUDGET_NAME },
+    spec: { maxUnavailable: DEFAULT_NODE_DISRUPTION_BUDGET },
+  };
+  const options = { fieldManager: FIELD_MANAGER };
+  try {
+    return await kube.create<NodeDisruptionBudget>(resources.nodeDisruptionBudgets, budget, options);
+  } catch (error) {
+    if (!isKubeError(error, 'AlreadyExists')) throw error;
+    return readBudget(deps);
+  }
+}
+
+/**
+ * Reserves the nodes that `choose` returns for the newest budget, removes reservations that are not active any more, and returns the
+ * budget that was written. The write carries the resourceVersion that was decided on: if several windows decide at the same time, one
+ * write succeeds and the other windows decide again.
+ */
+export async function reserveNodes(
+  deps: BudgetDeps,
+  window: string,
+  choose: (budget: BudgetView) => readonly string[],
+): Promise<NodeDisruptionBudget> {
+  const { kube } = deps.cluster;
+  for (let attempt = 1; ; attempt++) {
+    const budget = await readBudget(deps);
+    const active = await activeReservations(deps, window, budget);
+    const reserved = new Set(active.map(({ node }) => node));
+    const since = kube.now().toISOString();
+    const chosen = choose(budgetView(deps, budget, active)).filter((node) => !reserved.has(node));
+    const reservations = [...active, ...chosen.map((node) => ({ node, window, since }))];
+    if (isDeepStrictEqual(reservations, budget.status?.reservations ?? [])) return budget;
+    try {
+      return await writeReservations(deps, budget, reservations);
+    } catch (error) {
+      if (!isKubeError(error, 'Conflict', 'NotFound') || attempt === attempts) throw error;
+    }
+  }
+}
+
+function writeReservations(
+  { cluster }: BudgetDeps,
+  budget: NodeDisruptionBudget,
+  reservations: NodeReservation[],
+): Promise<NodeDisruptionBudget> {
+  const { kube, nodes, maintenances } = cluster;
+  const input = { nodes: nodes.list(), maintenances: maintenances.list(), reservations };
+  const status = { ...budgetStatus(budget, input, kube.now().toISOString()), reservations };
+  const { uid, resourceVersion } = budget.metadata;
+  return kube.mergePatch(
+    resources.nodeDisruptionBudgets,
+    { name: NODE_DISRUPTION_BUDGET_NAME },
+    { metadata: { uid, resourceVersion }, status },
+    { subresource: 'status', fieldManager: FIELD_MANAGER },
+  );
+}
+
+function budgetView(
+  { cluster }: BudgetDeps,
+  { spec }: NodeDisruptionBudget,
+  reservations: readonly NodeReservation[],
+): BudgetView {
+  const nodes = cluster.nodes.list();
+  return {
+    reservations,
+    allowed: limitOf(spec.maxUnavailable, nodes.length),
+    outOfService: outOfService({ nodes, maintenances: cluster.maintenances.list(), reservations }),
+  };
+}
+
+/** Returns the reservations that are active, from the point of view of the window that decides. */
+async function activeReservations(
+  { cluster }: BudgetDeps,
+  requestingWindow: string,
+  { status }: NodeDisruptionBudget,
+): Promise<readonly NodeReservation[]> {
+  const reservations = status?.reservations ?? [];
+  const nowMs = cluster.kube.now().getTime();
+  const activeWith = (maintenances: readonly WindowMaintenance[]) =>
+    reservations.filter((one) => isReservationActive(one, { maintenances, requestingWindow, nowMs }));
+  const cached = windowMaintenancesIn(cluster.maintenances.list());
+  const active = activeWith(cached);
+  if (active.length === reservations.length) return reservations;
+  // The informer may be behind: the apiserver confirms that a reservation is not active any more.
+  const windows = new Set(reservations.filter((one) => !active.includes(one)).map(({ window }) => window));
+  const labelSelector = `${WINDOW_LABEL} in (${[...windows].join(',')})`;
+  const { items } = await cluster.kube.list(resources.nodeMaintenances, { labelSelector });
+  return activeWith([...cached.filter(({ window }) => !windows.has(window)), ...windowMaintenancesIn(items)]);
+}

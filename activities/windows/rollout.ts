@@ -1,0 +1,171 @@
+import { isDeepStrictEqual } from 'node:util';
+import { Context } from '@temporalio/activity';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { isRecord } from '../../domain/common/untrusted.ts';
+import {
+  type BudgetView,
+  decideWindow,
+  isResumed,
+  nextWindowStep,
+  type WindowDecision,
+  waitingSinceOf,
+} from '../../domain/windows/decideWindow.ts';
+import { type ActiveWindow, openedBy, recordedRequests } from '../../domain/windows/openWindow.ts';
+import {
+  plausibleSignals,
+  plausibleWaitingSince,
+  type SentSignal,
+  type WaitingSince,
+  type WindowState,
+  type WindowStep,
+} from '../../domain/windows/windowState.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import type { WindowRef, WindowRequests } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+import { currentExecution } from '../execution.ts';
+import { notOpen } from '../failures.ts';
+import { reconcileOn, resyncEveryMs } from '../reconcile.ts';
+import { applyNodeStep, markPausedByWindow } from './nodes.ts';
+import { observeWindow, type WindowObservation } from './observe.ts';
+import { publishWindow } from './publish.ts';
+import { rejectionMessage, Rejections } from './rejections.ts';
+import { Reservations } from './reservations.ts';
+import { startNodes } from './startNodes.ts';
+import { readWindow } from './status.ts';
+
+const maxConcurrentNodes = 8;
+/** A signal is sent again if the NodeMaintenance does not show its effect within this time. */
+const retrySignalsAfterMs = 60_000;
+/** Interval of passes while the window waits for nodes: the Leases of kubelets are not watched. */
+const heartbeatIntervalMs = 2_000;
+
+/**
+ * Maintains the nodes of an open window until its state differs from `previous` or the window can close. The results of nodes are stored on
+ * their NodeMaintenances, not here. End, approvals and other requests are those that the object records: the workflow repeats them only to
+ * start the activity again.
+ */
+export function rollOut(
+  deps: Deps,
+  ref: WindowRef,
+  requests: WindowRequests,
+  previous: WindowState | undefined,
+): Promise<WindowStep> {
+  const { nodes, maintenances, windows, jobs, nodeDisruptionBudgets } = deps.cluster;
+  const rollout = new Rollout(deps, plausibleSignals(requests?.sentSignals), previous);
+  const pass = async () => {
+    const step = await rollout.reconcile(ref);
+    const isUnchanged =
+      step.kind === 'Progressed' && isDeepStrictEqual(reported(step.state), reported(previous));
+    return isUnchanged ? undefined : step;
+  };
+  const withinMs = () => (rollout.awaitsNodes() ? heartbeatIntervalMs : resyncEveryMs);
+  return reconcileOn<WindowStep>([nodes, maintenances, windows, jobs, nodeDisruptionBudgets], pass, withinMs);
+}
+
+function reported(state: WindowState | undefined): Omit<WindowState, 'waitingSince'> | undefined {
+  if (!isRecord(state)) return undefined;
+  const { waitingSince: _waitingSince, ...fields } = state;
+  return fields;
+}
+
+/** Holds what one activity remembers between its passes. Losing it costs one more request or Event. */
+class Rollout {
+  readonly #deps: Deps;
+  readonly #sentSignals: SentSignal[];
+  readonly #previous: unknown;
+  readonly #startedAt: number;
+  readonly #reservations: Reservations;
+  readonly #rejections: Rejections;
+  #waitingSince: WaitingSince | undefined;
+
+  constructor(deps: Deps, sentSignals: SentSignal[], previous: unknown) {
+    this.#deps = deps;
+    this.#sentSignals = sentSignals;
+    this.#previous = previous;
+    this.#startedAt = deps.cluster.kube.now().getTime();
+    this.#reservations = new Reservations(deps);
+    this.#rejections = new Rejections(deps);
+  }
+
+  awaitsNodes(): boolean {
+    return Object.keys(this.#waitingSince ?? {}).length > 0;
+  }
+
+  /** Observes the window, decides, and applies the decisions. */
+  async reconcile(ref: WindowRef): Promise<WindowStep> {
+    const deps = this.#deps;
+    const nowMs = () => deps.cluster.kube.now().getTime();
+    const found = await this.#readOpen(ref);
+    if (found === undefined) return { kind: 'Gone' };
+    const { window, active } = found;
+    const requests = { ...recordedRequests(active), ended: false };
+    this.#waitingSince ??= this.#previousWaitingSince(active, nowMs());
+    const observation = await observeWindow(deps, window, requests, this.#waitingSince);
+    this.#waitingSince = waitingSinceOf(observation.steps, this.#waitingSince, nowMs());
+    const rejected = await this.#applySteps(observation);
+    const decide = (budget: BudgetView, startRejected: ReadonlyMap<string, string>): WindowDecision =>
+      decideWindow({
+        ...observation,
+        requests,
+        budget,
+        rejected: new Map([...startRejected, ...rejected]),
+        nowMs: nowMs(),
+      });
+    const decision = await startNodes(deps, observation, decide, {
+      reservations: this.#reservations,
+      rejections: this.#rejections,
+    });
+    await publishWindow(deps, ref, window, decision);
+    return this.#nextStep(decision);
+  }
+
+  /** Reads the window and the record of its opening. Undefined if it is gone; fails if another workflow, or none, has it open. */
+  async #readOpen(ref: WindowRef): Promise<{ window: MaintenanceWindow; active: ActiveWindow } | undefined> {
+    const { workflowId, runId } = currentExecution();
+    const cached = this.#deps.cluster.windows.get(ref.name);
+    // The informer may not have the window yet, or show an earlier opening. A run that continued as new has another run id than the opening.
+    const isCurrent = cached?.metadata.uid === ref.uid && openedBy(cached, workflowId)?.runId === runId;
+    const window = isCurrent ? cached : await readWindow(this.#deps, ref);
+    if (window === undefined) return undefined;
+    const active = openedBy(window, workflowId);
+    if (active === undefined) throw notOpen(ref.name, workflowId);
+    return { window, active };
+  }
+
+  /** After a retry, nobody has observed the nodes for a while. */
+  #previousWaitingSince({ start }: ActiveWindow, nowMs: number): WaitingSince {
+    if (Context.current().info.attempt !== 1) return {};
+    return plausibleWaitingSince(this.#previous, { openedAtMs: Date.parse(start), nowMs });
+  }
+
+  /** Applies the steps of all nodes, and returns those that the apiserver rejects. */
+  async #applySteps({ window, phase, steps }: WindowObservation): Promise<Map<string, string>> {
+    const rejected = new Map<string, string>();
+    await forEachBounded(maxConcurrentNodes, steps, async (observed) => {
+      const { node, maintenance } = observed.windowMaintenance;
+      try {
+        if (observed.rejection !== undefined) rejected.set(node, observed.rejection);
+        await applyNodeStep(this.#deps, window, observed);
+        if (isResumed(phase, observed)) await markPausedByWindow(this.#deps, maintenance, false);
+      } catch (error) {
+        // The object was changed or deleted, which the informer shows to the next pass.
+        if (isKubeError(error, 'Conflict', 'NotFound') && error.request.verb !== 'create') return;
+        rejected.set(node, rejectionMessage(error));
+      }
+    });
+    this.#rejections.recordEvents(window, rejected);
+    return rejected;
+  }
+
+  async #nextStep(decision: WindowDecision): Promise<WindowStep> {
+    const retrySignals = this.#deps.cluster.kube.now().getTime() - this.#startedAt > retrySignalsAfterMs;
+    const step = nextWindowStep(decision, { sentSignals: this.#sentSignals, retrySignals });
+    if (step.kind === 'Signal')
+      await forEachBounded(maxConcurrentNodes, decision.pause, ({ maintenance }) =>
+        markPausedByWindow(this.#deps, maintenance, true),
+      );
+    const state = { ...step.state, ...(this.awaitsNodes() && { waitingSince: this.#waitingSince ?? {} }) };
+    return { ...step, state };
+  }
+}

@@ -1,0 +1,79 @@
+import type { BudgetView, WindowDecision } from '../../domain/windows/decideWindow.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import type { Deps } from '../deps.ts';
+import { startNode } from './nodes.ts';
+import type { WindowObservation } from './observe.ts';
+import { type Rejections, rejectionMessage } from './rejections.ts';
+import type { Reservations } from './reservations.ts';
+
+const maxConcurrentNodes = 8;
+/**
+ * A reservation is used within this time. Later, another worker may consider this one dead and reserve other nodes for the window
+ * instead.
+ */
+const reservationTtlMs = 3_000;
+
+type Decide = (budget: BudgetView, rejected: ReadonlyMap<string, string>) => WindowDecision;
+
+interface Memory {
+  reservations: Reservations;
+  rejections: Rejections;
+}
+
+/** Reserves and starts the nodes that `decide` returns, until it starts no more. Returns the decision that applies after that. */
+export async function startNodes(
+  deps: Deps,
+  observation: WindowObservation,
+  decide: Decide,
+  { reservations, rejections }: Memory,
+): Promise<WindowDecision> {
+  const { name } = observation.window.metadata;
+  for (;;) {
+    const rejected = rejections.current();
+    const first = decide(await reservations.read(name), rejected);
+    if (first.rollout.kind !== 'Start') return first;
+    const deadline = performance.now() + reservationTtlMs;
+    let nodes: readonly string[] = [];
+    const budget = await reservations.reserve(name, (newest) => {
+      nodes = startedBy(decide(newest, rejected));
+      return nodes;
+    });
+    const isEveryNodeStarted = await start(deps, observation, { nodes, deadline, rejections });
+    if (isEveryNodeStarted) return decide(budget, rejected);
+    // The window releases the reservations of nodes that it did not start, so that others can start.
+    await reservations.reserve(name, () => []);
+  }
+}
+
+function startedBy({ rollout }: WindowDecision): readonly string[] {
+  return rollout.kind === 'Start' ? rollout.nodes : [];
+}
+
+/** Returns false if a node was rejected, or if the deadline did not leave time for every node. */
+async function start(
+  deps: Deps,
+  { window, nodes }: WindowObservation,
+  {
+    nodes: names,
+    deadline,
+    rejections,
+  }: { nodes: readonly string[]; deadline: number; rejections: Rejections },
+): Promise<boolean> {
+  const rejected = new Map<string, string>();
+  let isLate = false;
+  const starting = nodes.filter(({ metadata }) => names.includes(metadata.name));
+  await forEachBounded(maxConcurrentNodes, starting, async (node) => {
+    const { name } = node.metadata;
+    isLate ||= performance.now() > deadline;
+    if (isLate) return;
+    try {
+      await startNode(deps, window, node);
+      const message = `Started the maintenance of node ${name}.`;
+      deps.events.record(window, { type: 'Normal', reason: 'NodeStarted', message });
+    } catch (error) {
+      rejected.set(name, rejectionMessage(error));
+    }
+  });
+  rejections.add(window, rejected);
+  return rejected.size === 0 && !isLate;
+}

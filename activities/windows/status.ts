@@ -1,0 +1,59 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
+import { FIELD_MANAGER } from '../../api/names.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import type { WindowRef } from '../contract.ts';
+import type { Deps } from '../deps.ts';
+
+const attempts = 3;
+const emptyStatus: MaintenanceWindowStatus = { conditions: [], observedGeneration: 0 };
+
+/** Reads a window from the apiserver. Returns undefined if it was deleted or recreated. */
+export async function readWindow(
+  { cluster }: Pick<Deps, 'cluster'>,
+  { name, uid }: WindowRef,
+): Promise<MaintenanceWindow | undefined> {
+  const found = await cluster.kube.get(resources.maintenanceWindows, { name });
+  return found?.metadata.uid === uid ? found : undefined;
+}
+
+/** Applies a change to the newest status, and retries on conflicts. Does nothing if the window was deleted. */
+export async function updateWindowStatus(
+  deps: Pick<Deps, 'cluster'>,
+  ref: WindowRef,
+  change: (status: MaintenanceWindowStatus) => MaintenanceWindowStatus,
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const window = await readWindow(deps, ref);
+    if (window === undefined) return;
+    const before = window.status ?? emptyStatus;
+    const status = change(before);
+    if (isDeepStrictEqual(status, before)) return;
+    const { uid, resourceVersion } = window.metadata;
+    try {
+      // A merge patch removes a field only if it is null.
+      const removed = Object.fromEntries(Object.keys(before).map((key) => [key, null]));
+      const body = {
+        metadata: { uid, resourceVersion },
+        status: { ...removed, ...withRemovedFields(before, status) },
+      };
+      const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+      await deps.cluster.kube.mergePatch(resources.maintenanceWindows, { name: ref.name }, body, options);
+      return;
+    } catch (error) {
+      if (isKubeError(error, 'NotFound')) return;
+      if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
+    }
+  }
+}
+
+/** Removes `active.waiting` as well, if the change removed it. */
+function withRemovedFields(
+  before: MaintenanceWindowStatus,
+  { active, ...status }: MaintenanceWindowStatus,
+): object {
+  if (active === undefined) return status;
+  const isRemoved = before.active?.waiting !== undefined && active.waiting === undefined;
+  return { ...status, active: { ...active, ...(isRemoved && { waiting: null }) } };
+}

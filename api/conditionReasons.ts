@@ -1,0 +1,304 @@
+/** Documents the reasons of a condition type for docs/reference/events-and-conditions.md. */
+interface ConditionTypeFacts {
+  readonly meaning: string;
+  readonly reasons: Readonly<Record<string, ConditionReasonFacts>>;
+}
+
+interface ConditionReasonFacts {
+  readonly status: readonly ('True' | 'False' | 'Unknown')[];
+  readonly meaning: string;
+}
+
+const blockerReasons = {
+  DeletionRejected: {
+    status: ['True'],
+    meaning: 'The apiserver or an admission webhook rejects the deletion of the DaemonSet pod.',
+  },
+  DisruptionBudget: {
+    status: ['True'],
+    meaning: 'A PodDisruptionBudget does not allow the eviction now; the eviction is retried.',
+  },
+  DisruptionBudgetNeverAllows: {
+    status: ['True'],
+    meaning: 'A PodDisruptionBudget can never allow the eviction; add a replica or relax the budget.',
+  },
+  EvictionRejected: {
+    status: ['True'],
+    meaning: 'The apiserver or an admission webhook rejects the eviction.',
+  },
+  MultipleDisruptionBudgets: {
+    status: ['True'],
+    meaning: 'Several PodDisruptionBudgets select the pod, which the eviction API does not support.',
+  },
+  PodRecreated: {
+    status: ['True'],
+    meaning: 'The DaemonSet recreated its pod on the node right after the previous one was deleted.',
+  },
+  StuckTerminating: { status: ['True'], meaning: 'The pod still exists after its grace period.' },
+} as const satisfies ConditionTypeFacts['reasons'];
+
+const asExpected = { status: ['True'], meaning: 'The condition is fulfilled.' } as const;
+
+const readinessReasons = {
+  Flapping: {
+    status: ['False'],
+    meaning:
+      'Readiness gates were lost repeatedly; the node must stay ready for a while before the taint is removed.',
+  },
+  GatesLost: {
+    status: ['False'],
+    meaning: 'A blocking gate is not ready, and the taint is added when its grace period ends.',
+  },
+  GatesNotReady: { status: ['False'], meaning: 'At least one blocking gate is not ready.' },
+  GatesReady: { status: ['True'], meaning: 'All blocking gates are ready.' },
+} as const satisfies ConditionTypeFacts['reasons'];
+
+/** The condition types of each kind that this project writes, with all of their reasons. */
+export const conditionReasons = {
+  NodeMaintenance: {
+    Drained: {
+      meaning: 'All pods that can be evacuated have left the nodes.',
+      reasons: {
+        AllPodsTerminated: { status: ['True'], meaning: 'No pod is left on the nodes.' },
+        Blocked: { status: ['False'], meaning: 'At least one pod cannot leave without intervention.' },
+        Draining: { status: ['False'], meaning: 'Pods are being evacuated.' },
+        NoNodeMatches: { status: ['False'], meaning: 'No node matches .spec.nodeSelector.' },
+        NotAuthorized: {
+          status: ['False'],
+          meaning:
+            'Pods are left only on nodes that the user who requested the maintenance may not maintain.',
+        },
+        StaticPodsRemain: { status: ['True'], meaning: 'Only static pods are left, which keep running.' },
+        WaitingForNodeLease: {
+          status: ['False'],
+          meaning: 'Other clients hold the maintenance Leases of nodes.',
+        },
+      },
+    },
+    NodeLeasesHeld: {
+      meaning: 'The maintenance holds the maintenance Leases of all its nodes.',
+      reasons: {
+        Held: { status: ['True'], meaning: 'All Leases are held.' },
+        Released: {
+          status: ['False'],
+          meaning: 'The Leases were released because the nodes are uncordoned.',
+        },
+        Waiting: { status: ['False'], meaning: 'Other clients hold Leases that the maintenance needs.' },
+      },
+    },
+    NodesAuthorized: {
+      meaning: 'The user who requested the maintenance may maintain all nodes that it selects.',
+      reasons: {
+        Authorized: { status: ['True'], meaning: 'The user may delete all of them.' },
+        NotAuthorized: {
+          status: ['False'],
+          meaning:
+            'The user may not delete some of them, or is not recorded; nothing is started on these nodes.',
+        },
+      },
+    },
+    Paused: {
+      meaning: 'A user paused the maintenance.',
+      reasons: {
+        PauseRequested: {
+          status: ['True'],
+          meaning: 'No new Evacuation and no new tier starts until the maintenance is resumed.',
+        },
+        Resumed: { status: ['False'], meaning: 'The maintenance was resumed.' },
+      },
+    },
+    Succeeded: {
+      meaning: "The maintenance of the window's node succeeded.",
+      reasons: {
+        Advanced: {
+          status: ['True', 'Unknown'],
+          meaning: 'A user marked the work as done; Unknown until the node is back in service.',
+        },
+        Cancelled: {
+          status: ['False'],
+          meaning:
+            'The maintenance was cancelled before the work was done; a window maintains the node again.',
+        },
+        CompletedEarly: {
+          status: ['False'],
+          meaning: 'The NodeMaintenance was completed before the work was done.',
+        },
+        Done: { status: ['True'], meaning: 'The work is done and the node is in service.' },
+        JobDeleted: { status: ['False'], meaning: 'The Job was deleted before it finished.' },
+        JobFailed: { status: ['False'], meaning: 'The Job failed.' },
+        JobRejected: { status: ['False'], meaning: 'The apiserver or an admission webhook rejects the Job.' },
+        JobTerminationTimeout: {
+          status: ['False'],
+          meaning: 'The Job or the termination of its pods did not finish in time.',
+        },
+        NodeNotReady: {
+          status: ['False'],
+          meaning: 'The node did not become ready in time after the work.',
+        },
+        NodeReplaced: {
+          status: ['False'],
+          meaning: 'The Node object was recreated after its Job had started.',
+        },
+      },
+    },
+    WorkSucceeded: {
+      meaning: 'The result of the Job that a window runs on the node.',
+      reasons: {
+        JobStarted: { status: ['Unknown'], meaning: 'The Job is running.' },
+        JobSucceeded: { status: ['True'], meaning: 'The Job succeeded.' },
+      },
+    },
+  },
+  MaintenanceWindow: {
+    Scheduled: {
+      meaning: 'The window opens at the times of its schedule.',
+      reasons: {
+        InvalidSpec: { status: ['False'], meaning: 'The spec is invalid; see the condition Valid.' },
+        PausedInTemporal: { status: ['False'], meaning: 'A user paused the Schedule in Temporal.' },
+        Rejected: { status: ['False'], meaning: 'Temporal rejected the Schedule.' },
+        Scheduled: { status: ['True'], meaning: 'The Schedule in Temporal is up to date.' },
+        Suspended: { status: ['False'], meaning: '.spec.suspend is true.' },
+        TemporalUnavailable: { status: ['Unknown'], meaning: 'Temporal is unavailable.' },
+      },
+    },
+    Valid: {
+      meaning: 'The spec is valid, so that the window can be scheduled.',
+      reasons: {
+        Invalid: { status: ['False'], meaning: 'The message lists the problems with their fields.' },
+        Valid: { status: ['True'], meaning: 'The spec is valid.' },
+      },
+    },
+  },
+  Evacuation: {
+    Blocked: { meaning: 'The Evacuation cannot make progress.', reasons: blockerReasons },
+    EvacuatorsExhausted: {
+      meaning: 'No evacuator remains, and the pod is being evicted.',
+      reasons: {
+        EvacuatorCompleted: {
+          status: ['True'],
+          meaning: 'The last evacuator reported completion, but the pod still exists.',
+        },
+        EvacuatorNotResponding: {
+          status: ['True'],
+          meaning: 'No evacuator responded for the last class, which is not known to have one.',
+        },
+        ProgressDeadlineExceeded: {
+          status: ['True'],
+          meaning: 'The last evacuator did not report progress before its deadline.',
+        },
+      },
+    },
+  },
+  NodeDisruptionBudget: {
+    Exhausted: {
+      meaning: 'Windows start no more nodes until the budget allows it.',
+      reasons: {
+        LimitReached: {
+          status: ['True'],
+          meaning: 'As many nodes are out of service as .spec.maxUnavailable allows.',
+        },
+        NodesAvailable: { status: ['False'], meaning: 'The budget allows more nodes out of service.' },
+        NoneAllowed: { status: ['True'], meaning: '.spec.maxUnavailable allows no node out of service.' },
+      },
+    },
+  },
+  NodeReadiness: {
+    Ready: { meaning: 'All blocking readiness gates of the node are ready.', reasons: readinessReasons },
+  },
+  NodeReadinessPolicy: {
+    GatesApplied: {
+      meaning: 'All selected nodes have the gates of the policy.',
+      reasons: {
+        AsExpected: asExpected,
+        Conflict: {
+          status: ['False'],
+          meaning: 'Another field manager defines a gate of the same name differently.',
+        },
+        InProgress: { status: ['False'], meaning: 'Some nodes do not have all gates yet.' },
+        Rejected: { status: ['False'], meaning: 'The apiserver rejected the gates of some nodes.' },
+        TooManyGates: { status: ['False'], meaning: 'Some nodes would exceed the limit of gates per node.' },
+      },
+    },
+    NodesAuthorized: {
+      meaning: 'The user who changed the policy last may gate all nodes that it selects.',
+      reasons: {
+        AsExpected: asExpected,
+        NotAuthorized: {
+          status: ['False'],
+          meaning: 'The user may neither delete nor gate some of them; the gates are not set on these nodes.',
+        },
+      },
+    },
+    NotAllNodesSelected: {
+      meaning: 'The policy does not select every node.',
+      reasons: {
+        AsExpected: asExpected,
+        EveryNode: { status: ['False'], meaning: 'The policy selects every node of the cluster.' },
+      },
+    },
+    OnePodPerNode: {
+      meaning: 'Every gate selects at most one pod per node, and pods of a single controller.',
+      reasons: {
+        AsExpected: asExpected,
+        TooManyPods: {
+          status: ['False'],
+          meaning: 'A gate selects several pods of a node, or pods of several controllers.',
+        },
+      },
+    },
+    SelectorsMatch: {
+      meaning: 'Every gate selects a pod or a pod template.',
+      reasons: {
+        AsExpected: asExpected,
+        NoPods: { status: ['False'], meaning: 'A gate selects no pod and no pod template.' },
+      },
+    },
+    TaintTolerated: {
+      meaning: 'The workloads of the gates tolerate the readiness taint, so that their pods can start.',
+      reasons: {
+        AsExpected: asExpected,
+        TaintNotTolerated: {
+          status: ['False'],
+          meaning: 'A workload does not tolerate the readiness taint; its gate is suppressed.',
+        },
+      },
+    },
+  },
+  Node: {
+    DrainInProgress: {
+      meaning: 'A NodeMaintenance drains the node.',
+      reasons: {
+        AdminRequested: { status: ['True'], meaning: 'The message names the maintenances.' },
+        DrainCompleted: { status: ['False'], meaning: 'The node is drained.' },
+        NotRequested: { status: ['False'], meaning: 'No NodeMaintenance drains the node.' },
+      },
+    },
+    Drained: {
+      meaning: 'The node is drained.',
+      reasons: {
+        AdminRequested: { status: ['False'], meaning: 'A drain is in progress.' },
+        DrainCompleted: { status: ['True'], meaning: 'The node is drained.' },
+        NotRequested: { status: ['False'], meaning: 'No NodeMaintenance drains the node.' },
+      },
+    },
+    MaintenanceInProgress: {
+      meaning: 'A NodeMaintenance holds the node.',
+      reasons: { AdminRequested: { status: ['True'], meaning: 'The message names the maintenances.' } },
+    },
+    'readiness.k8s.io/GatesReady': {
+      meaning: 'Mirrors the condition Ready of the NodeReadiness of the node, for autoscalers.',
+      reasons: readinessReasons,
+    },
+  },
+  Pod: {
+    Ready: {
+      meaning: 'Set on gated DaemonSet pods only, so that the rolling update of the DaemonSet continues.',
+      reasons: {
+        SchedulingGated: {
+          status: ['True'],
+          meaning: 'The pod is not running; its scheduling gate is removed when the maintenance ends.',
+        },
+      },
+    },
+  },
+} as const satisfies Record<string, Record<string, ConditionTypeFacts>>;

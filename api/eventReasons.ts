@@ -1,0 +1,261 @@
+/** Documents an Event reason for docs/reference/events-and-conditions.md. */
+interface EventReasonFacts {
+  readonly type: 'Normal' | 'Warning' | 'Normal or Warning';
+  /** Kinds of the objects that the Event regards. */
+  readonly on: readonly string[];
+  readonly meaning: string;
+}
+
+/** The reasons of all Events that this project records. The EventRecorder accepts no other reason. */
+export const eventReasons = {
+  AdmissionWarning: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'A NodeMaintenance that was started by a workflow received an admission warning.',
+  },
+  AdvanceRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The annotation work-done was removed because the node of the window cannot be marked as done.',
+  },
+  ApprovalNeeded: {
+    type: 'Normal',
+    on: ['MaintenanceWindow'],
+    meaning: 'The open window waits for approval before it starts nodes.',
+  },
+  Completed: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'The nodes have been returned to service and the maintenance is complete.',
+  },
+  CordonRace: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Another client repeatedly uncordons a node of the maintenance.',
+  },
+  CordonRestored: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'Another client uncordoned a node of the maintenance, and the node was cordoned again.',
+  },
+  DeletionRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The apiserver or an admission webhook rejects the deletion of a DaemonSet pod.',
+  },
+  DisruptionBudget: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'A PodDisruptionBudget does not allow the eviction of a pod now; the eviction is retried.',
+  },
+  DisruptionBudgetNeverAllows: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'A PodDisruptionBudget can never allow the eviction of a pod; add a replica or relax the budget.',
+  },
+  DrainPlansConflict: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'Drain plans of several maintenances order the same pods differently; the oldest takes precedence.',
+  },
+  Drained: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'All pods that can be evacuated have left the nodes.',
+  },
+  EvacuationDeleted: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'An Evacuation was deleted, but finalizers of others keep it; another Evacuation of the pod replaces it.',
+  },
+  EvacuationRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The apiserver or an admission webhook rejects the Evacuation of a pod.',
+  },
+  EvacuatorActivated: {
+    type: 'Normal',
+    on: ['Pod', 'Evacuation'],
+    meaning: 'An evacuator became the active evacuator of the pod.',
+  },
+  EvacuatorCompleted: {
+    type: 'Normal',
+    on: ['Pod', 'Evacuation'],
+    meaning:
+      'The active evacuator reported completion, but the pod still exists; the next evacuator follows.',
+  },
+  EvacuatorNotResponding: {
+    type: 'Warning',
+    on: ['Pod', 'Evacuation'],
+    meaning: 'No evacuator responded for a class that is not known to have one; the next evacuator follows.',
+  },
+  Evicted: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning: 'The pod was evicted through the eviction API.',
+  },
+  EvictionRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The apiserver or an admission webhook rejects the eviction of a pod.',
+  },
+  FastForwarded: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Another maintenance of the node evacuates pods before the drain plan of this one targets them.',
+  },
+  JobCreationFailed: {
+    type: 'Warning',
+    on: ['MaintenanceWindow'],
+    meaning: 'The Job of a node could not be created; the creation is retried.',
+  },
+  MaintenanceRejected: {
+    type: 'Warning',
+    on: ['MaintenanceWindow'],
+    meaning: 'The apiserver or an admission webhook rejects the NodeMaintenance of a node of the window.',
+  },
+  MalformedEvacuator: {
+    type: 'Warning',
+    on: ['Pod', 'Evacuation'],
+    meaning: 'An evacuator annotation of the pod is invalid and was ignored.',
+  },
+  MultipleDisruptionBudgets: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Several PodDisruptionBudgets select a pod, which the eviction API does not support.',
+  },
+  NodeFailed: {
+    type: 'Warning',
+    on: ['NodeMaintenance', 'MaintenanceWindow'],
+    meaning: 'The maintenance of a node in a window failed.',
+  },
+  NodeKeptCordoned: {
+    type: 'Normal or Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'A node stays cordoned: it was cordoned before the maintenance, or its window closed or was deleted before the work was done.',
+  },
+  NodeLeaseAbandoned: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning: 'The maintenance Lease of the node is held but no longer renewed.',
+  },
+  NodeLeaseLost: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Another client took over the maintenance Lease of a node.',
+  },
+  NodeNotAuthorized: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The user who requested the maintenance may not delete a node that it selects. A node that was not cordoned yet is skipped; on one that was, nothing more is started.',
+  },
+  NodeSkipped: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'A node was never cordoned by the maintenance because it waited for the maintenance Lease.',
+  },
+  NodeStarted: {
+    type: 'Normal',
+    on: ['MaintenanceWindow'],
+    meaning: 'The window started the maintenance of a node.',
+  },
+  NodeStillHeld: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'A node stays cordoned because another NodeMaintenance still holds it.',
+  },
+  NodesCordoned: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'Nodes were cordoned for the maintenance.',
+  },
+  Orphaned: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning: 'A released pod is evacuated because its ReplicaSet no longer exists.',
+  },
+  PodRecreated: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'A DaemonSet recreated its pod on the node right after the previous one was deleted.',
+  },
+  ProgressDeadlineExceeded: {
+    type: 'Warning',
+    on: ['Pod', 'Evacuation'],
+    meaning: 'The active evacuator did not report progress before its deadline; the next evacuator follows.',
+  },
+  ReadinessTaintAdded: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning: 'The readiness taint was added to the node because a blocking readiness gate is not ready.',
+  },
+  ReadinessTaintRemoved: {
+    type: 'Normal',
+    on: ['Node'],
+    meaning: 'The readiness taint was removed from the node because all blocking readiness gates are ready.',
+  },
+  ReleasedFromReplicaSet: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning:
+      'The pod was released from its ReplicaSet, which creates a replacement while the pod keeps serving.',
+  },
+  ReturnedToReplicaSet: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning: 'The released pod was returned to its ReplicaSet because the evacuation was cancelled.',
+  },
+  ScheduleRepaired: {
+    type: 'Warning',
+    on: ['MaintenanceWindow'],
+    meaning: 'The Schedule of the window was edited in Temporal and has been reset.',
+  },
+  StageStarted: {
+    type: 'Normal',
+    on: ['NodeMaintenance', 'Node'],
+    meaning: 'A stage of the maintenance started.',
+  },
+  StaticPodsRemain: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Static pods keep running because only the kubelet of their node can stop them.',
+  },
+  StuckTerminating: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'A pod still exists after its grace period.',
+  },
+  TierDrained: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'A tier of the drain plan is drained on all nodes, and the next tier follows.',
+  },
+  WaitingForNodeLease: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'The maintenance waits for the maintenance Leases of nodes that other clients hold.',
+  },
+  WindowClosed: {
+    type: 'Normal',
+    on: ['MaintenanceWindow'],
+    meaning: 'The window closed.',
+  },
+  WindowOpened: {
+    type: 'Normal',
+    on: ['MaintenanceWindow'],
+    meaning: 'The window opened.',
+  },
+  WindowResumed: {
+    type: 'Warning',
+    on: ['MaintenanceWindow'],
+    meaning: 'The workflow of the open window ended without closing it, and a new run continues.',
+  },
+} as const satisfies Record<string, EventReasonFacts>;
+
+/** The reason of an Event. */
+export type EventReason = keyof typeof eventReasons;

@@ -1,0 +1,58 @@
+import * as z from 'zod';
+import { conditions } from './conditions.ts';
+import type { KubeObject } from './core.ts';
+import { ATOMIC_LIST, type CelRule, cel, countOrPercent, int32, int64, text, timestamp } from './schema.ts';
+
+/**
+ * Schema of NodeDisruptionBudget, an extension to KEP-4212. Its TypeScript types and its CRD are derived from it. The budget limits how
+ * many nodes of the cluster may be out of service at the same time.
+ */
+
+const isCountOrPercent: CelRule = {
+  rule: "type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",
+  message: 'maxUnavailable must be a number of 0 or more, or a percentage such as "10%"',
+};
+
+export const DEFAULT_NODE_DISRUPTION_BUDGET = '10%';
+
+export const NodeDisruptionBudgetSpec = z.strictObject({
+  maxUnavailable: countOrPercent()
+    .default(DEFAULT_NODE_DISRUPTION_BUDGET)
+    .describe(
+      'Maximum number of nodes that may be out of service at the same time: a number, or a percentage of all nodes, rounded down to at least one. A node is out of service if it is cordoned, is not ready, waits for its readiness gates, or is in maintenance by a window. With 0, windows start no nodes.',
+    )
+    .meta(cel(isCountOrPercent)),
+});
+export type NodeDisruptionBudgetSpec = z.infer<typeof NodeDisruptionBudgetSpec>;
+
+const NodeReservation = z.strictObject({
+  node: text(253).describe('Name of the node.'),
+  window: text(63).describe('Name of the MaintenanceWindow that maintains the node.'),
+  since: timestamp().describe('Time at which the node was reserved.'),
+});
+export type NodeReservation = z.infer<typeof NodeReservation>;
+
+export const NodeDisruptionBudgetStatus = z.strictObject({
+  conditions: conditions('Exhausted signals that no further node may be taken out of service.'),
+  observedGeneration: int64()
+    .default(0)
+    .describe('The .metadata.generation that this status was computed from.'),
+  nodes: int32(0).default(0).describe('Number of nodes in the cluster.'),
+  allowed: int32(0).default(0).describe('Number of nodes that may be out of service at the same time.'),
+  outOfService: int32(0).default(0).describe('Number of nodes that are out of service.'),
+  reservations: z
+    .array(NodeReservation)
+    .max(5000)
+    .default([])
+    .describe(
+      'Nodes that are reserved for maintenance by a window. A window reserves a node before it starts the node. The write carries the resourceVersion that the decision is based on, so that windows that decide at the same time cannot exceed the budget together.',
+    )
+    .meta(ATOMIC_LIST),
+});
+export type NodeDisruptionBudgetStatus = z.infer<typeof NodeDisruptionBudgetStatus>;
+
+/** The stored object. `status` is not set until a worker has reconciled it. */
+export interface NodeDisruptionBudget extends KubeObject {
+  spec: NodeDisruptionBudgetSpec;
+  status?: NodeDisruptionBudgetStatus;
+}

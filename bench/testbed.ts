@@ -1,0 +1,88 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { connectKube, type Kube } from '../kube/client.ts';
+import { Informer } from '../kube/informer.ts';
+import type { Log } from '../kube/log.ts';
+import { resources } from '../kube/resources.ts';
+import type { ApiServer } from '../sandbox/apiserver.ts';
+import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
+import { adminOf, createIdentities } from './identities.ts';
+import { PodCount } from './podCount.ts';
+import type { TargetName } from './target.ts';
+import { namespace } from './workload.ts';
+
+/** The environment of all measurements: one sandbox for the whole run. */
+export interface Testbed {
+  sandbox: Sandbox;
+  /** Connects as the administrator. */
+  kube: Kube;
+  server: ApiServer;
+  temporal: Client;
+  kubeconfigs: Record<TargetName, string>;
+  podCount: PodCount;
+  maintenances: Informer<NodeMaintenance>;
+  /** Names of the nodes; a workload uses the first ones. */
+  nodes: readonly string[];
+  /** Directory for the worker's CPU profiles. */
+  profile?: string | undefined;
+  log: Log;
+  /** Aborts when the benchmark is interrupted. */
+  signal: AbortSignal;
+}
+
+export interface TestbedOptions {
+  nodes: number;
+  profile?: string | undefined;
+  log: Log;
+  signal: AbortSignal;
+  report: (line: string) => void;
+}
+
+/** Runs `use` on a new testbed, which is always removed again. */
+export async function withTestbed<T>(
+  options: TestbedOptions,
+  use: (testbed: Testbed) => Promise<T>,
+): Promise<T> {
+  const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-bench-'));
+  try {
+    const { report, signal } = options;
+    const sandbox = await startSandbox({ dir, nodes: options.nodes, report, signal });
+    try {
+      return await useSandbox(sandbox, options, use);
+    } finally {
+      report('Stopping the sandbox');
+      await sandbox.stop();
+    }
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+async function useSandbox<T>(
+  sandbox: Sandbox,
+  { nodes, profile, log, signal }: TestbedOptions,
+  use: (testbed: Testbed) => Promise<T>,
+): Promise<T> {
+  const closing = new AbortController();
+  const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'bench', log });
+  const connection = await Connection.connect({ address: sandbox.temporalAddress });
+  try {
+    const server = adminOf(sandbox);
+    const kubeconfigs = await createIdentities(sandbox, kube, server);
+    const podCount = new PodCount(kube, namespace, log);
+    const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
+    maintenances.start(closing.signal);
+    await Promise.all([podCount.start(closing.signal), maintenances.synced(signal)]);
+    const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
+    const names = Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
+    const parts = { sandbox, kube, server, temporal, kubeconfigs, podCount, maintenances };
+    return await use({ ...parts, nodes: names, profile, log, signal });
+  } finally {
+    closing.abort();
+    await connection.close();
+    await kube.close();
+  }
+}

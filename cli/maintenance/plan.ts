@@ -1,0 +1,230 @@
+import { type Command, Option } from 'commander';
+import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceInput.ts';
+import type { Node } from '../../api/core.ts';
+import { NODE_DISRUPTION_BUDGET_NAME, NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
+import { admissionWarnings } from '../../domain/admission/maintenance.ts';
+import { isCordoned } from '../../domain/common/cordon.ts';
+import { completeDrainPlan, drainPlanProblems, positionOf } from '../../domain/drain/plan.ts';
+import { summaryOf } from '../../domain/leases/summary.ts';
+import { stageOf } from '../../domain/common/stage.ts';
+import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { nameFor } from '../../domain/maintenance/name.ts';
+import { compareNames } from '../../domain/common/names.ts';
+import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import type { Kube } from '../../kube/client.ts';
+import { resources } from '../../kube/resources.ts';
+import { trimPodDisruptionBudget, trimPod } from '../../kube/transform.ts';
+import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { readDocument, readDrainPlan } from './files.ts';
+import { getMaintenance, maintenanceName, permittedToRead, titleOf } from './maintenances.ts';
+import { type ChosenNodes, chosenNodes } from './nodes.ts';
+import { formatObject, print, CommandError, type Structured, UsageError } from '../output.ts';
+import { planLines } from './planView.ts';
+import { printWorkflowLinks, printStartFormLink, type UiOptions } from './temporalUi.ts';
+
+interface PlanOptions extends ClusterOptions, UiOptions {
+  readonly selector?: string;
+  readonly filename?: string;
+  readonly plan?: string;
+  readonly check?: boolean;
+  readonly output?: Structured | 'wide';
+}
+
+/** The effect of a drain, as text or for scripts. */
+export interface PlanReport extends Preview {
+  readonly nodes: readonly string[];
+  /** Nodes whose maintenance Lease another client holds: the drain would wait for them. */
+  readonly held: readonly { readonly node: string; readonly holder: string }[];
+  /** Warnings about the nodes and other maintenances. */
+  readonly warnings: readonly string[];
+}
+
+/** kubectl maintenance plan */
+export function addPlanVerb(program: Command): void {
+  program
+    .command('plan')
+    .description('preview a drain tier by tier, including what would block it; changes nothing')
+    .argument('[node...]', 'names of nodes, or of one NodeMaintenance (nm/NAME if a node has the same name)')
+    .option('-l, --selector <labels>', 'select nodes by label instead of by name')
+    .option(
+      '-f, --filename <file>',
+      'file with a NodeMaintenance that is not applied yet; - is standard input',
+    )
+    .option('--plan <file>', 'file with a drain plan, in YAML or JSON')
+    .option('--check', 'exit with code 1 if the drain would not finish without intervention')
+    .addOption(new Option('-o, --output <format>').choices(['wide', 'json', 'yaml']))
+    .action((nodes: string[], _options, command: Command) => run(nodes, command.optsWithGlobals()));
+}
+
+async function run(args: readonly string[], options: PlanOptions): Promise<void> {
+  const { check, output } = options;
+  await withCluster(options, async (kube) => {
+    const maintenance = await permittedToRead(resolveMaintenance(kube, args, options));
+    const report = await permittedToRead(planReport(kube, maintenance));
+    if (output === 'json' || output === 'yaml') print(formatObject(report, output));
+    else {
+      print(planLines(report, output === 'wide').join('\n'));
+      await printLinks(options, maintenance);
+    }
+    if (check === true && report.blocked)
+      throw new CommandError('the drain would not finish without intervention');
+  });
+}
+
+/** Prints a link to the run, or to the form that starts it. */
+async function printLinks(options: PlanOptions, maintenance: NodeMaintenance): Promise<void> {
+  const { name, uid } = maintenance.metadata;
+  if (uid === undefined) await printStartFormLink(options, toMaintenanceInput(maintenance));
+  else await printWorkflowLinks(options, [name]);
+}
+
+/** Returns the maintenance to preview: an existing one, one in a file, or one that `start` would create. */
+async function resolveMaintenance(
+  kube: Kube,
+  args: readonly string[],
+  options: PlanOptions,
+): Promise<NodeMaintenance> {
+  const { filename, selector, plan } = options;
+  if (filename !== undefined) {
+    if (args.length > 0 || selector !== undefined || plan !== undefined)
+      throw new UsageError(
+        '--filename cannot be combined with nodes, --selector or --plan: the file contains them',
+      );
+    return maintenanceIn(filename);
+  }
+  const [first = ''] = args;
+  const prefixed = args.find((one) => maintenanceName(one) !== one);
+  if (prefixed !== undefined || (args.length === 1 && (await isMaintenance(kube, first)))) {
+    if (args.length > 1 || selector !== undefined || plan !== undefined)
+      throw new UsageError(
+        `${prefixed ?? first} cannot be combined with nodes, --selector or --plan: the NodeMaintenance contains them`,
+      );
+    return inProgress(await getMaintenance(kube, maintenanceName(first)));
+  }
+  const chosen = await chosenNodes(kube, { nodes: args, selector });
+  return maintenanceOf(chosen, plan === undefined ? undefined : await readDrainPlan(plan), selector);
+}
+
+/** A node takes precedence because maintenances are named after their nodes. */
+async function isMaintenance(kube: Kube, name: string): Promise<boolean> {
+  if (name.includes('/')) return false;
+  if ((await kube.get(resources.nodes, { name })) !== undefined) return false;
+  return (await kube.get(resources.nodeMaintenances, { name })) !== undefined;
+}
+
+function inProgress(maintenance: NodeMaintenance): NodeMaintenance {
+  const { name } = maintenance.metadata;
+  if (stageOf(maintenance) === 'Complete')
+    throw new CommandError(
+      `${titleOf(name)} is in stage Complete and does not drain any more: specify its nodes to preview a new drain`,
+    );
+  return maintenance;
+}
+
+async function maintenanceIn(file: string): Promise<NodeMaintenance> {
+  const { kind, metadata, spec } = ((await readDocument(file)) ?? {}) as Partial<NodeMaintenance>;
+  if (kind !== NODE_MAINTENANCE.kind) throw new UsageError(`${file}: expected a NodeMaintenance`);
+  return parsed({ ...spec, name: metadata?.name ?? 'unnamed' }, `${file}: `);
+}
+
+function maintenanceOf(
+  { fields, names }: ChosenNodes,
+  drainPlan: unknown,
+  selector: string | undefined,
+): NodeMaintenance {
+  const plan = drainPlan === undefined ? {} : { drainPlan };
+  return parsed({ name: nameFor(names, selector), stage: 'Drain', ...fields, ...plan }, '');
+}
+
+/** Throws a UsageError that names the fields. */
+function parsed(input: object, prefix: string): NodeMaintenance {
+  const result = parseMaintenanceInput(input);
+  const problems = result.ok ? drainPlanProblems(result.input.drainPlan ?? []) : result.problems;
+  const maintenance = result.ok ? toNodeMaintenance(result.input) : undefined;
+  if (problems.length > 0 || maintenance === undefined)
+    throw new UsageError(`${prefix}${problems.join('; ') || 'spec.nodeSelector is missing'}`);
+  return maintenance;
+}
+
+/** Pod lists that are read concurrently. */
+const maxConcurrentLists = 8;
+
+async function planReport(kube: Kube, maintenance: NodeMaintenance): Promise<PlanReport> {
+  const { items: existing } = await kube.list(resources.nodes);
+  const nodes = existing
+    .filter((node) => selectsNode(maintenance.spec.nodeSelector, node))
+    .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
+  const names = nodes.map(({ metadata }) => metadata.name);
+  const [pods, budgets, { held, warnings }] = await Promise.all([
+    podsOn(kube, names),
+    kube.list(resources.podDisruptionBudgets),
+    warningsOn(kube, maintenance, { nodes, existing }),
+  ]);
+  const isDraining = stageOf(maintenance) === 'Drain';
+  const preview = previewDrain({
+    plan: completeDrainPlan(maintenance.spec.drainPlan),
+    ...(isDraining && { from: positionOf(maintenance), fromTier: maintenance.status?.drainTier }),
+    pods,
+    budgets: budgets.items.map(trimPodDisruptionBudget),
+    now: kube.now(),
+  });
+  const blocked = preview.blocked || held.length > 0 || names.length === 0;
+  return { nodes: names, held, ...preview, blocked, warnings };
+}
+
+async function podsOn(kube: Kube, names: readonly string[]): Promise<PreviewedPod[]> {
+  const pods: PreviewedPod[] = [];
+  await forEachBounded(maxConcurrentLists, names, async (name) => {
+    const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });
+    for (const raw of items) {
+      const emptyDirs = (raw.spec.volumes ?? []).filter(({ emptyDir }) => emptyDir !== undefined);
+      pods.push({ pod: trimPod(raw), emptyDirs: emptyDirs.map((volume) => volume.name) });
+    }
+  });
+  return pods;
+}
+
+async function warningsOn(
+  kube: Kube,
+  maintenance: NodeMaintenance,
+  { nodes, existing }: { nodes: readonly Node[]; existing: readonly Node[] },
+): Promise<Pick<PlanReport, 'held' | 'warnings'>> {
+  const [leases, all, budget] = await Promise.all([
+    kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
+    kube.list(resources.nodeMaintenances),
+    kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }),
+  ]);
+  const { name } = maintenance.metadata;
+  // Evaluated as a new maintenance: one in progress received its warnings when it was created.
+  const proposal = { name, spec: { ...maintenance.spec, stage: 'Drain' as const } };
+  const now = kube.now().getTime();
+  const held = nodes.flatMap(({ metadata }) => {
+    const lease = leases.items.find((one) => one.metadata.name === metadata.name);
+    const { state, holder = '' } = summaryOf(metadata.name, lease, now);
+    const isHeldByOther =
+      (state === 'Held' || state === 'HeldByAdministrator') && !holder.startsWith(ourHolders);
+    return isHeldByOther ? [{ node: metadata.name, holder }] : [];
+  });
+  const foreign = held.map(
+    ({ node, holder }) => `node ${node} is held by ${holder}: the drain would wait for its Lease`,
+  );
+  const recorded = new Set(maintenance.status?.nodeStatuses.map(({ nodeRef }) => nodeRef.name));
+  const cordoned = nodes
+    .filter((node) => isCordoned(node) && !recorded.has(node.metadata.name))
+    .map(({ metadata }) => `node ${metadata.name} is already cordoned and would stay cordoned afterwards`);
+  const admission = admissionWarnings(proposal, {
+    nodes: existing,
+    maintenances: all.items,
+    budget:
+      budget &&
+      withoutStaleReservations(budget, { maintenances: windowMaintenancesIn(all.items), nowMs: now }),
+  });
+  return { held, warnings: [...admission, ...foreign, ...cordoned] };
+}
+
+/** Prefix of the holders of this project, independent of the namespace of the installation. */
+const ourHolders = `${NODE_MAINTENANCE.group}/`;

@@ -1,0 +1,109 @@
+import { listed } from '../../domain/common/names.ts';
+import { numbered } from '../../domain/common/text.ts';
+import { isBypassed, isStuck, type PodPreview, type TierPreview } from '../../domain/drain/preview.ts';
+import { escapeForTerminal } from '../output.ts';
+import { type Column, table } from '../terminal/table.ts';
+import type { PlanReport } from './plan.ts';
+
+/** Larger groups of similar pods are printed as one row. */
+const maxUngrouped = 3;
+
+/** Formats the report as text; `isWide` lists every pod. */
+export function planLines(report: PlanReport, isWide: boolean): string[] {
+  const { nodes, tiers, remaining, budgets, warnings } = report;
+  const count = tiers.reduce((sum, { pods }) => sum + pods.length, 0);
+  return [
+    `${numbered(count, 'pod')} would be evacuated from ${nodes.length === 1 ? `node ${nodes[0]}` : numbered(nodes.length, 'node')}, in ${numbered(tiers.length, 'tier')}. Nothing was changed.`,
+    ...tiers.flatMap((tier) => ['', ...tierLines(tier, tiers.at(-1)?.tier, isWide)]),
+    ...(remaining.length === 0
+      ? []
+      : ['', 'Static pods keep running: only the kubelet can stop them', ...rows(remaining, isWide)]),
+    ...(budgets.length === 0
+      ? []
+      : ['', 'PodDisruptionBudgets that limit evictions', ...indentedTable(budgetColumns, budgets)]),
+    ...(warnings.length === 0
+      ? []
+      : ['', ...warnings.map((text) => escapeForTerminal(`Warning: ${text}`, maxLineLength))]),
+    '',
+    conclusion(report),
+  ];
+}
+
+function tierLines({ tier, selects, pods }: TierPreview, total = tier, isWide = false): string[] {
+  return [`Tier ${tier} of ${total}, ${selects}: ${numbered(pods.length, 'pod')}`, ...rows(pods, isWide)];
+}
+
+function rows(pods: readonly PodPreview[], isWide: boolean): string[] {
+  return indentedTable(podColumns, isWide ? pods.map((one) => [one]) : grouped(pods));
+}
+
+/** Groups similar pods if there are many of them. */
+function grouped(pods: readonly PodPreview[]): PodPreview[][] {
+  const groups = Map.groupBy(pods, (one) => JSON.stringify([one.priority, evacuatedBy(one), remarks(one)]));
+  return [...groups.values()].flatMap((group) =>
+    group.length > maxUngrouped ? [group] : group.map((one) => [one]),
+  );
+}
+
+function indentedTable<T>(columns: readonly Column<T>[], lines: readonly T[]): string[] {
+  return table(columns, lines)
+    .split('\n')
+    .map((line) => `  ${line}`);
+}
+
+/** Each row is a group of pods. */
+const podColumns: Column<PodPreview[]>[] = [
+  { title: 'POD', cell: (pods) => firstAndCount(pods.map(({ pod }) => pod)) },
+  { title: 'NODE', cell: (pods) => firstAndCount([...new Set(pods.map(({ node }) => node))]) },
+  { title: 'PRIORITY', cell: ([pod]) => pod?.priority.toString() },
+  { title: 'EVACUATED BY', cell: ([pod]) => pod && evacuatedBy(pod) },
+  { title: 'REMARKS', cell: ([pod]) => pod && remarks(pod) },
+];
+
+function firstAndCount([first, ...more]: readonly string[]): string | undefined {
+  return more.length === 0 ? first : `${first} and ${more.length} more`;
+}
+
+function evacuatedBy({ podType, evacuators }: PodPreview): string | undefined {
+  if (podType === 'Static') return undefined;
+  const evacuatorTexts = evacuators.map(({ evacuatorClass, priority }) => `${evacuatorClass} (${priority})`);
+  return [...evacuatorTexts, ...(podType === 'Default' ? ['eviction'] : [])].join(', ');
+}
+
+function remarks(pod: PodPreview): string {
+  const { blockers, notes } = pod;
+  return [
+    ...blockers.map(
+      (blocker) =>
+        `BLOCKED${isBypassed(pod, blocker) ? ' unless an evacuator handles it' : ''}: ${blocker.message}`,
+    ),
+    ...notes.map(({ message }) => message),
+  ].join('; ');
+}
+
+const allowsText = { Never: 'never', NotNow: 'not now', Gradually: 'gradually', Some: 'some' } as const;
+
+const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
+  { title: 'BUDGET', cell: ({ budget }) => budget },
+  { title: 'ALLOWS', cell: ({ allows }) => allowsText[allows] },
+  { title: 'ALLOWED', cell: ({ allowed, pods }) => `${allowed} of ${pods}` },
+  { title: 'MESSAGE', cell: ({ message }) => message },
+];
+
+function conclusion({ blocked, tiers, budgets, nodes, held }: PlanReport): string {
+  const pods = tiers.flatMap((tier) => tier.pods);
+  const stuck = pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
+  const holds = held.map(({ node, holder }) => `${node} (${escapeForTerminal(holder)})`);
+  if (blocked)
+    return `BLOCKED: ${[
+      ...(nodes.length === 0 ? ['no node is selected'] : []),
+      ...(held.length === 0 ? [] : [`maintenance Leases are held by others: ${listed(holds)}`]),
+      ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} cannot be evacuated without intervention`]),
+    ].join('; ')}.`;
+  const waits = pods.some((pod) => pod.blockers.some((blocker) => !isBypassed(pod, blocker)));
+  return waits
+    ? 'Temporarily blocked by PodDisruptionBudgets until other pods are ready.'
+    : 'Nothing blocks the drain.';
+}
+
+const maxLineLength = 1_000;

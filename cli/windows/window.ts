@@ -1,0 +1,270 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
+import { SUSPENDED_BY_PAUSE_ANNOTATION, WindowAnnotation } from '../../api/names.ts';
+import { decideAdvance } from '../../domain/windows/advance.ts';
+import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
+import { nextOpening } from '../../domain/windows/schedule.ts';
+import {
+  type WindowMaintenance,
+  windowMaintenancesOf,
+  workJobRef,
+  workTypeOf,
+} from '../../domain/windows/windowMaintenance.ts';
+import type { JsonPatchOperation, Kube } from '../../kube/client.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import { annotateWindowMaintenance, readWorkJob } from '../../kube/windowObjects.ts';
+import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { permitted } from '../maintenance/maintenances.ts';
+import { updateWorkflow } from '../maintenance/update.ts';
+import { outputOption } from '../options.ts';
+import { formatObject, print, CommandError, type Structured } from '../output.ts';
+import { windowName } from '../windowName.ts';
+import { getWindow, windowTitleOf } from './windowObjects.ts';
+import { dateIn } from './windowsView.ts';
+
+interface WindowOptions extends ClusterOptions {
+  readonly output?: Structured;
+}
+
+interface NodeOptions extends WindowOptions {
+  readonly node?: readonly string[];
+}
+
+interface SkipOptions extends WindowOptions {
+  readonly date?: string;
+}
+
+const windowRemedy = 'bind the ClusterRole node-maintenance-scheduler';
+const nodeRemedy = 'bind the ClusterRole node-maintenance-operator';
+
+/** Adds `kubectl maintenance window approve | pause | resume | skip | cancel | advance`. */
+export function addWindowVerbs(program: Command): void {
+  const window = program
+    .command('window')
+    .description('manage a maintenance window; kubectl maintenance windows lists them')
+    .helpCommand(false);
+  const verb = (name: string, description: string) =>
+    window
+      .command(name)
+      .description(description)
+      .argument('<window>', 'name of the MaintenanceWindow')
+      .addOption(outputOption());
+  const nodes = () => new Option('--node <name...>', 'names of nodes');
+  verb('approve', 'approve the maintenance of nodes, or of all nodes, in the open window')
+    .addOption(nodes())
+    .action(actionOf(approve));
+  verb('advance', 'mark the work on nodes as done: they are uncordoned when Ready')
+    .addOption(nodes().makeOptionMandatory())
+    .action(actionOf(advance, nodeRemedy));
+  verb('skip', 'skip one opening: adds its date to the exceptions of the schedule')
+    .option(
+      '--date <date>',
+      'such as 2026-12-24, in the time zone of the window; default: the next one',
+      date,
+    )
+    .action(actionOf(skip));
+  verb('pause', 'start no further node, and open no window; nodes in progress continue').action(
+    actionOf(pause),
+  );
+  verb('resume', 'undo pause').action(actionOf(resume));
+  verb('cancel', 'end the open window, and uncordon nodes whose work is not done').action(actionOf(cancel));
+}
+
+/** Executes a verb. Resolves with what to print after the name of the window. */
+type Act<Options> = (kube: Kube, window: MaintenanceWindow, options: Options) => Promise<string>;
+
+/** Returns the action of a command. It prints the result as a sentence, or the window with `-o`. */
+function actionOf<Options extends WindowOptions>(act: Act<Options>, remedy = windowRemedy) {
+  return async (text: string, _options: unknown, command: Command): Promise<void> => {
+    const options = command.optsWithGlobals<Options>();
+    const name = windowName(text);
+    await withCluster(options, async (kube) => {
+      const window = await permitted(getWindow(kube, name), windowRemedy);
+      const result = await permitted(act(kube, window, options), remedy);
+      const { output } = options;
+      print(
+        output === undefined
+          ? `${windowTitleOf(name)} ${result}`
+          : formatObject(await permitted(getWindow(kube, name), windowRemedy), output),
+      );
+    });
+  };
+}
+
+function date(text: string): string {
+  const isDate =
+    /^\d{4}-\d{2}-\d{2}$/.test(text) &&
+    !Number.isNaN(Date.parse(text)) &&
+    new Date(text).toISOString().startsWith(text);
+  if (!isDate) throw new InvalidArgumentError('expected a date such as 2026-12-24');
+  return text;
+}
+
+/** Approves in Temporal, because an approval applies to one opening. */
+async function approve(kube: Kube, window: MaintenanceWindow, { node = [] }: NodeOptions): Promise<string> {
+  const { approval } = window.spec;
+  const title = windowTitleOf(window.metadata.name);
+  if (approval === 'None') throw new CommandError(`${title} requires no approval: spec.approval is None`);
+  if (approval === 'PerWindow' && node.length > 0)
+    throw new CommandError(
+      `${title} can be approved only as a whole: spec.approval is PerWindow; omit --node`,
+    );
+  await updateRun(kube, window, 'approve', node.length === 0 ? undefined : { nodes: [...node] });
+  return node.length === 0 ? 'approved until it ends' : `approved for ${node.join(', ')} until it ends`;
+}
+
+/** Advances by annotations of the NodeMaintenances, which also works while the window is closed. */
+async function advance(
+  kube: Kube,
+  { metadata }: MaintenanceWindow,
+  { node = [] }: NodeOptions,
+): Promise<string> {
+  const { items } = await kube.list(resources.nodeMaintenances);
+  const maintenances = windowMaintenancesOf(metadata.name, items).filter(({ maintenance }) =>
+    canAdvance(maintenance),
+  );
+  const chosen = node.map((name) => {
+    const found = maintenances.find((one) => one.node === name);
+    if (found === undefined)
+      throw new CommandError(
+        `${windowTitleOf(metadata.name)} does not maintain node "${name}" now; kubectl maintenance windows ${metadata.name} lists its nodes`,
+      );
+    return found;
+  });
+  for (const found of chosen) await rejectWhileJobRuns(kube, found);
+  for (const { maintenance } of chosen)
+    await annotateWindowMaintenance(kube, maintenance, { [WindowAnnotation.WorkDone]: 'true' }, fieldManager);
+  return `marked ${node.join(', ')} as done: uncordoned when Ready, immediately if failed`;
+}
+
+/** The annotation would otherwise be rejected by the controller, which only an Event reports. */
+async function rejectWhileJobRuns(kube: Kube, { node, maintenance }: WindowMaintenance): Promise<void> {
+  if (workTypeOf(maintenance) !== 'Job') return;
+  const decision = decideAdvance(maintenance, node, await readWorkJob(kube, workJobRef(maintenance)));
+  if (decision.kind === 'Rejected') throw new CommandError(decision.problem);
+}
+
+async function skip(
+  kube: Kube,
+  window: MaintenanceWindow,
+  { date: requested }: SkipOptions,
+): Promise<string> {
+  const { schedule } = window.spec;
+  const skipped = requested ?? nextDate(schedule, kube.now().getTime());
+  if (skipped === undefined)
+    throw new CommandError(
+      `${windowTitleOf(window.metadata.name)} does not open any more: there is nothing to skip`,
+    );
+  const exceptions = schedule.exceptions ?? [];
+  if (exceptions.includes(skipped)) return `unchanged: ${skipped} is already an exception of its schedule`;
+  const value = [...exceptions, skipped].toSorted();
+  await patchUnchanged(kube, window, [{ op: 'add', path: '/spec/schedule/exceptions', value }]);
+  return `does not open on ${skipped}: the date was added to the exceptions of its schedule`;
+}
+
+/** Returns the date of the next opening in the time zone of the schedule. */
+function nextDate(schedule: WindowSchedule, nowMs: number): string | undefined {
+  const next = nextOpening(schedule, nowMs);
+  return next === undefined ? undefined : dateIn(new Date(next).toISOString(), schedule.timeZone);
+}
+
+async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  const { suspend } = window.spec;
+  if (!suspend) await suspendByPause(kube, window);
+  const isSuspendedByPause = !suspend || hasPauseAnnotation(window);
+  if (window.status?.active === undefined)
+    return isSuspendedByPause
+      ? 'paused: it does not open until resume'
+      : 'already suspended: it does not open until spec.suspend is false';
+  await updateRun(kube, window, 'pause');
+  return isSuspendedByPause
+    ? 'paused: it starts no further node and does not open until resume; nodes in progress continue'
+    : 'paused: it starts no further node until resume; nodes in progress continue';
+}
+
+/** Sets spec.suspend and an annotation, so that `resume` does not change a window that was suspended before. */
+async function suspendByPause(kube: Kube, window: MaintenanceWindow): Promise<void> {
+  const path = '/metadata/annotations';
+  const ensureAnnotations: JsonPatchOperation[] =
+    window.metadata.annotations === undefined
+      ? [
+          { op: 'test', path, value: null },
+          { op: 'add', path, value: {} },
+        ]
+      : [];
+  await patchUnchanged(kube, window, [
+    ...ensureAnnotations,
+    { op: 'add', path: pauseAnnotationPath, value: 'true' },
+    { op: 'add', path: '/spec/suspend', value: true },
+  ]);
+}
+
+const pauseAnnotationPath = `/metadata/annotations/${SUSPENDED_BY_PAUSE_ANNOTATION.replace('/', '~1')}`;
+
+function hasPauseAnnotation({ metadata }: MaintenanceWindow): boolean {
+  return metadata.annotations?.[SUSPENDED_BY_PAUSE_ANNOTATION] !== undefined;
+}
+
+async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  const { metadata, spec, status } = window;
+  const staysSuspended = spec.suspend && !hasPauseAnnotation(window);
+  const remedy = `to let its schedule open it, run kubectl patch mw ${metadata.name} --type merge -p '{"spec":{"suspend":false}}'`;
+  if (staysSuspended && status?.active === undefined)
+    throw new CommandError(
+      `${windowTitleOf(metadata.name)} was not suspended by pause and stays suspended: ${remedy}`,
+    );
+  if (hasPauseAnnotation(window))
+    await patchUnchanged(kube, window, [
+      { op: 'remove', path: pauseAnnotationPath },
+      { op: 'add', path: '/spec/suspend', value: false },
+    ]);
+  if (status?.active !== undefined) await updateRun(kube, window, 'resume');
+  return staysSuspended ? `resumed; it stays suspended as before the pause: ${remedy}` : 'resumed';
+}
+
+async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
+  await updateRun(kube, window, 'cancel');
+  return 'cancelled: it ends now, and nodes whose work is not done are uncordoned';
+}
+
+/** Sends an update to the workflow that has the window open. */
+async function updateRun(
+  kube: Kube,
+  { metadata: { name }, status }: MaintenanceWindow,
+  verb: string,
+  input?: object,
+): Promise<void> {
+  const active = status?.active;
+  const title = windowTitleOf(name);
+  if (active === undefined) {
+    const next = status?.nextTime === undefined ? '' : `; it opens next at ${status.nextTime}`;
+    throw new CommandError(`${title} is not open: there is nothing to ${verb}${next}`);
+  }
+  await updateWorkflow(kube, { title, workflowId: active.workflowId, verb, input });
+}
+
+const fieldManager = 'kubectl-maintenance';
+
+/** Patches the object only if it has not changed since it was read: a concurrent change may conflict with this one. */
+async function patchUnchanged(
+  kube: Kube,
+  { metadata: { name, uid, resourceVersion: _, generation } }: MaintenanceWindow,
+  operations: JsonPatchOperation[],
+): Promise<void> {
+  const tests: JsonPatchOperation[] = [
+    { op: 'test', path: '/metadata/uid', value: uid },
+    { op: 'test', path: '/metadata/generation', value: generation },
+  ];
+  try {
+    await kube.jsonPatch(resources.maintenanceWindows, { name }, [...tests, ...operations], { fieldManager });
+  } catch (error) {
+    if (!isKubeError(error, 'Invalid', 'Conflict')) throw error;
+    const current = await getWindow(kube, name);
+    if (current.metadata.uid === uid && current.metadata.generation === generation) throw error;
+    throw new CommandError(
+      `${windowTitleOf(name)} was changed by another client in the meantime: check it and try again`,
+      { cause: error },
+    );
+  }
+}

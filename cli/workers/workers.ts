@@ -1,0 +1,128 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import {
+  leaderOf,
+  type ProcessSummary,
+  processOf,
+  type TemporalWorker,
+} from '../../domain/leases/processSummary.ts';
+import type { Kube } from '../../kube/client.ts';
+import { errorMessage } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import { withRemedy } from '../../node-lease/remedy.ts';
+import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { age, formatList, print, printError, escapeForTerminal, type Structured } from '../output.ts';
+import { type Column, table } from '../terminal/table.ts';
+import { type Polls, pollersOf } from './taskQueues.ts';
+
+interface WorkersOptions extends ClusterOptions {
+  readonly namespace: string;
+  readonly output?: Structured;
+}
+
+/** `polls` is undefined if the process is not a Temporal worker, its Lease has expired, or Temporal is unavailable. */
+type Row = ProcessSummary & { readonly polls?: Polls };
+
+/** kubectl maintenance workers */
+export function addWorkersVerb(program: Command): void {
+  program
+    .command('workers')
+    .description('list the processes of the installation: state, leader and polled task queues')
+    .option('-n, --namespace <name>', 'namespace of the installation', namespaceName, SYSTEM_NAMESPACE)
+    .addOption(new Option('-o, --output <format>').choices(['json', 'yaml']))
+    .action((_options, command: Command) => show(command.optsWithGlobals()));
+}
+
+function namespaceName(name: string): string {
+  const isName = name.length <= 63 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name);
+  if (!isName) throw new InvalidArgumentError('expected the name of a namespace');
+  return name;
+}
+
+const remedy = 'bind the ClusterRole node-maintenance-view';
+
+async function show({ namespace, output, ...cluster }: WorkersOptions): Promise<void> {
+  await withCluster(cluster, async (kube) => {
+    const { processes, leader } = await withRemedy(installationOf(kube, namespace), remedy);
+    if (leader !== undefined && !processes.some((one) => one.leader))
+      printError(
+        `warning: the leader of the controllers, ${escapeForTerminal(leader)}, is not one of these processes`,
+      );
+    const rows = await withPolls(processes);
+    if (output !== undefined) print(formatList(rows, output));
+    else if (rows.length === 0) printError(`No processes found in namespace ${namespace}.`);
+    else print(table(columns(kube.now().getTime()), rows));
+  });
+}
+
+interface Installation {
+  readonly processes: readonly ProcessSummary[];
+  /** Holder of the leader election Lease. */
+  readonly leader: string | undefined;
+}
+
+async function installationOf(kube: Kube, namespace: string): Promise<Installation> {
+  const [{ items }, election] = await Promise.all([
+    kube.list(resources.leases, { namespace, labelSelector: COMPONENT_LABEL }),
+    kube.get(resources.leases, { namespace, name: 'node-maintenance-controllers' }),
+  ]);
+  const now = kube.now();
+  const leader = leaderOf(election, now);
+  const processes = items
+    .map((lease) => processOf(lease, leader, now))
+    .toSorted((a, b) => sortKeyOf(a).localeCompare(sortKeyOf(b)));
+  return { processes, leader };
+}
+
+function sortKeyOf({ component, host, holder }: ProcessSummary): string {
+  return [component, host, holder].join(' ');
+}
+
+/** Adds the polls; without Temporal the other columns are printed. */
+async function withPolls(processes: readonly ProcessSummary[]): Promise<Row[]> {
+  try {
+    const { pollsOf, problems } = await pollersOf(processes.flatMap((one) => temporalOf(one) ?? []));
+    for (const problem of problems) printError(`warning: ${problem}`);
+    return processes.map((one) => {
+      const worker = temporalOf(one);
+      const polls = worker && pollsOf(worker);
+      return polls === undefined ? one : { ...one, polls };
+    });
+  } catch (error) {
+    printError(`warning: ${errorMessage(error)}; TASK QUEUE is unknown`);
+    return [...processes];
+  }
+}
+
+/** An expired process does not poll, and its namespace may not exist any more. */
+function temporalOf({ state, temporal }: ProcessSummary): TemporalWorker | undefined {
+  return state === 'Expired' ? undefined : temporal;
+}
+
+/** Printed prefix length of the unique part of a holder. */
+const holderPrefixLength = 8;
+
+function columns(now: number): Column<Row>[] {
+  return [
+    { title: 'COMPONENT', cell: ({ component }) => component },
+    { title: 'HOST', cell: ({ host }) => host },
+    {
+      title: 'HOLDER',
+      cell: ({ holder }) => holder.slice(holder.lastIndexOf('_') + 1).slice(0, holderPrefixLength),
+    },
+    { title: 'STATE', cell: ({ state }) => state },
+    { title: 'RENEWED', cell: ({ renewTime }) => age(renewTime, now) },
+    { title: 'LEADER', cell: ({ leader }) => (leader ? 'yes' : 'no') },
+    { title: 'TASK QUEUE', cell: (row) => polling(row, now) },
+    { title: 'VERSION', cell: ({ version }) => version },
+  ];
+}
+
+function polling(row: Row, now: number): string | undefined {
+  const { polls } = row;
+  const temporal = temporalOf(row);
+  if (temporal === undefined) return undefined;
+  if (polls === undefined) return '<unknown>';
+  const kinds = Object.entries(polls).map(([kind, at]) => `${kind} ${age(at as string, now)} ago`);
+  return `${temporal.taskQueue}: ${kinds.length === 0 ? 'not polled' : kinds.join(', ')}`;
+}

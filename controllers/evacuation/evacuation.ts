@@ -1,0 +1,159 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { compareNames } from '../../domain/common/names.ts';
+import { isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
+import { aboutPod, type EventRecorder } from '../../kube/events.ts';
+import type { Log } from '../../kube/log.ts';
+import { keyOf } from '../../kube/store.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+import { EvacuationCleanup } from './cleanup.ts';
+import { EvacuatorHandover } from './evacuatorHandover.ts';
+import { PodEviction } from './eviction.ts';
+import { EvictionQueue } from './evictionQueue.ts';
+import { defaultEvacuatorSettings, type EvacuatorSettings, KnownEvacuators } from './knownEvacuators.ts';
+import { podOf } from './podOf.ts';
+import { StatusMessages } from './statusMessages.ts';
+import { reportTermination } from './termination.ts';
+
+interface Deps {
+  cluster: FencedCluster;
+  /** Must be a recorder of its own: Events of evacuations are many and less important than others. */
+  events: EventRecorder;
+  log: Log;
+  evacuators?: EvacuatorSettings;
+}
+
+/** Number of Evacuations that are reconciled in parallel: hides the latency of the apiserver without overloading it. */
+const workers = 48;
+
+/**
+ * Reconciles Evacuations: runs the evacuators of the pod one after the other, evicts the pod by UID as its
+ * PodDisruptionBudget allows, and deletes the Evacuation when the pod is gone. All state that matters is in the objects;
+ * the fields of this class only save requests, so the controller can be killed at any time.
+ */
+export class EvacuationController {
+  readonly #cluster: FencedCluster;
+  readonly #log: Log;
+  readonly #queue = new WorkQueue();
+  readonly #known: KnownEvacuators;
+  readonly #handover: EvacuatorHandover;
+  readonly #evictionQueue: EvictionQueue;
+  readonly #messages: StatusMessages;
+  readonly #eviction: PodEviction;
+  readonly #cleanup: EvacuationCleanup;
+
+  constructor({ cluster, events, log, evacuators = defaultEvacuatorSettings }: Deps) {
+    this.#cluster = cluster;
+    this.#log = log;
+    this.#known = new KnownEvacuators(evacuators);
+    this.#handover = new EvacuatorHandover({ cluster, events, known: this.#known });
+    this.#evictionQueue = new EvictionQueue(cluster.budgets, (key) => this.#queue.add(key));
+    const waitingReason = (key: string) => this.#evictionQueue.reasonOf(key);
+    this.#messages = new StatusMessages({ cluster, log, waitingReason });
+    this.#eviction = new PodEviction({
+      cluster,
+      queue: this.#evictionQueue,
+      messages: this.#messages,
+      onEvicted: (evacuation, pod) => {
+        const message = `Evicted from node ${pod.spec.nodeName} for ${this.#handover.instigatorsOf(evacuation, pod)}.`;
+        events.record(aboutPod(pod), { type: 'Normal', reason: 'Evicted', message, related: evacuation });
+      },
+    });
+    const isEvicting = () => this.#eviction.isSettling() || this.#queue.length > 0;
+    this.#cleanup = new EvacuationCleanup({ cluster, log, isEvicting });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { evacuations, pods, budgets } = this.#cluster;
+    // Oldest first, also in the queues of the budgets.
+    for (const evacuation of evacuations.list().toSorted(byAge)) {
+      this.#known.observe(evacuation);
+      this.#queue.add(keyOf(evacuation));
+    }
+    const unsubscribe = [
+      evacuations.subscribe(({ type, key, object }) => {
+        this.#known.observe(object);
+        if (type === 'Deleted') this.#forget(key, object);
+        else this.#queue.add(key);
+      }),
+      pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
+      budgets.subscribe((change) =>
+        this.#evictionQueue.budgetChanged(
+          change.object,
+          change.type === 'Updated' ? change.previous : undefined,
+        ),
+      ),
+    ];
+    const reconcile = (key: string) => this.#reconcile(key).catch((error) => this.#failed(key, error));
+    try {
+      await Promise.all([
+        this.#queue.run({ workers, reconcile, signal, log: this.#log }),
+        this.#messages.run(signal),
+        this.#cleanup.run(signal),
+      ]);
+    } finally {
+      for (const stop of unsubscribe) stop();
+    }
+  }
+
+  #podChanged(type: 'Added' | 'Updated' | 'Deleted', pod: Pod): void {
+    const uid = pod.metadata.uid ?? '';
+    if (type === 'Deleted') this.#eviction.podDeleted(uid);
+    for (const evacuation of this.#cluster.evacuations.byIndex(byPodUid, uid)) {
+      const key = keyOf(evacuation);
+      if (type === 'Deleted') this.#cleanup.podDeleted(uid);
+      if (type === 'Deleted' || pod.metadata.deletionTimestamp !== undefined) this.#evictionQueue.done(key);
+      this.#queue.add(key);
+    }
+  }
+
+  async #reconcile(key: string): Promise<Requeue | undefined> {
+    const evacuation = this.#cluster.evacuations.get(key);
+    if (evacuation === undefined) return undefined;
+    const pod = podOf(this.#cluster, evacuation);
+    if (pod === undefined) {
+      this.#cleanup.enqueue(key);
+      return undefined;
+    }
+    if (isWithdrawn(evacuation)) {
+      this.#evictionQueue.done(key);
+      return undefined;
+    }
+    if (pod.metadata.deletionTimestamp !== undefined) {
+      this.#evictionQueue.done(key);
+      return reportTermination(this.#messages, evacuation, pod, this.#cluster.kube.now());
+    }
+    return this.#eviction.isEvicted(pod) ? undefined : this.#evacuate(key, evacuation, pod);
+  }
+
+  async #evacuate(key: string, evacuation: Evacuation, pod: Pod): Promise<Requeue | undefined> {
+    const result = await this.#handover.reconcile(evacuation, pod);
+    if (result.kind === 'Wait') {
+      this.#evictionQueue.done(key);
+      return result.requeueAfterMs === undefined ? undefined : { requeueAfterMs: result.requeueAfterMs };
+    }
+    const evicted = await this.#eviction.evict(evacuation, pod);
+    if (evicted !== 'Gone') return evicted;
+    this.#cleanup.enqueue(key);
+    return undefined;
+  }
+
+  /** Lets the evictions queued behind this one proceed before its retry. */
+  #failed(key: string, error: unknown): never {
+    this.#evictionQueue.done(key);
+    throw error;
+  }
+
+  #forget(key: string, evacuation: Evacuation): void {
+    this.#messages.forget(key);
+    this.#handover.forget(evacuation);
+    this.#evictionQueue.done(key);
+    this.#eviction.forget(evacuation.spec.podRef.uid);
+    this.#cleanup.forget(evacuation);
+  }
+}
+
+function byAge({ metadata: a }: Evacuation, { metadata: b }: Evacuation): number {
+  return compareNames(a.creationTimestamp ?? '', b.creationTimestamp ?? '');
+}

@@ -1,0 +1,217 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
+import { FIELD_MANAGER } from '../../api/names.ts';
+import { assertNever } from '../../domain/common/assertNever.ts';
+import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
+import { podTypeOf } from '../../domain/common/pod.ts';
+import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
+import { describeInstigators } from '../../domain/evacuation/evacuation.ts';
+import {
+  activationMessage,
+  deadlineSecondsOf,
+  exhaustedCondition,
+  type HandOver,
+  HandOverReason,
+  handOverMessage,
+  type NextStep,
+  nextEvacuatorStep,
+  registeredEvacuators,
+  successorsOf,
+} from '../../domain/evacuation/evacuatorSelection.ts';
+import type { Cluster } from '../../kube/cluster.ts';
+import { ignoreConflict } from '../../kube/errors.ts';
+import { aboutPod, type EventContent, type EventRecorder } from '../../kube/events.ts';
+import { resources } from '../../kube/resources.ts';
+import type { KnownEvacuators } from './knownEvacuators.ts';
+
+interface Deps {
+  cluster: Cluster;
+  events: EventRecorder;
+  known: KnownEvacuators;
+}
+
+export type HandoverResult =
+  /** No evacuator remains: evict the pod. */
+  | { kind: 'Evict' }
+  /** Wait until the Evacuation or the pod changes, or until the time is over. */
+  | { kind: 'Wait'; requeueAfterMs?: number };
+
+/** Upper limit of a wait, so that a clock adjustment or a shorter deadline takes effect. */
+const maxWaitMs = 60_000;
+
+/**
+ * Activates the evacuators of a pod one after the other: "the evacuator responds when it observes its own class in
+ * .status.activeEvacuatorClass" (KEP-4212 > DaemonSet Controller). All state is in the Evacuation. Every write carries the
+ * resourceVersion that the decision was based on, so that it never overwrites the report of an evacuator.
+ */
+export class EvacuatorHandover {
+  readonly #cluster: Cluster;
+  readonly #events: EventRecorder;
+  readonly #known: KnownEvacuators;
+  /** UIDs of Evacuations with an Event about invalid annotations of their pod. */
+  readonly #warned = new Set<string>();
+
+  constructor({ cluster, events, known }: Deps) {
+    this.#cluster = cluster;
+    this.#events = events;
+    this.#known = known;
+  }
+
+  /** Performs the next step of the evacuators, and returns what to do then. */
+  async reconcile(evacuation: Evacuation, pod: Pod): Promise<HandoverResult> {
+    const { evacuators, problems } = registeredEvacuators(pod);
+    if (problems.length > 0) this.#warn(evacuation, pod, problems);
+    try {
+      if (evacuation.spec.evacuators === undefined && evacuators.length > 0) {
+        // The Evacuation was created while the admission server was down.
+        const labels = { ...pod.metadata.labels, ...evacuation.metadata.labels };
+        await this.#patch(evacuation, { metadata: { labels }, spec: { evacuators } });
+        return { kind: 'Wait' };
+      }
+      const step = nextEvacuatorStep(evacuation, pod, {
+        now: this.#cluster.kube.now(),
+        responseSeconds: this.#known.responseSeconds,
+        isKnown: (evacuatorClass) => this.#known.has(evacuatorClass),
+      });
+      return await this.#apply(evacuation, pod, step);
+    } catch (error) {
+      ignoreConflict(error);
+      return { kind: 'Wait' };
+    }
+  }
+
+  /** Returns the instigators of the evacuation, for Events. */
+  instigatorsOf(evacuation: Evacuation, pod: Pod): string {
+    const node = this.#cluster.nodes.get(pod.spec.nodeName ?? '');
+    const draining = node === undefined ? [] : drainingMaintenances(node, this.#cluster.maintenances.list());
+    return describeInstigators(evacuation, draining);
+  }
+
+  forget({ metadata }: Evacuation): void {
+    this.#warned.delete(metadata.uid ?? '');
+  }
+
+  async #apply(evacuation: Evacuation, pod: Pod, step: NextStep): Promise<HandoverResult> {
+    const now = this.#cluster.kube.now();
+    switch (step.kind) {
+      case 'Evict':
+        return step;
+      case 'Skip':
+        await this.#skip(evacuation, pod);
+        return { kind: 'Wait' };
+      case 'Activate':
+        await this.#activate(evacuation, pod, step);
+        return { kind: 'Wait' };
+      case 'Exhausted':
+        await this.#exhaust(evacuation, pod, step.after);
+        return { kind: 'Wait' };
+      case 'ResetProgress':
+        await this.#patchStatus(evacuation, { evacuationProgressTimestamp: now.toISOString() });
+        return { kind: 'Wait' };
+      case 'AwaitProgress':
+        return { kind: 'Wait', requeueAfterMs: Math.min(step.deadlineMs - now.getTime(), maxWaitMs) };
+      default:
+        return assertNever(step);
+    }
+  }
+
+  async #activate(
+    evacuation: Evacuation,
+    pod: Pod,
+    { evacuatorClass, after }: Extract<NextStep, { kind: 'Activate' }>,
+  ): Promise<void> {
+    const next = successorsOf(evacuation, evacuatorClass, pod);
+    const now = this.#cluster.kube.now().toISOString();
+    await this.#patchStatus(evacuation, {
+      activeEvacuatorClass: evacuatorClass,
+      activeEvacuatorSince: now,
+      activeEvacuatorCompleted: false,
+      evacuationProgressTimestamp: now,
+      expectedEvacuationFinishTime: null,
+      message: activationMessage(evacuation, evacuatorClass, pod),
+    });
+    if (after !== undefined) this.#recordHandOver(evacuation, pod, after);
+    const subject = `pod ${pod.metadata.name} from node ${pod.spec.nodeName}`;
+    const deadline = `progress deadline ${deadlineSecondsOf(evacuation)} s`;
+    this.#record(evacuation, pod, {
+      type: 'Normal',
+      reason: 'EvacuatorActivated',
+      message: `Asked ${evacuatorClass} to evacuate ${subject} for ${this.instigatorsOf(evacuation, pod)}; ${deadline}; next: ${next}.`,
+    });
+  }
+
+  async #exhaust(evacuation: Evacuation, pod: Pod, after: HandOver): Promise<void> {
+    const cause = this.#causeOf(evacuation, after);
+    const message = `${cause} No evacuator remains; the pod is being evicted.`;
+    const facts: ConditionFacts = {
+      type: exhaustedCondition,
+      status: 'True',
+      reason: after.reason,
+      message,
+    };
+    const now = this.#cluster.kube.now().toISOString();
+    await this.#patchStatus(evacuation, {
+      activeEvacuatorClass: null,
+      activeEvacuatorSince: null,
+      activeEvacuatorCompleted: false,
+      expectedEvacuationFinishTime: null,
+      message,
+      conditions: withCondition(evacuation.status?.conditions ?? [], facts, now),
+    });
+    this.#recordHandOver(evacuation, pod, after);
+  }
+
+  async #skip(evacuation: Evacuation, pod: Pod): Promise<void> {
+    const message = `Pods of type ${podTypeOf(pod)} are never evicted, and this pod has no evacuator.`;
+    if (evacuation.status?.message === message) return;
+    await this.#patchStatus(evacuation, { message });
+  }
+
+  #recordHandOver(evacuation: Evacuation, pod: Pod, after: HandOver): void {
+    this.#record(evacuation, pod, {
+      type: after.reason === HandOverReason.Completed ? 'Normal' : 'Warning',
+      reason: after.reason,
+      message: this.#causeOf(evacuation, after),
+    });
+  }
+
+  #causeOf(evacuation: Evacuation, after: HandOver): string {
+    const { responseSeconds } = this.#known;
+    return handOverMessage(after, { progressSeconds: deadlineSecondsOf(evacuation), responseSeconds });
+  }
+
+  /** "Never blocks the drain": an invalid annotation is reported once, and ignored. */
+  #warn(evacuation: Evacuation, pod: Pod, problems: readonly string[]): void {
+    const { uid = '' } = evacuation.metadata;
+    if (this.#warned.has(uid)) return;
+    this.#warned.add(uid);
+    const message = `Ignored ${problems.join('; ')}. The pod is evacuated by its other evacuators, or evicted.`;
+    this.#record(evacuation, pod, { type: 'Warning', reason: 'MalformedEvacuator', message });
+  }
+
+  /** Records an Event on the pod, which its owners watch, and on the Evacuation. */
+  #record(evacuation: Evacuation, pod: Pod, event: EventContent): void {
+    this.#events.record(aboutPod(pod), { ...event, related: evacuation });
+    this.#events.record(evacuation, event);
+  }
+
+  async #patchStatus(evacuation: Evacuation, status: Nullable<Partial<EvacuationStatus>>): Promise<void> {
+    await this.#patch(evacuation, { status }, 'status');
+  }
+
+  async #patch(
+    { metadata }: Evacuation,
+    patch: { metadata?: object; spec?: object; status?: object },
+    subresource?: 'status',
+  ): Promise<void> {
+    const { name, namespace = '', uid, resourceVersion } = metadata;
+    const guarded = { ...patch, metadata: { ...patch.metadata, uid, resourceVersion } };
+    await this.#cluster.kube.mergePatch(resources.evacuations, { namespace, name }, guarded, {
+      fieldManager: FIELD_MANAGER,
+      ...(subresource && { subresource }),
+    });
+  }
+}
+
+/** In a merge patch, null removes a field. */
+type Nullable<T> = { [K in keyof T]: T[K] | null };

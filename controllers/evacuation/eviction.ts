@@ -1,0 +1,130 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { assertNever } from '../../domain/common/assertNever.ts';
+import { type Blocker, BlockerReason, requiresIntervention } from '../../domain/evacuation/blocker.ts';
+import { backOffMs } from '../../kube/backOff.ts';
+import type { EvictionOutcome } from '../../kube/client.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
+import { isRejection } from '../../kube/errors.ts';
+import { keyOf } from '../../kube/store.ts';
+import type { Requeue } from '../../kube/workQueue.ts';
+import type { EvictionQueue, Waiting } from './evictionQueue.ts';
+import { messageIntervalMs, type StatusMessages } from './statusMessages.ts';
+
+interface Deps {
+  cluster: FencedCluster;
+  queue: EvictionQueue;
+  messages: StatusMessages;
+  /** Called when the apiserver has accepted an eviction. */
+  onEvicted: (evacuation: Evacuation, pod: Pod) => void;
+}
+
+/** The control plane is assumed to need this long after an eviction to terminate and replace the pod. */
+const settleMs = 5_000;
+/** Back-off for evictions rejected for any reason other than a PodDisruptionBudget. */
+const rejectedBackOff = { firstMs: 30_000, capMs: 300_000 };
+
+/** Evicts pods through the eviction API, by UID, as the EvictionQueue admits them. */
+export class PodEviction {
+  readonly #deps: Deps;
+  /** UIDs of pods whose eviction the apiserver accepted, until their Evacuations are gone. */
+  readonly #evicted = new Set<string>();
+  /** The evicted pods that still exist. */
+  readonly #terminating = new Set<string>();
+  #lastEvictionAtMs = 0;
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+  }
+
+  /** Evicts the pod if the queue admits it. Returns 'Gone' when the pod no longer exists. */
+  async evict(evacuation: Evacuation, pod: Pod): Promise<Requeue | 'Gone' | undefined> {
+    const { queue } = this.#deps;
+    const key = keyOf(evacuation);
+    const admission = queue.admit(key, pod);
+    if (admission.kind === 'Waiting') return this.#reportWaiting(evacuation, admission);
+    const outcome = await this.#request(key, pod);
+    switch (outcome.kind) {
+      case 'Evicted':
+        queue.accepted(key);
+        this.#recordEvicted(evacuation, pod);
+        return undefined;
+      case 'Gone':
+        queue.done(key);
+        return 'Gone';
+      case 'Rejected': {
+        queue.rejected(key, pod);
+        const message = `The apiserver rejected the eviction: ${outcome.message}`;
+        await this.#reportRejected(evacuation, { reason: BlockerReason.DisruptionBudget, message });
+        return undefined;
+      }
+      case 'Misconfigured':
+        queue.done(key);
+        await this.#reportRejected(evacuation, {
+          reason: BlockerReason.EvictionRejected,
+          message: outcome.message,
+        });
+        return {
+          requeueAfterMs: backOffMs(evacuation.status?.failedEvictionCounter ?? 0, rejectedBackOff),
+        };
+      default:
+        return assertNever(outcome);
+    }
+  }
+
+  isEvicted({ metadata }: Pod): boolean {
+    return this.#evicted.has(metadata.uid ?? '');
+  }
+
+  /** Reports whether the control plane is still busy with evicted pods. */
+  isSettling(): boolean {
+    return this.#terminating.size > 0 && Date.now() - this.#lastEvictionAtMs < settleMs;
+  }
+
+  podDeleted(podUid: string): void {
+    this.#terminating.delete(podUid);
+  }
+
+  forget(podUid: string): void {
+    this.#evicted.delete(podUid);
+    // The informer may have shown that the pod is gone before the response to the eviction arrived.
+    this.#terminating.delete(podUid);
+  }
+
+  async #request(key: string, pod: Pod): Promise<EvictionOutcome> {
+    const { cluster, queue } = this.#deps;
+    const { name, namespace = '', uid = '' } = pod.metadata;
+    try {
+      return await cluster.kube.evict({ namespace, name, uid });
+    } catch (error) {
+      queue.done(key);
+      if (!isRejection(error)) throw error;
+      return { kind: 'Misconfigured', message: `The apiserver rejected the eviction: ${error.apiMessage}` };
+    }
+  }
+
+  #recordEvicted(evacuation: Evacuation, pod: Pod): void {
+    const { uid = '' } = pod.metadata;
+    this.#evicted.add(uid);
+    this.#terminating.add(uid);
+    this.#lastEvictionAtMs = Date.now();
+    this.#deps.onEvicted(evacuation, pod);
+  }
+
+  /** Reports what the eviction waits for: at once if an operator must act, otherwise at a limited rate. */
+  async #reportWaiting(evacuation: Evacuation, { message, blocker }: Waiting): Promise<Requeue | undefined> {
+    const { messages } = this.#deps;
+    if (!requiresIntervention(blocker)) {
+      messages.enqueueWaiting(keyOf(evacuation));
+      return undefined;
+    }
+    await messages.writeIfDue(evacuation, { message }, blocker);
+    return { requeueAfterMs: messageIntervalMs };
+  }
+
+  async #reportRejected(evacuation: Evacuation, blocker: Blocker): Promise<void> {
+    const failedEvictionCounter = (evacuation.status?.failedEvictionCounter ?? 0) + 1;
+    const status = { message: blocker.message, failedEvictionCounter };
+    await this.#deps.messages.write(evacuation, status, blocker);
+  }
+}

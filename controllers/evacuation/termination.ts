@@ -1,0 +1,41 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import {
+  reportedBlocker,
+  stuckTerminating,
+  stuckTerminatingAfterMs,
+} from '../../domain/evacuation/blocker.ts';
+import type { Requeue } from '../../kube/workQueue.ts';
+import type { StatusMessages } from './statusMessages.ts';
+
+/** A pod that still exists this long after its eviction is reported as terminating; most pods are gone by then. */
+const reportAfterMs = 30_000;
+
+/**
+ * Reports a terminating pod: once when its grace period is long, and again when it exceeds the grace period. `now` is the
+ * clock of the apiserver.
+ */
+export async function reportTermination(
+  messages: StatusMessages,
+  evacuation: Evacuation,
+  pod: Pod,
+  now: Date,
+): Promise<Requeue | undefined> {
+  const { deletionTimestamp = '', deletionGracePeriodSeconds = 0 } = pod.metadata;
+  const graceMs = deletionGracePeriodSeconds * 1_000;
+  const graceEndsAtMs = Date.parse(deletionTimestamp);
+  const stuckAtMs = graceEndsAtMs + stuckTerminatingAfterMs + 1;
+  const reportAtMs = graceMs > reportAfterMs ? graceEndsAtMs - graceMs + reportAfterMs : stuckAtMs;
+  // A terminating pod is no longer blocked by what its Evacuation reported before.
+  const hasOutdatedBlocker = reportedBlocker(evacuation.status) !== undefined;
+  if (now.getTime() < reportAtMs && !hasOutdatedBlocker)
+    return { requeueAfterMs: reportAtMs - now.getTime() };
+  const stuck = stuckTerminating(pod, now);
+  // An evacuator that deleted the pod has written its own message.
+  const message =
+    evacuation.status?.activeEvacuatorClass === undefined
+      ? `The pod is terminating; its grace period ends at ${deletionTimestamp}.`
+      : evacuation.status.message;
+  await messages.write(evacuation, { message: stuck?.message ?? message }, stuck);
+  return stuck === undefined ? { requeueAfterMs: stuckAtMs - now.getTime() } : undefined;
+}

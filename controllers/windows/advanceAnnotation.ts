@@ -1,0 +1,127 @@
+import { FIELD_MANAGER, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
+import { revisionOf } from '../../domain/common/revision.ts';
+import { stageOf } from '../../domain/common/stage.ts';
+import { emptyStatus } from '../../domain/maintenance/status.ts';
+import { canUncordonWhileClosed, decideAdvance } from '../../domain/windows/advance.ts';
+import { isAdvanced } from '../../domain/windows/nodeResult.ts';
+import { nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
+import {
+  type WindowMaintenance,
+  windowMaintenanceOf,
+  workJobRef,
+} from '../../domain/windows/windowMaintenance.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
+import { ignoreConflict } from '../../kube/errors.ts';
+import type { EventRecorder } from '../../kube/events.ts';
+import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
+import type { Log } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
+import { annotateWindowMaintenance, readWorkJob } from '../../kube/windowObjects.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+
+interface Deps {
+  cluster: FencedCluster;
+  events: EventRecorder;
+  log: Log;
+}
+
+const workers = 2;
+/** Requeue delay while a node is not ready. */
+const requeueNotReadyMs = 5_000;
+
+/**
+ * Handles the annotation by which a user marks the work on a node as done. While the window is open, its workflow continues from
+ * there. While it is closed, this controller uncordons the node as soon as it is ready. Users who may set the annotation may also
+ * complete the NodeMaintenance, so that no further permission is needed.
+ */
+export async function runAdvanceController(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { cluster, log } = deps;
+  const queue = new WorkQueue();
+  const unsubscribe = cluster.maintenances.subscribe(({ type, object }) => {
+    if (type !== 'Deleted' && isRelevant(object)) queue.add(object.metadata.name);
+  });
+  for (const one of cluster.maintenances.list()) if (isRelevant(one)) queue.add(one.metadata.name);
+  const reconcile = async (name: string): Promise<Requeue | undefined> => {
+    const maintenance = cluster.maintenances.get(name);
+    const found = maintenance && windowMaintenanceOf(maintenance);
+    if (found === undefined || !isRelevant(found.maintenance)) return undefined;
+    return hasAnnotation(found.maintenance) ? handleAnnotation(deps, found) : uncordonIfClosed(deps, found);
+  };
+  try {
+    await queue.run({ workers, reconcile, signal, log });
+  } finally {
+    unsubscribe();
+  }
+}
+
+function isRelevant(maintenance: Readonly<NodeMaintenance>): boolean {
+  const { labels, deletionTimestamp } = maintenance.metadata;
+  if (labels?.[WINDOW_LABEL] === undefined || deletionTimestamp !== undefined) return false;
+  return hasAnnotation(maintenance) || (isAdvanced(maintenance) && stageOf(maintenance) !== 'Complete');
+}
+
+function hasAnnotation({ metadata: { annotations } }: Readonly<NodeMaintenance>): boolean {
+  return annotations?.[WindowAnnotation.WorkDone] === 'true';
+}
+
+/** Records the result of the request and removes the annotation, so that it does not apply to anything that happens later. */
+async function handleAnnotation(deps: Deps, { node, maintenance }: WindowMaintenance): Promise<undefined> {
+  const { cluster, events, log } = deps;
+  const { name } = maintenance.metadata;
+  const job = await readWorkJob(cluster.kube, workJobRef(maintenance));
+  const decision = decideAdvance(maintenance, node, job);
+  try {
+    if (decision.kind === 'Accepted') await recordResult(deps, maintenance, decision.result);
+    await annotateWindowMaintenance(cluster.kube, maintenance, { [WindowAnnotation.WorkDone]: null });
+  } catch (error) {
+    return ignoreConflict(error);
+  }
+  if (decision.kind === 'Accepted') log.info('Node advanced', { maintenance: name, node });
+  else {
+    const message = `Not advanced: ${decision.problem}.`;
+    events.record(maintenance, { type: 'Warning', reason: 'AdvanceRejected', message });
+  }
+  return undefined;
+}
+
+async function recordResult(
+  { cluster: { kube } }: Deps,
+  { metadata: { name, uid, resourceVersion }, status }: Readonly<NodeMaintenance>,
+  result: ConditionFacts,
+): Promise<void> {
+  const { conditions } = status ?? emptyStatus;
+  const now = kube.now().toISOString();
+  // The decision is based on this version of the object.
+  const metadata = { uid, resourceVersion };
+  const body = { metadata, status: { conditions: withCondition(conditions, result, now) } };
+  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options);
+}
+
+async function uncordonIfClosed(deps: Deps, found: WindowMaintenance): Promise<Requeue | undefined> {
+  const { windows, kube } = deps.cluster;
+  const isOpen = windows.get(found.window)?.status?.active !== undefined;
+  if (isOpen || !(await canUncordon(deps, found))) return { requeueAfterMs: requeueNotReadyMs };
+  const { name, uid } = found.maintenance.metadata;
+  const body = { metadata: { uid }, spec: { stage: 'Complete' } };
+  const options = { fieldManager: FIELD_MANAGER };
+  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options).catch(ignoreConflict);
+  return undefined;
+}
+
+async function canUncordon({ cluster }: Deps, windowMaintenance: WindowMaintenance): Promise<boolean> {
+  const { kube, nodes, windows } = cluster;
+  const node = nodes.get(windowMaintenance.node);
+  const window = windows.get(windowMaintenance.window);
+  const job = await readWorkJob(kube, workJobRef(windowMaintenance.maintenance));
+  const lastHeartbeat = node && (await kubeletRenewTimeMs(kube, node.metadata.name));
+  const context = {
+    revision: window && revisionOf(window.spec),
+    policy: 'Finish',
+    readyTimeoutSeconds: window?.spec.rollout.readyTimeoutSeconds ?? 0,
+    nowMs: kube.now().getTime(),
+  } as const;
+  return canUncordonWhileClosed(nodeStepInput({ windowMaintenance, node, job, lastHeartbeat }, context));
+}

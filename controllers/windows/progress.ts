@@ -1,0 +1,70 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { FIELD_MANAGER, WINDOW_LABEL } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { nodeOutcomeOf } from '../../domain/windows/nodeOutcome.ts';
+import { progressWhileClosed } from '../../domain/windows/progress.ts';
+import { windowMaintenancesOf } from '../../domain/windows/windowMaintenance.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
+import { ignoreConflict } from '../../kube/errors.ts';
+import type { Log } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+
+const workers = 2;
+/** Nodes may have been added or removed. */
+const resyncMs = 60_000;
+/** Delay, so that many NodeMaintenances that change at once need one write. */
+const debounceMs = 1_000;
+
+/**
+ * Keeps the progress of closed windows up to date, so that a failure that a user has resolved disappears before the next opening.
+ * The workflow of an open window does that itself.
+ */
+export async function runWindowProgressController(
+  { cluster, log }: { cluster: FencedCluster; log: Log },
+  signal: AbortSignal,
+): Promise<void> {
+  const { windows, maintenances } = cluster;
+  const queue = new WorkQueue();
+  const unsubscribe = [
+    windows.subscribe(({ object }) => {
+      if (isClosedWithProgress(object)) queue.addAfter(object.metadata.name, debounceMs);
+    }),
+    maintenances.subscribe((change) => {
+      const window = change.object.metadata.labels?.[WINDOW_LABEL];
+      const isSame = change.type === 'Updated' && hasSameOutcome(change.previous, change.object);
+      if (window !== undefined && !isSame) queue.addAfter(window, debounceMs);
+    }),
+  ];
+  for (const { metadata } of windows.list()) queue.add(metadata.name);
+  try {
+    await queue.run({ workers, reconcile: (name) => reconcile(cluster, name), signal, log });
+  } finally {
+    for (const stop of unsubscribe) stop();
+  }
+}
+
+function isClosedWithProgress({ metadata, status }: Readonly<MaintenanceWindow>): boolean {
+  return (
+    metadata.deletionTimestamp === undefined && status?.active === undefined && status?.progress !== undefined
+  );
+}
+
+function hasSameOutcome(before: NodeMaintenance, after: NodeMaintenance): boolean {
+  return isDeepStrictEqual(nodeOutcomeOf(before), nodeOutcomeOf(after));
+}
+
+async function reconcile(cluster: FencedCluster, name: string): Promise<Requeue | void> {
+  const window = cluster.windows.get(name);
+  if (window === undefined || !isClosedWithProgress(window)) return undefined;
+  const maintenances = windowMaintenancesOf(name, cluster.maintenances.list());
+  const progress = progressWhileClosed(window, { nodes: cluster.nodes.list(), maintenances });
+  if (isDeepStrictEqual(progress, window.status?.progress)) return { requeueAfterMs: resyncMs };
+  // Only for this version of the window: a workflow that has opened it since has newer information.
+  const { uid, resourceVersion } = window.metadata;
+  const body = { metadata: { uid, resourceVersion }, status: { progress } };
+  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+  await cluster.kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreConflict);
+  return { requeueAfterMs: resyncMs };
+}

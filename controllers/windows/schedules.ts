@@ -1,0 +1,239 @@
+import {
+  type Client,
+  type ScheduleDescription,
+  ScheduleNotFoundError,
+  type ScheduleOptions,
+  ScheduleOverlapPolicy,
+  ServiceError,
+} from '@temporalio/client';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { TASK_QUEUE, windowWorkflowIdOf } from '../../api/names.ts';
+import { windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
+import { canonicalJson } from '../../domain/common/canonicalJson.ts';
+import { digest } from '../../domain/common/revision.ts';
+import type { ScheduleState } from '../../domain/windows/conditions.ts';
+import { cronExpressions, durationMs, exceptionsOf } from '../../domain/windows/schedule.ts';
+import type { EventRecorder } from '../../kube/events.ts';
+import type { Log } from '../../kube/log.ts';
+
+interface Deps {
+  temporal: Client;
+  events: EventRecorder;
+  log: Log;
+}
+
+/** Key in the memo of a Schedule's action: the digest of the window that the Schedule was created from. */
+const digestKey = 'maintenanceWindowDigest';
+/** The notes of a Schedule that was paused by this controller. */
+const suspendNote = 'spec.suspend of the MaintenanceWindow';
+const problemNote = 'condition Valid of the MaintenanceWindow';
+const ownNotes = [suspendNote, problemNote];
+/** Temporal is considered unavailable if it does not answer within this time. */
+const temporalTimeoutMs = 10_000;
+
+type Handle = ReturnType<Client['schedule']['getHandle']>;
+
+/** The Schedules in Temporal that open windows, one per window. Schedules with another id belong to users and stay untouched. */
+export class Schedules {
+  readonly #deps: Deps;
+  /** Maps each window to its Schedule as Temporal described it after the last write of this process. */
+  readonly #written = new Map<string, string>();
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+  }
+
+  /** Creates or updates the Schedule of a window. The Schedule of a window that is not valid is paused. */
+  reconcile(window: MaintenanceWindow, isValid: boolean): Promise<ScheduleState> {
+    return this.#withTimeout(() => (isValid ? this.#reconcile(window) : this.#pause(window)));
+  }
+
+  /** Returns undefined once the window has no Schedule any more. */
+  async delete(window: string): Promise<ScheduleState | undefined> {
+    return this.#withTimeout(() => this.#delete(window));
+  }
+
+  /** Returns the names of all windows with a Schedule, including deleted windows. Rejects while Temporal is unavailable. */
+  async windowNames(): Promise<string[]> {
+    const { temporal } = this.#deps;
+    const prefix = windowWorkflowIdOf('');
+    const names: string[] = [];
+    for await (const { scheduleId } of temporal.schedule.list())
+      if (scheduleId.startsWith(prefix)) names.push(scheduleId.slice(prefix.length));
+    return names;
+  }
+
+  /** Returns errors of Temporal as a state: Rejected for an invalid Schedule, otherwise Unknown. */
+  async #withTimeout<T>(call: () => Promise<T>): Promise<T | ScheduleState> {
+    try {
+      return await this.#deps.temporal.withDeadline(Date.now() + temporalTimeoutMs, call);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      const message = error.cause instanceof Error ? error.cause.message : error.message;
+      return { kind: isInvalidArgument(error) ? 'Rejected' : 'Unknown', message };
+    }
+  }
+
+  async #reconcile(window: MaintenanceWindow): Promise<ScheduleState> {
+    const { temporal, log } = this.#deps;
+    const { name } = window.metadata;
+    const desired = scheduleOf(window);
+    const handle = temporal.schedule.getHandle(desired.scheduleId);
+    const found = await handle.describe().catch(ignoreScheduleNotFound);
+    if (found === undefined) {
+      await temporal.schedule.create(desired);
+      log.info('Schedule created', { window: name });
+    } else if (!isUpToDate(found, window) || this.#written.get(name) !== fingerprintOf(found)) {
+      await this.#update(handle, desired, { window, found });
+    } else return reconcilePause(handle, found, window);
+    const current = await handle.describe();
+    this.#written.set(name, fingerprintOf(current));
+    return reconcilePause(handle, current, window);
+  }
+
+  async #update(
+    handle: Handle,
+    { spec, action, policies }: ScheduleOptions,
+    { window, found }: { window: MaintenanceWindow; found: ScheduleDescription },
+  ): Promise<void> {
+    const { events, log } = this.#deps;
+    const { name } = window.metadata;
+    await handle.update(({ state: { remainingActions: _limited, ...state }, ...previous }) => ({
+      ...previous,
+      state,
+      spec,
+      action,
+      ...(policies && { policies }),
+    }));
+    log.info('Schedule updated', { window: name });
+    // The window has not changed since this process wrote the Schedule, so that someone has edited it in Temporal.
+    if (isUpToDate(found, window) && this.#written.has(name)) events.record(window, repaired);
+  }
+
+  /** Keeps the pause of a user, if there is one. */
+  async #pause({ metadata }: MaintenanceWindow): Promise<ScheduleState> {
+    const { temporal, log } = this.#deps;
+    const handle = temporal.schedule.getHandle(windowWorkflowIdOf(metadata.name));
+    const found = await handle.describe().catch(ignoreScheduleNotFound);
+    if (found !== undefined && !found.state.paused) {
+      await handle.pause(problemNote);
+      log.info('Schedule paused', { window: metadata.name });
+    }
+    return { kind: 'InvalidSpec' };
+  }
+
+  async #delete(window: string): Promise<undefined> {
+    const { temporal, log } = this.#deps;
+    this.#written.delete(window);
+    const handle = temporal.schedule.getHandle(windowWorkflowIdOf(window));
+    const found = await handle.describe().catch(ignoreScheduleNotFound);
+    if (found === undefined || !isOwned(found)) return;
+    await handle.delete().catch(ignoreScheduleNotFound);
+    log.info('Schedule deleted', { window });
+  }
+}
+
+const repaired = {
+  type: 'Warning',
+  reason: 'ScheduleRepaired',
+  message:
+    'The Schedule of the window was edited in Temporal and has been reset: edit the MaintenanceWindow, or create a Schedule with another id.',
+} as const;
+
+/** Identifies the fields of a Schedule that come from its window. Temporal returns the entries of a memo in random order. */
+function fingerprintOf({ spec, action, policies, state: { remainingActions } }: ScheduleDescription): string {
+  return canonicalJson([spec, action, policies, remainingActions ?? null]);
+}
+
+/** Pauses or unpauses the Schedule. A pause that a user has set stays. */
+async function reconcilePause(
+  handle: Handle,
+  { state: { paused, note = '' } }: ScheduleDescription,
+  { spec }: MaintenanceWindow,
+): Promise<ScheduleState> {
+  if (spec.suspend) {
+    if (!paused) await handle.pause(suspendNote);
+    return { kind: 'Suspended' };
+  }
+  if (!paused) return { kind: 'UpToDate' };
+  if (!ownNotes.includes(note)) return { kind: 'PausedInTemporal', note };
+  await handle.unpause('The MaintenanceWindow is scheduled again');
+  return { kind: 'UpToDate' };
+}
+
+function ignoreScheduleNotFound(error: unknown): undefined {
+  if (!(error instanceof ScheduleNotFoundError)) throw error;
+}
+
+const invalidArgument = 3;
+
+function isInvalidArgument({ cause }: ServiceError): boolean {
+  return (cause as { code?: number } | undefined)?.code === invalidArgument;
+}
+
+/** Builds the Schedule of a window. */
+function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
+  const { name } = window.metadata;
+  const { schedule, suspend } = window.spec;
+  const summary = windowStaticSummaryOf(window);
+  return {
+    scheduleId: windowWorkflowIdOf(name),
+    spec: {
+      cronExpressions: cronExpressions(schedule),
+      skip: exceptionsOf(schedule).map(({ year, month, day }) => ({
+        year,
+        month: months[month - 1] ?? 'JANUARY',
+        dayOfMonth: day,
+        hour: '*',
+        minute: '*',
+        second: '*',
+      })),
+      timezone: schedule.timeZone,
+    },
+    action: {
+      type: 'startWorkflow',
+      workflowType: 'maintenanceWindow',
+      workflowId: windowWorkflowIdOf(name),
+      taskQueue: TASK_QUEUE,
+      args: [{ name }],
+      ...summary,
+      memo: { ...summary.memo, [digestKey]: digestOf(window) },
+    },
+    policies: {
+      // If a run continues beyond its end, the next run starts right after it, and ends at its own time.
+      overlap: ScheduleOverlapPolicy.BUFFER_ONE,
+      // A window that opens late, after an outage, still ends on time: it need not open after its end.
+      catchupWindow: durationMs(schedule.duration),
+    },
+    state: { paused: suspend, note: suspend ? suspendNote : `Managed by MaintenanceWindow ${name}` },
+  };
+}
+
+const months = [
+  'JANUARY',
+  'FEBRUARY',
+  'MARCH',
+  'APRIL',
+  'MAY',
+  'JUNE',
+  'JULY',
+  'AUGUST',
+  'SEPTEMBER',
+  'OCTOBER',
+  'NOVEMBER',
+  'DECEMBER',
+] as const;
+
+/** Returns a digest of the fields of a window that its Schedule depends on. */
+function digestOf({ metadata, spec }: MaintenanceWindow): string {
+  return digest(JSON.stringify([metadata.uid, spec.schedule, spec.template.reason ?? '']));
+}
+
+/** Reports whether this controller created the Schedule. */
+function isOwned({ action }: ScheduleDescription): boolean {
+  return action.type === 'startWorkflow' && action.memo?.[digestKey] !== undefined;
+}
+
+function isUpToDate({ action }: ScheduleDescription, window: MaintenanceWindow): boolean {
+  return action.type === 'startWorkflow' && action.memo?.[digestKey] === digestOf(window);
+}

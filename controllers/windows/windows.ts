@@ -1,0 +1,132 @@
+import type { Client } from '@temporalio/client';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { FIELD_MANAGER, WINDOW_FINALIZER } from '../../api/names.ts';
+import { scheduledCondition, validCondition } from '../../domain/windows/conditions.ts';
+import { nextOpening } from '../../domain/windows/schedule.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
+import type { EventRecorder } from '../../kube/events.ts';
+import type { Log } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+import { Schedules } from './schedules.ts';
+import { windowProblems } from './problems.ts';
+import { ensureRun } from './runs.ts';
+import { publishWindowStatus } from './status.ts';
+import { releaseMaintenances } from './cleanup.ts';
+
+interface Options {
+  cluster: FencedCluster;
+  temporal: Client;
+  events: EventRecorder;
+  log: Log;
+}
+type Deps = Options & { schedules: Schedules };
+
+/** A Schedule is compared with its window this often: users may change it in Temporal. */
+const resyncMs = 60_000;
+/** Requeue delay while a window that is being deleted still has nodes in progress. */
+const requeueInProgressMs = 2_000;
+/** Requeue delay while Temporal is unavailable. */
+const requeueUnavailableMs = 5_000;
+/** Interval of the clean-up of Schedules whose window was deleted without its finalizer. */
+const cleanupIntervalMs = 3_600_000;
+const workers = 2;
+
+/** Reconciles the Schedule of every MaintenanceWindow in Temporal, and reports problems as conditions of the window. */
+export async function runWindowsController(options: Options, signal: AbortSignal): Promise<void> {
+  const deps: Deps = { ...options, schedules: new Schedules(options) };
+  const { cluster, log } = deps;
+  const queue = new WorkQueue();
+  const unsubscribe = cluster.windows.subscribe((change) => {
+    if (change.type === 'Updated' && !hasChanged(change.previous, change.object)) return;
+    queue.add(change.object.metadata.name);
+  });
+  for (const { metadata } of cluster.windows.list()) queue.add(metadata.name);
+  const reconcile = async (name: string): Promise<Requeue | void> => {
+    const window = cluster.windows.get(name);
+    if (window === undefined) return deleteSchedule(deps, name);
+    return window.metadata.deletionTimestamp === undefined
+      ? reconcileWindow(deps, window)
+      : finalize(deps, window);
+  };
+  const cleanupQueue = new WorkQueue();
+  cleanupQueue.add('Schedules');
+  const cleanUp = async () => {
+    for (const name of await deps.schedules.windowNames())
+      if (cluster.windows.get(name) === undefined) queue.add(name);
+    return { requeueAfterMs: cleanupIntervalMs };
+  };
+  try {
+    await Promise.all([
+      queue.run({ workers, reconcile, signal, log }),
+      cleanupQueue.run({ workers: 1, reconcile: cleanUp, signal, log }),
+    ]);
+  } finally {
+    unsubscribe();
+  }
+}
+
+/** Ignores what the activities write. */
+function hasChanged(before: MaintenanceWindow, { metadata, status }: MaintenanceWindow): boolean {
+  return (
+    before.metadata.generation !== metadata.generation ||
+    before.metadata.deletionTimestamp !== metadata.deletionTimestamp ||
+    (before.status?.active === undefined) !== (status?.active === undefined)
+  );
+}
+
+async function reconcileWindow(deps: Deps, window: MaintenanceWindow): Promise<Requeue> {
+  const { kube } = deps.cluster;
+  await ensureFinalizer(deps, window);
+  const problems = await windowProblems(kube, window);
+  const state = await deps.schedules.reconcile(window, problems.length === 0);
+  await publishWindowStatus(kube, window, [validCondition(problems), scheduledCondition(state)]);
+  if (state.kind === 'Unknown') return { requeueAfterMs: requeueUnavailableMs };
+  await ensureRun(deps, window);
+  const now = kube.now().getTime();
+  const next = nextOpening(window.spec.schedule, now) ?? Infinity;
+  return { requeueAfterMs: Math.min(resyncMs, next - now + requeueInProgressMs) };
+}
+
+/** Deletes the Schedule of a window that was deleted, possibly because a user removed its finalizer. */
+async function deleteSchedule({ schedules }: Deps, name: string): Promise<Requeue | undefined> {
+  const problem = await schedules.delete(name);
+  return problem && { requeueAfterMs: requeueUnavailableMs };
+}
+
+/** Deletes the Schedule at once, and removes the finalizer when the workflow that has the window open has ended. */
+async function finalize(deps: Deps, window: MaintenanceWindow): Promise<Requeue | undefined> {
+  const { metadata } = window;
+  const finalizers = metadata.finalizers ?? [];
+  if (!finalizers.includes(WINDOW_FINALIZER)) return undefined;
+  const problem = await deps.schedules.delete(metadata.name);
+  if (problem !== undefined) {
+    await publishWindowStatus(deps.cluster.kube, window, [scheduledCondition(problem)]);
+    return { requeueAfterMs: requeueUnavailableMs };
+  }
+  if (await ensureRun(deps, window)) return { requeueAfterMs: requeueInProgressMs };
+  await releaseMaintenances(deps, metadata.name);
+  await setFinalizers(
+    deps,
+    metadata,
+    finalizers.filter((one) => one !== WINDOW_FINALIZER),
+  );
+  return undefined;
+}
+
+async function ensureFinalizer(deps: Deps, { metadata }: MaintenanceWindow): Promise<void> {
+  const finalizers = metadata.finalizers ?? [];
+  if (!finalizers.includes(WINDOW_FINALIZER))
+    await setFinalizers(deps, metadata, [...finalizers, WINDOW_FINALIZER]);
+}
+
+async function setFinalizers(
+  { cluster }: Deps,
+  { name, uid, resourceVersion }: MaintenanceWindow['metadata'],
+  finalizers: string[],
+): Promise<void> {
+  const body = { metadata: { uid, resourceVersion, finalizers } };
+  const options = { fieldManager: FIELD_MANAGER };
+  await cluster.kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreNotFound);
+}

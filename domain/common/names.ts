@@ -1,0 +1,13 @@
+/** Compares by code unit, so that the same objects give the same bytes in every locale. */
+export function compareNames(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** Limits the names in a message, so that the status of a large maintenance stays small. */
+const maxNames = 5;
+
+/** Joins the names: `a, b, c, d, e and 7 more`. */
+export function listed(names: readonly string[]): string {
+  const shown = names.slice(0, maxNames).join(', ');
+  return names.length > maxNames ? `${shown} and ${names.length - maxNames} more` : shown;
+}

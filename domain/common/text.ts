@@ -1,0 +1,32 @@
+/** Truncates the text to `maxLength` UTF-16 units and marks the cut with an ellipsis. Never keeps half of a surrogate pair, which no URL can encode. */
+export function cut(text: string, maxLength: number): string {
+  if (text.length <= maxLength) return text;
+  return `${text.slice(0, maxLength - 1).replace(/[\uD800-\uDBFF]$/, '')}…`;
+}
+
+/** Characters that control a terminal, break a line, reorder text or are invisible, and halves of surrogate pairs. */
+const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+/** Escapes unprintable characters in the notation of JSON, such as `\u001b` and `\u202e`. */
+export function escapeUnprintable(text: string): string {
+  return text.replaceAll(unprintable, (one) => one.split('').map(escapeUnit).join(''));
+}
+
+function escapeUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+/**
+ * Returns text that another component or a user wrote as one line: printable, and truncated to `maxLength`. Everything that becomes part
+ * of a message passes through here. Idempotent.
+ */
+export function oneLine(text: string, maxLength: number): string {
+  // Limits the work for a text of megabytes. Some whitespace is collapsed.
+  const start = text.slice(0, 4 * maxLength);
+  return cut(escapeUnprintable(start.replaceAll(/\s+/g, ' ').trim()), maxLength);
+}
+
+/** Formats a count with its noun, in the plural unless the count is 1: `1 pod`, `0 pods`. */
+export function numbered(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,198 @@
+import type { Pod } from '../../api/core.ts';
+import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
+import { podTypeOf } from '../common/pod.ts';
+import type { PodSnapshot } from './podSnapshot.ts';
+import type { Blocker } from '../evacuation/blocker.ts';
+import { isDenied, type WaitingNode, waitingMessage } from '../leases/nodeLease.ts';
+import {
+  type ContestedNode,
+  type Contention,
+  type DrainingMaintenance,
+  deadlockOf,
+  grantDesiredTargets,
+  type NodeContention,
+  type NodeSnapshot,
+  nodeContentionsOf,
+  resolveContention,
+} from './contention.ts';
+import { drainMessages, fastForwardedBy, isFastForwarded } from './message.ts';
+import { type DrainTargets, exceeds, targetsPod } from './targets.ts';
+import { tiersWithPods } from './tiers.ts';
+
+/** The input of a drain decision, observed at one moment. */
+export interface DrainSnapshot {
+  /** Name of the maintenance that the decision is for. */
+  maintenance: string;
+  /** This maintenance, and all that share nodes with it, directly or through others. */
+  maintenances: readonly DrainingMaintenance[];
+  /** The nodes of all of them. */
+  nodes: readonly NodeSnapshot[];
+  /** Selected nodes that must not be changed: their Leases are held by someone else, or the requester may not maintain them. `nodes` does not contain them. */
+  waiting: readonly WaitingSnapshot[];
+  /** Node name -> the drain targets in the status of this maintenance. */
+  published: ReadonlyMap<string, DrainTargets>;
+}
+
+export type WaitingSnapshot = WaitingNode &
+  Pick<NodeSnapshot, 'pods'> & {
+    /** The maintenance cordoned the node before it had to wait. */
+    wasCordonedByMaintenance: boolean;
+  };
+
+export interface DrainDecision {
+  /** Targeted pods that have no Evacuation yet, in a stable order. */
+  evacuate: readonly Pod[];
+  nodeStatuses: readonly NodeMaintenanceNodeStatus[];
+  /** The first position, from the current one, whose desired targets select a pod; the length of the plan if none does. */
+  position: number;
+  /** Positions of the tiers that still contain pods, on waiting nodes too, in order. */
+  tiers: readonly number[];
+  /** Static pods. Nothing evacuates them; they keep running and are reported. */
+  remaining: readonly Pod[];
+  /** Targeted pods that cannot leave, and why. */
+  blocked: readonly BlockedPod[];
+  /** Nodes whose targets exceed those of this maintenance since this decision, and the maintenances that caused it. */
+  fastForwarded: readonly { node: string; by: string }[];
+  waiting: readonly WaitingNode[];
+  /** The waiting nodes that are still to be drained. */
+  undrained: readonly WaitingNode[];
+  /** Names of the younger maintenances that this one, the oldest of a cycle, overrules so that all of them can proceed. */
+  overruled: readonly string[];
+}
+
+export interface BlockedPod {
+  pod: Pod;
+  blocker: Blocker;
+}
+
+/**
+ * Decides the next step of a drain (KEP-4212 > Pod Selection): "The next entry in the plan can be selected once all
+ * the nodes of a NodeMaintenance have finished evacuation and all the NodeMaintenances of intersecting nodes have finished
+ * evacuation for the current drain targets". The result does not depend on the order of maintenances, nodes and pods.
+ */
+export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
+  const { maintenance } = snapshot;
+  const resolved = resolveContention(snapshot.maintenances, snapshot.nodes);
+  const [oldest, ...younger] = deadlockOf(resolved, maintenance);
+  const breaksDeadlock = oldest?.name === maintenance;
+  const contention = breaksDeadlock ? grantDesiredTargets(resolved, maintenance) : resolved;
+  const contentions = nodeContentionsOf(contention, maintenance);
+  const tiers = tiersOf(
+    snapshot,
+    contentions.flatMap(({ node }) => node.evacuable),
+  );
+  const position = nextPosition(snapshot, contentions.length > 0, tiers[0]);
+  const messages = messagesAt(snapshot, contention, position);
+  const targeted = contentions.flatMap(({ node }) =>
+    node.evacuable.filter(({ pod }) => targetsPod(node.targets, pod)),
+  );
+  return {
+    evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
+    nodeStatuses: [
+      ...contentions.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
+      ...snapshot.waiting.map((node) => statusOfWaiting(node, snapshot)),
+    ],
+    waiting: snapshot.waiting,
+    undrained: snapshot.waiting.filter(isUndrained),
+    position,
+    tiers: union(
+      tiers,
+      tiersOf(
+        snapshot,
+        snapshot.waiting.flatMap(({ pods }) => pods),
+      ),
+    ),
+    remaining: contentions.flatMap(({ node }) => node.remaining.map(({ pod }) => pod)),
+    blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
+    fastForwarded: contentions
+      .filter((own) => isNewlyFastForwarded(own, snapshot))
+      .map((own) => ({ node: own.node.name, by: fastForwardedBy(own) })),
+    overruled: breaksDeadlock ? younger.map(({ name }) => name) : [],
+  };
+}
+
+/**
+ * Returns the drain messages by node. If the maintenance is about to reach its next position, they are the messages of that position: no pod
+ * is left at the current one.
+ */
+function messagesAt(snapshot: DrainSnapshot, current: Contention, next: number): Map<string, string> {
+  const own = current.maintenances.get(snapshot.maintenance);
+  const isAdvancing = own !== undefined && next > own.position && next < own.plan.length;
+  const contention = isAdvancing
+    ? resolveContention(
+        snapshot.maintenances.map((one) => (one.name === own.name ? { ...one, position: next } : one)),
+        snapshot.nodes,
+      )
+    : current;
+  return drainMessages(contention, snapshot.maintenance);
+}
+
+function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStatus {
+  const evacuating = node.evacuable.filter((pod) => pod.evacuating).length;
+  return {
+    nodeRef: { name: node.name },
+    drainTargets: [...node.targets],
+    drainMessage: message,
+    podsPendingEvacuation: node.evacuable.length - evacuating,
+    podsEvacuating: evacuating,
+  };
+}
+
+/** Keeps the published targets: no new pod is evacuated, and Evacuations in progress continue. */
+function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): NodeMaintenanceNodeStatus {
+  const evacuable = evacuableOf(node);
+  const evacuating = evacuable.filter((pod) => pod.evacuating).length;
+  return {
+    nodeRef: { name: node.name },
+    drainTargets: [...(published.get(node.name) ?? [])],
+    drainMessage: waitingMessage(node),
+    podsPendingEvacuation: evacuable.length - evacuating,
+    podsEvacuating: evacuating,
+    ...(isDenied(node) && { authorized: false }),
+  };
+}
+
+/** Returns false for a node that was drained before someone else acquired its Lease: a technician may acquire it for the work itself. */
+function isUndrained(node: WaitingSnapshot): boolean {
+  return !node.wasCordonedByMaintenance || evacuableOf(node).length > 0;
+}
+
+function evacuableOf({ pods }: WaitingSnapshot): PodSnapshot[] {
+  return pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
+}
+
+function isNewlyFastForwarded(own: NodeContention, { published }: DrainSnapshot): boolean {
+  const before = published.get(own.node.name) ?? [];
+  return isFastForwarded(own) && !exceeds(before, own.desired);
+}
+
+/** Returns the positions of the tiers of the maintenance that contain these pods. */
+function tiersOf({ maintenance, maintenances }: DrainSnapshot, pods: readonly PodSnapshot[]): number[] {
+  const own = maintenances.find(({ name }) => name === maintenance);
+  if (own === undefined) return [];
+  return tiersWithPods(
+    own.plan,
+    own.position,
+    pods.map(({ pod }) => pod),
+  );
+}
+
+function union(a: readonly number[], b: readonly number[]): number[] {
+  return [...new Set([...a, ...b])].toSorted((one, other) => one - other);
+}
+
+/** `firstTier`: position of the first tier that contains pods on nodes that may be changed. */
+function nextPosition(
+  { maintenance, maintenances, waiting }: DrainSnapshot,
+  hasNodes: boolean,
+  firstTier: number | undefined,
+): number {
+  const own = maintenances.find(({ name }) => name === maintenance);
+  if (own === undefined) return 0;
+  const isWaiting = waiting.some(isUndrained);
+  // Without nodes the position stays, so that a node that is selected later is drained from here, tier by tier.
+  if (!hasNodes && (isWaiting || waiting.length === 0)) return own.position;
+  if (firstTier !== undefined) return firstTier;
+  // The other nodes are drained, but the waiting nodes are not: stay at the last position.
+  return isWaiting ? Math.max(own.position, own.plan.length - 1) : own.plan.length;
+}

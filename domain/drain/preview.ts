@@ -1,0 +1,240 @@
+import type { Pod, PodDisruptionBudget } from '../../api/core.ts';
+import type { Evacuator } from '../../api/evacuation.ts';
+import type { DrainPlanEntry, DrainTier, PodType } from '../../api/nodeMaintenance.ts';
+import {
+  type Blocker,
+  BlockerReason,
+  requiresIntervention,
+  stuckTerminating,
+} from '../evacuation/blocker.ts';
+import { multipleBudgetsMessage, budgetBlocker, budgetsOf, bypassesBudget } from '../evacuation/budgets.ts';
+import { entryText } from './plan.ts';
+import { drainTierAt, tierPositionOf } from './tiers.ts';
+import { registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import { compareNames } from '../common/names.ts';
+import { numbered } from '../common/text.ts';
+import { daemonSetOf, isFinished, podName, podPriorityOf, podTypeOf } from '../common/pod.ts';
+
+/** The input of a preview. A preview changes nothing. */
+export interface PreviewInput {
+  /** The complete plan (see completeDrainPlan). */
+  plan: readonly DrainPlanEntry[];
+  /** The position and the tier that a drain in progress has reached. */
+  from?: number;
+  fromTier?: DrainTier | undefined;
+  /** The pods on the selected nodes. */
+  pods: readonly PreviewedPod[];
+  budgets: readonly PodDisruptionBudget[];
+  now: Date;
+}
+
+export interface PreviewedPod {
+  pod: Pod;
+  /** Names of its emptyDir volumes, whose data are deleted with the pod. */
+  emptyDirs: readonly string[];
+}
+
+/** The effects of a drain, tier by tier. Contains only tiers that have pods. */
+export interface Preview {
+  readonly tiers: readonly TierPreview[];
+  /** Static pods, which are not evacuated. */
+  readonly remaining: readonly PodPreview[];
+  /** Budgets that would block pods, or allow only some of them at a time. */
+  readonly budgets: readonly BudgetPreview[];
+  /** The drain would not end without intervention. */
+  readonly blocked: boolean;
+}
+
+export interface TierPreview {
+  /** Number of the tier, counted from 1. Tiers without pods are not counted. */
+  readonly tier: number;
+  readonly selects: string;
+  readonly pods: readonly PodPreview[];
+}
+
+export interface PodPreview {
+  readonly pod: string;
+  readonly node: string;
+  readonly podType: PodType;
+  readonly priority: number;
+  /** Sorted by the order in which they become active. The eviction API follows the last one. */
+  readonly evacuators: readonly Evacuator[];
+  /** Reasons why the pod cannot be evacuated. */
+  readonly blockers: readonly Blocker[];
+  /** Effects of the evacuation that the owner of the pod may want to know. */
+  readonly notes: readonly Note[];
+}
+
+export const NoteReason = {
+  /** No controller recreates the pod. */
+  NoController: 'NoController',
+  /** The data in its emptyDir volumes are lost. */
+  EmptyDir: 'EmptyDir',
+  /** Its DaemonSet recreates it on this node after Complete. */
+  Recreated: 'Recreated',
+  /** The pod is already terminating. */
+  Terminating: 'Terminating',
+  /** An evacuator annotation of the pod is invalid. */
+  EvacuatorIgnored: 'EvacuatorIgnored',
+} as const;
+export type NoteReason = (typeof NoteReason)[keyof typeof NoteReason];
+
+export interface Note {
+  readonly reason: NoteReason;
+  readonly message: string;
+}
+
+export interface BudgetPreview {
+  readonly budget: string;
+  /** Number of pods of the drain that the budget selects, and of those that may be disrupted now. */
+  readonly pods: number;
+  readonly allowed: number;
+  /** Never: requires intervention. NotNow: only when other pods are ready. Gradually: not all at once. Some: only `allowed` pods. */
+  readonly allows: 'Never' | 'NotNow' | 'Gradually' | 'Some';
+  /** For Some: number of pods that would remain, because no controller replaces the evicted ones. */
+  readonly stuck?: number;
+  readonly message: string;
+}
+
+/** Predicts the effects of a drain. The result does not depend on the order of pods and budgets. */
+export function previewDrain(facts: PreviewInput): Preview {
+  const { plan, from = 0, fromTier } = facts;
+  const pods = facts.pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
+  const evacuable = pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
+  const byPosition = Map.groupBy(evacuable, ({ pod }) => tierPositionOf(plan, from, pod));
+  const reached = drainTierAt({ drainPosition: from, drainTier: fromTier }, from, [...byPosition.keys()]);
+  const finished = (reached?.number ?? 0) - (byPosition.has(from) ? 1 : 0);
+  const tiers = [...byPosition]
+    .toSorted(([a], [b]) => a - b)
+    .map(([position, members], index) => ({
+      tier: finished + index + 1,
+      selects: plan[position] === undefined ? '' : entryText(plan[position]),
+      pods: members.map((member) => podPreview(member, facts)),
+    }));
+  const budgets = budgetPreviews(evacuable, facts);
+  const blocked = tiers.some((tier) => tier.pods.some(isStuck)) || budgets.some(({ stuck = 0 }) => stuck > 0);
+  return {
+    tiers,
+    remaining: pods.filter(({ pod }) => podTypeOf(pod) === 'Static').map((one) => podPreview(one, facts)),
+    budgets,
+    blocked,
+  };
+}
+
+/** Returns true if neither time nor an evacuator resolves a blocker of the pod. */
+export function isStuck(pod: PodPreview): boolean {
+  return pod.blockers.some((blocker) => requiresIntervention(blocker) && !isBypassed(pod, blocker));
+}
+
+const budgetReasons: readonly string[] = [
+  BlockerReason.DisruptionBudget,
+  BlockerReason.DisruptionBudgetNeverAllows,
+  BlockerReason.MultipleDisruptionBudgets,
+];
+
+/** Returns true if an evacuator makes the eviction unnecessary. A pod that does not terminate blocks evacuators too. */
+export function isBypassed({ evacuators }: PodPreview, { reason }: Blocker): boolean {
+  return evacuators.length > 0 && budgetReasons.includes(reason);
+}
+
+function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewInput): PodPreview {
+  const { evacuators, problems } = registeredEvacuators(pod);
+  return {
+    pod: podName(pod),
+    node: pod.spec.nodeName ?? '',
+    podType: podTypeOf(pod),
+    priority: podPriorityOf(pod),
+    evacuators,
+    blockers: blockersOf(pod, facts),
+    notes: [
+      ...problems.map((message) => ({ reason: NoteReason.EvacuatorIgnored, message })),
+      ...notesOf(pod, emptyDirs),
+    ],
+  };
+}
+
+/** Returns false for pods that leave without an eviction: those of DaemonSets, and those that are terminating. */
+function needsEviction(pod: Pod): boolean {
+  return podTypeOf(pod) === 'Default' && pod.metadata.deletionTimestamp === undefined;
+}
+
+function blockersOf(pod: Pod, { budgets, now }: PreviewInput): Blocker[] {
+  if (pod.metadata.deletionTimestamp !== undefined) {
+    const stuck = stuckTerminating(pod, now);
+    return stuck === undefined ? [] : [stuck];
+  }
+  if (!needsEviction(pod)) return [];
+  const own = budgetsOf(pod, budgets);
+  if (own.length > 1)
+    return [{ reason: BlockerReason.MultipleDisruptionBudgets, message: multipleBudgetsMessage(own) }];
+  return own
+    .filter((budget) => allowedBy(budget) === 0 && !bypassesBudget(pod, budget))
+    .map((budget) => budgetBlocker(budget));
+}
+
+function notesOf(pod: Pod, emptyDirs: readonly string[]): Note[] {
+  const notes: Note[] = [];
+  const daemonSet = daemonSetOf(pod);
+  const podType = podTypeOf(pod);
+  if (pod.metadata.deletionTimestamp !== undefined)
+    notes.push({ reason: NoteReason.Terminating, message: 'it is already terminating' });
+  if (daemonSet !== undefined) {
+    const message = `DaemonSet ${daemonSet.name} recreates it on this node after Complete`;
+    notes.push({ reason: NoteReason.Recreated, message });
+  }
+  if (podType === 'Default' && !hasController(pod) && !isFinished(pod))
+    notes.push({ reason: NoteReason.NoController, message: 'no controller recreates it' });
+  if (podType !== 'Static' && emptyDirs.length > 0)
+    notes.push({ reason: NoteReason.EmptyDir, message: `data in emptyDir ${emptyDirs.join(', ')} are lost` });
+  return notes;
+}
+
+function hasController({ metadata }: Pod): boolean {
+  return metadata.ownerReferences?.some(({ controller }) => controller === true) === true;
+}
+
+function budgetPreviews(pods: readonly PreviewedPod[], { budgets }: PreviewInput): BudgetPreview[] {
+  return budgets
+    .toSorted((a, b) => compareNames(nameOf(a), nameOf(b)))
+    .flatMap((budget) => {
+      const selected = pods.filter(
+        ({ pod }) =>
+          needsEviction(pod) && budgetsOf(pod, [budget]).length > 0 && !bypassesBudget(pod, budget),
+      );
+      const allowed = allowedBy(budget);
+      if (selected.length === 0 || selected.length <= allowed) return [];
+      const unmanaged = selected.filter(
+        ({ pod }) => !hasController(pod) && registeredEvacuators(pod).evacuators.length === 0,
+      );
+      return [budgetPreview(budget, selected.length, unmanaged.length)];
+    });
+}
+
+/** `unmanaged`: number of pods that neither a controller nor an evacuator replaces. */
+function budgetPreview(budget: PodDisruptionBudget, pods: number, unmanaged: number): BudgetPreview {
+  const allowed = allowedBy(budget);
+  const facts = { budget: nameOf(budget), pods, allowed };
+  const stuck = unmanaged - allowed;
+  if (allowed > 0 && stuck > 0) {
+    const message = `No controller recreates ${numbered(unmanaged, 'pod')}, and the budget allows ${numbered(allowed, 'disruption')}: ${stuck} will not be evicted unless pods are added or the budget is relaxed.`;
+    return { ...facts, allows: 'Some', stuck, message };
+  }
+  if (allowed > 0) {
+    const message = `${numbered(pods, 'pod')} must be evicted, ${allowed} at a time: the next one when a replacement is ready.`;
+    return { ...facts, allows: 'Gradually', message };
+  }
+  const { reason, message } = budgetBlocker(budget);
+  return {
+    ...facts,
+    allows: reason === BlockerReason.DisruptionBudgetNeverAllows ? 'Never' : 'NotNow',
+    message,
+  };
+}
+
+function allowedBy({ status }: PodDisruptionBudget): number {
+  return status?.disruptionsAllowed ?? 0;
+}
+
+function nameOf({ metadata }: PodDisruptionBudget): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}

@@ -1,0 +1,110 @@
+import type { ObjectMeta, Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { compareNames, listed } from '../common/names.ts';
+
+/** Longest name of a Kubernetes object (DNS-1123 subdomain). */
+const maxNameLength = 253;
+
+/**
+ * Returns `<podUID>-<podName>`, "cut to 253 characters". A pod has one Evacuation; another pod of the same name has another UID.
+ */
+export function evacuationName({ uid, name }: Pick<ObjectMeta, 'uid' | 'name'>): string {
+  // A name must end with a letter or digit, but the cut may leave a dash or a dot at the end.
+  return `${uid}-${name}`.slice(0, maxNameLength).replace(/[-.]+$/, '');
+}
+
+/** Length of the part of a UID by which the name of a replacement differs. */
+const suffixLength = 8;
+
+/**
+ * Returns the name of the Evacuation that replaces a deleted one, whose name is taken as long as finalizers of others keep it:
+ * `<podUID>-<podName>-<start of the UID of the deleted Evacuation>`.
+ */
+export function replacementName(pod: Pick<ObjectMeta, 'uid' | 'name'>, { uid = '' }: ObjectMeta): string {
+  const kept = evacuationName(pod).slice(0, maxNameLength - suffixLength - 1);
+  return `${kept.replace(/[-.]+$/, '')}-${uid.slice(0, suffixLength)}`;
+}
+
+/** Reports whether an Evacuation with this name can be the one of the pod, or a replacement of it. */
+export function isEvacuationName(name: string, pod: Pick<ObjectMeta, 'uid' | 'name'>): boolean {
+  const isReplacement = () =>
+    name.length > suffixLength && name === replacementName(pod, { name: '', uid: name.slice(-suffixLength) });
+  return name === evacuationName(pod) || isReplacement();
+}
+
+/** Returns the Evacuation of a pod that counts: one that is not deleted, otherwise the one that was deleted last. */
+export function currentEvacuation<One extends Pick<Evacuation, 'metadata'>>(
+  evacuations: readonly One[],
+): One | undefined {
+  const deletedAt = ({ metadata }: One) => metadata.deletionTimestamp ?? '9999';
+  return evacuations.toSorted(
+    (a, b) =>
+      compareNames(deletedAt(b), deletedAt(a)) ||
+      a.metadata.name.length - b.metadata.name.length ||
+      compareNames(a.metadata.name, b.metadata.name),
+  )[0];
+}
+
+/** A deleted Evacuation is kept by others when it still exists this long after its deletion. */
+export const keptByOthersAfterMs = 10_000;
+
+/**
+ * Reports whether finalizers of others keep an Evacuation that was cancelled. "It should only remove its own instigator finalizer"
+ * (KEP-4212 > Uncordon (Complete)): theirs stay, but must not keep the pod on its node.
+ */
+export function isKeptByOthers(evacuation: Pick<Evacuation, 'metadata' | 'status'>, now: Date): boolean {
+  const { deletionTimestamp = '', finalizers = [] } = evacuation.metadata;
+  const isOverdue = now.getTime() - Date.parse(deletionTimestamp) > keptByOthersAfterMs;
+  return isWithdrawn(evacuation) && isOverdue && finalizers.some((one) => one !== INSTIGATOR_FINALIZER);
+}
+
+/** Reports whether the podRef of an Evacuation refers to this pod, and not to another pod of the same name. */
+export function isFor(podRef: { name: string; uid: string }, pod: Pod): boolean {
+  return podRef.name === pod.metadata.name && podRef.uid === pod.metadata.uid;
+}
+
+/** Reports whether the Evacuation is cancelled: it is deleted, and its evacuator allows cancellation. */
+export function isWithdrawn({ metadata, status }: Pick<Evacuation, 'metadata' | 'status'>): boolean {
+  return metadata.deletionTimestamp !== undefined && status?.evacuationCancellationPolicy !== 'Forbid';
+}
+
+/** Prefix of the finalizers of instigators, followed by the name of the instigator. */
+const instigatorPrefix = 'evacuation.coordination.k8s.io/instigator_';
+const nodeMaintenance = 'nodemaintenance.k8s.io';
+
+function instigatorsOf({ metadata }: Pick<Evacuation, 'metadata'>): string[] {
+  return (metadata.finalizers ?? [])
+    .filter((finalizer) => finalizer.startsWith(instigatorPrefix))
+    .map((finalizer) => finalizer.slice(instigatorPrefix.length))
+    .toSorted(compareNames);
+}
+
+/**
+ * Returns the instigators of an evacuation for Events: "node maintenance rack-7 (firmware 2.4)". `draining` are the
+ * maintenances that drain the node of the pod.
+ */
+export function describeInstigators(
+  evacuation: Pick<Evacuation, 'metadata'>,
+  draining: readonly Pick<NodeMaintenance, 'metadata' | 'spec'>[],
+): string {
+  const instigators = instigatorsOf(evacuation);
+  const others = instigators.filter((name) => name !== nodeMaintenance);
+  const maintenances = instigators.includes(nodeMaintenance)
+    ? draining.map(nameWithReason).toSorted(compareNames)
+    : [];
+  const parts = [
+    ...(maintenances.length > 0
+      ? [`node ${maintenances.length > 1 ? 'maintenances' : 'maintenance'} ${listed(maintenances)}`]
+      : []),
+    ...others,
+  ];
+  return parts.length > 0 ? parts.join(' and ') : `Evacuation ${evacuation.metadata.name}`;
+}
+
+function nameWithReason({ metadata, spec }: Pick<NodeMaintenance, 'metadata' | 'spec'>): string {
+  return spec.reason === undefined || spec.reason === ''
+    ? metadata.name
+    : `${metadata.name} (${spec.reason})`;
+}

@@ -1,0 +1,258 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation, EvacuationStatus, Evacuator } from '../../api/evacuation.ts';
+import {
+  DAEMONSET_EVACUATOR,
+  DEPLOYMENT_EVACUATOR,
+  MAX_EVACUATORS,
+  MAX_PROGRESS_DEADLINE_SECONDS,
+} from '../../api/names.ts';
+import { isTrue } from '../common/conditions.ts';
+import { assertNever } from '../common/assertNever.ts';
+import { evacuationName } from './evacuation.ts';
+import { compareNames } from '../common/names.ts';
+import { isFinished, podTypeOf } from '../common/pod.ts';
+
+/** Selects the evacuators of a pod and the active evacuator among them (KEP-4212 > Drain, DaemonSet Controller). */
+
+/** Prefix of the annotations that register evacuators on a pod, followed by the evacuator class. */
+const annotationPrefix = 'evacuation.coordination.k8s.io/priority_';
+
+/** "10000/controller": the registration of evacuators for the controllers of Kubernetes itself. */
+const controllerPriority = 10_000;
+const controllerRole = 'controller';
+
+/** Extension to KEP-4212: True when every evacuator has completed or exceeded its deadline. Its reason is a HandOverReason. */
+export const exhaustedCondition = 'EvacuatorsExhausted';
+
+const classPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+const valuePattern = /^(-?\d{1,10})\/([A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)$/;
+const largestInt32 = 2 ** 31 - 1;
+
+/** The evacuators in the annotations of a pod. Each problem is one line that names an annotation that is ignored. */
+export interface Registrations {
+  /** Highest priority first. */
+  evacuators: Evacuator[];
+  problems: string[];
+}
+
+/**
+ * Returns the evacuators of a pod, highest priority first, from its annotations
+ * `evacuation.coordination.k8s.io/priority_<CLASS>: "<priority>/<role>"`. A DaemonSet pod always has the DaemonSet evacuator,
+ * even without the annotation.
+ */
+export function registeredEvacuators(pod: Pod): Registrations {
+  const annotations = Object.entries(pod.metadata.annotations ?? {})
+    .filter(([name]) => name.startsWith(annotationPrefix))
+    .toSorted(([a], [b]) => compareNames(a, b));
+  const parsed = annotations.map(([name, value]) => parseRegistration(name, value));
+  const registered = parsed.flatMap((one) => (typeof one === 'string' ? [] : [one]));
+  const evacuators = withDaemonSetController(pod, registered).toSorted(byPriority);
+  const problems = parsed.filter((one) => typeof one === 'string');
+  const tooMany =
+    evacuators.length > MAX_EVACUATORS
+      ? [
+          `metadata.annotations: expected at most ${MAX_EVACUATORS} evacuators (got ${evacuators.length}); those with the lowest priority are ignored`,
+        ]
+      : [];
+  return { evacuators: evacuators.slice(0, MAX_EVACUATORS), problems: [...problems, ...tooMany] };
+}
+
+/** Builds the Evacuation of a pod, with the labels and evacuators that admission would add. */
+export function evacuationOf(pod: Pod, progressDeadlineSeconds: number): Evacuation {
+  const { name, namespace = '', uid = '', labels } = pod.metadata;
+  const { evacuators } = registeredEvacuators(pod);
+  return {
+    metadata: { name: evacuationName(pod.metadata), namespace, ...(labels && { labels }) },
+    spec: { podRef: { name, uid }, progressDeadlineSeconds, ...(evacuators.length > 0 && { evacuators }) },
+  };
+}
+
+function parseRegistration(name: string, value: string): Evacuator | string {
+  const field = `metadata.annotations[${name}]`;
+  const evacuatorClass = name.slice(annotationPrefix.length);
+  if (!isClassName(evacuatorClass))
+    return `${field}: expected an evacuator class after priority_, a DNS subdomain such as deployment.apps.k8s.io (got "${evacuatorClass}")`;
+  const [, digits = '', role] = valuePattern.exec(value) ?? [];
+  const priority = Number(digits);
+  if (role === undefined || priority > largestInt32 || priority < -largestInt32 - 1)
+    return `${field}: expected "<priority>/<role>", such as "10000/controller" (got "${value.slice(0, 80)}")`;
+  return { evacuatorClass, priority, role };
+}
+
+/** Reports whether a name is valid as an evacuator class: a DNS subdomain. */
+export function isClassName(name: string): boolean {
+  return classPattern.test(name);
+}
+
+/** "The DaemonSet controller should register itself as a controller evacuator" (KEP-4212 > DaemonSet Controller). */
+function withDaemonSetController(pod: Pod, registered: Evacuator[]): Evacuator[] {
+  if (podTypeOf(pod) !== 'DaemonSet') return registered;
+  if (registered.some(({ evacuatorClass }) => evacuatorClass === DAEMONSET_EVACUATOR)) return registered;
+  return [
+    ...registered,
+    { evacuatorClass: DAEMONSET_EVACUATOR, priority: controllerPriority, role: controllerRole },
+  ];
+}
+
+function byPriority(a: Evacuator, b: Evacuator): number {
+  return b.priority - a.priority || compareNames(a.evacuatorClass, b.evacuatorClass);
+}
+
+export const HandOverReason = {
+  /** The evacuator set `.status.activeEvacuatorCompleted`, but the pod still exists. */
+  Completed: 'EvacuatorCompleted',
+  /** `.status.evacuationProgressTimestamp` is older than `.spec.progressDeadlineSeconds`. */
+  NoProgress: 'ProgressDeadlineExceeded',
+  /** No evacuator of the class has responded, and the class is not known to have one. */
+  NoResponse: 'EvacuatorNotResponding',
+} as const;
+export type HandOverReason = (typeof HandOverReason)[keyof typeof HandOverReason];
+
+/** The reason why the active evacuator is replaced. */
+export interface HandOver {
+  from: string;
+  reason: HandOverReason;
+}
+
+export type NextStep =
+  /** No evacuator can remove the pod gracefully: "the evacuation controller will attempt to evict". */
+  | { kind: 'Evict' }
+  /** Pods of this type are never evicted, and this one has no evacuator. */
+  | { kind: 'Skip' }
+  /** Set the active evacuator; `after` is present unless it is the first. */
+  | { kind: 'Activate'; evacuatorClass: string; after?: HandOver }
+  /** No evacuator remains after the last one: the eviction API is next. */
+  | { kind: 'Exhausted'; after: HandOver }
+  /** The active evacuator must respond or report progress before this time, in milliseconds since 1970. */
+  | { kind: 'AwaitProgress'; deadlineMs: number }
+  /** The progress timestamp is missing or in the future: set it to the current time. */
+  | { kind: 'ResetProgress' };
+
+/** What decides how long an evacuator may take. */
+export interface EvacuatorDeadlines {
+  /** The clock of the apiserver. */
+  now: Date;
+  /** Time within which an evacuator of an unknown class must respond. Undefined: as long as any other. */
+  responseSeconds?: number | undefined;
+  /** Reports whether a class is known to have an evacuator, which may be restarting. */
+  isKnown?: (evacuatorClass: string) => boolean;
+}
+
+/** The classes of the evacuators that run in the worker. */
+export const builtInEvacuators: readonly string[] = [DAEMONSET_EVACUATOR, DEPLOYMENT_EVACUATOR];
+
+/** Tolerated difference between the clocks of an evacuator and the apiserver. */
+const clockSkewMs = 30_000;
+
+/** Returns the progress deadline. An Evacuation that is older than the limit in its schema may have a longer one. */
+export function deadlineSecondsOf({ spec }: Pick<Evacuation, 'spec'>): number {
+  return Math.min(spec.progressDeadlineSeconds, MAX_PROGRESS_DEADLINE_SECONDS);
+}
+
+/** Decides the next step of an evacuation, from the objects alone. */
+export function nextEvacuatorStep(
+  evacuation: Pick<Evacuation, 'spec' | 'status'>,
+  pod: Pod,
+  deadlines: EvacuatorDeadlines,
+): NextStep {
+  const { spec, status } = evacuation;
+  const evacuators = spec.evacuators ?? [];
+  const isEvictable = podTypeOf(pod) === 'Default';
+  const [first] = evacuators;
+  if (first === undefined) return { kind: isEvictable ? 'Evict' : 'Skip' };
+  const isExhausted = isFinished(pod) || isTrue(status?.conditions, exhaustedCondition);
+  if (isEvictable && isExhausted) return { kind: 'Evict' };
+  const active = evacuators.findIndex((one) => one.evacuatorClass === status?.activeEvacuatorClass);
+  if (status === undefined || active < 0) return { kind: 'Activate', evacuatorClass: first.evacuatorClass };
+  const progress = progressOf(evacuation, status, deadlines);
+  if (progress.kind !== 'Ended') return progress;
+  const after = { from: status.activeEvacuatorClass ?? '', reason: progress.reason };
+  // An Evacuation that is older than the limit in its schema may have more evacuators.
+  const next = evacuators.slice(0, MAX_EVACUATORS)[active + 1];
+  if (next !== undefined) return { kind: 'Activate', evacuatorClass: next.evacuatorClass, after };
+  if (isEvictable) return { kind: 'Exhausted', after };
+  const restartMs = Date.parse(status.activeEvacuatorSince ?? '') + deadlineSecondsOf(evacuation) * 1_000;
+  return restart({ kind: 'Activate', evacuatorClass: first.evacuatorClass, after }, restartMs, deadlines.now);
+}
+
+/** Starts again with the first evacuator of a pod that is never evicted, at most once per deadline. */
+function restart(activate: Extract<NextStep, { kind: 'Activate' }>, deadlineMs: number, now: Date): NextStep {
+  return now.getTime() < deadlineMs ? { kind: 'AwaitProgress', deadlineMs } : activate;
+}
+
+type EvacuatorProgress =
+  | Extract<NextStep, { kind: 'AwaitProgress' | 'ResetProgress' }>
+  | { kind: 'Ended'; reason: HandOverReason };
+
+/** Returns whether the active evacuator is working, and if not, why it has ended. */
+function progressOf(
+  evacuation: Pick<Evacuation, 'spec' | 'status'>,
+  status: EvacuationStatus,
+  { now, responseSeconds = Infinity, isKnown = () => false }: EvacuatorDeadlines,
+): EvacuatorProgress {
+  if (status.activeEvacuatorCompleted) return { kind: 'Ended', reason: HandOverReason.Completed };
+  const progressedAt = Date.parse(status.evacuationProgressTimestamp ?? '');
+  if (!(progressedAt <= now.getTime() + clockSkewMs)) return { kind: 'ResetProgress' };
+  const progressMs = deadlineSecondsOf(evacuation) * 1_000;
+  const responseMs = responseSeconds * 1_000;
+  const isUnknown = () => !hasResponded(evacuation) && !isKnown(status.activeEvacuatorClass ?? '');
+  const mustRespond = responseMs < progressMs && isUnknown();
+  const deadlineMs = progressedAt + (mustRespond ? responseMs : progressMs);
+  if (now.getTime() < deadlineMs) return { kind: 'AwaitProgress', deadlineMs };
+  return { kind: 'Ended', reason: mustRespond ? HandOverReason.NoResponse : HandOverReason.NoProgress };
+}
+
+/**
+ * Reports whether the active evacuator has written anything to the status since it became active. An Evacuation without
+ * `activeEvacuatorSince` counts as responded: its evacuator was activated by an earlier release.
+ */
+export function hasResponded({ status }: Pick<Evacuation, 'status'>): boolean {
+  const { activeEvacuatorClass, activeEvacuatorSince, evacuationProgressTimestamp } = status ?? {};
+  if (activeEvacuatorClass === undefined) return false;
+  return (
+    activeEvacuatorSince === undefined ||
+    Date.parse(evacuationProgressTimestamp ?? '') !== Date.parse(activeEvacuatorSince) ||
+    status?.activeEvacuatorCompleted === true ||
+    status?.expectedEvacuationFinishTime !== undefined ||
+    status?.message?.startsWith(awaitedResponse(activeEvacuatorClass)) !== true
+  );
+}
+
+/** Returns the message of an Evacuation from the activation of an evacuator until its response. */
+export function activationMessage(
+  evacuation: Pick<Evacuation, 'spec'>,
+  evacuatorClass: string,
+  pod: Pod,
+): string {
+  return `${awaitedResponse(evacuatorClass)}; next: ${successorsOf(evacuation, evacuatorClass, pod)}.`;
+}
+
+/** The beginning of the message above: what follows it depends on the pod. */
+function awaitedResponse(evacuatorClass: string): string {
+  return `Waiting for ${evacuatorClass} to respond`;
+}
+
+/** Returns the evacuators after this one, for messages: "data.example.com, then the eviction API". */
+export function successorsOf({ spec }: Pick<Evacuation, 'spec'>, evacuatorClass: string, pod: Pod): string {
+  const classes = (spec.evacuators ?? []).slice(0, MAX_EVACUATORS).map((one) => one.evacuatorClass);
+  const remaining = classes.slice(classes.indexOf(evacuatorClass) + 1);
+  const last = podTypeOf(pod) === 'Default' ? ['the eviction API'] : [`${classes[0]} again`];
+  return [...remaining, ...last].join(', then ');
+}
+
+/** Returns why the active evacuator is replaced, as a sentence. */
+export function handOverMessage(
+  { from, reason }: HandOver,
+  { progressSeconds, responseSeconds }: { progressSeconds: number; responseSeconds: number | undefined },
+): string {
+  switch (reason) {
+    case HandOverReason.Completed:
+      return `${from} has completed, but the pod still exists.`;
+    case HandOverReason.NoProgress:
+      return `${from} has reported no progress for ${progressSeconds} s.`;
+    case HandOverReason.NoResponse:
+      return `${from} has not responded for ${responseSeconds} s: check that an evacuator of this class is running.`;
+    default:
+      return assertNever(reason);
+  }
+}

@@ -1,0 +1,41 @@
+import type { ObjectMeta, OwnerReference } from '../../api/core.ts';
+
+/** The annotation of a pod that was released from its ReplicaSet. It holds all that is needed to return the pod. */
+export interface Release {
+  deployment: { name: string; uid: string };
+  replicaSet: { name: string; uid: string };
+  /** The value of the removed label. */
+  podTemplateHash: string;
+  releasedAt: string;
+  /** Number of pods of the Deployment that served at that time, including this one. Pods missing before are not waited for. */
+  servedBefore?: number;
+}
+
+/** The label by which a ReplicaSet selects its own pods among those of the Deployment. */
+export const podTemplateHash = 'pod-template-hash';
+
+export function releaseText(release: Release): string {
+  return JSON.stringify(release);
+}
+
+/** Parses the annotation. Returns undefined for a value that this project did not write. */
+export function parseRelease(text: string | undefined): Release | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const read = JSON.parse(text) as Partial<Release>;
+    const names = [read.deployment?.name, read.replicaSet?.name, read.podTemplateHash, read.releasedAt];
+    return names.every((name) => typeof name === 'string') ? (read as Release) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the controller of an object if it has the given kind in the group apps. */
+export function appsController(
+  { ownerReferences = [] }: Pick<ObjectMeta, 'ownerReferences'>,
+  kind: 'Deployment' | 'ReplicaSet',
+): OwnerReference | undefined {
+  return ownerReferences.find(
+    (owner) => owner.controller === true && owner.kind === kind && owner.apiVersion.startsWith('apps/'),
+  );
+}

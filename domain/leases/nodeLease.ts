@@ -1,0 +1,61 @@
+import type { ConditionFacts } from '../common/conditions.ts';
+import { listed } from '../common/names.ts';
+import { type DeniedNode, deniedMessage } from '../common/nodePermission.ts';
+import { oneLine } from '../common/text.ts';
+
+/** A selected node that is not cordoned or drained, because its maintenance Lease is not ours (KEP-1411). */
+export interface NodeWithoutLease {
+  name: string;
+  /** A human-readable reason; the same for all nodes of one holder. */
+  because: string;
+  permission?: never;
+}
+
+/** A selected node that is not changed at present. */
+export type WaitingNode = NodeWithoutLease | DeniedNode;
+
+export function isDenied(node: WaitingNode): node is DeniedNode {
+  return node.permission !== undefined;
+}
+
+export function lacksLease(node: WaitingNode): node is NodeWithoutLease {
+  return !isDenied(node);
+}
+
+export const NODE_LEASES_HELD = 'NodeLeasesHeld';
+
+/** Limits the size of the status, which has one message per node. */
+const maxReasonLength = 256;
+/** Any client may write any text as the holder of a Lease. */
+const maxHolderLength = 200;
+
+/** Applies to all nodes, so it is reported once. */
+export const leasesRejected =
+  'the worker lacks permission to write Leases in namespace kube-node-maintenance; grant it with npm start -- --install or kubectl apply --server-side -k deploy';
+
+export function heldByAnother(holder: string): string {
+  return `held by ${oneLine(holder, maxHolderLength)}`;
+}
+
+/** Returns the message in the status of the node. */
+export function waitingMessage(node: WaitingNode): string {
+  if (isDenied(node)) return deniedMessage(node);
+  return `Waiting for the maintenance Lease of the node: ${oneLine(node.because, maxReasonLength)}.`;
+}
+
+/** Returns the condition that tells whether the maintenance holds the Leases of all its nodes. */
+export function nodeLeasesCondition(waiting: readonly NodeWithoutLease[]): ConditionFacts {
+  const type = NODE_LEASES_HELD;
+  if (waiting.length === 0)
+    return { type, status: 'True', reason: 'Held', message: 'The maintenance Leases of all nodes are held.' };
+  const nodes = waiting.map(({ name, because }) => `${name} (${oneLine(because, maxReasonLength)})`);
+  return { type, status: 'False', reason: 'Waiting', message: `Waiting for nodes ${listed(nodes)}.` };
+}
+
+/** The condition after the nodes are uncordoned. */
+export const nodeLeasesReleased: ConditionFacts = {
+  type: NODE_LEASES_HELD,
+  status: 'False',
+  reason: 'Released',
+  message: 'The nodes are uncordoned and their maintenance Leases released.',
+};

@@ -1,0 +1,67 @@
+import type { Lease } from '../../api/core.ts';
+import type { COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../../api/names.ts';
+import { isExpired } from './identityLease.ts';
+
+/** One process of an installation, as the CLI shows it. Times are RFC 3339; fields that its Lease does not have are omitted. */
+export interface ProcessSummary {
+  readonly component: string;
+  readonly host: string;
+  /** Unique for every start of the process. */
+  readonly holder: string;
+  /** Stale: it missed renewals, or its renewTime is in the future. Expired: it no longer runs, and its Lease will be deleted. */
+  readonly state: 'Live' | 'Stale' | 'Expired';
+  /** Whether it runs the control loops. */
+  readonly leader: boolean;
+  readonly renewTime?: string;
+  readonly version?: string;
+  /** Identity and task queue of the worker in Temporal. */
+  readonly temporal?: TemporalWorker;
+}
+
+export interface TemporalWorker {
+  readonly identity: string;
+  readonly namespace: string;
+  readonly taskQueue: string;
+}
+
+/** Equals three renewal intervals. */
+const staleAfterMs = 30_000;
+const componentLabel: typeof COMPONENT_LABEL = 'k8s.io/component';
+const hostnameLabel: typeof HOSTNAME_LABEL = 'kubernetes.io/hostname';
+type Annotation = (typeof IdentityAnnotation)[keyof typeof IdentityAnnotation];
+
+/** Summarizes any identity Lease that an apiserver stores. `leader` is the holder that runs the control loops. */
+export function processOf(lease: Readonly<Lease>, leader: string | undefined, now: Date): ProcessSummary {
+  const { labels = {}, annotations = {} } = lease.metadata;
+  const { holderIdentity: holder = '', renewTime } = lease.spec;
+  const annotation = (name: Annotation) => annotations[name];
+  const host = annotation('nodemaintenance.k8s.io/hostname') ?? labels[hostnameLabel] ?? '';
+  const version = annotation('nodemaintenance.k8s.io/version');
+  const identity = annotation('nodemaintenance.k8s.io/temporal-identity');
+  const namespace = annotation('nodemaintenance.k8s.io/temporal-namespace');
+  const taskQueue = annotation('nodemaintenance.k8s.io/task-queue');
+  const isWorker = identity !== undefined && namespace !== undefined && taskQueue !== undefined;
+  return {
+    component: labels[componentLabel] ?? '',
+    host,
+    holder,
+    state: stateOf(lease, now),
+    leader: holder !== '' && holder === leader,
+    ...(renewTime !== undefined && { renewTime }),
+    ...(version !== undefined && { version }),
+    ...(isWorker && { temporal: { identity, namespace, taskQueue } }),
+  };
+}
+
+function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {
+  if (isExpired(lease, now)) return 'Expired';
+  const ageMs = Math.abs(now.getTime() - Date.parse(lease.spec.renewTime ?? ''));
+  return ageMs <= staleAfterMs ? 'Live' : 'Stale';
+}
+
+/** Returns the holder of the leader election Lease, unless it has expired. */
+export function leaderOf(election: Readonly<Lease> | undefined, now: Date): string | undefined {
+  const { holderIdentity = '', renewTime, leaseDurationSeconds = 0 } = election?.spec ?? {};
+  const isHeld = Date.parse(renewTime ?? '') + leaseDurationSeconds * 1_000 >= now.getTime();
+  return isHeld && holderIdentity !== '' ? holderIdentity : undefined;
+}

@@ -1,0 +1,46 @@
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { code, plain } from '../common/markdown.ts';
+import { oneLine } from '../common/text.ts';
+
+/** The fields that a run gets at its start, for users who find it in a list of workflows. */
+export interface StaticSummary {
+  /** One line of Markdown. */
+  staticSummary: string;
+  /** Markdown. */
+  staticDetails: string;
+  /** Shown in the UI, and not searchable. Temporal warns if it exceeds 2 KiB. */
+  memo: { [name: string]: string };
+}
+
+/** Temporal accepts 400 bytes; a character may need three. */
+const maxSummaryLength = 120;
+const maxMemoLength = 500;
+
+export function staticSummaryOf({ metadata: { name }, spec: { reason } }: NodeMaintenance): StaticSummary {
+  const kubectl = `kubectl maintenance status ${name}`;
+  return staticSummary({ kind: 'Maintenance', object: `nm ${name}`, kubectl, name, reason });
+}
+
+/** Returns the summary of every run that the Schedule of a window starts. */
+export function windowStaticSummaryOf({ metadata: { name }, spec }: MaintenanceWindow): StaticSummary {
+  const kubectl = `kubectl get mw ${name} -o wide`;
+  return staticSummary({ kind: 'Window', object: `mw ${name}`, kubectl, name, reason: spec.template.reason });
+}
+
+interface StaticSummaryInput {
+  kind: string;
+  name: string;
+  /** The object as an argument of kubectl. */
+  object: string;
+  kubectl: string;
+  reason: string | undefined;
+}
+
+function staticSummary({ kind, name, object, kubectl, reason }: StaticSummaryInput): StaticSummary {
+  return {
+    staticSummary: plain(reason ?? '', maxSummaryLength) || `${kind} ${name}`,
+    staticDetails: `The desired state is in the object: ${code(`kubectl get ${object} -o yaml`)}. The current state is under *Current Details*.`,
+    memo: { ...(reason && { reason: oneLine(reason, maxMemoLength) }), kubectl },
+  };
+}

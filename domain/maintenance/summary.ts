@@ -1,0 +1,273 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import type {
+  DrainTier,
+  NodeMaintenance,
+  NodeMaintenanceNodeStatus,
+  NodeMaintenanceStage,
+} from '../../api/nodeMaintenance.ts';
+import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
+import { isTrue } from '../common/conditions.ts';
+import { isCordoned } from '../common/cordon.ts';
+import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
+import { compareNames } from '../common/names.ts';
+import {
+  type GatesSummary,
+  gatesSummary,
+  notUncordonedReason,
+  type NodeServiceInput,
+  outOfServiceReasons,
+  recordOf,
+  type ServiceContext,
+  isInService,
+} from './backInService.ts';
+import { podName, podTypeOf } from '../common/pod.ts';
+import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+
+/** The input of a summary, observed at one moment. */
+export interface MaintenanceSummaryInput extends ServiceContext {
+  maintenance: NodeMaintenance;
+  /** The existing nodes of the maintenance. */
+  nodes: readonly NodeServiceInput[];
+  /** Names of nodes that the maintenance has had, and that no longer exist. */
+  missing?: readonly string[] | undefined;
+  /** Pod UID -> Evacuation. */
+  evacuations: ReadonlyMap<string, Evacuation>;
+  now: Date;
+  /** The rate that the observer has measured most recently. */
+  drainRate?: DrainRate | undefined;
+}
+
+/** The number of pods that have left within a time. */
+export interface DrainRate {
+  pods: number;
+  ms: number;
+}
+
+/** A maintenance, for users and scripts. Times are RFC 3339. A field that is unknown or does not apply is missing. */
+export interface MaintenanceSummary {
+  readonly name: string;
+  readonly stage: NodeMaintenanceStage;
+  /** Missing until a worker has started the stage. */
+  readonly stageSince?: string;
+  readonly reason?: string;
+  readonly paused: boolean;
+  readonly drained: boolean;
+  /** Complete has finished. */
+  readonly completed: boolean;
+  /** The tier that Drain has reached, counting only tiers that contain pods. */
+  readonly tier?: ReachedTier;
+  /** Missing until Drain has started: the pods have not been counted. */
+  readonly podsToEvacuate?: number;
+  readonly podsEvacuated: number;
+  readonly podsBlocked: number;
+  readonly nodes: readonly NodeSummary[];
+  /** Nodes that the observer has seen in the maintenance, and that no longer exist. */
+  readonly missingNodes?: readonly string[];
+  readonly estimate?: Estimate;
+}
+
+/** `pods` describes the pods that the tier evacuates. */
+export interface ReachedTier extends DrainTier {
+  readonly pods: string;
+}
+
+export interface NodeSummary {
+  readonly node: string;
+  readonly cordoned: boolean;
+  /** The last of the node's drain targets. */
+  readonly tier?: string;
+  readonly podsToEvacuate?: number;
+  readonly podsEvacuated: number;
+  readonly message: string;
+  /** Pods with an Evacuation. */
+  readonly leaving: readonly LeavingPod[];
+  /** Pods that only the kubelet can stop. */
+  readonly staticPods: readonly string[];
+  readonly gates?: GatesSummary;
+  /** After Complete: why the node is out of service. */
+  readonly outOfServiceReasons?: readonly string[];
+  /** After Complete. */
+  readonly inService?: boolean;
+  /** After Complete: why the maintenance does not uncordon the node. */
+  readonly notUncordoned?: 'CordonedBefore' | 'NeverCordoned';
+}
+
+export interface LeavingPod {
+  readonly pod: string;
+  /** The active evacuator. Missing for the eviction API. */
+  readonly evacuator?: string;
+  readonly message?: string;
+  readonly expectedFinishTime?: string;
+  readonly blocker?: Blocker;
+}
+
+/** The time until all pods have left, and its basis; without seconds if there is no estimate, and why. */
+export type Estimate =
+  | { readonly seconds: number; readonly basis: 'AverageRate' | 'RecentRate'; readonly rate: DrainRate }
+  | { readonly seconds: number; readonly basis: 'Evacuator'; readonly evacuator: string }
+  | { readonly basis: 'Paused' | 'Blocked' | 'NoPodHasLeft' | 'Stalled' };
+
+export function isDrained({ status }: NodeMaintenance): boolean {
+  return isTrue(status?.conditions, 'Drained');
+}
+
+export function isPaused({ status }: NodeMaintenance): boolean {
+  return isTrue(status?.conditions, 'Paused');
+}
+
+/** Summarizes any NodeMaintenance that an apiserver stores. */
+export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
+  const { maintenance, missing = [] } = input;
+  const { name } = maintenance.metadata;
+  const stage = stageOf(maintenance);
+  const stageSince = maintenance.status?.stageStatuses.find((one) => one.name === stage)?.startTimestamp;
+  const nodes = input.nodes
+    .map((one) => nodeSummary(one, input))
+    .toSorted((a, b) => compareNames(a.node, b.node));
+  const tier = tierOf(maintenance);
+  const podsToEvacuate = sum(nodes.map((node) => node.podsToEvacuate ?? 0));
+  const counted = {
+    podsEvacuated: sum(nodes.map(({ podsEvacuated }) => podsEvacuated)),
+    podsBlocked: blockersOf(nodes).length,
+  };
+  const estimate =
+    stage === 'Drain' ? estimateOf({ input, nodes, podsToEvacuate, ...counted, stageSince }) : undefined;
+  return {
+    name,
+    stage,
+    ...(stageSince !== undefined && { stageSince }),
+    ...(maintenance.spec.reason && { reason: maintenance.spec.reason }),
+    paused: stage !== 'Complete' && isPaused(maintenance),
+    drained: stage === 'Drain' && isDrained(maintenance),
+    completed: isCompleted(maintenance),
+    ...(tier !== undefined && { tier }),
+    ...(hasStarted(maintenance, 'Drain') && { podsToEvacuate }),
+    ...counted,
+    nodes,
+    ...(missing.length > 0 && { missingNodes: missing }),
+    ...(estimate !== undefined && { estimate }),
+  };
+}
+
+/** Returns the tier that is reached; undefined outside of Drain, and until a tier that contains pods is reached. */
+export function tierOf(maintenance: NodeMaintenance): ReachedTier | undefined {
+  if (stageOf(maintenance) !== 'Drain' || !hasStarted(maintenance, 'Drain')) return undefined;
+  const { drainTier } = maintenance.status ?? {};
+  const entry = completeDrainPlan(maintenance.spec.drainPlan)[positionOf(maintenance)];
+  return drainTier && entry && { ...drainTier, pods: entryText(entry) };
+}
+
+function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): NodeSummary {
+  const { maintenance, policies, evacuations, now } = input;
+  const { name } = own.node.metadata;
+  const record = recordOf(maintenance, name);
+  const target = record?.drainTargets.at(-1);
+  const gates = gatesSummary(own, policies);
+  const pods = own.pods.toSorted((a, b) => compareNames(podName(a), podName(b)));
+  const leaving = pods.flatMap((pod) => leavingPod(pod, evacuations.get(pod.metadata.uid ?? ''), now) ?? []);
+  const isComplete = stageOf(maintenance) === 'Complete';
+  const notUncordoned = isComplete ? notUncordonedReason(own.node, maintenance) : undefined;
+  const { podsToEvacuate, podsEvacuated } = countsOf(record, leaving.length);
+  return {
+    node: name,
+    cordoned: isCordoned(own.node),
+    ...(target !== undefined && !isComplete && { tier: entryText(target) }),
+    ...(hasStarted(maintenance, 'Drain') && { podsToEvacuate }),
+    podsEvacuated,
+    message: isComplete && isCompleted(maintenance) ? '' : (record?.drainMessage ?? ''),
+    leaving,
+    staticPods: pods.filter((pod) => podTypeOf(pod) === 'Static').map(podName),
+    ...(gates !== undefined && { gates }),
+    ...(isComplete && {
+      outOfServiceReasons: outOfServiceReasons(own, maintenance, input),
+      inService: isInService(own, policies),
+    }),
+    ...(notUncordoned !== undefined && { notUncordoned }),
+  };
+}
+
+/** Counts at least the pods that have an Evacuation, because the published status is up to one second old. */
+function countsOf(
+  record: NodeMaintenanceNodeStatus | undefined,
+  leaving: number,
+): { podsToEvacuate: number; podsEvacuated: number } {
+  const { podsPendingEvacuation = 0, podsEvacuating = 0, podsPeak = 0 } = record ?? {};
+  const podsToEvacuate = Math.max(podsPendingEvacuation + podsEvacuating, leaving);
+  return { podsToEvacuate, podsEvacuated: Math.max(0, podsPeak - podsToEvacuate) };
+}
+
+function leavingPod(pod: Pod, evacuation: Evacuation | undefined, now: Date): LeavingPod | undefined {
+  if (evacuation === undefined) return undefined;
+  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation.status ?? {};
+  const blocker = blockerOf(pod, evacuation, now);
+  return {
+    pod: podName(pod),
+    ...(activeEvacuatorClass && { evacuator: activeEvacuatorClass }),
+    ...(message && { message }),
+    ...(expectedEvacuationFinishTime !== undefined && { expectedFinishTime: expectedEvacuationFinishTime }),
+    ...(blocker !== undefined && { blocker }),
+  };
+}
+
+function blockersOf(nodes: readonly NodeSummary[]): Blocker[] {
+  return nodes.flatMap(({ leaving }) => leaving.flatMap(({ blocker }) => blocker ?? []));
+}
+
+interface Counted extends Pick<MaintenanceSummary, 'podsEvacuated' | 'nodes'> {
+  podsToEvacuate: number;
+  input: MaintenanceSummaryInput;
+  stageSince: string | undefined;
+}
+
+function estimateOf(counted: Counted): Estimate | undefined {
+  const { podsToEvacuate, nodes, input } = counted;
+  if (podsToEvacuate === 0) return undefined;
+  if (isPaused(input.maintenance)) return { basis: 'Paused' };
+  if (blockersOf(nodes).some(requiresIntervention)) return { basis: 'Blocked' };
+  const byEvacuator = estimateByEvacuator(nodes, input.now);
+  if (isStalled(input.drainRate)) return byEvacuator ?? { basis: 'Stalled' };
+  const byRate = estimateByRate(counted);
+  if (byEvacuator !== undefined && byEvacuator.seconds > (byRate?.seconds ?? 0)) return byEvacuator;
+  return byRate ?? { basis: 'NoPodHasLeft' };
+}
+
+/** After this time in which no pod has left, an average is meaningless. */
+const stallMs = 60_000;
+
+function isStalled(rate: DrainRate | undefined): boolean {
+  return rate !== undefined && rate.pods === 0 && rate.ms >= stallMs;
+}
+
+type Timed = Extract<Estimate, { seconds: number }>;
+
+/** Prefers the recent rate: the average is misleading if a budget has blocked the drain for an hour. */
+function estimateByRate({ podsToEvacuate, podsEvacuated, input, stageSince }: Counted): Timed | undefined {
+  const { drainRate: recent, now } = input;
+  if (recent !== undefined && recent.pods > 0)
+    return { seconds: secondsAt(recent, podsToEvacuate), basis: 'RecentRate', rate: recent };
+  const ms = now.getTime() - Date.parse(stageSince ?? '');
+  if (podsEvacuated === 0 || !(ms > 0)) return undefined;
+  const rate = { pods: podsEvacuated, ms };
+  return { seconds: secondsAt(rate, podsToEvacuate), basis: 'AverageRate', rate };
+}
+
+function secondsAt({ pods, ms }: DrainRate, podsToEvacuate: number): number {
+  return Math.ceil((podsToEvacuate * ms) / pods / 1_000);
+}
+
+/** Returns the latest expected finish time that an evacuator has reported. */
+function estimateByEvacuator(nodes: readonly NodeSummary[], now: Date): Timed | undefined {
+  const [last] = nodes
+    .flatMap(({ leaving }) => leaving)
+    .map(({ evacuator = '', expectedFinishTime = '' }) => ({ evacuator, at: Date.parse(expectedFinishTime) }))
+    .filter(({ at }) => at > now.getTime())
+    .toSorted((a, b) => b.at - a.at);
+  if (last === undefined) return undefined;
+  const seconds = Math.ceil((last.at - now.getTime()) / 1_000);
+  return { seconds, basis: 'Evacuator', evacuator: last.evacuator };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}

@@ -1,0 +1,128 @@
+import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import { isCordoned } from '../common/cordon.ts';
+import { compareNames, listed } from '../common/names.ts';
+import { NODES_AUTHORIZED } from '../common/nodePermission.ts';
+import { hasStarted, isCompleted, stageOf, stagesAfter } from '../common/stage.ts';
+import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
+import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
+import { notUncordonedReason, outOfServiceReasons, recordOf } from './backInService.ts';
+import { wasCordonedByMaintenance } from './status.ts';
+import { isDrained, isPaused, type MaintenanceSummaryInput, type NodeSummary, summaryOf } from './summary.ts';
+
+export type WaitResult =
+  | { kind: 'Reached'; notes: readonly string[] }
+  /** Each entry names one thing to wait for. The text is the same as long as the cause is. */
+  | { kind: 'Waiting'; on: readonly string[] }
+  /** The goal cannot be reached any more. */
+  | { kind: 'Missed'; because: string };
+
+/** `isDeleted`: the object has been deleted since it was observed. */
+export type WaitInput = MaintenanceSummaryInput & { isDeleted: boolean };
+
+/**
+ * Decides whether a maintenance has reached the goal of a stage. Idle: started by a worker. Cordon: all nodes are cordoned for the
+ * maintenance. Drain: the Drained condition is True. Complete: every node exists and is in service.
+ */
+export function decideWait(goal: NodeMaintenanceStage, input: WaitInput): WaitResult {
+  const { maintenance } = input;
+  const stage = stageOf(maintenance);
+  if (goal === 'Complete') return waitForComplete(input);
+  if (input.isDeleted) return { kind: 'Missed', because: 'it was deleted' };
+  if (goal === 'Drain' && isDrained(maintenance)) return reachedDrained(maintenance);
+  if (stagesAfter(goal).includes(stage))
+    return { kind: 'Missed', because: `it was advanced to stage ${stage}` };
+  if (!hasStarted(maintenance, goal)) return { kind: 'Waiting', on: [notStarted] };
+  if (goal === 'Idle') return { kind: 'Reached', notes: [] };
+  const on = goal === 'Cordon' ? waitingForCordon(input) : waitingForDrain(input);
+  return on.length === 0 ? { kind: 'Reached', notes: [] } : { kind: 'Waiting', on };
+}
+
+const notStarted = 'a worker to start the stage (kubectl maintenance workers lists the running workers)';
+
+/** A node that was cordoned before the maintenance counts only when the maintenance has recorded that. */
+function waitingForCordon({ maintenance, nodes }: MaintenanceSummaryInput): string[] {
+  const isRecorded = (name: string) => wasCordonedByMaintenance(recordOf(maintenance, name));
+  const names = nodes
+    .filter(({ node }) => !isCordoned(node) || !isRecorded(node.metadata.name))
+    .map(({ node }) => node.metadata.name);
+  const cordon = names.length === 0 ? [] : [`nodes to be cordoned: ${sortedList(names)}`];
+  return [...cordon, ...waitingForLeases(maintenance), ...waitingForPermission(maintenance)];
+}
+
+function waitingForLeases({ status }: NodeMaintenance): string[] {
+  const held = status?.conditions.find(({ type }) => type === NODE_LEASES_HELD);
+  return held?.status === 'False' && held.reason === 'Waiting' ? [`maintenance Leases: ${held.message}`] : [];
+}
+
+function waitingForPermission({ status }: NodeMaintenance): string[] {
+  const authorized = status?.conditions.find(({ type }) => type === NODES_AUTHORIZED);
+  return authorized?.status === 'False' ? [`permissions: ${authorized.message}`] : [];
+}
+
+function reachedDrained({ status }: NodeMaintenance): WaitResult {
+  const condition = status?.conditions.find(({ type }) => type === 'Drained');
+  return { kind: 'Reached', notes: condition?.reason === 'StaticPodsRemain' ? [condition.message] : [] };
+}
+
+function waitingForDrain(input: MaintenanceSummaryInput): string[] {
+  const { maintenance } = input;
+  const { nodes, podsToEvacuate } = summaryOf(input);
+  const entry = completeDrainPlan(maintenance.spec.drainPlan)[positionOf(maintenance)];
+  const noNodes = nodes.length === 0 ? ['a node that its selector matches'] : [];
+  const tier = entry === undefined || podsToEvacuate === 0 ? [] : [`${entryText(entry)} to leave`];
+  const paused = isPaused(maintenance) ? ['the maintenance to be resumed: it is paused'] : [];
+  const on = [
+    ...noNodes,
+    ...paused,
+    ...tier,
+    ...blockersOf(nodes),
+    ...waitingForLeases(maintenance),
+    ...waitingForPermission(maintenance),
+  ];
+  return on.length === 0 ? ['the worker to report that no pod is left'] : on;
+}
+
+/** Returns one message for each blocker, with one of the pods that it blocks. */
+function blockersOf(nodes: readonly NodeSummary[]): string[] {
+  const byMessage = new Map<string, string[]>();
+  for (const { node, leaving } of nodes) {
+    for (const { pod, blocker } of leaving) {
+      if (blocker === undefined) continue;
+      byMessage.set(blocker.message, [...(byMessage.get(blocker.message) ?? []), `${pod} on ${node}`]);
+    }
+  }
+  return [...byMessage].map(
+    ([message, pods]) => `${pods.toSorted(compareNames)[0]}, which cannot leave: ${message}`,
+  );
+}
+
+function waitForComplete(input: WaitInput): WaitResult {
+  const { maintenance, nodes, isDeleted } = input;
+  if (!isDeleted && !hasStarted(maintenance, 'Complete')) return { kind: 'Waiting', on: [notStarted] };
+  if (!isDeleted && !isCompleted(maintenance))
+    return { kind: 'Waiting', on: ['the nodes to be uncordoned', ...waitingForLeases(maintenance)] };
+  const on = [
+    ...(input.missing ?? []).map((name) => `node ${name}: it does not exist`),
+    ...nodes.flatMap((one) =>
+      outOfServiceReasons(one, maintenance, input).map((text) => `node ${one.node.metadata.name}: ${text}`),
+    ),
+  ];
+  return on.length > 0 ? { kind: 'Waiting', on } : { kind: 'Reached', notes: notUncordonedNotes(input) };
+}
+
+const notUncordonedText = {
+  CordonedBefore: 'Still cordoned, as before the maintenance',
+  NeverCordoned: 'Skipped, never cordoned by the maintenance',
+} as const;
+
+function notUncordonedNotes({ maintenance, nodes }: MaintenanceSummaryInput): string[] {
+  const byReason = Map.groupBy(nodes, ({ node }) => notUncordonedReason(node, maintenance));
+  return (['CordonedBefore', 'NeverCordoned'] as const).flatMap((reason) => {
+    const names = (byReason.get(reason) ?? []).map(({ node }) => node.metadata.name);
+    return names.length === 0 ? [] : [`${notUncordonedText[reason]}: ${sortedList(names)}.`];
+  });
+}
+
+function sortedList(names: readonly string[]): string {
+  return listed(names.toSorted(compareNames));
+}

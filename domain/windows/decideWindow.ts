@@ -1,0 +1,250 @@
+import type { Node } from '../../api/core.ts';
+import type { MaintenanceWindow, WindowProgress } from '../../api/maintenanceWindow.ts';
+import { workflowIdOf } from '../../api/names.ts';
+import type { NodeReservation } from '../../api/nodeDisruptionBudget.ts';
+import { inMaintenanceReason } from '../budget/nodeDisruptionBudget.ts';
+import { isTrue } from '../common/conditions.ts';
+import { compareNames } from '../common/names.ts';
+import { revisionOf, windowMaintenanceName } from '../common/revision.ts';
+import { stageOf } from '../common/stage.ts';
+import { oneLine } from '../common/text.ts';
+import { type NodeOutcome, outcomesByNode } from './nodeOutcome.ts';
+import type { NodeStep } from './nodeStep.ts';
+import type { InProgressPolicy } from './nodeStepInput.ts';
+import { progressOf } from './progress.ts';
+import { decideRollout, type RolloutDecision, type RolloutInput } from './rollout.ts';
+import { isPausedByWindow, type WindowMaintenance } from './windowMaintenance.ts';
+import type { SentSignal, WaitingSince, WindowNode, WindowState, WindowStep } from './windowState.ts';
+
+/** The state of the NodeDisruptionBudget that one decision is based on. */
+export interface BudgetView {
+  reservations: readonly NodeReservation[];
+  /** The number of nodes of the cluster that may be out of service. */
+  allowed: number;
+  /** The nodes that are out of service, each with the reason. */
+  outOfService: ReadonlyMap<string, string>;
+}
+
+/** The next step of a node of the window. */
+export interface PlannedStep {
+  windowMaintenance: WindowMaintenance;
+  step: NodeStep;
+}
+
+/** The phase of an open window. */
+export interface WindowPhase {
+  policy: InProgressPolicy;
+  /** No further node starts. */
+  isEnding: boolean;
+}
+
+export interface WindowDecisionInput {
+  window: MaintenanceWindow;
+  phase: WindowPhase;
+  requests: { approved: boolean; approvedNodes: readonly string[]; paused: boolean };
+  /** The nodes that the window selects. */
+  nodes: readonly Node[];
+  steps: readonly PlannedStep[];
+  budget: BudgetView;
+  /** Nodes whose maintenance the apiserver rejects now, each with its message. */
+  rejected: ReadonlyMap<string, string>;
+  nowMs: number;
+}
+
+export interface WindowDecision {
+  rollout: RolloutDecision;
+  state: WindowState;
+  progress: WindowProgress;
+  /** The NodeMaintenances to pause, because the window has ended and holds them. */
+  pause: readonly WindowMaintenance[];
+  /** The NodeMaintenances to resume, because an earlier window has paused them. */
+  resume: readonly WindowMaintenance[];
+  /** True if nothing is left to do in the window: its workflow closes it. */
+  canClose: boolean;
+}
+
+/** Decides the phase of a window from its spec and the requests that it has accepted. */
+export function decidePhase(
+  { metadata, spec }: MaintenanceWindow,
+  { cancelled, ended, end }: { cancelled: boolean; ended: boolean; end: string },
+  nowMs: number,
+): WindowPhase {
+  if (cancelled) return { policy: 'Cancel', isEnding: true };
+  const isDeleted = metadata.deletionTimestamp !== undefined;
+  if (!isDeleted && !ended && !(nowMs >= Date.parse(end))) return { policy: 'Finish', isEnding: false };
+  const policies = { FinishCurrent: 'Finish', HoldCurrent: 'Hold', CancelCurrent: 'Cancel' } as const;
+  const policy = policies[spec.onWindowEnd];
+  // A deleted window does not open again, so that nothing could continue.
+  return { policy: policy === 'Hold' && isDeleted ? 'Finish' : policy, isEnding: true };
+}
+
+/** Decides which nodes a window starts, what it waits for, and whether it closes. */
+export function decideWindow(input: WindowDecisionInput): WindowDecision {
+  const { window, nodes, steps, phase } = input;
+  const outcomes = nodeOutcomes(input);
+  const rollout = decideRollout(rolloutInput(input, outcomes));
+  const selected = nodes.map(({ metadata }) => metadata.name);
+  const progress = progressOf(revisionOf(window.spec), selected, outcomes);
+  const state = stateOf(input, { rollout, progress, outcomes });
+  const maintenances = (needs: (phase: WindowPhase, planned: PlannedStep) => boolean) =>
+    steps.filter((planned) => needs(phase, planned)).map(({ windowMaintenance }) => windowMaintenance);
+  const [pause, resume] = [maintenances(needsPause), maintenances(needsResume)];
+  const isSettled = pause.length === 0 && resume.length === 0;
+  return { rollout, state, progress, pause, resume, canClose: isSettled && canClose(input, state, rollout) };
+}
+
+/** Returns the outcomes of all nodes. A reserved node is in progress, even if no informer has its NodeMaintenance yet. */
+function nodeOutcomes({ window, steps, budget }: WindowDecisionInput): Map<string, NodeOutcome> {
+  const outcomes = outcomesByNode(
+    steps.map(({ windowMaintenance, step }) => [windowMaintenance.node, outcomeOf(step)] as const),
+  );
+  for (const reservation of budget.reservations)
+    if (reservation.window === window.metadata.name && !outcomes.has(reservation.node))
+      outcomes.set(reservation.node, { state: 'InProgress' });
+  return outcomes;
+}
+
+function outcomeOf(step: NodeStep): NodeOutcome {
+  switch (step.kind) {
+    case 'Failed':
+      return { state: 'Failed', reason: step.reason, message: step.message };
+    case 'Succeeded':
+      return { state: 'Succeeded', at: step.at };
+    case 'DeleteMaintenance':
+      return { state: 'Remaining' };
+    default:
+      return { state: 'InProgress' };
+  }
+}
+
+function rolloutInput(
+  { window, phase, requests, nodes, budget, rejected, nowMs }: WindowDecisionInput,
+  outcomes: ReadonlyMap<string, NodeOutcome>,
+): RolloutInput {
+  const { metadata, spec } = window;
+  // A node may be back in service before it has succeeded. No other node takes its place until then.
+  const inProgress = nodes
+    .filter((node) => outcomes.get(node.metadata.name)?.state === 'InProgress')
+    .map((node) => [node.metadata.name, inMaintenanceReason(metadata.name)] as const);
+  return {
+    rollout: spec.rollout,
+    approval: spec.approval,
+    nodes: nodes.map((node) => ({ name: node.metadata.name, labels: node.metadata.labels ?? {} })),
+    outcomes,
+    outOfService: new Map([...inProgress, ...budget.outOfService]),
+    budget: budget.allowed,
+    approved: requests.approved,
+    approvedNodes: requests.approvedNodes,
+    paused: requests.paused,
+    rejected,
+    hasEnded: phase.isEnding,
+    isDeleted: metadata.deletionTimestamp !== undefined,
+    nowMs,
+  };
+}
+
+/** Keeps the status small. */
+const maxMessageLength = 1_000;
+
+function stateOf(
+  { window, steps }: WindowDecisionInput,
+  {
+    rollout,
+    progress,
+    outcomes,
+  }: { rollout: RolloutDecision; progress: WindowProgress; outcomes: ReadonlyMap<string, NodeOutcome> },
+): WindowState {
+  const { revision, nodes, done, remaining } = progress;
+  const names = new Map(
+    steps
+      .map(({ windowMaintenance: { node, maintenance } }) => [node, maintenance.metadata.name] as const)
+      .toSorted(([, a], [, b]) => compareNames(a, b)),
+  );
+  const nodesIn = (state: NodeOutcome['state']): WindowNode[] =>
+    [...outcomes.keys()]
+      .filter((node) => outcomes.get(node)?.state === state)
+      .toSorted(compareNames)
+      .map((node) => ({
+        node,
+        maintenance: names.get(node) ?? windowMaintenanceName(window.metadata.name, revision, node),
+      }));
+  return {
+    revision,
+    nodes,
+    done,
+    inProgress: nodesIn('InProgress'),
+    failed: nodesIn('Failed'),
+    remaining,
+    ...(rollout.kind === 'Wait' && {
+      waiting: { reason: rollout.reason, message: oneLine(rollout.message, maxMessageLength) },
+    }),
+  };
+}
+
+function isInProgress({ step }: PlannedStep): boolean {
+  return outcomeOf(step).state === 'InProgress';
+}
+
+function isPaused({ windowMaintenance: { maintenance } }: PlannedStep): boolean {
+  return isTrue(maintenance.status?.conditions, 'Paused');
+}
+
+function needsPause({ policy }: WindowPhase, planned: PlannedStep): boolean {
+  const { maintenance } = planned.windowMaintenance;
+  return (
+    policy === 'Hold' && isInProgress(planned) && stageOf(maintenance) !== 'Complete' && !isPaused(planned)
+  );
+}
+
+/** A drain that a user paused is never resumed. */
+function needsResume({ policy }: WindowPhase, planned: PlannedStep): boolean {
+  const isOurs = isPausedByWindow(planned.windowMaintenance.maintenance);
+  return policy === 'Finish' && isInProgress(planned) && isOurs && isPaused(planned);
+}
+
+/** Reports whether a drain that the window paused has been resumed: a later pause is the one of a user. */
+export function isResumed({ policy }: WindowPhase, planned: PlannedStep): boolean {
+  return policy === 'Finish' && isPausedByWindow(planned.windowMaintenance.maintenance) && !isPaused(planned);
+}
+
+/** A window does not close while a node is in progress whose NodeMaintenance no informer has yet. */
+function canClose(
+  { phase, steps }: WindowDecisionInput,
+  { inProgress }: WindowState,
+  rollout: RolloutDecision,
+): boolean {
+  const observed = new Set(steps.map(({ windowMaintenance }) => windowMaintenance.node));
+  if (inProgress.some(({ node }) => !observed.has(node))) return false;
+  if (phase.policy === 'Hold') return true;
+  return inProgress.length === 0 && (phase.isEnding || rollout.kind === 'Done');
+}
+
+/** Returns the time at which the window started to wait for each node. A node that the window no longer waits for is removed. */
+export function waitingSinceOf(
+  steps: readonly PlannedStep[],
+  before: WaitingSince,
+  nowMs: number,
+): WaitingSince {
+  const uids = steps
+    .filter(({ step }) => step.kind === 'AwaitNode')
+    .map(({ windowMaintenance }) => windowMaintenance.maintenance.metadata.uid ?? '');
+  return Object.fromEntries(uids.map((uid) => [uid, before[uid] ?? nowMs]));
+}
+
+/**
+ * Decides the next step of the window's workflow. Signals that were sent are not repeated, unless `retrySignals`: a signal may be
+ * lost if its workflow ends.
+ */
+export function nextWindowStep(
+  { state, pause, resume, canClose: isClosable }: WindowDecision,
+  { sentSignals, retrySignals }: { sentSignals: readonly SentSignal[]; retrySignals: boolean },
+): Exclude<WindowStep, { kind: 'Gone' }> {
+  const idsOf = (maintenances: readonly WindowMaintenance[]) =>
+    maintenances.map(({ maintenance }) => workflowIdOf(maintenance.metadata.name));
+  const [pauses, resumes] = [idsOf(pause), idsOf(resume)];
+  const isDue = (signal: SentSignal['signal']) => (workflowId: string) =>
+    retrySignals || !sentSignals.some((sent) => sent.signal === signal && sent.workflowId === workflowId);
+  if (pauses.some(isDue('pause')) || resumes.some(isDue('resume')))
+    return { kind: 'Signal', state, pause: pauses, resume: resumes };
+  return { kind: isClosable ? 'Over' : 'Progressed', state };
+}

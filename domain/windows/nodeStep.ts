@@ -1,0 +1,365 @@
+import type { Condition, Job } from '../../api/core.ts';
+import { gatesNotReady, notReadyReason, outOfServiceReason } from '../budget/nodeService.ts';
+import { type ConditionFacts, isTrue } from '../common/conditions.ts';
+import { isCompleted, stageOf } from '../common/stage.ts';
+import { isCancelled, nodeResultOf, workResultOf, workStarted, workSucceeded } from './nodeResult.ts';
+import type { NodeStepInput } from './nodeStepInput.ts';
+import { isJobRunning } from './windowMaintenance.ts';
+
+/** The next step for one node of a window. */
+export type NodeStep =
+  /** Do nothing now. */
+  | { kind: 'Wait'; message: string }
+  /** Do nothing now, but fail after `readyTimeoutSeconds`. */
+  | { kind: 'AwaitNode'; message: string }
+  | { kind: 'StartJob' }
+  /** Record the result of the Job before acting on it: the Job can be deleted at any time. */
+  | { kind: 'RecordWork'; facts: ConditionFacts }
+  | { kind: 'DeleteJob' }
+  /** Set the NodeMaintenance to Complete, which uncordons the node. */
+  | { kind: 'Complete' }
+  /** Record that the node is maintained again later. */
+  | { kind: 'Cancel' }
+  /** Record that the node has succeeded. */
+  | { kind: 'Succeed' }
+  /** Record that the node has failed. It stays as it is until a user resolves the failure. */
+  | { kind: 'Fail'; reason: string; message: string }
+  /** Do nothing: the failure is recorded and not resolved. */
+  | { kind: 'Failed'; reason: string; message: string; isUncordoned: boolean }
+  /** Do nothing: the success is recorded, at this time in milliseconds since the epoch. */
+  | { kind: 'Succeeded'; at: number }
+  /** Delete the NodeMaintenance, so that the node can be maintained again. */
+  | { kind: 'DeleteMaintenance' };
+
+/** The input, and the facts that several phases need. */
+interface Facts extends NodeStepInput {
+  /** Condition Succeeded of the NodeMaintenance. */
+  result: Condition | undefined;
+  /** Condition WorkSucceeded of the NodeMaintenance. */
+  workResult: Condition | undefined;
+  isComplete: boolean;
+  /** Complete has finished: the node is uncordoned. */
+  isUncordoned: boolean;
+}
+
+type Phase = (facts: Facts) => NodeStep | undefined;
+
+/**
+ * The phases of a node, in order: the first one that returns a step decides. `Succeeded` is the result that is recorded on the
+ * NodeMaintenance; an empty cell matches everything.
+ *
+ * | phase                     | stage    | Succeeded        | other conditions                   | step                             |
+ * |---------------------------|----------|------------------|------------------------------------|----------------------------------|
+ * | deleteJobOfUncordonedNode | Complete |                  | Job running                        | DeleteJob                        |
+ * | reportFailure             |          | False            |                                    | Failed                           |
+ * | endCancelledJob           |          | False, Cancelled | Job exists, node cordoned          | DeleteJob, Wait, Fail            |
+ * | awaitUncordon             | Complete |                  | node cordoned                      | Wait                             |
+ * | uncordon                  | Drain    | True or Cancelled|                                    | Complete; Wait while Job running |
+ * | finishCancelled           | Complete | False, Cancelled |                                    | DeleteMaintenance                |
+ * | finishSucceeded           | Complete | True             |                                    | Succeeded, DeleteMaintenance     |
+ * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail  |
+ * | detectEarlyCompletion     | Complete | absent           | drain or Job not finished          | Fail                             |
+ * | awaitService              | Complete |                  |                                    | AwaitNode, Fail, Succeed         |
+ * | awaitJobOfAdvancedNode    | Drain    | Unknown          | Job not succeeded                  | Wait, Fail                       |
+ * | awaitReadyNode            | Drain    |                  | advanced, or work succeeded        | AwaitNode, Fail, Complete        |
+ * | cancelAtWindowEnd         | Drain    | absent           | policy Cancel, Job did not fail    | Cancel                           |
+ * | recordWork                | Drain    | absent           | Job created or succeeded           | RecordWork                       |
+ * | awaitJob                  | Drain    | absent           | Job exists                         | Wait, Fail                       |
+ * | detectDeletedJob          | Drain    | absent           | Job was created, and is gone       | Fail                             |
+ * | cancelOutdated            | Drain    | absent           | work Job, revision outdated        | Cancel                           |
+ * | awaitDrain                | Drain    | absent           | not Drained                        | Wait                             |
+ * | awaitAdvance              | Drain    | absent           | work None                          | Wait                             |
+ * | holdJob                   | Drain    | absent           | policy Hold                        | Wait                             |
+ * | (otherwise)               | Drain    | absent           | drained                            | StartJob                         |
+ */
+const phases: readonly Phase[] = [
+  deleteJobOfUncordonedNode, // a Job must not work on a node that accepts pods, no matter who completed the maintenance
+  reportFailure, // only a user resolves a failure
+  endCancelledJob, // first the Job, then the node, then the record
+  awaitUncordon,
+  uncordon, // a user who resolved a failure may return a node to service that is not ready
+  finishCancelled,
+  finishSucceeded,
+  handleMissingNode,
+  detectEarlyCompletion,
+  awaitService,
+  awaitJobOfAdvancedNode,
+  awaitReadyNode,
+  cancelAtWindowEnd, // work that is done stays done, and a failed Job is reported as a failure
+  recordWork,
+  awaitJob,
+  detectDeletedJob,
+  cancelOutdated,
+  awaitDrain,
+  awaitAdvance,
+  holdJob,
+];
+
+/** Decides the next step for one node of a window. */
+export function decideNodeStep(input: NodeStepInput): NodeStep {
+  const { maintenance } = input;
+  const isComplete = stageOf(maintenance) === 'Complete';
+  const facts: Facts = {
+    ...input,
+    result: nodeResultOf(maintenance),
+    workResult: workResultOf(maintenance),
+    isComplete,
+    isUncordoned: isComplete && isCompleted(maintenance),
+  };
+  for (const phase of phases) {
+    const step = phase(facts);
+    if (step !== undefined) return step;
+  }
+  return { kind: 'StartJob' };
+}
+
+/** Reports whether the step depends on the kubelet's Lease, which is not watched. */
+export function needsHeartbeat({ maintenance, job }: Pick<NodeStepInput, 'maintenance' | 'job'>): boolean {
+  if (stageOf(maintenance) === 'Complete') return false;
+  return (
+    workEndOf({ result: nodeResultOf(maintenance), workResult: workResultOf(maintenance), job }) !== undefined
+  );
+}
+
+/** Reports whether the step depends on the readiness gates of the node. */
+export function needsReadinessGates(maintenance: NodeStepInput['maintenance']): boolean {
+  return stageOf(maintenance) === 'Complete' && nodeResultOf(maintenance)?.status !== 'True';
+}
+
+function deleteJobOfUncordonedNode({ isComplete, job }: Facts): NodeStep | undefined {
+  const isDeleted = job?.metadata.deletionTimestamp !== undefined;
+  return isComplete && isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
+}
+
+function reportFailure({ result, isUncordoned }: Facts): NodeStep | undefined {
+  if (result?.status !== 'False' || isCancelled(result)) return undefined;
+  return { kind: 'Failed', reason: result.reason, message: result.message, isUncordoned };
+}
+
+function endCancelledJob({ result, isUncordoned, job, nowMs }: Facts): NodeStep | undefined {
+  if (!isCancelled(result) || isUncordoned || job === undefined) return undefined;
+  const { name, deletionTimestamp } = job.metadata;
+  if (deletionTimestamp === undefined) return { kind: 'DeleteJob' };
+  const seconds = terminationSeconds(job);
+  // Nobody terminates the pods of a node that does not exist any more.
+  if (!hasElapsed(deletionTimestamp, seconds, nowMs))
+    return { kind: 'Wait', message: `the pods of Job ${name} are terminating` };
+  return {
+    kind: 'Fail',
+    reason: 'JobTerminationTimeout',
+    message: `the pods of Job ${name} did not terminate within ${seconds} s after it was deleted: check the pods and the node, then advance the node`,
+  };
+}
+
+function awaitUncordon({ isComplete, isUncordoned }: Facts): NodeStep | undefined {
+  return isComplete && !isUncordoned ? { kind: 'Wait', message: 'the node is being uncordoned' } : undefined;
+}
+
+function uncordon({ result, isComplete, job }: Facts): NodeStep | undefined {
+  if (isComplete || (result?.status !== 'True' && !isCancelled(result))) return undefined;
+  return isJobRunning(job) ? jobIsRunning(job) : { kind: 'Complete' };
+}
+
+function finishCancelled({ result }: Facts): NodeStep | undefined {
+  return isCancelled(result) ? { kind: 'DeleteMaintenance' } : undefined;
+}
+
+function finishSucceeded({ result, revision, node }: Facts): NodeStep | undefined {
+  if (result?.status !== 'True') return undefined;
+  // A new revision, and a recreated Node, are maintained again.
+  if (revision === 'Outdated' || node.kind !== 'Present') return { kind: 'DeleteMaintenance' };
+  return { kind: 'Succeeded', at: Date.parse(result.lastTransitionTime) };
+}
+
+function handleMissingNode({ node, isComplete, job, workResult }: Facts): NodeStep | undefined {
+  if (node.kind === 'Present') return undefined;
+  if (isComplete) return { kind: 'DeleteMaintenance' };
+  const hasStarted = job !== undefined || workResult !== undefined;
+  if (node.kind === 'Absent' || !hasStarted) return { kind: 'Cancel' };
+  // A Job that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
+  return {
+    kind: 'Fail',
+    reason: 'NodeReplaced',
+    message:
+      'the Node was recreated after its Job had started: check the node, then delete the NodeMaintenance to let the window maintain the new Node',
+  };
+}
+
+function detectEarlyCompletion({
+  isComplete,
+  result,
+  work,
+  workResult,
+  job,
+  maintenance,
+}: Facts): NodeStep | undefined {
+  if (!isComplete || result !== undefined) return undefined;
+  const isDone =
+    work === 'Job'
+      ? workResult?.status === 'True' || isTrue(job?.status?.conditions, 'Complete')
+      : isTrue(maintenance.status?.conditions, 'Drained');
+  if (isDone) return undefined;
+  const missing = work === 'Job' ? 'its Job succeeded' : 'the node was drained';
+  return {
+    kind: 'Fail',
+    reason: 'CompletedEarly',
+    message: `the NodeMaintenance was completed before ${missing}: advance the node if nothing is left to do, or delete the NodeMaintenance to maintain the node again`,
+  };
+}
+
+/** Waits until an uncordoned node accepts pods. Its readiness gates count only now: their pods return after the uncordon. */
+function awaitService(facts: Facts): NodeStep | undefined {
+  const { isComplete, node, maintenance } = facts;
+  if (!isComplete || node.kind !== 'Present') return undefined;
+  const reason = outOfServiceReason(node.node) ?? (node.isMissingReadinessTaint ? gatesNotReady : undefined);
+  if (reason === undefined) return { kind: 'Succeed' };
+  const uncordoned = maintenance.status?.stageStatuses.find(
+    ({ name }) => name === 'Complete',
+  )?.startTimestamp;
+  return awaitNode(facts, reason, { at: Date.parse(uncordoned ?? ''), event: 'the uncordon' });
+}
+
+function awaitJobOfAdvancedNode({ result, job, nowMs }: Facts): NodeStep | undefined {
+  // The request was accepted before the Job was created, and does not apply to it.
+  if (result?.status !== 'Unknown' || job === undefined || succeededAt(job) !== undefined) return undefined;
+  return jobStep(job, nowMs);
+}
+
+/** Waits until a node is ready after its work, and its kubelet sends a heartbeat: Kubernetes notices only after a while that it is down. */
+function awaitReadyNode(facts: Facts): NodeStep | undefined {
+  const { node, result, workResult, job } = facts;
+  const isDone = result?.status === 'Unknown' || workResult?.status === 'True';
+  const end = workEndOf(facts);
+  if (!isDone || end === undefined || isJobRunning(job) || node.kind !== 'Present') return undefined;
+  const isSilent = node.lastHeartbeat !== undefined && node.lastHeartbeat <= end.at;
+  const reason =
+    notReadyReason(node.node) ?? (isSilent ? `no kubelet heartbeat since ${end.event}` : undefined);
+  return reason === undefined ? { kind: 'Complete' } : awaitNode(facts, reason, end);
+}
+
+function cancelAtWindowEnd({ policy, job }: Facts): NodeStep | undefined {
+  return policy === 'Cancel' && (job === undefined || isJobRunning(job)) ? { kind: 'Cancel' } : undefined;
+}
+
+function recordWork({ job, workResult }: Facts): NodeStep | undefined {
+  if (job === undefined) return undefined;
+  const { name } = job.metadata;
+  if (succeededAt(job) !== undefined) return { kind: 'RecordWork', facts: workSucceeded(name) };
+  return workResult === undefined ? { kind: 'RecordWork', facts: workStarted(name) } : undefined;
+}
+
+function awaitJob({ job, nowMs }: Facts): NodeStep | undefined {
+  return job === undefined ? undefined : jobStep(job, nowMs);
+}
+
+/** A user who deletes the Job does not want it to run: it is not created again. */
+function detectDeletedJob({ job, workResult }: Facts): NodeStep | undefined {
+  if (job !== undefined || workResult === undefined) return undefined;
+  return {
+    kind: 'Fail',
+    reason: 'JobDeleted',
+    message:
+      'its Job was deleted before it succeeded: advance the node if nothing is left to do, or set the NodeMaintenance to Complete and delete it to maintain the node again',
+  };
+}
+
+/** The window does not define the Job any more that the maintenance was started for. */
+function cancelOutdated({ work, revision }: Facts): NodeStep | undefined {
+  return work === 'Job' && revision === 'Outdated' ? { kind: 'Cancel' } : undefined;
+}
+
+function awaitDrain({ maintenance, policy }: Facts): NodeStep | undefined {
+  if (isTrue(maintenance.status?.conditions, 'Drained')) return undefined;
+  return {
+    kind: 'Wait',
+    message: policy === 'Hold' ? 'the drain is paused by the window' : 'the node is being drained',
+  };
+}
+
+function awaitAdvance({ work }: Facts): NodeStep | undefined {
+  if (work !== 'None') return undefined;
+  return { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' };
+}
+
+function holdJob({ policy }: Facts): NodeStep | undefined {
+  return policy === 'Hold'
+    ? { kind: 'Wait', message: 'the window has ended: its Job starts at the next opening' }
+    : undefined;
+}
+
+function jobStep(job: Job, nowMs: number): NodeStep {
+  const { name, creationTimestamp = '' } = job.metadata;
+  const failure = job.status?.conditions?.find(({ type, status }) => type === 'Failed' && status === 'True');
+  if (failure !== undefined)
+    return {
+      kind: 'Fail',
+      reason: 'JobFailed',
+      message: `Job ${name} failed (${failure.reason || 'no reason given'}): check its pods, then advance the node, or set the NodeMaintenance to Complete and delete it to maintain the node again`,
+    };
+  const seconds = (job.spec.activeDeadlineSeconds ?? 0) + terminationSeconds(job);
+  if (!hasElapsed(job.status?.startTime ?? creationTimestamp, seconds, nowMs)) return jobIsRunning(job);
+  return {
+    kind: 'Fail',
+    reason: 'JobTerminationTimeout',
+    message: `Job ${name} did not end within ${seconds} s: check its pods and the node, delete the Job, then advance the node`,
+  };
+}
+
+function jobIsRunning({ metadata: { name } }: Job): NodeStep {
+  return { kind: 'Wait', message: `Job ${name} is running` };
+}
+
+/** The time that a Job may take in addition to its deadline and the grace period of its pods. */
+const jobGraceSeconds = 60;
+
+/** Returns how long the pods of a Job may take to terminate. */
+function terminationSeconds({ spec: { template } }: Job): number {
+  return jobGraceSeconds + (template.spec?.terminationGracePeriodSeconds ?? 0);
+}
+
+function hasElapsed(since: string, seconds: number, nowMs: number): boolean {
+  return nowMs - Date.parse(since) > seconds * 1_000;
+}
+
+function succeededAt(job: Job | undefined): number | undefined {
+  const success = job?.status?.conditions?.find(
+    ({ type, status }) => type === 'Complete' && status === 'True',
+  );
+  return success && Date.parse(success.lastTransitionTime);
+}
+
+/** An event after which the node is expected to be ready. */
+interface Milestone {
+  /** Time of the event, in milliseconds since the epoch. */
+  at: number;
+  event: string;
+}
+
+/** Returns when the work on a cordoned node was done, or undefined while it is not. */
+function workEndOf({
+  result,
+  workResult,
+  job,
+}: Pick<Facts, 'result' | 'workResult' | 'job'>): Milestone | undefined {
+  if (result?.status === 'Unknown')
+    return { at: Date.parse(result.lastTransitionTime), event: 'it was advanced' };
+  if (result !== undefined) return undefined;
+  const recorded = workResult?.status === 'True' ? Date.parse(workResult.lastTransitionTime) : undefined;
+  const at = succeededAt(job) ?? recorded;
+  return at === undefined ? undefined : { at, event: 'the work ended' };
+}
+
+/** Time before the first observation does not count: the node may have been ready in between, and be down only now. */
+function awaitNode(
+  { readyTimeoutSeconds, nowMs, waitingSince = nowMs }: Facts,
+  reason: string,
+  { at, event }: Milestone,
+): NodeStep {
+  const waitedMs = nowMs - Math.max(at, waitingSince);
+  if (!(waitedMs > readyTimeoutSeconds * 1_000)) return { kind: 'AwaitNode', message: reason };
+  return {
+    kind: 'Fail',
+    reason: 'NodeNotReady',
+    message: `${reason} for more than ${readyTimeoutSeconds} s after ${event}: check the node, then advance the node`,
+  };
+}

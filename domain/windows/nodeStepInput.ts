@@ -1,0 +1,79 @@
+import type { Job, Node } from '../../api/core.ts';
+import type { WindowWork } from '../../api/maintenanceWindow.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { belongsToNode, type WindowMaintenance, workTypeOf } from './windowMaintenance.ts';
+
+/** The policy for nodes in progress: 'Finish' while the window is open, `spec.onWindowEnd` afterwards. */
+export type InProgressPolicy = 'Finish' | 'Hold' | 'Cancel';
+
+/** The Node of a NodeMaintenance. */
+export type ObservedNode =
+  | {
+      kind: 'Present';
+      node: Node;
+      /** Milliseconds since the epoch. Undefined if the kubelet has no Lease. */
+      lastHeartbeat: number | undefined;
+      /** A readiness gate is not ready, although the node has no taint for it yet. */
+      isMissingReadinessTaint: boolean;
+    }
+  /** The Node does not exist, or the NodeMaintenance does not select it. */
+  | { kind: 'Absent' }
+  /** Another Node has its name. */
+  | { kind: 'Recreated' };
+
+export interface NodeStepInput {
+  maintenance: Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>;
+  node: ObservedNode;
+  /** The work that the maintenance started with. The window may have been edited since. */
+  work: WindowWork['type'];
+  /** Outdated: `template` or `work` of the window have changed since the maintenance started. */
+  revision: 'Current' | 'Outdated';
+  /** The Job of this NodeMaintenance. */
+  job: Job | undefined;
+  /** Time at which a worker first observed the node as not ready, in milliseconds since the epoch. Undefined on the first observation. */
+  waitingSince: number | undefined;
+  policy: InProgressPolicy;
+  readyTimeoutSeconds: number;
+  nowMs: number;
+}
+
+/** The objects that a step is decided on. */
+export interface NodeObjects {
+  windowMaintenance: WindowMaintenance;
+  /** The Node of that name. */
+  node: Node | undefined;
+  job: Job | undefined;
+  lastHeartbeat?: number | undefined;
+  isMissingReadinessTaint?: boolean;
+  waitingSince?: number | undefined;
+}
+
+/** The state of the window that a step is decided in. */
+export interface StepContext {
+  /** The revision of the window. Undefined if the window was deleted. */
+  revision: string | undefined;
+  policy: InProgressPolicy;
+  readyTimeoutSeconds: number;
+  nowMs: number;
+}
+
+/** Builds the input of `decideNodeStep`. */
+export function nodeStepInput(
+  { windowMaintenance, node, job, ...observed }: NodeObjects,
+  { revision, ...context }: StepContext,
+): NodeStepInput {
+  const { maintenance, nodeUid } = windowMaintenance;
+  const { lastHeartbeat, isMissingReadinessTaint = false, waitingSince } = observed;
+  const isRecreated = node !== undefined && node.metadata.uid !== nodeUid;
+  return {
+    ...context,
+    maintenance,
+    node: belongsToNode(windowMaintenance, node)
+      ? { kind: 'Present', node, lastHeartbeat, isMissingReadinessTaint }
+      : { kind: isRecreated ? 'Recreated' : 'Absent' },
+    work: workTypeOf(maintenance),
+    revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',
+    job,
+    waitingSince,
+  };
+}

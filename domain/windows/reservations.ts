@@ -1,0 +1,34 @@
+import type { NodeDisruptionBudget, NodeReservation } from '../../api/nodeDisruptionBudget.ts';
+import { isCompleted } from '../common/stage.ts';
+import type { WindowMaintenance } from './windowMaintenance.ts';
+
+export interface ReservationInput {
+  maintenances: readonly Pick<WindowMaintenance, 'window' | 'node' | 'maintenance'>[];
+  /** The window that decides, if one does. Only a window itself knows whether it is about to use its reservation. */
+  requestingWindow?: string;
+  nowMs: number;
+}
+
+/** A reservation of another window is valid for this time without a NodeMaintenance, because that window may be about to create it. */
+const unusedReservationTtlMs = 120_000;
+
+/** Reports whether a node is reserved: until its NodeMaintenance is completed or deleted. */
+export function isReservationActive(
+  { node, window, since }: NodeReservation,
+  { maintenances, requestingWindow, nowMs }: ReservationInput,
+): boolean {
+  const own = maintenances.filter((one) => one.node === node && one.window === window);
+  if (own.length === 0)
+    return window !== requestingWindow && nowMs - Date.parse(since) < unusedReservationTtlMs;
+  return own.some(({ maintenance }) => !isCompleted(maintenance));
+}
+
+/** Returns the budget without the reservations that are not active any more. Windows may not have removed them yet. */
+export function withoutStaleReservations(
+  budget: NodeDisruptionBudget,
+  input: ReservationInput,
+): NodeDisruptionBudget {
+  if (budget.status === undefined) return budget;
+  const reservations = budget.status.reservations.filter((one) => isReservationActive(one, input));
+  return { ...budget, status: { ...budget.status, reservations } };
+}

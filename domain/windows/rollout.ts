@@ -1,0 +1,321 @@
+import type { MaintenanceWindowSpec, Rollout } from '../../api/maintenanceWindow.ts';
+import type { WaitingReason } from '../../api/waitingReasons.ts';
+import { limitOf } from '../budget/nodeDisruptionBudget.ts';
+import { labelOf } from '../common/labelSelector.ts';
+import { compareNames, listed } from '../common/names.ts';
+import { numbered } from '../common/text.ts';
+import type { NodeOutcome } from './nodeOutcome.ts';
+
+/** A node that a window selects. */
+export interface RolloutNode {
+  name: string;
+  labels: Readonly<Record<string, string>>;
+}
+
+export interface RolloutInput {
+  rollout: Rollout;
+  approval: MaintenanceWindowSpec['approval'];
+  /** The nodes that the window selects. */
+  nodes: readonly RolloutNode[];
+  /** The outcomes of nodes in the window's revision. A node without an outcome is Remaining. */
+  outcomes: ReadonlyMap<string, NodeOutcome>;
+  /** The nodes of the whole cluster that are out of service, each with the reason. */
+  outOfService: ReadonlyMap<string, string>;
+  /** The number of nodes of the cluster that may be out of service. */
+  budget: number;
+  /** The whole window is approved. */
+  approved: boolean;
+  approvedNodes: readonly string[];
+  paused: boolean;
+  /** Nodes whose maintenance the apiserver rejects now, each with its message. */
+  rejected: ReadonlyMap<string, string>;
+  /** The window has ended, or was cancelled or deleted. */
+  hasEnded: boolean;
+  /** The window is being deleted: it does not open again. */
+  isDeleted: boolean;
+  nowMs: number;
+}
+
+export type RolloutDecision =
+  | { kind: 'Start'; nodes: string[] }
+  /** No node is started now. */
+  | Wait
+  /** Every selected node has succeeded. */
+  | { kind: 'Done' };
+
+interface Wait {
+  kind: 'Wait';
+  reason: WaitingReason;
+  message: string;
+}
+
+/** The input, and the facts that several rules need. All lists are sorted. */
+interface Facts extends RolloutInput {
+  /** The remaining nodes, in the order in which they start. */
+  remaining: readonly RolloutNode[];
+  inProgress: readonly string[];
+  failed: readonly string[];
+  /** Remaining nodes that are in service and approved. */
+  approvedInService: readonly RolloutNode[];
+  /** Nodes that could start: approved, in service, not rejected and in the topology domain that is in progress. */
+  candidates: readonly RolloutNode[];
+}
+
+type Rule = (facts: Facts) => Wait | undefined;
+
+/** The rules for a window without remaining nodes. */
+const finalRules: readonly Rule[] = [rejection, lastNodesInProgress, failedNodesLeft];
+
+/** The rules for a window with remaining nodes. No node starts while one of them applies; the first one that applies is reported. */
+const rules: readonly Rule[] = [
+  windowHasEnded,
+  windowIsPaused,
+  tooManyFailures, // the cause of one failure may affect the next node
+  tooManyRejections, // the apiserver rejects the other nodes for the same reason
+  windowNeedsApproval,
+  soaking, // problems of a node that has returned to service appear after a while
+  // A rejection explains better why nothing starts, because a user can fix it.
+  ...[
+    noNodeInService,
+    nodesNeedApproval,
+    everyNodeRejected,
+    otherTopologyDomain,
+    budgetAllowsNone,
+    maxUnavailableReached,
+    budgetReached,
+  ].map(preferRejection),
+];
+
+/** Decides which nodes start now, or why none does. The result does not depend on the order of the input. */
+export function decideRollout(input: RolloutInput): RolloutDecision {
+  const facts = factsOf(input);
+  const isLast = facts.remaining.length === 0;
+  for (const rule of isLast ? finalRules : rules) {
+    const decision = rule(facts);
+    if (decision !== undefined) return decision;
+  }
+  if (isLast) return { kind: 'Done' };
+  const capacity = Math.min(windowCapacity(facts), budgetCapacity(facts));
+  return { kind: 'Start', nodes: facts.candidates.slice(0, capacity).map(({ name }) => name) };
+}
+
+function factsOf(input: RolloutInput): Facts {
+  const { nodes, outcomes, rollout, approval, approved, approvedNodes, outOfService, rejected } = input;
+  const nodesIn = (state: NodeOutcome['state']) =>
+    nodes.filter(({ name }) => stateOf(outcomes, name) === state);
+  const namesIn = (state: NodeOutcome['state']) =>
+    nodesIn(state)
+      .map(({ name }) => name)
+      .toSorted(compareNames);
+  const remaining = sortNodes(nodesIn('Remaining'), rollout);
+  const needsNames = approval === 'PerNode' && !approved;
+  const approvedInService = remaining.filter(
+    ({ name }) => !outOfService.has(name) && (!needsNames || approvedNodes.includes(name)),
+  );
+  const accepted = approvedInService.filter(({ name }) => !rejected.has(name));
+  return {
+    ...input,
+    remaining,
+    inProgress: namesIn('InProgress'),
+    failed: namesIn('Failed'),
+    approvedInService,
+    candidates: inOneTopologyDomain(input, accepted),
+  };
+}
+
+function stateOf(outcomes: RolloutInput['outcomes'], node: string): NodeOutcome['state'] {
+  return outcomes.get(node)?.state ?? 'Remaining';
+}
+
+function wait(reason: WaitingReason, message: string): Wait {
+  return { kind: 'Wait', reason, message };
+}
+
+function preferRejection(rule: Rule): Rule {
+  return (facts) => {
+    const decision = rule(facts);
+    return decision && (rejection(facts) ?? decision);
+  };
+}
+
+function rejection({ rejected }: Facts): Wait | undefined {
+  const [first] = [...rejected].toSorted(([a], [b]) => compareNames(a, b));
+  if (first === undefined) return undefined;
+  const [node, message] = first;
+  const others = rejected.size === 1 ? '' : ` and of ${nodeCount(rejected.size - 1, 'more ')}`;
+  return wait(
+    'MaintenanceRejected',
+    `The apiserver rejected the maintenance of node ${node}${others}: ${message}`,
+  );
+}
+
+function lastNodesInProgress({ inProgress, failed }: Facts): Wait | undefined {
+  if (inProgress.length === 0) return undefined;
+  const failures = failed.length === 0 ? '' : ` ${failedMessage(failed)}`;
+  return wait('LastNodesInProgress', `The last nodes are in progress: ${listed(inProgress)}.${failures}`);
+}
+
+function failedNodesLeft({ failed }: Facts): Wait | undefined {
+  return failed.length === 0 ? undefined : wait('FailedNodes', failedMessage(failed));
+}
+
+const remedy = 'check these nodes, then advance them or delete their NodeMaintenances';
+
+function failedMessage(failed: readonly string[]): string {
+  return `${nodeCount(failed.length)} failed (${listed(failed)}): ${remedy}.`;
+}
+
+function windowHasEnded({ hasEnded, isDeleted, remaining }: Facts): Wait | undefined {
+  if (!hasEnded) return undefined;
+  const next = isDeleted ? '' : ' for the next opening';
+  return wait('WindowEnded', `The window has ended; ${remainingCount(remaining)}${next}.`);
+}
+
+function windowIsPaused({ paused }: Facts): Wait | undefined {
+  return paused ? wait('Paused', 'The window is paused: resume it to start further nodes.') : undefined;
+}
+
+function tooManyFailures({ failed, rollout }: Facts): Wait | undefined {
+  if (failed.length < rollout.maxFailures) return undefined;
+  return wait(
+    'TooManyFailures',
+    `rollout.maxFailures is ${rollout.maxFailures}, and ${failedMessage(failed)}`,
+  );
+}
+
+/** The number of rejected nodes after which no other node is tried. */
+const maxRejections = 3;
+
+function tooManyRejections(facts: Facts): Wait | undefined {
+  return facts.rejected.size < maxRejections ? undefined : rejection(facts);
+}
+
+function windowNeedsApproval({ approval, approved, approvedNodes, remaining }: Facts): Wait | undefined {
+  if (approval === 'PerWindow' && !approved)
+    return wait('ApprovalNeeded', `Waiting for approval of the window; ${remainingCount(remaining)}.`);
+  if (approval !== 'PerNode' || approved) return undefined;
+  const names = remaining.map(({ name }) => name);
+  if (names.some((name) => approvedNodes.includes(name))) return undefined;
+  return wait('ApprovalNeeded', `Waiting for approval of one of the nodes ${listed(names)}.`);
+}
+
+function soaking({ rollout, outcomes, nowMs }: Facts): Wait | undefined {
+  const ends = [...outcomes.values()].flatMap((outcome) => (outcome.state === 'Succeeded' ? outcome.at : []));
+  const until = Math.max(0, ...ends) + rollout.soakSeconds * 1_000;
+  if (rollout.soakSeconds === 0 || nowMs >= until) return undefined;
+  const time = new Date(until).toISOString();
+  return wait('Soaking', `Soaking after the last node; the next node starts at ${time}.`);
+}
+
+function noNodeInService({ remaining, outOfService }: Facts): Wait | undefined {
+  if (remaining.some(({ name }) => !outOfService.has(name))) return undefined;
+  const names = remaining.map(({ name }) => `${name} (${outOfService.get(name)})`);
+  return wait('NodesOutOfService', `The remaining nodes are out of service already: ${listed(names)}.`);
+}
+
+function nodesNeedApproval({ approvedInService }: Facts): Wait | undefined {
+  if (approvedInService.length > 0) return undefined;
+  return wait('ApprovalNeeded', 'Waiting for approval of a node that is in service.');
+}
+
+function everyNodeRejected(facts: Facts): Wait | undefined {
+  return facts.approvedInService.every(({ name }) => facts.rejected.has(name)) ? rejection(facts) : undefined;
+}
+
+function otherTopologyDomain({ candidates, rollout, inProgress, failed }: Facts): Wait | undefined {
+  if (candidates.length > 0) return undefined;
+  const nodes = listed([...inProgress, ...failed]);
+  return wait(
+    'TopologyDomain',
+    `Only nodes with the same ${rollout.topologyKey} are maintained at the same time: ${nodes} must return to service first.`,
+  );
+}
+
+function budgetAllowsNone({ budget }: Facts): Wait | undefined {
+  if (budget > 0) return undefined;
+  return wait(
+    'NodeDisruptionBudget',
+    'The NodeDisruptionBudget allows no node to be out of service: increase its spec.maxUnavailable to start nodes.',
+  );
+}
+
+function maxUnavailableReached(facts: Facts): Wait | undefined {
+  if (windowCapacity(facts) > 0) return undefined;
+  const out = selectedOutOfService(facts);
+  return wait(
+    'MaxUnavailable',
+    `rollout.maxUnavailable is ${facts.rollout.maxUnavailable}, and ${outOfServiceMessage(out, 'selected ')}.`,
+  );
+}
+
+function budgetReached(facts: Facts): Wait | undefined {
+  if (budgetCapacity(facts) > 0) return undefined;
+  const out = [...facts.outOfService];
+  return wait(
+    'NodeDisruptionBudget',
+    `The NodeDisruptionBudget allows ${nodeCount(facts.budget)} to be out of service, and ${outOfServiceMessage(out)}.`,
+  );
+}
+
+function windowCapacity(facts: Facts): number {
+  const { rollout, nodes } = facts;
+  return limitOf(rollout.maxUnavailable, nodes.length) - selectedOutOfService(facts).length;
+}
+
+function budgetCapacity({ budget, outOfService }: Facts): number {
+  return budget - outOfService.size;
+}
+
+function selectedOutOfService({ nodes, outOfService }: Facts): [string, string][] {
+  const selected = new Set(nodes.map(({ name }) => name));
+  return [...outOfService].filter(([name]) => selected.has(name));
+}
+
+/** Names a few of the nodes that are out of service, each with the reason. */
+function outOfServiceMessage(out: readonly [string, string][], kind = ''): string {
+  const names = out.toSorted(([a], [b]) => compareNames(a, b)).map(([name, reason]) => `${name} (${reason})`);
+  const verb = out.length === 1 ? 'is' : 'are';
+  return `${nodeCount(out.length, kind)} ${verb} out of service: ${listed(names)}`;
+}
+
+function nodeCount(count: number, kind = ''): string {
+  return numbered(count, `${kind}node`);
+}
+
+function remainingCount(remaining: readonly RolloutNode[]): string {
+  return `${nodeCount(remaining.length)} ${remaining.length === 1 ? 'remains' : 'remain'}`;
+}
+
+/** Returns the candidates in the topology domain of the nodes that are in progress or failed, or else in the domain of the first candidate. */
+function inOneTopologyDomain(
+  { rollout, nodes, outcomes }: RolloutInput,
+  candidates: readonly RolloutNode[],
+): readonly RolloutNode[] {
+  const { topologyKey } = rollout;
+  if (topologyKey === undefined) return candidates;
+  const domainOf = ({ labels }: RolloutNode) => labelOf(labels, topologyKey) ?? '';
+  const busyStates: readonly NodeOutcome['state'][] = ['InProgress', 'Failed'];
+  const busy = nodes.filter(({ name }) => busyStates.includes(stateOf(outcomes, name)));
+  const domains = new Set(busy.map(domainOf));
+  if (domains.size > 1) return [];
+  const [domain = candidates.map(domainOf).toSorted(compareNames)[0]] = domains;
+  return candidates.filter((node) => domainOf(node) === domain);
+}
+
+function sortNodes(nodes: readonly RolloutNode[], { order, topologyKey }: Rollout): RolloutNode[] {
+  const keysOf = ({ name, labels }: RolloutNode) => [
+    topologyKey === undefined ? '' : (labelOf(labels, topologyKey) ?? ''),
+    labelRank(order.by === 'Label' ? labelOf(labels, order.labelKey ?? '') : undefined),
+    name,
+  ];
+  return nodes.toSorted((a, b) => {
+    const [left, right] = [keysOf(a), keysOf(b)];
+    const differing = left.findIndex((key, index) => key !== right[index]);
+    return compareNames(left[differing] ?? '', right[differing] ?? '');
+  });
+}
+
+/** Sorts nodes without the label last. */
+function labelRank(value: string | undefined): string {
+  return value === undefined ? '1' : `0${value}`;
+}

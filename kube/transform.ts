@@ -1,0 +1,194 @@
+import type {
+  DaemonSet,
+  Job,
+  KubeObject,
+  Node,
+  ObjectMeta,
+  Pod,
+  PodDisruptionBudget,
+  PodTemplate,
+  Toleration,
+} from '../api/core.ts';
+import { READINESS_CONDITION, READINESS_TAINT } from '../api/names.ts';
+import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
+import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
+
+/** Annotations that this project reads: the source of a static pod, the evacuators of a pod, who uncordoned a node. */
+const keptAnnotations = [
+  'kubernetes.io/config.',
+  'evacuation.coordination.k8s.io/',
+  'nodemaintenance.k8s.io/',
+];
+
+/** The Node conditions that this project writes; it does not read the heartbeats of the others. */
+const keptConditions = new Set(['MaintenanceInProgress', 'DrainInProgress', 'Drained', READINESS_CONDITION]);
+
+/** Removes the managedFields of server-side apply, often half of an object. Mutates and returns its argument. */
+export function withoutManagedFields<T extends KubeObject>(raw: T): T {
+  delete (raw.metadata as { managedFields?: unknown }).managedFields;
+  return raw;
+}
+
+/** The Kubernetes default of terminationGracePeriodSeconds. */
+const defaultGracePeriodSeconds = 30;
+
+export function trimPod(raw: RawPod): Pod {
+  const { nodeName, priority, terminationGracePeriodSeconds: grace } = raw.spec;
+  const phase = raw.status?.phase;
+  const ready =
+    raw.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true;
+  return {
+    metadata: trimMetadata(raw.metadata),
+    spec: {
+      ...present({ nodeName, priority }),
+      ...(grace === undefined || grace === defaultGracePeriodSeconds
+        ? {}
+        : { terminationGracePeriodSeconds: grace }),
+      ...trimSchedulingGates(raw),
+      ...trimTolerations(raw.spec.tolerations),
+    },
+    status: { ...present({ phase }), ready },
+  };
+}
+
+/** Keeps the scheduling gates, which few pods have. */
+function trimSchedulingGates({ spec }: RawPod): Pick<Pod['spec'], 'schedulingGates' | 'madeForNode'> {
+  const { schedulingGates = [], affinity } = spec;
+  if (schedulingGates.length === 0) return {};
+  const terms = affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  // The DaemonSet controller writes this affinity.
+  const fields = (terms ?? []).flatMap(({ matchFields = [] }) => matchFields);
+  const named = fields.find(({ key, operator }) => key === 'metadata.name' && operator === 'In');
+  return {
+    schedulingGates: schedulingGates.map(({ name }) => name),
+    ...present({ madeForNode: named?.values?.[0] }),
+  };
+}
+
+/** Keeps tolerations of the readiness taint only: pods of DaemonSets have five others that this project does not read. */
+function trimTolerations(tolerations: Toleration[] = []): { tolerations?: Toleration[] } {
+  const { key, effect } = READINESS_TAINT;
+  const kept = tolerations.filter((one) => (one.key || key) === key && (one.effect ?? effect) === effect);
+  return kept.length === 0 ? {} : { tolerations: kept };
+}
+
+/** Reduces the pod template of a workload. */
+export function trimPodTemplate({ spec: { template } }: RawWorkload): PodTemplate {
+  const labels = template?.metadata?.labels;
+  return { ...present({ labels }), ...trimTolerations(template?.spec?.tolerations) };
+}
+
+export function trimDaemonSet(raw: RawDaemonSet): DaemonSet {
+  const { updateStrategy } = raw.spec;
+  const trimmed = {
+    metadata: { ...trimMetadata(raw.metadata), ...present({ generation: raw.metadata.generation }) },
+    spec: { ...present({ updateStrategy }), template: trimPodTemplate(raw) },
+  };
+  if (raw.status === undefined) return trimmed;
+  const { observedGeneration, updatedNumberScheduled } = raw.status;
+  const { desiredNumberScheduled, currentNumberScheduled } = raw.status;
+  return {
+    ...trimmed,
+    status: {
+      ...present({ observedGeneration, updatedNumberScheduled }),
+      desiredNumberScheduled,
+      currentNumberScheduled,
+    },
+  };
+}
+
+export function trimNode(raw: Node): Node {
+  const { unschedulable, taints } = raw.spec ?? {};
+  const conditions = raw.status?.conditions?.filter(({ type }) => keptConditions.has(type));
+  return {
+    metadata: trimMetadata(raw.metadata),
+    spec: present({ unschedulable, taints }),
+    ...(conditions === undefined || conditions.length === 0 ? {} : { status: { conditions } }),
+  };
+}
+
+/** Keeps only the grace period of the pod template. */
+export function trimJob(raw: Job): Job {
+  const { startTime, conditions } = raw.status ?? {};
+  const { activeDeadlineSeconds, template } = raw.spec;
+  const { terminationGracePeriodSeconds } = template.spec ?? {};
+  return {
+    metadata: trimMetadata(raw.metadata),
+    spec: {
+      ...present({ activeDeadlineSeconds }),
+      template: { spec: present({ terminationGracePeriodSeconds }) },
+    },
+    status: present({ startTime, conditions }),
+  };
+}
+
+/** Replaces the managedFields by the owners of the readiness gates that they contain. */
+export function trimNodeReadiness(raw: NodeReadiness): ObservedNodeReadiness {
+  const { managedFields = [] } = raw.metadata as { managedFields?: ManagedFields[] };
+  const gateOwners: Record<string, Record<string, string[]>> = {};
+  for (const { manager = '', subresource, fieldsV1 } of managedFields) {
+    if (subresource !== undefined && subresource !== '') continue;
+    for (const [key, fields] of Object.entries(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
+      if (!key.startsWith('k:')) continue;
+      const { name } = JSON.parse(key.slice('k:'.length)) as { name: string };
+      // A manager has several entries if it uses several operations.
+      ((gateOwners[name] ??= {})[manager] ??= []).push(...namesOf(fields));
+    }
+  }
+  return { ...withoutManagedFields(raw), gateOwners };
+}
+
+/** The part of a managedFields entry that trimNodeReadiness reads. */
+interface ManagedFields {
+  manager?: string;
+  subresource?: string;
+  fieldsV1?: { 'f:spec'?: { 'f:readinessGates'?: Record<string, object> } };
+}
+
+function namesOf(fields: object): string[] {
+  return Object.keys(fields)
+    .filter((key) => key.startsWith('f:'))
+    .map((key) => key.slice('f:'.length));
+}
+
+export function trimPodDisruptionBudget(raw: PodDisruptionBudget): PodDisruptionBudget {
+  const { selector, minAvailable, maxUnavailable, unhealthyPodEvictionPolicy } = raw.spec;
+  const trimmed = {
+    metadata: { ...trimMetadata(raw.metadata), ...present({ generation: raw.metadata.generation }) },
+    spec: present({ selector, minAvailable, maxUnavailable, unhealthyPodEvictionPolicy }),
+  };
+  if (raw.status === undefined) return trimmed;
+  const { observedGeneration, disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods } = raw.status;
+  const { disruptedPods } = raw.status;
+  const counts = { disruptionsAllowed, currentHealthy, desiredHealthy, expectedPods };
+  return { ...trimmed, status: { ...present({ observedGeneration, disruptedPods }), ...counts } };
+}
+
+function trimMetadata(metadata: ObjectMeta): ObjectMeta {
+  const { name, namespace, uid, resourceVersion, labels, deletionTimestamp, creationTimestamp } = metadata;
+  const { ownerReferences, finalizers, deletionGracePeriodSeconds } = metadata;
+  return {
+    name,
+    ...present({ namespace, uid, resourceVersion, labels, deletionTimestamp, creationTimestamp }),
+    ...present({
+      deletionGracePeriodSeconds,
+      ownerReferences,
+      finalizers,
+      annotations: trimAnnotations(metadata.annotations),
+    }),
+  };
+}
+
+function trimAnnotations(annotations: Record<string, string> = {}): Record<string, string> | undefined {
+  const kept = Object.entries(annotations).filter(([name]) =>
+    keptAnnotations.some((prefix) => name.startsWith(prefix)),
+  );
+  return kept.length === 0 ? undefined : Object.fromEntries(kept);
+}
+
+type Present<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+/** Removes undefined fields: unlike absent fields, they use memory. */
+function present<T extends object>(fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>;
+}

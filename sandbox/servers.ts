@@ -1,0 +1,183 @@
+import { closeSync, fstatSync, openSync, readSync, rmSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { readiness } from './apiserver.ts';
+import { errorMessage, PortConflictError, SandboxError } from './errors.ts';
+import * as kubernetes from './kubernetes.ts';
+import type { Layout, SandboxState, ServerName } from './layout.ts';
+import { listensOn } from './ports.ts';
+import * as processes from './processes.ts';
+import { temporalReadiness } from './temporal.ts';
+import { until, type WaitOptions } from './until.ts';
+
+export interface SandboxServer {
+  /** Stops it with SIGTERM, as an administrator would; returns when it has ended. */
+  stop(): Promise<void>;
+  /** Starts it again on the same port; returns when it answers. Does nothing while it runs. */
+  start(): Promise<void>;
+  /** Ends it with SIGKILL, as a crash would; returns when it has ended. */
+  kill(): Promise<void>;
+  /** Makes it hang: it accepts connections and answers nothing. */
+  pause(): void;
+  resume(): void;
+  /** Returns undefined when it does not run. */
+  pid(): number | undefined;
+}
+
+/** The environment variable that marks every process of a sandbox; its value is the directory. */
+const mark = 'NODE_MAINTENANCE_SANDBOX';
+
+/** Limits each step of a start, on a machine that is busy with other work. */
+export const stepTimeoutMs = 90_000;
+
+/** A start of servers. */
+export interface Start {
+  layout: Layout;
+  state: SandboxState;
+  wait: WaitOptions;
+}
+
+/** Starts one server and waits until it answers. Throws PortConflictError when another process has its port. */
+export async function startServer({ layout, state, wait }: Start, name: ServerName): Promise<void> {
+  wait.signal?.throwIfAborted();
+  if (name === 'kwok') await kubernetes.deleteKwokLeases(kubernetes.apiServerOf(layout, state.ports));
+  const { command, args, port } = state.servers[name];
+  const logOffset = statSync(layout.log(name), { throwIfNoEntry: false })?.size ?? 0;
+  const identity = processes.launch({
+    command,
+    args,
+    // Inherits nothing: the user's proxies, profiles and kubeconfigs are about other servers. With Go's default of 100, the
+    // apiserver spends a sixth of its CPU time on garbage collection.
+    env: {
+      [mark]: layout.dir,
+      HOME: layout.dir,
+      PATH: layout.bin,
+      TMPDIR: join(layout.dir, 'run'),
+      GOGC: '200',
+    },
+    log: layout.log(name),
+    pidFile: layout.pidFile(name),
+  });
+  const probe = probes[name] ?? (async () => undefined);
+  const notReady = async () => {
+    if (!processes.isAlive(identity)) throw exitError(layout, name, logOffset);
+    // Another process may have the port, even a server of another sandbox: its answers must not count.
+    if (port !== undefined && !listensOn(identity.pid, port)) return `it does not listen on port ${port}`;
+    return probe(layout, state);
+  };
+  await until(`${name} to answer (its log is ${layout.log(name)})`, notReady, wait);
+}
+
+/** The probes of servers that answer requests; the others show by their work that they run. */
+const probes: Partial<
+  Record<ServerName, (layout: Layout, state: SandboxState) => Promise<string | undefined>>
+> = {
+  etcd: async (_, { ports }) => etcdReadiness(ports.etcd),
+  'kube-apiserver': async (layout, { ports }) => readiness(kubernetes.apiServerOf(layout, ports)),
+  temporal: async (layout, { ports, servers }) =>
+    temporalReadiness(layout, ports.temporal, servers.temporal.command),
+};
+
+async function etcdReadiness(port: number): Promise<string | undefined> {
+  try {
+    const response = await fetch(`http://127.0.0.1:${port}/health`, { signal: AbortSignal.timeout(5_000) });
+    return response.ok ? undefined : `/health answers ${response.status}`;
+  } catch (error) {
+    return errorMessage(error);
+  }
+}
+
+/** Returns the error for a server that exited while it was starting, with the relevant line of its log. */
+function exitError(layout: Layout, name: ServerName, logOffset: number): SandboxError {
+  const file = layout.log(name);
+  const lines = readFrom(file, logOffset).trim().split('\n');
+  const line =
+    lines.findLast((text) => /error|fatal|panic|in use/i.test(text)) ?? (lines.at(-1) || 'it logged nothing');
+  const message = `${name} exited while starting: ${line.slice(0, 300)} (full log: ${file})`;
+  const port = /:(\d+): bind: address already in use/.exec(lines.join('\n'))?.[1];
+  return port === undefined ? new SandboxError(message) : new PortConflictError(Number(port), message);
+}
+
+/** Reads a log from an offset on: earlier lines belong to previous starts. */
+function readFrom(file: string, offset: number): string {
+  const descriptor = openSync(file, 'r');
+  try {
+    const buffer = Buffer.alloc(Math.max(0, fstatSync(descriptor).size - offset));
+    return buffer.toString('utf8', 0, readSync(descriptor, buffer, 0, buffer.length, offset));
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Stops every process of the sandbox. Returns the names of those that ran. */
+export async function stopServers(layout: Layout): Promise<string[]> {
+  const stopped: string[] = [];
+  for (const group of stopOrder) {
+    const running = group.flatMap((name) => {
+      const identity = runningServer(layout, name);
+      return identity ? [{ name, identity }] : [];
+    });
+    stopped.push(...running.map(({ name }) => name));
+    await Promise.all(
+      running.map(({ name, identity }) => processes.terminate(identity, gracePeriodMs(name))),
+    );
+  }
+  for (const identity of runningProcesses(layout)) {
+    stopped.push(processes.commandName(identity.pid));
+    await processes.kill(identity);
+  }
+  rmSync(layout.env, { force: true });
+  rmSync(dirname(layout.pidFile('etcd')), { recursive: true, force: true });
+  return stopped;
+}
+
+/** Clients stop before the servers they talk to, so that they log no errors. */
+const stopOrder: readonly (readonly ServerName[])[] = [
+  ['temporal', 'kwok', 'kube-scheduler', 'kube-controller-manager'],
+  ['kube-apiserver'],
+  ['etcd'],
+];
+
+/** Returns the time between SIGTERM and SIGKILL. A kube-apiserver with open watches would take more than a minute to exit. */
+function gracePeriodMs(name: ServerName): number {
+  return name === 'kube-apiserver' ? 1_000 : 5_000;
+}
+
+export async function killServers(layout: Layout): Promise<void> {
+  await Promise.all(runningProcesses(layout).map(processes.kill));
+}
+
+/** Returns all processes of the sandbox, also those that a killed launcher left without a pid file. */
+export function runningProcesses(layout: Layout): processes.ProcessIdentity[] {
+  return processes.findByEnvironment(mark, layout.dir);
+}
+
+export function runningServer(layout: Layout, name: ServerName): processes.ProcessIdentity | undefined {
+  const identity = processes.readPidFile(layout.pidFile(name));
+  return identity && processes.isAlive(identity) ? identity : undefined;
+}
+
+/** Returns one server of a sandbox, for tests of outages. */
+export function serverOf(layout: Layout, state: SandboxState, name: ServerName): SandboxServer {
+  const running = () => runningServer(layout, name);
+  const withRunning = async (act: (identity: processes.ProcessIdentity) => Promise<void>) => {
+    const identity = running();
+    if (identity) await act(identity);
+  };
+  const send = (signal: NodeJS.Signals) => {
+    const identity = running();
+    if (identity) processes.signalProcess(identity, signal);
+  };
+  return {
+    stop: () => withRunning((identity) => processes.terminate(identity, gracePeriodMs(name))),
+    kill: () => withRunning(processes.kill),
+    start: async () => {
+      if (running()) return;
+      await startServer({ layout, state, wait: { timeoutMs: stepTimeoutMs } }, name);
+      if (name === 'kube-apiserver')
+        await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state.ports));
+    },
+    pause: () => send('SIGSTOP'),
+    resume: () => send('SIGCONT'),
+    pid: () => running()?.pid,
+  };
+}

@@ -1,0 +1,26 @@
+import { settingSources } from '../../worker/config.ts';
+import type { SettingSource } from '../../worker/settings.ts';
+
+/** Returns the text of docs/reference/settings.md. */
+export function settingsReference(): string {
+  return `# Settings of the worker
+
+Each setting is a flag (\`npm start -- --FLAG VALUE\`) or an environment variable; the flag takes precedence. \`npm start -- --help\` prints
+the same. Kubernetes is configured by \`KUBECONFIG\` or the ServiceAccount, Temporal as for its CLI
+([temporal-config](../../temporal-config/README.md)).
+
+| flag | variable | default | meaning |
+|---|---|---|---|
+${settingSources.map(row).join('\n')}
+`;
+}
+
+function row({ flags = '', variable, choices, defaultText = '', description = '' }: SettingSource): string {
+  const values = choices === undefined ? '' : ` (${choices.join(', ')})`;
+  const cells = [code(flags), code(variable ?? ''), defaultText, `${description}${values}`];
+  return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+}
+
+function code(text: string): string {
+  return text === '' ? '' : `\`${text}\``;
+}

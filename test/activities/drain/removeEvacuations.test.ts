@@ -1,0 +1,118 @@
+import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
+import type { Pod } from '../../../api/core.ts';
+import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { activitiesOn, performedTwice, refOf } from '../../kit/activity.ts';
+import { pods } from '../../kit/builders.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'withdraw' });
+  acts = activitiesOn(c).activities;
+});
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+});
+
+const theirs = 'example.com/instigator';
+
+/** A maintenance that has come to Complete, and a pod on its node. */
+async function completing() {
+  const node = await c.nodeNamed('n');
+  const pod = await c.podOn(node, { priority: 1000 });
+  const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' }));
+  return { node, pod, applied, withdraw: () => acts.removeEvacuations(refOf(applied)) };
+}
+
+async function finalizersOn(pod: Pod): Promise<string[] | undefined> {
+  const evacuation = await c.evacuationOf(pod);
+  return evacuation && (evacuation.metadata.finalizers ?? []);
+}
+
+test('an Evacuation with only our finalizer is removed', async () => {
+  const { pod, withdraw } = await completing();
+  await c.applied(c.evacuation(pod));
+  await performedTwice(c, withdraw);
+  expect(await c.evacuationOf(pod)).toBeUndefined();
+});
+
+test('an Evacuation that is being deleted loses our finalizer, and is removed', async () => {
+  const { pod, withdraw } = await completing();
+  await c.deleted(await c.applied(c.evacuation(pod)));
+  await performedTwice(c, withdraw);
+  expect(await c.evacuationOf(pod)).toBeUndefined();
+});
+
+test('an Evacuation of several instigators loses our finalizer, and stays', async () => {
+  const { pod, withdraw } = await completing();
+  await c.applied(c.evacuation(pod, [INSTIGATOR_FINALIZER, theirs]));
+  await performedTwice(c, withdraw);
+  expect(await finalizersOn(pod)).toEqual([theirs]);
+  expect((await c.evacuationOf(pod))?.metadata.deletionTimestamp).toBeUndefined();
+});
+
+test('an Evacuation of other instigators stays unchanged', async () => {
+  const { pod, withdraw } = await completing();
+  const { metadata } = await c.applied(c.evacuation(pod, [theirs]));
+  await performedTwice(c, withdraw);
+  expect((await c.evacuationOf(pod))?.metadata.resourceVersion).toBe(metadata.resourceVersion);
+});
+
+test('an Evacuation whose evacuator forbids cancellation stays unchanged', async () => {
+  const { pod, withdraw } = await completing();
+  const made = await c.applied(c.evacuation(pod));
+  const { metadata } = await c.withStatus(made, { evacuationCancellationPolicy: 'Forbid' });
+  await performedTwice(c, withdraw);
+  expect((await c.evacuationOf(pod))?.metadata.resourceVersion).toBe(metadata.resourceVersion);
+});
+
+test('an Evacuation of a pod on another node stays unchanged', async () => {
+  const { withdraw } = await completing();
+  const elsewhere = await c.podOn(await c.nodeNamed('other'));
+  await c.applied(c.evacuation(elsewhere));
+  await performedTwice(c, withdraw);
+  expect(await finalizersOn(elsewhere)).toEqual([INSTIGATOR_FINALIZER]);
+});
+
+test('an Evacuation of a pod on a node that is no longer selected is removed', async () => {
+  const node = await c.nodeNamed('n');
+  const pod = await c.podOn(node);
+  const rack = c.named('rack');
+  const applied = await c.withStatus(await c.applied(c.maintenance({ nodes: { rack }, stage: 'Complete' })), {
+    nodeStatuses: [{ nodeRef: { name: node } }],
+  });
+  await c.applied(c.evacuation(pod));
+  await performedTwice(c, () => acts.removeEvacuations(refOf(applied)));
+  expect(await c.evacuationOf(pod)).toBeUndefined();
+});
+
+test.each([
+  { stage: 'Drain', plan: [pods(1000)], then: 'stays', finalizers: [INSTIGATOR_FINALIZER] },
+  { stage: 'Drain', plan: [pods(999)], then: 'goes', finalizers: undefined },
+  { stage: 'Cordon', plan: [pods(1000)], then: 'goes', finalizers: undefined },
+  { stage: 'Complete', plan: [pods(1000)], then: 'goes', finalizers: undefined },
+] as const)(
+  'One of a pod of priority 1000 $then when another maintenance in $stage has come to $plan.0.podPriority',
+  async ({ stage, plan, finalizers }) => {
+    const { node, pod, withdraw } = await completing();
+    await c.applied(c.maintenance({ nodes: [node], stage, drainPlan: [...plan] }));
+    await c.applied(c.evacuation(pod));
+    await performedTwice(c, withdraw);
+    expect(await finalizersOn(pod)).toEqual(finalizers);
+  },
+);
+
+test('nothing is removed without the object', async () => {
+  const { pod } = await completing();
+  await c.applied(c.evacuation(pod));
+  await performedTwice(c, () => acts.removeEvacuations({ name: 'missing', uid: 'missing', generation: 1 }));
+  expect(await finalizersOn(pod)).toEqual([INSTIGATOR_FINALIZER]);
+});

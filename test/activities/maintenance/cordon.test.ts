@@ -1,0 +1,411 @@
+import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
+import type { Node } from '../../../api/core.ts';
+import {
+  MAINTENANCE_FINALIZER,
+  NODE_READINESS,
+  READINESS_TAINT,
+  UNCORDONED_BY_ANNOTATION,
+} from '../../../api/names.ts';
+import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
+import { isCordoned } from '../../../domain/common/cordon.ts';
+import { hasTaint } from '../../../domain/common/toleration.ts';
+import { watchCluster } from '../../../kube/cluster.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { activitiesOn, performed, performedTwice, refOf, started } from '../../kit/activity.ts';
+import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually, throughout } from '../../kit/eventually.ts';
+import { gate } from '../../kit/readiness.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+let flushEvents: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'cordon' });
+  ({ activities: acts, flushEvents } = activitiesOn(c));
+});
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+});
+
+/** Returns the nodes in the status of a maintenance, with their `unschedulableBefore`. */
+async function recorded({ metadata }: NodeMaintenance): Promise<Record<string, boolean | undefined>> {
+  const { nodeStatuses } = await c.statusOf(metadata.name);
+  return Object.fromEntries(nodeStatuses.map((one) => [one.nodeRef.name, one.unschedulableBefore]));
+}
+
+/** Writes the records of these nodes to the status. */
+async function withRecord(maintenance: NodeMaintenance, before: Record<string, boolean>) {
+  const nodeStatuses = Object.entries(before).map(([name, unschedulableBefore]) => ({
+    nodeRef: { name },
+    unschedulableBefore,
+  }));
+  return c.withStatus(maintenance, { nodeStatuses, nodes: nodeStatuses.length });
+}
+
+/** Uncordons the node, and waits until the maintenance cordons it again. */
+async function undo(node: string): Promise<void> {
+  const informerShows = (cordoned: boolean) =>
+    eventually(`node ${node} in the informer`, () =>
+      expect(c.cluster.nodes.get(node)?.spec.unschedulable ?? false).toBe(cordoned),
+    );
+  await informerShows(true);
+  // The activity reads the informer a moment after the informer has changed.
+  await throughout('the activity observes the cordon', 200, () => undefined);
+  await c.uncordoned(node);
+  await c.eventuallyCordoned(node);
+  await informerShows(true);
+}
+
+/** Adds the finalizer that every maintenance has between Idle and the end of Complete. */
+async function held({ metadata }: NodeMaintenance): Promise<void> {
+  const patch = { metadata: { finalizers: [MAINTENANCE_FINALIZER] } };
+  await c.patched(resources.nodeMaintenances, { name: metadata.name }, patch);
+}
+
+describe('keepCordoned', () => {
+  test('cordons the selected nodes and no other, after it has recorded their previous state', async () => {
+    const [open, closed, other] = [
+      await c.nodeNamed('open'),
+      await c.nodeNamed('closed'),
+      await c.nodeNamed('x'),
+    ];
+    await c.cordoned(closed);
+    const applied = await c.applied(c.maintenance({ nodes: [open, closed], stage: 'Cordon' }));
+    c.requests.clear();
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(open);
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [open]: false, [closed]: true });
+    expect(c.requests.writes()).toEqual([
+      'create leases.coordination.k8s.io',
+      'create leases.coordination.k8s.io',
+      'patch nodemaintenances.nodemaintenance.k8s.io',
+      'patch nodes',
+    ]);
+    expect((await c.node(other)).spec.unschedulable).toBeUndefined();
+    await flushEvents();
+    expect(await c.eventsAbout(applied)).toEqual(['NodesCordoned: Cordoned 1 of 2 nodes.']);
+  });
+
+  test('writes nothing after a crash, and ends when the stage changes', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const crashed = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await crashed.cancelled();
+    await c.caughtUpWith({ ...(await c.node(node)), kind: 'Node' });
+    await c.caughtUpWith(await c.maintenanceNow(applied.metadata.name));
+    const written = await c.requests.writesOf(async () => {
+      const again = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+      await c.staged(applied.metadata.name, 'Drain');
+      expect(await again.ended).toEqual({ kind: 'StageChanged', stage: 'Drain', generation: 2 });
+    });
+    expect(written).toEqual([]);
+  });
+
+  test('cordons a node again that a user uncordons, and records an Event', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await undo(node);
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [node]: false });
+    await flushEvents();
+    expect((await c.eventsAbout(applied)).toSorted()).toEqual([
+      `CordonRestored: Node ${node} was uncordoned by user sandbox-admin (field manager kubectl-edit), and is cordoned again for this maintenance.`,
+      'NodesCordoned: Cordoned 1 of 1 node.',
+    ]);
+    expect((await c.node(node)).metadata.annotations).not.toHaveProperty(UNCORDONED_BY_ANNOTATION);
+  });
+
+  test('warns of a race when it has to cordon a node for the third time within a minute', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    for (let time = 1; time <= 2; time++) await undo(node);
+    await cordon.cancelled();
+    // A race is detected across the activities of one maintenance.
+    const next = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await undo(node);
+    await next.cancelled();
+    await flushEvents();
+    const events = await c.eventsAbout(applied);
+    expect(events.map((event) => event.replace(/:.*/s, '')).toSorted()).toEqual([
+      'CordonRace',
+      'CordonRestored',
+      'NodesCordoned',
+    ]);
+    expect(events.find((event) => event.startsWith('CordonRace'))).toContain(
+      'uncordoned by user sandbox-admin (field manager kubectl-edit)',
+    );
+  });
+
+  test('cordons a node that starts to match, and keeps the record of a node that no longer matches', async () => {
+    const rack = c.named('rack');
+    const first = await c.nodeNamed('first', { rack });
+    const later = await c.nodeNamed('later');
+    const applied = await c.applied(c.maintenance({ nodes: { rack }, stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(first);
+    await c.patched(resources.nodes, { name: later }, { metadata: { labels: { rack } } });
+    await c.eventuallyCordoned(later);
+    await c.patched(resources.nodes, { name: first }, { metadata: { labels: { rack: null } } });
+    await c.eventuallyStatus(applied.metadata.name, 'one node is selected', ({ nodes }) =>
+      expect(nodes).toBe(1),
+    );
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [first]: false, [later]: false });
+  });
+
+  test('inherits the record of a maintenance that already holds the node', async () => {
+    const node = await c.nodeNamed('n');
+    const holder = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await held(holder);
+    await c.caughtUpWith(await withRecord(holder, { [node]: false }));
+    await c.cordoned(node);
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyStatus(applied.metadata.name, 'the node is on record', ({ nodeStatuses }) =>
+      expect(nodeStatuses).toHaveLength(1),
+    );
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [node]: false });
+  });
+
+  test('inherits the record of a maintenance that has not uncordoned the node yet, and of one that no longer selects it', async () => {
+    const rack = c.named('rack');
+    const [completing, left] = [await c.nodeNamed('n'), await c.nodeNamed('n')];
+    for (const [node, stage] of [
+      [completing, 'Complete'],
+      [left, 'Cordon'],
+    ] as const) {
+      const other = await c.applied(c.maintenance({ nodes: stage === 'Cordon' ? { rack } : [node], stage }));
+      await held(other);
+      await c.caughtUpWith(await withRecord(other, { [node]: false }));
+      await c.cordoned(node);
+    }
+    const applied = await c.applied(c.maintenance({ nodes: [completing, left], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyStatus(applied.metadata.name, 'the nodes are on record', ({ nodeStatuses }) =>
+      expect(nodeStatuses).toHaveLength(2),
+    );
+    await cordon.cancelled();
+    expect(await recorded(applied)).toEqual({ [completing]: false, [left]: false });
+  });
+
+  test('waits until the informer has the generation of the workflow', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const key = { name: applied.metadata.name };
+    const edited = await c.admin.mergePatch(resources.nodeMaintenances, key, { spec: { stage: 'Drain' } });
+    const cordon = started(() => acts.keepCordoned(refOf(edited), 'Drain'));
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+  });
+
+  test.each([
+    { when: 'is deleted', uid: undefined },
+    { when: 'is replaced by another of the same name', uid: 'previous' },
+  ])('ends when the object $when', async ({ uid }) => {
+    const node = await c.nodeNamed('n');
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned({ ...refOf(applied), ...(uid && { uid }) }, 'Cordon'));
+    if (uid === undefined) {
+      await c.eventuallyCordoned(node);
+      await c.deleted(applied);
+    }
+    expect(await cordon.ended).toEqual({ kind: 'Gone' });
+  });
+
+  test('ends for an object that is being deleted, which is in Complete', async () => {
+    const node = await c.nodeNamed('n');
+    const maintenance = c.maintenance({ nodes: [node], stage: 'Cordon' });
+    maintenance.metadata.finalizers = ['example.com/theirs'];
+    const applied = await c.applied(maintenance);
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await c.deleted(applied);
+    expect(await cordon.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+  });
+});
+
+describe('uncordonNodes', () => {
+  test('uncordons the nodes that the maintenance has cordoned', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('uncordons between Idle and Complete, as the KEP says', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' }));
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('keeps a node cordoned that was cordoned before, and records an Event', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: true,
+    });
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    expect((await c.node(node)).spec.unschedulable).toBe(true);
+    await flushEvents();
+    expect(await c.eventsAbout(applied)).toEqual([
+      `NodeKeptCordoned: Node ${node} stays cordoned: it was cordoned before this maintenance. Run kubectl uncordon ${node} to return it to service.`,
+    ]);
+  });
+
+  test.each(['Cordon', 'Drain'] as const)(
+    'leaves a node that another maintenance in %s holds, and names it',
+    async (stage) => {
+      const node = await c.nodeNamed('n');
+      await c.cordoned(node);
+      const holder = await c.applied(c.maintenance({ nodes: [node], stage }));
+      const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+        [node]: false,
+      });
+      await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+      expect((await c.node(node)).spec.unschedulable).toBe(true);
+      await flushEvents();
+      expect(await c.eventsAbout(applied)).toEqual([
+        `NodeStillHeld: Node ${node} stays cordoned: NodeMaintenance ${holder.metadata.name} still holds it.`,
+      ]);
+    },
+  );
+
+  test.each(['Idle', 'Complete'] as const)('is not blocked by a maintenance in %s', async (stage) => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    await c.applied(c.maintenance({ nodes: [node], stage }));
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    await performed(() => acts.uncordonNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('uncordons a node that is no longer selected', async () => {
+    const rack = c.named('rack');
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: { rack }, stage: 'Complete' })), {
+      [node]: false,
+    });
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  test('uncordons a node that was cordoned a moment ago, although the informers lag behind', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    const cut = new AbortController();
+    const lagging = watchCluster({ kube: c.cluster.kube, log: silentLog });
+    lagging.start(cut.signal);
+    await lagging.synced(cut.signal);
+    cut.abort();
+    await c.cordoned(node);
+    expect(lagging.nodes.get(node)?.spec.unschedulable).toBeUndefined();
+    const { activities } = activitiesOn({ cluster: lagging });
+    await performed(() => activities.uncordonNodes(refOf(applied)));
+    await c.eventuallySchedulable(node);
+  });
+
+  describe('of a node whose gate is not ready, without a leader,', () => {
+    const own = { key: 'example.com/own', effect: 'PreferNoSchedule' } as const;
+    /** Creates a node without the taint, because no leader has added it. */
+    async function openNode(): Promise<{ node: string; applied: NodeMaintenance }> {
+      const node = await c.nodeNamed('gated');
+      const { apiVersion, kind } = NODE_READINESS;
+      const spec = { readinessGates: [gate({ name: 'cni', namespace: c.namespace })] };
+      const { uid = '' } = (await c.node(node)).metadata;
+      const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: node, uid }];
+      const made = { apiVersion, kind, metadata: { name: node, ownerReferences }, spec };
+      const gated = await c.admin.apply(resources.nodeReadinesses, made, { fieldManager: 'person' });
+      await eventually('the gate in the informer', () =>
+        expect(c.cluster.readinesses.get(node)?.metadata.uid).toBe(gated.metadata.uid),
+      );
+      await c.patched(resources.nodes, { name: node }, { spec: { unschedulable: true, taints: [own] } });
+      const maintenance = await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' }));
+      return { node, applied: await withRecord(maintenance, { [node]: false }) };
+    }
+    const taintsOf = async (node: string) =>
+      (await c.node(node)).spec.taints?.filter(({ key }) => !key.startsWith('node.kubernetes.io'));
+
+    test('adds the taint before it uncordons the node', async () => {
+      const { node, applied } = await openNode();
+      const versions: Node[] = [];
+      const unsubscribe = c.cluster.nodes.subscribe(({ object }) => {
+        if (object.metadata.name === node) versions.push(object);
+      });
+      await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+      expect(await taintsOf(node)).toEqual([own, READINESS_TAINT]);
+      await eventually('the node to be schedulable', () =>
+        expect(versions.at(-1)?.spec.unschedulable ?? false).toBe(false),
+      );
+      unsubscribe();
+      const isOpen = (one: Node) => !isCordoned(one) && !hasTaint(one, READINESS_TAINT);
+      expect(versions.filter(isOpen)).toEqual([]);
+    });
+
+    test('does not change the taints if readiness gates are disabled, or the gate is ready', async () => {
+      const [off, open] = [await openNode(), await openNode()];
+      const { activities } = activitiesOn(c, { readinessGatesEnabled: false });
+      await performed(() => activities.uncordonNodes(refOf(off.applied)));
+      await c.podOn(open.node, { labels: { app: 'cni' } });
+      await performed(() => acts.uncordonNodes(refOf(open.applied)));
+      for (const { node } of [off, open]) {
+        await c.eventuallySchedulable(node);
+        expect(await taintsOf(node)).toEqual([own]);
+      }
+    });
+  });
+
+  test('does nothing for an object that is gone', async () => {
+    await performedTwice(c, () => acts.uncordonNodes({ name: 'missing', uid: 'missing', generation: 1 }));
+  });
+
+  test('ignores a node that is gone', async () => {
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: ['gone'], stage: 'Complete' })), {
+      gone: false,
+    });
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+  });
+});
+
+test('two maintenances that complete together uncordon the node', async () => {
+  const node = await c.nodeNamed('n');
+  await c.cordoned(node);
+  const both = await Promise.all(
+    [1, 2].map(async () => {
+      const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+      return withRecord(applied, { [node]: false });
+    }),
+  );
+  await Promise.all(
+    both.map(async (one) => {
+      await performed(() => acts.requestStage(refOf(one), 'Complete', 'Message'));
+      await performed(() => acts.uncordonNodes(refOf(one)));
+    }),
+  );
+  await eventually('the node to be schedulable', async () =>
+    expect((await c.node(node)).spec.unschedulable ?? false).toBe(false),
+  );
+});

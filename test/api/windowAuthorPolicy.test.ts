@@ -1,0 +1,244 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MaintenanceWindowSpec, WindowSchedule } from '../../api/maintenanceWindow.ts';
+import { WORK_NAMESPACE } from '../../api/names.ts';
+import { comparedFields, comparedScheduleFields, maxNamedNodes } from '../../admission/windowAuthorPolicy.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { kubeconfigOf } from '../kit/account.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { selectNodes } from '../kit/resources.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Grant, permit, usersDropped, userWith } from '../kit/users.ts';
+import { type Answer, type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
+import { selecting } from './objects.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let kubectl: Kubectl;
+/** Users, by what they may do in addition to the ClusterRole node-maintenance-scheduler. */
+let scheduler: string;
+let nodeOwner: string;
+let ownerOfThree: string;
+let ownerOfMany: string;
+let jobAuthor: string;
+
+const namesOf = (count: number) => Array.from({ length: count }, (_, i) => `rack-${i}`);
+const nodes = (resourceNames?: string[]): Grant => ({
+  rules: [
+    { apiGroups: [''], resources: ['nodes'], verbs: ['delete'], ...(resourceNames && { resourceNames }) },
+  ],
+});
+const jobs: Grant = {
+  namespace: WORK_NAMESPACE,
+  rules: [{ apiGroups: ['batch'], resources: ['jobs'], verbs: ['create'] }],
+};
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  kubectl = kubectlOf(sandbox);
+  c = await testCluster(sandbox, { prefix: 'author' });
+  const role = { clusterRoles: ['node-maintenance-scheduler'] };
+  [scheduler, nodeOwner, ownerOfThree, ownerOfMany, jobAuthor] = await Promise.all([
+    userWith(c, role),
+    userWith(c, role, nodes()),
+    userWith(c, role, nodes(namesOf(3))),
+    userWith(c, role, nodes(namesOf(maxNamedNodes + 1))),
+    userWith(c, role, nodes(), jobs),
+  ]);
+  await eventually('the permissions and the policy to take effect', async () => {
+    expect(await created(scheduler, {})).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(everyNode),
+    });
+    expect(await created(ownerOfThree, byName(3))).toMatchObject({ code: 0 });
+    expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject({ code: 0 });
+    expect(await created(jobAuthor, job)).toMatchObject({ code: 0 });
+    expect(await created(nodeOwner, {})).toMatchObject({ code: 0 });
+  });
+});
+
+afterAll(async () => {
+  if (c !== undefined) await usersDropped(c);
+  await c?.close();
+  await releaseSandbox(sandbox);
+});
+
+const everyNode = 'may not delete every node, which a window that drains them requires: request the verb';
+const schedule = { cron: '0 2 * * 6', timeZone: 'Europe/Berlin', duration: '4h' };
+const rootPod = {
+  spec: {
+    hostPID: true,
+    containers: [{ name: 'root', image: 'root', securityContext: { privileged: true } }],
+  },
+};
+const job = { work: { type: 'Job', job: { template: rootPod } } };
+const byName = (count: number) => ({ nodeSelector: selectNodes(namesOf(count)) });
+
+const windowOf = (spec: object, name = c.named('window')) => ({
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'MaintenanceWindow',
+  metadata: { name },
+  spec: { schedule, nodeSelector: selecting({ key: 'rack', operator: 'Exists' }), ...spec },
+});
+
+/** Asks the apiserver without storing anything. */
+const created = (user: string, spec: object): Promise<Answer> =>
+  kubectl(['create', '--dry-run=server', '--as', user, '-f', '-'], windowOf(spec));
+
+/** Creates a window as the administrator, and patches it as the user without storing that. */
+async function patched(user: string, spec: object, patch: object): Promise<Answer> {
+  const name = c.named('window');
+  await succeeds(kubectl(['create', '-f', '-'], windowOf({ suspend: true, ...spec }, name)));
+  try {
+    const options = ['--as', user, '--dry-run=server', '--type=merge', '-p', JSON.stringify(patch)];
+    return await kubectl(['patch', 'mw', name, ...options]);
+  } finally {
+    await kubectl(['delete', 'mw', name, '--wait=false']);
+  }
+}
+
+describe('a user who may write windows, and delete no node,', () => {
+  test.each([
+    { what: 'a window', spec: {} },
+    { what: 'a window that runs privileged pods on every node', spec: job },
+    { what: 'a suspended window', spec: { suspend: true } },
+    { what: 'a window of no node yet', spec: { nodeSelector: { nodeSelectorTerms: [{}] } } },
+    {
+      what: 'a window of all nodes but one',
+      spec: {
+        nodeSelector: {
+          nodeSelectorTerms: [
+            { matchFields: [{ key: 'metadata.name', operator: 'NotIn', values: ['rack-0'] }] },
+          ],
+        },
+      },
+    },
+  ])('may not create $what', async ({ spec }) => {
+    const { code, stderr } = await created(scheduler, spec);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
+    expect(stderr).toContain(`spec.nodeSelector: user "${scheduler}"`);
+    expect(stderr).toContain('(Forbidden)');
+  });
+
+  test.each([
+    { what: 'its work', patch: { spec: { work: { type: 'Job', job: { template: rootPod } } } } },
+    { what: 'its nodes', patch: { spec: byName(1) } },
+    { what: 'its schedule', patch: { spec: { schedule: { cron: '* * * * *' } } } },
+    { what: 'its limits', patch: { spec: { rollout: { maxUnavailable: '100%' } } } },
+    { what: 'its approval', patch: { spec: { approval: 'None' } } },
+    { what: 'its drain plan', patch: { spec: { template: { reason: 'other' } } } },
+    { what: 'what happens at its end', patch: { spec: { onWindowEnd: 'HoldCurrent' } } },
+    { what: 'that it is suspended', patch: { spec: { suspend: false } } },
+    { what: 'the openings that it skips', patch: { spec: { schedule: { exceptions: ['2027-01-02'] } } } },
+    {
+      what: 'its schedule while it suspends it',
+      patch: { spec: { suspend: true, schedule: { duration: '5h' } } },
+    },
+  ])('may not change $what', async ({ patch }) => {
+    const spec = { approval: 'PerNode', schedule: { ...schedule, exceptions: ['2027-01-01'] } };
+    const { code, stderr } = await patched(scheduler, spec, patch);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('may not delete') });
+  });
+
+  test.each([
+    { what: 'suspend it', spec: { suspend: false }, patch: { spec: { suspend: true } } },
+    {
+      what: 'let it skip openings',
+      spec: { schedule: { ...schedule, exceptions: ['2027-01-01'] } },
+      patch: { spec: { schedule: { exceptions: ['2026-12-31', '2027-01-01'] } } },
+    },
+    { what: 'label it', spec: {}, patch: { metadata: { labels: { team: 'sre' } } } },
+    { what: 'apply what it is already', spec: job, patch: { spec: job } },
+  ])('may $what', async ({ spec, patch }) => {
+    expect(await patched(scheduler, spec, patch)).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('may delete it', async () => {
+    const name = c.named('window');
+    await succeeds(kubectl(['create', '-f', '-'], windowOf({ suspend: true }, name)));
+    const deleted = await kubectl(['delete', 'mw', name, '--wait=false', '--as', scheduler]);
+    expect(deleted).toMatchObject({ code: 0, stderr: '' });
+  });
+});
+
+test('kubectl maintenance window: the scheduler role pauses and skips, and needs more to resume', async () => {
+  const account = { namespace: c.namespace, name: 'default' };
+  const role = { clusterRoles: ['node-maintenance-scheduler'] };
+  await permit(c, `system:serviceaccount:${account.namespace}:${account.name}`, role);
+  const dir = await mkdtemp(join(tmpdir(), 'scheduler-'));
+  const name = c.named('window');
+  try {
+    const kubeconfig = await kubeconfigOf(sandbox, account, dir);
+    const verb = (of: string) => kubectl(['maintenance', 'window', of, name, '--kubeconfig', kubeconfig]);
+    await succeeds(kubectl(['create', '-f', '-'], windowOf({}, name)));
+    await eventually('the permission to take effect', async () =>
+      expect(await verb('pause')).toMatchObject({ code: 0, stderr: '' }),
+    );
+    expect(await verb('skip')).toMatchObject({ code: 0, stderr: '' });
+    const { code, stderr } = await verb('resume');
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
+    expect(stderr).not.toContain('bind the ClusterRole');
+  } finally {
+    await kubectl(['delete', 'mw', name, '--ignore-not-found', '--wait=false']);
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+describe('a user who may delete some nodes', () => {
+  test('may write a window that selects them by name', async () => {
+    expect(await created(ownerOfThree, byName(3))).toMatchObject({ code: 0, stderr: '' });
+    const [term] = selectNodes(namesOf(1)).nodeSelectorTerms;
+    const labelled = { ...term, matchExpressions: [{ key: 'rack', operator: 'Exists' }] };
+    const nodeSelector = { nodeSelectorTerms: [labelled] };
+    expect(await created(ownerOfThree, { nodeSelector })).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('may not write a window that names another one, and learns which', async () => {
+    const { stderr } = await created(ownerOfThree, byName(4));
+    expect(stderr).toContain(
+      `spec.nodeSelector: user "${ownerOfThree}" may not delete node rack-3, which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector`,
+    );
+  });
+
+  test('may not write a window of which one term selects nodes by label', async () => {
+    const { nodeSelectorTerms } = selectNodes(namesOf(1));
+    const byLabel = { matchExpressions: [{ key: 'rack', operator: 'Exists' }] };
+    const nodeSelector = { nodeSelectorTerms: [...nodeSelectorTerms, byLabel] };
+    expect((await created(ownerOfThree, { nodeSelector })).stderr).toContain(everyNode);
+  });
+
+  test('may name as many as the policy can check, and no more', async () => {
+    expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject({ code: 0, stderr: '' });
+    expect((await created(ownerOfMany, byName(maxNamedNodes + 1))).stderr).toContain(everyNode);
+  });
+});
+
+describe('a window that runs a Job', () => {
+  test('requires the right to create Jobs in their namespace', async () => {
+    const { code, stderr } = await created(nodeOwner, job);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining(
+        `spec.work: user "${nodeOwner}" may not create Jobs in namespace node-maintenance-work, which a window that runs a Job requires: request the verb create on jobs in this namespace, or set work.type to None`,
+      ),
+    });
+    expect(await created(jobAuthor, job)).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('also requires it of a user who changes something else', async () => {
+    const longer = { spec: { schedule: { duration: '5h' } } };
+    expect((await patched(nodeOwner, job, longer)).stderr).toContain('may not create Jobs');
+    expect(await patched(jobAuthor, job, longer)).toMatchObject({ code: 0, stderr: '' });
+  });
+});
+
+test('the policy compares every field of the spec: a new one must not be changed unchecked', () => {
+  expect([...comparedFields, 'schedule', 'suspend'].toSorted()).toEqual(
+    Object.keys(MaintenanceWindowSpec.shape).toSorted(),
+  );
+  expect([...comparedScheduleFields, 'exceptions'].toSorted()).toEqual(
+    Object.keys(WindowSchedule.shape).toSorted(),
+  );
+});

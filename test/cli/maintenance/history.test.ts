@@ -1,0 +1,88 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from '@jest/globals';
+import { defaultPayloadConverter, type Payload } from '@temporalio/common';
+import { historyFromJSON, type History } from '@temporalio/common/lib/proto-utils.js';
+import { rowsOf } from '../../../cli/maintenance/historyRows.ts';
+
+/** Returns the rows of a run that was recorded from the real system. */
+const recorded = (shape: string) => {
+  const file = new URL(`../../replay/histories/${shape}.json`, import.meta.url);
+  return rowsOf(historyFromJSON(JSON.parse(readFileSync(file, 'utf8'))));
+};
+const effectsOf = (shape: string) => recorded(shape).map(({ who, what }) => `${who ?? '?'}: ${what}`);
+
+describe('the history of a run', () => {
+  test('contains changes of the object, signals, updates, and actions of the worker', () => {
+    expect(effectsOf('pause-resume-cancel')).toEqual([
+      'worker: started the workflow {"name":"pause-resume-cancel"}',
+      'worker: reported generation 1: stage Drain, requested by user sandbox-admin',
+      'worker: started stage Cordon',
+      'worker: started stage Drain',
+      'worker: update pause',
+      'worker: signal resume',
+      'worker: drained the nodes',
+      'worker: signal advance {"to":"nonsense"}',
+      'worker: update cancel',
+      'worker: reported generation 2: stage Complete, requested by user nodemaintenance.k8s.io:temporal',
+      'worker: started stage Complete',
+      'worker: uncordoned the nodes',
+      '?: the workflow completed',
+    ]);
+  });
+
+  test('is sorted by time, oldest first', () => {
+    const times = recorded('idle-cordon-drain-complete').map(({ time }) => time);
+    expect(times).toEqual(times.toSorted());
+    expect(times[0]).toBe('2026-11-22T15:14:12.408Z');
+  });
+
+  test('contains each drained tier', () => {
+    const result = (step: object) => ({ payloads: [defaultPayloadConverter.toPayload(step) as Payload] });
+    const drained = { number: 1, total: 3, pods: 'Default pods up to 1000' };
+    const step = { kind: 'TierDrained', position: 4, nodes: ['node-1'] };
+    const effect = (of: object) =>
+      rowsOf({
+        events: [
+          { eventId: '1', activityTaskScheduledEventAttributes: { activityType: { name: 'drain' } } },
+          {
+            activityTaskCompletedEventAttributes: { scheduledEventId: '1', result: result(of) },
+          },
+        ],
+      } as unknown as History).map(({ what }) => what);
+    expect(effect({ ...step, drained })).toEqual(['drained tier 1 of 3: Default pods up to 1000']);
+    expect(effect(step)).toEqual(['reached the next tier']);
+    expect(effectsOf('idle-cordon-drain-complete')).toContain('worker: reached the next tier');
+  });
+
+  test('contains the reason of a failure', () => {
+    expect(effectsOf('rejected').at(-1)).toBe(
+      '?: the workflow failed: nodes[0]: there is no node "no-such-node"; kubectl get nodes lists them',
+    );
+  });
+
+  test('attributes what a signal claims to the client that sent it', () => {
+    const claim = {
+      uid: 'u',
+      kind: 'StageChanged',
+      stage: 'Complete',
+      generation: 9,
+      requestedBy: 'user root',
+    };
+    const payloads = [defaultPayloadConverter.toPayload(claim) as Payload];
+    const signal = { signalName: 'observe', identity: 'mallory@laptop', input: { payloads } };
+    const events = [{ workflowExecutionSignaledEventAttributes: signal }];
+    expect(rowsOf({ events } as unknown as History)).toMatchObject([
+      { who: 'mallory@laptop', what: 'reported generation 9: stage Complete, requested by user root' },
+    ]);
+  });
+
+  test('does not repeat the state that a continued run carries over', () => {
+    expect(effectsOf('continued-as-new')[0]).toBe(
+      'worker: reported generation 3: stage Complete, requested by user sandbox-admin',
+    );
+  });
+
+  test('also covers windows', () => {
+    expect(effectsOf('window-approved-and-cancelled')).toContain('worker: update advance {"node":"node-1"}');
+  });
+});

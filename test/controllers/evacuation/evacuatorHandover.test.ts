@@ -1,0 +1,397 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Pod } from '../../../api/core.ts';
+import type { Evacuation, EvacuationStatus } from '../../../api/evacuation.ts';
+import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import type { EvacuatorSettings } from '../../../controllers/evacuation/knownEvacuators.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { kubectlOf, succeeds } from '../../api/kubectl.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { evacuationControllerOn } from '../../kit/evacuationController.ts';
+import { eventually, throughout } from '../../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let node: string;
+let stop: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'handover' });
+  node = await c.nodeNamed('n');
+});
+
+beforeEach(() => {
+  c.requests.clear();
+  stop = startController();
+});
+
+afterEach(() => stop());
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+});
+
+const startController = (settings?: EvacuatorSettings) => evacuationControllerOn(c, settings);
+
+const registered = (classes: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(classes).map(([name, value]) => [
+      `evacuation.coordination.k8s.io/priority_${name}`,
+      value,
+    ]),
+  );
+const podWith = (classes: Record<string, string>, differs: Parameters<TestCluster['podOn']>[1] = {}) =>
+  c.podOn(node, { annotations: registered(classes), ...differs });
+const two = { 'first.io': '20/controller', 'second.io': '10/helper' };
+
+/** Creates an Evacuation like a drain, but without resolved evacuators. */
+const requestEvacuation = (
+  pod: Pod,
+  differs: { progressDeadlineSeconds?: number; finalizers?: string[] } = {},
+) => {
+  const { finalizers, ...spec } = differs;
+  const evacuation = c.evacuation(pod, finalizers);
+  return c.admin.create(resources.evacuations, {
+    ...evacuation,
+    spec: { ...evacuation.spec, ...spec },
+  } as Evacuation);
+};
+
+/** Writes the status as an evacuator. */
+const report = ({ metadata }: Evacuation, status: Partial<EvacuationStatus>) => {
+  const { name, namespace = '' } = metadata;
+  const options = { subresource: 'status', fieldManager: 'an-evacuator' } as const;
+  return c.admin.mergePatch(resources.evacuations, { name, namespace }, { status }, options);
+};
+
+const now = () => c.admin.now().toISOString();
+const evictions = () => c.requests.count('evict pods');
+/** The informer may show that the pod is gone before the response to the eviction arrives. */
+const eventuallyEvictedOnce = () =>
+  eventually('the response to the only eviction', () => expect(evictions()).toBe(1));
+const isAlive = ({ metadata }: Pod) =>
+  c
+    .podsOf(node)
+    .some((one) => one.metadata.uid === metadata.uid && one.metadata.deletionTimestamp === undefined);
+const statusOf = async (pod: Pod) => (await c.evacuationOf(pod))?.status;
+
+async function eventuallyActive(pod: Pod, activeEvacuatorClass: string): Promise<EvacuationStatus> {
+  return eventually(`${activeEvacuatorClass} to be active`, async () => {
+    const status = await statusOf(pod);
+    expect(status).toMatchObject({ activeEvacuatorClass, activeEvacuatorCompleted: false });
+    return status as EvacuationStatus;
+  });
+}
+
+const eventuallyEvent = (about: Parameters<TestCluster['eventsAbout']>[0], event: unknown) =>
+  eventually(`the Event ${String(event)}`, async () =>
+    expect(await c.eventsAbout(about)).toContainEqual(event),
+  );
+
+describe('A pod with evacuators', () => {
+  test('has them resolved by the controller if admission did not resolve them, sorted, with the labels of the pod', async () => {
+    const pod = await podWith({ 'low.io': '1/a', 'high.io': '2147483647/b' }, { labels: { app: 'orders' } });
+    await requestEvacuation(pod);
+    const evacuation = await eventually('evacuators', async () => {
+      const current = await c.evacuationOf(pod);
+      expect(current?.spec.evacuators).toEqual([
+        { evacuatorClass: 'high.io', priority: 2_147_483_647, role: 'b' },
+        { evacuatorClass: 'low.io', priority: 1, role: 'a' },
+      ]);
+      return current;
+    });
+    expect(evacuation?.metadata.labels).toEqual({ app: 'orders' });
+  });
+
+  test('is handed to the first, to the second when the first has completed, and then evicted', async () => {
+    const pod = await podWith(two);
+    const evacuation = await requestEvacuation(pod);
+    const first = await eventuallyActive(pod, 'first.io');
+    expect(first.message).toBe('Waiting for first.io to respond; next: second.io, then the eviction API.');
+    expect(Math.abs(Date.parse(first.evacuationProgressTimestamp ?? '') - Date.parse(now()))).toBeLessThan(
+      10_000,
+    );
+    await report(evacuation, { message: 'moving data', expectedEvacuationFinishTime: now() });
+    await throughout('the first stays active', 500, async () =>
+      expect(await statusOf(pod)).toMatchObject({ activeEvacuatorClass: 'first.io', message: 'moving data' }),
+    );
+    await report(evacuation, { activeEvacuatorCompleted: true });
+    const second = await eventuallyActive(pod, 'second.io');
+    expect(second.message).toBe('Waiting for second.io to respond; next: the eviction API.');
+    expect(second.expectedEvacuationFinishTime).toBeUndefined();
+    expect(evictions()).toBe(0);
+    await report(evacuation, { activeEvacuatorCompleted: true });
+    await c.eventuallyGone(pod);
+    await eventuallyEvictedOnce();
+    for (const about of [pod, evacuation]) {
+      await eventuallyEvent(about, 'EvacuatorCompleted: first.io has completed, but the pod still exists.');
+      await eventuallyEvent(about, 'EvacuatorCompleted: second.io has completed, but the pod still exists.');
+    }
+  });
+
+  test('is handed to the next evacuator when the first exceeds its deadline', async () => {
+    const pod = await podWith(two);
+    const evacuation = await requestEvacuation(pod, { progressDeadlineSeconds: 2 });
+    await eventuallyActive(pod, 'first.io');
+    await eventuallyActive(pod, 'second.io');
+    await c.eventuallyGone(pod);
+    await eventuallyEvent(
+      evacuation,
+      'ProgressDeadlineExceeded: second.io has reported no progress for 2 s.',
+    );
+  });
+
+  test('keeps an evacuator that reports progress, however long it takes', async () => {
+    const pod = await podWith(two);
+    // Several times the duration of a report, on a slow machine too.
+    const evacuation = await requestEvacuation(pod, { progressDeadlineSeconds: 5 });
+    await eventuallyActive(pod, 'first.io');
+    await throughout('the first is active', 6_500, async () => {
+      await report(evacuation, { evacuationProgressTimestamp: now() });
+      expect((await statusOf(pod))?.activeEvacuatorClass).toBe('first.io');
+    });
+  });
+
+  test('is not blocked for ever by a progress timestamp in the future', async () => {
+    const pod = await podWith({ 'first.io': '1/x' });
+    const evacuation = await requestEvacuation(pod, { progressDeadlineSeconds: 2 });
+    await eventuallyActive(pod, 'first.io');
+    await report(evacuation, { evacuationProgressTimestamp: '2099-01-01T00:00:00Z' });
+    await c.eventuallyGone(pod);
+  });
+
+  test('that terminates by itself is not evicted, and its Evacuation is deleted', async () => {
+    const pod = await podWith(two);
+    await requestEvacuation(pod);
+    await eventuallyActive(pod, 'first.io');
+    await c.deleted(pod);
+    await c.eventuallyGone(pod);
+    await eventually('the Evacuation to be gone', async () =>
+      expect(await c.evacuationOf(pod)).toBeUndefined(),
+    );
+    expect(evictions()).toBe(0);
+  });
+
+  test('has Events with the evacuator, the instigator and the next evacuator', async () => {
+    const maintenance = await c.applied(
+      c.maintenance({ nodes: [node], stage: 'Drain', reason: 'firmware 2.4' }),
+    );
+    const pod = await podWith(two);
+    const evacuation = await requestEvacuation(pod);
+    const event = `EvacuatorActivated: Asked first.io to evacuate pod ${pod.metadata.name} from node ${node} for node maintenance ${maintenance.metadata.name} (firmware 2.4); progress deadline 1800 s; next: second.io, then the eviction API.`;
+    await eventuallyEvent(pod, event);
+    await eventuallyEvent(evacuation, event);
+  });
+});
+
+describe('An evacuator that does not respond', () => {
+  beforeEach(async () => {
+    await stop();
+    stop = startController({ responseSeconds: 2, knownClasses: ['on-demand.io'] });
+  });
+
+  const skipped =
+    'EvacuatorNotResponding: missing.io has not responded for 2 s: check that an evacuator of this class is running.';
+
+  test('is skipped with an Event, and the pod is evicted after the last one', async () => {
+    const pod = await podWith({ 'missing.io': '1/x' });
+    const evacuation = await requestEvacuation(pod);
+    await c.eventuallyGone(pod);
+    for (const about of [pod, evacuation]) await eventuallyEvent(about, skipped);
+  });
+
+  test('of a class that a setting names has the whole progress deadline', async () => {
+    const pod = await podWith({ 'missing.io': '2/x', 'on-demand.io': '1/x' });
+    await requestEvacuation(pod);
+    await eventuallyActive(pod, 'on-demand.io');
+    await eventuallyEvent(pod, skipped);
+    await throughout('on-demand.io stays active', 4_000, async () =>
+      expect(await statusOf(pod)).toMatchObject({ activeEvacuatorClass: 'on-demand.io' }),
+    );
+  });
+
+  test('of a class of which one has responded before has the whole progress deadline', async () => {
+    const before = await podWith({ 'restarting.io': '1/x' });
+    const evacuation = await requestEvacuation(before);
+    await eventuallyActive(before, 'restarting.io');
+    await report(evacuation, { message: 'moving data' });
+    await eventually('the response in the informer', () =>
+      expect(c.cluster.evacuations.get(`${c.namespace}/${evacuation.metadata.name}`)?.status?.message).toBe(
+        'moving data',
+      ),
+    );
+    const pod = await podWith({ 'restarting.io': '1/x' });
+    await requestEvacuation(pod);
+    await eventuallyActive(pod, 'restarting.io');
+    await throughout('restarting.io stays active', 4_000, async () =>
+      expect(await statusOf(pod)).toMatchObject({ activeEvacuatorClass: 'restarting.io' }),
+    );
+    expect(isAlive(before)).toBe(true);
+  });
+});
+
+describe('kubectl', () => {
+  test('shows the instigator, the active evacuator, its message and the next evacuator of an Evacuation', async () => {
+    const own = await c.nodeNamed('shown');
+    const maintenance = await c.applied(
+      c.maintenance({ nodes: [own], stage: 'Drain', reason: 'firmware 2.4' }),
+    );
+    const pod = await c.podOn(own, { annotations: registered(two), labels: { app: 'orders' } });
+    const evacuation = await requestEvacuation(pod);
+    await eventuallyActive(pod, 'first.io');
+    await report(evacuation, { message: '40 of 100 GiB moved' });
+    await eventuallyEvent(evacuation, expect.stringContaining('EvacuatorActivated: Asked first.io'));
+    const kubectl = kubectlOf(sandbox);
+    const listed = await succeeds(kubectl(['get', 'evac', '-A', '-o', 'wide']));
+    const [header = '', ...rows] = listed.split('\n');
+    expect(header.trim().split(/\s{2,}/)).toEqual([
+      'NAMESPACE',
+      'NAME',
+      'POD',
+      'ACTIVE EVACUATOR',
+      'SINCE',
+      'BLOCKED',
+      'PROGRESS AGE',
+      'MESSAGE',
+    ]);
+    const row = rows.find((line) => line.includes(`${pod.metadata.name} `));
+    expect(row).toMatch(/first\.io\s+\d+s\s+\d+s\s+40 of 100 GiB moved$/);
+    const described = await succeeds(
+      kubectl(['describe', 'evac', '-n', c.namespace, evacuation.metadata.name]),
+    );
+    for (const fact of [
+      'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io',
+      /Evacuator Class:\s+second\.io/,
+      /Active Evacuator Class:\s+first\.io/,
+      'Active Evacuator Since:',
+      '40 of 100 GiB moved',
+      `for node maintenance ${maintenance.metadata.name} (firmware 2.4)`,
+      'next: second.io, then the eviction API',
+    ])
+      expect(described).toMatch(fact);
+    const { metadata } = pod;
+    expect(await succeeds(kubectl(['describe', 'pod', '-n', c.namespace, metadata.name]))).toContain(
+      `for node maintenance ${maintenance.metadata.name} (firmware 2.4)`,
+    );
+  });
+});
+
+describe('A controller that is killed', () => {
+  test('between two evacuators continues from the status of the object', async () => {
+    const pod = await podWith(two);
+    const evacuation = await requestEvacuation(pod);
+    await eventuallyActive(pod, 'first.io');
+    await stop();
+    await report(evacuation, { activeEvacuatorCompleted: true });
+    stop = startController();
+    await eventuallyActive(pod, 'second.io');
+    await stop();
+    stop = startController();
+    await throughout('the second is active', 500, async () =>
+      expect((await statusOf(pod))?.activeEvacuatorClass).toBe('second.io'),
+    );
+  });
+
+  test('after the last evacuator evicts, and activates no evacuator again', async () => {
+    const pod = await podWith(
+      { 'first.io': '1/x' },
+      { finalizers: ['example.com/held'], labels: { app: 'held' } },
+    );
+    await c.applied(c.budget({ app: 'held' }, { minAvailable: 1 }));
+    const evacuation = await requestEvacuation(pod);
+    await eventuallyActive(pod, 'first.io');
+    await report(evacuation, { activeEvacuatorCompleted: true });
+    const exhausted = { type: 'EvacuatorsExhausted', status: 'True', reason: 'EvacuatorCompleted' };
+    const evicting = async () =>
+      expect((await statusOf(pod))?.conditions).toContainEqual(expect.objectContaining(exhausted));
+    await eventually('the condition EvacuatorsExhausted', evicting);
+    await stop();
+    stop = startController();
+    await throughout('no evacuator is activated again', 500, async () => {
+      await evicting();
+      expect((await statusOf(pod))?.activeEvacuatorClass).toBeUndefined();
+    });
+  });
+});
+
+describe('An Evacuation', () => {
+  test('whose pod has an invalid annotation uses the other evacuators, and reports the annotation', async () => {
+    const pod = await podWith({ 'bad.io': 'soon', 'good.io': '1/x' });
+    const evacuation = await requestEvacuation(pod);
+    await eventuallyActive(pod, 'good.io');
+    const event =
+      'MalformedEvacuator: Ignored metadata.annotations[evacuation.coordination.k8s.io/priority_bad.io]: expected "<priority>/<role>", such as "10000/controller" (got "soon"). The pod is evacuated by its other evacuators, or evicted.';
+    await eventuallyEvent(pod, event);
+    await eventuallyEvent(evacuation, event);
+  });
+
+  test('whose pod has only invalid annotations evicts it', async () => {
+    const pod = await podWith({ 'bad.io': 'soon' });
+    await requestEvacuation(pod);
+    await c.eventuallyGone(pod);
+    await eventuallyEvictedOnce();
+  });
+
+  test('that is cancelled while an evacuator is active neither activates another one nor evicts the pod', async () => {
+    const pod = await podWith(two);
+    const evacuation = await requestEvacuation(pod, { finalizers: ['example.com/evacuator-cleans-up'] });
+    await eventuallyActive(pod, 'first.io');
+    const { name, namespace = '', uid = '' } = evacuation.metadata;
+    await c.admin.delete(resources.evacuations, { name, namespace }, { uid });
+    await report(evacuation, { activeEvacuatorCompleted: true });
+    await throughout('the first stays active', 1_000, async () =>
+      expect((await statusOf(pod))?.activeEvacuatorClass).toBe('first.io'),
+    );
+    expect(isAlive(pod)).toBe(true);
+  });
+
+  test('without an instigator is reconciled too', async () => {
+    const pod = await podWith({ 'first.io': '1/x' });
+    const evacuation = await requestEvacuation(pod, { finalizers: [] });
+    await eventuallyActive(pod, 'first.io');
+    await eventuallyEvent(
+      pod,
+      `EvacuatorActivated: Asked first.io to evacuate pod ${pod.metadata.name} from node ${node} for Evacuation ${evacuation.metadata.name}; progress deadline 1800 s; next: the eviction API.`,
+    );
+  });
+
+  test('of several instigators has Events with all of them', async () => {
+    const other = 'evacuation.coordination.k8s.io/instigator_descheduler.example.com';
+    const maintenance = await c.applied(
+      c.maintenance({ nodes: [node], stage: 'Drain', name: c.named('rack') }),
+    );
+    const pod = await c.podOn(node);
+    await requestEvacuation(pod, { finalizers: [other, INSTIGATOR_FINALIZER] });
+    const event = await eventually('the Event Evicted', async () => {
+      const [evicted] = (await c.eventsAbout(pod)).filter((one) => one.startsWith('Evicted: '));
+      expect(evicted).toBeDefined();
+      return evicted;
+    });
+    expect(event).toContain(maintenance.metadata.name);
+    expect(event).toMatch(/ and descheduler\.example\.com\.$/);
+  });
+
+  test('of a static pod without an evacuator reports that it is never evicted', async () => {
+    const pod = await c.podOn(node, { annotations: { 'kubernetes.io/config.mirror': 'by-hand' } });
+    await requestEvacuation(pod);
+    await eventually('the message', async () =>
+      expect((await statusOf(pod))?.message).toBe(
+        'Pods of type Static are never evicted, and this pod has no evacuator.',
+      ),
+    );
+    expect(isAlive(pod)).toBe(true);
+  });
+
+  test('keeps its evacuators once they are resolved', async () => {
+    const pod = await podWith(two);
+    const { metadata } = await requestEvacuation(pod);
+    await eventuallyActive(pod, 'first.io');
+    const key = { name: metadata.name, namespace: metadata.namespace ?? '' };
+    await expect(
+      c.admin.mergePatch(resources.evacuations, key, { spec: { evacuators: null } }),
+    ).rejects.toThrow('evacuators are immutable once they are resolved');
+  });
+});

@@ -1,0 +1,440 @@
+import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } from '@temporalio/client';
+import { msToTs } from '@temporalio/common/lib/time.js';
+import type { MaintenanceWindow, WindowSchedule } from '../../../api/maintenanceWindow.ts';
+import type { KubeObject } from '../../../api/core.ts';
+import { NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../../api/names.ts';
+import { runWindowsController } from '../../../controllers/windows/windows.ts';
+import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule.ts';
+import { EventRecorder } from '../../../kube/events.ts';
+import { type Resource, resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
+import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually, eventuallyHolds } from '../../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { quietTemporal, workflowLab, type WorkflowLab } from '../../kit/workflows.ts';
+
+/** No worker polls the task queue: the tests observe the Schedules in Temporal. */
+let sandbox: Sandbox;
+let lab: WorkflowLab;
+let c: TestCluster;
+const abort = new AbortController();
+let ended: Promise<void> | undefined;
+let events: EventRecorder;
+/** The connection between the controller and Temporal. */
+let relay: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
+let connection: Connection;
+
+beforeAll(async () => {
+  quietTemporal();
+  sandbox = await testSandbox();
+  lab = await workflowLab(sandbox.temporalAddress);
+  c = await testCluster(sandbox, { prefix: 'windows' });
+  const { kube } = c.cluster;
+  events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
+  relay = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
+  connection = await Connection.connect({ address: relay.address });
+  const deps = { cluster: c.cluster, temporal: new Client({ connection }), events, log: silentLog };
+  ended = runWindowsController(deps, abort.signal);
+});
+
+afterAll(async () => {
+  for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
+  abort.abort();
+  await ended;
+  await c?.close();
+  await connection?.close();
+  await relay?.close();
+  await lab?.close();
+  await releaseSandbox(sandbox);
+});
+
+let serial = 0;
+const weekly = { cron: '0 2 * * 6', timeZone: 'Europe/Berlin', duration: '4h' };
+
+/** Creates a window that selects no existing node. */
+async function applied(spec: object = {}): Promise<string> {
+  const name = `${c.namespace}-${(serial += 1)}`;
+  const matchExpressions = [{ key: 'rack', operator: 'In' as const, values: ['nowhere'] }];
+  const nodeSelector = { nodeSelectorTerms: [{ matchExpressions }] };
+  await c.admin.create(resources.maintenanceWindows, {
+    metadata: { name },
+    spec: { schedule: weekly, nodeSelector, ...spec } as MaintenanceWindow['spec'],
+  });
+  return name;
+}
+
+const patched = (name: string, spec: object) =>
+  c.admin.mergePatch(resources.maintenanceWindows, { name }, { spec });
+const windowNow = (name: string) => c.admin.get(resources.maintenanceWindows, { name });
+
+async function deleted(name: string): Promise<void> {
+  const { metadata } = (await windowNow(name)) ?? {};
+  if (metadata === undefined) return;
+  await c.admin.delete(resources.maintenanceWindows, { name }, { uid: metadata.uid ?? '' });
+  await eventually(`${name} to be gone`, async () => expect(await windowNow(name)).toBeUndefined());
+}
+
+const admissionPolicies: Resource = {
+  group: 'admissionregistration.k8s.io',
+  version: 'v1',
+  plural: 'validatingadmissionpolicies',
+  kind: 'ValidatingAdmissionPolicy',
+  namespaced: false,
+};
+const admissionBindings: Resource = {
+  ...admissionPolicies,
+  plural: 'validatingadmissionpolicybindings',
+  kind: 'ValidatingAdmissionPolicyBinding',
+};
+
+/** Creates an admission policy that rejects NodeMaintenances with this reason. Resolves when the policy is in effect. */
+async function rejectReason(reason: string) {
+  const name = c.named('reasons');
+  const resourceRules = [
+    {
+      apiGroups: [NODE_MAINTENANCE.group],
+      apiVersions: ['*'],
+      operations: ['CREATE'],
+      resources: [NODE_MAINTENANCE.plural],
+    },
+  ];
+  const expression = `!has(object.spec.reason) || object.spec.reason != '${reason}'`;
+  const validations = [{ expression, message: 'reason: expected the number of a ticket' }];
+  const created = [
+    { resource: admissionPolicies, spec: { matchConstraints: { resourceRules }, validations } },
+    { resource: admissionBindings, spec: { policyName: name, validationActions: ['Deny'] } },
+  ].map(async ({ resource, spec }) => {
+    const object = await c.admin.create(resource, { metadata: { name }, spec } as KubeObject);
+    return { resource, object };
+  });
+  await Promise.all(created);
+  const probe = c.maintenance({ nodes: ['nowhere'], reason });
+  await eventually('the policy to be in effect', () =>
+    expect(c.admin.create(resources.nodeMaintenances, probe, { dryRun: true })).rejects.toThrow('ticket'),
+  );
+  return Promise.all(created);
+}
+
+const handleOf = (name: string) => lab.client.schedule.getHandle(windowWorkflowIdOf(name));
+
+async function scheduleOf(name: string): Promise<ScheduleDescription | undefined> {
+  try {
+    return await handleOf(name).describe();
+  } catch (error) {
+    if (error instanceof ScheduleNotFoundError) return undefined;
+    throw error;
+  }
+}
+
+async function condition(name: string, type: string, facts: object): Promise<void> {
+  await eventually(`condition ${type}`, async () => {
+    const { status, metadata } = (await windowNow(name)) ?? {};
+    const found = status?.conditions.find((one) => one.type === type);
+    expect(found).toMatchObject({ ...facts, observedGeneration: metadata?.generation });
+  });
+}
+
+test('a window has a Schedule that starts its workflow, and reports its next opening', async () => {
+  const name = await applied();
+  await condition(name, 'Valid', { status: 'True' });
+  await condition(name, 'Scheduled', { status: 'True' });
+  const schedule = await scheduleOf(name);
+  expect(schedule?.action).toMatchObject({
+    type: 'startWorkflow',
+    workflowType: 'maintenanceWindow',
+    taskQueue: 'node-maintenance',
+    args: [{ name }],
+    staticSummary: `Window ${name}`,
+    staticDetails: expect.stringContaining(`kubectl get mw ${name} -o yaml`),
+    memo: { kubectl: `kubectl get mw ${name} -o wide` },
+  });
+  expect(schedule?.policies).toMatchObject({ overlap: 'BUFFER_ONE', catchupWindow: 4 * 3_600_000 });
+  const { status } = (await windowNow(name)) ?? {};
+  expect(status).toMatchObject({ schedule: '0 2 * * 6' });
+  expect(new Date(status?.nextTime ?? '')).toEqual(schedule?.info.nextActionTimes[0]);
+});
+
+test('an edit of the window changes the Schedule', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await patched(name, { schedule: { ...weekly, cron: '30 5 * * *', duration: '1h' } });
+  await eventually('the Schedule to be changed', async () => {
+    const schedule = await scheduleOf(name);
+    expect(schedule?.policies.catchupWindow).toBe(3_600_000);
+    const next = (await windowNow(name))?.status?.nextTime ?? '';
+    expect(schedule?.info.nextActionTimes[0]).toEqual(new Date(next));
+    expect(next).toMatch(/T0[34]:30:00/);
+  });
+});
+
+test('a suspended window pauses its Schedule, and unpauses it when it is not suspended any more', async () => {
+  const name = await applied({ suspend: true });
+  await condition(name, 'Scheduled', { status: 'False', reason: 'Suspended' });
+  expect((await scheduleOf(name))?.state.paused).toBe(true);
+  expect((await windowNow(name))?.status?.nextTime).toBeUndefined();
+  await patched(name, { suspend: false });
+  await condition(name, 'Scheduled', { status: 'True' });
+  expect((await scheduleOf(name))?.state.paused).toBe(false);
+  await patched(name, { suspend: true });
+  await condition(name, 'Scheduled', { status: 'False', reason: 'Suspended' });
+  expect((await scheduleOf(name))?.state.paused).toBe(true);
+});
+
+test('a Schedule that a user paused in Temporal stays paused, and the window reports it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await handleOf(name).pause('freeze until Monday');
+  await patched(name, { approval: 'PerWindow' });
+  await condition(name, 'Scheduled', {
+    status: 'False',
+    reason: 'PausedInTemporal',
+    message:
+      'The Schedule was paused in Temporal (freeze until Monday): the window does not open until the Schedule is unpaused there.',
+  });
+  expect((await scheduleOf(name))?.state.paused).toBe(true);
+});
+
+test('deleting a window deletes its Schedule', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await deleted(name);
+  expect(await scheduleOf(name)).toBeUndefined();
+});
+
+test('deleting a window deletes its Schedule even if its finalizer was removed', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const { uid = '' } = (await windowNow(name))?.metadata ?? {};
+  relay.network.down();
+  await c.admin.delete(resources.maintenanceWindows, { name }, { uid });
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { metadata: { uid, finalizers: null } });
+  expect(await windowNow(name)).toBeUndefined();
+  relay.network.up();
+  await eventually('the Schedule to be deleted', async () => expect(await scheduleOf(name)).toBeUndefined());
+});
+
+test('deleting a window while a drain is paused keeps the node cordoned, and an Event reports it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const maintenance = c.maintenance({ nodes: ['nowhere'], stage: 'Drain' });
+  const labels = { [WINDOW_LABEL]: name };
+  const annotations = { [WindowAnnotation.Node]: 'nowhere' };
+  const { metadata } = await c.applied({
+    ...maintenance,
+    metadata: { ...maintenance.metadata, labels, annotations },
+  });
+  await deleted(name);
+  await events.flush();
+  const left = await c.maintenanceNow(metadata.name);
+  expect(left).toMatchObject({ metadata: { uid: metadata.uid }, spec: { stage: 'Drain' } });
+  expect(left.metadata.deletionTimestamp).toBeUndefined();
+  expect(await c.eventsAbout(left)).toEqual([
+    `NodeKeptCordoned: Window ${name} was deleted, and node nowhere stays cordoned: when nothing works on it any more, run kubectl delete nm ${metadata.name} to uncordon it.`,
+  ]);
+});
+
+test('while Temporal is unavailable, condition Scheduled is Unknown, and a deleted window stays until its Schedule is deleted', async () => {
+  const [edited, gone] = [await applied(), await applied()];
+  for (const name of [edited, gone]) await condition(name, 'Scheduled', { status: 'True' });
+  relay.network.down();
+  await patched(edited, { approval: 'PerWindow' });
+  await c.admin.delete(
+    resources.maintenanceWindows,
+    { name: gone },
+    { uid: (await windowNow(gone))?.metadata.uid ?? '' },
+  );
+  for (const name of [edited, gone])
+    await condition(name, 'Scheduled', {
+      status: 'Unknown',
+      reason: 'TemporalUnavailable',
+      message: expect.stringContaining('Temporal is unavailable'),
+    });
+  expect((await windowNow(edited))?.status?.nextTime).toBeUndefined();
+  expect(await scheduleOf(gone)).toBeDefined();
+  relay.network.up();
+  await condition(edited, 'Scheduled', { status: 'True' });
+  await eventually('the other window to be gone', async () => expect(await windowNow(gone)).toBeUndefined());
+  expect(await scheduleOf(gone)).toBeUndefined();
+});
+
+test('a Schedule that a user edited in Temporal is reset, and an Event reports it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await handleOf(name).update((before) => ({ ...before, spec: { cronExpressions: ['0 3 * * *'] } }));
+  await patched(name, { approval: 'PerWindow' });
+  const found = await eventuallyHolds(
+    'the Schedule to be reset',
+    () => scheduleOf(name),
+    (schedule) => {
+      const [next] = schedule?.info.nextActionTimes ?? [];
+      return next?.getUTCDay() === 6;
+    },
+  );
+  expect(found?.action).toMatchObject({ args: [{ name }] });
+  await events.flush();
+  const window = (await windowNow(name)) as MaintenanceWindow;
+  expect((await c.eventsAbout(window)).join('\n')).toContain('ScheduleRepaired');
+});
+
+test('a Schedule is not written again while neither the window nor the Schedule changes', async () => {
+  const name = await applied({ template: { reason: 'ticket 4711' } });
+  await condition(name, 'Scheduled', { status: 'True' });
+  const written = (await scheduleOf(name))?.info.lastUpdatedAt;
+  for (let maxFailures = 2; maxFailures < 12; maxFailures += 1) {
+    await patched(name, { rollout: { maxFailures } });
+    await condition(name, 'Scheduled', { status: 'True' });
+  }
+  expect((await scheduleOf(name))?.info.lastUpdatedAt).toEqual(written);
+});
+
+test('if a run ends without closing its window, a new run starts', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const workflowId = `${windowWorkflowIdOf(name)}-lost`;
+  const times = { start: '2026-11-21T12:00:00Z', end: '2099-01-01T00:00:00Z' };
+  const active = { workflowId, runId: 'lost', ...times, nodes: [] };
+  const options = { subresource: 'status' };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active } }, options);
+  const run = lab.client.workflow.getHandle(workflowId);
+  await eventually('the run', async () => expect((await run.describe()).status.name).toBe('RUNNING'));
+  const closed = { status: { active: null } };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
+  await run.terminate('the test is over');
+});
+
+describe('a window that cannot be scheduled has no Schedule, and reports why:', () => {
+  test.each([
+    {
+      when: 'an unknown time zone',
+      spec: { schedule: { ...weekly, timeZone: 'Europe/Berlim' } },
+      message: 'schedule.timeZone: unknown time zone "Europe/Berlim"',
+    },
+    {
+      when: 'a date that does not exist',
+      spec: { schedule: { ...weekly, cron: '0 2 30 2 *' } },
+      message: 'schedule: the date never occurs',
+    },
+    {
+      when: 'a year in the past',
+      spec: { schedule: { timeZone: 'UTC', duration: '1h', calendar: [{ time: '02:00', years: [2020] }] } },
+      message: 'schedule: all times are in the past',
+    },
+    {
+      when: 'a duration that exceeds its period',
+      spec: { schedule: { ...weekly, cron: '0 * * * *', duration: '2h' } },
+      message: 'schedule.duration: 2h is longer than the 60 minutes between',
+    },
+    {
+      when: 'a drain plan that is too long after the injected entries are added',
+      spec: {
+        template: {
+          drainPlan: Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority })),
+        },
+      },
+      message: 'template: the apiserver rejected its NodeMaintenance',
+    },
+    {
+      when: 'a Job that the apiserver would reject',
+      spec: {
+        work: { type: 'Job', job: { template: { spec: { containers: [{ name: 'No Name' }] } } } },
+      },
+      message: 'work.job.template: the apiserver rejected its Job',
+    },
+    {
+      when: 'a Job whose pods the apiserver would reject',
+      spec: {
+        work: {
+          type: 'Job',
+          job: { template: { spec: { hostPID: true, containers: [{ name: 'a', image: 'a' }] } } },
+        },
+      },
+      message:
+        'work.job.template: the apiserver would reject the pods of its Job, which would violate PodSecurity "baseline:latest": host namespaces (hostPID=true)',
+    },
+  ])('$when', async ({ spec, message }) => {
+    const name = await applied(spec);
+    await condition(name, 'Valid', { status: 'False', message: expect.stringContaining(message) });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'InvalidSpec' });
+    expect(await scheduleOf(name)).toBeUndefined();
+  });
+
+  test('a template that an admission policy of the cluster rejects', async () => {
+    const created = await rejectReason('because');
+    const name = await applied({ template: { reason: 'because' } });
+    await condition(name, 'Valid', {
+      status: 'False',
+      message: expect.stringMatching(
+        /^template: the apiserver rejected its NodeMaintenance, .*the number of a ticket/,
+      ),
+    });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'InvalidSpec' });
+    for (const { resource, object } of created)
+      await c.admin.delete(resource, { name: object.metadata.name }, { uid: object.metadata.uid ?? '' });
+  });
+
+  test('an existing Schedule is paused, and unpaused when the window is corrected', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
+    await condition(name, 'Valid', { status: 'False' });
+    expect((await scheduleOf(name))?.state.paused).toBe(true);
+    await patched(name, { schedule: weekly });
+    await condition(name, 'Scheduled', { status: 'True' });
+    expect((await scheduleOf(name))?.state.paused).toBe(false);
+  });
+
+  test('the pause of a user outlasts the problem', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    await handleOf(name).pause('freeze until Monday');
+    await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
+    await condition(name, 'Valid', { status: 'False' });
+    await patched(name, { schedule: weekly });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'PausedInTemporal' });
+  });
+});
+
+describe('Temporal starts the window at its openings, including days with a change of daylight saving time:', () => {
+  const year = { from: Date.parse('2027-01-01T00:00:00Z'), to: Date.parse('2028-01-01T00:00:00Z') };
+  const schedules: WindowSchedule[] = [
+    { cron: '30 2 * * *', timeZone: 'Europe/Berlin', duration: '1h' },
+    { cron: '30 1 * * 0', timeZone: 'America/New_York', duration: '1h' },
+    { cron: '30 2 * * 0', timeZone: 'America/New_York', duration: '1h', exceptions: ['2027-07-04'] },
+    {
+      calendar: [
+        { time: '00:15', daysOfWeek: ['Saturday', 'Sunday'], months: [3, 10, 11] },
+        { time: '23:45', daysOfMonth: [1, 31] },
+      ],
+      timeZone: 'Europe/Berlin',
+      duration: '15m',
+      exceptions: ['2027-10-31'],
+    },
+  ];
+
+  function openings(schedule: WindowSchedule): number[] {
+    const found: number[] = [];
+    for (
+      let at = nextOpening(schedule, year.from);
+      at !== undefined && at < year.to;
+      at = nextOpening(schedule, at)
+    )
+      found.push(at);
+    return found;
+  }
+
+  test.each(schedules)('$timeZone $cron', async (schedule) => {
+    const name = await applied({ schedule });
+    await condition(name, 'Scheduled', { status: 'True' });
+    const { startTime } = await lab.client.workflowService.listScheduleMatchingTimes({
+      namespace: 'default',
+      scheduleId: windowWorkflowIdOf(name),
+      startTime: msToTs(year.from),
+      endTime: msToTs(year.to),
+    });
+    const fired = startTime.map(({ seconds }) => Number(seconds) * 1_000);
+    const again = fired.filter((at) => isRepeatedOpening(schedule, at));
+    expect(fired.filter((at) => !again.includes(at))).toEqual(openings(schedule));
+    expect(fired.length).toBeGreaterThan(40);
+  });
+});

@@ -1,0 +1,195 @@
+import { describe, expect, test } from '@jest/globals';
+import type { NodeSelector } from '../../../api/core.ts';
+import type { NodeMaintenanceSpec, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import {
+  admissionWarnings,
+  denialMessage,
+  nodesToAuthorize,
+  type Proposal,
+  storageProblem,
+  type Surroundings,
+} from '../../../domain/admission/maintenance.ts';
+import { labelled, pods } from '../../kit/builders.ts';
+
+const node = (name: string, labels: Record<string, string> = {}) => ({ metadata: { name, labels } });
+const named = (...names: string[]): NodeSelector => ({
+  nodeSelectorTerms: names.map((name) => ({
+    matchFields: [{ key: 'metadata.name', operator: 'In', values: [name] }],
+  })),
+});
+const rack = (...values: string[]): NodeSelector => ({
+  nodeSelectorTerms: [{ matchExpressions: [{ key: 'rack', operator: 'In', values }] }],
+});
+const everything: NodeSelector = {
+  nodeSelectorTerms: [{ matchExpressions: [{ key: 'nowhere', operator: 'DoesNotExist' }] }],
+};
+const spec = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain'): NodeMaintenanceSpec => ({
+  nodeSelector,
+  stage,
+});
+
+const controlPlane = { 'node-role.kubernetes.io/control-plane': '' };
+const cluster: Surroundings = {
+  nodes: [
+    node('c1', controlPlane),
+    node('c2', controlPlane),
+    node('n1', { rack: '1' }),
+    node('n2', { rack: '2' }),
+  ],
+  maintenances: [],
+};
+const other = (name: string, nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') => ({
+  metadata: { name },
+  spec: spec(nodeSelector, stage),
+});
+
+test('a maintenance that exceeds the NodeDisruptionBudget is admitted with a warning that shows by how much', () => {
+  const reservations = [{ node: 'c1', window: 'w', since: '2026-11-21T12:00:00Z' }];
+  const status = {
+    conditions: [],
+    observedGeneration: 1,
+    nodes: 4,
+    allowed: 2,
+    outOfService: 1,
+    reservations,
+  };
+  const budget = { spec: { maxUnavailable: 2 }, status };
+  const warningsOf = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') =>
+    admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budget });
+  expect(warningsOf(rack('1', '2'))).toEqual([
+    'spec.nodeSelector takes 2 more nodes out of service in addition to 1, but the NodeDisruptionBudget allows 2: maintenance windows wait until fewer nodes are out of service',
+  ]);
+  expect(warningsOf(rack('1'))).toEqual([]);
+  expect(warningsOf(rack('1', '2'), 'Idle')).toEqual([]);
+});
+
+describe('a maintenance is admitted with a warning', () => {
+  const unrecoverable = 'the cluster may get into a degraded and unrecoverable state';
+
+  test.each<{
+    when: string;
+    proposal?: Partial<Proposal>;
+    others?: Surroundings['maintenances'];
+    want: string[];
+  }>([
+    { when: 'not when it selects some nodes', want: [] },
+    {
+      when: 'when it selects all nodes',
+      proposal: { spec: spec(everything) },
+      want: [`spec.nodeSelector matches all 4 nodes: ${unrecoverable}`],
+    },
+    {
+      when: 'when it selects all control plane nodes',
+      proposal: { spec: spec(named('c1', 'c2', 'n1')) },
+      want: [`spec.nodeSelector matches all 2 control plane nodes: ${unrecoverable}`],
+    },
+    {
+      when: 'not when it leaves out a control plane node',
+      proposal: { spec: spec(named('c1', 'n1')) },
+      want: [],
+    },
+    {
+      when: 'when it selects no node',
+      proposal: { spec: spec(rack('9')) },
+      want: ['spec.nodeSelector matches no node: check the names and labels of the nodes'],
+    },
+    {
+      when: 'when it names nodes that do not exist',
+      proposal: { spec: spec(named('n1', 'n9', 'n8', 'n9')) },
+      want: ['spec.nodeSelector names nodes that do not exist: "n8", "n9"'],
+    },
+    {
+      when: 'when others hold some of its nodes; at most five are named',
+      others: [
+        ...['g', 'f', 'e', 'd', 'b', 'c'].map((name) => other(name, rack('1', '3'))),
+        other('another rack', rack('2')),
+        other('idle', rack('1'), 'Idle'),
+        other('me', rack('1')),
+      ],
+      want: [
+        'spec.nodeSelector matches nodes that other maintenances hold: "b", "c", "d", "e", "f" and 1 more; the slowest drain plan limits which pods are evacuated, and a node is uncordoned when its last maintenance is complete',
+      ],
+    },
+    {
+      when: 'when its selector changes while it is in progress',
+      proposal: { before: spec(rack('2'), 'Cordon') },
+      want: [
+        'spec.nodeSelector changes in stage Cordon: newly matching nodes are cordoned at once, and nodes that no longer match stay cordoned until Complete',
+      ],
+    },
+    {
+      when: 'not when its selector changes in Idle',
+      proposal: { before: spec(rack('2'), 'Idle') },
+      want: [],
+    },
+    {
+      when: 'not when its stage becomes Complete',
+      proposal: { spec: spec(everything, 'Complete'), before: spec(everything) },
+      want: [],
+    },
+    {
+      when: 'not again when neither stage nor nodes change',
+      proposal: { spec: { ...spec(everything), reason: 'b' }, before: { ...spec(everything), reason: 'a' } },
+      want: [],
+    },
+    {
+      when: 'again when it moves to the next stage',
+      proposal: { spec: spec(everything), before: spec(everything, 'Cordon') },
+      want: [`spec.nodeSelector matches all 4 nodes: ${unrecoverable}`],
+    },
+  ])('$when', ({ proposal, others = [], want }) => {
+    const proposed = { name: 'me', spec: spec(rack('1')), ...proposal };
+    expect(admissionWarnings(proposed, { ...cluster, maintenances: others })).toEqual(want);
+  });
+});
+
+describe('a maintenance whose status could not be stored', () => {
+  const many = Array.from({ length: 2_000 }, (_, i) => node(`node-${i}`));
+  const surroundings = { nodes: many, maintenances: [] };
+  const drainPlan = Array.from({ length: 20 }, (_, i) => labelled(pods(i), { app: `application-${i}` }));
+
+  test('is rejected with the field and the remedy', () => {
+    expect(storageProblem({ name: 'me', spec: { ...spec(everything), drainPlan } }, surroundings)).toBe(
+      'spec.drainPlan: the status of 2000 nodes with 23 drain targets each (one for every podType and podSelector) needs about 4.7 MiB, but only 1 MiB can be stored: use fewer podSelectors, or select fewer nodes per NodeMaintenance',
+    );
+  });
+
+  test.each<{ when: string; proposal: Partial<Proposal> }>([
+    { when: 'the plan has no selectors', proposal: {} },
+    { when: 'it selects few nodes', proposal: { spec: { ...spec(named('node-1')), drainPlan } } },
+    {
+      when: 'its stage becomes Complete',
+      proposal: { spec: { ...spec(everything, 'Complete'), drainPlan } },
+    },
+    {
+      when: 'it is stored already, with these nodes',
+      proposal: { spec: { ...spec(everything), drainPlan }, before: spec(everything, 'Idle') },
+    },
+  ])('is none when $when', ({ proposal }) => {
+    expect(storageProblem({ name: 'me', spec: spec(everything), ...proposal }, surroundings)).toBeUndefined();
+  });
+});
+
+describe('a user who maintains nodes', () => {
+  test('needs permission to delete the nodes that match now, and those that matched before', () => {
+    expect(nodesToAuthorize([spec(rack('1')), spec(named('c1'))], cluster.nodes)).toEqual(['c1', 'n1']);
+  });
+
+  test('needs permission to delete a node that is named before it exists', () => {
+    expect(nodesToAuthorize([spec(named('n9', 'n1'))], cluster.nodes)).toEqual(['n1', 'n9']);
+  });
+
+  test.each([
+    { nodes: ['a'], unchecked: 0, nodesText: 'node "a": ' },
+    { nodes: ['a', 'b'], unchecked: 0, nodesText: 'nodes "a", "b": ' },
+    {
+      nodes: ['a', 'b', 'c', 'd', 'e', 'f'],
+      unchecked: 94,
+      nodesText: 'nodes "a", "b", "c", "d", "e" and 1 more (94 more were not checked): ',
+    },
+  ])('gets a message that names the nodes: $nodesText', ({ nodes, unchecked, nodesText }) => {
+    expect(denialMessage({ user: 'jane', nodes, unchecked })).toBe(
+      `spec.nodeSelector: user "jane" may not delete ${nodesText}maintaining a node requires permission to delete it; select other nodes, or request the verb delete on these nodes`,
+    );
+  });
+});

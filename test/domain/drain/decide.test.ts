@@ -1,0 +1,147 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import type { Pod } from '../../../api/core.ts';
+import { completeDrainPlan } from '../../../domain/drain/plan.ts';
+import { BlockerReason } from '../../../domain/evacuation/blocker.ts';
+import type { NodeSnapshot } from '../../../domain/drain/contention.ts';
+import { type DrainSnapshot, decideDrain } from '../../../domain/drain/decide.ts';
+import { podTypeOf } from '../../../domain/common/pod.ts';
+import { daemonPod, mirrorPod, pod, pods } from '../../kit/builders.ts';
+
+const node = (name: string, living: Pod[], differs: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
+  name,
+  pods: living.map((one) => ({ pod: one, evacuating: false })),
+  reached: [],
+  ...differs,
+});
+const plan = completeDrainPlan([pods(5000), pods(15000)]);
+const drain = (nodes: NodeSnapshot[], position = 0): DrainSnapshot => ({
+  maintenance: 'own',
+  maintenances: [
+    { name: 'own', createdAt: '2026-01-01T00:00:00Z', plan, position, nodes: nodes.map(({ name }) => name) },
+  ],
+  nodes,
+  waiting: [],
+  published: new Map(),
+});
+
+describe('the next step of a drain', () => {
+  test('evacuates the targeted pods only, in a stable order', () => {
+    const [late, b, a] = [pod({ priority: 6000 }), pod({ name: 'b', priority: 5000 }), pod({ name: 'a' })];
+    const decision = decideDrain(drain([node('one', [late, b, a])]));
+    expect(decision.evacuate).toEqual([a, b]);
+    expect(decision.position).toBe(0);
+  });
+
+  test('a pod that has its Evacuation is not evacuated again, and holds the position until it is gone', () => {
+    const one = node('one', [], { pods: [{ pod: pod(), evacuating: true }] });
+    expect(decideDrain(drain([one]))).toMatchObject({ evacuate: [], position: 0 });
+  });
+
+  test('positions without targeted pods are skipped', () => {
+    expect(decideDrain(drain([node('one', [pod({ priority: 15000 })])])).position).toBe(1);
+    expect(decideDrain(drain([node('one', [pod({ priority: 2_000_000_000 })])])).position).toBe(3);
+    expect(decideDrain(drain([node('one', [])])).position).toBe(plan.length);
+  });
+
+  test('without nodes the position stays, so that nodes that are selected later are drained in order', () => {
+    expect(decideDrain(drain([], 1))).toMatchObject({ position: 1, nodeStatuses: [], evacuate: [] });
+  });
+
+  test('"the next entry is selected once all the nodes have reached their drain targets"', () => {
+    const decision = decideDrain(drain([node('one', [pod({ priority: 9000 })]), node('two', [pod()])]));
+    expect(decision.position).toBe(0);
+    expect(decision.nodeStatuses.map((status) => status.drainMessage)).toEqual([
+      'Waiting for node two.',
+      'Evacuating',
+    ]);
+  });
+
+  test('"if a new pod appears that matches the previous entries, it will also be evacuated"', () => {
+    const late = pod({ priority: 1 });
+    expect(decideDrain(drain([node('one', [late])], 3)).evacuate).toEqual([late]);
+  });
+
+  test('static pods do not hold the position, and are reported', () => {
+    const mirror = mirrorPod({ name: 's' });
+    const decision = decideDrain(drain([node('one', [mirror])]));
+    expect(decision).toMatchObject({ evacuate: [], position: plan.length, remaining: [mirror] });
+    expect(decision.nodeStatuses[0]?.drainMessage).toBe('Drained, left running: default/s.');
+  });
+
+  test('DaemonSet pods leave after all others, with any priority', () => {
+    const [app, daemon] = [pod({ priority: 2_000_000_000 }), daemonPod({ priority: -5 })];
+    const both = decideDrain(drain([node('one', [app, daemon])]));
+    expect(decideDrain(drain([node('one', [app, daemon])], both.position)).evacuate).toEqual([app]);
+    const { position } = decideDrain(drain([node('one', [daemon])]));
+    expect(plan[position]?.podType).toBe('DaemonSet');
+    expect(decideDrain(drain([node('one', [daemon])], position)).evacuate).toEqual([daemon]);
+  });
+
+  test('counts pods that have not yet started evacuation and those that have', () => {
+    const living = [
+      { pod: pod(), evacuating: true },
+      { pod: pod({ priority: 9000 }), evacuating: false },
+    ];
+    expect(decideDrain(drain([node('one', [], { pods: living })])).nodeStatuses[0]).toMatchObject({
+      podsPendingEvacuation: 1,
+      podsEvacuating: 1,
+    });
+  });
+});
+
+describe('a pod that cannot leave', () => {
+  const blocker = { reason: BlockerReason.DisruptionBudget, message: 'Blocked.' };
+
+  test('is reported with its reason when it is targeted', () => {
+    const [targeted, later] = [pod({ priority: 1 }), pod({ priority: 9000 })];
+    const one = node('one', [], {
+      pods: [
+        { pod: targeted, evacuating: true, blocker },
+        { pod: later, evacuating: false, blocker },
+      ],
+    });
+    expect(decideDrain(drain([one])).blocked).toEqual([{ pod: targeted, blocker }]);
+  });
+});
+
+describe('a whole drain', () => {
+  const somePod = fc
+    .record({
+      make: fc.constantFrom(pod, daemonPod, mirrorPod),
+      priority: fc.constantFrom(0, 5000, 9000, 20000, 2_000_000_000),
+    })
+    .map(({ make, priority }) => make({ priority }));
+  /** Pods with a lower rank leave first: DaemonSet pods after all others. */
+  const rank = (one: Pod) => (podTypeOf(one) === 'DaemonSet' ? 2 ** 32 : 0) + (one.spec.priority ?? 0);
+  const cluster = fc.array(fc.array(somePod, { maxLength: 5 }), { minLength: 1, maxLength: 4 });
+
+  test('ends with every evacuable pod gone, lower priorities never after higher ones of an earlier step', () => {
+    fc.assert(
+      fc.property(cluster, (living) => {
+        const nodes = living.map((list, i) => ({ name: `n${i}`, living: [...list] }));
+        const steps: Pod[][] = [];
+        let position = 0;
+        for (let decisions = 0; position < plan.length; decisions++) {
+          expect(decisions).toBeLessThan(100);
+          const decision = decideDrain(
+            drain(
+              nodes.map((n) => node(n.name, n.living)),
+              position,
+            ),
+          );
+          expect(decision.position).toBeGreaterThanOrEqual(position);
+          if (decision.evacuate.length > 0) steps.push([...decision.evacuate]);
+          for (const n of nodes) n.living = n.living.filter((p) => !decision.evacuate.includes(p));
+          position = decision.position;
+        }
+        expect(nodes.flatMap((n) => n.living).map(podTypeOf)).not.toContain('Default');
+        expect(nodes.flatMap((n) => n.living).map(podTypeOf)).not.toContain('DaemonSet');
+        for (const [i, step] of steps.entries()) {
+          const previous = steps[i - 1];
+          if (previous) expect(Math.min(...step.map(rank))).toBeGreaterThan(Math.max(...previous.map(rank)));
+        }
+      }),
+    );
+  });
+});

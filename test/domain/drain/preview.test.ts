@@ -1,0 +1,178 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Pod, PodDisruptionBudget } from '../../../api/core.ts';
+import { completeDrainPlan } from '../../../domain/drain/plan.ts';
+import { isStuck, previewDrain } from '../../../domain/drain/preview.ts';
+import { daemonPod, labelled, mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
+
+const now = new Date('2026-01-01T12:00:00Z');
+const plan = completeDrainPlan();
+const observed = (...all: Pod[]) => all.map((one) => ({ pod: one, emptyDirs: [] }));
+const web = { app: 'web' };
+
+const replicas = [{ apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: 'web', controller: true }];
+const webPod = (differs: Parameters<typeof pod>[0] = {}) =>
+  pod({ labels: web, ownerReferences: replicas, ...differs });
+
+function budget(
+  disruptionsAllowed: number,
+  differs: Partial<PodDisruptionBudget['status']> = {},
+): PodDisruptionBudget {
+  const expectedPods = 3;
+  return {
+    metadata: { name: 'web', namespace: 'default' },
+    spec: { selector: { matchLabels: web }, minAvailable: 2 },
+    status: {
+      disruptionsAllowed,
+      currentHealthy: 2 + disruptionsAllowed,
+      desiredHealthy: 2,
+      expectedPods,
+      ...differs,
+    },
+  };
+}
+
+const preview = (pods: Pod[], budgets: PodDisruptionBudget[] = [], of = plan) =>
+  previewDrain({ plan: of, pods: observed(...pods), budgets, now });
+
+const namesOf = (tiers: ReturnType<typeof previewDrain>['tiers']) =>
+  tiers.map(({ tier, selects, pods }) => [tier, selects, pods.map((one) => one.pod.replace('default/', ''))]);
+
+describe('the tiers of a drain', () => {
+  const low = pod({ name: 'low' });
+  const system = pod({ name: 'system', priority: 2_000_000_000 });
+  const node = pod({ name: 'node', priority: 2_000_001_000 });
+  const daemon = daemonPod({ name: 'daemon' });
+  const kubelet = mirrorPod({ name: 'static' });
+
+  test('follow the priorities with the plan of the KEP, with DaemonSets after all others and static pods remaining', () => {
+    const { tiers, remaining, blocked } = preview([kubelet, daemon, node, system, low]);
+    expect(namesOf(tiers)).toEqual([
+      [1, 'Default pods up to 1000000000', ['low']],
+      [2, 'Default pods up to 2000000000', ['system']],
+      [3, 'Default pods up to 2000001000', ['node']],
+      [4, 'DaemonSet pods up to 1000000000', ['daemon']],
+    ]);
+    expect(remaining.map((one) => one.pod)).toEqual(['default/static']);
+    expect(blocked).toBe(false);
+  });
+
+  test("start with the entries of the user's plan", () => {
+    const db = pod({ name: 'db', labels: { app: 'db' }, priority: 5_000 });
+    const own = completeDrainPlan([labelled(upTo(10_000), { app: 'db' }), upTo(10_000)]);
+    expect(namesOf(preview([low, db], [], own).tiers)).toEqual([
+      [1, 'Default pods with app=db up to 10000', ['db']],
+      [2, 'Default pods up to 10000', ['low']],
+    ]);
+  });
+
+  test('are numbered without the empty tiers of the plan', () => {
+    expect(namesOf(preview([system, daemon]).tiers)).toEqual([
+      [1, 'Default pods up to 2000000000', ['system']],
+      [2, 'DaemonSet pods up to 1000000000', ['daemon']],
+    ]);
+  });
+
+  test('of a maintenance in progress include late pods in the current tier, and continue its numbers', () => {
+    const input = { plan, from: 2, fromTier: { number: 2, total: 3 }, budgets: [], now };
+    expect(namesOf(previewDrain({ ...input, pods: observed(low, daemon) }).tiers)).toEqual([
+      [2, 'Default pods up to 2000001000', ['low']],
+      [3, 'DaemonSet pods up to 1000000000', ['daemon']],
+    ]);
+    expect(namesOf(previewDrain({ ...input, pods: observed(daemon) }).tiers)).toEqual([
+      [3, 'DaemonSet pods up to 1000000000', ['daemon']],
+    ]);
+  });
+});
+
+describe('a blocker of the drain', () => {
+  test.each([
+    {
+      when: 'a budget allows all evictions',
+      pods: 1,
+      of: budget(1),
+      allows: undefined,
+      blocked: false,
+    },
+    { when: 'a budget allows fewer', pods: 2, of: budget(1), allows: 'Gradually', blocked: false },
+    { when: 'a budget allows none now', pods: 1, of: budget(0), allows: 'NotNow', blocked: false },
+    {
+      when: 'a budget can never allow one',
+      pods: 1,
+      of: budget(0, { desiredHealthy: 3, currentHealthy: 3 }),
+      allows: 'Never',
+      blocked: true,
+    },
+  ])('$when', ({ pods, of, allows, blocked }) => {
+    const webPods = Array.from({ length: pods }, () => webPod());
+    const result = preview(webPods, [of]);
+    expect(result.blocked).toBe(blocked);
+    expect(result.budgets.map((one) => one.allows)).toEqual(allows === undefined ? [] : [allows]);
+    expect(result.tiers[0]?.pods[0]?.blockers).toHaveLength(
+      allows === 'Never' || allows === 'NotNow' ? 1 : 0,
+    );
+  });
+
+  test('is a second budget for the same pod', () => {
+    const other = { ...budget(1), metadata: { name: 'other', namespace: 'default' } };
+    const { tiers, blocked } = preview([webPod()], [budget(1), other]);
+    expect(tiers[0]?.pods[0]?.blockers).toEqual([
+      { reason: 'MultipleDisruptionBudgets', message: expect.stringContaining('default/other, default/web') },
+    ]);
+    expect(blocked).toBe(true);
+  });
+
+  test('is not a budget for pods that are not evicted, that terminate, or that are not ready while enough others are', () => {
+    const never = budget(0, { desiredHealthy: 3, currentHealthy: 3 });
+    const unguarded = [
+      daemonPod({ labels: web }),
+      webPod({ deletionTimestamp: '2026-01-01T12:00:00Z' }),
+      webPod({ phase: 'Pending' }),
+      webPod({ ready: false }),
+    ];
+    expect(preview(unguarded, [never])).toMatchObject({ blocked: false, budgets: [] });
+  });
+
+  test('is not a budget for a pod that has an evacuator', () => {
+    const annotations = {
+      'evacuation.coordination.k8s.io/priority_deployment.apps.k8s.io': '10000/controller',
+    };
+    const never = budget(0, { desiredHealthy: 3, currentHealthy: 3 });
+    const { tiers, blocked } = preview([webPod({ annotations })], [never]);
+    expect(blocked).toBe(false);
+    expect(tiers[0]?.pods[0]).toMatchObject({
+      evacuators: [{ evacuatorClass: 'deployment.apps.k8s.io', priority: 10_000, role: 'controller' }],
+      blockers: [{ reason: 'DisruptionBudgetNeverAllows' }],
+    });
+  });
+
+  test('is a pod that is late to terminate', () => {
+    const late = { deletionTimestamp: '2026-01-01T11:00:00Z', finalizers: ['example.com/held'] };
+    // The DaemonSet controller is the evacuator of its pods, and has done its part.
+    for (const stuck of [webPod(late), daemonPod(late)]) {
+      const { tiers, blocked } = preview([stuck]);
+      expect(tiers[0]?.pods[0]?.blockers).toMatchObject([{ reason: 'StuckTerminating' }]);
+      expect(tiers[0]?.pods.map(isStuck)).toEqual([true]);
+      expect(blocked).toBe(true);
+    }
+  });
+
+  test('is a budget that allows fewer disruptions than there are pods without a controller', () => {
+    const bare = Array.from({ length: 3 }, () => pod({ labels: web }));
+    expect(preview(bare, [budget(1)])).toMatchObject({
+      blocked: true,
+      budgets: [{ allows: 'Some', pods: 3, allowed: 1, stuck: 2 }],
+    });
+    expect(preview([...bare.slice(0, 1), webPod()], [budget(1)])).toMatchObject({
+      blocked: false,
+      budgets: [{ allows: 'Gradually' }],
+    });
+  });
+});
+
+test('the notes of a pod report lost data and invalid annotations', () => {
+  const lone = pod({ name: 'lone', annotations: { 'evacuation.coordination.k8s.io/priority_x': 'high' } });
+  const pods = [{ pod: lone, emptyDirs: ['cache', 'tmp'] }, ...observed(webPod(), daemonPod())];
+  const { tiers } = previewDrain({ plan, pods, budgets: [], now });
+  const notes = tiers.flatMap((tier) => tier.pods.map((one) => one.notes.map(({ reason }) => reason)));
+  expect(notes).toEqual([['EvacuatorIgnored', 'NoController', 'EmptyDir'], [], ['Recreated']]);
+});

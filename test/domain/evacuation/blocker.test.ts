@@ -1,0 +1,96 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Evacuation } from '../../../api/evacuation.ts';
+import { BlockerReason, blockerOf, requiresIntervention } from '../../../domain/evacuation/blocker.ts';
+import { pod } from '../../kit/builders.ts';
+
+const now = new Date('2026-01-01T12:00:00Z');
+const evacuation = (status: 'True' | 'False'): Pick<Evacuation, 'status' | 'metadata'> => ({
+  metadata: { name: 'e' },
+  status: {
+    activeEvacuatorCompleted: false,
+    failedEvictionCounter: 0,
+    message: '',
+    conditions: [
+      {
+        type: 'Blocked',
+        status,
+        reason: BlockerReason.DisruptionBudget,
+        message: 'PodDisruptionBudget shop/db allows no disruption now.',
+        lastTransitionTime: '2026-01-01T11:00:00Z',
+      },
+    ],
+  },
+});
+
+describe('the blocker of a pod', () => {
+  test.each([
+    {
+      when: 'there is neither an Evacuation nor a deletion',
+      of: pod(),
+      observed: undefined,
+      want: undefined,
+    },
+    {
+      when: 'its Evacuation is no longer blocked',
+      of: pod(),
+      observed: evacuation('False'),
+      want: undefined,
+    },
+    {
+      when: 'its Evacuation is blocked',
+      of: pod(),
+      observed: evacuation('True'),
+      want: {
+        reason: 'DisruptionBudget',
+        message: 'PodDisruptionBudget shop/db allows no disruption now.',
+      },
+    },
+    {
+      when: 'its Evacuation is deleted but has finalizers',
+      of: pod(),
+      observed: {
+        metadata: { name: 'e', deletionTimestamp: '2026-01-01T11:59:55Z', finalizers: ['x/y'] },
+      },
+      want: {
+        reason: 'EvacuationDeleted',
+        message:
+          'The Evacuation of the pod was deleted but still has finalizers x/y: unless the controllers that own them remove them within 10 s, another Evacuation of the pod is created.',
+      },
+    },
+    {
+      when: 'it is terminating within its grace period',
+      of: pod({ deletionTimestamp: '2026-01-01T11:59:55Z' }),
+      observed: evacuation('True'),
+      want: undefined,
+    },
+    {
+      when: 'it exceeds its grace period because of finalizers',
+      of: pod({ deletionTimestamp: '2026-01-01T11:59:49Z', finalizers: ['b/b', 'a/a'] }),
+      observed: undefined,
+      want: {
+        reason: 'StuckTerminating',
+        message:
+          'The pod is still terminating although its grace period ended at 2026-01-01T11:59:49Z: finalizers a/a, b/b are still set; check the controllers that own them.',
+      },
+    },
+    {
+      when: 'it exceeds its grace period without finalizers',
+      of: pod({ deletionTimestamp: '2026-01-01T11:59:49Z' }),
+      observed: undefined,
+      want: {
+        reason: 'StuckTerminating',
+        message:
+          'The pod is still terminating although its grace period ended at 2026-01-01T11:59:49Z: the kubelet of node node-1 has not stopped it; check whether the node is running.',
+      },
+    },
+  ])('$when', ({ of, observed, want }) => {
+    expect(blockerOf(of, observed, now)).toEqual(want);
+  });
+
+  test('requires intervention unless a budget is used up', () => {
+    const resolvesItself = Object.values(BlockerReason).filter(
+      (reason) => !requiresIntervention({ reason, message: '' }),
+    );
+    expect(resolvesItself).toEqual(['DisruptionBudget']);
+  });
+});

@@ -1,0 +1,121 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../../api/core.ts';
+import {
+  hostnameLabel,
+  isCollectable,
+  isExpired,
+  isTakenOver,
+} from '../../../domain/leases/identityLease.ts';
+
+const now = new Date('2026-01-02T12:00:00Z');
+const lease = (spec: Lease['spec'], creationTimestamp = '2026-01-01T00:00:00Z'): Lease => ({
+  metadata: { name: 'l', creationTimestamp },
+  spec: { holderIdentity: 'holder', ...spec },
+});
+
+describe('an identity Lease has expired', () => {
+  test.each<{ when: string; lease: Lease; expired: boolean }>([
+    {
+      when: 'renewed an hour ago',
+      lease: lease({ renewTime: '2026-01-02T11:00:00.000000Z', leaseDurationSeconds: 3600 }),
+      expired: false,
+    },
+    {
+      when: 'renewed more than an hour ago',
+      lease: lease({ renewTime: '2026-01-02T10:59:59.999000Z', leaseDurationSeconds: 3600 }),
+      expired: true,
+    },
+    {
+      when: 'of a shorter duration, which is over',
+      lease: lease({ renewTime: '2026-01-02T11:59:00.000000Z', leaseDurationSeconds: 40 }),
+      expired: true,
+    },
+    {
+      when: 'without a duration: the default applies',
+      lease: lease({ renewTime: '2026-01-02T11:30:00.000000Z' }),
+      expired: false,
+    },
+    {
+      when: 'renewed a little ahead of the clock',
+      lease: lease({ renewTime: '2026-01-02T12:00:30.000000Z', leaseDurationSeconds: 1 }),
+      expired: false,
+    },
+    {
+      when: 'renewed in the year 9999',
+      lease: lease({ renewTime: '9999-01-01T00:00:00.000000Z', leaseDurationSeconds: 3600 }),
+      expired: false,
+    },
+    { when: 'empty, created by a user a day ago', lease: lease({}), expired: true },
+    { when: 'empty, created by a user just now', lease: lease({}, '2026-01-02T11:59:59Z'), expired: false },
+    { when: 'with an invalid renewTime', lease: lease({ renewTime: 'soon' }), expired: true },
+    { when: 'without renewTime and creationTimestamp', lease: lease({}, ''), expired: false },
+  ])('$when: $expired', ({ lease: identity, expired }) => {
+    expect(isExpired(identity, now)).toBe(expired);
+  });
+});
+
+describe('an identity Lease may be collected', () => {
+  const old = '2026-01-01T00:00:00Z';
+  const recent = '2026-01-02T11:59:59Z';
+  test.each([
+    { when: 'it has expired', renewTime: '2026-01-02T10:00:00Z', created: old, missed: 0, may: true },
+    { when: 'it has not expired', renewTime: '2026-01-02T11:30:00Z', created: old, missed: 100, may: false },
+    {
+      when: 'it is a little ahead',
+      renewTime: '2026-01-02T12:00:59Z',
+      created: old,
+      missed: 100,
+      may: false,
+    },
+    {
+      when: 'it is far ahead, first observed now',
+      renewTime: '2026-01-02T12:05:00Z',
+      created: old,
+      missed: 0,
+      may: false,
+    },
+    {
+      when: 'it is far ahead, and renewed',
+      renewTime: '2026-01-02T12:05:00Z',
+      created: old,
+      missed: 5,
+      may: false,
+    },
+    {
+      when: 'it is far ahead, unchanged',
+      renewTime: '2026-01-02T12:05:00Z',
+      created: old,
+      missed: 6,
+      may: true,
+    },
+    {
+      when: 'it is far ahead, unchanged, and new',
+      renewTime: '9999-01-01T00:00:00Z',
+      created: recent,
+      missed: 6,
+      may: false,
+    },
+  ])('when $when: $may', ({ renewTime, created, missed, may }) => {
+    expect(isCollectable(lease({ renewTime }, created), { now, missedRenewals: missed })).toBe(may);
+  });
+});
+
+test.each([
+  { holderIdentity: 'me', taken: false },
+  { holderIdentity: 'another', taken: true },
+  { holderIdentity: '', taken: false },
+])('a Lease held by "$holderIdentity" was taken over from "me": $taken', ({ holderIdentity, taken }) => {
+  expect(isTakenOver(lease({ holderIdentity }), 'me')).toBe(taken);
+});
+
+test.each([
+  { hostname: 'worker-7f9c-x2', label: 'worker-7f9c-x2' },
+  { hostname: 'node_1.example.com', label: 'node_1.example.com' },
+  { hostname: "Ada's Mac.local", label: 'Ada-s-Mac.local' },
+  { hostname: '../..', label: '' },
+  { hostname: 'knöpfe', label: 'kn-pfe' },
+  { hostname: `${'a'.repeat(62)}.example.com`, label: 'a'.repeat(62) },
+  { hostname: 'b'.repeat(64), label: 'b'.repeat(63) },
+])('the label for host $hostname is "$label"', ({ hostname, label }) => {
+  expect(hostnameLabel(hostname)).toBe(label);
+});

@@ -1,0 +1,95 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../../api/core.ts';
+import { leaderOf, processOf } from '../../../domain/leases/processSummary.ts';
+
+const now = new Date('2026-01-01T12:00:00Z');
+const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString().replace('Z', '000Z');
+
+const identity = (renewedSecondsAgo: number, differs: Record<string, string> = {}): Lease => ({
+  metadata: {
+    name: 'node-maintenance-worker-2f0c',
+    labels: { 'k8s.io/component': 'node-maintenance-worker', 'kubernetes.io/hostname': 'host-1' },
+    annotations: {
+      'nodemaintenance.k8s.io/version': '0.1.0',
+      'nodemaintenance.k8s.io/temporal-identity': '17@host-1',
+      'nodemaintenance.k8s.io/temporal-namespace': 'default',
+      'nodemaintenance.k8s.io/task-queue': 'node-maintenance',
+      ...differs,
+    },
+  },
+  spec: { holderIdentity: 'w_1', leaseDurationSeconds: 3_600, renewTime: at(-renewedSecondsAgo) },
+});
+const election = (holderIdentity: string, renewedSecondsAgo = 2): Lease => ({
+  metadata: { name: 'node-maintenance-controllers' },
+  spec: { holderIdentity, leaseDurationSeconds: 8, renewTime: at(-renewedSecondsAgo) },
+});
+
+test('a hostname that is no valid label value is read from the annotation', () => {
+  const lease = identity(1, { 'nodemaintenance.k8s.io/hostname': "Ada's Mac" });
+  expect(processOf(lease, undefined, now).host).toBe("Ada's Mac");
+});
+
+test('a process is summarized from its identity Lease', () => {
+  expect(processOf(identity(10), undefined, now)).toEqual({
+    component: 'node-maintenance-worker',
+    host: 'host-1',
+    holder: 'w_1',
+    state: 'Live',
+    leader: false,
+    renewTime: at(-10),
+    version: '0.1.0',
+    temporal: { identity: '17@host-1', namespace: 'default', taskQueue: 'node-maintenance' },
+  });
+});
+
+test.each([
+  { renewTime: at(-30), state: 'Live' },
+  { renewTime: at(-31), state: 'Stale' },
+  { renewTime: at(-3_601), state: 'Expired' },
+  { renewTime: '9999-12-31T23:59:59.999999Z', state: 'Stale' },
+])('renewed at $renewTime it is $state at 12:00', ({ renewTime, state }) => {
+  const lease = identity(0);
+  const renewed = { ...lease, spec: { ...lease.spec, renewTime } };
+  expect(processOf(renewed, undefined, now).state).toBe(state);
+});
+
+describe('the leader', () => {
+  test.each([
+    { when: 'is this process', holder: 'w_1', leader: true },
+    { when: 'is another process, of the same host and the same pid', holder: 'w_2', leader: false },
+    { when: 'is unknown', holder: '', leader: false },
+    {
+      when: 'was this process, and the election Lease has expired',
+      holder: 'w_1',
+      renewed: 9,
+      leader: false,
+    },
+  ])('$when', ({ holder, renewed, leader }) => {
+    const leading = leaderOf(election(holder, renewed), now);
+    expect(processOf(identity(1), leading, now).leader).toBe(leader);
+  });
+
+  test.each([
+    { when: 'has no Lease', of: undefined, named: undefined },
+    { when: 'leads', of: election('w_1'), named: 'w_1' },
+    { when: 'released its Lease', of: election(''), named: undefined },
+    { when: 'stopped renewing', of: election('w_1', 9), named: undefined },
+    {
+      when: 'was set by a user',
+      of: { metadata: { name: 'y' }, spec: { holderIdentity: 'me' } },
+      named: undefined,
+    },
+  ])('that $when is $named', ({ of, named }) => {
+    expect(leaderOf(of, now)).toBe(named);
+  });
+});
+
+test('a Lease created by a user is summarized without the missing fields', () => {
+  expect(processOf({ metadata: { name: 'x' }, spec: {} }, undefined, now)).toEqual({
+    component: '',
+    host: '',
+    holder: '',
+    state: 'Stale',
+    leader: false,
+  });
+});

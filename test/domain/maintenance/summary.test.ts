@@ -1,0 +1,428 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Evacuation } from '../../../api/evacuation.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import type { NodeReadiness } from '../../../api/nodeReadiness.ts';
+import { decideWait } from '../../../domain/maintenance/waitGoal.ts';
+import { type MaintenanceSummaryInput, summaryOf } from '../../../domain/maintenance/summary.ts';
+import type { NodeServiceInput } from '../../../domain/maintenance/backInService.ts';
+import { emptyStatus } from '../../../domain/maintenance/status.ts';
+import { mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
+
+const startTime = '2026-01-01T12:00:00Z';
+const now = new Date('2026-01-01T12:01:00Z');
+const finalizer = 'nodemaintenance.k8s.io/maintenance-completion';
+const condition = (type: string, status: 'True' | 'False', reason = 'Because') => ({
+  type,
+  status,
+  reason,
+  message: `${reason}.`,
+  lastTransitionTime: startTime,
+});
+
+interface Overrides {
+  stage?: NodeMaintenanceStage;
+  started?: NodeMaintenanceStage[];
+  conditions?: ReturnType<typeof condition>[];
+  finalizers?: readonly string[];
+  left?: number;
+  peak?: number;
+  unschedulableBefore?: boolean;
+  wasCordonedByMaintenance?: boolean;
+}
+
+function maintenance(differs: Overrides = {}): NodeMaintenance {
+  const { stage = 'Drain', started = [stage], conditions = [], finalizers = [finalizer] } = differs;
+  const { left = 2, peak = 5, unschedulableBefore = false, wasCordonedByMaintenance = true } = differs;
+  const record = {
+    nodeRef: { name: 'one' },
+    drainTargets: [upTo(1_000)],
+    drainMessage: 'Evacuating',
+    podsPendingEvacuation: left,
+    podsEvacuating: 0,
+    podsPeak: peak,
+    ...(wasCordonedByMaintenance && { unschedulableBefore }),
+  };
+  return {
+    metadata: { name: 'rack-7', uid: 'rack-7', finalizers: [...finalizers] },
+    spec: {
+      stage,
+      reason: 'firmware',
+      nodeSelector: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'rack', operator: 'Exists' }] }] },
+    },
+    status: {
+      ...emptyStatus,
+      stageStatuses: started.map((name) => ({ name, startTimestamp: startTime })),
+      nodeStatuses: [record],
+      conditions,
+      drainTier: { number: 1, total: 3 },
+    },
+  };
+}
+
+const gate = {
+  name: 'network',
+  namespace: 'default',
+  selector: { matchLabels: { app: 'cni' } },
+  blocksReadiness: true,
+};
+const gated = { metadata: { name: 'one' }, spec: { readinessGates: [gate] } } as NodeReadiness;
+
+function node(
+  differs: Partial<NodeServiceInput> & { cordoned?: boolean; ready?: boolean } = {},
+): NodeServiceInput {
+  const { cordoned = false, ready = true, ...rest } = differs;
+  const conditions = [condition('Ready', ready ? 'True' : 'False', ready ? 'KubeletReady' : 'KubeletDown')];
+  return {
+    node: {
+      metadata: { name: 'one', uid: 'one', labels: { rack: '7' } },
+      spec: { unschedulable: cordoned },
+      status: { conditions },
+    },
+    pods: [],
+    readiness: undefined,
+    isTainted: false,
+    ...rest,
+  };
+}
+
+function inputOf(
+  of: NodeMaintenance,
+  differs: Partial<MaintenanceSummaryInput> = {},
+): MaintenanceSummaryInput {
+  return {
+    maintenance: of,
+    maintenances: [of],
+    policies: [],
+    nodes: [node()],
+    evacuations: new Map(),
+    now,
+    ...differs,
+  };
+}
+
+const evacuationWith = (status: Partial<NonNullable<Evacuation['status']>>) =>
+  ({ metadata: { name: 'e' }, spec: {}, status }) as Evacuation;
+
+describe('the summary of a maintenance', () => {
+  test('has the tier, the pod counts, and an estimate from the average rate', () => {
+    expect(summaryOf(inputOf(maintenance()))).toMatchObject({
+      stage: 'Drain',
+      stageSince: startTime,
+      reason: 'firmware',
+      tier: { number: 1, total: 3, pods: 'Default pods up to 1000000000' },
+      podsToEvacuate: 2,
+      podsEvacuated: 3,
+      estimate: { seconds: 40, basis: 'AverageRate', rate: { pods: 3, ms: 60_000 } },
+      nodes: [{ node: 'one', tier: 'Default pods up to 1000', message: 'Evacuating' }],
+    });
+  });
+
+  test('has the evacuator of a pod, the blocker of another, and the static pods', () => {
+    const moving = pod({ name: 'moving', uid: 'moving' });
+    const stuck = pod({ name: 'stuck', uid: 'stuck' });
+    const evacuations = new Map([
+      ['moving', evacuationWith({ activeEvacuatorClass: 'data.example.com', message: 'copied 40 %' })],
+      ['stuck', evacuationWith({ conditions: [condition('Blocked', 'True', 'EvictionRejected')] })],
+    ]);
+    const nodes = [node({ pods: [stuck, moving, mirrorPod({ name: 'static' })] })];
+    expect(summaryOf(inputOf(maintenance(), { nodes, evacuations }))).toMatchObject({
+      podsBlocked: 1,
+      nodes: [
+        {
+          leaving: [
+            { pod: 'default/moving', evacuator: 'data.example.com', message: 'copied 40 %' },
+            { pod: 'default/stuck', blocker: { reason: 'EvictionRejected' } },
+          ],
+          staticPods: ['default/static'],
+        },
+      ],
+      estimate: { basis: 'Blocked' },
+    });
+  });
+
+  test('counts pods with an Evacuation before the status does', () => {
+    const evacuations = new Map([['moving', evacuationWith({})]]);
+    const nodes = [node({ pods: [pod({ uid: 'moving' }), pod()] })];
+    const of = maintenance({ left: 0, peak: 0 });
+    expect(summaryOf(inputOf(of, { nodes, evacuations }))).toMatchObject({
+      podsToEvacuate: 1,
+      podsEvacuated: 0,
+    });
+  });
+
+  const expected = (time: string) =>
+    new Map([
+      [
+        'moving',
+        evacuationWith({ activeEvacuatorClass: 'data.example.com', expectedEvacuationFinishTime: time }),
+      ],
+    ]);
+  const moving = [node({ pods: [pod({ uid: 'moving' })] })];
+
+  test.each<{
+    when: string;
+    of: NodeMaintenance;
+    differs?: Partial<MaintenanceSummaryInput>;
+    estimate: object | undefined;
+  }>([
+    {
+      when: 'it is paused',
+      of: maintenance({ conditions: [condition('Paused', 'True')] }),
+      estimate: { basis: 'Paused' },
+    },
+    {
+      when: 'no pod has left for a minute',
+      of: maintenance(),
+      differs: { drainRate: { pods: 0, ms: 60_000 } },
+      estimate: { basis: 'Stalled' },
+    },
+    {
+      when: 'no pod has left for 10 seconds',
+      of: maintenance(),
+      differs: { drainRate: { pods: 0, ms: 10_000 } },
+      estimate: { seconds: 40, basis: 'AverageRate' },
+    },
+    { when: 'no pod has left', of: maintenance({ left: 5 }), estimate: { basis: 'NoPodHasLeft' } },
+    { when: 'no pod is left', of: maintenance({ left: 0 }), estimate: undefined },
+    {
+      when: 'pods have left recently',
+      of: maintenance(),
+      differs: { drainRate: { pods: 4, ms: 10_000 } },
+      estimate: { seconds: 5, basis: 'RecentRate', rate: { pods: 4, ms: 10_000 } },
+    },
+    {
+      when: 'an evacuator expects to need longer',
+      of: maintenance(),
+      differs: { nodes: moving, evacuations: expected('2026-01-01T12:05:00Z') },
+      estimate: { seconds: 240, basis: 'Evacuator', evacuator: 'data.example.com' },
+    },
+    {
+      when: 'the expected time of an evacuator has passed',
+      of: maintenance(),
+      differs: { nodes: moving, evacuations: expected(startTime) },
+      estimate: { seconds: 40, basis: 'AverageRate' },
+    },
+  ])('has an estimate when $when', ({ of, differs, estimate }) => {
+    const { estimate: actual } = summaryOf(inputOf(of, differs));
+    if (estimate === undefined) expect(actual).toBeUndefined();
+    else expect(actual).toMatchObject(estimate);
+  });
+});
+
+test('the number of pods left is missing before Drain has started', () => {
+  const cordoned = summaryOf(inputOf(maintenance({ stage: 'Cordon', left: 0, peak: 0 })));
+  expect(cordoned).not.toHaveProperty('podsToEvacuate');
+  expect(cordoned.nodes[0]).not.toHaveProperty('podsToEvacuate');
+  expect(summaryOf(inputOf(maintenance({ started: ['Cordon'] })))).not.toHaveProperty('podsToEvacuate');
+});
+
+describe('the summary of a completed maintenance', () => {
+  const paused = condition('Paused', 'True');
+  const complete = (differs: Overrides = {}) =>
+    maintenance({ stage: 'Complete', finalizers: [], conditions: [paused], ...differs });
+
+  test.each([
+    {
+      when: 'is in service',
+      of: complete(),
+      cordoned: false,
+      want: { inService: true, outOfServiceReasons: [] },
+    },
+    {
+      when: 'was cordoned before',
+      of: complete({ unschedulableBefore: true }),
+      cordoned: true,
+      want: { inService: false, outOfServiceReasons: [], notUncordoned: 'CordonedBefore' },
+    },
+    {
+      when: 'was never cordoned by the maintenance',
+      of: complete({ wasCordonedByMaintenance: false }),
+      cordoned: true,
+      want: { inService: false, outOfServiceReasons: [], notUncordoned: 'NeverCordoned' },
+    },
+  ])('has a node that $when', ({ of, cordoned, want }) => {
+    const summary = summaryOf(inputOf(of, { nodes: [node({ cordoned })] }));
+    expect(summary).toMatchObject({ paused: false, nodes: [want] });
+    expect('notUncordoned' in (summary.nodes[0] ?? {})).toBe('notUncordoned' in want);
+  });
+});
+
+describe('waiting for a stage', () => {
+  const completed = { stage: 'Complete', finalizers: [] } as const;
+  const cni = (ready: boolean) =>
+    pod({ name: 'cni', labels: { app: 'cni' }, phase: ready ? 'Running' : 'Pending', ready });
+
+  test.each<{
+    when: string;
+    goal: NodeMaintenanceStage;
+    of?: Overrides;
+    nodes?: NodeServiceInput[];
+    isDeleted?: boolean;
+    want: object;
+  }>([
+    {
+      when: 'no worker has started the stage',
+      goal: 'Drain',
+      of: { started: [] },
+      want: { kind: 'Waiting', on: [expect.stringContaining('a worker to start the stage')] },
+    },
+    {
+      when: 'pods of a tier are left',
+      goal: 'Drain',
+      want: { kind: 'Waiting', on: ['Default pods up to 1000000000 to leave'] },
+    },
+    {
+      when: 'only static pods are left',
+      goal: 'Drain',
+      of: { conditions: [condition('Drained', 'True', 'StaticPodsRemain')] },
+      want: { kind: 'Reached', notes: ['StaticPodsRemain.'] },
+    },
+    {
+      when: 'a user advanced it',
+      goal: 'Drain',
+      of: { stage: 'Complete' },
+      want: { kind: 'Missed', because: 'it was advanced to stage Complete' },
+    },
+    {
+      when: 'a user deleted it',
+      goal: 'Drain',
+      isDeleted: true,
+      want: { kind: 'Missed', because: 'it was deleted' },
+    },
+    {
+      when: 'a node is not cordoned yet',
+      goal: 'Cordon',
+      of: { stage: 'Cordon' },
+      want: { kind: 'Waiting', on: ['nodes to be cordoned: one'] },
+    },
+    {
+      when: 'a node was cordoned before, and another holder has its Lease',
+      goal: 'Cordon',
+      of: {
+        stage: 'Cordon',
+        wasCordonedByMaintenance: false,
+        conditions: [condition('NodeLeasesHeld', 'False', 'Waiting')],
+      },
+      nodes: [node({ cordoned: true })],
+      want: { kind: 'Waiting', on: ['nodes to be cordoned: one', 'maintenance Leases: Waiting.'] },
+    },
+    {
+      when: 'its requester may not maintain a node',
+      goal: 'Cordon',
+      of: {
+        stage: 'Cordon',
+        wasCordonedByMaintenance: false,
+        conditions: [condition('NodesAuthorized', 'False', 'NotAuthorized')],
+      },
+      want: { kind: 'Waiting', on: ['nodes to be cordoned: one', 'permissions: NotAuthorized.'] },
+    },
+    {
+      when: 'all nodes are cordoned for it',
+      goal: 'Cordon',
+      of: { stage: 'Cordon' },
+      nodes: [node({ cordoned: true })],
+      want: { kind: 'Reached', notes: [] },
+    },
+    {
+      when: 'no pod is left, and it is not drained yet',
+      goal: 'Drain',
+      of: { left: 0 },
+      want: { kind: 'Waiting', on: ['the worker to report that no pod is left'] },
+    },
+    { when: 'it is in Idle', goal: 'Idle', of: { stage: 'Idle' }, want: { kind: 'Reached' } },
+    {
+      when: 'the finalizer is still there',
+      goal: 'Complete',
+      of: { stage: 'Complete' },
+      want: { kind: 'Waiting', on: ['the nodes to be uncordoned'] },
+    },
+    {
+      when: 'the node is not Ready',
+      goal: 'Complete',
+      of: completed,
+      nodes: [node({ ready: false })],
+      want: { kind: 'Waiting', on: ['node one: not Ready: KubeletDown.'] },
+    },
+    {
+      when: 'the pod of a gate is not ready',
+      goal: 'Complete',
+      of: completed,
+      nodes: [node({ readiness: gated, isTainted: true, pods: [cni(false)] })],
+      want: { kind: 'Waiting', on: ['node one: gate network: pod is not ready: default/cni (Pending)'] },
+    },
+    {
+      when: 'the pod of a gate is missing, and the taint is not added yet',
+      goal: 'Complete',
+      of: completed,
+      nodes: [node({ readiness: gated })],
+      want: {
+        kind: 'Waiting',
+        on: ['node one: gate network: no pod on the node in namespace default has app=cni'],
+      },
+    },
+    {
+      when: 'the gates are ready and the taint is still there',
+      goal: 'Complete',
+      of: completed,
+      nodes: [node({ readiness: gated, isTainted: true, pods: [cni(true)] })],
+      want: {
+        kind: 'Waiting',
+        on: ['node one: gates are ready, and the readiness taint is not removed yet'],
+      },
+    },
+    {
+      when: 'the node is in service',
+      goal: 'Complete',
+      of: completed,
+      nodes: [node({ readiness: gated, pods: [cni(true)] })],
+      want: { kind: 'Reached', notes: [] },
+    },
+    {
+      when: 'the object is gone and its node is in service',
+      goal: 'Complete',
+      isDeleted: true,
+      want: { kind: 'Reached', notes: [] },
+    },
+    {
+      when: 'the node was cordoned before',
+      goal: 'Complete',
+      of: { ...completed, unschedulableBefore: true },
+      nodes: [node({ cordoned: true })],
+      want: { kind: 'Reached', notes: ['Still cordoned, as before the maintenance: one.'] },
+    },
+    {
+      when: 'the Lease of the node was never acquired',
+      goal: 'Complete',
+      of: { ...completed, wasCordonedByMaintenance: false },
+      nodes: [node({ cordoned: true, ready: false })],
+      want: { kind: 'Reached', notes: ['Skipped, never cordoned by the maintenance: one.'] },
+    },
+    {
+      when: 'a user has cordoned it since',
+      goal: 'Complete',
+      of: completed,
+      nodes: [node({ cordoned: true })],
+      want: { kind: 'Waiting', on: ['node one: cordoned'] },
+    },
+  ])('$goal: $when', ({ goal, of, nodes = [node()], isDeleted = false, want }) => {
+    expect(decideWait(goal, { ...inputOf(maintenance(of), { nodes }), isDeleted })).toMatchObject(want);
+  });
+
+  test('Complete: a node of the maintenance does not exist', () => {
+    const input = inputOf(maintenance(completed), { missing: ['two'] });
+    expect(decideWait('Complete', { ...input, isDeleted: false })).toEqual({
+      kind: 'Waiting',
+      on: ['node two: it does not exist'],
+    });
+  });
+
+  test('Complete: another maintenance still holds the node', () => {
+    const own = maintenance(completed);
+    const other = { ...maintenance(), metadata: { name: 'other', uid: 'other' } };
+    const input = inputOf(own, { maintenances: [own, other], nodes: [node({ cordoned: true })] });
+    expect(decideWait('Complete', { ...input, isDeleted: false })).toEqual({
+      kind: 'Waiting',
+      on: ['node one: cordoned, also for other'],
+    });
+  });
+});

@@ -1,0 +1,634 @@
+import fc from 'fast-check';
+import type { Condition, Job, Node } from '../../../api/core.ts';
+import type { NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import { type ConditionFacts, isTrue } from '../../../domain/common/conditions.ts';
+import { emptyStatus } from '../../../domain/maintenance/status.ts';
+import { decideAdvance } from '../../../domain/windows/advance.ts';
+import {
+  advanceRequested,
+  nodeAdvanced,
+  nodeCancelled,
+  nodeFailed,
+  nodeSucceeded,
+  workStarted,
+  workSucceeded,
+} from '../../../domain/windows/nodeResult.ts';
+import { decideNodeStep } from '../../../domain/windows/nodeStep.ts';
+import type { NodeStepInput } from '../../../domain/windows/nodeStepInput.ts';
+import { isJobRunning } from '../../../domain/windows/windowMaintenance.ts';
+
+const nowMs = Date.parse('2026-11-21T12:00:00Z');
+const before = (seconds: number) => new Date(nowMs - seconds * 1_000).toISOString();
+
+const ready: Node = { metadata: { name: 'n' }, spec: { unschedulable: true } };
+const unready: Node = {
+  metadata: { name: 'n' },
+  spec: { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoSchedule' }] },
+};
+const gated: Node = {
+  metadata: { name: 'n' },
+  spec: { taints: [{ key: 'readiness.k8s.io/gates', effect: 'NoSchedule' }] },
+};
+
+const condition = (facts: ConditionFacts): Condition => ({ ...facts, lastTransitionTime: before(10) });
+const is = (type: string, status: 'True' | 'False' = 'True') =>
+  condition({ type, status, reason: type, message: '' });
+
+const gatedBy = (message: string): Node => ({
+  ...gated,
+  status: {
+    conditions: [
+      condition({ type: 'readiness.k8s.io/GatesReady', status: 'False', reason: 'GatesNotReady', message }),
+    ],
+  },
+});
+
+/** A Job that started this many seconds ago. */
+function job(startedSecondsAgo: number, ...conditions: Condition[]): Job {
+  return {
+    metadata: { name: 'work', uid: 'job', creationTimestamp: before(startedSecondsAgo) },
+    spec: { activeDeadlineSeconds: 600, template: { spec: { terminationGracePeriodSeconds: 30 } } },
+    status: { startTime: before(startedSecondsAgo), conditions },
+  };
+}
+
+const terminating = (startedSecondsAgo: number, deletedSecondsAgo: number): Job => ({
+  ...job(startedSecondsAgo),
+  metadata: { name: 'work', deletionTimestamp: before(deletedSecondsAgo) },
+});
+
+type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node'>> & {
+  node?: Node | 'Absent' | 'Recreated';
+  lastHeartbeat?: number;
+  isMissingReadinessTaint?: boolean;
+  stage?: NodeMaintenanceStage;
+  conditions?: Condition[];
+  /** Seconds since Complete started. Its finalizer is removed. */
+  uncordoned?: number;
+};
+
+const finalizer = 'nodemaintenance.k8s.io/maintenance-completion';
+
+function maintenanceOf({
+  stage = 'Drain',
+  conditions = [],
+  uncordoned,
+}: Differs): NodeStepInput['maintenance'] {
+  const stageStatuses =
+    uncordoned === undefined ? [] : [{ name: 'Complete' as const, startTimestamp: before(uncordoned) }];
+  return {
+    metadata: { name: 'maintenance', finalizers: uncordoned === undefined ? [finalizer] : [] },
+    spec: { stage, nodeSelector: { nodeSelectorTerms: [] } },
+    status: { ...emptyStatus, conditions, stageStatuses },
+  };
+}
+
+function step(differs: Differs) {
+  const { node = ready, lastHeartbeat, isMissingReadinessTaint = false } = differs;
+  const { stage: _stage, conditions: _conditions, uncordoned: _uncordoned, ...input } = differs;
+  return decideNodeStep({
+    work: 'Job',
+    revision: 'Current',
+    job: undefined,
+    policy: 'Finish',
+    // A worker has observed the node all the time.
+    waitingSince: nowMs - 1_000_000,
+    readyTimeoutSeconds: 60,
+    nowMs,
+    ...input,
+    maintenance: maintenanceOf(differs),
+    node:
+      typeof node === 'string'
+        ? { kind: node }
+        : { kind: 'Present', node, lastHeartbeat, isMissingReadinessTaint },
+  });
+}
+
+const drained = [is('Drained')];
+const succeeded = job(100, is('Complete'));
+const started = [...drained, condition(workStarted('work'))];
+const worked = [...drained, condition(workSucceeded('work'))];
+const waitForUncordon = { kind: 'Wait', message: 'the node is being uncordoned' };
+const waitForJob = { kind: 'Wait', message: 'Job work is running' };
+const awaitReady = { kind: 'AwaitNode', message: 'not ready' };
+const awaitGates = { kind: 'AwaitNode', message: 'readiness gates are not ready' };
+
+describe('a node of a window', () => {
+  test.each<{ when: string; given: Differs; want: object }>([
+    {
+      when: 'waits for its drain',
+      given: {},
+      want: { kind: 'Wait', message: 'the node is being drained' },
+    },
+    { when: 'starts its Job after the drain', given: { conditions: drained }, want: { kind: 'StartJob' } },
+    {
+      when: 'waits for a user after the drain if the window has no Job',
+      given: { conditions: drained, work: 'None' },
+      want: { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' },
+    },
+    {
+      when: 'records that its Job has started',
+      given: { conditions: drained, job: job(1) },
+      want: { kind: 'RecordWork', facts: workStarted('work') },
+    },
+    {
+      when: 'waits for its Job, even if a pod appears on the node in between',
+      given: { conditions: [is('Drained', 'False'), condition(workStarted('work'))], job: job(100) },
+      want: waitForJob,
+    },
+    {
+      when: 'waits for the pods of a Job that exceeded its deadline, for their grace period',
+      given: { conditions: started, job: job(689) },
+      want: waitForJob,
+    },
+    {
+      when: 'records the success of its Job before acting on it',
+      given: { conditions: started, job: succeeded },
+      want: { kind: 'RecordWork', facts: workSucceeded('work') },
+    },
+    {
+      when: 'is uncordoned after its work',
+      given: { conditions: worked, job: succeeded },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'is uncordoned after its work even if the Job was deleted since',
+      given: { conditions: worked, lastHeartbeat: nowMs - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'succeeds even if the Job was deleted since',
+      given: { stage: 'Complete', uncordoned: 10, conditions: worked },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'stays cordoned after its work while it is not ready',
+      given: { conditions: worked, job: succeeded, node: unready },
+      want: awaitReady,
+    },
+    {
+      when: 'is uncordoned although its readiness gates are not ready, because their pods return only then',
+      given: { conditions: worked, job: succeeded, node: gated },
+      want: { kind: 'Complete' },
+    },
+    { when: 'waits for the uncordon', given: { stage: 'Complete', job: succeeded }, want: waitForUncordon },
+    {
+      when: 'waits for its readiness gates after the uncordon',
+      given: { stage: 'Complete', uncordoned: 10, job: succeeded, node: gated },
+      want: awaitGates,
+    },
+    {
+      when: 'waits for its readiness gates even if its taint is still missing',
+      given: { stage: 'Complete', uncordoned: 10, job: succeeded, isMissingReadinessTaint: true },
+      want: awaitGates,
+    },
+    {
+      when: 'succeeds when it is in service',
+      given: { stage: 'Complete', uncordoned: 10, job: succeeded },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'without a Job succeeds when a user completes it after the drain',
+      given: { stage: 'Complete', uncordoned: 10, work: 'None', conditions: drained },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'waits for a kubelet heartbeat after its work, because condition Ready may be outdated',
+      given: { conditions: worked, job: succeeded, lastHeartbeat: nowMs - 11_000 },
+      want: { kind: 'AwaitNode', message: 'no kubelet heartbeat since the work ended' },
+    },
+    {
+      when: 'is uncordoned after a kubelet heartbeat',
+      given: { conditions: worked, job: succeeded, lastHeartbeat: nowMs - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'continues with its Job after the window was edited',
+      given: { conditions: started, job: job(100), work: 'None', revision: 'Outdated' },
+      want: waitForJob,
+    },
+    {
+      when: 'without a Job waits for a user even after the window was edited',
+      given: { conditions: drained, work: 'None', revision: 'Outdated' },
+      want: { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' },
+    },
+    {
+      when: 'whose Job has not started when the window is edited is cancelled, to start with the new revision',
+      given: { conditions: drained, revision: 'Outdated' },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'that a user completes while its Job is running deletes the Job',
+      given: { stage: 'Complete', job: job(10) },
+      want: { kind: 'DeleteJob' },
+    },
+    {
+      when: 'that was advanced and completed while its Job did not end deletes the Job',
+      given: { stage: 'Complete', job: job(1000), conditions: [condition(nodeAdvanced)] },
+      want: { kind: 'DeleteJob' },
+    },
+    {
+      when: 'that failed and was advanced waits while a Job is still running',
+      given: { job: job(1000), conditions: [condition(nodeAdvanced)] },
+      want: waitForJob,
+    },
+    {
+      when: 'is not failed on the first observation, however long ago its work ended: it may have been ready in between',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(9_999, { ...is('Complete'), lastTransitionTime: before(9_000) }),
+        waitingSince: undefined,
+      },
+      want: awaitReady,
+    },
+    {
+      when: 'is not failed for its gates before it was observed long enough, however long ago it was uncordoned',
+      given: {
+        stage: 'Complete',
+        uncordoned: 9_000,
+        job: succeeded,
+        node: gated,
+        waitingSince: nowMs - 59_000,
+      },
+      want: awaitGates,
+    },
+    {
+      when: 'stays succeeded, whatever happens to it later',
+      given: { stage: 'Complete', uncordoned: 10, conditions: [condition(nodeSucceeded)], node: unready },
+      want: { kind: 'Succeeded', at: nowMs - 10_000 },
+    },
+    {
+      when: 'that succeeded in an earlier revision is maintained again',
+      given: {
+        stage: 'Complete',
+        uncordoned: 10,
+        conditions: [condition(nodeSucceeded)],
+        revision: 'Outdated',
+      },
+      want: { kind: 'DeleteMaintenance' },
+    },
+    {
+      when: 'that succeeded before its Node was recreated is maintained again',
+      given: { stage: 'Complete', uncordoned: 10, conditions: [condition(nodeSucceeded)], node: 'Recreated' },
+      want: { kind: 'DeleteMaintenance' },
+    },
+    {
+      when: 'that was advanced is uncordoned when it is ready, whatever is left to do',
+      given: { conditions: [condition(advanceRequested)], policy: 'Cancel', lastHeartbeat: nowMs - 9_000 },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'that was advanced stays cordoned while it is not ready',
+      given: { conditions: [condition(advanceRequested)], work: 'None', node: unready },
+      want: awaitReady,
+    },
+    {
+      when: 'that was advanced waits for a kubelet heartbeat, because a user may have restarted it just before',
+      given: { conditions: [condition(advanceRequested)], work: 'None', lastHeartbeat: nowMs - 10_000 },
+      want: { kind: 'AwaitNode', message: 'no kubelet heartbeat since it was advanced' },
+    },
+    {
+      when: 'that was advanced waits for a Job that started at the same moment',
+      given: { conditions: [condition(advanceRequested)], job: job(5), lastHeartbeat: nowMs },
+      want: waitForJob,
+    },
+    {
+      when: 'that had failed when it was advanced is uncordoned even if it is not ready: a user has resolved the failure',
+      given: { conditions: [condition(nodeAdvanced)], node: unready },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'that was advanced waits for its readiness gates as well',
+      given: { stage: 'Complete', uncordoned: 10, conditions: [condition(advanceRequested)], node: gated },
+      want: awaitGates,
+    },
+    {
+      when: 'that was advanced succeeds when it is in service',
+      given: { stage: 'Complete', uncordoned: 10, conditions: [condition(advanceRequested)] },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'that had failed when it was advanced waits for the uncordon',
+      given: { stage: 'Complete', conditions: [condition(nodeAdvanced)] },
+      want: waitForUncordon,
+    },
+    {
+      when: 'is cancelled if its Node was deleted',
+      given: { node: 'Absent', conditions: drained, job: succeeded },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'is cancelled if its Node was recreated before its Job started',
+      given: { node: 'Recreated', conditions: drained },
+      want: { kind: 'Cancel' },
+    },
+  ])('$when', ({ given, want }) => {
+    expect(step(given)).toEqual(want);
+  });
+});
+
+describe('a node fails and stays cordoned', () => {
+  test.each<{ when: string; given: Differs; reason: string; message: RegExp }>([
+    {
+      when: 'when its Node was recreated after its Job had started, which could repeat forever',
+      given: { node: 'Recreated', conditions: drained, job: succeeded },
+      reason: 'NodeReplaced',
+      message: /^the Node was recreated after its Job had started/,
+    },
+    {
+      when: 'when its Job is deleted: it is not created again',
+      given: { conditions: started },
+      reason: 'JobDeleted',
+      message: /^its Job was deleted before it succeeded/,
+    },
+    {
+      when: 'when its Job fails',
+      given: {
+        conditions: started,
+        job: job(100, condition({ type: 'Failed', status: 'True', reason: 'DeadlineExceeded', message: '' })),
+      },
+      reason: 'JobFailed',
+      message: /^Job work failed \(DeadlineExceeded\)/,
+    },
+    {
+      when: 'when its Job does not end, even after the grace period of its pods',
+      given: { conditions: started, job: job(691) },
+      reason: 'JobTerminationTimeout',
+      message: /^Job work did not end within 690 s/,
+    },
+    {
+      when: 'when it is not ready in time after its work',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^not ready for more than 60 s after the work ended/,
+    },
+    {
+      when: 'when it is not ready in time while a worker observes it',
+      given: {
+        conditions: worked,
+        node: unready,
+        job: job(9_999, { ...is('Complete'), lastTransitionTime: before(9_000) }),
+        waitingSince: nowMs - 61_000,
+      },
+      reason: 'NodeNotReady',
+      message: /^not ready for more than 60 s after the work ended/,
+    },
+    {
+      when: 'when its readiness gates are not ready in time after the uncordon',
+      given: { stage: 'Complete', uncordoned: 61, job: succeeded, node: gated },
+      reason: 'NodeNotReady',
+      message: /^readiness gates are not ready for more than 60 s after the uncordon/,
+    },
+    {
+      when: 'with the gate and the pod that are the cause',
+      given: {
+        stage: 'Complete',
+        uncordoned: 61,
+        job: succeeded,
+        node: gatedBy('gate network: pod is not ready'),
+      },
+      reason: 'NodeNotReady',
+      message:
+        /^readiness gates are not ready \(gate network: pod is not ready\) for more than 60 s after the uncordon/,
+    },
+    {
+      when: 'when a user completes its maintenance before the Job has succeeded',
+      given: { stage: 'Complete', uncordoned: 10 },
+      reason: 'CompletedEarly',
+      message: /^the NodeMaintenance was completed before its Job succeeded/,
+    },
+    {
+      when: 'when a user completes its maintenance before the node is drained',
+      given: { stage: 'Complete', uncordoned: 10, work: 'None' },
+      reason: 'CompletedEarly',
+      message: /^the NodeMaintenance was completed before the node was drained/,
+    },
+    {
+      when: 'when its kubelet sends no heartbeat after its work',
+      given: {
+        conditions: worked,
+        lastHeartbeat: nowMs - 62_000,
+        job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
+      },
+      reason: 'NodeNotReady',
+      message: /^no kubelet heartbeat since the work ended for more than 60 s after the work ended/,
+    },
+    {
+      when: 'when it was advanced and is not ready in time',
+      given: {
+        conditions: [{ ...condition(advanceRequested), lastTransitionTime: before(61) }],
+        node: unready,
+      },
+      reason: 'NodeNotReady',
+      message: /^not ready for more than 60 s after it was advanced/,
+    },
+    {
+      when: 'when a Job fails that started at the moment at which it was advanced',
+      given: { conditions: [condition(advanceRequested)], job: job(100, is('Failed')) },
+      reason: 'JobFailed',
+      message: /^Job work failed/,
+    },
+    {
+      when: 'when it was cancelled and the pods of its Job do not terminate, as on a node that was deleted',
+      given: { conditions: [...drained, condition(nodeCancelled)], job: terminating(200, 91) },
+      reason: 'JobTerminationTimeout',
+      message: /^the pods of Job work did not terminate within 90 s after it was deleted/,
+    },
+  ])('$when', ({ given, reason, message }) => {
+    expect(step(given)).toEqual({ kind: 'Fail', reason, message: expect.stringMatching(message) });
+  });
+
+  test('until a user has resolved the failure', () => {
+    const conditions = [...drained, condition(nodeFailed('JobFailed', 'why'))];
+    const failure = { kind: 'Failed', reason: 'JobFailed', message: 'why' };
+    for (const policy of ['Finish', 'Hold', 'Cancel'] as const)
+      expect(step({ conditions, policy })).toEqual({ ...failure, isUncordoned: false });
+    expect(step({ conditions, stage: 'Complete', uncordoned: 1 })).toEqual({
+      ...failure,
+      isUncordoned: true,
+    });
+  });
+});
+
+describe('when the window ends', () => {
+  test.each<{ when: string; given: Differs; want: object }>([
+    {
+      when: 'policy Hold pauses the drain',
+      given: { policy: 'Hold' },
+      want: { kind: 'Wait', message: 'the drain is paused by the window' },
+    },
+    {
+      when: 'policy Hold starts no Job',
+      given: { policy: 'Hold', conditions: drained },
+      want: { kind: 'Wait', message: 'the window has ended: its Job starts at the next opening' },
+    },
+    { when: 'policy Cancel cancels the drain', given: { policy: 'Cancel' }, want: { kind: 'Cancel' } },
+    {
+      when: 'policy Cancel cancels a running Job',
+      given: { policy: 'Cancel', conditions: drained, job: job(10) },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'policy Cancel still reports a failed Job as a failure',
+      given: { policy: 'Cancel', conditions: started, job: job(100, is('Failed')) },
+      want: expect.objectContaining({ kind: 'Fail', reason: 'JobFailed' }),
+    },
+    {
+      when: 'policy Cancel does not affect work that is done',
+      given: { policy: 'Cancel', conditions: worked },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'policy Cancel records the success of a Job first',
+      given: { policy: 'Cancel', conditions: drained, job: succeeded },
+      want: { kind: 'RecordWork', facts: workSucceeded('work') },
+    },
+  ])('$when', ({ given, want }) => {
+    expect(step(given)).toEqual(want);
+  });
+
+  test('a cancelled node deletes its Job, is uncordoned, and then deletes its NodeMaintenance', () => {
+    const cancelled = [condition(nodeCancelled)];
+    expect(step({ conditions: cancelled, job: job(10) })).toEqual({ kind: 'DeleteJob' });
+    expect(step({ conditions: cancelled, job: terminating(10, 1) })).toMatchObject({ kind: 'Wait' });
+    expect(step({ conditions: cancelled })).toEqual({ kind: 'Complete' });
+    expect(step({ conditions: cancelled, stage: 'Complete' })).toMatchObject({ kind: 'Wait' });
+    expect(step({ conditions: cancelled, stage: 'Complete', uncordoned: 1 })).toEqual({
+      kind: 'DeleteMaintenance',
+    });
+  });
+});
+
+describe('the request to advance a node is', () => {
+  test.each<{ when: string; result: ConditionFacts[]; job?: Job; want: ConditionFacts }>([
+    { when: 'accepted in progress', result: [], want: advanceRequested },
+    {
+      when: 'accepted again while the node is not ready',
+      result: [advanceRequested],
+      want: advanceRequested,
+    },
+    { when: 'accepted for a failed node', result: [nodeFailed('JobFailed', 'why')], want: nodeAdvanced },
+    {
+      when: 'accepted for a node whose Job has failed, before the failure is recorded',
+      result: [],
+      job: job(9, is('Failed')),
+      want: nodeAdvanced,
+    },
+    {
+      when: 'without effect on a node that succeeded and is being uncordoned',
+      result: [nodeSucceeded],
+      want: nodeSucceeded,
+    },
+  ])('$when', ({ result, job: its, want }) => {
+    const maintenance = maintenanceOf({ conditions: result.map(condition) });
+    expect(decideAdvance(maintenance, 'n', its)).toEqual({
+      kind: 'Accepted',
+      result: expect.objectContaining(want),
+    });
+  });
+
+  test('rejected while its Job is running, and for a node that was returned to service', () => {
+    expect(decideAdvance(maintenanceOf({}), 'n', job(10))).toEqual({
+      kind: 'Rejected',
+      problem: expect.stringContaining('Job work is running on node n'),
+    });
+    const over = maintenanceOf({ stage: 'Complete', uncordoned: 1, conditions: [condition(nodeSucceeded)] });
+    expect(decideAdvance(over, 'n', undefined)).toMatchObject({ kind: 'Rejected' });
+  });
+});
+
+describe('for every input', () => {
+  const results: ConditionFacts[] = [
+    nodeSucceeded,
+    nodeAdvanced,
+    advanceRequested,
+    nodeCancelled,
+    nodeFailed('JobFailed', 'why'),
+  ];
+  const inputs = fc.record({
+    stage: fc.constantFrom<NodeMaintenanceStage>('Idle', 'Cordon', 'Drain', 'Complete'),
+    uncordoned: fc.option(fc.nat(200), { nil: undefined }),
+    conditions: fc
+      .tuple(
+        fc.option(fc.constantFrom(...results)),
+        fc.option(fc.constantFrom(workStarted('work'), workSucceeded('work'))),
+        fc.boolean(),
+      )
+      .map(([result, work, isDrained]) => [
+        ...(result ? [condition(result)] : []),
+        ...(work ? [condition(work)] : []),
+        ...(isDrained ? drained : []),
+      ]),
+    node: fc.constantFrom<NonNullable<Differs['node']>>(ready, unready, gated, 'Absent', 'Recreated'),
+    lastHeartbeat: fc.integer({ min: nowMs - 100_000, max: nowMs }),
+    isMissingReadinessTaint: fc.boolean(),
+    work: fc.constantFrom('None' as const, 'Job' as const),
+    revision: fc.constantFrom('Current' as const, 'Outdated' as const),
+    job: fc.constantFrom(
+      undefined,
+      job(10),
+      job(9_999),
+      succeeded,
+      job(50, is('Failed')),
+      terminating(100, 5),
+    ),
+    waitingSince: fc.option(fc.integer({ min: nowMs - 100_000, max: nowMs }), { nil: undefined }),
+    policy: fc.constantFrom('Finish' as const, 'Hold' as const, 'Cancel' as const),
+  });
+  type Input = typeof inputs extends fc.Arbitrary<infer I> ? I : never;
+  const holds = (law: (given: Input, decided: ReturnType<typeof step>) => void) =>
+    fc.assert(
+      fc.property(inputs, (given) => law(given, step(given as Differs))),
+      { numRuns: 2_000 },
+    );
+
+  test('a node is never uncordoned while its Job is running', () => {
+    holds(({ job: its }, { kind }) => {
+      if (isJobRunning(its)) expect(kind).not.toBe('Complete');
+    });
+  });
+
+  test('a Job starts only on a drained node that has neither a Job nor a result', () => {
+    holds(({ stage, conditions, job: its, node, policy }, { kind }) => {
+      if (kind !== 'StartJob') return;
+      expect({
+        stage: stage === 'Complete',
+        drained: isTrue(conditions, 'Drained'),
+        its,
+        node,
+        policy,
+      }).toEqual({
+        stage: false,
+        drained: true,
+        its: undefined,
+        node: expect.any(Object),
+        policy: 'Finish',
+      });
+      expect(conditions.map(({ type }) => type)).toEqual(['Drained']);
+    });
+  });
+
+  test('a recorded failure stays until a user resolves it', () => {
+    holds(({ conditions, stage, job: its }, { kind }) => {
+      const hasFailed = conditions.some(({ reason }) => reason === 'JobFailed');
+      const isJobLeft = stage === 'Complete' && isJobRunning(its);
+      if (hasFailed && !isJobLeft) expect(kind).toBe('Failed');
+    });
+  });
+
+  test('a node succeeds only in service, and its record is deleted only after the uncordon', () => {
+    holds(({ stage, uncordoned, node }, { kind }) => {
+      if (kind === 'Succeed') expect([stage, node]).toEqual(['Complete', ready]);
+      if (['Succeed', 'Succeeded', 'DeleteMaintenance'].includes(kind)) expect(uncordoned).toBeDefined();
+    });
+  });
+
+  test('the same input gives the same step', () => {
+    holds((given, decided) => expect(step(given as Differs)).toEqual(decided));
+  });
+});

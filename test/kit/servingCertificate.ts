@@ -1,0 +1,13 @@
+import { applyCertificateStep, type KeyPair, type Material } from '../../admission/certificates.ts';
+import { defaultLifetimes } from '../../domain/admission/certificates.ts';
+
+/** Issues a certificate for 127.0.0.1, as the admission server does, and its authority. */
+export async function servingCertificate(): Promise<{ authority: KeyPair; serving: KeyPair }> {
+  const context = { hosts: ['127.0.0.1'], lifetimes: defaultLifetimes, now: Date.now() };
+  let material: Material = { authorities: [], serving: undefined };
+  material = await applyCertificateStep({ kind: 'IssueAuthority' }, material, context);
+  material = await applyCertificateStep({ kind: 'IssueServing', authority: 0 }, material, context);
+  const [authority] = material.authorities;
+  if (authority === undefined || material.serving === undefined) throw new Error('no certificate was issued');
+  return { authority, serving: material.serving };
+}

@@ -1,0 +1,166 @@
+import type { Node, PodDisruptionBudget, Taint, Toleration } from '../../api/core.ts';
+import type { RawDaemonSet, RawPod } from '../../kube/resources.ts';
+import {
+  trimPodDisruptionBudget,
+  trimDaemonSet,
+  trimNode,
+  trimPod,
+  trimNodeReadiness,
+  withoutManagedFields,
+} from '../../kube/transform.ts';
+
+const metadata = {
+  name: 'web',
+  namespace: 'shop',
+  uid: 'u1',
+  resourceVersion: '7',
+  generation: 3,
+  creationTimestamp: '2026-01-01T00:00:00Z',
+  labels: { app: 'web' },
+  annotations: {
+    'kubernetes.io/config.mirror': 'abc',
+    'evacuation.coordination.k8s.io/priority_fast.example': '100/controller',
+    'kubectl.kubernetes.io/last-applied-configuration': 'long',
+  },
+  finalizers: ['test.example/hold'],
+  ownerReferences: [{ apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: 'r1', controller: true }],
+  managedFields: [{ manager: 'kubectl' }],
+};
+const { generation, managedFields, annotations, ...common } = metadata;
+const kept = {
+  ...common,
+  annotations: {
+    'kubernetes.io/config.mirror': 'abc',
+    'evacuation.coordination.k8s.io/priority_fast.example': '100/controller',
+  },
+};
+
+test('a trimmed pod keeps the fields that decisions read', () => {
+  const raw = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata,
+    spec: { nodeName: 'n1', priority: 5, containers: [{ name: 'main' }] },
+    status: { phase: 'Running', podIP: '10.0.0.1', conditions: [{ type: 'Ready', status: 'True' }] },
+  } as RawPod;
+  expect(trimPod(raw)).toEqual({
+    metadata: kept,
+    spec: { nodeName: 'n1', priority: 5 },
+    status: { phase: 'Running', ready: true },
+  });
+});
+
+test('a trimmed pod keeps a non-default grace period, its scheduling gates, and its target node', () => {
+  const matchFields = [{ key: 'metadata.name', operator: 'In', values: ['six'] }];
+  const nodeAffinity = {
+    requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchFields }] },
+  };
+  const spec = { schedulingGates: [{ name: 'example.com/gate' }], affinity: { nodeAffinity } };
+  const specOf = (differs: object) => trimPod({ metadata, spec: { ...spec, ...differs } } as RawPod).spec;
+  const gated = { schedulingGates: ['example.com/gate'], madeForNode: 'six' };
+  expect(specOf({ terminationGracePeriodSeconds: 60 })).toEqual({
+    ...gated,
+    terminationGracePeriodSeconds: 60,
+  });
+  expect(specOf({ terminationGracePeriodSeconds: 30 })).toEqual(gated);
+  expect(specOf({ schedulingGates: undefined })).toEqual({});
+});
+
+const tolerations: Toleration[] = [
+  { key: 'readiness.k8s.io/gates', operator: 'Exists', effect: 'NoSchedule' },
+  { key: 'node.kubernetes.io/disk-pressure', operator: 'Exists', effect: 'NoSchedule' },
+  { operator: 'Exists', effect: 'NoExecute' },
+];
+
+test('a trimmed pod keeps the tolerations of the readiness taint', () => {
+  const raw = { metadata, spec: { tolerations } } as RawPod;
+  expect(trimPod(raw).spec).toEqual({ tolerations: [tolerations[0]] });
+  const all = { operator: 'Exists' };
+  expect(trimPod({ ...raw, spec: { tolerations: [all] } } as RawPod).spec).toEqual({ tolerations: [all] });
+});
+
+test('a trimmed DaemonSet keeps its update strategy, its status and its pod template', () => {
+  const counts = { desiredNumberScheduled: 3, currentNumberScheduled: 2 };
+  const updateStrategy = { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } };
+  const raw = {
+    metadata,
+    spec: { updateStrategy, template: { metadata: { labels: { app: 'cni' } }, spec: { tolerations } } },
+    status: { ...counts, observedGeneration: 3, updatedNumberScheduled: 1, numberReady: 1 },
+  } as RawDaemonSet;
+  expect(trimDaemonSet(raw)).toEqual({
+    metadata: { ...kept, generation },
+    spec: { updateStrategy, template: { labels: { app: 'cni' }, tolerations: [tolerations[0]] } },
+    status: { ...counts, observedGeneration: 3, updatedNumberScheduled: 1 },
+  });
+});
+
+test.each([
+  { when: 'its Ready condition is False', status: { conditions: [{ type: 'Ready', status: 'False' }] } },
+  {
+    when: 'it has other conditions only',
+    status: { conditions: [{ type: 'PodScheduled', status: 'True' }] },
+  },
+  { when: 'it has no status yet', status: undefined },
+])('a pod is not ready when $when', ({ status }) => {
+  const raw = { metadata: { name: 'web' }, spec: {}, ...(status && { status }) } as RawPod;
+  expect(trimPod(raw).status.ready).toBe(false);
+});
+
+test('a trimmed node keeps its labels, taints and spec.unschedulable', () => {
+  const taints: Taint[] = [{ key: 'a', effect: 'NoSchedule' }];
+  const raw = { metadata, spec: { unschedulable: true, taints, podCIDR: '10.0.0.0/24' } } as Node;
+  expect(trimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true, taints } });
+});
+
+test('a trimmed NodeReadiness keeps the owners of its gates', () => {
+  const gatesOf = (...names: string[]) =>
+    Object.fromEntries(names.map((name) => [`k:{"name":"${name}"}`, { '.': {}, 'f:name': {} }]));
+  const entry = (manager: string, fields: object, subresource?: string) => ({
+    manager,
+    operation: 'Apply',
+    fieldsV1: { 'f:spec': { 'f:readinessGates': fields } },
+    ...(subresource && { subresource }),
+  });
+  const raw = {
+    metadata: {
+      name: 'n1',
+      managedFields: [
+        entry('node-readiness-policy/a', gatesOf('cni', 'csi')),
+        entry('kubectl', { '.': {}, ...gatesOf('csi') }),
+        { ...entry('kubectl', { 'k:{"name":"csi"}': { 'f:selector': {} } }), operation: 'Update' },
+        { manager: 'node-maintenance', fieldsV1: { 'f:spec': {} } },
+        { manager: 'status', subresource: 'status', fieldsV1: { 'f:status': {} } },
+      ],
+    },
+    spec: { readinessGates: [] },
+  };
+  expect(trimNodeReadiness(raw)).toEqual({
+    metadata: { name: 'n1' },
+    spec: { readinessGates: [] },
+    gateOwners: {
+      cni: { 'node-readiness-policy/a': ['name'] },
+      csi: { 'node-readiness-policy/a': ['name'], kubectl: ['name', 'selector'] },
+    },
+  });
+});
+
+test('a trimmed PodDisruptionBudget keeps its spec, its counts and their generation', () => {
+  const spec = { minAvailable: 2, selector: { matchLabels: { app: 'web' } } };
+  const status = {
+    observedGeneration: 3,
+    disruptionsAllowed: 0,
+    currentHealthy: 2,
+    desiredHealthy: 2,
+    expectedPods: 2,
+  };
+  const raw = { metadata, spec, status: { ...status, conditions: [] } } as PodDisruptionBudget;
+  expect(trimPodDisruptionBudget(raw)).toEqual({ metadata: { ...kept, generation }, spec, status });
+});
+
+test('other objects only lose their managedFields', () => {
+  const { managedFields: _, ...rest } = metadata;
+  expect(withoutManagedFields({ metadata: { ...metadata }, spec: { a: 1 } })).toEqual({
+    metadata: rest,
+    spec: { a: 1 },
+  });
+});

@@ -1,0 +1,159 @@
+import { describe, expect, test } from '@jest/globals';
+import { ConnectionStatus } from '../../cli/terminal/connectionStatus.ts';
+import { DrainRates } from '../../cli/maintenance/drainRate.ts';
+import { statusLines, statusText } from '../../cli/maintenance/statusView.ts';
+import type { MaintenanceSummary } from '../../domain/maintenance/summary.ts';
+
+const started = '2026-01-01T12:00:00Z';
+const now = Date.parse(started) + 72_000;
+
+const summary: MaintenanceSummary = {
+  name: 'rack-7',
+  stage: 'Drain',
+  stageSince: started,
+  reason: 'firmware\u001b[31m 2.4',
+  paused: false,
+  drained: false,
+  completed: false,
+  tier: { number: 1, total: 3, pods: 'Default pods up to 1000000000' },
+  podsToEvacuate: 14,
+  podsEvacuated: 26,
+  podsBlocked: 2,
+  estimate: { seconds: 39, basis: 'AverageRate', rate: { pods: 26, ms: 72_000 } },
+  nodes: [
+    {
+      node: 'node-1',
+      cordoned: true,
+      tier: 'Default pods up to 1000000000',
+      podsToEvacuate: 14,
+      podsEvacuated: 26,
+      message: 'Evacuating',
+      leaving: [
+        { pod: 'shop/a', blocker: { reason: 'X', message: 'No room.' } },
+        { pod: 'shop/b', blocker: { reason: 'X', message: 'No room.' } },
+        { pod: 'shop/c', evacuator: 'data.example.com', message: 'copied 40 %' },
+        { pod: 'shop/d' },
+      ],
+      staticPods: ['kube-system/etcd'],
+      gates: {
+        ready: 1,
+        all: 2,
+        notReady: [{ gate: 'network', message: 'pod is not ready: kube-system/cni' }],
+      },
+    },
+  ],
+};
+
+describe('the status', () => {
+  test('of a drain shows the tier, the progress, an estimate with its basis, and each cause once', () => {
+    expect(statusLines(summary, now)).toEqual([
+      String.raw`nodemaintenance/rack-7: Drain for 72s, tier 1 of 3: firmware\u001b[31m 2.4`,
+      '  26 of 40 pods evacuated, 2 blocked; about 39s remaining at the average rate (26 pods in 72s)',
+      '  NODE     DRAINED           TO EVACUATE   GATES   TARGETS                         MESSAGE',
+      '  node-1   ██████░░░░  65%   14            1/2     Default pods up to 1000000000   Evacuating',
+      '  shop/a (node-1), shop/b (node-1) blocked: No room.',
+      '  shop/c (node-1) data.example.com: copied 40 %',
+      '  static pods keep running, only the kubelet can stop them: kube-system/etcd (node-1)',
+      '  node-1: gate network: pod is not ready: kube-system/cni',
+    ]);
+  });
+
+  test('of a maintenance that no worker has started says so', () => {
+    const { stageSince: _since, tier: _tier, reason: _reason, estimate: _estimate, ...unstarted } = summary;
+    const { podsToEvacuate: _left, ...uncounted } = unstarted;
+    const lines = statusLines({ ...uncounted, podsEvacuated: 0, podsBlocked: 0, nodes: [] }, now);
+    expect(lines).toEqual(['nodemaintenance/rack-7: Drain, not started']);
+  });
+
+  test('of a completed maintenance explains nodes that it did not change, and names missing nodes', () => {
+    const { estimate: _estimate, tier: _tier, ...rest } = summary;
+    const node = {
+      cordoned: true,
+      podsToEvacuate: 0,
+      podsEvacuated: 0,
+      message: '',
+      leaving: [],
+      staticPods: [],
+    };
+    const nodes = [
+      { ...node, node: 'a', outOfServiceReasons: [], inService: true, cordoned: false },
+      {
+        ...node,
+        node: 'b',
+        outOfServiceReasons: [],
+        inService: false,
+        notUncordoned: 'CordonedBefore' as const,
+      },
+      {
+        ...node,
+        node: 'c',
+        outOfServiceReasons: [],
+        inService: false,
+        notUncordoned: 'NeverCordoned' as const,
+      },
+    ];
+    const complete = { ...rest, stage: 'Complete' as const, completed: true, nodes, missingNodes: ['d'] };
+    expect(statusLines(complete, now).slice(1)).toEqual([
+      '  1 of 4 nodes in service, 2 unchanged, d does not exist',
+      '  NODE   IN SERVICE   GATES    WAITING FOR',
+      '  a      yes          <none>   <none>',
+      '  b      no           <none>   nothing: was cordoned before the maintenance',
+      '  c      no           <none>   nothing: was not changed by the maintenance',
+    ]);
+  });
+
+  test('in a small terminal lists blocked nodes first, counts nodes that are done, and omits TARGETS', () => {
+    const [blocked] = summary.nodes;
+    if (blocked === undefined) throw new Error('the summary has a node');
+    const draining = { ...blocked, node: 'node-0', leaving: [] };
+    const done = { ...draining, node: 'node-9', podsToEvacuate: 0, message: 'Drained' };
+    const { progress, rows } = statusText({ ...summary, nodes: [draining, blocked, done] }, now, {
+      width: 70,
+      isTruncated: true,
+    });
+    expect(progress[1]).toBe('not listed: 1 of 3 nodes, without pods to evacuate');
+    expect(rows).toEqual([
+      'NODE     DRAINED           TO EVACUATE   GATES   MESSAGE',
+      'node-1   ██████░░░░  65%   14            1/2     Evacuating',
+      'node-0   ██████░░░░  65%   14            1/2     Evacuating',
+    ]);
+  });
+
+  test('of a node that is not back in service names what it waits for', () => {
+    const [node] = summary.nodes;
+    const outOfServiceReasons = ['gate network: pod is not ready: kube-system/cni'];
+    const nodes = node === undefined ? [] : [{ ...node, message: '', outOfServiceReasons }];
+    const { estimate: _estimate, tier: _tier, ...rest } = summary;
+    expect(statusLines({ ...rest, stage: 'Complete', completed: true, nodes }, now).slice(1)).toEqual([
+      '  0 of 1 nodes in service',
+      '  NODE     IN SERVICE   GATES   WAITING FOR',
+      '  node-1   no           1/2     gate network: pod is not ready: kube-system/cni',
+    ]);
+  });
+});
+
+test('prints each connection error once, and when the connection is restored', () => {
+  const lines: string[] = [];
+  const connection = new ConnectionStatus((text) => lines.push(text));
+  for (const error of [undefined, 'refused', 'refused', 'timed out', undefined, undefined])
+    connection.report(error);
+  expect(lines).toEqual([
+    'Connection to the apiserver lost, retrying: refused',
+    'Connection to the apiserver lost, retrying: timed out',
+    'Connection to the apiserver restored.',
+  ]);
+});
+
+describe('the current drain rate', () => {
+  test('needs samples of five seconds, and ignores samples older than a minute', () => {
+    const rates = new DrainRates();
+    rates.record('rack-7', 0, 0);
+    rates.record('rack-7', 1, 1_000);
+    expect(rates.rateOf('rack-7')).toBeUndefined();
+    rates.record('rack-7', 30, 30_000);
+    expect(rates.rateOf('rack-7')).toEqual({ pods: 30, ms: 30_000 });
+    rates.record('rack-7', 40, 100_000);
+    expect(rates.rateOf('rack-7')).toEqual({ pods: 10, ms: 70_000 });
+    expect(rates.rateOf('other')).toBeUndefined();
+  });
+});

@@ -1,0 +1,167 @@
+import { describe, expect, test } from '@jest/globals';
+import { parseConfig, type WebhookHost } from '../../worker/config.ts';
+
+describe('the apiserver reaches the admission server', () => {
+  const inPod = { KUBERNETES_SERVICE_HOST: '10.0.0.1' };
+
+  test.each<{ when: string; argv?: string[]; env: NodeJS.ProcessEnv; want: WebhookHost }>([
+    { when: 'by its Service in a cluster', env: inPod, want: { kind: 'Service' } },
+    {
+      when: 'at this host from a pod that works on another cluster',
+      env: { ...inPod, KUBECONFIG: 'kubeconfig' },
+      want: { kind: 'Host', host: '127.0.0.1' },
+    },
+    { when: 'at this host outside of a cluster', env: {}, want: { kind: 'Host', host: '127.0.0.1' } },
+    {
+      when: 'at the host of the environment',
+      env: { ...inPod, WEBHOOK_HOST: 'nm.example.com' },
+      want: { kind: 'Host', host: 'nm.example.com' },
+    },
+    {
+      when: 'at the host of a flag, which takes precedence over the environment',
+      argv: ['--webhook-host', '10.1.2.3'],
+      env: { WEBHOOK_HOST: 'nm.example.com' },
+      want: { kind: 'Host', host: '10.1.2.3' },
+    },
+  ])('$when', ({ argv = [], env, want }) => {
+    expect(parseConfig(argv, env).webhookHost).toEqual(want);
+  });
+
+  test('at its own port', () => {
+    expect(parseConfig([], {}).webhookPort).toEqual({ number: 9443, named: false });
+    expect(parseConfig([], { WEBHOOK_PORT: '8443' }).webhookPort).toEqual({ number: 8443, named: true });
+  });
+});
+
+describe('the addresses that the servers listen on', () => {
+  const addresses = (argv: string[], env: NodeJS.ProcessEnv) => {
+    const { healthPort, metricsPort, webhookPort } = parseConfig(argv, env);
+    return [healthPort, metricsPort, webhookPort].map(({ address }) => address);
+  };
+
+  test('are all of the host, unless flags or the environment name one', () => {
+    expect(addresses([], {})).toEqual([undefined, undefined, undefined]);
+    const env = {
+      HEALTH_BIND_ADDRESS: '10.0.0.1',
+      METRICS_BIND_ADDRESS: '10.0.0.1',
+      WEBHOOK_BIND_ADDRESS: '::',
+    };
+    expect(addresses(['--metrics-bind-address', '127.0.0.1'], env)).toEqual(['10.0.0.1', '127.0.0.1', '::']);
+  });
+
+  test.each(['localhost', '', '10.0.0.1:8080', '10.0.0.0/8'])('are not %j', (address) => {
+    expect(() => addresses([], { HEALTH_BIND_ADDRESS: address })).toThrow(
+      '--health-bind-address (HEALTH_BIND_ADDRESS): expected an IP address of this host, such as 127.0.0.1 or ::',
+    );
+  });
+});
+
+test('readiness gates are enabled, unless a flag or the environment disables them', () => {
+  expect(parseConfig([], {}).readinessGates).toBe(true);
+  expect(parseConfig(['--readiness-gates', 'false'], {}).readinessGates).toBe(false);
+  expect(parseConfig([], { READINESS_GATES: 'false' }).readinessGates).toBe(false);
+});
+
+describe('evacuator classes', () => {
+  test('are known by a list, and have 300 s to respond otherwise', () => {
+    expect(parseConfig([], {}).evacuators).toEqual({ responseSeconds: 300, knownClasses: [] });
+    const env = { EVACUATOR_CLASSES: 'a.example.com, *', EVACUATOR_RESPONSE: '60' };
+    expect(parseConfig([], env).evacuators).toEqual({
+      responseSeconds: 60,
+      knownClasses: ['a.example.com', '*'],
+    });
+  });
+
+  test('that are not DNS subdomains are rejected', () => {
+    expect(() => parseConfig(['--evacuator-classes', 'A.io'], {})).toThrow(
+      '--evacuator-classes (EVACUATOR_CLASSES): expected evacuator classes separated by commas, such as migrate.example.com, or * for every class (got "A.io")',
+    );
+  });
+});
+
+test('Jobs of windows run with pod security baseline, unless another level is chosen', () => {
+  expect(parseConfig([], {}).workPodSecurity).toBe('baseline');
+  expect(parseConfig(['--work-pod-security', 'privileged'], {}).workPodSecurity).toBe('privileged');
+  expect(() => parseConfig([], { WORK_POD_SECURITY: 'root' })).toThrow(
+    '--work-pod-security (WORK_POD_SECURITY): expected one of restricted, baseline, privileged (got "root")',
+  );
+});
+
+test('workflows are bundled at the start, unless a file has them', () => {
+  expect(parseConfig([], {}).workflowBundle).toBeUndefined();
+  expect(parseConfig(['--workflow-bundle', '/w.js'], {}).workflowBundle).toBe('/w.js');
+  expect(parseConfig([], { WORKFLOW_BUNDLE: '/w.js' }).workflowBundle).toBe('/w.js');
+});
+
+describe('notifications', () => {
+  test('are not sent without a URL, and retried for a day with one', () => {
+    expect(parseConfig([], {}).notifications).toBeUndefined();
+    expect(parseConfig(['--notify-url', 'https://on-call.example.com/x'], {}).notifications).toEqual({
+      url: 'https://on-call.example.com/x',
+      headersFile: undefined,
+      caFile: undefined,
+      timeoutSeconds: 10,
+      maxAgeHours: 24,
+    });
+  });
+
+  test('are configured by the environment', () => {
+    const env = {
+      NOTIFY_URL: 'http://bridge:8080/',
+      NOTIFY_HEADERS_FILE: '/etc/h',
+      NOTIFY_TIMEOUT: '2',
+      NOTIFY_MAX_AGE: '48',
+      CLUSTER_NAME: 'prod-1',
+    };
+    const { notifications, clusterName } = parseConfig([], env);
+    expect(notifications).toMatchObject({ headersFile: '/etc/h', timeoutSeconds: 2, maxAgeHours: 48 });
+    expect(clusterName).toBe('prod-1');
+  });
+
+  test.each([
+    { env: { NOTIFY_URL: 'on-call' }, want: '--notify-url (NOTIFY_URL): expected a URL of http or https' },
+    { env: { NOTIFY_URL: 'ftp://x/' }, want: '--notify-url (NOTIFY_URL): expected a URL of http or https' },
+    { env: { NOTIFY_URL: 'https://me:s3cret@x/' }, want: 'with --notify-headers-file' },
+    {
+      env: { NOTIFY_CA_FILE: '/ca' },
+      want: '--notify-url (NOTIFY_URL): required with --notify-headers-file',
+    },
+    {
+      env: { NOTIFY_TIMEOUT: '0' },
+      want: '--notify-timeout (NOTIFY_TIMEOUT): expected whole seconds, 1 to 60',
+    },
+    {
+      env: { NOTIFY_MAX_AGE: 'x' },
+      want: '--notify-max-age (NOTIFY_MAX_AGE): expected whole hours, 1 to 168',
+    },
+    { env: { CLUSTER_NAME: 'Prod 1' }, want: '--cluster-name (CLUSTER_NAME): expected lower case' },
+  ])('$env are rejected', ({ env, want }) => {
+    const parse = () => parseConfig([], env as NodeJS.ProcessEnv);
+    expect(parse).toThrow(want);
+    expect(parse).not.toThrow('s3cret');
+  });
+});
+
+describe('invalid settings', () => {
+  test('are all reported, each with flag, variable and value', () => {
+    const argv = ['--health-port', '65536', '--log-level', 'loud'];
+    const env = { READINESS_GRACE: '1.5', PLAIN_EVICTIONS: '' };
+    expect(() => parseConfig(argv, env)).toThrow(
+      [
+        '--health-port (HEALTH_PORT): expected a port, 0 to 65535 (got "65536")',
+        '--plain-evictions (PLAIN_EVICTIONS): expected one of reject, allow (got "")',
+        '--readiness-grace (READINESS_GRACE): expected whole seconds, 0 to 3600 (got "1.5")',
+        '--log-level (LOG_LEVEL): expected one of trace, debug, info, warn, error (got "loud")',
+      ].join('\n'),
+    );
+  });
+
+  test('of the process environment do not matter', () => {
+    process.env['HEALTH_PORT'] = 'x';
+    try {
+      expect(parseConfig([], {}).healthPort).toEqual({ number: 8080, named: false });
+    } finally {
+      delete process.env['HEALTH_PORT'];
+    }
+  });
+});

@@ -1,0 +1,203 @@
+import { WorkflowUpdateFailedError } from '@temporalio/client';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { eventually } from '../../kit/eventually.ts';
+import { FakeMaintenance } from '../../kit/fakeMaintenance.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import {
+  effectsOf,
+  eventuallyProgress,
+  type Handle,
+  quietTemporal,
+  workflowLab,
+  type WorkflowLab,
+} from '../../kit/workflows.ts';
+
+let sandbox: Sandbox;
+let lab: WorkflowLab;
+
+beforeAll(async () => {
+  quietTemporal();
+  sandbox = await testSandbox();
+  lab = await workflowLab(sandbox.temporalAddress);
+});
+
+afterEach(() => lab.clear());
+
+afterAll(async () => {
+  await lab?.close();
+  await releaseSandbox(sandbox);
+});
+
+/** Starts a workflow and waits until it works in `stage`. */
+async function startedIn(stage: 'Idle' | 'Cordon' | 'Drain') {
+  const fake = new FakeMaintenance({ stage });
+  const handle = await lab.startMaintenance(fake);
+  if (stage === 'Idle') await eventuallyProgress(handle, { nodes: fake.nodes });
+  else await fake.inProgress({ Cordon: 'keepCordoned Cordon', Drain: 'drain 0' }[stage]);
+  return { fake, handle };
+}
+
+const update = (handle: Handle, name: string, ...args: unknown[]) =>
+  handle.executeUpdate<unknown, [unknown]>(name, { args: args as [unknown] });
+
+/** Returns the message of a rejected update. */
+async function rejectionOf(answer: Promise<unknown>): Promise<string> {
+  try {
+    await answer;
+  } catch (error) {
+    if (error instanceof WorkflowUpdateFailedError) return error.cause?.message ?? '';
+    throw error;
+  }
+  return 'not rejected';
+}
+
+describe('advance', () => {
+  test.each([
+    { from: 'Idle', to: undefined, then: 'Cordon' },
+    { from: 'Idle', to: 'Drain', then: 'Drain' },
+    { from: 'Idle', to: 'Complete', then: 'Complete' },
+    { from: 'Cordon', to: undefined, then: 'Drain' },
+    { from: 'Cordon', to: 'Complete', then: 'Complete' },
+    { from: 'Drain', to: undefined, then: 'Complete' },
+    { from: 'Drain', to: 'Drain', then: 'Drain' },
+  ] as const)(
+    'as an update, from $from to $to, writes $then to the object and answers with it',
+    async ({ from, to, then }) => {
+      const { fake, handle } = await startedIn(from);
+      const payload = to === undefined ? [] : [{ to }];
+      const answer = await update(handle, 'advance', ...payload);
+      expect(answer).toMatchObject({ name: fake.name, stage: then });
+      expect(fake.calls).toContain(`requestStage ${then}`);
+      expect(fake.stage).toBe(then);
+    },
+  );
+
+  test.each([
+    { from: 'Idle', payload: [], then: 'Cordon' },
+    { from: 'Idle', payload: [{}], then: 'Cordon' },
+    { from: 'Cordon', payload: [null], then: 'Drain' },
+    { from: 'Cordon', payload: [{ to: 'Complete' }], then: 'Complete' },
+  ] as const)(
+    'as a signal with payload $payload, from $from, goes to $then',
+    async ({ from, payload, then }) => {
+      const { fake, handle } = await startedIn(from);
+      await handle.signal<unknown[]>('advance', ...payload);
+      await eventually(`stage ${then}`, () => expect(fake.stage).toBe(then));
+      if (then === 'Complete') expect(await handle.result()).toMatchObject({ name: fake.name });
+      else await eventuallyProgress(handle, { stage: then });
+    },
+  );
+
+  test.each([
+    { from: 'Drain', to: 'Cordon', want: 'stage cannot go from Drain back to Cordon: choose Complete' },
+    {
+      from: 'Cordon',
+      to: 'Idle',
+      want: 'to: expected "Cordon", "Drain" or "Complete" (got "Idle")',
+    },
+    { from: 'Cordon', to: 'Paint', want: 'to: expected "Cordon", "Drain" or "Complete" (got "Paint")' },
+    { from: 'Cordon', to: 7, want: 'to: expected "Cordon", "Drain" or "Complete" (got 7)' },
+  ] as const)(
+    'as an update, from $from to $to, is rejected and adds no event to the history',
+    async ({ from, to, want }) => {
+      const { fake, handle } = await startedIn(from);
+      const before = await effectsOf(handle);
+      expect(await rejectionOf(update(handle, 'advance', { to }))).toBe(want);
+      expect(await effectsOf(handle)).toEqual(before);
+      expect(fake.stage).toBe(from);
+    },
+  );
+
+  test.each([
+    { payload: { stage: 'Drain' }, want: 'stage: unknown field; expected "to"' },
+    { payload: 'Drain', want: 'expected one JSON object, such as {"to": "Drain"}, or none' },
+    { payload: ['Drain'], want: 'expected one JSON object, such as {"to": "Drain"}, or none' },
+  ])('as an update with payload $payload is rejected with the reason', async ({ payload, want }) => {
+    const { handle } = await startedIn('Cordon');
+    const before = await effectsOf(handle);
+    expect(await rejectionOf(update(handle, 'advance', payload))).toBe(want);
+    expect(await effectsOf(handle)).toEqual(before);
+  });
+
+  test.each([{ to: 'Cordon' }, { to: 'Nowhere' }, 'Drain', 42])(
+    'as an invalid signal in Drain (%j) is ignored, and the maintenance continues',
+    async (payload) => {
+      const { fake, handle } = await startedIn('Drain');
+      await handle.signal<unknown[]>('advance', payload);
+      expect(await update(handle, 'advance', { to: 'Drain' })).toMatchObject({ stage: 'Drain' });
+      await fake.tierDrained(0, 4);
+      await fake.inProgress('drain 4');
+      expect(fake.calls).not.toContain('drain 0 cancelled');
+    },
+  );
+
+  test('waits until the maintenance is admitted', async () => {
+    const fake = new FakeMaintenance({ stage: 'Idle' });
+    fake.failing('admit', new Error('the apiserver is down'), new Error('the apiserver is down'));
+    const handle = await lab.startMaintenance(fake);
+    expect(await update(handle, 'advance', { to: 'Cordon' })).toMatchObject({ stage: 'Cordon' });
+    expect(fake.calls.filter((call) => call === 'admit')).toHaveLength(3);
+  });
+
+  test('advances from the stage that a user has just requested with kubectl', async () => {
+    const { fake, handle } = await startedIn('Idle');
+    await handle.signal('observe', fake.edited('Drain'));
+    expect(await update(handle, 'advance')).toMatchObject({ stage: 'Complete' });
+    expect(await handle.result()).toMatchObject({ name: fake.name });
+  });
+});
+
+describe('pause', () => {
+  test('interrupts the drain, keeps the nodes cordoned, and is recorded on the object', async () => {
+    const { fake, handle } = await startedIn('Drain');
+    await fake.tierDrained(0, 3);
+    await fake.inProgress('drain 3');
+    expect(await update(handle, 'pause')).toMatchObject({ paused: true, position: 3 });
+    await fake.inProgress('keepCordoned Drain');
+    expect(fake.calls).toContain('drain 3 cancelled');
+    expect(fake.paused).toBe(true);
+  });
+
+  test('and resume continue at the same position', async () => {
+    const { fake, handle } = await startedIn('Drain');
+    await fake.tierDrained(0, 3);
+    await fake.inProgress('drain 3');
+    await update(handle, 'pause');
+    await fake.inProgress('keepCordoned Drain');
+    expect(await update(handle, 'resume')).toMatchObject({ paused: false, position: 3 });
+    await fake.inProgress('drain 3');
+    expect(fake.paused).toBe(false);
+    expect(fake.calls.filter((call) => call.startsWith('drain'))).toEqual([
+      'drain 0',
+      'drain 3',
+      'drain 3 cancelled',
+      'drain 3',
+    ]);
+  });
+
+  test('as a signal has the same effect', async () => {
+    const { fake, handle } = await startedIn('Drain');
+    await handle.signal('pause');
+    await fake.inProgress('keepCordoned Drain');
+    await handle.signal('resume');
+    await fake.inProgress('drain 0');
+  });
+
+  test('before Drain delays the drain until resume', async () => {
+    const { fake, handle } = await startedIn('Idle');
+    await update(handle, 'pause');
+    await update(handle, 'advance', { to: 'Drain' });
+    await fake.inProgress('keepCordoned Drain');
+    expect(fake.calls.filter((call) => call.startsWith('drain'))).toEqual([]);
+    await update(handle, 'resume');
+    await fake.inProgress('drain 0');
+  });
+
+  test('does not prevent a cancellation', async () => {
+    const { fake, handle } = await startedIn('Drain');
+    await update(handle, 'pause');
+    await update(handle, 'cancel');
+    expect(await handle.result()).toMatchObject({ drained: false });
+    expect(fake.calls.slice(-3)).toEqual(['removeEvacuations', 'uncordonNodes', 'finish']);
+  });
+});

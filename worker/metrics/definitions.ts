@@ -1,0 +1,148 @@
+/** Describes a metric of the worker. docs/reference/metrics.md and deploy/monitoring/alerts.yaml rely on names and labels. */
+export interface MetricDefinition {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly help: string;
+  readonly labels: readonly string[];
+  readonly buckets?: readonly number[];
+}
+
+/**
+ * Defines every metric of the worker, in the order of the documentation. The worker also exposes the metrics of prom-client (process
+ * and Node.js) and of Temporal's SDK.
+ */
+export const metricDefinitions = {
+  maintenances: {
+    name: 'node_maintenance_maintenances',
+    type: 'gauge',
+    help: 'NodeMaintenances by stage.',
+    labels: ['stage'],
+  },
+  evacuations: {
+    name: 'node_maintenance_evacuations',
+    type: 'gauge',
+    help: 'Evacuations that exist.',
+    labels: [],
+  },
+  kubeRequests: {
+    name: 'node_maintenance_kube_requests_total',
+    type: 'counter',
+    help: 'Requests to the Kubernetes API; status 0 means that there was no response.',
+    labels: ['verb', 'resource', 'status'],
+  },
+  kubeRequestDuration: {
+    name: 'node_maintenance_kube_request_duration_seconds',
+    type: 'histogram',
+    help: 'Duration of requests to the Kubernetes API.',
+    labels: ['verb'],
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+  },
+  httpRejections: {
+    name: 'node_maintenance_http_rejections_total',
+    type: 'counter',
+    help: 'Connections closed and requests rejected by the servers of this process (health, metrics, webhook): ConnectionLimit, RequestLimit, MemoryLimit, SizeLimit, Timeout, Malformed, Pipelined, Tls, or Failed (an error of the server).',
+    labels: ['server', 'reason'],
+  },
+  notifications: {
+    name: 'node_maintenance_notifications_total',
+    type: 'counter',
+    help: 'Notifications by outcome: sent, failed (an attempt; it is retried) or dropped (not delivered).',
+    labels: ['outcome'],
+  },
+  identityLeaseRenewed: {
+    name: 'node_maintenance_identity_lease_renewed_timestamp_seconds',
+    type: 'gauge',
+    help: 'Time of the last renewal of the identity Lease of this process.',
+    labels: [],
+  },
+  identityLeaseErrors: {
+    name: 'node_maintenance_identity_lease_errors_total',
+    type: 'counter',
+    help: 'Failures to renew the identity Lease of this process, or to delete expired ones.',
+    labels: [],
+  },
+  nodeLeases: {
+    name: 'node_maintenance_node_leases',
+    type: 'gauge',
+    help: 'Maintenance Leases by state: Free, Expired, Held, HeldByAdministrator, Missing (a node without a Lease) or Orphaned (a Lease without a node).',
+    labels: ['state'],
+  },
+  nodeLeasesLastResponse: {
+    name: 'node_maintenance_node_leases_last_response_timestamp_seconds',
+    type: 'gauge',
+    help: 'Time of the last response of the apiserver to the watch of the Leases; 0 if there was none.',
+    labels: [],
+  },
+  leaseAbandoned: {
+    name: 'node_maintenance_node_lease_abandoned',
+    type: 'gauge',
+    help: '1 for each Lease whose holder does not renew it as KEP-1411 requires.',
+    labels: ['node', 'holder', 'reason'],
+  },
+  leaseHeldByAdministrator: {
+    name: 'node_maintenance_node_lease_held_by_administrator',
+    type: 'gauge',
+    help: '1 for each Lease that an administrator holds; such a Lease never expires.',
+    labels: ['node', 'holder'],
+  },
+  leaseAcquired: {
+    name: 'node_maintenance_node_lease_acquired_timestamp_seconds',
+    type: 'gauge',
+    help: 'Time at which the holder acquired a Lease that is abandoned or held by an administrator, if the Lease has one.',
+    labels: ['node', 'holder'],
+  },
+  leaseRenewed: {
+    name: 'node_maintenance_node_lease_renewed_timestamp_seconds',
+    type: 'gauge',
+    help: 'Time of the last renewal of a Lease that is abandoned or held by an administrator, if the Lease has one.',
+    labels: ['node', 'holder'],
+  },
+  windowOpen: {
+    name: 'node_maintenance_window_open',
+    type: 'gauge',
+    help: '1 if the window is open, or has ended and still has nodes in progress; else 0.',
+    labels: ['window'],
+  },
+  windowEnd: {
+    name: 'node_maintenance_window_end_timestamp_seconds',
+    type: 'gauge',
+    help: 'End of an open window.',
+    labels: ['window'],
+  },
+  windowNodes: {
+    name: 'node_maintenance_window_nodes',
+    type: 'gauge',
+    help: 'Nodes of the window in its newest revision by state: InProgress, Succeeded, Failed or Remaining.',
+    labels: ['window', 'state'],
+  },
+  windowOldestNodeStarted: {
+    name: 'node_maintenance_window_oldest_node_started_timestamp_seconds',
+    type: 'gauge',
+    help: 'Start of the maintenance of the node that has been in progress for the longest time, without paused ones.',
+    labels: ['window'],
+  },
+  windowWaitingSince: {
+    name: 'node_maintenance_window_waiting_since_timestamp_seconds',
+    type: 'gauge',
+    help: 'Time at which the open window last stopped starting nodes, by reason, as observed by this worker.',
+    labels: ['window', 'reason'],
+  },
+  windowConditionNotTrue: {
+    name: 'node_maintenance_window_condition_not_true',
+    type: 'gauge',
+    help: '1 for each condition of a window that should be True and is not.',
+    labels: ['window', 'type', 'reason'],
+  },
+  budgetAllowedNodes: {
+    name: 'node_maintenance_node_disruption_budget_allowed_nodes',
+    type: 'gauge',
+    help: 'Number of nodes that may be out of service at the same time.',
+    labels: [],
+  },
+  budgetOutOfServiceNodes: {
+    name: 'node_maintenance_node_disruption_budget_out_of_service_nodes',
+    type: 'gauge',
+    help: 'Number of nodes that are out of service for any reason.',
+    labels: [],
+  },
+} as const satisfies Record<string, MetricDefinition>;

@@ -1,0 +1,164 @@
+import { ApplicationFailure } from '@temporalio/workflow';
+import type {
+  Admitted,
+  DrainStep,
+  Interrupted,
+  MaintenanceRef,
+  SelectedNodes,
+} from '../../activities/contract.ts';
+import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import { type DetailsSnapshot, isDetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
+import { stagesAfter } from '../../domain/common/stage.ts';
+import { isGeneration, isNameOrUid, isStage } from '../../domain/common/untrusted.ts';
+
+/** State of one maintenance that outlives continue-as-new. Plain JSON. */
+export interface Run {
+  /** Empty until the maintenance is admitted. */
+  name: string;
+  uid: string;
+  /** The newest `.metadata.generation` that an activity has read. */
+  generation: number;
+  /** The stage of the object; after a hint, the claimed one until an activity has read the object. */
+  stage: NodeMaintenanceStage;
+  /** The number of hints that this run has received. */
+  hints: number;
+  /** Oldest first. */
+  startedStages: NodeMaintenanceStage[];
+  paused: boolean;
+  /** Index into the drain plan, and its length. */
+  position: number;
+  planLength: number;
+  drained: boolean;
+  /** The nodes that the maintenance selected when an activity last read them. */
+  nodes: string[];
+  /** The object was deleted without waiting for its finalizer: nothing is left to reconcile. */
+  gone: boolean;
+  /** Facts for the current details in the Temporal UI, from the last activity that returned some. */
+  details?: DetailsSnapshot;
+}
+
+/** The response to the `progress` query. */
+export type Progress = Omit<Run, 'generation' | 'hints' | 'startedStages' | 'gone' | 'details'> & {
+  next: NodeMaintenanceStage | undefined;
+};
+
+export function newRun(): Run {
+  return {
+    name: '',
+    uid: '',
+    generation: 0,
+    stage: 'Idle',
+    hints: 0,
+    startedStages: [],
+    paused: false,
+    position: 0,
+    planLength: 0,
+    drained: false,
+    nodes: [],
+    gone: false,
+  };
+}
+
+export function refTo({ name, uid, generation }: Run): MaintenanceRef {
+  return { name, uid, generation };
+}
+
+/** Reports whether nothing is left to do in the stages before Complete. */
+export function isOver(run: Run): boolean {
+  return run.gone || run.stage === 'Complete';
+}
+
+/** Applies the state that a run starts from. */
+export function applyAdmitted(run: Run, admitted: Admitted): void {
+  const { name, uid, generation, stage, nodes } = admitted ?? {};
+  requireResult(isNameOrUid(name) && isNameOrUid(uid) && isGeneration(generation) && isStage(stage));
+  requireResult(areNames(nodes));
+  Object.assign(run, admitted);
+}
+
+/** Applies the state of the object that an activity has read, unless the run has a newer one. Returns whether the work in progress is obsolete. */
+export function applyObservation(run: Run, observed: Interrupted): boolean {
+  if (observed?.kind === 'Gone') {
+    run.gone = true;
+    return true;
+  }
+  requireResult(isStage(observed?.stage) && isGeneration(observed?.generation));
+  if (observed.generation < run.generation) return false;
+  run.generation = observed.generation;
+  run.gone = false;
+  const changed = observed.stage !== run.stage;
+  run.stage = observed.stage;
+  return changed;
+}
+
+/**
+ * Applies what a signal says about the object. Any client may send it, so it only says where to look: the next activity reads the object, and
+ * its result replaces the claim. Returns whether the work in progress may be obsolete.
+ */
+export function applyHint(run: Run, claimed: Interrupted): boolean {
+  if (claimed.kind !== 'Gone' && claimed.generation <= run.generation) return false;
+  run.hints += 1;
+  if (claimed.kind === 'Gone') {
+    run.gone = true;
+    return true;
+  }
+  // No stage is followed by an earlier one.
+  if (!stagesAfter(run.stage).includes(claimed.stage)) return false;
+  run.stage = claimed.stage;
+  return true;
+}
+
+/** Applies the selected nodes and the facts for the current details that an activity returned. */
+export function applyDetails(run: Run, selected: SelectedNodes): void {
+  requireResult(areNames(selected?.nodes));
+  const { nodes, details, observed } = selected;
+  run.nodes = nodes;
+  applySnapshot(run, details);
+  if (observed !== undefined) applyObservation(run, observed);
+}
+
+/** Applies the facts for the current details, if these are some. */
+export function applySnapshot(run: Run, details: unknown): void {
+  if (isDetailsSnapshot(details)) run.details = details;
+}
+
+/**
+ * Any client of the namespace may complete an activity with any result. A result that no activity returns fails the run, and the controller starts
+ * another one from the object; an error in the workflow's code would block it for ever.
+ */
+function requireResult(isValid: boolean): void {
+  if (!isValid)
+    throw ApplicationFailure.nonRetryable('an activity was completed with an unknown result', 'InvalidInput');
+}
+
+function areNames(nodes: unknown): boolean {
+  return Array.isArray(nodes) && nodes.every((node) => typeof node === 'string');
+}
+
+export function applyDrainResult(run: Run, result: DrainStep): void {
+  switch (result?.kind) {
+    case 'TierDrained':
+      requireResult(isGeneration(result.position));
+      run.position = result.position;
+      applyDetails(run, result);
+      break;
+    case 'Drained':
+      run.drained = true;
+      applyDetails(run, result);
+      break;
+    default:
+      applyObservation(run, result);
+  }
+}
+
+export function progressOf(run: Run): Progress {
+  const {
+    generation: _generation,
+    hints: _hints,
+    startedStages: _stages,
+    gone: _gone,
+    details: _details,
+    ...shown
+  } = run;
+  return { ...shown, next: stagesAfter(shown.stage)[0] };
+}

@@ -1,0 +1,61 @@
+import type { OpenedWindow, WindowRef, WindowRequest, WindowRequests } from '../../activities/contract.ts';
+import type { WindowState } from '../../domain/windows/windowState.ts';
+
+/** State of one open window that outlives continue-as-new. Plain JSON. */
+export interface WindowRun extends WindowRequests {
+  /** Empty until the window is open. */
+  name: string;
+  uid: string;
+  /** RFC 3339. */
+  start: string;
+  /** The state that an activity returned last. */
+  state?: WindowState;
+  /** The first run of the chain; the object records it as the one that has the window open. */
+  runId: string;
+}
+
+/** The response to the `progress` query. */
+export type WindowRunProgress = Omit<WindowRun, 'runId' | 'sentSignals'>;
+
+export function newWindowRun(runId: string): WindowRun {
+  return {
+    name: '',
+    uid: '',
+    start: '',
+    end: '',
+    ended: false,
+    cancelled: false,
+    paused: false,
+    approved: false,
+    approvedNodes: [],
+    sentSignals: [],
+    runId,
+  };
+}
+
+export function applyOpened(run: WindowRun, { name, uid, start, end, requests = {} }: OpenedWindow): void {
+  applyRequest(run, requests);
+  Object.assign(run, { name, uid, start, end });
+}
+
+export function applyRequest(run: WindowRun, { approvedNodes = [], ...flags }: WindowRequest): void {
+  Object.assign(run, flags);
+  run.approvedNodes = [...new Set([...run.approvedNodes, ...approvedNodes])];
+}
+
+export function windowRefTo({ name, uid }: WindowRun): WindowRef {
+  return { name, uid };
+}
+
+export function requestsOf(run: WindowRun): WindowRequests {
+  const { end, ended, cancelled, paused, approved, approvedNodes, sentSignals = [] } = run;
+  return { end, ended, cancelled, paused, approved, approvedNodes, sentSignals };
+}
+
+export function windowRunProgressOf({
+  runId: _runId,
+  sentSignals: _sentSignals,
+  ...shown
+}: WindowRun): WindowRunProgress {
+  return shown;
+}
