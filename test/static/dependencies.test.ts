@@ -123,7 +123,7 @@ describe('npm, with the settings of this project,', () => {
     await rm(join(dir, 'ran'), { force: true });
     await writePackage(project, { dependencies: { planted: planted() }, allowScripts });
     await cp(join(root, '.npmrc'), join(dir, project, '.npmrc'));
-    const installed = await npm(project, ['install', '--offline']);
+    const installed = await npm(project, ['install', '--offline', '--loglevel=error']);
     const ran = await stat(join(dir, 'ran')).then(
       () => true,
       () => false,
