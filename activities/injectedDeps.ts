@@ -1,5 +1,6 @@
 import type { Cluster } from '../kube/cluster.ts';
 import type { EventRecorder } from '../kube/events.ts';
+import type { JobPermission } from '../kube/jobPermission.ts';
 import type { NodePermissions } from '../kube/nodePermissions.ts';
 import type { NodeLeases } from '../node-lease/nodeLeases.ts';
 import type { NotificationOutbox } from './notifications/notifications.ts';
@@ -15,6 +16,8 @@ export interface InjectedDeps {
   /** Records Events about single nodes. There are many of them, and they may be delayed. */
   nodeEvents: EventRecorder;
   notifications: NotificationOutbox;
+  /** Whether Jobs of windows are enabled in the installation. */
+  mayRunJobs: JobPermission;
   /** Enables the handling of readiness gates. */
   readinessGatesEnabled: boolean;
   /** Returns the identity of the Temporal client that started the run. */

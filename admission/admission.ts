@@ -1,22 +1,20 @@
 import type { Server } from 'node:https';
-import { FIELD_MANAGER } from '../api/names.ts';
+import { FIELD_MANAGER, WEBHOOK_CONFIGURATION } from '../api/names.ts';
 import { type Lifetimes, nextCertificateStep, defaultLifetimes } from '../domain/admission/certificates.ts';
 import type { FencedKube } from '../kube/client.ts';
-import { errorMessage } from '../kube/errors.ts';
+import { errorMessage, isKubeError } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import { WorkQueue } from '../kube/workQueue.ts';
-import { applyCertificateStep, issuedOf, type Material, validMaterial } from './certificates.ts';
-import { evacuationReviewer, evictionReviewer } from './evacuations.ts';
 import {
-  type Endpoint,
-  hostsOf,
-  mutating,
-  paths,
-  type PlainEvictions,
-  registrationName,
-  registrations,
-  validating,
-} from './registration.ts';
+  applyCertificateStep,
+  issuedOf,
+  type KeyPair,
+  type Material,
+  validMaterial,
+} from './certificates.ts';
+import { type WebhookClients, watchClientCa } from './clientCa.ts';
+import { evacuationReviewer, evictionReviewer, type PlainEvictions } from './evacuations.ts';
+import { type Endpoint, hostsOf, mutating, paths, registrationPatch, validating } from './registration.ts';
 import { evacuationWebhook, evictionWebhook, maintenanceWebhook, readinessPolicyWebhook } from './review.ts';
 import {
   type AdmissionView,
@@ -35,14 +33,14 @@ import {
 } from './secret.ts';
 import { type AdmissionServerOptions, createAdmissionServer } from './server.ts';
 
-export interface AdmissionOptions extends AdmissionServerOptions {
+export interface AdmissionOptions extends Omit<AdmissionServerOptions, 'clients'> {
   readonly view: AdmissionView;
   /** The namespace of the Secret with the certificates. */
   readonly namespace: string;
-  /** The user name of the worker, whose requests are not reviewed. */
-  readonly worker: string;
   readonly plainEvictions: PlainEvictions;
   readonly lifetimes?: Lifetimes;
+  /** The clients that are answered; undefined: all. */
+  readonly clients?: WebhookClients | undefined;
 }
 
 /** The maximum interval at which certificates and registration are reconciled. */
@@ -52,28 +50,34 @@ const resyncMs = 3_600_000;
  * Serves admission of NodeMaintenances, Evacuations, evictions and NodeReadinessPolicies. Contract:
  *
  * 1. Any number of processes may serve. All serve the certificate from the Secret, and load a new one at once.
- * 2. One process at a time reconciles the certificates and the registration (`runRegistration`): it creates and renews both, and
- *    restores them if they are changed or deleted.
+ * 2. One process at a time reconciles the certificates and the registration (`runRegistration`): it creates and renews the certificates, and
+ *    restores them if they are changed or deleted. In the webhook configurations, which deploy/ installs, it maintains the
+ *    `clientConfig`; it reports a configuration that is missing.
  */
 export class Admission {
   /** The caller listens and closes. */
   readonly server: Server;
   readonly #options: AdmissionOptions;
   readonly #secrets: Informer<Secret>;
+  #serving: KeyPair | undefined;
+  #clientCa: string | undefined;
   #isServing = false;
+  /** What keeps this process from registering the server. */
+  #registrationProblem: string | undefined;
 
   constructor(options: AdmissionOptions) {
-    const { view, namespace, log } = options;
+    const { view, namespace, plainEvictions, clients, log, onRejection, limits } = options;
     this.#options = options;
+    this.#clientCa = clients?.ca;
     this.server = createAdmissionServer(
       {
         [paths.authorization]: maintenanceWebhook(authorizationReviewer(view)),
         [paths.warnings]: maintenanceWebhook(warningReviewer(view)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
-        [paths.evictions]: evictionWebhook(evictionReviewer(view.kube)),
+        [paths.evictions]: evictionWebhook(evictionReviewer(view.kube, plainEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),
       },
-      options,
+      { log, onRejection, ...(limits && { limits }), clients },
     );
     const fieldSelector = `metadata.name=${secretName}`;
     this.#secrets = new Informer({ kube: view.kube, resource: secrets, namespace, fieldSelector, log });
@@ -87,20 +91,34 @@ export class Admission {
     return this.#isServing;
   }
 
-  /** Watches the Secret until the signal aborts; returns at once. */
+  /** Returns what keeps the apiserver from asking this server, with the remedy; undefined if nothing does, as far as this process knows. */
+  get problem(): string | undefined {
+    return this.#isServing ? this.#registrationProblem : 'admission is not served yet';
+  }
+
+  /** Watches the Secret, and the file of client authorities, until the signal aborts; returns at once. */
   start(signal: AbortSignal): void {
+    const { clients, log } = this.#options;
     this.#secrets.start(signal);
+    if (clients === undefined) return;
+    const onChange = (ca: string) => {
+      this.#loadContext({ ca });
+      this.#clientCa = ca;
+      // Every client has to authenticate again, because an authority may have been removed. A review in progress fails.
+      this.server.closeAllConnections();
+    };
+    void watchClientCa(clients, { onChange, log }, signal);
   }
 
   /** Reconciles the certificates and the registration until the signal aborts. */
   async runRegistration(kube: FencedKube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
     const { view, log } = this.#options;
     const queue = new WorkQueue();
-    const fieldSelector = `metadata.name=${registrationName}`;
+    const fieldSelector = `metadata.name=${WEBHOOK_CONFIGURATION}`;
     const informers = [validating, mutating].map(
       (resource) => new Informer({ kube: view.kube, resource, fieldSelector, log }),
     );
-    const enqueue = () => queue.add(registrationName);
+    const enqueue = () => queue.add(WEBHOOK_CONFIGURATION);
     const unsubscribe = [this.#secrets, ...informers].map((informer) => informer.subscribe(enqueue));
     for (const informer of informers) informer.start(signal);
     enqueue();
@@ -108,6 +126,7 @@ export class Admission {
       await queue.run({ workers: 1, reconcile: () => this.#reconcile(kube, endpoint), signal, log });
     } finally {
       for (const stop of unsubscribe) stop();
+      this.#registrationProblem = undefined;
     }
   }
 
@@ -138,7 +157,8 @@ export class Admission {
     if (serving === undefined) return;
     const { log } = this.#options;
     try {
-      this.server.setSecureContext({ cert: serving.certificate, key: serving.key });
+      this.#loadContext({ serving });
+      this.#serving = serving;
       this.#isServing = true;
       log.info('Serving certificate loaded', { resourceVersion: secret.metadata.resourceVersion });
     } catch (error) {
@@ -149,12 +169,49 @@ export class Admission {
     }
   }
 
-  /** Uses server-side apply, which creates no new version of an unchanged object. */
+  /** Certificate and client authorities are always set together. */
+  #loadContext({ serving = this.#serving, ca = this.#clientCa }: { serving?: KeyPair; ca?: string }): void {
+    if (serving === undefined) return;
+    this.server.setSecureContext({
+      cert: serving.certificate,
+      key: serving.key,
+      ...(ca !== undefined && { ca }),
+    });
+  }
+
   async #register(kube: FencedKube, endpoint: Endpoint, material: Material): Promise<void> {
-    const { worker, plainEvictions } = this.#options;
     const caBundle = Buffer.from(bundleOf(material)).toString('base64');
-    for (const [resource, object] of registrations({ endpoint, caBundle, worker, plainEvictions })) {
-      await kube.apply(resource, object, { fieldManager: FIELD_MANAGER, force: true });
+    const problems: string[] = [];
+    for (const resource of [validating, mutating])
+      problems.push(...(await this.#registerIn(resource, kube, endpoint, caBundle)));
+    const problem = problems.length === 0 ? undefined : `requests are not checked: ${problems.join('; ')}`;
+    if (problem !== undefined && problem !== this.#registrationProblem)
+      this.#options.log.error('Admission server could not be registered', { problem });
+    this.#registrationProblem = problem;
+  }
+
+  /** Returns a problem that only an administrator can solve. The server may not create configurations: RBAC could not restrict their content. */
+  async #registerIn(
+    resource: typeof validating,
+    kube: FencedKube,
+    endpoint: Endpoint,
+    caBundle: string,
+  ): Promise<string[]> {
+    const key = { name: WEBHOOK_CONFIGURATION };
+    const object = `${resource.kind} ${key.name}`;
+    const installed = await kube.get(resource, key);
+    if (installed === undefined)
+      return [
+        `${object} is missing: install it again with npm start -- --install, or with npm run -s manifests and kubectl apply`,
+      ];
+    const operations = registrationPatch(installed, endpoint, caBundle);
+    if (operations.length === 0) return [];
+    try {
+      await kube.jsonPatch(resource, key, operations, { fieldManager: FIELD_MANAGER });
+      return [];
+    } catch (error) {
+      if (!isKubeError(error, 'Forbidden')) throw error;
+      return [`${object} was not changed: ${errorMessage(error)}`];
     }
   }
 }

@@ -75,13 +75,17 @@ function escaped(key: string): string {
   return key.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
+/** Decides on evictions that bypass the evacuators of a pod, such as those of `kubectl drain`. */
+export type PlainEvictions = 'reject' | 'allow';
+
 /**
  * Reviews an eviction: "Pods that support evacuation and have evacuation.coordination.k8s.io/priority_${EVACUATOR_CLASS}
  * annotations will block eviction requests" (KEP-4212 > Kubectl), until no evacuator remains. The response is 429, so that
  * `kubectl drain` retries as it does for a PodDisruptionBudget.
  */
-export function evictionReviewer(kube: Kube): Reviewer<EvictionRequest> {
+export function evictionReviewer(kube: Kube, plainEvictions: PlainEvictions): Reviewer<EvictionRequest> {
   return async ({ namespace, name }, signal) => {
+    if (plainEvictions === 'allow') return { kind: 'Allowed' };
     const raw = await kube.get(resources.pods, { namespace, name }, { signal });
     const pod = raw && trimPod(raw);
     if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isFinished(pod))

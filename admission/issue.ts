@@ -26,16 +26,36 @@ export async function issueAuthority(validity: Validity): Promise<KeyPair> {
   return pairOf(certificate, keys.privateKey);
 }
 
-export async function issueServing(
+export function issueServing(
   authority: KeyPair,
   hosts: readonly string[],
   validity: Validity,
+): Promise<KeyPair> {
+  const names = hosts.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }) as const);
+  return issueLeaf(authority, 'node-maintenance-webhook', validity, [
+    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    new x509.SubjectAlternativeNameExtension(names),
+  ]);
+}
+
+/** Issues a certificate with which a client authenticates. */
+export function issueClient(authority: KeyPair, commonName: string, validity: Validity): Promise<KeyPair> {
+  return issueLeaf(authority, commonName, validity, [
+    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.clientAuth]),
+  ]);
+}
+
+async function issueLeaf(
+  authority: KeyPair,
+  commonName: string,
+  validity: Validity,
+  extensions: readonly x509.Extension[],
 ): Promise<KeyPair> {
   const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
   const issuer = new x509.X509Certificate(authority.certificate);
   const certificate = await x509.X509CertificateGenerator.create({
     serialNumber: serialNumber(),
-    subject: 'CN=node-maintenance-webhook',
+    subject: `CN=${commonName}`,
     issuer: issuer.subject,
     ...datesOf(validity),
     publicKey: keys.publicKey,
@@ -44,10 +64,7 @@ export async function issueServing(
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-      new x509.SubjectAlternativeNameExtension(
-        hosts.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value })),
-      ),
+      ...extensions,
       await x509.AuthorityKeyIdentifierExtension.create(issuer),
     ],
   });

@@ -1,17 +1,44 @@
 import { isIPv6 } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
 import type { KubeObject } from '../api/core.ts';
-import { EVACUATION, NODE_MAINTENANCE, NODE_READINESS_POLICY } from '../api/names.ts';
+import {
+  ADMISSION_SERVICE,
+  EVACUATION,
+  NODE_MAINTENANCE,
+  NODE_READINESS_POLICY,
+  SYSTEM_NAMESPACE,
+  WEBHOOK_CONFIGURATION,
+  workerUser,
+} from '../api/names.ts';
+import type { JsonPatchOperation } from '../kube/client.ts';
 import type { Resource } from '../kube/resources.ts';
 import { canonicalHost } from './host.ts';
+
+/**
+ * The webhook configurations are part of deploy/ (`webhookConfigurations`), so that requests are checked before a process of ours
+ * has ever run. The admission server only adds what it alone knows: its certificate authority and, outside a cluster, its URL.
+ */
 
 /** The address at which the apiserver reaches the server: a Service of its cluster, or a URL. */
 export type Endpoint =
   | { kind: 'Service'; namespace: string; name: string }
   | { kind: 'Url'; host: string; port: number };
 
+interface ClientConfig {
+  readonly service?: { namespace: string; name: string; path: string; port: number };
+  readonly url?: string;
+  readonly caBundle?: string;
+}
+
+interface Webhook {
+  readonly name: string;
+  readonly clientConfig: ClientConfig;
+  readonly [field: string]: unknown;
+}
+
 /** A validating or mutating configuration: both have the same fields. */
 export interface WebhookConfiguration extends KubeObject {
-  webhooks: readonly { readonly [field: string]: unknown }[];
+  webhooks: readonly Webhook[];
 }
 
 const configurations = (kind: string): Resource<WebhookConfiguration> => ({
@@ -25,10 +52,7 @@ const configurations = (kind: string): Resource<WebhookConfiguration> => ({
 export const validating = configurations('ValidatingWebhookConfiguration');
 export const mutating = configurations('MutatingWebhookConfiguration');
 
-/** The name of both configurations. */
-export const registrationName = NODE_MAINTENANCE.group;
-
-/** The path of each webhook. */
+/** The path of each webhook: the first label of its name, on which the policy `webhook-registrations.nodemaintenance.k8s.io` relies. */
 export const paths = {
   authorization: '/authorization',
   warnings: '/warnings',
@@ -36,18 +60,6 @@ export const paths = {
   evictions: '/evictions',
   readinessPolicies: '/readiness-policies',
 } as const;
-
-/** Handles evictions that bypass the evacuators of a pod, such as those of `kubectl drain`. */
-export type PlainEvictions = 'reject' | 'allow';
-
-export interface Registration {
-  endpoint: Endpoint;
-  /** Base64. */
-  caBundle: string;
-  /** The user name of the worker, whose requests are not reviewed. */
-  worker: string;
-  plainEvictions: PlainEvictions;
-}
 
 /** Returns the hosts by which the apiserver may call the server. Its certificate must contain all of them. */
 export function hostsOf(endpoint: Endpoint): string[] {
@@ -57,27 +69,50 @@ export function hostsOf(endpoint: Endpoint): string[] {
   return [service, `${service}.cluster.local`, ...local];
 }
 
-/** Returns the webhook configurations. docs/adr/0007 and 0010 describe what happens without a server. */
-export function registrations(to: Registration): [Resource<WebhookConfiguration>, WebhookConfiguration][] {
-  const plain = to.plainEvictions === 'reject' ? [evictions(to)] : [];
+/** Returns the webhook configurations of deploy/. docs/adr/0007 and 0010 describe what happens without a server. */
+export function webhookConfigurations(): WebhookConfiguration[] {
   return [
-    [validating, configuration([authorization(to), warnings(to), readinessPolicies(to), ...plain])],
-    [mutating, configuration([evacuations(to)])],
+    configuration(validating, [authorization(), warnings(), readinessPolicies(), evictions()]),
+    configuration(mutating, [evacuations()]),
   ];
 }
 
-function configuration(webhooks: object[]): WebhookConfiguration {
+function configuration({ group, version, kind }: Resource, webhooks: Webhook[]): WebhookConfiguration {
   const labels = { 'app.kubernetes.io/part-of': 'node-maintenance' };
   return {
-    metadata: { name: registrationName, labels },
-    webhooks: webhooks as unknown as WebhookConfiguration['webhooks'],
+    apiVersion: `${group}/${version}`,
+    kind,
+    metadata: { name: WEBHOOK_CONFIGURATION, labels },
+    webhooks,
   };
 }
 
+/**
+ * Returns the patch that registers the server in an installed configuration; empty if it is registered. It fails if the webhooks were
+ * replaced in the meantime.
+ */
+export function registrationPatch(
+  { webhooks = [] }: Partial<WebhookConfiguration>,
+  endpoint: Endpoint,
+  caBundle: string,
+): JsonPatchOperation[] {
+  return webhooks.flatMap(({ name, clientConfig }, index): JsonPatchOperation[] => {
+    const value = { ...addressOf(endpoint, pathOf(name)), caBundle };
+    if (isDeepStrictEqual(clientConfig, value)) return [];
+    return [
+      { op: 'test', path: `/webhooks/${index}/name`, value: name },
+      { op: 'replace', path: `/webhooks/${index}/clientConfig`, value },
+    ];
+  });
+}
+
+function pathOf(name: string): string {
+  return `/${name.split('.')[0]}`;
+}
+
 /** Without a server, users who may delete all nodes and the worker are not affected; all other users are denied. */
-function authorization(to: Registration): object {
-  return webhook(to, paths.authorization, {
-    name: `authorization.${NODE_MAINTENANCE.group}`,
+function authorization(): Webhook {
+  return webhook(paths.authorization, {
     rules: [rule(maintenances, 'CREATE', 'UPDATE', 'DELETE')],
     failurePolicy: 'Fail',
     timeoutSeconds: 10,
@@ -90,9 +125,8 @@ function authorization(to: Registration): object {
   });
 }
 
-function warnings(to: Registration): object {
-  return webhook(to, paths.warnings, {
-    name: `warnings.${NODE_MAINTENANCE.group}`,
+function warnings(): Webhook {
+  return webhook(paths.warnings, {
     rules: [rule(maintenances, 'CREATE', 'UPDATE')],
     failurePolicy: 'Ignore',
     timeoutSeconds: 3,
@@ -107,10 +141,9 @@ function warnings(to: Registration): object {
 }
 
 /** Fails open, because it only warns: the conditions of a policy report the same problems later. */
-function readinessPolicies(to: Registration): object {
+function readinessPolicies(): Webhook {
   const { group, version, plural } = NODE_READINESS_POLICY;
-  return webhook(to, paths.readinessPolicies, {
-    name: `readiness-policies.${NODE_MAINTENANCE.group}`,
+  return webhook(paths.readinessPolicies, {
     rules: [rule({ group, version, resource: plural }, 'CREATE', 'UPDATE')],
     failurePolicy: 'Ignore',
     timeoutSeconds: 3,
@@ -124,9 +157,8 @@ function readinessPolicies(to: Registration): object {
 }
 
 /** Fails open: the worker resolves the evacuators of its own Evacuations, and later those of Evacuations created without a server. */
-function evacuations(to: Registration): object {
-  return webhook(to, paths.evacuations, {
-    name: `evacuations.${NODE_MAINTENANCE.group}`,
+function evacuations(): Webhook {
+  return webhook(paths.evacuations, {
     rules: [
       rule({ group: EVACUATION.group, version: EVACUATION.version, resource: EVACUATION.plural }, 'CREATE'),
     ],
@@ -136,9 +168,8 @@ function evacuations(to: Registration): object {
 }
 
 /** Fails open: evictions anywhere in the cluster must not depend on this server. */
-function evictions(to: Registration): object {
-  return webhook(to, paths.evictions, {
-    name: `evictions.${NODE_MAINTENANCE.group}`,
+function evictions(): Webhook {
+  return webhook(paths.evictions, {
     rules: [rule({ group: '', version: 'v1', resource: 'pods/eviction' }, 'CREATE')],
     failurePolicy: 'Ignore',
     timeoutSeconds: 2,
@@ -161,23 +192,25 @@ interface WebhookFields {
   [field: string]: unknown;
 }
 
-function webhook(to: Registration, path: string, { matchConditions = [], ...fields }: WebhookFields): object {
+/** The installation replaces the namespace by its own. */
+function webhook(path: string, { matchConditions = [], ...fields }: WebhookFields): Webhook {
   const notByWorker = {
     // The worker acts on behalf of users; requests from Temporal are authorized in activities/maintenance/admit.ts.
     name: 'requester-is-not-the-worker',
-    expression: `request.userInfo.username != '${to.worker}'`,
+    expression: `request.userInfo.username != '${workerUser(SYSTEM_NAMESPACE)}'`,
   };
   return {
+    name: `${path.slice(1)}.${NODE_MAINTENANCE.group}`,
     sideEffects: 'None',
     admissionReviewVersions: ['v1'],
     matchPolicy: 'Equivalent',
     ...fields,
     matchConditions: [notByWorker, ...matchConditions],
-    clientConfig: { ...clientConfig(to.endpoint, path), caBundle: to.caBundle },
+    clientConfig: addressOf({ kind: 'Service', namespace: SYSTEM_NAMESPACE, name: ADMISSION_SERVICE }, path),
   };
 }
 
-function clientConfig(endpoint: Endpoint, path: string): object {
+function addressOf(endpoint: Endpoint, path: string): ClientConfig {
   if (endpoint.kind === 'Url') {
     const host = isIPv6(endpoint.host) ? `[${endpoint.host}]` : endpoint.host;
     return { url: `https://${host}:${endpoint.port}${path}` };

@@ -1,5 +1,6 @@
 import type { Server } from 'node:https';
 import {
+  type AcceptedClients,
   type Answer,
   createHttpsServer,
   defaultLimits,
@@ -29,15 +30,17 @@ const name = 'webhook';
 
 export interface AdmissionServerOptions extends Pick<ServerOptions, 'log' | 'onRejection'> {
   readonly limits?: Limits;
+  /** Undefined: every client is answered. */
+  readonly clients?: AcceptedClients | undefined;
 }
 
 /**
  * Creates a server that responds to AdmissionReviews, with one webhook for each path. The caller sets the certificate (`setSecureContext`):
- * until then every connection fails.
+ * until then every connection fails. With `clients` it also sets `ca`.
  */
 export function createAdmissionServer(
   webhooks: Readonly<Record<string, Webhook>>,
-  { limits = webhookLimits, ...options }: AdmissionServerOptions,
+  { limits = webhookLimits, clients, ...options }: AdmissionServerOptions,
 ): Server {
   const routes = Object.fromEntries(
     Object.entries(webhooks).map(([path, webhook]) => {
@@ -46,7 +49,7 @@ export function createAdmissionServer(
       return [path, { method: 'POST' as const, respond }];
     }),
   );
-  return createHttpsServer({ ...options, name, routes, limits });
+  return createHttpsServer({ ...options, name, routes, limits }, clients);
 }
 
 async function review(webhook: Webhook, body: string, signal: AbortSignal): Promise<Answer> {

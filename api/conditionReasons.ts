@@ -165,6 +165,11 @@ export const conditionReasons = {
       meaning: 'The spec is valid, so that the window can be scheduled.',
       reasons: {
         Invalid: { status: ['False'], meaning: 'The message lists the problems with their fields.' },
+        JobsNotEnabled: {
+          status: ['False'],
+          meaning:
+            'The window runs a Job, and Jobs of windows are not enabled in the installation (deploy/window-jobs).',
+        },
         Valid: { status: ['True'], meaning: 'The spec is valid.' },
       },
     },

@@ -112,6 +112,12 @@ export const eventReasons = {
     on: ['MaintenanceWindow'],
     meaning: 'The Job of a node could not be created; the creation is retried.',
   },
+  JobsNotEnabled: {
+    type: 'Warning',
+    on: ['MaintenanceWindow'],
+    meaning:
+      'The window runs a Job, and starts no node until Jobs of windows are enabled in the installation.',
+  },
   MaintenanceRejected: {
     type: 'Warning',
     on: ['MaintenanceWindow'],

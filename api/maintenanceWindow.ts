@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
-import { NodeMaintenanceSpec } from './nodeMaintenance.ts';
+import { DrainPlan, NodeMaintenanceSpec } from './nodeMaintenance.ts';
 import {
   ATOMIC_LIST,
   type CelRule,
@@ -198,7 +198,7 @@ export const WindowWork = z
         'None: a drained node waits until a user advances the node or sets its NodeMaintenance to Complete. Job: a Job runs on the drained node, and the node is uncordoned after the Job has succeeded.',
       ),
     job: JobWork.optional().describe(
-      'Job to run on each node, if type is Job. It runs in namespace node-maintenance-work, and can use the ServiceAccounts, Secrets and ConfigMaps of that namespace.',
+      'Job to run on each node, if type is Job. It runs in namespace node-maintenance-work, and can use the ServiceAccounts, Secrets and ConfigMaps of that namespace; unless it names another one, its ServiceAccount has no permission.',
     ),
   })
   .meta(cel(jobMatchesType));
@@ -228,7 +228,7 @@ const MaintenanceTemplate = z.strictObject({
   metadata: TemplateMetadata.optional().describe(
     'Labels and annotations of the NodeMaintenances, in addition to those that the window sets itself.',
   ),
-  drainPlan: NodeMaintenanceSpec.shape.drainPlan,
+  drainPlan: DrainPlan,
   reason: NodeMaintenanceSpec.shape.reason,
 });
 

@@ -63,6 +63,8 @@ export const WindowAnnotation = {
 
 /** Namespace of the Jobs of windows. It is separate, so that these Jobs can use only its own ServiceAccounts. */
 export const WORK_NAMESPACE = 'node-maintenance-work';
+/** The ServiceAccount of the Jobs there, which has no permission. */
+export const WORK_SERVICE_ACCOUNT = 'node-maintenance-work';
 
 export const NODE_READINESS = {
   group: 'nodemaintenance.k8s.io',
@@ -162,7 +164,7 @@ export const READINESS_POLICY_MANAGER = 'node-readiness-policy/';
 /** Maximum number of gates of a node, and of a policy. */
 export const MAX_READINESS_GATES = 32;
 
-/** Namespace of the worker, its ServiceAccount and its leader election Leases. */
+/** Default namespace of an installation: of its processes, their ServiceAccounts and their leader election Leases. */
 export const SYSTEM_NAMESPACE = 'node-maintenance';
 
 /** Namespace of the maintenance Leases. Each has the name of its node (KEP-1411 > Proposal). */
@@ -183,13 +185,24 @@ export function leaseHolderOf(namespace: string): string {
 export function workerUser(namespace: string): string {
   return `system:serviceaccount:${namespace}:node-maintenance-worker`;
 }
-export const WORKER_SERVICE = 'node-maintenance-worker';
+
+/** Service of the admission server, in the namespace of the installation. */
+export const ADMISSION_SERVICE = 'node-maintenance-admission';
+
+/** Name of both webhook configurations. */
+export const WEBHOOK_CONFIGURATION = 'nodemaintenance.k8s.io';
+
+/**
+ * Annotation of both webhook configurations: the hosts, separated by commas, at which the admission server may register itself by URL. The
+ * policy `webhook-registrations.nodemaintenance.k8s.io` reads it; without it only the Service is allowed.
+ */
+export const WEBHOOK_HOSTS_ANNOTATION = 'nodemaintenance.k8s.io/webhook-hosts';
 
 /** Names of the processes of this project in identity Leases and their label. */
 export const Component = {
-  /** A worker with controllers and admission server. */
+  /** A process with the controllers, and possibly the admission server (`--components`). */
   Worker: 'node-maintenance-worker',
-  /** A process with `--admission-only`. */
+  /** A process that only serves admission. */
   Admission: 'node-maintenance-admission',
 } as const;
 export type Component = (typeof Component)[keyof typeof Component];

@@ -13,6 +13,7 @@ import {
   oneOf,
   text,
   timestamp,
+  whenSet,
 } from './schema.ts';
 import { LabelSelector, NodeSelector } from './selectors.ts';
 
@@ -109,7 +110,8 @@ function concreteSelectorsAreFirst(podType: string): CelRule {
 
 // "Duplicate entries are not allowed."
 const entriesAreUnique: CelRule = {
-  rule: 'self.all(e, self.exists_one(other, other == e))',
+  // Comparing the priority first decides most pairs without comparing their selectors.
+  rule: 'self.all(e, self.exists_one(other, other.podPriority == e.podPriority && other == e))',
   message: 'drainPlan must not repeat an entry: remove the duplicate',
 };
 
@@ -166,16 +168,19 @@ const drainPlanDescription = lines(
   'This field is immutable.',
 );
 
+/** The drain plan where it may change; that of a NodeMaintenance is immutable. */
+export const DrainPlan = z
+  .array(DrainPlanEntry, { error: 'expected a list of drain plan entries' })
+  .max(MAX_DRAIN_PLAN_ENTRIES, { error: `expected at most ${MAX_DRAIN_PLAN_ENTRIES} entries` })
+  .optional()
+  .describe(drainPlanDescription)
+  .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) });
+
 export const NodeMaintenanceSpec = z
   .strictObject({
     nodeSelector: NodeSelector.describe('NodeSelector selects nodes for this node maintenance.'),
     stage: NodeMaintenanceStage.default('Idle').describe(stageDescription).meta(cel(stageMovesForward)),
-    drainPlan: z
-      .array(DrainPlanEntry, { error: 'expected a list of drain plan entries' })
-      .max(MAX_DRAIN_PLAN_ENTRIES, { error: `expected at most ${MAX_DRAIN_PLAN_ENTRIES} entries` })
-      .optional()
-      .describe(drainPlanDescription)
-      .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) }),
+    drainPlan: DrainPlan.meta(cel(...drainPlanRules.map(whenSet))),
     reason: text(MAX_REASON_LENGTH).optional().describe('Reason for the maintenance.'),
   })
   .meta(cel(drainPlanIsImmutable));

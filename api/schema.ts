@@ -12,6 +12,16 @@ export interface CelRule {
   message: string;
   messageExpression?: string;
   fieldPath?: string;
+  /** Evaluates a rule that has `oldSelf` when there is no old value too. */
+  optionalOldSelf?: true;
+}
+
+/**
+ * Limits a rule to the request that sets an immutable value: otherwise the apiserver evaluates it for every write of the object,
+ * also of its status.
+ */
+export function whenSet(rule: CelRule): CelRule {
+  return { ...rule, rule: `oldSelf.hasValue() || ${rule.rule}`, optionalOldSelf: true };
 }
 
 export function cel(...rules: CelRule[]): { 'x-kubernetes-validations': CelRule[] } {

@@ -2,6 +2,8 @@
 export const waitingReasons = {
   ApprovalNeeded: 'The window or one of its remaining nodes needs an approval.',
   FailedNodes: 'Only failed nodes are left, and they require action.',
+  JobsNotEnabled:
+    'The window runs a Job, and Jobs of windows are not enabled in the installation (deploy/window-jobs).',
   LastNodesInProgress: 'All nodes have started, and the last ones are in progress.',
   MaintenanceRejected:
     'The apiserver or an admission webhook rejects the maintenance of a node; the window retries it.',

@@ -4,9 +4,17 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mutating, registrationName, validating } from '../admission/registration.ts';
-import { COMPONENT_LABEL, IdentityAnnotation, SYSTEM_NAMESPACE } from '../api/names.ts';
+import { mutating, validating } from '../admission/registration.ts';
+import type { KubeObject } from '../api/core.ts';
+import {
+  COMPONENT_LABEL,
+  IdentityAnnotation,
+  SYSTEM_NAMESPACE,
+  WEBHOOK_CONFIGURATION,
+} from '../api/names.ts';
 import { resources } from '../kube/resources.ts';
+import { readManifests } from '../manifests/read.ts';
+import { renderManifests } from '../manifests/render.ts';
 import { until } from '../sandbox/until.ts';
 import { workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
@@ -34,6 +42,7 @@ export class WorkerProcess {
   /** Resolves when the worker's caches are synced and it leads. */
   static async start(testbed: Testbed, ...args: string[]): Promise<WorkerProcess> {
     const [healthPort, metricsPort] = [await freePort(), await freePort()];
+    await register(testbed);
     const log = join(testbed.sandbox.dir, 'worker.log');
     const output = openSync(log, 'w');
     const profiling =
@@ -132,8 +141,18 @@ export class WorkerProcess {
 /** Removes the webhooks that no process serves any more, so that they do not delay the evictions of other targets. */
 export async function unregister({ kube }: Testbed): Promise<void> {
   for (const resource of [validating, mutating]) {
-    const found = await kube.get(resource, { name: registrationName });
+    const found = await kube.get(resource, { name: WEBHOOK_CONFIGURATION });
     if (found !== undefined)
-      await kube.delete(resource, { name: registrationName }, { uid: found.metadata.uid ?? '' });
+      await kube.delete(resource, { name: WEBHOOK_CONFIGURATION }, { uid: found.metadata.uid ?? '' });
+  }
+}
+
+/** Installs the webhooks, which `unregister` removes. */
+async function register({ kube }: Testbed): Promise<void> {
+  const manifests = renderManifests(await readManifests(), { webhookHosts: ['127.0.0.1'] });
+  for (const resource of [validating, mutating]) {
+    const manifest = manifests.find(({ kind }) => kind === resource.kind);
+    if (manifest === undefined) throw new Error(`deploy/ contains no ${resource.kind}`);
+    await kube.apply<KubeObject>(resource, manifest, { fieldManager: 'kubectl', force: true });
   }
 }

@@ -77,7 +77,7 @@ export async function runRejectedCommand(
 }
 
 export function startFirstWorker({ screen, sandbox, startWorker }: Environment): DemoProcess {
-  printCommand(screen, 'KUBECONFIG=worker.kubeconfig npm start');
+  printCommand(screen, 'KUBECONFIG=worker.kubeconfig ADMISSION_KUBECONFIG=admission.kubeconfig npm start');
   const worker = startWorker();
   screen.print(`   Process ${worker.pid}. The Temporal UI is at ${sandbox.temporalUi}`);
   return worker;

@@ -6,6 +6,7 @@ import {
 } from 'node:http';
 import { createServer as createHttps, type Server as HttpsServer } from 'node:https';
 import type { Server as NetServer, Socket } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { Bodies } from './bodies.ts';
@@ -99,11 +100,24 @@ export function createHttpServer(options: ServerOptions): HttpServer {
   return exchanges.protect(createHttp(nodeOptions(options), exchanges.onRequest));
 }
 
-/** Creates the same over TLS. The caller sets the certificate (`setSecureContext`): until then every handshake fails. */
-export function createHttpsServer(options: ServerOptions): HttpsServer {
+/** The clients that a server over TLS answers, by their certificates. */
+export interface AcceptedClients {
+  /** Accepted common names; empty: every name. */
+  readonly names: readonly string[];
+}
+
+/**
+ * Creates the same over TLS. The caller sets the certificate (`setSecureContext`): until then every handshake fails. With `clients`, which
+ * need a certificate, it must also set `ca`: otherwise Node accepts those of every public authority.
+ */
+export function createHttpsServer(options: ServerOptions, clients?: AcceptedClients): HttpsServer {
   const exchanges = new Exchanges(options);
   const handshakeTimeout = options.limits.headersTimeoutMs;
-  return exchanges.protect(createHttps({ ...nodeOptions(options), handshakeTimeout }, exchanges.onRequest));
+  const isRequired = clients !== undefined;
+  const tls = { handshakeTimeout, requestCert: isRequired, rejectUnauthorized: isRequired };
+  const server = exchanges.protect(createHttps({ ...nodeOptions(options), ...tls }, exchanges.onRequest));
+  if (clients !== undefined) server.on('secureConnection', exchanges.closeOthers(clients));
+  return server;
 }
 
 function nodeOptions({ limits }: ServerOptions) {
@@ -142,6 +156,19 @@ class Exchanges {
         log.error('Connection could not be accepted', { server: name, error: error.message });
     });
     return server;
+  }
+
+  /** Returns a listener that closes connections of other clients, before a request is read from them. */
+  closeOthers({ names }: AcceptedClients): (socket: TLSSocket) => void {
+    const { name, log } = this.#options;
+    return (socket) => {
+      const commonName = socket.getPeerCertificate().subject?.CN;
+      const isAccepted = names.length === 0 || (typeof commonName === 'string' && names.includes(commonName));
+      if (socket.authorized && isAccepted) return;
+      this.#reject(Rejection.Tls);
+      log.warn('Client was rejected', { server: name, commonName });
+      socket.destroy();
+    };
   }
 
   readonly onRequest = (request: IncomingMessage, response: ServerResponse): void => {
@@ -220,6 +247,8 @@ class Exchanges {
 
   /** Answers, if no answer has begun. Node passes the errors of the TLS handshake too, which nothing can be answered to. */
   #onClientError({ code = '' }: NodeJS.ErrnoException, socket: Socket): void {
+    // Node has closed the connection: the certificate of the client is not one of its authorities.
+    if ((socket as Partial<TLSSocket>).authorizationError) return this.#reject(Rejection.Tls);
     const connection = this.#connections.of(socket);
     const { reason, status } = clientErrors[code] ?? clientErrorOf(code);
     if (connection !== undefined && reason !== undefined) this.#reject(reason);

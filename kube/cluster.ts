@@ -37,7 +37,7 @@ export interface Cluster {
   readinesses: Informer<ObservedNodeReadiness, NodeReadiness>;
   readinessPolicies: Informer<NodeReadinessPolicy>;
   windows: Informer<MaintenanceWindow>;
-  /** The Jobs of windows. */
+  /** The Jobs of windows; none while they are not enabled. */
   jobs: Informer<Job>;
   /** Budgets of nodes; `budgets` are PodDisruptionBudgets. */
   nodeDisruptionBudgets: Informer<NodeDisruptionBudget>;
@@ -154,7 +154,14 @@ function windowInformers({
   const namespace = WORK_NAMESPACE;
   return {
     windows: new Informer<MaintenanceWindow>({ kube, resource: resources.maintenanceWindows, log }),
-    jobs: new Informer({ kube, resource: resources.jobs, namespace, transform: trimJob, log }),
+    jobs: new Informer({
+      kube,
+      resource: resources.jobs,
+      namespace,
+      transform: trimJob,
+      optionalFor: 'Jobs of windows (deploy/window-jobs)',
+      log,
+    }),
     nodeDisruptionBudgets: new Informer<NodeDisruptionBudget>({
       kube,
       resource: resources.nodeDisruptionBudgets,

@@ -17,6 +17,11 @@ interface CommonOptions<T extends KubeObject> {
   readonly labelSelector?: string | undefined;
   readonly fieldSelector?: string | undefined;
   readonly indexes?: Indexes<T>;
+  /**
+   * Names what the permission to list the collection enables. While the apiserver forbids it, the collection counts as synced and is
+   * asked for again at intervals: the permission may be granted later.
+   */
+  readonly optionalFor?: string;
   /** A watch without any event for this long is considered dead. Default 80 s: bookmarks arrive about every minute. */
   readonly idleTimeoutMs?: number;
   readonly log: Log;
@@ -38,6 +43,8 @@ export interface TransformInformerOptions<Raw extends KubeObject, T extends Kube
 export type ChangeHandler<T> = (change: Change<Readonly<T>>) => void;
 
 const maxRetryDelayMs = 5_000;
+/** Interval of requests for an optional collection that the apiserver forbids. */
+const forbiddenRetryMs = 10_000;
 const defaultIdleTimeoutMs = 80_000;
 const minWatchSeconds = 300;
 /** Delay before the next watch after one that ended without any event. */
@@ -55,7 +62,8 @@ const emptyWatchBackOff = { firstMs: 100, capMs: 100 };
  *    another UID is reported as Deleted, then Added.
  * 4. Handlers run synchronously, in the order of the changes, after the store has changed; an error of a handler is
  *    logged and does not affect the others.
- * 5. It logs one line each time the error changes and one when the connection is restored, none per attempt.
+ * 5. If it is optional, a missing permission is no error: it is synced and keeps what it has, until the permission is granted.
+ * 6. It logs one line each time the error changes and one when the connection is restored, none per attempt.
  */
 export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   readonly #options: CommonOptions<T> & { readonly resource: Resource };
@@ -159,9 +167,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     this.#resourceVersion = list.resourceVersion;
     this.#markConnected();
     this.#publish(this.#store.replace(list.items.flatMap((raw) => this.#transform(raw) ?? [])));
-    if (this.#synced) return;
-    this.#synced = true;
-    this.#firstSync.resolve();
+    this.#markSynced();
   }
 
   async #watch(resourceVersion: string, signal: AbortSignal): Promise<void> {
@@ -242,6 +248,8 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 
   async #recover(error: unknown, signal: AbortSignal): Promise<void> {
+    if (this.#options.optionalFor !== undefined && isKubeError(error, KubeErrorKind.Forbidden))
+      return this.#awaitPermission(this.#options.optionalFor, error, signal);
     if (isKubeError(error, KubeErrorKind.Expired) || isUnknownVersion(error)) {
       this.#resourceVersion = undefined;
       this.#options.log.debug('Watch expired, listing again', { resource: this.#name });
@@ -251,6 +259,26 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       this.#report(errorMessage(error));
     }
     await sleep(backOffMs(this.#failures, { firstMs: 100, capMs: maxRetryDelayMs }), signal);
+  }
+
+  async #awaitPermission(optionalFor: string, error: Error, signal: AbortSignal): Promise<void> {
+    const message = errorMessage(error);
+    if (this.#reported !== message) {
+      this.#reported = message;
+      this.#options.log.info('Permission is missing, waiting for it', {
+        resource: this.#name,
+        optionalFor,
+        error: message,
+      });
+    }
+    this.#markSynced();
+    await sleep(forbiddenRetryMs, signal);
+  }
+
+  #markSynced(): void {
+    if (this.#synced) return;
+    this.#synced = true;
+    this.#firstSync.resolve();
   }
 
   #report(error: string): void {

@@ -11,13 +11,14 @@ interface WorkJobRef {
   ownerUid: string;
 }
 
-/** Returns the Job of a NodeMaintenance from the informer, which may not have the newest version. */
-export function cachedWorkJob({ jobs }: Pick<Cluster, 'jobs'>, ref: WorkJobRef): Job | undefined {
-  return ownedJob(jobs.get(`${WORK_NAMESPACE}/${ref.name}`), ref);
+/** Returns the Job of a NodeMaintenance, if it may have one, from the informer, which may not have the newest version. */
+export function cachedWorkJob({ jobs }: Pick<Cluster, 'jobs'>, ref: WorkJobRef | undefined): Job | undefined {
+  return ref && ownedJob(jobs.get(`${WORK_NAMESPACE}/${ref.name}`), ref);
 }
 
-/** Reads the Job of a NodeMaintenance from the apiserver. */
-export async function readWorkJob(kube: Kube, ref: WorkJobRef): Promise<Job | undefined> {
+/** Reads the Job of a NodeMaintenance, if it may have one, from the apiserver. */
+export async function readWorkJob(kube: Kube, ref: WorkJobRef | undefined): Promise<Job | undefined> {
+  if (ref === undefined) return undefined;
   return ownedJob(await kube.get(resources.jobs, { namespace: WORK_NAMESPACE, name: ref.name }), ref);
 }
 

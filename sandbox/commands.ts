@@ -3,21 +3,25 @@ import { join } from 'node:path';
 import type { Toolchain } from './binaries.ts';
 import { type Layout, writePrivate } from './layout.ts';
 
-/** Fills the sandbox's bin directory with links to the binaries and with the kubectl plugin. */
-export function linkBinaries(layout: Layout, toolchain: Toolchain): void {
+/**
+ * Fills the sandbox's bin directory with links to the binaries and with the kubectl plugin: the bundled `commands`, or those of the
+ * source.
+ */
+export function linkBinaries(layout: Layout, toolchain: Toolchain, commands: string | undefined): void {
   rmSync(layout.bin, { recursive: true, force: true });
   mkdirSync(layout.bin, { mode: 0o700 });
   for (const [name, path] of Object.entries(toolchain)) symlinkSync(path, join(layout.bin, name));
-  for (const [name, source] of Object.entries(plugin))
-    writeFileSync(join(layout.bin, name), pluginScript(source), { mode: 0o700 });
+  for (const [name, command] of Object.entries(plugin))
+    writeFileSync(join(layout.bin, name), pluginScript(command, commands), { mode: 0o700 });
 }
 
-/** The same commands as in package.json, run from source. */
-const plugin = { 'kubectl-maintenance': 'main.ts', 'kubectl_complete-maintenance': 'completion/complete.ts' };
+/** The same commands as in package.json. */
+const plugin = { 'kubectl-maintenance': 'main', 'kubectl_complete-maintenance': 'completion/complete' };
 
 /** Runs a command of cli/ with this process's Node: the one on PATH may be too old. */
-function pluginScript(source: string): string {
-  const main = join(import.meta.dirname, '..', 'cli', source);
+function pluginScript(command: string, commands: string | undefined): string {
+  const source = join(import.meta.dirname, '..', 'cli', `${command}.ts`);
+  const main = commands === undefined ? source : join(commands, `${command}.js`);
   return `#!/bin/sh\nexec ${quoted(process.execPath)} ${quoted(main)} "$@"\n`;
 }
 

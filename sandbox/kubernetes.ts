@@ -1,12 +1,14 @@
 import { execFile } from 'node:child_process';
-import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parse, stringify } from 'yaml';
 import type { Condition, KubeObject, Lease } from '../api/core.ts';
-import { NODE_MAINTENANCE } from '../api/names.ts';
+import { NODE_MAINTENANCE, SYSTEM_NAMESPACE } from '../api/names.ts';
+import { readInstallation } from '../manifests/read.ts';
+import { type InstallationOptions, renderManifests } from '../manifests/render.ts';
 import { type ApiServer, ask, get } from './apiserver.ts';
 import type { Toolchain } from './binaries.ts';
 import { errorMessage, SandboxError } from './errors.ts';
@@ -14,8 +16,9 @@ import { type Layout, type ServerCommand, writePrivate } from './layout.ts';
 import type { Ports } from './ports.ts';
 import { until, type WaitOptions } from './until.ts';
 
-/** The ServiceAccount to which deploy/ grants its permissions. */
-export const workerIdentity = { namespace: 'node-maintenance', name: 'node-maintenance-worker' } as const;
+/** The ServiceAccounts to which deploy/ grants its permissions. */
+export const workerIdentity = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-worker' } as const;
+const admissionIdentity = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-admission' } as const;
 
 type KubernetesServer = 'etcd' | 'kube-apiserver' | 'kube-controller-manager' | 'kube-scheduler' | 'kwok';
 
@@ -24,6 +27,7 @@ export async function kubernetesServers(
   layout: Layout,
   ports: Ports,
   toolchain: Toolchain,
+  auditLogs?: string,
 ): Promise<Record<KubernetesServer, ServerCommand>> {
   const [clients, peers] = [`http://127.0.0.1:${ports.etcd}`, `http://127.0.0.1:${ports.etcdPeer}`];
   return {
@@ -44,7 +48,11 @@ export async function kubernetesServers(
     'kube-apiserver': {
       command: toolchain['kube-apiserver'],
       port: ports.apiserver,
-      args: [...apiserverArguments(layout, ports), ...(await alphaApis(toolchain['kube-apiserver']))],
+      args: [
+        ...apiserverArguments(layout, ports),
+        ...(await alphaApis(toolchain['kube-apiserver'])),
+        ...auditArguments(auditLogs),
+      ],
     },
     'kube-controller-manager': {
       command: toolchain['kube-controller-manager'],
@@ -73,6 +81,7 @@ function apiserverArguments(layout: Layout, ports: Ports): string[] {
     `--service-account-signing-key-file=${layout.serviceAccountKey}`,
     '--authorization-mode=RBAC',
     `--token-auth-file=${layout.tokens}`,
+    `--admission-control-config-file=${layout.admission}`,
     '--service-cluster-ip-range=10.0.0.0/16',
     '--allow-privileged=true',
     // A benchmark measures the drain, not the default limits of requests in flight.
@@ -89,6 +98,15 @@ async function alphaApis(apiserver: string): Promise<string[]> {
   return [
     '--feature-gates=EvictionRequestAPI=true,NodeLifecycleConditions=true',
     '--runtime-config=lifecycle.k8s.io/v1alpha1=true',
+  ];
+}
+
+/** Several apiservers may write to the directory, so each log has a name of its own. */
+function auditArguments(directory: string | undefined): string[] {
+  if (directory === undefined) return [];
+  return [
+    `--audit-policy-file=${fileURLToPath(new URL('./audit-policy.yaml', import.meta.url))}`,
+    `--audit-log-path=${join(directory, `${randomUUID()}.log`)}`,
   ];
 }
 
@@ -126,14 +144,19 @@ export function writeCredentials(layout: Layout): void {
     writePrivate(layout.serviceAccountKey, privateKey.export({ type: 'sec1', format: 'pem' }).toString());
   }
   if (existsSync(layout.tokens)) return;
-  const { namespace, name } = workerIdentity;
-  const user = `system:serviceaccount:${namespace}:${name}`;
-  const groups = ['system:serviceaccounts', `system:serviceaccounts:${namespace}`, 'system:authenticated'];
   const rows = [
     [randomToken(), 'sandbox-admin', 'sandbox-admin', '"system:masters"'],
-    [randomToken(), user, user, `"${groups.join(',')}"`],
+    tokenOf(workerIdentity),
+    tokenOf(admissionIdentity),
   ];
   writePrivate(layout.tokens, `${rows.map((row) => row.join(',')).join('\n')}\n`);
+}
+
+/** Returns a row of the token file with the user name and the groups of a ServiceAccount. */
+function tokenOf({ namespace, name }: { namespace: string; name: string }): string[] {
+  const user = `system:serviceaccount:${namespace}:${name}`;
+  const groups = ['system:serviceaccounts', `system:serviceaccounts:${namespace}`, 'system:authenticated'];
+  return [randomToken(), user, user, `"${groups.join(',')}"`];
 }
 
 function randomToken(): string {
@@ -141,13 +164,13 @@ function randomToken(): string {
 }
 
 /** Reads the bearer tokens of `writeCredentials`. */
-function readTokens(layout: Layout): { admin: string; worker: string } {
-  const [admin, worker] = readFileSync(layout.tokens, 'utf8')
+function readTokens(layout: Layout): { admin: string; worker: string; admission: string } {
+  const [admin, worker, admission] = readFileSync(layout.tokens, 'utf8')
     .split('\n')
     .map((row) => row.split(',')[0]);
-  if (!admin || !worker)
+  if (!admin || !worker || !admission)
     throw new SandboxError(`${layout.tokens} is damaged: delete ${layout.dir} and start the sandbox again`);
-  return { admin, worker };
+  return { admin, worker, admission };
 }
 
 /** Returns the file of the apiserver's self-signed certificate, which it writes at its first start. */
@@ -164,13 +187,14 @@ export function apiServerOf(layout: Layout, ports: Ports): ApiServer {
   };
 }
 
-/** Writes the administrator's and the worker's kubeconfig. The apiserver must have written its certificate. */
+/** Writes the kubeconfigs of the administrator, the worker and the admission server. The apiserver must have written its certificate. */
 export function writeKubeconfigs(layout: Layout, ports: Ports): void {
   const ca = readFileSync(certificateOf(layout)).toString('base64');
   const tokens = readTokens(layout);
   const cluster = { server: `https://127.0.0.1:${ports.apiserver}`, 'certificate-authority-data': ca };
   writePrivate(layout.kubeconfig, kubeconfig(cluster, 'sandbox-admin', tokens.admin));
   writePrivate(layout.workerKubeconfig, kubeconfig(cluster, 'sandbox-worker', tokens.worker));
+  writePrivate(layout.admissionKubeconfig, kubeconfig(cluster, 'sandbox-admission', tokens.admission));
 }
 
 function kubeconfig(cluster: object, name: string, token: string): string {
@@ -340,6 +364,7 @@ const deployment = fileURLToPath(new URL('../deploy', import.meta.url));
 /** Lets clients of Temporal maintain all nodes: nobody else has access to the Temporal of a sandbox. */
 const temporalUser = join(deployment, 'temporal-user');
 
+/** Lets windows run Jobs: the nodes of a sandbox are simulated. */
 const definitions = join(deployment, 'crd');
 
 /**
@@ -374,17 +399,30 @@ async function applyDefinition(
 
 const customResourceDefinitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 
-/** Applies deploy/ and deploy/temporal-user, and waits until its CRDs are served and its policy is in effect. */
+/** Applies deploy/ with what is optional there, and waits until its CRDs are served and its policy is in effect. */
 export async function install(layout: Layout, server: ApiServer, wait: WaitOptions): Promise<void> {
-  for (const folder of [deployment, temporalUser])
-    await until(`${folder} to be applied`, () => apply(layout, folder), wait);
+  const file = await writeManifests(layout);
+  await until('deploy/ to be applied', () => apply(layout, ['-f', file]), wait);
+  await until(`${temporalUser} to be applied`, () => apply(layout, ['-k', temporalUser]), wait);
   await until('the CustomResourceDefinitions to be Established', () => unestablished(server), wait);
   await until('the policy for drain plans to be in effect', () => incompletePlan(server), wait);
 }
 
-/** Applies a kustomization once. Returns undefined when the apiserver accepted everything: an object may have to wait for its CRD. */
-async function apply(layout: Layout, folder: string): Promise<string | undefined> {
-  const flags = ['--server-side', '--force-conflicts', '-k', folder];
+/** Writes the manifests for admission servers that run outside the cluster, on any port of this host. */
+async function writeManifests(layout: Layout): Promise<string> {
+  const options: InstallationOptions = {
+    webhookHosts: ['127.0.0.1'],
+    windowJobs: { kind: 'Enabled', podSecurity: 'baseline' },
+  };
+  const manifests = renderManifests(await readInstallation(options), options);
+  const file = join(layout.dir, 'manifests.yaml');
+  writePrivate(file, manifests.map((manifest) => stringify(manifest)).join('---\n'));
+  return file;
+}
+
+/** Applies manifests once. Returns undefined when the apiserver accepted everything: an object may have to wait for its CRD. */
+async function apply(layout: Layout, source: readonly string[]): Promise<string | undefined> {
+  const flags = ['--server-side', '--force-conflicts', ...source];
   const env = { KUBECONFIG: layout.kubeconfig, HOME: layout.dir, PATH: layout.bin };
   try {
     await run(join(layout.bin, 'kubectl'), ['apply', ...flags], { env });
@@ -392,7 +430,9 @@ async function apply(layout: Layout, folder: string): Promise<string | undefined
   } catch (error) {
     const output = String((error as { stderr?: string }).stderr ?? error).trim();
     if (/no matches for kind|ensure CRDs are installed first/.test(output)) return output;
-    throw new SandboxError(`kubectl apply -k ${folder} failed: ${output.split('\n').slice(-3).join(' | ')}`);
+    throw new SandboxError(
+      `kubectl apply ${source.join(' ')} failed: ${output.split('\n').slice(-3).join(' | ')}`,
+    );
   }
 }
 

@@ -46,6 +46,7 @@ export interface Layout {
   env: string;
   kubeconfig: string;
   workerKubeconfig: string;
+  admissionKubeconfig: string;
   state: string;
   /** The launcher holds this lock while it starts the sandbox. */
   lock: string;
@@ -54,6 +55,11 @@ export interface Layout {
   serviceAccountKey: string;
   /** Static bearer tokens (`--token-auth-file`). */
   tokens: string;
+  /** AdmissionConfiguration of the apiserver: with which certificate it calls webhooks. */
+  admission: string;
+  webhookKubeconfig: string;
+  /** Authority of that certificate. */
+  webhookClientCa: string;
   temporalDatabase: string;
   log(server: ServerName): string;
   pidFile(server: ServerName): string;
@@ -67,12 +73,16 @@ export function layoutOf(dir: string): Layout {
     env: join(root, 'env'),
     kubeconfig: join(root, 'kubeconfig'),
     workerKubeconfig: join(root, 'worker.kubeconfig'),
+    admissionKubeconfig: join(root, 'admission.kubeconfig'),
     state: join(root, 'sandbox.json'),
     lock: join(root, 'lock'),
     etcdData: join(root, 'data', 'etcd'),
     certificates: join(root, 'data', 'certificates'),
     serviceAccountKey: join(root, 'data', 'service-account.pem'),
     tokens: join(root, 'data', 'tokens.csv'),
+    admission: join(root, 'data', 'admission.yaml'),
+    webhookKubeconfig: join(root, 'data', 'webhook.kubeconfig'),
+    webhookClientCa: join(root, 'data', 'webhook-client-ca.crt'),
     temporalDatabase: join(root, 'data', 'temporal.db'),
     log: (server) => join(root, 'logs', `${server}.log`),
     pidFile: (server) => join(root, 'run', `${server}.pid`),

@@ -118,6 +118,7 @@ function showAddresses(sandbox: Sandbox, dir: string): void {
   print(`
   Kubernetes    KUBECONFIG=${sandbox.kubeconfig}
   the worker's  KUBECONFIG=${sandbox.workerKubeconfig}
+  admission's   ADMISSION_KUBECONFIG=${sandbox.admissionKubeconfig}
   Temporal      ${sandbox.temporalAddress}, namespace ${sandbox.temporalNamespace}
   Temporal UI   ${sandbox.temporalUi}
 

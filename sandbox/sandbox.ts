@@ -30,6 +30,7 @@ import {
 } from './servers.ts';
 import { temporalServer } from './temporal.ts';
 import { ensureToolchain } from './toolchain.ts';
+import { writeWebhookClient } from './webhookClient.ts';
 
 export type { ServerName } from './layout.ts';
 export type { SandboxServer } from './servers.ts';
@@ -43,6 +44,10 @@ export interface SandboxOptions {
   ports?: Partial<Ports> | undefined;
   /** Applies deploy/; true by default. */
   install?: boolean | undefined;
+  /** Directory in which the apiserver writes a log of the requests of the project's accounts; it writes none by default. */
+  auditLogs?: string | undefined;
+  /** Directory of the bundled commands of cli/; by default they run from source. */
+  commands?: string | undefined;
   /** Receives messages for the user. */
   report?: ((line: string) => void) | undefined;
   /** Receives lines for the user that each replace the last, such as the progress of a build. */
@@ -57,6 +62,10 @@ export interface Sandbox {
   kubeconfig: string;
   /** Path of the worker's kubeconfig: its ServiceAccount, with only the permissions of deploy/. */
   workerKubeconfig: string;
+  /** Path of the admission server's kubeconfig, likewise. */
+  admissionKubeconfig: string;
+  /** Path of the authority of the apiserver's client certificate for webhooks, whose common name is `webhookClientName`. */
+  webhookClientCa: string;
   /** Address of Temporal as HOST:PORT. */
   temporalAddress: string;
   /** URL of the Temporal UI. */
@@ -64,7 +73,7 @@ export interface Sandbox {
   temporalNamespace: typeof defaultNamespace;
   /** Directory of all binaries. */
   bin: string;
-  /** KUBECONFIG (the administrator's), TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_UI_ADDRESS and PATH for a child process. */
+  /** KUBECONFIG (the administrator's), ADMISSION_KUBECONFIG, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_UI_ADDRESS and PATH for a child process. */
   env: Record<string, string>;
   /** Returns one server, for tests of outages. */
   server(name: ServerName): SandboxServer;
@@ -102,8 +111,9 @@ async function startLocked(layout: Layout, options: SandboxOptions): Promise<San
     throw new SandboxError(`A sandbox is already running in ${layout.dir}: attach to it, or stop it first`);
   }
   const toolchain = await ensureToolchain(options);
-  linkBinaries(layout, toolchain);
+  linkBinaries(layout, toolchain, options.commands);
   kubernetes.writeCredentials(layout);
+  await writeWebhookClient(layout);
   const report = (line: string) => options.report?.(line);
   return retryOnPortConflict(options.ports ?? {}, report, () => startOnce(layout, toolchain, options));
 }
@@ -131,7 +141,7 @@ async function prepareState(
 ): Promise<SandboxState> {
   const ports = await choosePorts(options.ports ?? {}, readState(layout)?.ports);
   const servers = {
-    ...(await kubernetes.kubernetesServers(layout, ports, toolchain)),
+    ...(await kubernetes.kubernetesServers(layout, ports, toolchain, options.auditLogs)),
     temporal: temporalServer(layout, ports, toolchain.temporal),
   };
   const state = { ports, servers, complete: false };
@@ -262,12 +272,15 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     dir: layout.dir,
     kubeconfig: layout.kubeconfig,
     workerKubeconfig: layout.workerKubeconfig,
+    admissionKubeconfig: layout.admissionKubeconfig,
+    webhookClientCa: layout.webhookClientCa,
     temporalAddress,
     temporalUi,
     temporalNamespace: defaultNamespace,
     bin: layout.bin,
     env: {
       KUBECONFIG: layout.kubeconfig,
+      ADMISSION_KUBECONFIG: layout.admissionKubeconfig,
       TEMPORAL_ADDRESS: temporalAddress,
       TEMPORAL_NAMESPACE: defaultNamespace,
       TEMPORAL_UI_ADDRESS: temporalUi,

@@ -3,10 +3,12 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { stringify } from 'yaml';
 import { drainPlanPolicy } from '../admission/drainPlanPolicy.ts';
+import { webhookConfigurations } from '../admission/registration.ts';
 import { windowAuthorPolicy } from '../admission/windowAuthorPolicy.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
+import { rbacReference } from './reference/rbac.ts';
 import { settingsReference } from './reference/settings.ts';
 
 /**
@@ -49,6 +51,7 @@ function policyFiles(): GeneratedFile[] {
       source: 'admission/windowAuthorPolicy.ts',
       objects: windowAuthorPolicy(),
     },
+    { name: 'webhooks.yaml', source: 'admission/registration.ts', objects: webhookConfigurations() },
   ];
   return policies.map(({ name, source, objects }) => ({
     path: `deploy/admission/${name}`,
@@ -75,7 +78,13 @@ function referenceFiles(): GeneratedFile[] {
     name: 'settings.md',
     content: settingsReference(),
   };
-  return [metrics, eventsAndConditions, settings].map(({ source, part, name, content }) => ({
+  const rbac = {
+    source: 'scripts/reference/rbacTable.ts',
+    part: 'table',
+    name: 'rbac.md',
+    content: rbacReference(),
+  };
+  return [metrics, eventsAndConditions, settings, rbac].map(({ source, part, name, content }) => ({
     path: `docs/reference/${name}`,
     content: `<!-- ${header(source, part).slice('# '.length).trim()} -->\n\n${content}`,
   }));

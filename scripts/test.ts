@@ -2,17 +2,21 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createWriteStream, existsSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative, resolve as absolute } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { pipeline } from 'node:stream/promises';
 import { commandName, findByEnvironment, kill } from '../sandbox/processes.ts';
 import { sandboxStatus, startSandbox, stopSandbox } from '../sandbox/sandbox.ts';
+import { compare, problemsOf } from './permissions/compare.ts';
+import { readPermissions, readRequests } from './permissions/files.ts';
+import { bundleCommands, bundleKubernetesClient } from './bundle.ts';
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
 /**
  * `npm test [-- <arguments of jest>]` runs every test in shards side by side, because most of a test's time is waiting.
  * A shard is a process of Jest with a sandbox: it takes the longest file that is left, as soon as it is free. Nothing
  * keeps running, however the run ends.
+ * A run of all tests also fails if deploy/ grants a permission to the worker that none of its processes used.
  * The last line is `<n> passed, <n> failed`, as counted by Jest. A file that could not be run counts as one failed test;
  * so does, once, a problem of the run as a whole.
  */
@@ -33,8 +37,12 @@ interface Run {
   temporary: string;
   /** Parent of the shards' sandboxes, which are named by the number of the shard. */
   sandboxes: string;
+  /** The audit logs of all sandboxes, those of tests among them. Undefined: none are written. */
+  auditLogs: string | undefined;
   /** The workflows, bundled once for all workers of the run. */
   bundle: string;
+  /** The commands of cli/, bundled as in the package. */
+  commands: string;
   /** Jest's result. */
   result: string;
 }
@@ -48,6 +56,12 @@ const selfSufficient = /^test\/(?:static|domain|http|replay|sandbox)\//;
 /** In the environment of every process that descends from Jest; its value is the directory of the run. */
 const mark = 'NM_TEST_RUN';
 
+/**
+ * In the environment of Jest: where sandboxes write their audit logs. A user sets it to keep the logs of a run, for
+ * `node scripts/verbs.ts`.
+ */
+const auditLogs = 'NM_AUDIT_LOGS';
+
 /** Within this time Jest must end after it has written its result. */
 const jestEndsWithinMs = 20_000;
 
@@ -57,9 +71,12 @@ const shardWasKilled = 'A worker process has failed to exit gracefully';
 /** Compiled code of the worker and the command line, kept from run to run: it halves the time in which they start. */
 const compileCache = join(root, 'node_modules', '.cache', 'node-compile');
 
+/** What kube/ imports of the Kubernetes client, in one module instead of a thousand. Beside its packages, which it imports. */
+const kubernetesClient = join(root, 'node_modules', '.cache', 'kubernetesClient.mjs');
+
 async function main(args: readonly string[]): Promise<number> {
   const stop = interruption();
-  const run = await makeRun();
+  const run = await makeRun(args);
   const problems: string[] = [];
   try {
     const files = await listTests(args);
@@ -71,6 +88,9 @@ async function main(args: readonly string[]): Promise<number> {
     problems.push(error instanceof Error ? error.message : String(error));
   }
   const result = await readResult(run);
+  // Tests that failed may not have reached what needs a permission.
+  if (runsAll(args) && result.success && problems.length === 0)
+    problems.push(...(await permissionProblems(run)));
   const leftovers = await clearUp(run);
   // An interrupted test had no chance to clear up after itself.
   if (leftovers.length > 0 && !stop.aborted)
@@ -86,11 +106,35 @@ function interruption(): AbortSignal {
   return controller.signal;
 }
 
-async function makeRun(): Promise<Run> {
+async function makeRun(args: readonly string[]): Promise<Run> {
   const dir = await mkdtemp(join(tmpdir(), 'nm-test-'));
   const [temporary, sandboxes] = [join(dir, 'tmp'), join(dir, 'sandboxes')];
-  await Promise.all([temporary, sandboxes].map((path) => mkdir(path)));
-  return { dir, temporary, sandboxes, bundle: join(dir, 'workflows.js'), result: join(dir, 'result.json') };
+  const asked = process.env[auditLogs];
+  const audited = asked ? absolute(asked) : runsAll(args) ? join(dir, 'audit') : undefined;
+  const dirs = [temporary, sandboxes, ...(audited === undefined ? [] : [audited])];
+  await Promise.all(dirs.map((path) => mkdir(path, { recursive: true })));
+  return {
+    dir,
+    temporary,
+    sandboxes,
+    auditLogs: audited,
+    bundle: join(dir, 'workflows.js'),
+    commands: join(dir, 'commands'),
+    result: join(dir, 'result.json'),
+  };
+}
+
+/** Only a run of all tests uses every permission. */
+function runsAll(args: readonly string[]): boolean {
+  return args.length === 0;
+}
+
+/** Returns the permissions of deploy/ that no process of the tests used, and the requests of these processes that were denied. */
+async function permissionProblems({ auditLogs: dir }: Run): Promise<string[]> {
+  if (dir === undefined) return [];
+  const files = (await readdir(dir)).map((name) => join(dir, name));
+  const [granted, requests] = await Promise.all([readPermissions(), readRequests(files)]);
+  return problemsOf(compare(granted, requests));
 }
 
 /** Starts everything that test files share. Throws the first failure when nothing is being started any more. */
@@ -100,11 +144,18 @@ async function startServers(run: Run, shards: number, signal: AbortSignal): Prom
     startSandbox({
       dir: join(run.sandboxes, `${index + 1}`),
       nodes: 3,
+      auditLogs: run.auditLogs,
+      commands: run.commands,
       report: (line) => console.log(`${index + 1}: ${line}`),
       signal,
     }),
   );
-  const ends = await Promise.allSettled([...started, bundleWorkflows(run)]);
+  const ends = await Promise.allSettled([
+    ...started,
+    bundleWorkflows(run),
+    bundleCommands(run.commands),
+    bundleKubernetesClient(kubernetesClient),
+  ]);
   signal.throwIfAborted();
   for (const end of ends) if (end.status === 'rejected') throw end.reason;
 }
@@ -159,8 +210,14 @@ function environment(run: Run, shards: number): NodeJS.ProcessEnv {
     TMPDIR: run.temporary,
     NM_TEST_SHARDS: String(shards),
     NODE_COMPILE_CACHE: compileCache,
+    ...(run.auditLogs !== undefined && { [auditLogs]: run.auditLogs }),
     ...(process.stderr.isTTY && { FORCE_COLOR: '1' }),
-    ...(existsSync(run.bundle) && { NM_TEST_SANDBOXES: run.sandboxes, WORKFLOW_BUNDLE: run.bundle }),
+    ...(existsSync(run.bundle) && {
+      NM_TEST_SANDBOXES: run.sandboxes,
+      WORKFLOW_BUNDLE: run.bundle,
+      NM_TEST_COMMANDS: run.commands,
+      NM_TEST_KUBERNETES_CLIENT: kubernetesClient,
+    }),
   });
 }
 

@@ -1,15 +1,17 @@
 import { hostname } from 'node:os';
 import { Admission } from '../admission/admission.ts';
+import { readClientCa } from '../admission/clientCa.ts';
 import type { Endpoint } from '../admission/registration.ts';
 import type { AdmissionView } from '../admission/reviewers.ts';
 import type { AdmissionServerOptions } from '../admission/server.ts';
-import { WORKER_SERVICE, workerUser } from '../api/names.ts';
+import { ADMISSION_SERVICE } from '../api/names.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Config } from './config.ts';
 import { listenOn } from './http.ts';
 
 export interface ServedAdmission {
-  isServing(): boolean;
+  /** Returns what keeps the apiserver from asking this server, with the remedy. */
+  problem(): string | undefined;
   /** Maintains certificates and registration until the signal aborts; one process at a time does so. */
   maintainRegistration(): Promise<void>;
   close(): void;
@@ -19,13 +21,13 @@ export interface ServedAdmission {
 export async function startAdmission(
   view: AdmissionView,
   config: Config,
-  options: AdmissionServerOptions,
+  options: Pick<AdmissionServerOptions, 'log' | 'onRejection'>,
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
-  const { namespace, plainEvictions } = config;
+  const { namespace, plainEvictions, webhookClients } = config;
   const { log } = options;
-  const worker = workerUser(namespace);
-  const admission = new Admission({ ...options, view, namespace, worker, plainEvictions });
+  const clients = webhookClients && { ...webhookClients, ca: await readClientCa(webhookClients.caFile) };
+  const admission = new Admission({ ...options, view, namespace, plainEvictions, clients });
   const port = await listenOn(admission.server, config.webhookPort, 'webhook');
   admission.start(signal);
   const endpoint = endpointOf(config, port);
@@ -33,7 +35,7 @@ export async function startAdmission(
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
   const election = { kube: view.kube, name: 'node-maintenance-admission', namespace, identity, log, signal };
   return {
-    isServing: () => admission.isServing,
+    problem: () => admission.problem,
     maintainRegistration: () =>
       runWhenLeader(election, (leading, fenced) => admission.runRegistration(fenced, endpoint, leading)),
     close: () => {
@@ -45,6 +47,6 @@ export async function startAdmission(
 
 function endpointOf({ webhookHost, namespace }: Config, port: number): Endpoint {
   return webhookHost.kind === 'Service'
-    ? { kind: 'Service', namespace, name: WORKER_SERVICE }
+    ? { kind: 'Service', namespace, name: ADMISSION_SERVICE }
     : { kind: 'Url', host: webhookHost.host, port };
 }

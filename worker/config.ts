@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, SYSTEM_NAMESPACE } from '../api/names.ts';
 import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
 import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
+import { namespaceProblem, podSecurityLevels, type WindowJobs } from '../manifests/render.ts';
 import {
   checkNotificationSettings,
   clusterNameSetting,
@@ -11,7 +12,6 @@ import {
   notificationSettings,
   notificationSettingsOf,
 } from './notifications/settings.ts';
-import { podSecurityLevels, type PodSecurityLevel } from './install.ts';
 import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from './settings.ts';
 
 /** The configuration of the worker, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
@@ -21,6 +21,8 @@ export interface Config {
   metricsPort: Port;
   webhookPort: Port;
   webhookHost: WebhookHost;
+  /** The apiservers that the admission server answers; undefined: every client. */
+  webhookClients: { caFile: string; names: string[] } | undefined;
   /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
   plainEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
@@ -30,7 +32,7 @@ export interface Config {
   readinessGates: boolean;
   /** Grace period before a gate that became not ready taints the node. */
   readinessGraceSeconds: number;
-  /** Namespace of the leader election Leases, and of the admission server's certificates and Service. */
+  /** Namespace of the installation: of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
   /** Undefined when no notifications are sent. */
   notifications: NotificationSettings | undefined;
@@ -39,11 +41,16 @@ export interface Config {
   /** File with the bundled workflows; undefined: the worker bundles them when it starts. */
   workflowBundle: string | undefined;
   install: boolean;
-  /** Level of pod security of the namespace of the Jobs of windows; --install sets it. */
-  workPodSecurity: PodSecurityLevel;
-  /** Serve admission and nothing else. */
-  admissionOnly: boolean;
+  /** What --install enables for the Jobs of windows. */
+  windowJobs: WindowJobs;
+  /** The components that this process runs. */
+  components: ReadonlySet<ComponentName>;
+  /** The kubeconfig for all requests of admission; undefined: that of the controllers. */
+  admissionKubeconfig: string | undefined;
 }
+
+const componentNames = ['controllers', 'admission'] as const;
+export type ComponentName = (typeof componentNames)[number];
 
 /** Address at which the apiserver reaches the admission server. */
 export type WebhookHost = { kind: 'Service' } | { kind: 'Host'; host: string };
@@ -60,13 +67,15 @@ export interface Port {
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
   const settings = parseSettings(Settings, { command: commandLine(), argv, env });
   const { logLevel, plainEvictions, readinessGates } = settings;
-  const { namespace, clusterName, workflowBundle, install, workPodSecurity, admissionOnly } = settings;
+  const { namespace, clusterName, workflowBundle, install } = settings;
+  const { components, admissionKubeconfig } = settings;
   return {
     logLevel,
     healthPort: { ...settings.healthPort, address: settings.healthBindAddress },
     metricsPort: { ...settings.metricsPort, address: settings.metricsBindAddress },
     webhookPort: { ...settings.webhookPort, address: settings.webhookBindAddress },
     webhookHost: webhookHostOf(settings),
+    webhookClients: webhookClientsOf(settings),
     plainEvictions,
     evacuators: { responseSeconds: settings.evacuatorResponse, knownClasses: settings.evacuatorClasses },
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
@@ -77,8 +86,9 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     clusterName,
     workflowBundle,
     install,
-    workPodSecurity,
-    admissionOnly,
+    windowJobs: windowJobsOf(settings),
+    components,
+    admissionKubeconfig,
   };
 }
 
@@ -102,6 +112,16 @@ const evictionPolicies = ['reject', 'allow'] as const;
 const classesError = {
   error: 'expected evacuator classes separated by commas, such as migrate.example.com, or * for every class',
 };
+const namespaceSchema = z
+  .string()
+  .default(SYSTEM_NAMESPACE)
+  .refine((name) => namespaceProblem(name) === undefined, {
+    error: ({ input }) => namespaceProblem(String(input)) ?? '',
+  });
+const componentsError = {
+  error: `expected one or more of ${componentNames.join(', ')}, separated by commas`,
+};
+const isComponentName = (name: string) => (componentNames as readonly string[]).includes(name);
 const onOff = z.enum(['true', 'false'], oneOf(['true', 'false']));
 
 const Settings = z
@@ -117,6 +137,19 @@ const Settings = z
       variable: 'WEBHOOK_HOST',
       description: 'host at which the apiserver reaches the admission server',
       defaultText: 'the Service in a cluster, 127.0.0.1 elsewhere',
+    }),
+    webhookClientCa: setting(z.string().min(1, { error: 'expected a file' }).optional(), {
+      flags: '--webhook-client-ca <file>',
+      variable: 'WEBHOOK_CLIENT_CA',
+      description:
+        'authorities in PEM that sign the client certificates of the apiservers; the admission server answers nobody else',
+      defaultText: 'every client is answered',
+    }),
+    webhookClientNames: setting(listSetting(), {
+      flags: '--webhook-client-names <names>',
+      variable: 'WEBHOOK_CLIENT_NAMES',
+      description: 'common names of these certificates, separated by commas',
+      defaultText: 'every name',
     }),
     plainEvictions: setting(z.enum(evictionPolicies, oneOf(evictionPolicies)).default('reject'), {
       flags: '--plain-evictions <policy>',
@@ -136,16 +169,7 @@ const Settings = z
       },
     ),
     evacuatorClasses: setting(
-      z
-        .string()
-        .default('')
-        .transform((text) =>
-          text
-            .split(',')
-            .map((name) => name.trim())
-            .filter(Boolean),
-        )
-        .refine((names) => names.every((name) => name === '*' || isClassName(name)), classesError),
+      listSetting().refine((names) => names.every((name) => name === '*' || isClassName(name)), classesError),
       {
         flags: '--evacuator-classes <classes>',
         variable: 'EVACUATOR_CLASSES',
@@ -183,10 +207,10 @@ const Settings = z
       choices: logLevels,
       defaultText: 'info',
     }),
-    namespace: setting(z.string().default(SYSTEM_NAMESPACE), {
+    namespace: setting(namespaceSchema, {
       flags: '--namespace <name>',
       variable: 'NODE_MAINTENANCE_NAMESPACE',
-      description: 'namespace of the Leases, certificates and Service',
+      description: 'namespace of the installation: of its ServiceAccounts, Leases, certificates and Service',
       defaultText: SYSTEM_NAMESPACE,
     }),
     workflowBundle: setting(z.string().optional(), {
@@ -197,25 +221,56 @@ const Settings = z
     }),
     install: setting(z.boolean().default(false), {
       flags: '--install',
-      description: 'apply the CRDs, RBAC, policies and namespaces of deploy/ first',
+      description: 'apply the CRDs, policies, webhooks, RBAC and namespaces of deploy/ first',
     }),
-    workPodSecurity: setting(z.enum(podSecurityLevels, oneOf(podSecurityLevels)).default('baseline'), {
+    windowJobs: setting(
+      // The flag alone is true.
+      z
+        .union([z.literal(true), onOff], oneOf(onOff.options))
+        .default('false')
+        .transform((value) => value === true || value === 'true'),
+      {
+        flags: '--window-jobs [true|false]',
+        variable: 'WINDOW_JOBS',
+        description: 'with --install: also apply deploy/window-jobs, which lets maintenance windows run Jobs',
+        choices: onOff.options,
+        defaultText: 'false',
+      },
+    ),
+    workPodSecurity: setting(z.enum(podSecurityLevels, oneOf(podSecurityLevels)).optional(), {
       flags: '--work-pod-security <level>',
       variable: 'WORK_POD_SECURITY',
-      description: 'with --install: pod security of the namespace in which Jobs of windows run',
+      description: 'with --window-jobs: pod security of the namespace in which Jobs of windows run',
       choices: podSecurityLevels,
       defaultText: 'baseline',
     }),
-    admissionOnly: setting(z.boolean().default(false), {
-      flags: '--admission-only',
-      description: 'serve admission and nothing else; needs no Temporal',
+    components: setting(
+      z
+        .string()
+        .default(componentNames.join(','))
+        .transform((text) => new Set(text.split(',').map((name) => name.trim())))
+        .refine((names): names is Set<ComponentName> => [...names].every(isComponentName), componentsError),
+      {
+        flags: '--components <names>',
+        variable: 'COMPONENTS',
+        description:
+          'components that this process runs, separated by commas; admission alone needs no Temporal',
+        defaultText: componentNames.join(','),
+      },
+    ),
+    admissionKubeconfig: setting(z.string().optional(), {
+      flags: '--admission-kubeconfig <file>',
+      variable: 'ADMISSION_KUBECONFIG',
+      description: 'kubeconfig for all requests of admission, so that it has a ServiceAccount of its own',
+      defaultText: 'the same as for the controllers',
     }),
     ...notificationSettings,
     clusterName: clusterNameSetting,
     kubernetesServiceHost: setting(z.string().optional(), { variable: 'KUBERNETES_SERVICE_HOST' }),
     kubeconfig: setting(z.string().optional(), { variable: 'KUBECONFIG' }),
   })
-  .check(({ value, issues }) => void issues.push(...checkNotificationSettings(value)));
+  .check(({ value, issues }) => void issues.push(...checkNotificationSettings(value)))
+  .check(({ value, issues }) => void issues.push(...checkWindowJobs(value), ...checkWebhookClients(value)));
 type Settings = z.output<typeof Settings>;
 
 /** The settings of the worker, for the documentation. */
@@ -233,6 +288,32 @@ function portSetting(name: string, purpose: string, defaultPort: number) {
   });
 }
 
+/** Returns a schema for names that are separated by commas. */
+function listSetting() {
+  return z
+    .string()
+    .default('')
+    .transform((text) =>
+      text
+        .split(',')
+        .map((name) => name.trim())
+        .filter(Boolean),
+    );
+}
+
+type ClientSettings = Pick<Settings, 'webhookClientCa' | 'webhookClientNames'>;
+
+/** Names of clients that do not prove them would be worth nothing. */
+function checkWebhookClients({ webhookClientCa, webhookClientNames }: ClientSettings): z.core.$ZodRawIssue[] {
+  if (webhookClientCa !== undefined || webhookClientNames.length === 0) return [];
+  const message = 'required with --webhook-client-names';
+  return [{ code: 'custom', path: ['webhookClientCa'], message, input: webhookClientCa }];
+}
+
+function webhookClientsOf({ webhookClientCa, webhookClientNames }: ClientSettings): Config['webhookClients'] {
+  return webhookClientCa === undefined ? undefined : { caFile: webhookClientCa, names: webhookClientNames };
+}
+
 function bindAddressSetting(name: string, purpose: string) {
   const error = 'expected an IP address of this host, such as 127.0.0.1 or ::';
   return setting(
@@ -247,6 +328,20 @@ function bindAddressSetting(name: string, purpose: string) {
       defaultText: 'all addresses',
     },
   );
+}
+
+/** A level would have no effect on an installation without Jobs. */
+function checkWindowJobs(values: Pick<Settings, 'windowJobs' | 'workPodSecurity'>): z.core.$ZodRawIssue[] {
+  if (values.windowJobs || values.workPodSecurity === undefined) return [];
+  const message = 'applies to the Jobs of windows only: add --window-jobs (WINDOW_JOBS=true) to enable them';
+  return [{ code: 'custom', input: values.workPodSecurity, path: ['workPodSecurity'], message }];
+}
+
+function windowJobsOf({
+  windowJobs,
+  workPodSecurity = 'baseline',
+}: Pick<Settings, 'windowJobs' | 'workPodSecurity'>): WindowJobs {
+  return windowJobs ? { kind: 'Enabled', podSecurity: workPodSecurity } : { kind: 'None' };
 }
 
 /** Every pod has KUBERNETES_SERVICE_HOST; a pod with a KUBECONFIG works on another cluster than its own. */

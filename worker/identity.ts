@@ -42,7 +42,7 @@ export async function publishIdentity(options: IdentityOptions, wait: WaitOption
   // Read once: an upgrade on disk does not change the running process.
   const annotations = { ...options.annotations, [IdentityAnnotation.Version]: await version() };
   const identity = new IdentityLease({ ...options, annotations });
-  const remedy = `namespace ${namespace} must exist and have a RoleBinding for Role node-maintenance-worker; npm start -- --install creates both in namespace node-maintenance`;
+  const remedy = `namespace ${namespace} must exist and have a RoleBinding for Role ${options.component}; npm start -- --install --namespace ${namespace} creates both`;
   await retryUntilAvailable({ name: 'the identity Lease', remedy, ...wait }, () =>
     identity.publish({ signal: wait.signal }),
   );

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
-import { parse, parseAllDocuments } from 'yaml';
+import { mutating, validating, type WebhookConfiguration } from '../admission/registration.ts';
 import type { KubeObject } from '../api/core.ts';
-import { FIELD_MANAGER, WORK_NAMESPACE } from '../api/names.ts';
+import { type Component, FIELD_MANAGER, WEBHOOK_CONFIGURATION } from '../api/names.ts';
 import { findMissingRules } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
 import { type CustomResourceDefinition, type Resource, resources } from '../kube/resources.ts';
+import { readInstallation, readManifests } from '../manifests/read.ts';
+import { type InstallationOptions, renderManifests } from '../manifests/render.ts';
 
-const deploy = new URL('../deploy/', import.meta.url);
 /** Shows whether an installed object is the one of this release. */
 const digestAnnotation = 'nodemaintenance.k8s.io/manifest-digest';
 
@@ -34,6 +34,13 @@ const kinds: Record<string, Resource> = {
     kind: 'ServiceAccount',
     namespaced: true,
   },
+  NetworkPolicy: {
+    group: 'networking.k8s.io',
+    version: 'v1',
+    plural: 'networkpolicies',
+    kind: 'NetworkPolicy',
+    namespaced: true,
+  },
   MutatingAdmissionPolicy: newestKind,
   MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
   ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
@@ -41,6 +48,8 @@ const kinds: Record<string, Resource> = {
     'ValidatingAdmissionPolicyBinding',
     'validatingadmissionpolicybindings',
   ),
+  [validating.kind]: validating,
+  [mutating.kind]: mutating,
   ...Object.fromEntries(
     ['Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'].map((kind) => [
       kind,
@@ -62,47 +71,98 @@ export async function versionProblem(kube: Kube): Promise<string | undefined> {
   return `the apiserver does not serve ${kind} of ${group}/${version}`;
 }
 
-/** The levels of the Pod Security Standards. */
-export const podSecurityLevels = ['restricted', 'baseline', 'privileged'] as const;
-export type PodSecurityLevel = (typeof podSecurityLevels)[number];
-
-/**
- * Applies deploy/ by server-side apply, like `kubectl apply -k deploy`, and adds a digest of each manifest. The pods of Jobs of windows
- * are limited to a level of pod security.
- */
-export async function install(kube: Kube, workPodSecurity: PodSecurityLevel, log: Log): Promise<void> {
-  const manifests = await readManifests();
-  for (const manifest of manifests) {
-    const object = withPodSecurity(withDigest(manifest), workPodSecurity);
+/** Applies deploy/ by server-side apply, like `npm run manifests`, and adds a digest of each manifest. */
+export async function install(kube: Kube, options: InstallationOptions, log: Log): Promise<void> {
+  const { namespace } = options;
+  const manifests = await readInstallation(options);
+  const plain = renderManifests(manifests, namespace === undefined ? {} : { namespace });
+  for (const [i, manifest] of renderManifests(manifests, options).entries()) {
+    const object = withDigest(manifest, digestOf(plain[i] ?? manifest));
     await kube.apply(resourceOf(manifest), object, { fieldManager: FIELD_MANAGER, force: true });
     log.info('Manifest applied', { kind: manifest.kind, name: manifest.metadata.name });
   }
 }
 
-/** Returns a sentence for each object that is missing or belongs to another release. */
-export async function installationProblems(kube: Kube, namespace: string): Promise<string[]> {
-  const isChecked = ({ kind = '' }: KubeObject) =>
-    kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
-  const manifests = (await readManifests()).filter(isChecked);
-  const problems = await Promise.all(manifests.map((manifest) => manifestProblems(kube, manifest)));
-  return [...problems.flat(), ...(await permissionProblems(kube, namespace))];
+/** The part of the installation that a process checks, with the client whose permissions it checks. */
+export interface InstallationCheck {
+  kube: Kube;
+  namespace: string;
+  component: Component;
 }
 
-/** Checks the permissions of the Role by access reviews, because the worker may not read the Role. */
-async function permissionProblems(kube: Kube, namespace: string): Promise<string[]> {
+/** Returns a sentence for each object that is missing, or belongs to another release or to another namespace. */
+export async function installationProblems({
+  kube,
+  namespace,
+  component,
+}: InstallationCheck): Promise<string[]> {
+  const isChecked = ({ kind = '' }: KubeObject) =>
+    kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
+  const manifests = renderManifests(await readManifests(), { namespace }).filter(isChecked);
+  const found = await Promise.all(
+    manifests.map(async (manifest) => {
+      const { name } = manifest.metadata;
+      return { manifest, installed: await kube.get(resourceOf(manifest), { name }) };
+    }),
+  );
+  const others = new Set(found.flatMap(({ installed }) => namespacesIn(installed)));
+  others.delete(namespace);
+  // Every policy would be reported as that of another release.
+  if (others.size > 0) return [otherNamespaceProblem([...others].toSorted(), namespace)];
+  return [
+    ...found.flatMap(({ manifest, installed }) => manifestProblems(manifest, installed)),
+    ...(await permissionProblems({ kube, namespace, component })),
+  ];
+}
+
+/** Returns the namespaces of the ServiceAccounts that the policy names. */
+function namespacesIn(installed: KubeObject | undefined): string[] {
+  const accounts = JSON.stringify(installed ?? {}).matchAll(
+    /system:serviceaccount:([a-z0-9-]+):node-maintenance-/g,
+  );
+  return [...accounts].flatMap(([, namespace]) => namespace ?? []);
+}
+
+function otherNamespaceProblem(installed: readonly string[], namespace: string): string {
+  return `the installed policies apply to the worker in namespace ${installed.join(', ')}, not in ${namespace}: start it with --namespace ${installed[0]}, or install for this namespace (npm start -- --install --namespace ${namespace}, or npm run -s manifests -- --namespace ${namespace} | kubectl apply --server-side --force-conflicts -f -)`;
+}
+
+/** Returns a sentence for each webhook configuration that is missing or whose webhooks are those of another release. */
+export async function webhookProblems(kube: Kube, namespace: string): Promise<string[]> {
+  const manifests = renderManifests(await readManifests(), { namespace });
+  const problems = [validating, mutating].map(async (resource) => {
+    const manifest = manifests.find(({ kind }) => kind === resource.kind);
+    const installed = await kube.get(resource, { name: WEBHOOK_CONFIGURATION });
+    if (manifest === undefined) throw new Error(`deploy/ contains no ${resource.kind}`);
+    const object = `${resource.kind} ${WEBHOOK_CONFIGURATION}`;
+    if (installed === undefined) return [`${object} is missing`];
+    const isCurrent = contains(
+      withoutAddresses(installed),
+      withoutAddresses(manifest as WebhookConfiguration),
+    );
+    return isCurrent ? [] : [`${object} belongs to another release than this admission server`];
+  });
+  return (await Promise.all(problems)).flat();
+}
+
+/** The admission server registers its own address. */
+function withoutAddresses({ webhooks }: WebhookConfiguration): object {
+  return { webhooks: webhooks.map(({ clientConfig: _, ...webhook }) => webhook) };
+}
+
+/** Checks the permissions of the Role by access reviews, because the process may not read the Role. */
+async function permissionProblems({ kube, namespace, component }: InstallationCheck): Promise<string[]> {
   const { group, plural: resource } = resources.leases;
   const verbs = ['get', 'list', 'create', 'patch', 'delete'];
   const missing = await findMissingRules(kube, [{ group, resource, verbs, namespace }]);
   return missing.map(
     (rule) =>
-      `the worker may not ${rule.verbs.join(', ')} leases in namespace ${namespace}: Role node-maintenance-worker belongs to another release than this worker, or has no RoleBinding there`,
+      `this process may not ${rule.verbs.join(', ')} leases in namespace ${namespace}: Role ${component} belongs to another release than this process, or has no RoleBinding there`,
   );
 }
 
-async function manifestProblems(kube: Kube, manifest: KubeObject): Promise<string[]> {
-  const { name } = manifest.metadata;
-  const object = `${manifest.kind} ${name}`;
-  const installed = await kube.get(resourceOf(manifest), { name });
+function manifestProblems(manifest: KubeObject, installed: KubeObject | undefined): string[] {
+  const object = `${manifest.kind} ${manifest.metadata.name}`;
   if (installed === undefined) return [`${object} is missing`];
   if (manifest.kind === 'CustomResourceDefinition' && !isEstablished(installed as CustomResourceDefinition))
     return [`${object} is not established yet`];
@@ -138,19 +198,9 @@ function contains(actual: unknown, desired: unknown): boolean {
   );
 }
 
-/** Sets the level on the namespace of the Jobs, as the component deploy/privileged-work does for `privileged`. */
-function withPodSecurity(manifest: KubeObject, level: PodSecurityLevel): KubeObject {
-  const { kind, metadata } = manifest;
-  if (kind !== 'Namespace' || metadata.name !== WORK_NAMESPACE) return manifest;
-  const modes = ['enforce', 'warn'].map((mode) => [`pod-security.kubernetes.io/${mode}`, level]);
-  return {
-    ...manifest,
-    metadata: { ...metadata, labels: { ...metadata.labels, ...Object.fromEntries(modes) } },
-  };
-}
-
-function withDigest(manifest: KubeObject): KubeObject {
-  const annotations = { ...manifest.metadata.annotations, [digestAnnotation]: digestOf(manifest) };
+/** The digest is that of the manifest without the choices that users may change later. */
+function withDigest(manifest: KubeObject, digest: string): KubeObject {
+  const annotations = { ...manifest.metadata.annotations, [digestAnnotation]: digest };
   return { ...manifest, metadata: { ...manifest.metadata, annotations } };
 }
 
@@ -165,19 +215,4 @@ function resourceOf(manifest: KubeObject): Resource {
       `deploy/ contains a ${manifest.kind}, which --install does not support: use kubectl apply -k deploy`,
     );
   return resource;
-}
-
-/** Reads the objects that a kustomization lists, also those of the folders that it names. */
-async function readManifests(folder = deploy): Promise<KubeObject[]> {
-  const { resources: entries } = parse(await readFile(new URL('kustomization.yaml', folder), 'utf8')) as {
-    resources: string[];
-  };
-  const manifests = await Promise.all(
-    entries.map(async (entry) => {
-      if (!entry.endsWith('.yaml')) return readManifests(new URL(`${entry}/`, folder));
-      const text = await readFile(new URL(entry, folder), 'utf8');
-      return parseAllDocuments(text).map((document) => document.toJS() as KubeObject);
-    }),
-  );
-  return manifests.flat();
 }

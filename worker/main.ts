@@ -1,8 +1,9 @@
 import { CommanderError } from 'commander';
-import { runAdmissionOnly } from './admissionOnly.ts';
+import { readClientCa } from '../admission/clientCa.ts';
 import { type Config, parseConfig } from './config.ts';
 import { createLogger } from './log.ts';
 import { runWorker } from './run.ts';
+import { runAdmission } from './runAdmission.ts';
 
 const config = configOrExit();
 const logger = createLogger(config.logLevel);
@@ -15,7 +16,9 @@ for (const name of ['SIGTERM', 'SIGINT'] as const) {
 }
 
 try {
-  const run = config.admissionOnly ? runAdmissionOnly : runWorker;
+  const run = config.components.has('controllers') ? runWorker : runAdmission;
+  // Before anything is waited for: a wrong file is no reason to wait.
+  if (config.webhookClients !== undefined) await readClientCa(config.webhookClients.caFile);
   await run(config, logger, stop.signal);
   logger.info('Stopped');
   process.exit(0);

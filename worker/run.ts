@@ -23,6 +23,7 @@ import { mayDeleteNode, mayGateNode } from '../kube/authorization.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, type FencedCluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
+import { type JobPermission, jobPermission } from '../kube/jobPermission.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import type { Log } from '../kube/log.ts';
 import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
@@ -31,11 +32,11 @@ import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
-import { install, installationProblems, versionProblem } from './install.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
 import { startNotifications } from './notifications/notifications.ts';
-import { retryUntilAvailable, type StartupState, type WaitOptions, waitOptionsOf } from './startupRetry.ts';
+import { checkWebhooks, prepareCluster } from './prepare.ts';
+import { type StartupState, type WaitOptions, waitOptionsOf } from './startupRetry.ts';
 import {
   connectTemporal,
   createWorker,
@@ -49,6 +50,7 @@ const flushTimeoutMs = 5_000;
 
 /** State of the process, for the health endpoints. */
 interface State extends StartupState {
+  needsAdmission: boolean;
   cluster?: Cluster;
   admission?: ServedAdmission;
   worker?: Worker;
@@ -64,7 +66,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const sdkMetricsAddress = `127.0.0.1:${await freePort()}`;
   installRuntime(logger, sdkMetricsAddress);
   const metrics = createMetrics();
-  const state: State = {};
+  const state: State = { needsAdmission: config.components.has('admission') };
   const pages = {
     healthz: () => healthOf(state),
     readyz: () => readinessOf(state),
@@ -75,7 +77,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
 
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
   const wait = waitOptionsOf(state, log, signal);
-  await prepareCluster(kube, config, wait);
+  await prepareCluster(kube, { config, component: Component.Worker }, wait);
   const identity = await publishWorker(kube, config.namespace, settings, wait);
   metrics.observeIdentity(identity);
   const temporal = await connectTemporal(settings, wait);
@@ -109,20 +111,16 @@ interface SyncedOptions {
 /** Runs admission, the Temporal workers and the control loops, once the informers have synced. */
 async function runSynced(options: SyncedOptions): Promise<void> {
   const { config, log, signal, state, metrics, kube, cluster, temporal, identity } = options;
-  // A client of its own: the requests of a drain must not delay the answers to the apiserver.
-  const admissionKube = connectKube({ userAgent: 'node-maintenance-admission', log, maxInFlight: 16 });
-  const { nodes, maintenances } = cluster;
-  const view = { kube: admissionKube, nodes, maintenances };
-  const { onRejection } = metrics;
-  const admission = await startAdmission(view, config, { log, onRejection }, signal);
-  state.admission = admission;
+  const admission = config.components.has('admission') ? await serveAdmission(options) : undefined;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   // Rate-limited, because they only report what was done: work takes precedence.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
   const { outbox, workers } = await startNotifications({ kube, temporal, config, metrics, log });
+  const mayRunJobs = jobPermission(kube);
   const activities = createActivities({
     cluster,
     events,
+    mayRunJobs,
     permissions: nodePermissions(kube, mayDeleteNode),
     nodeEvents: podEvents,
     notifications: outbox,
@@ -135,15 +133,50 @@ async function runSynced(options: SyncedOptions): Promise<void> {
   try {
     await runUntil(signal, [worker, ...workers], async () => {
       await Promise.all([
-        lead({ kube, cluster, events, podEvents, temporal, identity: identity.holder, config, log, signal }),
-        admission.maintainRegistration(),
+        lead({
+          kube,
+          cluster,
+          events,
+          podEvents,
+          mayRunJobs,
+          temporal,
+          identity: identity.holder,
+          config,
+          log,
+          signal,
+        }),
+        admission?.maintainRegistration(),
       ]);
     });
   } finally {
-    admission.close();
-    await Promise.all([events.flush(flushTimeoutMs), podEvents.flush(flushTimeoutMs)]);
-    await admissionKube.close();
+    await Promise.all([events.flush(flushTimeoutMs), podEvents.flush(flushTimeoutMs), admission?.close()]);
   }
+}
+
+/** Serves admission from the informers of the controllers. */
+async function serveAdmission({
+  config,
+  log,
+  signal,
+  state,
+  metrics,
+  cluster,
+}: SyncedOptions): Promise<Pick<ServedAdmission, 'maintainRegistration'> & { close(): Promise<void> }> {
+  // A client of its own: the requests of a drain must not delay the answers to the apiserver.
+  const userAgent = 'node-maintenance-admission';
+  const kube = connectKube({ kubeconfig: config.admissionKubeconfig, userAgent, log, maxInFlight: 16 });
+  await checkWebhooks(kube, config.namespace, waitOptionsOf(state, log, signal));
+  const { nodes, maintenances } = cluster;
+  const { onRejection } = metrics;
+  const admission = await startAdmission({ kube, nodes, maintenances }, config, { log, onRejection }, signal);
+  state.admission = admission;
+  return {
+    maintainRegistration: () => admission.maintainRegistration(),
+    close: async () => {
+      admission.close();
+      await kube.close();
+    },
+  };
 }
 
 function nodePermissions(kube: Kube, may: ReviewRules['may']): NodePermissions {
@@ -195,6 +228,7 @@ interface LeaderOptions {
   events: EventRecorder;
   /** Records Events of single pods and nodes. */
   podEvents: EventRecorder;
+  mayRunJobs: JobPermission;
   temporal: Temporal;
   /** Identity of the process in the identity Leases. */
   identity: string;
@@ -208,6 +242,7 @@ async function lead({
   cluster,
   events,
   podEvents,
+  mayRunJobs,
   temporal,
   identity,
   config,
@@ -237,9 +272,12 @@ async function lead({
         runNodeLeasesController({ cluster: fencedCluster, log }, leading),
         runAbandonedLeasesController({ cluster: fencedCluster, events, log }, leading),
         runReadinessControllers({ cluster: fencedCluster, config, events, log }, leading),
-        runAdvanceController({ cluster: fencedCluster, events, log }, leading),
+        runAdvanceController({ cluster: fencedCluster, events, mayRunJobs, log }, leading),
         runWindowProgressController({ cluster: fencedCluster, log }, leading),
-        runWindowsController({ cluster: fencedCluster, temporal: temporal.client, events, log }, leading),
+        runWindowsController(
+          { cluster: fencedCluster, temporal: temporal.client, events, mayRunJobs, log },
+          leading,
+        ),
       ]);
       log.info('Control loops stopped', { identity });
     },
@@ -282,30 +320,6 @@ function warnAboutDisabledGates({ nodes, readinesses, readinessPolicies }: Fence
   );
 }
 
-/** Waits for the Kubernetes API and for the installation. Applies the installation first with --install. */
-export async function prepareCluster(kube: Kube, config: Config, wait: WaitOptions): Promise<void> {
-  const { log, signal } = wait;
-  // Retries rejected requests too: an apiserver that is starting rejects what it allows a moment later.
-  const api = { name: 'the Kubernetes API', remedy: 'check KUBECONFIG and the apiserver', ...wait };
-  const version = await retryUntilAvailable(api, () => kube.serverVersion({ signal }));
-  log.info('Connected to Kubernetes', { version });
-  const required = { name: 'Kubernetes 1.36 or later', remedy: 'upgrade the control plane', ...wait };
-  await retryUntilAvailable(required, async () => {
-    const problem = await versionProblem(kube);
-    if (problem !== undefined) throw new Error(problem);
-  });
-  if (config.install) await install(kube, config.workPodSecurity, log);
-  const installation = {
-    name: 'CRDs, policies and RBAC',
-    remedy: 'npm start -- --install applies them',
-    ...wait,
-  };
-  await retryUntilAvailable(installation, async () => {
-    const problems = await installationProblems(kube, config.namespace);
-    if (problems.length > 0) throw new Error(problems.join('; '));
-  });
-}
-
 function installRuntime(logger: Logger, sdkMetricsAddress: string): void {
   const { logging, ...options } = runtimeLogging(logger);
   Runtime.install({
@@ -325,13 +339,14 @@ function healthOf({ worker }: State): Answer {
   };
 }
 
-function readinessOf({ waiting, cluster, admission, worker }: State): Answer {
+function readinessOf({ waiting, needsAdmission, cluster, admission, worker }: State): Answer {
   const workerState = worker?.getState() ?? 'not created yet';
   if (waiting !== undefined) return { status: 503, type: 'text/plain', body: `${waiting}\n` };
   if (cluster?.hasSynced() !== true)
     return { status: 503, type: 'text/plain', body: 'the informers have not synced yet\n' };
-  if (admission?.isServing() !== true)
-    return { status: 503, type: 'text/plain', body: 'admission is not served yet\n' };
+  const problem = admission === undefined ? 'admission is not served yet' : admission.problem();
+  if (needsAdmission && problem !== undefined)
+    return { status: 503, type: 'text/plain', body: `${problem}\n` };
   const ready = workerState === 'RUNNING';
   return {
     status: ready ? 200 : 503,

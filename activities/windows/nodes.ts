@@ -8,7 +8,11 @@ import { oneLine } from '../../domain/common/text.ts';
 import { nodeFailed as nodeFailedNotification } from '../../domain/notifications/events.ts';
 import { nodeCancelled, nodeFailed, nodeSucceeded } from '../../domain/windows/nodeResult.ts';
 import type { NodeStep } from '../../domain/windows/nodeStep.ts';
-import { isJobRunning, newWindowMaintenance, workJobRef } from '../../domain/windows/windowMaintenance.ts';
+import {
+  isJobRunning,
+  newWindowMaintenance,
+  possibleJobRef,
+} from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
 import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
@@ -117,7 +121,8 @@ async function fail(
 ): Promise<void> {
   // The informer may not have the Job yet.
   const isJobExpected = reason === 'JobDeleted';
-  if (isJobExpected && (await readWorkJob(deps.cluster.kube, workJobRef(maintenance))) !== undefined) return;
+  if (isJobExpected && (await readWorkJob(deps.cluster.kube, possibleJobRef(maintenance))) !== undefined)
+    return;
   const now = deps.cluster.kube.now().toISOString();
   const about = notifiedMaintenanceOf(maintenance);
   // Enqueued first: once the failure is recorded, no other pass reports it.
@@ -133,7 +138,7 @@ async function fail(
 
 /** Completes the NodeMaintenance, unless a Job that the informer does not have yet works on the node. */
 async function complete(deps: Deps, maintenance: NodeMaintenance): Promise<void> {
-  if (isJobRunning(await readWorkJob(deps.cluster.kube, workJobRef(maintenance)))) return;
+  if (isJobRunning(await readWorkJob(deps.cluster.kube, possibleJobRef(maintenance)))) return;
   await completeForWindow(deps, refTo(maintenance));
 }
 

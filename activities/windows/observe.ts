@@ -4,8 +4,8 @@ import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
 import { type PlannedStep, type WindowPhase, decidePhase } from '../../domain/windows/decideWindow.ts';
 import { decideNodeStep, needsHeartbeat, needsReadinessGates } from '../../domain/windows/nodeStep.ts';
-import { type NodeObjects, nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
-import { windowMaintenancesOf, workJobRef } from '../../domain/windows/windowMaintenance.ts';
+import { type NodeObjects, nodeStepInput, type StepContext } from '../../domain/windows/nodeStepInput.ts';
+import { possibleJobRef, windowMaintenancesOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
 import type { WaitingSince } from '../../domain/windows/windowState.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
@@ -29,6 +29,8 @@ export interface WindowObservation {
   phase: WindowPhase;
   /** The nodes that the window selects. */
   nodes: readonly Node[];
+  /** The window runs a Job, and the worker may not create Jobs. */
+  areJobsMissing: boolean;
   steps: readonly ObservedStep[];
 }
 
@@ -38,18 +40,26 @@ export async function observeWindow(
   requests: Pick<WindowRequests, 'cancelled' | 'ended' | 'end'>,
   waitingSince: WaitingSince,
 ): Promise<WindowObservation> {
-  const { nodes, kube } = deps.cluster;
+  const { nodes, maintenances, kube } = deps.cluster;
   const phase = decidePhase(window, requests, kube.now().getTime());
-  const steps = await observeSteps(deps, window, phase.policy, waitingSince);
+  // Other windows need no permission.
+  const runsJobs =
+    window.spec.work.type === 'Job' ||
+    windowMaintenancesOf(window.metadata.name, maintenances.list()).some(
+      ({ maintenance }) => workTypeOf(maintenance) === 'Job',
+    );
+  const mayRunJobs = runsJobs && (await deps.mayRunJobs());
+  const steps = await observeSteps(deps, window, { policy: phase.policy, mayRunJobs }, waitingSince);
   const selected = nodes.list().filter((node) => selectsNode(window.spec.nodeSelector, node));
-  return { window, phase, nodes: selected, steps };
+  const areJobsMissing = window.spec.work.type === 'Job' && !mayRunJobs;
+  return { window, phase, nodes: selected, areJobsMissing, steps };
 }
 
 /** Returns the next step of every node that has a NodeMaintenance of the window, in the order of their names. */
 async function observeSteps(
   deps: Deps,
   window: MaintenanceWindow,
-  policy: WindowPhase['policy'],
+  state: Pick<StepContext, 'policy' | 'mayRunJobs'>,
   waitingSince: WaitingSince,
 ): Promise<ObservedStep[]> {
   const observed = observeObjects(deps, window.metadata.name, waitingSince);
@@ -61,7 +71,7 @@ async function observeSteps(
   );
   const context = {
     revision: revisionOf(window.spec),
-    policy,
+    ...state,
     readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
     nowMs: deps.cluster.kube.now().getTime(),
   };
@@ -84,7 +94,7 @@ function observeObjects(deps: Deps, window: string, waitingSince: WaitingSince):
     return {
       windowMaintenance,
       node,
-      job: cachedWorkJob(cluster, workJobRef(maintenance)),
+      job: cachedWorkJob(cluster, possibleJobRef(maintenance)),
       isMissingReadinessTaint:
         needsReadinessGates(maintenance) && node !== undefined && isMissingReadinessTaint(deps, node),
       waitingSince: waitingSince[maintenance.metadata.uid ?? ''],

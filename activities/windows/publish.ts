@@ -21,6 +21,8 @@ export async function publishWindow(
   const nodes = [...inProgress, ...failed].map(({ node }) => node).slice(0, maxNodes);
   const isPublished = isDeepStrictEqual([active?.nodes, active?.waiting], [nodes, waiting]);
   if (isDeepStrictEqual(progress, before) && (active === undefined || isPublished)) return;
+  if (waiting?.reason === 'JobsNotEnabled' && active?.waiting?.reason !== waiting.reason)
+    deps.events.record(window, { type: 'Warning', reason: waiting.reason, message: waiting.message });
   // Enqueued first: once the status shows it, no other pass reports it.
   if (waiting?.reason === 'ApprovalNeeded') await notifyApprovalNeeded(deps, ref, waiting.message);
   await updateWindowStatus(deps, ref, ({ active: newest, ...status }) => {

@@ -1,10 +1,10 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { isNameOrUid, isRecord, shown } from '../../domain/common/untrusted.ts';
-import { decideAdvance } from '../../domain/windows/advance.ts';
+import { decideAdvance, unknownJobProblem } from '../../domain/windows/advance.ts';
 import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
 import { openedBy } from '../../domain/windows/openWindow.ts';
-import { windowMaintenancesOf, workJobRef } from '../../domain/windows/windowMaintenance.ts';
+import { possibleJobRef, windowMaintenancesOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
 import { annotateWindowMaintenance, cachedWorkJob } from '../../kube/windowObjects.ts';
 import type { WindowRef, WindowRequest } from '../contract.ts';
 import type { Deps } from '../deps.ts';
@@ -60,7 +60,9 @@ export async function advanceNode(deps: Deps, ref: WindowRef, node: string): Pro
   if (found === undefined)
     throw invalidInput(`node: MaintenanceWindow "${ref.name}" does not maintain node ${shown(node)} now`);
   const { maintenance } = found;
-  const job = cachedWorkJob(deps.cluster, workJobRef(maintenance));
+  if (workTypeOf(maintenance) === 'Job' && !(await deps.mayRunJobs()))
+    throw invalidInput(`node: ${unknownJobProblem(node)}`);
+  const job = cachedWorkJob(deps.cluster, possibleJobRef(maintenance));
   const decision = decideAdvance(maintenance, node, job);
   if (decision.kind === 'Rejected') throw invalidInput(`node: ${decision.problem}`);
   await authorizeTemporal(deps, maintenance.spec);

@@ -4,17 +4,24 @@ import { type ConditionFacts, withCondition } from '../../domain/common/conditio
 import { revisionOf } from '../../domain/common/revision.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { emptyStatus } from '../../domain/maintenance/status.ts';
-import { canUncordonWhileClosed, decideAdvance } from '../../domain/windows/advance.ts';
+import {
+  type AdvanceDecision,
+  canUncordonWhileClosed,
+  decideAdvance,
+  unknownJobProblem,
+} from '../../domain/windows/advance.ts';
 import { isAdvanced } from '../../domain/windows/nodeResult.ts';
 import { nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
 import {
+  possibleJobRef,
   type WindowMaintenance,
   windowMaintenanceOf,
-  workJobRef,
+  workTypeOf,
 } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreConflict } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
+import type { JobPermission } from '../../kube/jobPermission.ts';
 import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -24,6 +31,7 @@ import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 interface Deps {
   cluster: FencedCluster;
   events: EventRecorder;
+  mayRunJobs: JobPermission;
   log: Log;
 }
 
@@ -70,8 +78,7 @@ function hasAnnotation({ metadata: { annotations } }: Readonly<NodeMaintenance>)
 async function handleAnnotation(deps: Deps, { node, maintenance }: WindowMaintenance): Promise<undefined> {
   const { cluster, events, log } = deps;
   const { name } = maintenance.metadata;
-  const job = await readWorkJob(cluster.kube, workJobRef(maintenance));
-  const decision = decideAdvance(maintenance, node, job);
+  const decision = await decide(deps, maintenance, node);
   try {
     if (decision.kind === 'Accepted') await recordResult(deps, maintenance, decision.result);
     await annotateWindowMaintenance(cluster.kube, maintenance, { [WindowAnnotation.WorkDone]: null });
@@ -84,6 +91,16 @@ async function handleAnnotation(deps: Deps, { node, maintenance }: WindowMainten
     events.record(maintenance, { type: 'Warning', reason: 'AdvanceRejected', message });
   }
   return undefined;
+}
+
+async function decide(
+  { cluster, mayRunJobs }: Deps,
+  maintenance: NodeMaintenance,
+  node: string,
+): Promise<AdvanceDecision> {
+  if (workTypeOf(maintenance) === 'Job' && !(await mayRunJobs()))
+    return { kind: 'Rejected', problem: unknownJobProblem(node) };
+  return decideAdvance(maintenance, node, await readWorkJob(cluster.kube, possibleJobRef(maintenance)));
 }
 
 async function recordResult(
@@ -111,15 +128,20 @@ async function uncordonIfClosed(deps: Deps, found: WindowMaintenance): Promise<R
   return undefined;
 }
 
-async function canUncordon({ cluster }: Deps, windowMaintenance: WindowMaintenance): Promise<boolean> {
+async function canUncordon(
+  { cluster, mayRunJobs }: Deps,
+  windowMaintenance: WindowMaintenance,
+): Promise<boolean> {
+  if (workTypeOf(windowMaintenance.maintenance) === 'Job' && !(await mayRunJobs())) return false;
   const { kube, nodes, windows } = cluster;
   const node = nodes.get(windowMaintenance.node);
   const window = windows.get(windowMaintenance.window);
-  const job = await readWorkJob(kube, workJobRef(windowMaintenance.maintenance));
+  const job = await readWorkJob(kube, possibleJobRef(windowMaintenance.maintenance));
   const lastHeartbeat = node && (await kubeletRenewTimeMs(kube, node.metadata.name));
   const context = {
     revision: window && revisionOf(window.spec),
     policy: 'Finish',
+    mayRunJobs: true,
     readyTimeoutSeconds: window?.spec.rollout.readyTimeoutSeconds ?? 0,
     nowMs: kube.now().getTime(),
   } as const;

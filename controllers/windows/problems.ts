@@ -1,23 +1,29 @@
 import type { KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, WORK_NAMESPACE } from '../../api/names.ts';
+import type { WindowProblems } from '../../domain/windows/conditions.ts';
 import { scheduleProblems } from '../../domain/windows/schedule.ts';
 import { newWindowMaintenance } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
 import type { Kube } from '../../kube/client.ts';
 import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
+import type { JobPermission } from '../../kube/jobPermission.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 
 /** Represents the nodes that the window will maintain. */
 const sampleNode = { name: 'no-node', uid: 'none' };
 
-/**
- * Returns why a window cannot open as it is: sentences that begin with the field. The apiserver validates the objects that the window
- * would create in dry-run requests.
- */
-export async function windowProblems(kube: Kube, window: MaintenanceWindow): Promise<string[]> {
+/** Returns why a window cannot open as it is. The apiserver validates the objects that the window would create in dry-run requests. */
+export async function windowProblems(
+  kube: Kube,
+  window: MaintenanceWindow,
+  mayRunJobs: JobPermission,
+): Promise<WindowProblems> {
   const maintenance = newWindowMaintenance(window, sampleNode);
-  const job = newWorkJob(window, { node: sampleNode.name, maintenance });
+  const wanted = newWorkJob(window, { node: sampleNode.name, maintenance });
+  const areJobsMissing = wanted !== undefined && !(await mayRunJobs());
+  // Without the permission, the apiserver does not validate the Job.
+  const job = areJobsMissing ? undefined : wanted;
   const maintenanceProblem = await dryRunProblem(kube, resources.nodeMaintenances, maintenance);
   // A sample has no owner that exists.
   const { ownerReferences: _none, ...metadata } = job?.metadata ?? { name: '' };
@@ -25,7 +31,7 @@ export async function windowProblems(kube: Kube, window: MaintenanceWindow): Pro
   const jobProblem =
     job && (await dryRunProblem(kube, resources.jobs, { ...job, metadata }, (text) => warnings.push(text)));
   const podSecurity = job && (await podSecurityProblem(kube, warnings));
-  return [
+  const fields = [
     ...scheduleProblems(window.spec.schedule, kube.now().getTime()),
     ...(maintenanceProblem === undefined
       ? []
@@ -33,6 +39,7 @@ export async function windowProblems(kube: Kube, window: MaintenanceWindow): Pro
     ...(jobProblem === undefined ? [] : [`work.job.template: the apiserver rejected its Job, ${jobProblem}`]),
     ...(podSecurity === undefined ? [] : [podSecurity]),
   ];
+  return { fields, areJobsMissing };
 }
 
 /** The beginning of the warning of Pod Security admission. */
@@ -48,7 +55,7 @@ async function podSecurityProblem(kube: Kube, warnings: readonly string[]): Prom
   const { labels = {} } = (await kube.get(resources.namespaces, { name: WORK_NAMESPACE }))?.metadata ?? {};
   const [enforced, warned] = ['enforce', 'warn'].map((mode) => labels[`pod-security.kubernetes.io/${mode}`]);
   return enforced === warned
-    ? `work.job.template: the apiserver would reject the pods of its Job, which ${warning}: change the template, or allow more in namespace ${WORK_NAMESPACE} (npm start -- --install --work-pod-security)`
+    ? `work.job.template: the apiserver would reject the pods of its Job, which ${warning}: change the template, or allow more in namespace ${WORK_NAMESPACE} (npm start -- --install --window-jobs --work-pod-security)`
     : undefined;
 }
 

@@ -1,11 +1,13 @@
 import type { Client } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, WINDOW_FINALIZER } from '../../api/names.ts';
+import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import { scheduledCondition, validCondition } from '../../domain/windows/conditions.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
+import type { JobPermission } from '../../kube/jobPermission.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
@@ -19,6 +21,7 @@ interface Options {
   cluster: FencedCluster;
   temporal: Client;
   events: EventRecorder;
+  mayRunJobs: JobPermission;
   log: Log;
 }
 type Deps = Options & { schedules: Schedules };
@@ -29,6 +32,8 @@ const resyncMs = 60_000;
 const requeueInProgressMs = 2_000;
 /** Requeue delay while Temporal is unavailable. */
 const requeueUnavailableMs = 5_000;
+/** Requeue delay while a window waits for the permission to run Jobs, which is not watched. */
+const requeueNotEnabledMs = 10_000;
 /** Interval of the clean-up of Schedules whose window was deleted without its finalizer. */
 const cleanupIntervalMs = 3_600_000;
 const workers = 2;
@@ -79,14 +84,27 @@ function hasChanged(before: MaintenanceWindow, { metadata, status }: Maintenance
 async function reconcileWindow(deps: Deps, window: MaintenanceWindow): Promise<Requeue> {
   const { kube } = deps.cluster;
   await ensureFinalizer(deps, window);
-  const problems = await windowProblems(kube, window);
-  const state = await deps.schedules.reconcile(window, problems.length === 0);
-  await publishWindowStatus(kube, window, [validCondition(problems), scheduledCondition(state)]);
+  const valid = validCondition(await windowProblems(kube, window, deps.mayRunJobs));
+  const state = await deps.schedules.reconcile(window, valid.status === 'True');
+  reportMissingJobs(deps, window, valid);
+  await publishWindowStatus(kube, window, [valid, scheduledCondition(state)]);
   if (state.kind === 'Unknown') return { requeueAfterMs: requeueUnavailableMs };
   await ensureRun(deps, window);
   const now = kube.now().getTime();
   const next = nextOpening(window.spec.schedule, now) ?? Infinity;
-  return { requeueAfterMs: Math.min(resyncMs, next - now + requeueInProgressMs) };
+  const requeueAfterMs = valid.reason === 'JobsNotEnabled' ? requeueNotEnabledMs : resyncMs;
+  return { requeueAfterMs: Math.min(requeueAfterMs, next - now + requeueInProgressMs) };
+}
+
+/** Records an Event when the condition changes, not at every resync. */
+function reportMissingJobs(
+  { events }: Deps,
+  window: MaintenanceWindow,
+  { reason, message }: ConditionFacts,
+): void {
+  const before = window.status?.conditions.find(({ type }) => type === 'Valid');
+  if (reason === 'JobsNotEnabled' && before?.reason !== reason)
+    events.record(window, { type: 'Warning', reason, message });
 }
 
 /** Deletes the Schedule of a window that was deleted, possibly because a user removed its finalizer. */

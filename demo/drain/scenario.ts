@@ -37,7 +37,7 @@ export async function runScenario(options: EnvironmentOptions): Promise<Section[
   const heading = headings(options.screen);
   heading('Kubernetes and Temporal start on this machine');
   const environment = await createEnvironment(options, { nodes: nodeCount, maintained, workloads });
-  heading('The worker starts, with the permissions of deploy/worker-rbac.yaml and no others');
+  heading('The worker starts, with the permissions of deploy/rbac and no others');
   const first = startFirstWorker(environment);
   heading(`${nodeCount} nodes run workloads; two of them are in rack 7`);
   await startWorkloads(environment);

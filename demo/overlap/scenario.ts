@@ -37,7 +37,7 @@ export async function runScenario(options: EnvironmentOptions): Promise<Section[
     maintained: nodes,
     workloads: nodeWorkloads,
   });
-  heading('The worker starts, with the permissions of deploy/worker-rbac.yaml and no others');
+  heading('The worker starts, with the permissions of deploy/rbac and no others');
   startFirstWorker(environment);
   heading('Nodes one, two, three and four of KEP-4212 run their pods');
   await startWorkloads(environment);

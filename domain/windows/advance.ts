@@ -32,6 +32,11 @@ function resultOfAdvance(maintenance: Pick<NodeMaintenance, 'status'>, job: Job 
   return hasFailed ? nodeAdvanced : advanceRequested;
 }
 
+/** Why a node is not advanced while the worker may not read its Job. */
+export function unknownJobProblem(node: string): string {
+  return `the worker may not see whether a Job is running on node ${node}: apply deploy/window-jobs, or delete the NodeMaintenance when nothing works on the node any more`;
+}
+
 function jobRunningProblem({ metadata: { namespace, name } }: Job, node: string): string {
   return `Job ${name} is running on node ${node}: wait until it ends, or delete it with kubectl delete job -n ${namespace} ${name} and then advance the node`;
 }

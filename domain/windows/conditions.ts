@@ -1,3 +1,4 @@
+import { WORK_NAMESPACE } from '../../api/names.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
 
 /** The state of a window's Schedule in Temporal. */
@@ -10,11 +11,27 @@ export type ScheduleState =
   | { kind: 'Unknown'; message: string }
   | { kind: 'Rejected'; message: string };
 
-/** Returns condition Valid: the window can be scheduled. `problems` are sentences that begin with the field. */
-export function validCondition(problems: readonly string[]): ConditionFacts {
-  return problems.length === 0
+/** What an administrator can do for a window that runs a Job, and may not. */
+export const jobsNotEnabledMessage = `spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace ${WORK_NAMESPACE}: apply deploy/window-jobs (npm start -- --install --window-jobs), or set spec.work.type to None.`;
+
+/** What keeps a window from being scheduled. */
+export interface WindowProblems {
+  /** Sentences that begin with the field. */
+  fields: readonly string[];
+  /** The window runs a Job, and the worker may not create Jobs. */
+  areJobsMissing: boolean;
+}
+
+/** Returns condition Valid: the window can be scheduled. */
+export function validCondition({ fields, areJobsMissing }: WindowProblems): ConditionFacts {
+  const jobs = areJobsMissing ? jobsNotEnabledMessage : undefined;
+  if (fields.length > 0) {
+    const message = [`${fields.join('; ')}.`, jobs].filter((text) => text !== undefined).join(' ');
+    return { type: 'Valid', status: 'False', reason: 'Invalid', message };
+  }
+  return jobs === undefined
     ? { type: 'Valid', status: 'True', reason: 'Valid', message: '' }
-    : { type: 'Valid', status: 'False', reason: 'Invalid', message: `${problems.join('; ')}.` };
+    : { type: 'Valid', status: 'False', reason: 'JobsNotEnabled', message: jobs };
 }
 
 /** Returns condition Scheduled: the window opens at its times. */

@@ -46,6 +46,8 @@ export interface WindowDecisionInput {
   nodes: readonly Node[];
   steps: readonly PlannedStep[];
   budget: BudgetView;
+  /** The window runs a Job, and the worker may not create Jobs. */
+  areJobsMissing: boolean;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
   nowMs: number;
@@ -118,7 +120,7 @@ function outcomeOf(step: NodeStep): NodeOutcome {
 }
 
 function rolloutInput(
-  { window, phase, requests, nodes, budget, rejected, nowMs }: WindowDecisionInput,
+  { window, phase, requests, nodes, budget, areJobsMissing, rejected, nowMs }: WindowDecisionInput,
   outcomes: ReadonlyMap<string, NodeOutcome>,
 ): RolloutInput {
   const { metadata, spec } = window;
@@ -136,6 +138,7 @@ function rolloutInput(
     approved: requests.approved,
     approvedNodes: requests.approvedNodes,
     paused: requests.paused,
+    areJobsMissing,
     rejected,
     hasEnded: phase.isEnding,
     isDeleted: metadata.deletionTimestamp !== undefined,

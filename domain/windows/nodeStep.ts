@@ -2,6 +2,7 @@ import type { Condition, Job } from '../../api/core.ts';
 import { gatesNotReady, notReadyReason, outOfServiceReason } from '../budget/nodeService.ts';
 import { type ConditionFacts, isTrue } from '../common/conditions.ts';
 import { isCompleted, stageOf } from '../common/stage.ts';
+import { jobsNotEnabledMessage } from './conditions.ts';
 import { isCancelled, nodeResultOf, workResultOf, workStarted, workSucceeded } from './nodeResult.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
 import { isJobRunning } from './windowMaintenance.ts';
@@ -52,6 +53,7 @@ type Phase = (facts: Facts) => NodeStep | undefined;
  * |---------------------------|----------|------------------|------------------------------------|----------------------------------|
  * | deleteJobOfUncordonedNode | Complete |                  | Job running                        | DeleteJob                        |
  * | reportFailure             |          | False            |                                    | Failed                           |
+ * | awaitJobPermission        | Drain    |                  | work Job, Jobs are not permitted   | Wait                             |
  * | endCancelledJob           |          | False, Cancelled | Job exists, node cordoned          | DeleteJob, Wait, Fail            |
  * | awaitUncordon             | Complete |                  | node cordoned                      | Wait                             |
  * | uncordon                  | Drain    | True or Cancelled|                                    | Complete; Wait while Job running |
@@ -75,6 +77,7 @@ type Phase = (facts: Facts) => NodeStep | undefined;
 const phases: readonly Phase[] = [
   deleteJobOfUncordonedNode, // a Job must not work on a node that accepts pods, no matter who completed the maintenance
   reportFailure, // only a user resolves a failure
+  awaitJobPermission, // without it, nobody knows whether the Job is running
   endCancelledJob, // first the Job, then the node, then the record
   awaitUncordon,
   uncordon, // a user who resolved a failure may return a node to service that is not ready
@@ -134,6 +137,11 @@ function deleteJobOfUncordonedNode({ isComplete, job }: Facts): NodeStep | undef
 function reportFailure({ result, isUncordoned }: Facts): NodeStep | undefined {
   if (result?.status !== 'False' || isCancelled(result)) return undefined;
   return { kind: 'Failed', reason: result.reason, message: result.message, isUncordoned };
+}
+
+function awaitJobPermission({ work, mayRunJobs, isComplete }: Facts): NodeStep | undefined {
+  if (work !== 'Job' || mayRunJobs || isComplete) return undefined;
+  return { kind: 'Wait', message: jobsNotEnabledMessage };
 }
 
 function endCancelledJob({ result, isUncordoned, job, nowMs }: Facts): NodeStep | undefined {

@@ -30,6 +30,8 @@ export interface NodeStepInput {
   revision: 'Current' | 'Outdated';
   /** The Job of this NodeMaintenance. */
   job: Job | undefined;
+  /** The worker may create Jobs, and read and delete them. */
+  mayRunJobs: boolean;
   /** Time at which a worker first observed the node as not ready, in milliseconds since the epoch. Undefined on the first observation. */
   waitingSince: number | undefined;
   policy: InProgressPolicy;
@@ -52,6 +54,8 @@ export interface NodeObjects {
 export interface StepContext {
   /** The revision of the window. Undefined if the window was deleted. */
   revision: string | undefined;
+  /** The worker may create Jobs, and read and delete them. */
+  mayRunJobs: boolean;
   policy: InProgressPolicy;
   readyTimeoutSeconds: number;
   nowMs: number;

@@ -4,6 +4,7 @@ import { limitOf } from '../budget/nodeDisruptionBudget.ts';
 import { labelOf } from '../common/labelSelector.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
+import { jobsNotEnabledMessage } from './conditions.ts';
 import type { NodeOutcome } from './nodeOutcome.ts';
 
 /** A node that a window selects. */
@@ -27,6 +28,8 @@ export interface RolloutInput {
   approved: boolean;
   approvedNodes: readonly string[];
   paused: boolean;
+  /** The window runs a Job, and the worker may not create Jobs. */
+  areJobsMissing: boolean;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
   /** The window has ended, or was cancelled or deleted. */
@@ -64,12 +67,13 @@ interface Facts extends RolloutInput {
 type Rule = (facts: Facts) => Wait | undefined;
 
 /** The rules for a window without remaining nodes. */
-const finalRules: readonly Rule[] = [rejection, lastNodesInProgress, failedNodesLeft];
+const finalRules: readonly Rule[] = [jobsNotEnabled, rejection, lastNodesInProgress, failedNodesLeft];
 
 /** The rules for a window with remaining nodes. No node starts while one of them applies; the first one that applies is reported. */
 const rules: readonly Rule[] = [
   windowHasEnded,
   windowIsPaused,
+  jobsNotEnabled, // a node would be drained for nothing
   tooManyFailures, // the cause of one failure may affect the next node
   tooManyRejections, // the apiserver rejects the other nodes for the same reason
   windowNeedsApproval,
@@ -173,6 +177,12 @@ function windowHasEnded({ hasEnded, isDeleted, remaining }: Facts): Wait | undef
 
 function windowIsPaused({ paused }: Facts): Wait | undefined {
   return paused ? wait('Paused', 'The window is paused: resume it to start further nodes.') : undefined;
+}
+
+/** A window whose nodes have all succeeded or failed needs no further Job. */
+function jobsNotEnabled({ areJobsMissing, remaining, inProgress }: Facts): Wait | undefined {
+  if (!areJobsMissing || remaining.length + inProgress.length === 0) return undefined;
+  return wait('JobsNotEnabled', jobsNotEnabledMessage);
 }
 
 function tooManyFailures({ failed, rollout }: Facts): Wait | undefined {

@@ -111,6 +111,13 @@ export function isPausedByWindow({ metadata }: Pick<NodeMaintenance, 'metadata'>
   return metadata.annotations?.[WindowAnnotation.PausedByWindow] !== undefined;
 }
 
+/** Identifies the Job that a NodeMaintenance may have; undefined if its work is none. Only then the worker needs to read Jobs. */
+export function possibleJobRef(
+  maintenance: Pick<NodeMaintenance, 'metadata'>,
+): ReturnType<typeof workJobRef> | undefined {
+  return workTypeOf(maintenance) === 'Job' ? workJobRef(maintenance) : undefined;
+}
+
 /** Identifies the Job of a NodeMaintenance. A Job of this name with another owner, such as an earlier NodeMaintenance, is not its Job. */
 export function workJobRef({ metadata: { name, uid = '' } }: Pick<NodeMaintenance, 'metadata'>): {
   name: string;

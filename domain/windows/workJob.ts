@@ -1,6 +1,12 @@
 import type { Job } from '../../api/core.ts';
 import type { JobWork, MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { NODE_MAINTENANCE, WINDOW_LABEL, WindowAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
+import {
+  NODE_MAINTENANCE,
+  WINDOW_LABEL,
+  WindowAnnotation,
+  WORK_NAMESPACE,
+  WORK_SERVICE_ACCOUNT,
+} from '../../api/names.ts';
 import { type WindowMaintenance, workJobRef } from './windowMaintenance.ts';
 
 /** Creates the Job that works on a drained node. Returns undefined if the window no longer runs a Job. */
@@ -24,9 +30,17 @@ export function newWorkJob(
   };
 }
 
+/** The fields of the author's template that matter here. */
+interface PodSpec {
+  affinity?: object;
+  serviceAccountName?: string;
+  /** The deprecated name of the same field. */
+  serviceAccount?: string;
+}
+
 /** Returns the spec of a Job whose pods run on this node only and tolerate every taint, so that no taint evicts them. */
 function workJobSpec({ template, timeoutSeconds, retries }: JobWork, node: string): Job['spec'] {
-  const pod = template as { spec?: { affinity?: object } };
+  const pod = template as { spec?: PodSpec };
   const nodeSelectorTerms = [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: [node] }] }];
   const nodeAffinity = { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } };
   return {
@@ -37,9 +51,18 @@ function workJobSpec({ template, timeoutSeconds, retries }: JobWork, node: strin
       spec: {
         restartPolicy: 'Never',
         ...pod.spec,
+        ...serviceAccountOf(pod.spec),
         affinity: { ...pod.spec?.affinity, nodeAffinity },
         tolerations: [{ operator: 'Exists' }],
       },
     },
   };
+}
+
+/** Gives the pods the ServiceAccount without permissions, and no token of it, unless the template names another one. */
+function serviceAccountOf({ serviceAccountName, serviceAccount }: PodSpec = {}): object {
+  const named = serviceAccountName || serviceAccount || WORK_SERVICE_ACCOUNT;
+  return named === WORK_SERVICE_ACCOUNT
+    ? { serviceAccountName: WORK_SERVICE_ACCOUNT, automountServiceAccountToken: false }
+    : { serviceAccountName: named };
 }

@@ -74,19 +74,24 @@ const folders = {
       'http',
       'kube',
       'admission',
+      'manifests',
       'temporal-config',
       'package.json',
     ],
     not: onlyKube,
   },
   'worker/notifications/endpoint.ts': { from: ['api', 'domain', 'worker'], packages: ['node:', 'undici'] },
-  sandbox: { from: ['api', 'temporal-config'], not: onlyKube },
+  manifests: { from: ['api'], packages: ['node:', 'commander', 'yaml'] },
+  sandbox: { from: ['api', 'manifests', 'temporal-config'], not: onlyKube },
+  'sandbox/webhookClient.ts': { from: ['admission/issue.ts', 'sandbox'] },
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
   // Generates manifests from api and admission, and reference documentation.
   'scripts/reference/metrics.ts': { from: ['worker/metrics/definitions.ts'] },
   'scripts/reference/settings.ts': { from: ['worker/config.ts', 'worker/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
-  'scripts/generate.ts': { from: ['scripts', 'api', 'admission/drainPlanPolicy.ts', 'admission/windowAuthorPolicy.ts'] },
+  'scripts/generate.ts': {
+    from: ['scripts', 'api', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],
+  },
 };
 
 /** Everything that production code does not import: sandbox, demo, bench, test and scripts may import all but tests. */

@@ -1,20 +1,20 @@
 import { request } from 'node:https';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import { hostsOf, registrationName, registrations, validating } from '../../admission/registration.ts';
+import { hostsOf, validating } from '../../admission/registration.ts';
 import { type Secret, secretName, secrets } from '../../admission/secret.ts';
-import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
+import { SYSTEM_NAMESPACE, WEBHOOK_CONFIGURATION } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { type Answer, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { type Answer, kubectlOf } from '../api/kubectl.ts';
 import {
   operatorOf,
   operatorsDropped,
   registered,
   servedAdmission,
   type TestAdmission,
-  unregistered,
 } from '../kit/admission.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { installRegistration, removeRegistration, resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -30,7 +30,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await unregistered(c);
+  await resetRegistration(c.admin);
   await operatorsDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);
@@ -112,33 +112,12 @@ test('through two changes of the authority every replica serves a trusted certif
   }
 });
 
-test('in a cluster it is registered by its Service, whose name is in its certificate', async () => {
-  const endpoint = {
-    kind: 'Service',
-    namespace: 'node-maintenance',
-    name: 'node-maintenance-worker',
-  } as const;
-  const worker = workerUser(SYSTEM_NAMESPACE);
-  const configurations = registrations({ endpoint, caBundle: '', worker, plainEvictions: 'reject' });
-  const args = ['apply', '--server-side', '--field-manager=node-maintenance', '--dry-run=server'];
-  for (const [{ kind }, object] of configurations) {
-    const manifest = { apiVersion: 'admissionregistration.k8s.io/v1', kind, ...object };
-    const answer = await succeeds(kubectlOf(sandbox)([...args, '-o', 'json', '-f', '-'], manifest));
-    const { webhooks } = JSON.parse(answer) as { webhooks: { clientConfig: object }[] };
-    const served =
-      kind === validating.kind
-        ? ['/authorization', '/warnings', '/readiness-policies', '/evictions']
-        : ['/evacuations'];
-    expect(webhooks.map(({ clientConfig }) => clientConfig)).toEqual(
-      served.map((path) => ({
-        service: { namespace: 'node-maintenance', name: 'node-maintenance-worker', path, port: 443 },
-      })),
-    );
-  }
-  expect(hostsOf(endpoint)).toContain('node-maintenance-worker.node-maintenance.svc');
+test('in a cluster its certificate contains the name of its Service', () => {
+  const service = { kind: 'Service', namespace: 'berlin', name: 'node-maintenance-admission' } as const;
+  expect(hostsOf(service)).toContain('node-maintenance-admission.berlin.svc');
 });
 
-describe('changes by other clients are reverted:', () => {
+describe('changes by other clients:', () => {
   let served: TestAdmission;
   beforeEach(async () => {
     served = await servedAdmission(c);
@@ -148,16 +127,27 @@ describe('changes by other clients are reverted:', () => {
 
   const webhooksNow = async () => (await registered(c))?.webhooks;
 
-  test('the registration is deleted', async () => {
+  test('a deleted registration is reported with the remedy, and completed when it is installed again', async () => {
     const before = await webhooksNow();
-    await unregistered(c);
+    await removeRegistration(c.admin);
+    const missing = (kind: string) =>
+      `${kind} nodemaintenance.k8s.io is missing: install it again with npm start -- --install, or with npm run -s manifests and kubectl apply`;
+    const both = ['ValidatingWebhookConfiguration', 'MutatingWebhookConfiguration'].map(missing).join('; ');
+    await eventually('the report', () =>
+      expect(served.admission.problem).toBe(`requests are not checked: ${both}`),
+    );
+    await installRegistration(c.admin);
     await eventually('the registration', async () => expect(await webhooksNow()).toEqual(before));
+    await eventually('no report', () => expect(served.admission.problem).toBeUndefined());
   });
 
-  test('the registration is changed', async () => {
+  test.each([
+    { what: 'the URL', path: 'url', value: 'https://127.0.0.1:1/authorization' },
+    { what: 'the authority', path: 'caBundle', value: '' },
+  ])('$what of a webhook is restored', async ({ path, value }) => {
     const before = await webhooksNow();
-    const operations = [{ op: 'replace', path: '/webhooks/0/failurePolicy', value: 'Ignore' } as const];
-    await c.admin.jsonPatch(validating, { name: registrationName }, operations);
+    const operations = [{ op: 'replace', path: `/webhooks/0/clientConfig/${path}`, value } as const];
+    await c.admin.jsonPatch(validating, { name: WEBHOOK_CONFIGURATION }, operations);
     await eventually('the registration as it was', async () => expect(await webhooksNow()).toEqual(before));
   });
 
@@ -183,10 +173,24 @@ describe('changes by other clients are reverted:', () => {
       when: 'given another key',
       change: ({ data = {} }) => c.admin.mergePatch(secrets, key, { data: { 'tls.key': data['ca.key'] } }),
     },
-  ])('the certificates are $when', async ({ change }) => {
+  ])('certificates that are $when are issued again', async ({ change }) => {
     const before = await bundle();
     await change((await c.admin.get(secrets, key)) as Secret);
     await eventually('another authority', async () => expect(await bundle()).not.toBe(before));
     await eventuallyReached(served);
   });
+});
+
+test('a host that the installation does not allow is reported', async () => {
+  const remote = await servedAdmission(c, { host: '192.0.2.1' });
+  try {
+    await eventually('the report', () =>
+      expect(remote.admission.problem).toContain(
+        'ValidatingWebhookConfiguration nodemaintenance.k8s.io was not changed: ',
+      ),
+    );
+    expect(remote.admission.problem).toContain('nodemaintenance.k8s.io/webhook-hosts (127.0.0.1)');
+  } finally {
+    await remote.stopped();
+  }
 });

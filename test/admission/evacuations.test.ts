@@ -2,13 +2,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
-import type { PlainEvictions } from '../../admission/registration.ts';
+import type { PlainEvictions } from '../../admission/evacuations.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
-import { servedAdmission, type TestAdmission, unregistered } from '../kit/admission.ts';
+import { servedAdmission, type TestAdmission } from '../kit/admission.ts';
 import { type PodDiffers, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -24,7 +25,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await unregistered(c);
+  await resetRegistration(c.admin);
   await c?.close();
   await releaseSandbox(sandbox);
 });

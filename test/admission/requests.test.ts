@@ -7,16 +7,11 @@ import { completeDrainPlan } from '../../domain/drain/plan.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
 import { entry } from '../api/objects.ts';
-import {
-  operatorOf,
-  operatorsDropped,
-  servedAdmission,
-  type TestAdmission,
-  unregistered,
-} from '../kit/admission.ts';
+import { operatorOf, operatorsDropped, servedAdmission, type TestAdmission } from '../kit/admission.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
+import { resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -47,7 +42,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await served?.stopped();
-  await unregistered(c);
+  await resetRegistration(c.admin);
   await operatorsDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);

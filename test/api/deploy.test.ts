@@ -15,6 +15,7 @@ beforeAll(async () => {
 afterAll(() => releaseSandbox(sandbox));
 
 const worker = 'system:serviceaccount:node-maintenance:node-maintenance-worker';
+const admission = 'system:serviceaccount:node-maintenance:node-maintenance-admission';
 
 /** `kubectl auth can-i` answers by its output, and by its exit code. */
 async function may(user: string, action: string): Promise<string> {
@@ -49,7 +50,6 @@ describe('the worker may', () => {
     'delete jobs -n node-maintenance-work',
     'get validatingadmissionpolicies/worker-maintenances.nodemaintenance.k8s.io',
     'patch nodemaintenances --subresource=status',
-    'update nodemaintenances --subresource=finalizers',
     'list deployments --all-namespaces',
     'list statefulsets --all-namespaces',
     'create nodereadinesses',
@@ -62,12 +62,10 @@ describe('the worker may', () => {
     'delete evacuations --all-namespaces',
     'patch evacuations --subresource=status --all-namespaces',
     'create events --all-namespaces',
-    'update leases -n node-maintenance',
     'list leases -n node-maintenance',
     'create leases -n node-maintenance',
     'patch leases -n node-maintenance',
     'delete leases -n node-maintenance',
-    'update leases -n kube-node-maintenance',
     'get leases -n kube-node-lease',
     'watch nodedisruptionbudgets',
     'get namespaces',
@@ -76,18 +74,14 @@ describe('the worker may', () => {
     'get validatingadmissionpolicybindings/worker-namespaces.nodemaintenance.k8s.io',
     'get customresourcedefinitions/nodemaintenances.nodemaintenance.k8s.io',
     'create subjectaccessreviews',
-    'create validatingwebhookconfigurations/nodemaintenance.k8s.io',
-    'patch validatingwebhookconfigurations/nodemaintenance.k8s.io',
-    'create mutatingwebhookconfigurations/nodemaintenance.k8s.io',
-    'patch mutatingwebhookconfigurations/nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/evacuation-requester.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/released-pods.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/window-author.nodemaintenance.k8s.io',
     'get validatingadmissionpolicybindings/window-maintenances.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/webhook-registrations.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicybindings/worker-nodes.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/worker-pods.nodemaintenance.k8s.io',
     'get validatingadmissionpolicybindings/worker-pods.nodemaintenance.k8s.io',
-    'create secrets/node-maintenance-webhook -n node-maintenance',
-    'patch secrets/node-maintenance-webhook -n node-maintenance',
     'get mutatingadmissionpolicies/requester.nodemaintenance.k8s.io',
     'get validatingadmissionpolicybindings/requester.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/readiness-gates.nodemaintenance.k8s.io',
@@ -125,11 +119,19 @@ describe('the worker may not', () => {
     'get secrets -n node-maintenance',
     'list secrets -n node-maintenance',
     'create secrets -n node-maintenance',
+    'get secrets/node-maintenance-webhook -n node-maintenance',
+    'patch secrets/node-maintenance-webhook -n node-maintenance',
+    'get validatingwebhookconfigurations/nodemaintenance.k8s.io',
     'create validatingwebhookconfigurations',
-    'patch validatingwebhookconfigurations/another.example.com',
-    'delete validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'patch validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'patch mutatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'create serviceaccounts --subresource=token -n node-maintenance',
     'impersonate users',
     'update leases -n kube-node-lease',
+    'update leases -n kube-node-maintenance',
+    'update leases -n node-maintenance',
+    'update nodemaintenances --subresource=finalizers',
+    'update evacuations --subresource=finalizers --all-namespaces',
     'delete leases -n kube-node-maintenance',
     'list namespaces',
     'list namespaces',
@@ -140,6 +142,60 @@ describe('the worker may not', () => {
     'get customresourcedefinitions/leases.example.com',
   ])('%s', async (action) => {
     expect(await may(worker, action)).toBe('no');
+  });
+});
+
+describe('the admission server may', () => {
+  test.each([
+    'watch nodes',
+    'watch nodemaintenances',
+    'get nodedisruptionbudgets',
+    'get pods --all-namespaces',
+    'list pods --all-namespaces',
+    'get evacuations --all-namespaces',
+    'get namespaces',
+    'list daemonsets --all-namespaces',
+    'list statefulsets --all-namespaces',
+    'create subjectaccessreviews',
+    'get validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'patch validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'patch mutatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'create secrets/node-maintenance-webhook -n node-maintenance',
+    'patch secrets/node-maintenance-webhook -n node-maintenance',
+    'create leases -n node-maintenance',
+    'patch leases -n node-maintenance',
+    'get customresourcedefinitions/nodemaintenances.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/webhook-registrations.nodemaintenance.k8s.io',
+  ])('%s', async (action) => {
+    expect(await may(admission, action)).toBe('yes');
+  });
+});
+
+describe('the admission server may not', () => {
+  test.each([
+    'patch nodes',
+    'patch nodes --subresource=status',
+    'delete nodes',
+    'patch pods --all-namespaces',
+    'delete pods --all-namespaces',
+    'create pods --subresource=eviction --all-namespaces',
+    'create nodemaintenances',
+    'patch nodemaintenances',
+    'patch nodemaintenances --subresource=status',
+    'patch evacuations --all-namespaces',
+    'create jobs -n node-maintenance-work',
+    'patch leases -n kube-node-maintenance',
+    'get secrets --all-namespaces',
+    'list secrets -n node-maintenance',
+    'create secrets -n node-maintenance',
+    'create validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'delete validatingwebhookconfigurations/nodemaintenance.k8s.io',
+    'patch validatingwebhookconfigurations/another.example.com',
+    'patch validatingadmissionpolicies/webhook-registrations.nodemaintenance.k8s.io',
+    'impersonate users',
+    'create serviceaccounts --subresource=token -n node-maintenance',
+  ])('%s', async (action) => {
+    expect(await may(admission, action)).toBe('no');
   });
 });
 
@@ -204,7 +260,7 @@ test('deploy/ installs every CRD', async () => {
   expect(names.filter((name) => !rendered.includes(`name: ${name}\n`))).toEqual([]);
 });
 
-test('the apiserver accepts deploy/worker', async () => {
-  const { code, stderr } = await kubectl(['apply', '--dry-run=server', '-k', 'deploy/worker']);
+test.each(['deploy/worker', 'deploy/admission-server'])('the apiserver accepts %s', async (folder) => {
+  const { code, stderr } = await kubectl(['apply', '--dry-run=server', '-k', folder]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
 });

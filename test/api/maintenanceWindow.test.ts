@@ -182,6 +182,22 @@ describe('is rejected, with a message that explains how to fix it,', () => {
   });
 });
 
+// Unlike that of a NodeMaintenance, the plan of a window may change, and is validated at each change.
+test('the drain plan of a window cannot become one that is not valid for a NodeMaintenance', async () => {
+  const entry = { podType: 'Default', podPriority: 1 };
+  await succeeds(kubectl(['create', '-f', '-'], window({ template: { drainPlan: [entry] } })));
+  try {
+    const patch = JSON.stringify({ spec: { template: { drainPlan: [entry, entry] } } });
+    const { code, stderr } = await kubectl(['patch', 'mw', 'api-window', '--type=merge', '-p', patch]);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining('must not repeat an entry'),
+    });
+  } finally {
+    await succeeds(kubectl(['delete', 'mw', 'api-window']));
+  }
+});
+
 test('kubectl explain describes the fields', async () => {
   const explained = await succeeds(kubectl(['explain', 'mw.spec.onWindowEnd']));
   expect(explained).toContain('HoldCurrent: drains are paused, nodes');

@@ -7,6 +7,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { operatorOf, operatorsDropped } from '../kit/admission.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
+import { removeRegistration, resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Answer, type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { entry } from './objects.ts';
@@ -21,11 +22,14 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'req' });
+  // What holds without an admission server, which would reject the requests of these users.
+  await removeRegistration(c.admin);
   [mallory, bob] = [await operatorOf(c, ['no-node-of-hers']), await operatorOf(c, ['no-node-of-his'])];
 });
 
 afterAll(async () => {
   await operatorsDropped(c);
+  await resetRegistration(c.admin);
   await c?.close();
   await releaseSandbox(sandbox);
 });

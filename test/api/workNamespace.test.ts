@@ -1,15 +1,9 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { parseAllDocuments, stringify } from 'yaml';
+import { parseAllDocuments } from 'yaml';
 import type { KubeObject } from '../../api/core.ts';
 import { WORK_NAMESPACE } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
-
-const deploy = fileURLToPath(new URL('../../deploy', import.meta.url));
 
 let sandbox: Sandbox | undefined;
 let kubectl: Kubectl;
@@ -33,6 +27,11 @@ const volumes = [{ name: 'host', hostPath: { path: '/' } }];
 /** Asks the apiserver without storing anything. */
 const created = (object: object) => kubectl(['create', '--dry-run=server', '-f', '-'], object);
 
+async function rendered(folder: string): Promise<KubeObject[]> {
+  const documents = parseAllDocuments(await succeeds(kubectl(['kustomize', folder])));
+  return documents.map((document) => document.toJS() as KubeObject);
+}
+
 describe('the namespace of the Jobs of windows', () => {
   test.each([
     { what: 'a privileged container', spec: { containers: privileged } },
@@ -51,24 +50,30 @@ describe('the namespace of the Jobs of windows', () => {
     expect(await created(pod())).toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('allows privileged pods with the component privileged-work', async () => {
-    const dir = await mkdtemp(join(tmpdir(), 'overlay-'));
-    try {
-      const [resources, components] = [deploy, join(deploy, 'privileged-work')].map((path) => [
-        relative(dir, path),
-      ]);
-      await writeFile(join(dir, 'kustomization.yaml'), stringify({ resources, components }));
-      const rendered = parseAllDocuments(await succeeds(kubectl(['kustomize', dir])));
-      const objects = rendered.map((document) => document.toJS() as KubeObject);
-      const namespace = objects.find(
-        ({ kind, metadata }) => kind === 'Namespace' && metadata.name === WORK_NAMESPACE,
-      );
-      expect(namespace?.metadata.labels).toMatchObject({
+  test('allows privileged pods with deploy/privileged-work, which contains the rest of deploy/window-jobs', async () => {
+    const [privilegedWork, windowJobs] = await Promise.all([
+      rendered('deploy/privileged-work'),
+      rendered('deploy/window-jobs'),
+    ]);
+    const isNamespace = ({ kind }: KubeObject) => kind === 'Namespace';
+    expect(privilegedWork.find(isNamespace)?.metadata).toMatchObject({
+      name: WORK_NAMESPACE,
+      labels: {
         'pod-security.kubernetes.io/enforce': 'privileged',
         'pod-security.kubernetes.io/warn': 'privileged',
-      });
-    } finally {
-      await rm(dir, { recursive: true, force: true });
-    }
+      },
+    });
+    const others = (objects: KubeObject[]) => objects.filter((object) => !isNamespace(object));
+    expect(others(privilegedWork)).toEqual(others(windowJobs));
+    const applied = kubectl(['apply', '--server-side', '--dry-run=server', '-k', 'deploy/privileged-work']);
+    expect(await applied).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('is not part of deploy/, nor is anything in it', async () => {
+    const objects = await rendered('deploy');
+    expect(objects.length).toBeGreaterThan(0);
+    expect(
+      objects.filter(({ metadata }) => [metadata.name, metadata.namespace].includes(WORK_NAMESPACE)),
+    ).toEqual([]);
   });
 });

@@ -12,6 +12,7 @@ import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { removeRegistration, resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { usersDropped, userWith } from '../kit/users.ts';
 import { type Answer, type Kubectl, kubectlOf } from './kubectl.ts';
@@ -30,6 +31,8 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'marks' });
+  // What holds without an admission server, which would reject the requests of these users.
+  await removeRegistration(c.admin);
   node = await c.nodeNamed('n');
   operator = await userWith(c, { clusterRoles: ['node-maintenance-operator'] });
   const rules = [
@@ -49,6 +52,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   if (c !== undefined) await usersDropped(c);
+  await resetRegistration(c.admin);
   await c?.close();
   await releaseSandbox(sandbox);
 });

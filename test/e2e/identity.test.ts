@@ -5,6 +5,9 @@ import type { KubeObject, Lease } from '../../api/core.ts';
 import { INSTIGATOR_FINALIZER, TASK_QUEUE } from '../../api/names.ts';
 import { evacuationName } from '../../domain/evacuation/evacuation.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
+import { readManifests } from '../../manifests/read.ts';
+import { renderManifests } from '../../manifests/render.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
@@ -13,12 +16,6 @@ import { createWorld, type World } from '../kit/world.ts';
 
 const namespace = 'node-maintenance';
 const worker = 'node-maintenance-worker';
-/** None to secrets: an admission server there would replace the registration of the other one. */
-const rightsToLeases = {
-  apiGroups: ['coordination.k8s.io'],
-  resources: ['leases'],
-  verbs: ['get', 'list', 'create', 'patch', 'delete'],
-};
 const rbac = (plural: string, kind: string): Resource => ({
   group: 'rbac.authorization.k8s.io',
   version: 'v1',
@@ -50,7 +47,9 @@ function start(...args: string[]): WorkerProcess {
 }
 
 function startAsAdministrator(...args: string[]): WorkerProcess {
-  const started = startWorker(world.sandbox, { args, env: { KUBECONFIG: world.sandbox.kubeconfig } });
+  const { kubeconfig } = world.sandbox;
+  const env = { KUBECONFIG: kubeconfig, ADMISSION_KUBECONFIG: kubeconfig };
+  const started = startWorker(world.sandbox, { args, env });
   processes.push(started);
   return started;
 }
@@ -113,6 +112,28 @@ async function readiness(one: WorkerProcess): Promise<string> {
 }
 
 describe('identity Leases', () => {
+  test('no work is done before "creating the Lease": a missing namespace is waited for', async () => {
+    const manifests = renderManifests(await readManifests(), {
+      namespace: 'later',
+      webhookHosts: ['127.0.0.1'],
+    });
+    const isOfNamespace = ({ kind, metadata }: KubeObject) =>
+      metadata.namespace !== undefined || kind === 'Namespace';
+    const items = manifests.filter((manifest) => !isOfNamespace(manifest));
+    const list = { apiVersion: 'v1', kind: 'List', items };
+    await succeeds(kubectlOf(world.sandbox)(['apply', '--server-side', '-f', '-'], list));
+    const early = startAsAdministrator('--namespace', 'later', '--components', 'admission');
+    await logs(early, 'Waiting for the identity Lease');
+    expect(await readiness(early)).toContain('503 waiting for the identity Lease: ');
+    expect(await readiness(early)).toContain('namespaces "later" not found: namespace later must exist');
+    expect(early.log()).not.toContain('Admission server started');
+    await world.kube.create(resources.namespaces, { metadata: { name: 'later' } });
+    await logs(early, 'Admission server started');
+    const name = nameOf('node-maintenance-admission', hostname());
+    expect((await leaseNamed(name, 'later'))?.spec.holderIdentity).toMatch(new RegExp(`^${name}_`));
+    await early.kill();
+  });
+
   test('"creating the Namespace and the Lease on" start-up', async () => {
     first = startAsAdministrator('--install');
     await first.ready();
@@ -128,45 +149,34 @@ describe('identity Leases', () => {
     expect(await pollers()).toContain(temporalIdentityOf(first));
   });
 
-  test('no work is done before "creating the Lease": a missing namespace is waited for', async () => {
-    const early = startAsAdministrator('--namespace', 'later', '--admission-only');
-    await logs(early, 'Waiting for the identity Lease');
-    expect(await readiness(early)).toContain('503 waiting for the identity Lease: ');
-    expect(await readiness(early)).toContain('namespaces "later" not found: namespace later must exist');
-    expect(early.log()).not.toContain('Admission server started');
-    await world.kube.create(resources.namespaces, { metadata: { name: 'later' } });
-    await logs(early, 'Admission server started');
-    const name = nameOf('node-maintenance-admission', hostname());
-    expect((await leaseNamed(name, 'later'))?.spec.holderIdentity).toMatch(new RegExp(`^${name}_`));
-    await early.kill();
-  });
-
   test('no work is done before "creating the Lease": a namespace that RBAC forbids is waited for', async () => {
-    const forbidden = start('--namespace', 'forbidden');
+    const roleBindings = rbac('rolebindings', 'RoleBinding');
+    const { metadata, ...binding } = (await world.kube.get(roleBindings, {
+      namespace,
+      name: worker,
+    })) as KubeObject;
+    await world.kube.delete(roleBindings, { namespace, name: worker }, { uid: metadata.uid ?? '' });
+    const forbidden = start();
     await logs(forbidden, 'Waiting for CRDs, policies and RBAC');
-    const problem = 'the worker may not get, list, create, patch, delete leases in namespace forbidden';
+    const problem = `this process may not get, list, create, patch, delete leases in namespace ${namespace}`;
     expect(await readiness(forbidden)).toContain(`503 waiting for CRDs, policies and RBAC: ${problem}`);
     expect(forbidden.log()).not.toContain('Informers synced');
     expect(await pollers()).not.toContain(temporalIdentityOf(forbidden));
-    await world.kube.create(resources.namespaces, { metadata: { name: 'forbidden' } });
-    const metadata = { namespace: 'forbidden', name: worker };
-    const binding = await world.kube.get(rbac('rolebindings', 'RoleBinding'), { namespace, name: worker });
-    await world.kube.create(rbac('roles', 'Role'), { metadata, rules: [rightsToLeases] } as KubeObject);
-    await world.kube.create(rbac('rolebindings', 'RoleBinding'), { ...binding, metadata } as KubeObject);
-    await logs(forbidden, 'Control loops started');
-    const [published, elected] = await Promise.all([
-      leaseNamed(nameOf(worker, hostname()), 'forbidden'),
-      leaseNamed('node-maintenance-controllers', 'forbidden'),
-    ]);
-    const acquired = published?.spec.acquireTime ?? 'never';
-    expect(acquired.localeCompare(elected?.spec.acquireTime ?? '')).toBe(-1);
+    expect(await listed()).not.toContain(`${worker} ${temporalIdentityOf(forbidden)}`);
+    const { labels } = metadata;
+    await world.kube.create(roleBindings, {
+      ...binding,
+      metadata: { namespace, name: worker, labels },
+    } as KubeObject);
+    await forbidden.ready();
+    expect(await listed()).toContain(`${worker} ${temporalIdentityOf(forbidden)}`);
     expect(forbidden.log().split(problem)).toHaveLength(2);
     expect(await forbidden.stop()).toBe(0);
   });
 
   test('"the existence of the Lease objects per" process', async () => {
     second = start();
-    const admission = start('--admission-only');
+    const admission = start('--components', 'admission');
     await Promise.all([second.ready(), admission.ready()]);
     const expected = [
       'node-maintenance-admission',

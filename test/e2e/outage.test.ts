@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { WORK_NAMESPACE } from '../../api/names.ts';
+import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
@@ -77,7 +77,7 @@ describe('a worker that starts where something is missing', () => {
     expect(worker.log()).toContain('npm start -- --install applies them');
     const installer = start(world.sandbox, {
       env: { KUBECONFIG: world.sandbox.kubeconfig },
-      args: ['--install', '--work-pod-security', 'privileged'],
+      args: ['--install', '--window-jobs', '--work-pod-security', 'privileged'],
     });
     await installer.ready();
     await worker.ready();
@@ -130,5 +130,15 @@ describe('an outage in mid-drain', () => {
     await eventually('the stage to be accepted', () => world.patch(name, { stage: 'Complete' }));
     await world.eventually(name, 'it is finished', finished);
     expect((await world.node(node)).spec.unschedulable ?? false).toBe(false);
+  });
+});
+
+test('the namespace of node Leases is created again when somebody deletes it', async () => {
+  const key = { name: NODE_LEASE_NAMESPACE };
+  const { uid = '' } = (await world.kube.get(resources.namespaces, key))?.metadata ?? {};
+  await world.kube.delete(resources.namespaces, key, { uid });
+  await eventually('another namespace', async () => {
+    const found = await world.kube.get(resources.namespaces, key);
+    expect(found?.metadata.uid ?? uid).not.toBe(uid);
   });
 });

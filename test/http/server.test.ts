@@ -1,8 +1,11 @@
 import type { Server as HttpServer } from 'node:http';
 import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import type { KeyPair } from '../../admission/certificates.ts';
+import { issueAuthority, issueClient, issueServing } from '../../admission/issue.ts';
 import {
   createHttpServer,
   createHttpsServer,
@@ -412,6 +415,95 @@ describe('a server over TLS', () => {
     expect(rejected).toContain('ConnectionLimit');
   });
 });
+
+describe('a server over TLS that authenticates its clients', () => {
+  const validity = { notBefore: Date.now() - 3_600_000, notAfter: Date.now() + 3_600_000 };
+  const expired = { notBefore: Date.now() - 7_200_000, notAfter: Date.now() - 3_600_000 };
+  let ca: KeyPair;
+  let foreign: KeyPair;
+
+  beforeAll(async () => {
+    [ca, foreign] = await Promise.all([issueAuthority(validity), issueAuthority(validity)]);
+  });
+
+  const serveTo = async (...names: string[]) => {
+    const server = createHttpsServer(optionsOf({}), { names });
+    server.setSecureContext({ ...certificate, ca: ca.certificate });
+    await listen(server);
+    return server;
+  };
+
+  test('answers clients of its authority', async () => {
+    await serveTo();
+    await expectPage({ over: 'tls', client: await issueClient(ca, 'anyone', validity) });
+    expect(rejected).toEqual([]);
+  });
+
+  test('answers no other client, and counts it', async () => {
+    const clients = {
+      'no certificate': undefined,
+      'one of another authority': await issueClient(foreign, 'apiserver', validity),
+      'one that it signed itself': foreign,
+      'one that has expired': await issueClient(ca, 'apiserver', expired),
+      'one for servers': await issueServing(ca, ['127.0.0.1'], validity),
+    };
+    for (const [which, client] of Object.entries(clients)) {
+      await serveTo();
+      expect([which, await exchange(port, get('/page'), { over: 'tls', client })]).toEqual([which, '']);
+      await eventually(`the rejection of ${which}`, () => expect(rejected).toEqual(['Tls']));
+    }
+  });
+
+  test('answers the names that are accepted only', async () => {
+    await serveTo('apiserver', 'other-apiserver');
+    await expectPage({ over: 'tls', client: await issueClient(ca, 'other-apiserver', validity) });
+    const client = await issueClient(ca, 'a-kubelet', validity);
+    expect(await exchange(port, get('/page'), { over: 'tls', client })).toBe('');
+    expect(rejected).toEqual(['Tls']);
+    expect(log.lines).toEqual([
+      { level: 'warn', message: 'Client was rejected', fields: { server: 'test', commonName: 'a-kubelet' } },
+    ]);
+  });
+
+  test('resumes no session of a client whose authority was removed', async () => {
+    const server = await serveTo();
+    const client = await issueClient(ca, 'apiserver', validity);
+    const first = await resumed(port, get('/page', 'Connection: close'), { client });
+    expect(first).toMatchObject({ received: expect.stringContaining('hello'), session: expect.any(Buffer) });
+    const { session } = first;
+    const again = await resumed(port, get('/page', 'Connection: close'), { session });
+    expect(again).toMatchObject({ received: expect.stringContaining('hello'), isReused: true });
+    server.setSecureContext({ ...certificate, ca: foreign.certificate });
+    expect(await resumed(port, get('/page'), { session })).toMatchObject({ received: '', isReused: false });
+  });
+});
+
+/** Sends a request on a connection that resumes a session, or has a certificate. Also returns the session that the server offers. */
+function resumed(
+  to: number,
+  text: string,
+  { client, session }: { client?: KeyPair; session?: Buffer | undefined },
+): Promise<{ received: string; session: Buffer | undefined; isReused: boolean }> {
+  return new Promise((resolve) => {
+    const pair = client && { cert: client.certificate, key: client.key };
+    const socket = connectTls({ host: '127.0.0.1', port: to, rejectUnauthorized: false, session, ...pair });
+    let received = '';
+    let offered: Buffer | undefined;
+    let isReused = false;
+    socket.once('secureConnect', () => {
+      isReused = socket.isSessionReused();
+    });
+    socket.on('error', () => undefined);
+    socket.on('session', (next) => {
+      offered = next;
+    });
+    socket.setEncoding('latin1').on('data', (part: string) => {
+      received += part;
+    });
+    socket.once('close', () => resolve({ received, session: offered, isReused }));
+    socket.write(text);
+  });
+}
 
 describe('any bytes', () => {
   test.each(['tcp', 'tls'] as const)('over %s end no server', async (over) => {

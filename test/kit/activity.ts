@@ -10,6 +10,7 @@ import { defaultReviewTiming, type ReviewTiming, reviewsDue } from '../../domain
 import { mayDeleteNode } from '../../kube/authorization.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { EventRecorder } from '../../kube/events.ts';
+import { jobPermission } from '../../kube/jobPermission.ts';
 import { NodePermissions } from '../../kube/nodePermissions.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
@@ -56,6 +57,7 @@ export function activitiesOn(
     notifications,
     leases,
     readinessGatesEnabled,
+    mayRunJobs: jobPermission(cluster.kube),
     starterOf,
     isRunning,
   };

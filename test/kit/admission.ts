@@ -1,19 +1,14 @@
 import type { AddressInfo } from 'node:net';
 import { Admission } from '../../admission/admission.ts';
-import {
-  mutating,
-  type PlainEvictions,
-  registrationName,
-  validating,
-  type WebhookConfiguration,
-} from '../../admission/registration.ts';
-import { GATE_VERB, SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
+import type { PlainEvictions } from '../../admission/evacuations.ts';
+import { validating, type WebhookConfiguration } from '../../admission/registration.ts';
+import { GATE_VERB, SYSTEM_NAMESPACE, WEBHOOK_CONFIGURATION } from '../../api/names.ts';
 import type { Lifetimes } from '../../domain/admission/certificates.ts';
 import type { KubeObject } from '../../api/core.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
-/** An admission server like the worker's, in this process. */
+/** An admission server in this process, with the identity and permissions of deploy/. */
 export interface TestAdmission {
   port: number;
   admission: Admission;
@@ -23,17 +18,17 @@ export interface TestAdmission {
 
 /** Starts an admission server; with `isMaintainer` it also maintains the certificates and the registration. */
 export async function servedAdmission(
-  { cluster }: TestCluster,
+  { admission: view }: TestCluster,
   {
     isMaintainer = true,
     lifetimes,
     plainEvictions = 'reject',
-  }: { isMaintainer?: boolean; lifetimes?: Lifetimes; plainEvictions?: PlainEvictions } = {},
+    host = '127.0.0.1',
+  }: { isMaintainer?: boolean; lifetimes?: Lifetimes; plainEvictions?: PlainEvictions; host?: string } = {},
 ): Promise<TestAdmission> {
   const admission = new Admission({
-    view: cluster,
+    view,
     namespace: SYSTEM_NAMESPACE,
-    worker: workerUser(SYSTEM_NAMESPACE),
     plainEvictions,
     log: silentLog,
     onRejection: () => undefined,
@@ -43,9 +38,9 @@ export async function servedAdmission(
   const { port } = admission.server.address() as AddressInfo;
   const serving = new AbortController();
   admission.start(serving.signal);
-  const endpoint = { kind: 'Url', host: '127.0.0.1', port } as const;
+  const endpoint = { kind: 'Url', host, port } as const;
   const registration = isMaintainer
-    ? admission.runRegistration(cluster.kube, endpoint, serving.signal)
+    ? admission.runRegistration(view.kube, endpoint, serving.signal)
     : Promise.resolve();
   return {
     port,
@@ -60,15 +55,7 @@ export async function servedAdmission(
 }
 
 export async function registered({ admin }: TestCluster): Promise<WebhookConfiguration | undefined> {
-  return admin.get(validating, { name: registrationName });
-}
-
-/** Deletes the registration: other tests have no admission server. */
-export async function unregistered({ admin }: TestCluster): Promise<void> {
-  for (const resource of [validating, mutating]) {
-    const uid = (await admin.get(resource, { name: registrationName }))?.metadata.uid;
-    if (uid !== undefined) await admin.delete(resource, { name: registrationName }, { uid });
-  }
+  return admin.get(validating, { name: WEBHOOK_CONFIGURATION });
 }
 
 const rbac = (kind: string, plural: string): Resource => ({

@@ -74,7 +74,9 @@ export async function testCluster(
   cluster.start(watching.signal);
   await cluster.synced(watching.signal);
   const name = `${prefix}-${crypto.randomUUID().slice(0, 5)}`;
-  const made = new TestCluster({ sandbox, admin, cluster, requests, watching, name });
+  const asAdmission = connectKube({ kubeconfig: sandbox.admissionKubeconfig, userAgent, log });
+  const admission = { ...cluster, kube: asAdmission.guardedBy(() => undefined) };
+  const made = new TestCluster({ sandbox, admin, cluster, admission, requests, watching, name });
   await made.namespaceNamed(name);
   return made;
 }
@@ -88,6 +90,7 @@ interface Parts {
   sandbox: Sandbox;
   admin: Kube;
   cluster: FencedCluster;
+  admission: FencedCluster;
   requests: RequestLog;
   watching: AbortController;
   name: string;
@@ -117,6 +120,8 @@ export interface MaintenanceDiffers {
 export class TestCluster {
   /** The cluster for the code under test: with the worker's identity and exactly the permissions of deploy/. */
   readonly cluster: FencedCluster;
+  /** The same informers, with the identity of the admission server for requests. */
+  readonly admission: FencedCluster;
   /** The requests of `cluster` to the apiserver. */
   readonly requests: RequestLog;
   /** The administrator's client, for the changes of people and other controllers. */
@@ -130,11 +135,12 @@ export class TestCluster {
   readonly #silent = new Set<string>();
   #serial = 0;
 
-  constructor({ sandbox, admin, cluster, requests, watching, name }: Parts) {
+  constructor({ sandbox, admin, cluster, admission, requests, watching, name }: Parts) {
     this.#sandbox = sandbox;
     this.#watching = watching;
     this.admin = admin;
     this.cluster = cluster;
+    this.admission = admission;
     this.requests = requests;
     this.namespace = name;
   }
@@ -520,7 +526,9 @@ export class TestCluster {
       for (const name of this.#nodes) await remove(this.admin, resources.nodes as Resource, { name });
     } finally {
       this.#watching.abort();
-      await Promise.all([this.cluster.kube.close(), this.admin.close()]);
+      await Promise.all(
+        [this.cluster, this.admission].map(({ kube }) => kube.close()).concat(this.admin.close()),
+      );
     }
   }
 

@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import type { KeyPair } from '../../admission/certificates.ts';
 import { eventuallyHolds } from './eventually.ts';
 
 /** A connection whose bytes the test chooses. */
@@ -16,15 +17,19 @@ interface RawOptions {
   over?: 'tcp' | 'tls';
   /** The address to connect from. */
   from?: string;
+  /** The certificate of the client, over TLS. */
+  client?: KeyPair | undefined;
 }
 
 /** Resolves when the connection is open, or closed again. */
 export async function connectRaw(
   port: number,
-  { over = 'tcp', from = '127.0.0.1' }: RawOptions = {},
+  { over = 'tcp', from = '127.0.0.1', client }: RawOptions = {},
 ): Promise<RawConnection> {
   const options = { host: '127.0.0.1', port, localAddress: from };
-  const socket = over === 'tls' ? connectTls({ ...options, rejectUnauthorized: false }) : connect(options);
+  const pair = client && { cert: client.certificate, key: client.key };
+  const socket =
+    over === 'tls' ? connectTls({ ...options, ...pair, rejectUnauthorized: false }) : connect(options);
   // A reset ends it as an orderly end does.
   socket.on('error', () => undefined);
   let received = '';

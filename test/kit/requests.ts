@@ -24,7 +24,7 @@ export class RequestLog {
         (observed) =>
           writingVerbs.includes(observed.split(' ')[0] ?? '') &&
           !observed.endsWith(' events') &&
-          !observed.endsWith(' subjectaccessreviews.authorization.k8s.io'),
+          !observed.endsWith('subjectaccessreviews.authorization.k8s.io'),
       );
   }
 

@@ -15,12 +15,11 @@ import type { Kube } from '../../kube/client.ts';
 import { type ObjectKey, type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventuallyHolds } from './eventually.ts';
+import { resetRegistration } from './registration.ts';
 import * as kinds from './resources.ts';
 
-/** Kinds of which an installed sandbox has no objects. Owners come before what they own, and webhooks first: they may refuse the rest. */
+/** Kinds of which an installed sandbox has no objects. Owners come before what they own. */
 const transientKinds: readonly Resource[] = [
-  kinds.validatingWebhooks,
-  kinds.mutatingWebhooks,
   resources.maintenanceWindows,
   resources.nodeMaintenances,
   resources.nodeReadinessPolicies,
@@ -38,6 +37,8 @@ const transientKinds: readonly Resource[] = [
 
 /** Kinds of which the sandbox and deploy/ install some objects. */
 const installedKinds: readonly Resource[] = [
+  kinds.validatingWebhooks,
+  kinds.mutatingWebhooks,
   kinds.policyBindings,
   kinds.policies,
   kinds.services,
@@ -94,6 +95,7 @@ export async function restore(
   await clearTemporal(temporal);
   await removeAll(kube, transientKinds);
   await removeAll(kube, installedKinds, before);
+  await resetRegistration(kube);
   // They keep labels, taints, conditions and Leases of the tests, even under their own names.
   await replaceNodes(sandbox, kube, []);
   await sandbox.addNodes(sharedNodes);

@@ -24,7 +24,8 @@ export async function testSandbox(options?: Omit<SandboxOptions, 'dir'>): Promis
   if (shared !== undefined && !options) return withCompileCache(await attachSandbox(shared));
   const dir = await mkdtemp(join(tmpdir(), 'nm-sandbox-'));
   try {
-    const sandbox = await startSandbox({ ...options, dir });
+    const { NM_TEST_COMMANDS: commands, NM_AUDIT_LOGS: auditLogs } = process.env;
+    const sandbox = await startSandbox({ commands, auditLogs, ...options, dir });
     own.add(sandbox.dir);
     return withCompileCache(sandbox);
   } catch (error) {

@@ -7,6 +7,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { workerArguments } from '../../scripts/tools.ts';
 import { eventuallyHolds } from './eventually.ts';
 
+const bundledModules = new URL('bundledModules.ts', import.meta.url).href;
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** A worker as an operator runs it: a process of its own, with exactly the permissions of deploy/. */
@@ -30,7 +31,7 @@ export function startWorker(
   // Test files that share a sandbox must not read each other's logs.
   const logFile = join(sandbox.dir, `worker-${crypto.randomUUID()}.log`);
   const log = openSync(logFile, 'a');
-  const child = spawn(process.execPath, [...workerArguments(), ...args], {
+  const child = spawn(process.execPath, ['--import', bundledModules, ...workerArguments(), ...args], {
     cwd: root,
     env: { ...process.env, ...sandbox.env, KUBECONFIG: sandbox.workerKubeconfig, NODE_OPTIONS: '', ...env },
     stdio: ['ignore', log, log],

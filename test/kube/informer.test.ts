@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Lease } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
 import { Informer, type InformerOptions } from '../../kube/informer.ts';
@@ -5,6 +8,8 @@ import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
+import { kubeconfigOf } from '../kit/account.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import {
   changedKubeconfig,
@@ -172,6 +177,40 @@ describe('an informer', () => {
     await put('second');
     await eventuallyReported(['Added first a', 'Added second a']);
     expect(log.lines.filter(({ message }) => message === 'Change handler failed')).toHaveLength(2);
+  });
+
+  test('of an optional collection that is forbidden is synced and empty, until the permission is granted', async () => {
+    await put('old');
+    const dir = await mkdtemp(join(tmpdir(), 'informer-'));
+    stops.push(() => rm(dir, { recursive: true, force: true }));
+    const restricted = connect(await kubeconfigOf(sandbox, { namespace, name: 'default' }, dir));
+    stops.push(() => restricted.close());
+    const { informer, eventuallyReported, log } = startInformer({
+      kube: restricted,
+      optionalFor: 'a feature',
+    });
+    await informer.synced();
+    expect(informer.list()).toEqual([]);
+    const kubectl = kubectlOf(sandbox);
+    const rule = ['--verb=list,watch', '--resource=leases.coordination.k8s.io', '-n', namespace];
+    await succeeds(kubectl(['create', 'role', 'reader', ...rule]));
+    const subject = ['--role=reader', `--serviceaccount=${namespace}:default`, '-n', namespace];
+    await succeeds(kubectl(['create', 'rolebinding', 'reader', ...subject]));
+    await eventuallyReported(['Added old a']);
+    await put('new');
+    await eventuallyReported(['Added new a']);
+    expect(log.lines.filter(({ level }) => level !== 'debug')).toEqual([
+      {
+        level: 'info',
+        message: 'Permission is missing, waiting for it',
+        fields: {
+          resource: 'leases.coordination.k8s.io',
+          optionalFor: 'a feature',
+          error: expect.stringContaining('forbidden'),
+        },
+      },
+      expect.objectContaining({ level: 'info', message: 'Connection to the apiserver was restored' }),
+    ]);
   });
 
   test('stops waiting when the signal aborts', async () => {

@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { PortName, Ports } from '../../sandbox/ports.ts';
+import type { AuditEvent } from '../../scripts/permissions/compare.ts';
 import { attachSandbox, type Sandbox, startSandbox, stopSandbox } from '../../sandbox/sandbox.ts';
 import { until } from '../../sandbox/until.ts';
 
@@ -36,10 +37,15 @@ async function errorOf(promise: Promise<unknown>): Promise<string> {
 
 let one: Sandbox;
 let other: Sandbox;
+let auditLogs: string;
 
 beforeAll(async () => {
   const [first, second] = [await newDir(), await newDir()];
-  [one, other] = await Promise.all([startSandbox({ dir: first }), startSandbox({ dir: second, nodes: 1 })]);
+  auditLogs = await newDir();
+  [one, other] = await Promise.all([
+    startSandbox({ dir: first, auditLogs }),
+    startSandbox({ dir: second, nodes: 1 }),
+  ]);
 });
 
 afterAll(async () => {
@@ -85,6 +91,24 @@ describe('A sandbox', () => {
     expect(await kubectl(one, 'version')).toMatch(/Server Version: v1\.\d+\.\d+/);
   });
 
+  test('records the requests of the worker, and of nobody else, where audit logs are wanted', async () => {
+    const isDenied = kubectl(one, 'get', 'secrets', '-A', '--kubeconfig', one.workerKubeconfig);
+    await expect(isDenied).rejects.toThrow('forbidden');
+    await kubectl(one, 'get', 'nodes', '--kubeconfig', one.workerKubeconfig);
+    await kubectl(one, 'get', 'pods');
+    const [name = '', ...others] = await readdir(auditLogs);
+    expect(others).toEqual([]);
+    const lines = (await readFile(join(auditLogs, name), 'utf8')).trimEnd().split('\n');
+    const events = lines.map((line) => JSON.parse(line) as AuditEvent);
+    const requests = events.flatMap(({ verb, objectRef, annotations }) =>
+      objectRef ? [`${verb} ${objectRef.resource}: ${annotations?.['authorization.k8s.io/decision']}`] : [],
+    );
+    expect(requests).toEqual(['list secrets: forbid', 'list nodes: allow']);
+    expect(new Set(events.map(({ user }) => user.username))).toEqual(
+      new Set(['system:serviceaccount:node-maintenance:node-maintenance-worker']),
+    );
+  });
+
   test('ends an evicted pod at once', async () => {
     await kubectl(one, 'run', 'leaves', '--image=any');
     await untilPod('leaves', 'Running');
@@ -119,22 +143,28 @@ describe('A sandbox', () => {
     await kubectl(one, 'wait', 'job/ends', '--for=condition=Complete', '--timeout=180s');
   });
 
-  test("gives the worker its ServiceAccount's identity and only its permissions", async () => {
-    const asWorker = ['--kubeconfig', one.workerKubeconfig];
-    const whoami = await kubectl(
-      one,
-      ...asWorker,
-      'auth',
-      'whoami',
-      '-o',
-      'jsonpath={.status.userInfo.username}',
-    );
-    expect(whoami).toBe('system:serviceaccount:node-maintenance:node-maintenance-worker');
-    expect(await errorOf(kubectl(one, ...asWorker, 'delete', 'namespace', 'only-here'))).toMatch(/forbidden/);
-  });
+  test.each([
+    { name: 'node-maintenance-worker', kubeconfigOf: (sandbox: Sandbox) => sandbox.workerKubeconfig },
+    { name: 'node-maintenance-admission', kubeconfigOf: (sandbox: Sandbox) => sandbox.admissionKubeconfig },
+  ])(
+    'gives $name the identity of its ServiceAccount and only its permissions',
+    async ({ name, kubeconfigOf }) => {
+      const as = ['--kubeconfig', kubeconfigOf(one)];
+      const whoami = await kubectl(
+        one,
+        ...as,
+        'auth',
+        'whoami',
+        '-o',
+        'jsonpath={.status.userInfo.username}',
+      );
+      expect(whoami).toBe(`system:serviceaccount:node-maintenance:${name}`);
+      expect(await errorOf(kubectl(one, ...as, 'delete', 'namespace', 'only-here'))).toMatch(/forbidden/);
+    },
+  );
 
   test('hides its tokens from other users', async () => {
-    for (const file of [one.kubeconfig, one.workerKubeconfig])
+    for (const file of [one.kubeconfig, one.workerKubeconfig, one.admissionKubeconfig])
       expect((await stat(file)).mode & 0o077).toBe(0);
     expect(await readFile(join(one.dir, 'sandbox.json'), 'utf8')).not.toContain(await token(one.kubeconfig));
   });

@@ -79,12 +79,81 @@ describe('evacuator classes', () => {
   });
 });
 
+test('every client of the admission server is answered, unless authorities and names are given', () => {
+  expect(parseConfig([], {}).webhookClients).toBeUndefined();
+  expect(parseConfig(['--webhook-client-ca', '/ca.crt'], {}).webhookClients).toEqual({
+    caFile: '/ca.crt',
+    names: [],
+  });
+  const env = { WEBHOOK_CLIENT_CA: '/ca.crt', WEBHOOK_CLIENT_NAMES: 'apiserver-1, apiserver-2' };
+  expect(parseConfig([], env).webhookClients?.names).toEqual(['apiserver-1', 'apiserver-2']);
+  expect(() => parseConfig(['--webhook-client-names', 'apiserver'], {})).toThrow(
+    '--webhook-client-ca (WEBHOOK_CLIENT_CA): required with --webhook-client-names',
+  );
+  expect(() => parseConfig([], { WEBHOOK_CLIENT_CA: '' })).toThrow('expected a file');
+});
+
+test('Jobs of windows are not enabled unless they are chosen', () => {
+  expect(parseConfig(['--install'], {}).windowJobs).toEqual({ kind: 'None' });
+  expect(parseConfig(['--window-jobs', 'false'], { WINDOW_JOBS: 'true' }).windowJobs).toEqual({
+    kind: 'None',
+  });
+  const enabled = { kind: 'Enabled', podSecurity: 'baseline' };
+  expect(parseConfig(['--window-jobs', '--install'], {})).toMatchObject({
+    windowJobs: enabled,
+    install: true,
+  });
+  expect(parseConfig([], { WINDOW_JOBS: 'true' }).windowJobs).toEqual(enabled);
+  expect(() => parseConfig([], { WINDOW_JOBS: 'yes' })).toThrow(
+    '--window-jobs (WINDOW_JOBS): expected one of true, false (got "yes")',
+  );
+});
+
 test('Jobs of windows run with pod security baseline, unless another level is chosen', () => {
-  expect(parseConfig([], {}).workPodSecurity).toBe('baseline');
-  expect(parseConfig(['--work-pod-security', 'privileged'], {}).workPodSecurity).toBe('privileged');
+  expect(parseConfig(['--window-jobs', '--work-pod-security', 'privileged'], {}).windowJobs).toEqual({
+    kind: 'Enabled',
+    podSecurity: 'privileged',
+  });
+  expect(() => parseConfig(['--install', '--work-pod-security', 'privileged'], {})).toThrow(
+    '--work-pod-security (WORK_POD_SECURITY): applies to the Jobs of windows only: add --window-jobs (WINDOW_JOBS=true) to enable them (got "privileged")',
+  );
   expect(() => parseConfig([], { WORK_POD_SECURITY: 'root' })).toThrow(
     '--work-pod-security (WORK_POD_SECURITY): expected one of restricted, baseline, privileged (got "root")',
   );
+});
+
+test('the namespace of an installation has no other purpose', () => {
+  expect(parseConfig([], {}).namespace).toBe('node-maintenance');
+  expect(parseConfig(['--namespace', 'berlin'], {}).namespace).toBe('berlin');
+  expect(() => parseConfig(['--namespace', 'Berlin'], {})).toThrow(
+    '--namespace (NODE_MAINTENANCE_NAMESPACE): expected a DNS label, such as node-maintenance (got "Berlin")',
+  );
+  expect(() => parseConfig([], { NODE_MAINTENANCE_NAMESPACE: 'node-maintenance-work' })).toThrow(
+    'expected a namespace of its own: this one has another purpose (got "node-maintenance-work")',
+  );
+});
+
+describe('a process runs', () => {
+  const componentsOf = (argv: string[], env: NodeJS.ProcessEnv = {}) => [
+    ...parseConfig(argv, env).components,
+  ];
+
+  test('controllers and admission, unless a flag or the environment names one', () => {
+    expect(componentsOf([])).toEqual(['controllers', 'admission']);
+    expect(componentsOf(['--components', 'admission, controllers'])).toEqual(['admission', 'controllers']);
+    expect(componentsOf([], { COMPONENTS: 'controllers' })).toEqual(['controllers']);
+  });
+
+  test.each(['', 'admission,', 'webhooks', 'controllers;admission'])('no components "%s"', (names) => {
+    expect(() => componentsOf(['--components', names])).toThrow(
+      `--components (COMPONENTS): expected one or more of controllers, admission, separated by commas (got "${names}")`,
+    );
+  });
+
+  test('admission with the identity of the controllers, unless it is given one of its own', () => {
+    expect(parseConfig([], {}).admissionKubeconfig).toBeUndefined();
+    expect(parseConfig([], { ADMISSION_KUBECONFIG: '/a' }).admissionKubeconfig).toBe('/a');
+  });
 });
 
 test('workflows are bundled at the start, unless a file has them', () => {

@@ -9,12 +9,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { KeyPair } from '../../admission/certificates.ts';
-import { issueAuthority, issueServing } from '../../admission/issue.ts';
+import { issueAuthority, issueClient, issueServing } from '../../admission/issue.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { temporalSettings } from '../../temporal-config/connection.ts';
 import { explainFailure } from '../../temporal-config/connectionErrors.ts';
 import type { Answer } from '../api/kubectl.ts';
-import { issueClient } from '../kit/clientCertificate.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type TlsProxy, startTlsProxy } from '../kit/tlsProxy.ts';
@@ -37,6 +36,10 @@ let mutual: TlsProxy;
 let cloud: TlsProxy;
 const workers: WorkerProcess[] = [];
 
+/** Issues a certificate of the worker that is valid for a day. */
+const clientOf = (issuer: KeyPair, notBefore: number) =>
+  issueClient(issuer, 'node-maintenance-worker', { notBefore, notAfter: notBefore + day });
+
 const inScratch = (name: string) => join(scratch, name);
 
 async function written(name: string, content: string): Promise<string> {
@@ -57,9 +60,9 @@ beforeAll(async () => {
   const stranger = await issueAuthority(validity);
   await writePair('ca', authority);
   await writePair('stranger-ca', stranger);
-  await writePair('tls', await issueClient(authority, now - 3_600_000));
-  await writePair('expired', await issueClient(authority, now - 2 * day));
-  await writePair('stranger', await issueClient(stranger, now - 3_600_000));
+  await writePair('tls', await clientOf(authority, now - 3_600_000));
+  await writePair('expired', await clientOf(authority, now - 2 * day));
+  await writePair('stranger', await clientOf(stranger, now - 3_600_000));
   await written('nonsense.crt', 'nonsense');
   const serving = await issueServing(authority, ['localhost'], validity);
   const target = sandbox.temporalAddress;

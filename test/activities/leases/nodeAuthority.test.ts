@@ -16,6 +16,7 @@ import { mayDelete, operatorOf, operatorsDropped } from '../../kit/admission.ts'
 import { pods } from '../../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
+import { removeRegistration, resetRegistration } from '../../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -31,6 +32,8 @@ beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'auth' });
+  // What holds without an admission server, which would reject the requests of these users.
+  await removeRegistration(c.admin);
   // Answers expire at once, so that the tests need not wait.
   const timing = { validMs: 100, startedValidMs: 100 };
   ({ activities: acts, flushEvents } = activitiesOn(c, { timing }));
@@ -44,6 +47,7 @@ afterEach(async () => {
 
 afterAll(async () => {
   await operatorsDropped(c);
+  await resetRegistration(c.admin);
   await c?.close();
   await releaseSandbox(sandbox);
 });

@@ -41,7 +41,10 @@ const keyOf = ({ metadata: { name } }: Lease) => ({ namespace: SYSTEM_NAMESPACE,
 beforeAll(async () => {
   sandbox = await testSandbox();
   admin = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'node-maintenance-test', log: silentLog });
-  workers = [startWorker(sandbox), startWorker(sandbox, { args: ['--admission-only'] })];
+  // As in a cluster, where each has a Deployment.
+  workers = ['controllers', 'admission'].map((name) =>
+    startWorker(sandbox, { args: ['--components', name] }),
+  );
   await Promise.all(workers.map((worker) => worker.ready()));
   for (const lease of manualLeases) {
     const metadata = { ...lease.metadata, ...keyOf(lease), labels: { [COMPONENT_LABEL]: 'x' } };

@@ -198,7 +198,7 @@ const applyPermissions = () =>
       '--server-side',
       '--force-conflicts',
       '-f',
-      'deploy/worker-rbac.yaml',
+      'deploy/rbac/worker.yaml',
       '-f',
       'deploy/user-roles.yaml',
     ]),

@@ -15,6 +15,7 @@ import { jobName, revisionOf } from '../../../domain/common/revision.ts';
 import { nodeFailed, nodeSucceeded } from '../../../domain/windows/nodeResult.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { EventRecorder } from '../../../kube/events.ts';
+import { jobPermission } from '../../../kube/jobPermission.ts';
 import { microTime } from '../../../kube/leaseRecord.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -33,7 +34,10 @@ beforeAll(async () => {
   const { cluster } = c;
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   ended = Promise.all([
-    runAdvanceController({ cluster, events, log: silentLog }, abort.signal),
+    runAdvanceController(
+      { cluster, events, mayRunJobs: jobPermission(cluster.kube), log: silentLog },
+      abort.signal,
+    ),
     runWindowProgressController({ cluster, log: silentLog }, abort.signal),
   ]);
 });
@@ -46,12 +50,12 @@ afterAll(async () => {
 });
 
 /** A window that was open before, and is closed now. */
-async function closedWindow(node: string): Promise<MaintenanceWindow> {
+async function closedWindow(node: string, work?: object): Promise<MaintenanceWindow> {
   const { nodeSelector } = c.maintenance({ nodes: [node] }).spec;
   const schedule = { cron: '0 2 * * 6', timeZone: 'UTC', duration: '4h' };
   const window = await c.admin.create(resources.maintenanceWindows, {
     metadata: { name: c.named('window') },
-    spec: { schedule, nodeSelector, suspend: true } as MaintenanceWindow['spec'],
+    spec: { schedule, nodeSelector, suspend: true, ...(work && { work }) } as MaintenanceWindow['spec'],
   });
   const progress = { revision: revisionOf(window.spec), summary: '0/1' };
   const key = { name: window.metadata.name };
@@ -155,10 +159,13 @@ test('a node in progress that is advanced while its window is closed is uncordon
 
 test('the annotation is removed and an Event reports why if the Job is running or the node is in service', async () => {
   const node = await c.silentNodeNamed('node');
-  const window = await closedWindow(node);
+  const container = { name: 'patch', image: 'none' };
+  const window = await closedWindow(node, {
+    type: 'Job',
+    job: { template: { spec: { containers: [container] } } },
+  });
   const maintenance = await maintenanceOf(window, node);
   const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
-  const container = { name: 'patch', image: 'none' };
   const template = { spec: { restartPolicy: 'Never', containers: [container] } };
   const job = await c.admin.create(resources.jobs, {
     metadata: { ...key, ownerReferences: [ownerOf(maintenance)] },

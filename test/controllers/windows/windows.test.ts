@@ -6,6 +6,7 @@ import { NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL, windowWorkflowIdOf } 
 import { runWindowsController } from '../../../controllers/windows/windows.ts';
 import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule.ts';
 import { EventRecorder } from '../../../kube/events.ts';
+import { jobPermission } from '../../../kube/jobPermission.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
@@ -34,7 +35,8 @@ beforeAll(async () => {
   events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
   relay = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
   connection = await Connection.connect({ address: relay.address });
-  const deps = { cluster: c.cluster, temporal: new Client({ connection }), events, log: silentLog };
+  const temporal = new Client({ connection });
+  const deps = { cluster: c.cluster, temporal, events, mayRunJobs: jobPermission(kube), log: silentLog };
   ended = runWindowsController(deps, abort.signal);
 });
 

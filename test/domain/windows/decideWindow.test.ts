@@ -88,6 +88,7 @@ function inputOf(differs: Partial<WindowDecisionInput> = {}): WindowDecisionInpu
     nodes: ['n1', 'n2', 'n3'].map(node),
     steps: [],
     budget: { reservations: [], allowed: 10, outOfService: new Map() },
+    areJobsMissing: false,
     rejected: new Map(),
     nowMs,
     ...differs,
@@ -389,7 +390,13 @@ describe('for every input', () => {
           status: { ...emptyStatus, stageStatuses, conditions: [{ ...result, lastTransitionTime: end }] },
         };
         const revision = revisionOf(windowWith().spec);
-        const context = { revision, policy: 'Finish', readyTimeoutSeconds: 60, nowMs } as const;
+        const context = {
+          revision,
+          policy: 'Finish',
+          mayRunJobs: true,
+          readyTimeoutSeconds: 60,
+          nowMs,
+        } as const;
         const step = decideNodeStep(
           nodeStepInput({ windowMaintenance, node: currentNode, job: undefined }, context),
         );

@@ -90,6 +90,7 @@ function step(differs: Differs) {
     work: 'Job',
     revision: 'Current',
     job: undefined,
+    mayRunJobs: true,
     policy: 'Finish',
     // A worker has observed the node all the time.
     waitingSince: nowMs - 1_000_000,
@@ -112,6 +113,42 @@ const waitForUncordon = { kind: 'Wait', message: 'the node is being uncordoned' 
 const waitForJob = { kind: 'Wait', message: 'Job work is running' };
 const awaitReady = { kind: 'AwaitNode', message: 'not ready' };
 const awaitGates = { kind: 'AwaitNode', message: 'readiness gates are not ready' };
+
+describe('a node whose Job the worker may not see', () => {
+  const unseen = { kind: 'Wait', message: expect.stringContaining('apply deploy/window-jobs') };
+  test.each<{ when: string; given: Differs; want: object }>([
+    { when: 'waits when it is drained', given: { conditions: drained }, want: unseen },
+    { when: 'stays cordoned after its work', given: { conditions: worked }, want: unseen },
+    { when: 'stays cordoned when its Job is unknown', given: { conditions: started }, want: unseen },
+    {
+      when: 'stays cordoned when the window is cancelled',
+      given: { conditions: [...started, condition(nodeCancelled)], policy: 'Cancel' },
+      want: unseen,
+    },
+    {
+      when: 'stays cordoned when it is advanced',
+      given: { conditions: [...started, condition(advanceRequested)] },
+      want: unseen,
+    },
+    {
+      when: 'stays failed',
+      given: { conditions: [...started, condition(nodeFailed('JobFailed', 'why'))] },
+      want: { kind: 'Failed', reason: 'JobFailed', message: 'why', isUncordoned: false },
+    },
+    {
+      when: 'succeeds when it is in service again',
+      given: { stage: 'Complete', uncordoned: 10, conditions: worked },
+      want: { kind: 'Succeed' },
+    },
+    {
+      when: 'waits for a user if its work is none',
+      given: { conditions: drained, work: 'None' },
+      want: { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' },
+    },
+  ])('$when', ({ given, want }) => {
+    expect(step({ ...given, mayRunJobs: false })).toEqual(want);
+  });
+});
 
 describe('a node of a window', () => {
   test.each<{ when: string; given: Differs; want: object }>([

@@ -53,6 +53,7 @@ function inputOf({
     approved: false,
     approvedNodes: [],
     paused: false,
+    areJobsMissing: false,
     rejected: new Map(Object.entries(rejected)),
     hasEnded: false,
     isDeleted: false,
@@ -233,6 +234,29 @@ describe('no node starts', () => {
         '2 nodes failed (n1, n3): check these nodes, then advance them or delete their NodeMaintenances.',
     },
     {
+      when: 'when the window runs a Job and Jobs are not enabled',
+      given: { areJobsMissing: true, approval: 'PerWindow' },
+      reason: 'JobsNotEnabled',
+      message:
+        'spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace node-maintenance-work: apply deploy/window-jobs (npm start -- --install --window-jobs), or set spec.work.type to None.',
+    },
+    {
+      when: 'when a node is in progress and Jobs are not enabled any more',
+      given: {
+        nodes: nodes.slice(0, 2),
+        outcomes: { n1: succeeded(), n2: inProgress },
+        areJobsMissing: true,
+      },
+      reason: 'JobsNotEnabled',
+      message: expect.stringContaining('apply deploy/window-jobs'),
+    },
+    {
+      when: 'when the window has ended, whether or not Jobs are enabled',
+      given: { areJobsMissing: true, hasEnded: true },
+      reason: 'WindowEnded',
+      message: expect.any(String),
+    },
+    {
       when: 'when the apiserver rejects the remaining nodes',
       given: {
         nodes: nodes.slice(0, 2),
@@ -263,6 +287,7 @@ test('a rollout is done when every node has succeeded, or none is selected', () 
   const done = { n1: succeeded(), n2: succeeded(), n3: succeeded(), n4: succeeded() };
   expect(decideRollout(inputOf({ outcomes: done }))).toEqual({ kind: 'Done' });
   expect(decideRollout(inputOf({ nodes: [] }))).toEqual({ kind: 'Done' });
+  expect(decideRollout(inputOf({ outcomes: done, areJobsMissing: true }))).toEqual({ kind: 'Done' });
 });
 
 /** A cluster of up to 12 nodes in up to 3 zones, some of them out of service for other reasons. */

@@ -12,15 +12,15 @@ import { serve } from './http.ts';
 import { publishIdentity } from './identity.ts';
 import { toLog } from './log.ts';
 import { createMetrics, metricsAnswer } from './metrics/metrics.ts';
+import { checkWebhooks, prepareCluster } from './prepare.ts';
 import { type StartupState, waitOptionsOf } from './startupRetry.ts';
-import { prepareCluster } from './run.ts';
 
 interface State extends StartupState {
   admission?: ServedAdmission;
 }
 
-/** Serves admission only, until the signal aborts: for more replicas of it, or for a cluster that cannot reach Temporal. */
-export async function runAdmissionOnly(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
+/** Serves admission and nothing else until the signal aborts: with an identity of its own, and without Temporal. */
+export async function runAdmission(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
   const metrics = createMetrics();
   const state: State = {};
@@ -31,12 +31,14 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
     metrics: () => metricsAnswer(metrics),
   };
   const listening = await serve(pages, config, { log, onRejection });
-  log.info('Admission-only worker started', listening.ports);
-  const kube = connectKube({ userAgent: 'node-maintenance-admission', log, onRequest });
+  log.info('Admission process started', listening.ports);
+  const { admissionKubeconfig: kubeconfig } = config;
+  const kube = connectKube({ kubeconfig, userAgent: 'node-maintenance-admission', log, onRequest });
   try {
     const wait = waitOptionsOf(state, log, signal);
-    await prepareCluster(kube, config, wait);
+    await prepareCluster(kube, { config, component: Component.Admission }, wait);
     const { namespace } = config;
+    await checkWebhooks(kube, namespace, wait);
     const published = publishIdentity({ kube, namespace, component: Component.Admission, log }, wait);
     metrics.observeIdentity(await published);
     const nodes = new Informer({ kube, resource: resources.nodes, transform: trimNode, log });
@@ -53,8 +55,9 @@ export async function runAdmissionOnly(config: Config, logger: Logger, signal: A
   }
 }
 
-function readinessOf({ waiting = 'admission is not served yet', admission }: State): Answer {
-  return admission?.isServing() === true
+function readinessOf({ waiting, admission }: State): Answer {
+  const problem = admission === undefined ? (waiting ?? 'admission is not served yet') : admission.problem();
+  return problem === undefined
     ? { status: 200, type: 'text/plain', body: 'ok\n' }
-    : { status: 503, type: 'text/plain', body: `${waiting}\n` };
+    : { status: 503, type: 'text/plain', body: `${problem}\n` };
 }

@@ -1,0 +1,58 @@
+import { Command, Option } from 'commander';
+import { stringify } from 'yaml';
+import { SYSTEM_NAMESPACE } from '../api/names.ts';
+import { readInstallation } from './read.ts';
+import {
+  type InstallationOptions,
+  podSecurityLevels,
+  type PodSecurityLevel,
+  renderManifests,
+} from './render.ts';
+
+/** npm run -s manifests -- --namespace NAME | kubectl apply --server-side -f - */
+
+interface Options {
+  namespace: string;
+  webhookHost: string[];
+  windowJobs: boolean;
+  workPodSecurity?: PodSecurityLevel;
+}
+
+const { namespace, webhookHost, windowJobs, workPodSecurity } = new Command('npm run manifests --')
+  .description('Prints the manifests of deploy/ for an installation, for kubectl apply --server-side -f -')
+  .option('--namespace <name>', 'namespace of the worker and the admission server', SYSTEM_NAMESPACE)
+  .option(
+    '--webhook-host <host...>',
+    'hosts at which an admission server outside the cluster may register itself',
+    [],
+  )
+  .option('--window-jobs', 'also deploy/window-jobs, which lets maintenance windows run Jobs', false)
+  .addOption(
+    new Option(
+      '--work-pod-security <level>',
+      'with --window-jobs: pod security of the namespace in which Jobs of windows run; default: baseline',
+    ).choices(podSecurityLevels),
+  )
+  .parse()
+  .opts<Options>();
+
+try {
+  if (workPodSecurity !== undefined && !windowJobs)
+    throw new Error('--work-pod-security: requires --window-jobs');
+  const options: InstallationOptions = {
+    namespace,
+    webhookHosts: webhookHost,
+    windowJobs: windowJobs
+      ? { kind: 'Enabled', podSecurity: workPodSecurity ?? 'baseline' }
+      : { kind: 'None' },
+  };
+  const rendered = renderManifests(await readInstallation(options), options);
+  // Long CEL expressions stay on one line, as in deploy/.
+  const documents = rendered.map((manifest) =>
+    stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false }),
+  );
+  process.stdout.write(documents.join('---\n'));
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,58 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { projectWithPackage } from '../kit/package.ts';
+
+// The package contains the commands bundled with the packages that they import; this project has nearly none of those.
+
+const source = fileURLToPath(new URL('../../cli/', import.meta.url));
+
+let dir: string;
+let installed: string;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'nm-package-'));
+  installed = join(await projectWithPackage(dir), 'node_modules', 'node-maintenance', 'dist', 'cli');
+});
+afterAll(() => rm(dir, { recursive: true, force: true }));
+
+interface Answer {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+function ran(program: string, args: string[], env: Record<string, string> = {}): Promise<Answer> {
+  const options = { env: { PATH: process.env['PATH'], HOME: dir, ...env } };
+  return new Promise((resolve) =>
+    execFile(process.execPath, [program, ...args], options, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+    ),
+  );
+}
+
+const unreachable = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
+
+describe('the commands of the package answer as those of the source:', () => {
+  test.each<{ when: string; args: string[]; env?: Record<string, string> }>([
+    { when: 'help', args: ['--help'] },
+    { when: 'an invalid command', args: ['strat'] },
+    { when: 'a kubeconfig that does not exist', args: ['status', '--kubeconfig', '/nonexistent'] },
+    { when: 'a Temporal that does not answer', args: ['history', 'rack-7'], env: unreachable },
+  ])('$when', async ({ args, env }) => {
+    const [packed, own] = await Promise.all([
+      ran(join(installed, 'main.js'), args, env),
+      ran(join(source, 'main.ts'), args, env),
+    ]);
+    expect(packed).toEqual(own);
+    expect(packed.stdout + packed.stderr).not.toBe('');
+  });
+
+  test('completion', async () => {
+    const words = ['start', '--stage', ''];
+    const packed = await ran(join(installed, 'completion', 'complete.js'), words);
+    expect(packed).toEqual(await ran(join(source, 'completion', 'complete.ts'), words));
+    expect(packed.stdout).toContain('Drain');
+  });
+});

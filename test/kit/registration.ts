@@ -1,0 +1,30 @@
+import { mutating, validating } from '../../admission/registration.ts';
+import type { KubeObject } from '../../api/core.ts';
+import { WEBHOOK_CONFIGURATION } from '../../api/names.ts';
+import type { Kube } from '../../kube/client.ts';
+import { readManifests } from '../../manifests/read.ts';
+import { renderManifests } from '../../manifests/render.ts';
+
+const configurations = [validating, mutating];
+
+/** Deletes the webhook configurations. */
+export async function removeRegistration(admin: Kube): Promise<void> {
+  for (const resource of configurations) {
+    const uid = (await admin.get(resource, { name: WEBHOOK_CONFIGURATION }))?.metadata.uid;
+    if (uid !== undefined) await admin.delete(resource, { name: WEBHOOK_CONFIGURATION }, { uid });
+  }
+}
+
+/** Applies the webhook configurations as the sandbox does. */
+export async function installRegistration(admin: Kube): Promise<void> {
+  const manifests = renderManifests(await readManifests(), { webhookHosts: ['127.0.0.1'] });
+  for (const resource of configurations)
+    for (const manifest of manifests.filter(({ kind }) => kind === resource.kind))
+      await admin.apply<KubeObject>(resource, manifest, { fieldManager: 'kubectl', force: true });
+}
+
+/** Makes the webhooks as they are before the first admission server runs, for the tests that follow. */
+export async function resetRegistration(admin: Kube): Promise<void> {
+  await removeRegistration(admin);
+  await installRegistration(admin);
+}
