@@ -4,15 +4,27 @@ import type { ReachedTier } from '../domain/maintenance/summary.ts';
 import type { CloudEvent } from '../api/notification.ts';
 import type { SentSignal, WindowState, WindowStep } from '../domain/windows/windowState.ts';
 
+/** The cluster of a run, as the first activity of the run reports it. */
+export interface RunCluster {
+  name: string;
+  uid: string;
+}
+
 /** Identifies a maintenance and a generation. An activity waits until its informer has at least that generation. */
 export interface MaintenanceRef {
   name: string;
   uid: string;
   generation: number;
+  /** Undefined in a run that has not been admitted yet. */
+  clusterUid?: string | undefined;
 }
 
 /** The state that a run starts from. It is read from the object, so that a new run continues where a terminated one stopped. */
-export interface Admitted extends MaintenanceRef {
+export interface Admitted {
+  name: string;
+  uid: string;
+  generation: number;
+  cluster: RunCluster;
   stage: NodeMaintenanceStage;
   paused: boolean;
   position: number;
@@ -50,6 +62,8 @@ export const FailureType = {
   Forbidden: 'Forbidden',
   /** The apiserver rejects an object as invalid. Final. */
   Invalid: 'Invalid',
+  /** The run belongs to another cluster. Retried, because a worker of that cluster can continue it. */
+  ForeignCluster: 'ForeignCluster',
   /** Another run has opened the window. Retried until that run ends. */
   Busy: 'Busy',
   /** The apiserver, or a server that it depends on, does not respond. Retried without limit. */
@@ -57,9 +71,17 @@ export const FailureType = {
 } as const;
 export type FailureType = (typeof FailureType)[keyof typeof FailureType];
 
+/** What a run knows before it is admitted. */
+export interface AdmitRequest {
+  input: unknown;
+  workflowId: string;
+  /** The cluster whose controller started the run; undefined if the run was started from Temporal. */
+  clusterUid?: string | undefined;
+}
+
 export interface NodeMaintenanceActivities {
   /** Validates the input, creates the object if the workflow was started from Temporal, and reads its state. */
-  admit(request: { input: unknown; workflowId: string }): Promise<Admitted>;
+  admit(request: AdmitRequest): Promise<Admitted>;
   /**
    * Message: writes `.spec.stage`, and fails with InvalidInput if the Temporal user may not maintain the nodes. Observation: writes nothing
    * that the object does not request. Resolves with the stage of the object and its generation, or with Gone.
@@ -96,6 +118,8 @@ export interface NodeMaintenanceActivities {
 export interface WindowRef {
   name: string;
   uid: string;
+  /** Undefined in a run that has not opened the window yet. */
+  clusterUid?: string | undefined;
 }
 
 /** The start of a workflow run that opens a window. Times are RFC 3339. */
@@ -104,6 +128,8 @@ export interface WindowStart {
   workflowId: string;
   runId: string;
   startedAt: string;
+  /** The cluster whose controller, or Schedule, started the run; undefined if the run was started from Temporal. */
+  clusterUid?: string | undefined;
   /** Nominal time. Undefined if no Schedule started the run. */
   scheduledAt?: string;
 }
@@ -119,7 +145,10 @@ export interface AcceptedRequests {
 /** A request to an open window: the fields that it sets. Plain JSON. */
 export type WindowRequest = { [Field in keyof AcceptedRequests]?: AcceptedRequests[Field] | undefined };
 
-export interface OpenedWindow extends WindowRef {
+export interface OpenedWindow {
+  name: string;
+  uid: string;
+  cluster: RunCluster;
   start: string;
   end: string;
   /** Workflow ids of the NodeMaintenances that an earlier window paused when it ended. */

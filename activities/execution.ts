@@ -1,8 +1,8 @@
 import { Context } from '@temporalio/activity';
-import { windowWorkflowIdOf, workflowIdOf } from '../api/names.ts';
+import type { ClusterScope } from '../api/names.ts';
 import { isGeneration, isNameOrUid, isRecord, shown } from '../domain/common/untrusted.ts';
 import type { MaintenanceRef, WindowRef } from './contract.ts';
-import { invalidInput } from './failures.ts';
+import { foreignRun, invalidInput } from './failures.ts';
 
 /**
  * The arguments of an activity arrive through Temporal. A client that may write to its namespace can start workflows with any input, and run
@@ -23,32 +23,43 @@ export function currentExecution(): Execution {
   return workflowExecution;
 }
 
-/** Returns the reference to a NodeMaintenance. Fails unless its own workflow scheduled the activity. */
-export function checkedMaintenance(ref: unknown): MaintenanceRef {
-  const { name, uid, generation } = fieldsOf(ref);
+/**
+ * Fails if the run belongs to another cluster, whose objects may have the same names here. `clusterUid` is what the run says; a run that was
+ * started from Temporal belongs to the cluster whose worker has admitted it.
+ */
+export function requireOwnCluster({ uid, names }: ClusterScope, clusterUid: unknown): void {
+  if (clusterUid !== undefined && clusterUid !== uid) throw foreignRun(names.taskQueue, clusterUid, uid);
+}
+
+/** Returns the reference to a NodeMaintenance. Fails unless its own workflow, in this cluster, scheduled the activity. */
+export function checkedMaintenance(scope: ClusterScope, ref: unknown): MaintenanceRef {
+  const { name, uid, generation, clusterUid } = fieldsOf(ref);
+  requireOwnCluster(scope, clusterUid);
   if (!isNameOrUid(name) || !isNameOrUid(uid) || !isGeneration(generation))
     throw invalidInput(`expected name, uid and generation of a NodeMaintenance (got ${shown(ref)})`);
   const { workflowId } = currentExecution();
-  if (workflowId !== workflowIdOf(name))
+  const expected = scope.names.maintenanceId(name);
+  if (workflowId !== expected)
     throw invalidInput(
-      `workflow id: expected "${workflowIdOf(name)}" for the maintenance "${name}" (got ${shown(workflowId)})`,
+      `workflow id: expected "${expected}" for the maintenance "${name}" (got ${shown(workflowId)})`,
     );
   return { name, uid, generation };
 }
 
 /** Returns the reference to a MaintenanceWindow. Fails if the workflow that scheduled the activity cannot be one of its openings. */
-export function checkedWindow(ref: unknown): WindowRef {
-  const { name, uid } = fieldsOf(ref);
+export function checkedWindow(scope: ClusterScope, ref: unknown): WindowRef {
+  const { name, uid, clusterUid } = fieldsOf(ref);
+  requireOwnCluster(scope, clusterUid);
   if (!isNameOrUid(name) || !isNameOrUid(uid))
     throw invalidInput(`expected name and uid of a MaintenanceWindow (got ${shown(ref)})`);
-  requireWindowWorkflow(name);
+  requireWindowWorkflow(scope, name);
   return { name, uid };
 }
 
 /** Fails unless the workflow id belongs to this window. The id of a scheduled run ends with its time. */
-export function requireWindowWorkflow(name: string): Execution {
+export function requireWindowWorkflow({ names }: ClusterScope, name: string): Execution {
   const execution = currentExecution();
-  const expected = windowWorkflowIdOf(name);
+  const expected = names.windowId(name);
   if (execution.workflowId === expected || execution.workflowId.startsWith(`${expected}-`)) return execution;
   throw invalidInput(
     `workflow id: expected "${expected}" for the window "${name}" (got ${shown(execution.workflowId)}); a Schedule appends the time to it`,

@@ -28,6 +28,20 @@ export function busy(problem: string): ApplicationFailure {
   return ApplicationFailure.create({ type: FailureType.Busy, message: problem });
 }
 
+/** How long a worker leaves a run of another cluster alone. */
+const foreignRunRetryMs = 30_000;
+
+/** Creates a retryable failure: a worker of another cluster can continue the run. Nothing is touched in this cluster. */
+export function foreignRun(taskQueue: string, clusterUid: unknown, own: string): ApplicationFailure {
+  return ApplicationFailure.create({
+    type: FailureType.ForeignCluster,
+    message: `this run belongs to cluster ${oneLine(String(clusterUid), maxUidLength)}, and this worker to cluster ${own}: workers of both poll task queue ${taskQueue}; start the workers of one of them with another --cluster`,
+    nextRetryDelay: foreignRunRetryMs,
+  });
+}
+
+const maxUidLength = 80;
+
 /** The history keeps the message, and the Temporal UI shows it. */
 const maxMessageLength = 4_000;
 

@@ -28,29 +28,29 @@ import { rollOut } from './windows/rollout.ts';
  */
 export function createActivities(injected: InjectedDeps): Activities {
   const deps = withProcessState(injected);
+  const maintenanceOf = (ref: unknown) => checkedMaintenance(deps.scope, ref);
+  const windowOf = (ref: unknown) => checkedWindow(deps.scope, ref);
   return {
     admit: (request) => run(() => admit(deps, request)),
     requestStage: (ref, to, requestedBy) =>
-      run(() => requestStage(deps, checkedMaintenance(ref), to, requestedBy)),
-    recordPause: (ref, paused) => run(() => recordPause(deps, checkedMaintenance(ref), paused)),
-    startStage: (ref, stage) => run(() => startStage(deps, checkedMaintenance(ref), stage)),
-    renewNodeLeases: (ref) => run(() => renewNodeLeases(deps, checkedMaintenance(ref))),
+      run(() => requestStage(deps, maintenanceOf(ref), to, requestedBy)),
+    recordPause: (ref, paused) => run(() => recordPause(deps, maintenanceOf(ref), paused)),
+    startStage: (ref, stage) => run(() => startStage(deps, maintenanceOf(ref), stage)),
+    renewNodeLeases: (ref) => run(() => renewNodeLeases(deps, maintenanceOf(ref))),
     keepCordoned: (ref, stage) =>
       run(() =>
-        stage === 'Drain'
-          ? keepPaused(deps, checkedMaintenance(ref))
-          : keepCordoned(deps, checkedMaintenance(ref)),
+        stage === 'Drain' ? keepPaused(deps, maintenanceOf(ref)) : keepCordoned(deps, maintenanceOf(ref)),
       ),
-    drain: (ref, position) => run(() => drain(deps, checkedMaintenance(ref), position)),
-    keepDrained: (ref) => run(() => keepDrained(deps, checkedMaintenance(ref))),
-    removeEvacuations: (ref) => run(() => removeEvacuations(deps, checkedMaintenance(ref))),
-    uncordonNodes: (ref) => run(() => uncordonNodes(deps, checkedMaintenance(ref))),
-    finish: (ref) => run(() => finish(deps, checkedMaintenance(ref))),
+    drain: (ref, position) => run(() => drain(deps, maintenanceOf(ref), position)),
+    keepDrained: (ref) => run(() => keepDrained(deps, maintenanceOf(ref))),
+    removeEvacuations: (ref) => run(() => removeEvacuations(deps, maintenanceOf(ref))),
+    uncordonNodes: (ref) => run(() => uncordonNodes(deps, maintenanceOf(ref))),
+    finish: (ref) => run(() => finish(deps, maintenanceOf(ref))),
     openWindow: (start) => run(() => openWindow(deps, start)),
-    rollOut: (ref, requests, previous) => run(() => rollOut(deps, checkedWindow(ref), requests, previous)),
-    authorizeRequest: (ref, request) => run(() => authorizeRequest(deps, checkedWindow(ref), request)),
-    advanceNode: (ref, node) => run(() => advanceNode(deps, checkedWindow(ref), node)),
-    closeWindow: (ref, runId) => run(() => closeWindow(deps, checkedWindow(ref), runId)),
+    rollOut: (ref, requests, previous) => run(() => rollOut(deps, windowOf(ref), requests, previous)),
+    authorizeRequest: (ref, request) => run(() => authorizeRequest(deps, windowOf(ref), request)),
+    advanceNode: (ref, node) => run(() => advanceNode(deps, windowOf(ref), node)),
+    closeWindow: (ref, runId) => run(() => closeWindow(deps, windowOf(ref), runId)),
     recordDropped: (event, reason) => run(() => Promise.resolve(recordDropped(deps, event, reason))),
   };
 }

@@ -1,3 +1,4 @@
+import type { ClusterScope } from '../api/names.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { JobPermission } from '../kube/jobPermission.ts';
@@ -8,6 +9,8 @@ import type { NotificationOutbox } from './notifications/notifications.ts';
 /** Dependencies of the activities. The worker constructs them once. */
 export interface InjectedDeps {
   cluster: Cluster;
+  /** The cluster, as the runs in Temporal name it. */
+  scope: ClusterScope;
   /** Acquires Leases as the one holder that all workers of the installation share. */
   leases: NodeLeases;
   /** The permissions of the users who request maintenances. */

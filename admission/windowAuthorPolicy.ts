@@ -1,5 +1,5 @@
 import type { KubeObject } from '../api/core.ts';
-import { MAINTENANCE_WINDOW, WORK_NAMESPACE } from '../api/names.ts';
+import { MAINTENANCE_WINDOW, WindowRequestAnnotation, WORK_NAMESPACE } from '../api/names.ts';
 
 /**
  * A MaintenanceWindow drains nodes and runs Jobs with the rights of the worker. This policy asks the apiserver for the rights of its
@@ -7,8 +7,10 @@ import { MAINTENANCE_WINDOW, WORK_NAMESPACE } from '../api/names.ts';
  *
  * 1. Creating a window, and changing it, requires the right to delete its nodes: every node, or those that it selects by name.
  * 2. A window that runs a Job also requires the right to create Jobs in their namespace.
- * 3. Changes that only lower the risk require neither: suspending, skipping openings, metadata, and deletion.
- * 4. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
+ * 3. Asking an open window by annotation requires the same: to approve or resume, because it then starts nodes; and to cancel, because nodes
+ *    in the middle of their work are uncordoned, but without the right to create Jobs, because none starts.
+ * 4. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
+ * 5. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
  *    CEL cost limits), which limits the number of names.
  */
 
@@ -36,10 +38,25 @@ const lowersRisk = [
   `(object.spec.schedule == oldObject.spec.schedule || (${onlySkipsOpenings}))`,
 ].join(' && ');
 
+const raisesRisk = `request.operation == 'CREATE' || (object.spec != oldObject.spec && !(${lowersRisk}))`;
+
+const { Approve, Resume, Cancel } = WindowRequestAnnotation;
+
+/** The requests that are set or changed. Removing one withdraws it. */
+const requests = `[${[Approve, Resume, Cancel].map((key) => `'${key}'`).join(', ')}].filter(key, request.operation == 'UPDATE' && object.metadata.?annotations[?key].hasValue() && object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key])`;
+
 const nodes = "authorizer.group('').resource('nodes')";
 const user = 'user "\' + request.userInfo.username + \'"';
 
 const variables = [
+  { name: 'raisesRisk', expression: raisesRisk },
+  { name: 'requests', expression: requests },
+  {
+    // What the user has to change.
+    name: 'field',
+    expression:
+      "variables.raisesRisk ? 'spec.nodeSelector' : 'metadata.annotations[' + variables.requests[0] + ']'",
+  },
   {
     name: 'terms',
     expression: 'object.spec.nodeSelector.nodeSelectorTerms',
@@ -69,17 +86,17 @@ const variables = [
 const everyNode = {
   expression: 'variables.mayDeleteEveryNode || variables.asksByName',
   reason: 'Forbidden',
-  messageExpression: `'spec.nodeSelector: ${user} may not delete every node, which a window that drains them requires: request the verb delete on nodes, or select at most ${maxNamedNodes} nodes that you may delete by name (matchFields, key metadata.name, operator In)'`,
+  messageExpression: `variables.field + ': ${user} may not delete every node, which a window that drains them requires: request the verb delete on nodes, or select at most ${maxNamedNodes} nodes that you may delete by name (matchFields, key metadata.name, operator In)'`,
 };
 
 const namedNode = (index: number) => ({
   expression: `!variables.asksByName || size(variables.names) <= ${index} || ${nodes}.name(variables.names[${index}]).check('delete').allowed()`,
   reason: 'Forbidden',
-  messageExpression: `'spec.nodeSelector: ${user} may not delete node ' + variables.names[${index}] + ', which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector'`,
+  messageExpression: `variables.field + ': ${user} may not delete node ' + variables.names[${index}] + ', which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector'`,
 });
 
 const jobs = {
-  expression: "object.spec.?work.?type.orValue('None') != 'Job' || variables.mayCreateJobs",
+  expression: `(!variables.raisesRisk && variables.requests.all(key, key == '${Cancel}')) || object.spec.?work.?type.orValue('None') != 'Job' || variables.mayCreateJobs`,
   reason: 'Forbidden',
   messageExpression: `'spec.work: ${user} may not create Jobs in namespace ${WORK_NAMESPACE}, which a window that runs a Job requires: request the verb create on jobs in this namespace, or set work.type to None'`,
 };
@@ -105,7 +122,7 @@ export function windowAuthorPolicy(): KubeObject[] {
         matchConditions: [
           {
             name: 'may-raise-the-risk',
-            expression: `request.operation == 'CREATE' || (object.spec != oldObject.spec && !(${lowersRisk}))`,
+            expression: `${raisesRisk} || size(${requests}) > 0`,
           },
         ],
         variables,

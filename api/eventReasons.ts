@@ -211,6 +211,12 @@ export const eventReasons = {
     meaning:
       'The pod was released from its ReplicaSet, which creates a replacement while the pod keeps serving.',
   },
+  RequestRejected: {
+    type: 'Warning',
+    on: ['MaintenanceWindow'],
+    meaning:
+      'An annotation approve, pause, resume or cancel was removed because the open window cannot do what it asks, or is not the one that it asks.',
+  },
   ReturnedToReplicaSet: {
     type: 'Normal',
     on: ['Pod'],
@@ -260,6 +266,11 @@ export const eventReasons = {
     type: 'Warning',
     on: ['MaintenanceWindow'],
     meaning: 'The workflow of the open window ended without closing it, and a new run continues.',
+  },
+  WorkflowRestarted: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The workflow of the maintenance ended before it was complete, and a new run continues.',
   },
 } as const satisfies Record<string, EventReasonFacts>;
 

@@ -29,8 +29,14 @@ export const MaintenanceInput = z.strictObject({
 });
 export type MaintenanceInput = z.infer<typeof MaintenanceInput>;
 
-/** The payload of signal and update `advance`. Without `to`, the maintenance advances to the next stage. */
-export const AdvanceRequest = z.strictObject({ to: NodeMaintenanceStage.optional() });
+/**
+ * The payload of signal and update `advance`. Without `to`, the maintenance advances to the next stage. With `from`, only from this stage:
+ * the same order, sent twice, then advances once.
+ */
+export const AdvanceRequest = z.strictObject({
+  to: NodeMaintenanceStage.optional(),
+  from: NodeMaintenanceStage.optional(),
+});
 export type AdvanceRequest = z.infer<typeof AdvanceRequest>;
 
 /** The result of parsing an input. Each problem is one line that names the field: `drainPlan[1].podPriority: expected ... (got "high")`. */

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
+import { MAX_APPROVED_NODES } from './names.ts';
 import { DrainPlan, NodeMaintenanceSpec } from './nodeMaintenance.ts';
 import {
   ATOMIC_LIST,
@@ -272,7 +273,7 @@ const Requests = z.strictObject({
   approved: z.boolean().optional().describe('The window is approved: all nodes may start.'),
   approvedNodes: z
     .array(text(253))
-    .max(5000)
+    .max(MAX_APPROVED_NODES)
     .optional()
     .describe('Approved nodes, if approval is PerNode.')
     .meta(ATOMIC_LIST),
@@ -298,7 +299,7 @@ const ActiveWindow = z.strictObject({
     .meta(ATOMIC_LIST),
   waiting: Waiting.optional().describe('Reason why no further node starts now.'),
   requests: Requests.optional().describe(
-    'Requests that the window has accepted by signals and updates. If its workflow is terminated, the next run continues with them.',
+    'Requests that the window has accepted by annotations, signals and updates. If its workflow is terminated, the next run continues with them.',
   ),
 });
 

@@ -61,6 +61,21 @@ export const WindowAnnotation = {
   WorkDone: 'nodemaintenance.k8s.io/work-done',
 } as const;
 
+/**
+ * Annotations of a MaintenanceWindow by which users ask the open window for something. The value is `.status.active.runId`, so that a request
+ * never applies to another opening; an approval of some nodes is `<runId>:<node>,<node>`. The controller removes them.
+ */
+export const WindowRequestAnnotation = {
+  Approve: 'nodemaintenance.k8s.io/approve',
+  Pause: 'nodemaintenance.k8s.io/pause',
+  Resume: 'nodemaintenance.k8s.io/resume',
+  Cancel: 'nodemaintenance.k8s.io/cancel',
+} as const;
+export type WindowRequestAnnotation = (typeof WindowRequestAnnotation)[keyof typeof WindowRequestAnnotation];
+
+/** Maximum number of nodes that are approved by name in one opening. */
+export const MAX_APPROVED_NODES = 5000;
+
 /** Namespace of the Jobs of windows. It is separate, so that these Jobs can use only its own ServiceAccounts. */
 export const WORK_NAMESPACE = 'node-maintenance-work';
 /** The ServiceAccount of the Jobs there, which has no permission. */
@@ -228,22 +243,68 @@ export const TEMPORAL_USER = 'nodemaintenance.k8s.io:temporal';
 /** Annotation of a NodeMaintenance that was started from Temporal: the identity of the Temporal client. */
 export const STARTED_BY = 'nodemaintenance.k8s.io/started-by';
 
-export const TASK_QUEUE = 'node-maintenance';
-
-/** Task queue of notifications. It is separate, so that a slow endpoint delays no other work. */
-export const NOTIFICATION_TASK_QUEUE = 'node-maintenance-notifications';
-
-/** Returns the workflow id of the NodeMaintenance. */
-export function workflowIdOf(name: string): string {
-  return `node-maintenance-${name}`;
+/** The names of an installation in Temporal, where other clusters may share the namespace. */
+export interface TemporalNames {
+  /** Task queue of the workers. Also the id of the workflow with which the cluster claims these names. */
+  readonly taskQueue: string;
+  /** Task queue of notifications. It is separate, so that a slow endpoint delays no other work. */
+  readonly notificationTaskQueue: string;
+  /** Returns the workflow id of the NodeMaintenance. */
+  readonly maintenanceId: (name: string) => string;
+  /** Returns the workflow id of the MaintenanceWindow, to which a Schedule appends the time. The Schedule has the same id. */
+  readonly windowId: (name: string) => string;
+  /** Returns the workflow id of the notification. */
+  readonly notificationId: (id: string) => string;
 }
 
-/** Returns the workflow id of the notification. */
-export function notificationWorkflowIdOf(id: string): string {
-  return `notify-${id}`;
+const maintenancePrefix = 'node-maintenance-';
+const windowPrefix = 'maintenance-window-';
+const notificationPrefix = 'notify-';
+
+/** Returns the names for the value of `--cluster`; those without a prefix if it is undefined. */
+export function temporalNames(cluster: string | undefined): TemporalNames {
+  const prefix = cluster === undefined ? '' : `${cluster}.`;
+  const suffix = cluster === undefined ? '' : `.${cluster}`;
+  return {
+    taskQueue: `node-maintenance${suffix}`,
+    notificationTaskQueue: `node-maintenance-notifications${suffix}`,
+    maintenanceId: (name) => `${prefix}${maintenancePrefix}${name}`,
+    windowId: (name) => `${prefix}${windowPrefix}${name}`,
+    notificationId: (id) => `${prefix}${notificationPrefix}${id}`,
+  };
 }
 
-/** Returns the workflow id of the MaintenanceWindow, to which a Schedule appends the time. The Schedule has the same id. */
-export function windowWorkflowIdOf(name: string): string {
-  return `maintenance-window-${name}`;
+/** Returns the cluster in a task queue of `temporalNames`, which is also the id of the cluster's claim. */
+export function clusterInTaskQueue(taskQueue: string): string | undefined {
+  const [, cluster] = taskQueue.split('.', 2);
+  return cluster;
+}
+
+/** Returns the cluster in a workflow id of `temporalNames`. Object names contain dots, too, but never come first. */
+export function clusterInWorkflowId(workflowId: string): string | undefined {
+  const [first = ''] = workflowId.split('.', 1);
+  return isReservedPrefix(first) || first === workflowId ? undefined : first;
+}
+
+/** Reports whether a text is no cluster name, because a workflow id without a cluster could begin with it. */
+export function isReservedPrefix(text: string): boolean {
+  return [maintenancePrefix, windowPrefix, notificationPrefix].some((prefix) => text.startsWith(prefix));
+}
+
+/** A cluster name: a DNS label, so that it contains no dot. */
+export const CLUSTER_NAME_PATTERN = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+
+/** Memo of a workflow, and of the action of a Schedule: the UID of the cluster to which it belongs. */
+export const CLUSTER_UID_MEMO = 'clusterUid';
+
+/** Memo of the workflow by which a cluster claims its names: the name of the cluster. */
+export const CLUSTER_NAME_MEMO = 'cluster';
+
+/** A cluster, as other clusters in the same namespace of Temporal know it. */
+export interface ClusterScope {
+  /** Value of `--cluster`, or the beginning of the UID. */
+  readonly name: string;
+  /** UID of the namespace `kube-system`. */
+  readonly uid: string;
+  readonly names: TemporalNames;
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, workflowIdOf } from '../api/names.ts';
+import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, temporalNames } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from '../domain/common/conditions.ts';
 import { resources } from '../kube/resources.ts';
@@ -61,7 +61,9 @@ class OurDrain implements Attempt {
     try {
       if (!this.#isCreated || this.#testbed.signal.aborted) return this.#metrics;
       await this.#complete();
-      const run = this.#testbed.temporal.workflow.getHandle(workflowIdOf(this.#name));
+      const run = this.#testbed.temporal.workflow.getHandle(
+        temporalNames(undefined).maintenanceId(this.#name),
+      );
       await run.result();
       const { historyLength } = await run.describe();
       return { ...this.#metrics, residentMb: this.#worker.peakMemoryMb(), historyEvents: historyLength };

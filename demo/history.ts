@@ -1,7 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { DrainStep } from '../activities/contract.ts';
-import { workflowIdOf } from '../api/names.ts';
+import { temporalNames } from '../api/names.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 /** The workflow of a maintenance, as recorded by Temporal. */
@@ -20,7 +20,7 @@ export interface WorkflowRecord {
 
 /** Returns the URL of the workflow in the Temporal UI. */
 export function workflowLink({ temporalUi, temporalNamespace }: Sandbox, maintenance: string): string {
-  return `${temporalUi}/namespaces/${temporalNamespace}/workflows/${workflowIdOf(maintenance)}`;
+  return `${temporalUi}/namespaces/${temporalNamespace}/workflows/${temporalNames(undefined).maintenanceId(maintenance)}`;
 }
 
 export async function readWorkflow(sandbox: Sandbox, maintenance: string): Promise<WorkflowRecord> {
@@ -31,7 +31,7 @@ export async function readWorkflow(sandbox: Sandbox, maintenance: string): Promi
   });
   try {
     const client = new Client({ connection, namespace: sandbox.temporalNamespace });
-    const handle = client.workflow.getHandle(workflowIdOf(maintenance));
+    const handle = client.workflow.getHandle(temporalNames(undefined).maintenanceId(maintenance));
     const { status } = await handle.describe();
     const { events } = await handle.fetchHistory();
     return { status: status.name, ...readEvents(events ?? []) };

@@ -39,7 +39,8 @@ type Lead = (signal: AbortSignal, fenced: FencedKube) => Promise<void>;
  * Runs `lead` while this process is the leader, as client-go's leaderelection does. Contract:
  *
  * 1. Two candidates never lead at once, provided that `lead` returns within leaseDuration - renewDeadline after its signal aborts.
- * 2. The signal of `lead` aborts if the Lease is lost, could not be renewed within the deadline, or `signal` aborts. The next
+ * 2. The signal of `lead` aborts if the Lease is lost, could not be renewed within the deadline, or `signal` aborts. A Lease that a user
+ *    deletes, clears or gives to another holder is lost at once: other candidates see it at the same time, and acquire it. The next
  *    attempt to lead starts after `lead` has returned; until then the Lease is renewed if it is still held. A process that was
  *    stopped and resumes later receives its signal only after some of its pending work has run; `fenced` therefore checks
  *    the clock before each request and sends none after the deadline.
@@ -55,6 +56,20 @@ export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead):
     if ((await elector.leadOnce(lead)) === 'Finished') return;
     await elector.waitForRetry();
   }
+}
+
+/** A Lease that was taken away from its leader must not be renewed, even if it has no holder: that is how a user stops a leader. */
+type Purpose = 'Acquire' | 'Renew';
+
+interface LeaseChange {
+  /** Undefined if the Lease is deleted or has none. */
+  holder: string | undefined;
+  resourceVersion: string | undefined;
+}
+
+/** Versions of one kind of object are numbers that grow (Kubernetes API Concepts > Resource versions). */
+function isAtLeast(version: string | undefined, other: string | undefined): boolean {
+  return BigInt(version ?? 0) >= BigInt(other ?? 0);
 }
 
 /** A holder that did not renew for this many lease durations is presumed dead, even if its Lease demands more. */
@@ -94,10 +109,12 @@ class Elector {
     const { signal } = this.#options;
     const waiting = new AbortController();
     let released = new AbortController();
-    this.#watch(() => released.abort(), waiting.signal);
+    this.#watch(({ holder }) => {
+      if (!holder) released.abort();
+    }, waiting.signal);
     try {
       while (!signal.aborted) {
-        if (await this.#try(signal, this.#deadlineMs)) return true;
+        if (await this.#try('Acquire', signal, this.#deadlineMs)) return true;
         await this.waitForRetry(released.signal);
         released = new AbortController();
       }
@@ -118,6 +135,9 @@ class Elector {
     this.#isLost = false;
     log.info('Leadership was acquired', this.#fields);
     const fenced = kube.guardedBy(() => this.#fence(leading, ended.signal));
+    this.#watch((change) => {
+      if (this.#isTakenAway(change)) this.#lose(leading);
+    }, ended.signal);
     const work = this.#lead(lead, leading.signal, fenced).finally(() => ended.abort());
     const renewal = this.#renewUntil(leading, ended.signal);
     const [outcome] = await Promise.all([work, renewal]);
@@ -133,16 +153,23 @@ class Elector {
     wake.dispose();
   }
 
-  /** Calls `onFree` whenever the Lease has no holder, until the signal aborts. */
-  #watch(onFree: () => void, signal: AbortSignal): void {
+  /** Calls back with every change of the Lease until the signal aborts. */
+  #watch(onChange: (change: LeaseChange) => void, signal: AbortSignal): void {
     const { kube, log } = this.#options;
     const { namespace, name } = this.#key;
     const fieldSelector = `metadata.name=${name}`;
     const informer = new Informer({ kube, resource: resources.leases, namespace, fieldSelector, log });
     informer.subscribe(({ type, object }) => {
-      if (type === 'Deleted' || !object.spec.holderIdentity) onFree();
+      const holder = type === 'Deleted' ? undefined : object.spec.holderIdentity;
+      onChange({ holder: holder || undefined, resourceVersion: object.metadata.resourceVersion });
     });
     informer.start(signal);
+  }
+
+  /** Returns whether somebody else has changed the holder after the last write of this process. */
+  #isTakenAway({ holder, resourceVersion }: LeaseChange): boolean {
+    if (holder === this.#candidate.identity || this.#observed === undefined) return false;
+    return isAtLeast(resourceVersion, this.#observed.resourceVersion);
   }
 
   get #fields() {
@@ -168,7 +195,7 @@ class Elector {
   async #renewUntil(leading: AbortController, ended: AbortSignal): Promise<void> {
     while (!ended.aborted) {
       await sleep(Math.min(this.#retryMs, this.#remainingMs), ended);
-      if (!ended.aborted && this.#remainingMs > 0) await this.#try(ended, this.#remainingMs);
+      if (!ended.aborted && this.#remainingMs > 0) await this.#try('Renew', ended, this.#remainingMs);
       if (ended.aborted) return;
       if (this.#remainingMs === 0) return this.#lose(leading);
     }
@@ -190,17 +217,19 @@ class Elector {
   #lose(leading: AbortController): void {
     if (this.#isLost) return;
     this.#isLost = true;
+    // Not to be renewed any more: another candidate may hold it already.
+    this.#renewedAt = undefined;
     const holder = this.#observed?.spec.holderIdentity;
     this.#options.log.warn('Leadership was lost', { ...this.#fields, holder });
     leading.abort(new Error(`the Lease ${this.#fields.lease} was lost`));
   }
 
   /** Tries once to acquire or renew. Never throws. */
-  async #try(signal: AbortSignal, timeoutMs: number): Promise<boolean> {
+  async #try(purpose: Purpose, signal: AbortSignal, timeoutMs: number): Promise<boolean> {
     // Other candidates measure from the time at which they observe this write, which is later.
     const startedAt = currentInstant();
     try {
-      const held = await this.#acquireOrRenew({ signal, timeoutMs, urgent: true });
+      const held = await this.#acquireOrRenew(purpose, { signal, timeoutMs, urgent: true });
       this.#renewedAt = held ? startedAt : undefined;
       this.#reportedError = undefined;
       return held;
@@ -212,10 +241,14 @@ class Elector {
     }
   }
 
-  async #acquireOrRenew(request: { signal: AbortSignal; timeoutMs: number; urgent: true }): Promise<boolean> {
+  async #acquireOrRenew(
+    purpose: Purpose,
+    request: { signal: AbortSignal; timeoutMs: number; urgent: true },
+  ): Promise<boolean> {
     const { kube } = this.#options;
     const current = await kube.get(resources.leases, this.#key, request);
     this.#observed = current === undefined ? undefined : observe(this.#observed, current, performance.now());
+    if (purpose === 'Renew' && current?.spec.holderIdentity !== this.#candidate.identity) return false;
     const action = nextLeaseAction(this.#observed, this.#candidate, {
       now: kube.now(),
       nowMs: performance.now(),

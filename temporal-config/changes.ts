@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, type Connection, ScheduleNotFoundError } from '@temporalio/client';
 import { NamespaceNotFoundError } from '@temporalio/common';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import { windowWorkflowIdOf } from '../api/names.ts';
+import { clusterInWorkflowId, temporalNames } from '../api/names.ts';
 import { addAttributes, hoursOf, knownAttributes } from './namespace.ts';
 import { grpcStatusOf, Code } from './connectionErrors.ts';
 import type { ScheduleFile } from './scheduleFile.ts';
@@ -193,7 +193,7 @@ async function compareOrphanedSchedules(
 
 /** Reports whether the controller of MaintenanceWindows manages the Schedule. */
 function isOfController(id: string): boolean {
-  return id.startsWith(windowWorkflowIdOf(''));
+  return id.startsWith(temporalNames(clusterInWorkflowId(id)).windowId(''));
 }
 
 /** The servers of a Temporal cluster refresh their namespaces every ten seconds. */

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { parseStrictly } from '../api/maintenanceInput.ts';
 import { WindowSchedule } from '../api/maintenanceWindow.ts';
-import { TASK_QUEUE, windowWorkflowIdOf } from '../api/names.ts';
+import { clusterInTaskQueue, clusterInWorkflowId, temporalNames } from '../api/names.ts';
 import { WindowInput } from '../api/windowInput.ts';
 import { durationMs, scheduleProblems } from '../domain/windows/schedule.ts';
 
@@ -37,7 +37,9 @@ const ScheduleFile = z.strictObject({
       error: 'expected maintenanceWindow: a nodeMaintenance has one run, which a Schedule cannot repeat',
     }),
     workflowId: text(200, 'maintenance-window-os-patch-year-end'),
-    taskQueue: z.literal(TASK_QUEUE, { error: `expected ${TASK_QUEUE}, which the workers poll` }),
+    taskQueue: z.string().regex(/^node-maintenance(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$/, {
+      error: 'expected node-maintenance, or node-maintenance.CLUSTER for workers with --cluster',
+    }),
     input: WindowInput,
   }),
   state: z.strictObject({ paused: z.boolean({ error: 'expected true or false' }).optional() }).optional(),
@@ -65,7 +67,7 @@ const rules: readonly Rule[] = [
 ];
 
 function idIsNotReserved({ id }: ScheduleFile): string[] {
-  const reserved = windowWorkflowIdOf('');
+  const reserved = temporalNames(clusterInWorkflowId(id)).windowId('');
   if (!id.startsWith(reserved)) return [];
   return [
     `id: "${id}" is reserved for the Schedule of MaintenanceWindow "${id.slice(reserved.length)}": change the id, or edit the MaintenanceWindow`,
@@ -80,8 +82,8 @@ function scheduleIsValid({ spec, action }: ScheduleFile, nowMs: number): string[
   );
 }
 
-function workflowIdIsOfWindow({ action: { workflowId, input } }: ScheduleFile): string[] {
-  const expected = windowWorkflowIdOf(input.name);
+function workflowIdIsOfWindow({ action: { workflowId, taskQueue, input } }: ScheduleFile): string[] {
+  const expected = temporalNames(clusterInTaskQueue(taskQueue)).windowId(input.name);
   if (workflowId === expected || workflowId.startsWith(`${expected}-`)) return [];
   return [
     `action.workflowId: expected "${expected}-" and a suffix for window "${input.name}" (got "${workflowId}")`,

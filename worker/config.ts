@@ -1,13 +1,17 @@
 import { isIP } from 'node:net';
 import { Command } from 'commander';
 import * as z from 'zod';
-import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, SYSTEM_NAMESPACE } from '../api/names.ts';
+import {
+  CLUSTER_NAME_PATTERN,
+  DEFAULT_EVACUATOR_RESPONSE_SECONDS,
+  isReservedPrefix,
+  SYSTEM_NAMESPACE,
+} from '../api/names.ts';
 import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
 import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
 import { namespaceProblem, podSecurityLevels, type WindowJobs } from '../manifests/render.ts';
 import {
   checkNotificationSettings,
-  clusterNameSetting,
   type NotificationSettings,
   notificationSettings,
   notificationSettingsOf,
@@ -36,8 +40,8 @@ export interface Config {
   namespace: string;
   /** Undefined when no notifications are sent. */
   notifications: NotificationSettings | undefined;
-  /** Name of the cluster in notifications; undefined: its UID. */
-  clusterName: string | undefined;
+  /** Name of the cluster, which its names in Temporal contain; undefined: no other cluster shares the namespace of Temporal. */
+  cluster: string | undefined;
   /** File with the bundled workflows; undefined: the worker bundles them when it starts. */
   workflowBundle: string | undefined;
   install: boolean;
@@ -67,7 +71,7 @@ export interface Port {
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
   const settings = parseSettings(Settings, { command: commandLine(), argv, env });
   const { logLevel, plainEvictions, readinessGates } = settings;
-  const { namespace, clusterName, workflowBundle, install } = settings;
+  const { namespace, cluster, workflowBundle, install } = settings;
   const { components, admissionKubeconfig } = settings;
   return {
     logLevel,
@@ -83,7 +87,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     readinessGraceSeconds: settings.readinessGrace,
     namespace,
     notifications: notificationSettingsOf(settings),
-    clusterName,
+    cluster,
     workflowBundle,
     install,
     windowJobs: windowJobsOf(settings),
@@ -122,6 +126,9 @@ const componentsError = {
   error: `expected one or more of ${componentNames.join(', ')}, separated by commas`,
 };
 const isComponentName = (name: string) => (componentNames as readonly string[]).includes(name);
+const clusterNameError = {
+  error: 'expected at most 63 lower case letters, digits and "-", such as berlin-1',
+};
 const onOff = z.enum(['true', 'false'], oneOf(['true', 'false']));
 
 const Settings = z
@@ -213,6 +220,22 @@ const Settings = z
       description: 'namespace of the installation: of its ServiceAccounts, Leases, certificates and Service',
       defaultText: SYSTEM_NAMESPACE,
     }),
+    cluster: setting(
+      z
+        .string()
+        .regex(CLUSTER_NAME_PATTERN, clusterNameError)
+        .refine((name) => !isReservedPrefix(name), {
+          error: 'expected another beginning than node-maintenance-, maintenance-window- and notify-',
+        })
+        .optional(),
+      {
+        flags: '--cluster <name>',
+        variable: 'NODE_MAINTENANCE_CLUSTER',
+        description:
+          'name of this cluster, required if clusters share a namespace of Temporal: part of the task queue, workflow ids and Schedule ids',
+        defaultText: 'none; notifications and searches contain the first 8 digits of its UID',
+      },
+    ),
     workflowBundle: setting(z.string().optional(), {
       flags: '--workflow-bundle <file>',
       variable: 'WORKFLOW_BUNDLE',
@@ -265,7 +288,6 @@ const Settings = z
       defaultText: 'the same as for the controllers',
     }),
     ...notificationSettings,
-    clusterName: clusterNameSetting,
     kubernetesServiceHost: setting(z.string().optional(), { variable: 'KUBERNETES_SERVICE_HOST' }),
     kubeconfig: setting(z.string().optional(), { variable: 'KUBECONFIG' }),
   })

@@ -1,7 +1,13 @@
 import { Runtime, type Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
-import { Component, IdentityAnnotation, leaseHolderOf, READINESS_TAINT, TASK_QUEUE } from '../api/names.ts';
+import {
+  type ClusterScope,
+  Component,
+  IdentityAnnotation,
+  leaseHolderOf,
+  READINESS_TAINT,
+} from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
@@ -12,6 +18,7 @@ import { runNodeConditionsController } from '../controllers/maintenance/nodeCond
 import { runNodeLeasesController } from '../controllers/leases/nodeLeases.ts';
 import { runAdvanceController } from '../controllers/windows/advanceAnnotation.ts';
 import { runWindowProgressController } from '../controllers/windows/progress.ts';
+import { runWindowRequestController } from '../controllers/windows/requestAnnotations.ts';
 import { runWindowsController } from '../controllers/windows/windows.ts';
 import { runNodeReadinessController } from '../controllers/readiness/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../controllers/readiness/readinessPolicies.ts';
@@ -29,6 +36,7 @@ import type { Log } from '../kube/log.ts';
 import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
 import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
+import { claimNames, keepClaim, readScope } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
@@ -78,9 +86,11 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
   const wait = waitOptionsOf(state, log, signal);
   await prepareCluster(kube, { config, component: Component.Worker }, wait);
-  const identity = await publishWorker(kube, config.namespace, settings, wait);
+  const scope = await readScope(kube, config.cluster, wait);
+  const identity = await publishWorker(kube, { ...settings, config, scope }, wait);
   metrics.observeIdentity(identity);
   const temporal = await connectTemporal(settings, wait);
+  await claimNames(temporal, scope, wait);
   const cluster = watchCluster({ kube, log });
   state.cluster = cluster;
   metrics.observe(cluster);
@@ -88,7 +98,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   await cluster.synced(signal);
   log.info('Informers synced', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
   try {
-    await runSynced({ config, log, signal, state, metrics, kube, cluster, temporal, identity });
+    await runSynced({ config, log, signal, state, metrics, kube, cluster, temporal, scope, identity });
   } finally {
     await temporal.close();
     await kube.close();
@@ -105,20 +115,22 @@ interface SyncedOptions {
   kube: Kube;
   cluster: Cluster;
   temporal: Temporal;
+  scope: ClusterScope;
   identity: IdentityLease;
 }
 
 /** Runs admission, the Temporal workers and the control loops, once the informers have synced. */
 async function runSynced(options: SyncedOptions): Promise<void> {
-  const { config, log, signal, state, metrics, kube, cluster, temporal, identity } = options;
+  const { config, log, signal, state, metrics, kube, cluster, temporal, scope, identity } = options;
   const admission = config.components.has('admission') ? await serveAdmission(options) : undefined;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   // Rate-limited, because they only report what was done: work takes precedence.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
-  const { outbox, workers } = await startNotifications({ kube, temporal, config, metrics, log });
+  const { outbox, workers } = await startNotifications({ temporal, scope, config, metrics, log });
   const mayRunJobs = jobPermission(kube);
   const activities = createActivities({
     cluster,
+    scope,
     events,
     mayRunJobs,
     permissions: nodePermissions(kube, mayDeleteNode),
@@ -128,7 +140,7 @@ async function runSynced(options: SyncedOptions): Promise<void> {
     readinessGatesEnabled: config.readinessGates,
     ...temporal,
   });
-  const worker = await createWorker(temporal, activities, config.workflowBundle);
+  const worker = await createWorker(temporal, scope, activities, config.workflowBundle);
   state.worker = worker;
   try {
     await runUntil(signal, [worker, ...workers], async () => {
@@ -140,11 +152,13 @@ async function runSynced(options: SyncedOptions): Promise<void> {
           podEvents,
           mayRunJobs,
           temporal,
+          scope,
           identity: identity.holder,
           config,
           log,
           signal,
         }),
+        keepClaim(temporal, scope, { log, signal }),
         admission?.maintainRegistration(),
       ]);
     });
@@ -194,16 +208,16 @@ function nodeLeases(kube: Kube, config: Config): NodeLeases {
 /** Publishes the identity Lease before the process does anything else, so that every active process is listed (KEP-1965 > Test Plan). */
 function publishWorker(
   kube: Kube,
-  namespace: string,
-  settings: WorkerSettings,
+  { config, scope, ...settings }: WorkerSettings & { config: Config; scope: ClusterScope },
   wait: WaitOptions,
 ): Promise<IdentityLease> {
   const annotations = {
     [IdentityAnnotation.TemporalIdentity]: settings.identity,
     [IdentityAnnotation.TemporalNamespace]: settings.namespace,
-    [IdentityAnnotation.TaskQueue]: TASK_QUEUE,
+    [IdentityAnnotation.TaskQueue]: scope.names.taskQueue,
   };
   const { log } = wait;
+  const { namespace } = config;
   return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, wait);
 }
 
@@ -230,6 +244,7 @@ interface LeaderOptions {
   podEvents: EventRecorder;
   mayRunJobs: JobPermission;
   temporal: Temporal;
+  scope: ClusterScope;
   /** Identity of the process in the identity Leases. */
   identity: string;
   config: Config;
@@ -244,6 +259,7 @@ async function lead({
   podEvents,
   mayRunJobs,
   temporal,
+  scope,
   identity,
   config,
   log,
@@ -255,7 +271,10 @@ async function lead({
       log.info('Control loops started', { identity });
       const fencedCluster = { ...cluster, kube: fenced };
       await Promise.all([
-        runMaintenanceController({ cluster: fencedCluster, temporal: temporal.client, log }, leading),
+        runMaintenanceController(
+          { cluster: fencedCluster, temporal: temporal.client, scope, events, log },
+          leading,
+        ),
         new EvacuationController({
           cluster: fencedCluster,
           events: podEvents,
@@ -273,9 +292,10 @@ async function lead({
         runAbandonedLeasesController({ cluster: fencedCluster, events, log }, leading),
         runReadinessControllers({ cluster: fencedCluster, config, events, log }, leading),
         runAdvanceController({ cluster: fencedCluster, events, mayRunJobs, log }, leading),
+        runWindowRequestController({ cluster: fencedCluster, events, log }, leading),
         runWindowProgressController({ cluster: fencedCluster, log }, leading),
         runWindowsController(
-          { cluster: fencedCluster, temporal: temporal.client, events, mayRunJobs, log },
+          { cluster: fencedCluster, temporal: temporal.client, scope, events, mayRunJobs, log },
           leading,
         ),
       ]);

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import type { Activities, NotificationActivities } from '../activities/contract.ts';
-import { NOTIFICATION_TASK_QUEUE, TASK_QUEUE } from '../api/names.ts';
+import type { ClusterScope } from '../api/names.ts';
 import { isRunning } from '../controllers/workflowRuns.ts';
 import type { Log } from '../kube/log.ts';
 import { type TemporalSettings, temporalSettings } from '../temporal-config/connection.ts';
@@ -93,6 +93,7 @@ const secondMs = 1_000;
 /** Creates the worker of the main task queue. */
 export async function createWorker(
   temporal: Temporal,
+  { names }: ClusterScope,
   activities: Activities,
   bundleFile: string | undefined,
 ): Promise<Worker> {
@@ -100,7 +101,7 @@ export async function createWorker(
     connection: temporal.native,
     namespace: temporal.namespace,
     identity: temporal.identity,
-    taskQueue: TASK_QUEUE,
+    taskQueue: names.taskQueue,
     workflowBundle: await loadWorkflows(bundleFile),
     activities,
     // Every maintenance has one activity open for as long as its stage lasts; most of them only wait.
@@ -118,13 +119,14 @@ export async function createWorker(
 /** Creates the worker that sends notifications, a few at a time: a slow endpoint delays no other activity. */
 export async function createNotificationWorker(
   temporal: Temporal,
+  { names }: ClusterScope,
   activities: Pick<NotificationActivities, 'deliver'>,
 ): Promise<Worker> {
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,
     identity: temporal.identity,
-    taskQueue: NOTIFICATION_TASK_QUEUE,
+    taskQueue: names.notificationTaskQueue,
     activities,
     maxConcurrentActivityTaskExecutions: 4,
     shutdownGraceTime: secondMs,

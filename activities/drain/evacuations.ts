@@ -38,7 +38,7 @@ const informerLagMs = 10_000;
  */
 export class Evacuations {
   readonly #cluster: Cluster;
-  /** Pod UID -> when its Evacuation was created, until the informer shows it. */
+  /** Pod UID -> when its Evacuation was created, or need not be, until the informer shows it. */
   readonly #created = new Map<string, number>();
   /** Pod UID -> why its Evacuation was rejected, and when. */
   readonly #rejected = new Map<string, { message: string; at: number }>();
@@ -98,10 +98,8 @@ export class Evacuations {
       if (!isHeld(pod.spec.nodeName ?? '')) return;
       const uid = pod.metadata.uid ?? '';
       const rejection = await this.#ensure(pod);
-      if (rejection === undefined) {
-        this.#created.set(uid, Date.now());
-        this.#rejected.delete(uid);
-      } else this.#rejected.set(uid, { message: rejection, at: Date.now() });
+      if (rejection === undefined) this.#rejected.delete(uid);
+      else this.#rejected.set(uid, { message: rejection, at: Date.now() });
     });
   }
 
@@ -123,7 +121,10 @@ export class Evacuations {
         await this.#create(pod, replacementName(pod.metadata, existing.metadata));
       return undefined;
     } catch (error) {
-      if (isResolvedLater(error)) return undefined;
+      if (isResolvedLater(error)) {
+        this.#created.set(pod.metadata.uid ?? '', Date.now());
+        return undefined;
+      }
       if (!isRejection(error)) throw error;
       return `The apiserver rejected its Evacuation: ${error.apiMessage}`;
     }
@@ -140,6 +141,7 @@ export class Evacuations {
     const { metadata, spec } = evacuationOf(pod, DEFAULT_PROGRESS_DEADLINE_SECONDS);
     const evacuation = { metadata: { ...metadata, name, finalizers: [INSTIGATOR_FINALIZER] }, spec };
     await this.#cluster.kube.create(resources.evacuations, evacuation, { fieldManager: FIELD_MANAGER });
+    this.#created.set(pod.metadata.uid ?? '', Date.now());
   }
 
   /** Returns the Evacuation of the pod. Others of the same pod, created under another name while no webhook answered, do not count. */

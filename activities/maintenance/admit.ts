@@ -3,7 +3,7 @@ import {
   toNodeMaintenance,
   type MaintenanceInput,
 } from '../../api/maintenanceInput.ts';
-import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY, workflowIdOf } from '../../api/names.ts';
+import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
@@ -15,9 +15,9 @@ import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
-import type { Admitted } from '../contract.ts';
+import type { Admitted, AdmitRequest } from '../contract.ts';
 import type { Deps } from '../deps.ts';
-import { currentExecution } from '../execution.ts';
+import { currentExecution, requireOwnCluster } from '../execution.ts';
 import { invalidInput } from '../failures.ts';
 import { authorizeTemporal, requestedByTemporal, requesterIsTemporal } from '../temporalUser.ts';
 import { planOf, selectedNodes } from '../view.ts';
@@ -27,9 +27,13 @@ import { planOf, selectedNodes } from '../view.ts';
  * state of the maintenance. Fails with InvalidInput, naming the field and the remedy, if the input cannot become a maintenance; then nothing
  * is created.
  */
-export async function admit(deps: Deps, request: { input: unknown }): Promise<Admitted> {
+export async function admit(
+  deps: Deps,
+  request: Pick<AdmitRequest, 'input' | 'clusterUid'>,
+): Promise<Admitted> {
+  requireOwnCluster(deps.scope, request.clusterUid);
   const input = parse(request.input);
-  const expectedId = workflowIdOf(input.name);
+  const expectedId = deps.scope.names.maintenanceId(input.name);
   const { workflowId } = currentExecution();
   if (workflowId !== expectedId) {
     throw invalidInput(
@@ -124,13 +128,14 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
 }
 
-function admitted({ cluster }: Deps, maintenance: NodeMaintenance): Admitted {
+function admitted({ cluster, scope }: Deps, maintenance: NodeMaintenance): Admitted {
   const { metadata, spec, status } = maintenance;
   const plan = completeDrainPlan(spec.drainPlan);
   return {
     name: metadata.name,
     uid: metadata.uid ?? '',
     generation: metadata.generation ?? 0,
+    cluster: { name: scope.name, uid: scope.uid },
     stage: stageOf(maintenance),
     paused: isTrue(status?.conditions, 'Paused'),
     position: positionOf(maintenance),

@@ -1,5 +1,4 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
 import { parseWindowInput, type WindowInput } from '../../api/windowInput.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { windowOpened } from '../../domain/notifications/events.ts';
@@ -9,7 +8,7 @@ import { isPausedByWindow, windowMaintenancesOf } from '../../domain/windows/win
 import { resources } from '../../kube/resources.ts';
 import type { OpenedWindow, WindowStart } from '../contract.ts';
 import type { Deps } from '../deps.ts';
-import { type Execution, requireWindowWorkflow } from '../execution.ts';
+import { type Execution, requireOwnCluster, requireWindowWorkflow } from '../execution.ts';
 import { busy, invalidInput } from '../failures.ts';
 import { notifiedWindowOf } from '../notifications/notifications.ts';
 import { authorizeWindow } from './requests.ts';
@@ -26,6 +25,7 @@ interface Opening extends Execution {
 
 /** Opens a window. This is the first activity of every workflow run of the window. */
 export async function openWindow(deps: Deps, start: WindowStart): Promise<OpenedWindow> {
+  requireOwnCluster(deps.scope, start.clusterUid);
   const opening = checkedOpening(deps, start);
   const { input, workflowId, runId } = opening;
   const window = await findWindow(deps, input.name);
@@ -34,6 +34,7 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   const isInterrupted = before !== undefined && continues(before, opening);
   const times = isInterrupted ? before : await openingTimes(deps, window, opening);
   const requests = isInterrupted ? before.requests : undefined;
+  const cluster = { name: deps.scope.name, uid: deps.scope.uid };
   const opened = { start: times.start, end: times.end, ...(requests && { requests }) };
   const active = { workflowId, runId, nodes: [], ...opened };
   await updateWindowStatus(deps, { name, uid }, (status) => {
@@ -43,11 +44,11 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
     return { ...status, active };
   });
   // A window that starts at its own end is never open: it resumes nothing, and nobody is notified.
-  if (isPast(deps, times.end)) return { name, uid, ...opened, pausedByWindow: [] };
+  if (isPast(deps, times.end)) return { name, uid, cluster, ...opened, pausedByWindow: [] };
   const message = `The window is open until ${times.end}.`;
   deps.events.record(window, { type: 'Normal', reason: 'WindowOpened', message });
   await deps.notifications.enqueue(windowOpened(notifiedWindowOf(window), active, times.start));
-  return { name, uid, ...opened, pausedByWindow: pausedWorkflows(deps, name) };
+  return { name, uid, cluster, ...opened, pausedByWindow: pausedWorkflows(deps, name) };
 }
 
 /** The difference between the clocks of Temporal's hosts that is tolerated. */
@@ -61,7 +62,7 @@ function checkedOpening(deps: Deps, { input, startedAt, scheduledAt }: WindowSta
   const startedAtMs = Math.min(timeOf(startedAt) ?? nowMs, nowMs);
   const nominalMs = timeOf(scheduledAt);
   const isScheduled = nominalMs !== undefined && nominalMs <= startedAtMs + clockSkewMs;
-  const { workflowId, runId } = requireWindowWorkflow(parsed.input.name);
+  const { workflowId, runId } = requireWindowWorkflow(deps.scope, parsed.input.name);
   return {
     input: parsed.input,
     workflowId,
@@ -86,11 +87,11 @@ function continues(before: ActiveWindow, { workflowId, input, nominalMs }: Openi
 }
 
 /** Returns the workflow ids of the NodeMaintenances that an earlier window paused. */
-function pausedWorkflows({ cluster }: Deps, window: string): string[] {
+function pausedWorkflows({ cluster, scope }: Deps, window: string): string[] {
   return windowMaintenancesOf(window, cluster.maintenances.list())
     .map(({ maintenance }) => maintenance)
     .filter((one) => isPausedByWindow(one) && isTrue(one.status?.conditions, 'Paused'))
-    .map(({ metadata }) => workflowIdOf(metadata.name));
+    .map(({ metadata }) => scope.names.maintenanceId(metadata.name));
 }
 
 function isPast({ cluster }: Deps, time: string): boolean {
@@ -110,7 +111,7 @@ async function openingTimes(
   const { input, startedAtMs, nominalMs } = opening;
   const openedAt = nominalMs ?? startedAtMs;
   const isScheduled = nominalMs !== undefined;
-  if (isScheduled && suspend) rejectSuspended(window, opening);
+  if (isScheduled && suspend) rejectSuspended(deps, window, opening);
   // The author of the window authorized the openings of its own schedule, each once, for the duration in its spec.
   const isItsOwn =
     isScheduled &&
@@ -127,11 +128,12 @@ async function openingTimes(
 
 /** Its own Schedule may start a suspended window: before Temporal knew that it was suspended, or when it waited for another run. */
 function rejectSuspended(
+  { scope }: Deps,
   { metadata: { name } }: MaintenanceWindow,
   { workflowId, nominalMs = 0 }: Opening,
 ): void {
   const year = new Date(nominalMs).toISOString().slice(0, 4);
-  if (workflowId.startsWith(`${windowWorkflowIdOf(name)}-${year}`))
+  if (workflowId.startsWith(`${scope.names.windowId(name)}-${year}`))
     throw invalidInput(`The window was not opened: MaintenanceWindow "${name}" is suspended`);
 }
 

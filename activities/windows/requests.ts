@@ -4,6 +4,7 @@ import { isNameOrUid, isRecord, shown } from '../../domain/common/untrusted.ts';
 import { decideAdvance, unknownJobProblem } from '../../domain/windows/advance.ts';
 import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
 import { openedBy } from '../../domain/windows/openWindow.ts';
+import { withRequest } from '../../domain/windows/requests.ts';
 import { possibleJobRef, windowMaintenancesOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
 import { annotateWindowMaintenance, cachedWorkJob } from '../../kube/windowObjects.ts';
 import type { WindowRef, WindowRequest } from '../contract.ts';
@@ -31,8 +32,7 @@ export async function authorizeRequest(deps: Deps, ref: WindowRef, request: Wind
     throw invalidInput(`node: MaintenanceWindow "${ref.name}" does not select a node ${shown(unknown)}`);
   await updateWindowStatus(deps, ref, ({ active, ...status }) => {
     if (active?.workflowId !== workflowId) return active === undefined ? status : { ...status, active };
-    const nodes = [...new Set([...(active.requests?.approvedNodes ?? []), ...approvedNodes])];
-    const requests = { ...active.requests, ...flags, ...(nodes.length > 0 && { approvedNodes: nodes }) };
+    const requests = withRequest(active.requests, { ...flags, approvedNodes });
     return { ...status, active: { ...active, requests } };
   });
 }

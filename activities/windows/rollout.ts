@@ -11,6 +11,7 @@ import {
   waitingSinceOf,
 } from '../../domain/windows/decideWindow.ts';
 import { type ActiveWindow, openedBy, recordedRequests } from '../../domain/windows/openWindow.ts';
+import { type KnownRequests, requestsUnknownTo } from '../../domain/windows/requests.ts';
 import {
   plausibleSignals,
   plausibleWaitingSince,
@@ -52,7 +53,7 @@ export function rollOut(
   previous: WindowState | undefined,
 ): Promise<WindowStep> {
   const { nodes, maintenances, windows, jobs, nodeDisruptionBudgets } = deps.cluster;
-  const rollout = new Rollout(deps, plausibleSignals(requests?.sentSignals), previous);
+  const rollout = new Rollout(deps, requests, previous);
   const pass = async () => {
     const step = await rollout.reconcile(ref);
     const isUnchanged =
@@ -73,15 +74,18 @@ function reported(state: WindowState | undefined): Omit<WindowState, 'waitingSin
 class Rollout {
   readonly #deps: Deps;
   readonly #sentSignals: SentSignal[];
+  /** What the workflow shows. It does not decide. */
+  readonly #knownRequests: unknown;
   readonly #previous: unknown;
   readonly #startedAt: number;
   readonly #reservations: Reservations;
   readonly #rejections: Rejections;
   #waitingSince: WaitingSince | undefined;
 
-  constructor(deps: Deps, sentSignals: SentSignal[], previous: unknown) {
+  constructor(deps: Deps, requests: WindowRequests | undefined, previous: unknown) {
     this.#deps = deps;
-    this.#sentSignals = sentSignals;
+    this.#sentSignals = plausibleSignals(requests?.sentSignals);
+    this.#knownRequests = requests;
     this.#previous = previous;
     this.#startedAt = deps.cluster.kube.now().getTime();
     this.#reservations = new Reservations(deps);
@@ -117,20 +121,26 @@ class Rollout {
       rejections: this.#rejections,
     });
     await publishWindow(deps, ref, window, decision);
-    return this.#nextStep(decision);
+    return this.#nextStep(decision, active);
   }
 
   /** Reads the window and the record of its opening. Undefined if it is gone; fails if another workflow, or none, has it open. */
   async #readOpen(ref: WindowRef): Promise<{ window: MaintenanceWindow; active: ActiveWindow } | undefined> {
     const { workflowId, runId } = currentExecution();
     const cached = this.#deps.cluster.windows.get(ref.name);
-    // The informer may not have the window yet, or show an earlier opening. A run that continued as new has another run id than the opening.
-    const isCurrent = cached?.metadata.uid === ref.uid && openedBy(cached, workflowId)?.runId === runId;
+    // The informer may not have the window yet, or show an earlier opening or earlier requests. A run that continued as new has another run
+    // id than the opening.
+    const known = cached?.metadata.uid === ref.uid ? openedBy(cached, workflowId) : undefined;
+    const isCurrent = known?.runId === runId && this.#unknownRequests(known) === undefined;
     const window = isCurrent ? cached : await readWindow(this.#deps, ref);
     if (window === undefined) return undefined;
     const active = openedBy(window, workflowId);
     if (active === undefined) throw notOpen(ref.name, workflowId);
     return { window, active };
+  }
+
+  #unknownRequests(active: ActiveWindow): KnownRequests | undefined {
+    return requestsUnknownTo(this.#knownRequests, recordedRequests(active));
   }
 
   /** After a retry, nobody has observed the nodes for a while. */
@@ -158,14 +168,23 @@ class Rollout {
     return rejected;
   }
 
-  async #nextStep(decision: WindowDecision): Promise<WindowStep> {
+  async #nextStep(decision: WindowDecision, active: ActiveWindow): Promise<WindowStep> {
     const retrySignals = this.#deps.cluster.kube.now().getTime() - this.#startedAt > retrySignalsAfterMs;
-    const step = nextWindowStep(decision, { sentSignals: this.#sentSignals, retrySignals });
+    const step = nextWindowStep(decision, {
+      sentSignals: this.#sentSignals,
+      retrySignals,
+      workflowIdOf: this.#deps.scope.names.maintenanceId,
+    });
     if (step.kind === 'Signal')
       await forEachBounded(maxConcurrentNodes, decision.pause, ({ maintenance }) =>
         markPausedByWindow(this.#deps, maintenance, true),
       );
-    const state = { ...step.state, ...(this.awaitsNodes() && { waitingSince: this.#waitingSince ?? {} }) };
+    const requests = this.#unknownRequests(active);
+    const state = {
+      ...step.state,
+      ...(this.awaitsNodes() && { waitingSince: this.#waitingSince ?? {} }),
+      ...(requests && { requests }),
+    };
     return { ...step, state };
   }
 }

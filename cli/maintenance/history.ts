@@ -1,5 +1,7 @@
 import type { Command } from 'commander';
-import { workflowIdOf } from '../../api/names.ts';
+import type { TemporalNames } from '../../api/names.ts';
+import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { claimedNames } from '../clusterClaim.ts';
 import { maintenanceName } from './maintenances.ts';
 import type { HistoryRow } from './historyRows.ts';
 import { outputOption } from '../options.ts';
@@ -24,30 +26,36 @@ export function addHistoryVerb(program: Command): void {
     .action((subject: Subject, _options, command: Command) => show(subject, command.optsWithGlobals()));
 }
 
-/** The object of the history and the query for its Temporal runs. */
+/** The object of the history. */
 interface Subject {
   readonly title: string;
-  readonly query: string;
+  /** Returns the query for its runs. */
+  readonly queryOf: (names: TemporalNames) => string;
 }
 
 function parseSubject(text: string): Subject {
   if (isNameOfWindow(text)) {
     const name = windowName(text);
     // A Schedule appends the time to the workflow ids of its runs.
-    const query = `WorkflowType = "maintenanceWindow" AND NodeMaintenanceName = ${JSON.stringify(name)}`;
-    return { title: `MaintenanceWindow "${name}"`, query };
+    const queryOf = ({ taskQueue }: TemporalNames) =>
+      `WorkflowType = "maintenanceWindow" AND NodeMaintenanceName = ${JSON.stringify(name)} AND TaskQueue = "${taskQueue}"`;
+    return { title: `MaintenanceWindow "${name}"`, queryOf };
   }
   const name = maintenanceName(text);
   return {
     title: `NodeMaintenance "${name}"`,
-    query: `WorkflowId = ${JSON.stringify(workflowIdOf(name))}`,
+    queryOf: ({ maintenanceId }) => `WorkflowId = ${JSON.stringify(maintenanceId(name))}`,
   };
 }
 
-async function show(subject: Subject, { output }: { output?: Structured }): Promise<void> {
+async function show(
+  subject: Subject,
+  { output, ...cluster }: { output?: Structured } & ClusterOptions,
+): Promise<void> {
   const temporal = await connectTemporal();
   try {
-    const rows = await rowsOfAllRuns(temporal, subject);
+    const names = await withCluster(cluster, (kube) => claimedNames(kube, temporal));
+    const rows = await rowsOfAllRuns(temporal, subject, names);
     print(output === undefined ? table(columns, rows) : formatList(rows, output));
   } finally {
     await temporal.connection.close();
@@ -57,12 +65,13 @@ async function show(subject: Subject, { output }: { output?: Structured }): Prom
 /** Reads all runs: continued as new, restarted after a termination, one per opening of a window, and of previous objects of the same name. */
 async function rowsOfAllRuns(
   { client, namespace, address }: Temporal,
-  { title, query }: Subject,
+  { title, queryOf }: Subject,
+  names: TemporalNames,
 ): Promise<HistoryRow[]> {
   // Imports the payload decoder, which no other command needs.
   const { rowsOf } = await import('./historyRows.ts');
   const runs: { workflowId: string; runId: string; startTime: Date }[] = [];
-  for await (const run of client.workflow.list({ query })) runs.push(run);
+  for await (const run of client.workflow.list({ query: queryOf(names) })) runs.push(run);
   if (runs.length === 0)
     throw new CommandError(
       `namespace ${namespace} of Temporal at ${address} has no run of ${title}, or its retention has expired: check the name, TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE`,

@@ -2,7 +2,10 @@ import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { DrainStep } from '../../activities/contract.ts';
 import { tierText } from '../../domain/drain/tiers.ts';
+import { isRecord } from '../../domain/common/untrusted.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
+import type { KnownRequests } from '../../domain/windows/requests.ts';
+import { isWindowStep } from '../../domain/windows/windowState.ts';
 
 type HistoryEvent = NonNullable<History['events']>[number];
 
@@ -152,6 +155,10 @@ function describeResult(activity: string, input: unknown[], result: unknown): st
     }
     case 'finish':
       return 'uncordoned the nodes';
+    case 'rollOut': {
+      const requests = isWindowStep(result) && result.kind !== 'Gone' ? result.state.requests : undefined;
+      return requests && requestsRead(requests, isRecord(input[1]) ? input[1] : {});
+    }
     default:
       return undefined;
   }
@@ -160,6 +167,22 @@ function describeResult(activity: string, input: unknown[], result: unknown): st
 /** The tier is missing in the result if all tiers before the next one had no pods. */
 function tierDrained(tier: ReachedTier | undefined): string {
   return tier === undefined ? 'reached the next tier' : `drained ${tierText(tier)}: ${tier.pods}`;
+}
+
+/** Describes requests that users have made by annotation of the window, in the words of the updates. */
+function requestsRead(
+  { approved, approvedNodes, paused, cancelled }: KnownRequests,
+  known: Record<string, unknown>,
+): string | undefined {
+  const knownNodes: unknown = known['approvedNodes'];
+  const nodes = approvedNodes.filter((node) => !Array.isArray(knownNodes) || !knownNodes.includes(node));
+  const made = [
+    ...(approved && known['approved'] !== true ? ['approve'] : []),
+    ...(nodes.length > 0 ? [`approve ${JSON.stringify({ nodes })}`] : []),
+    ...(paused === (known['paused'] === true) ? [] : [paused ? 'pause' : 'resume']),
+    ...(cancelled && known['cancelled'] !== true ? ['cancel'] : []),
+  ];
+  return made.length === 0 ? undefined : `read from the window: ${made.join(', ')}`;
 }
 
 function nameOf(identity: string | null | undefined): string | undefined {

@@ -68,7 +68,7 @@ async function run(args: readonly string[], options: PlanOptions): Promise<void>
     if (output === 'json' || output === 'yaml') print(formatObject(report, output));
     else {
       print(planLines(report, output === 'wide').join('\n'));
-      await printLinks(options, maintenance);
+      await printLinks(kube, options, maintenance);
     }
     if (check === true && report.blocked)
       throw new CommandError('the drain would not finish without intervention');
@@ -76,10 +76,10 @@ async function run(args: readonly string[], options: PlanOptions): Promise<void>
 }
 
 /** Prints a link to the run, or to the form that starts it. */
-async function printLinks(options: PlanOptions, maintenance: NodeMaintenance): Promise<void> {
+async function printLinks(kube: Kube, options: PlanOptions, maintenance: NodeMaintenance): Promise<void> {
   const { name, uid } = maintenance.metadata;
-  if (uid === undefined) await printStartFormLink(options, toMaintenanceInput(maintenance));
-  else await printWorkflowLinks(options, [name]);
+  if (uid === undefined) await printStartFormLink(kube, options, toMaintenanceInput(maintenance));
+  else await printWorkflowLinks(kube, options, [name]);
 }
 
 /** Returns the maintenance to preview: an existing one, one in a file, or one that `start` would create. */

@@ -1,8 +1,14 @@
 import type { Command } from 'commander';
+import type { TemporalNames } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import { workflowIdOf } from '../../api/names.ts';
 import { isPaused } from '../../domain/maintenance/summary.ts';
-import { stageOf, stagesAfter, transitionProblem } from '../../domain/common/stage.ts';
+import {
+  type AdvanceOrder,
+  advanceProblem,
+  destinationOf,
+  missingFromProblem,
+  stageOf,
+} from '../../domain/common/stage.ts';
 import type { Kube } from '../../kube/client.ts';
 import { isKubeError, isRejection, errorMessage } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
@@ -19,6 +25,7 @@ interface StageOptions extends ClusterOptions {
 
 interface AdvanceOptions extends StageOptions, WaitOptions {
   readonly to?: NodeMaintenanceStage;
+  readonly from?: NodeMaintenanceStage;
 }
 
 /** kubectl maintenance advance | cancel | pause | resume */
@@ -29,6 +36,13 @@ export function addStageVerbs(program: Command): void {
     .argument('<name>', 'name of the NodeMaintenance', maintenanceName)
     .addOption(
       stageOption('--to <stage>', 'target stage; default: the next one', ['Cordon', 'Drain', 'Complete']),
+    )
+    .addOption(
+      stageOption('--from <stage>', 'advance only from this stage: a repeated command has no effect', [
+        'Idle',
+        'Cordon',
+        'Drain',
+      ]),
     );
   const cancel = program
     .command('cancel')
@@ -59,18 +73,19 @@ export function addStageVerbs(program: Command): void {
 /** Writes `.spec.stage`, which the workflow follows. */
 async function changeStage(
   name: string,
-  { to, wait, timeout: requestedTimeout, output, ...cluster }: AdvanceOptions,
+  { to, from, wait, timeout: requestedTimeout, output, ...cluster }: AdvanceOptions,
 ): Promise<void> {
   const timeout = timeoutOf({ wait, timeout: requestedTimeout });
   await withCluster(cluster, async (kube) => {
     const current = await permitted(getMaintenance(kube, name));
-    const from = stageOf(current);
-    const stage = to ?? stagesAfter(from)[0];
-    const problem = stage === undefined ? noNextStage : transitionProblem(from, stage);
-    if (stage === undefined || problem !== undefined) throw new CommandError(`${titleOf(name)}: ${problem}`);
-    const isReached = current.spec.stage === stage || from === stage;
+    const before = stageOf(current);
+    const stage = destinationOf(before, { to, from });
+    const problem =
+      before === stage && to !== undefined ? undefined : orderProblem(current, { to, from }, kube.now());
+    if (problem !== undefined) throw new CommandError(`${titleOf(name)}: ${problem}`);
+    const isReached = current.spec.stage === stage || before === stage;
     const maintenance = isReached ? current : await permitted(writeStage(kube, current, stage));
-    const text = isReached ? `is already in stage ${stage}` : `moved from ${from} to ${stage}`;
+    const text = isReached ? `is already in stage ${stage}` : `moved from ${before} to ${stage}`;
     report(maintenance, text, output);
     if (wait === true) await waitFor(kube, { maintenance, stage, timeout, isQuiet: output !== undefined });
   });
@@ -82,7 +97,21 @@ function report(maintenance: NodeMaintenance, text: string, output: Structured |
   print(output === undefined ? `${titleOf(name)} ${text}` : formatObject(maintenance, output));
 }
 
-const noNextStage = 'stage Complete is final: there is nothing to advance to';
+/** Returns why the maintenance does not advance; undefined if it does, or if it has done so already. */
+function orderProblem(
+  maintenance: NodeMaintenance,
+  { to, from }: AdvanceOrder,
+  now: Date,
+): string | undefined {
+  const stage = stageOf(maintenance);
+  const { stageStatuses = [] } = maintenance.status ?? {};
+  const startedAt = stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
+  // A stage that was requested, and has not started, is newer than any other.
+  const sinceChangeMs = startedAt === undefined ? 0 : now.getTime() - Date.parse(startedAt);
+  const problem =
+    advanceProblem(stage, { to, from }) ?? missingFromProblem(stage, { to, from }, sinceChangeMs);
+  return problem?.replace(/send \{"from": "(\w+)"\}/, 'add --from $1').replace(/^from/, '--from');
+}
 
 /** Writes the stage if it is still the one that was read: a concurrent change may have another intent. */
 async function writeStage(
@@ -121,7 +150,8 @@ async function setPaused(name: string, wanted: boolean, { output, ...cluster }: 
     const verb = wanted ? 'pause' : 'resume';
     if (stageOf(maintenance) === 'Complete')
       throw new CommandError(`${titleOf(name)} is in stage Complete: there is nothing to ${verb}`);
-    await updateWorkflow(kube, { title: titleOf(name), workflowId: workflowIdOf(name), verb });
+    const workflowIdOf = ({ maintenanceId }: TemporalNames) => maintenanceId(name);
+    await updateWorkflow(kube, { title: titleOf(name), workflowIdOf, verb });
     const isChange = isPaused(maintenance) !== wanted;
     const paused = `is ${isChange ? '' : 'already '}paused: no new Evacuation and no new tier starts, nodes stay cordoned`;
     const resumed = isChange ? 'resumed' : 'was not paused';

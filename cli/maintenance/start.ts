@@ -76,7 +76,8 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
         ? createdText(created, chosen, isDry)
         : formatObject(created, options.output),
     );
-    if (options.output === undefined && !isDry) await printWorkflowLinks(options, [created.metadata.name]);
+    if (options.output === undefined && !isDry)
+      await printWorkflowLinks(kube, options, [created.metadata.name]);
     if (options.wait === true)
       await waitFor(kube, {
         maintenance: created,

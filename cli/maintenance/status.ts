@@ -50,7 +50,8 @@ async function run(names: readonly string[], options: StatusOptions): Promise<vo
       if (missing.length > 0) process.exitCode = 1;
       if (watch === true) await follow(watching);
       else show(kube, watching, output);
-      if (watch !== true && output === undefined) await printWorkflowLinks(options, namesShown(watching));
+      if (watch !== true && output === undefined)
+        await printWorkflowLinks(kube, options, namesShown(watching));
     } finally {
       stop.abort();
     }

@@ -1,7 +1,9 @@
 import { hostname, userInfo } from 'node:os';
+import type { TemporalNames } from '../../api/names.ts';
 import { whoAmI } from '../../kube/authorization.ts';
 import type { Kube } from '../../kube/client.ts';
 import { errorMessage } from '../../kube/errors.ts';
+import { claimedNames } from '../clusterClaim.ts';
 import { CommandError } from '../output.ts';
 import { connectTemporal } from '../temporal.ts';
 
@@ -9,7 +11,8 @@ import { connectTemporal } from '../temporal.ts';
 export interface WorkflowUpdate {
   /** Name of the object of the workflow in output. */
   readonly title: string;
-  readonly workflowId: string;
+  /** Returns the workflow id for the names of the cluster. */
+  readonly workflowIdOf: (names: TemporalNames) => string;
   readonly verb: string;
   readonly input?: object | undefined;
 }
@@ -20,12 +23,13 @@ const updateTimeoutMs = 30_000;
 /** Sends the update and resolves when it has completed. Rejects with a CommandError that names the remedy. */
 export async function updateWorkflow(
   kube: Kube,
-  { title, workflowId, verb, input }: WorkflowUpdate,
+  { title, workflowIdOf, verb, input }: WorkflowUpdate,
 ): Promise<void> {
   const identity = await ownIdentity(kube);
-  const { client, connection, namespace, address, errors } = await connectTemporal({ identity });
+  const temporal = await connectTemporal({ identity });
+  const { client, connection, namespace, address, errors } = temporal;
   try {
-    const handle = client.workflow.getHandle(workflowId);
+    const handle = client.workflow.getHandle(workflowIdOf(await claimedNames(kube, temporal)));
     const execute = () =>
       input === undefined
         ? handle.executeUpdate(verb)

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { SUSPENDED_BY_PAUSE_ANNOTATION, WindowAnnotation } from '../../api/names.ts';
+import { SUSPENDED_BY_PAUSE_ANNOTATION, WindowAnnotation, WindowRequestAnnotation } from '../../api/names.ts';
 import { decideAdvance } from '../../domain/windows/advance.ts';
 import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
@@ -16,11 +16,11 @@ import { resources } from '../../kube/resources.ts';
 import { annotateWindowMaintenance, readWorkJob } from '../../kube/windowObjects.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { permitted } from '../maintenance/maintenances.ts';
-import { updateWorkflow } from '../maintenance/update.ts';
 import { outputOption } from '../options.ts';
 import { formatObject, print, CommandError, type Structured } from '../output.ts';
 import { windowName } from '../windowName.ts';
 import { getWindow, windowTitleOf } from './windowObjects.ts';
+import { requestOf } from './windowRequest.ts';
 import { dateIn } from './windowsView.ts';
 
 interface WindowOptions extends ClusterOptions {
@@ -101,7 +101,7 @@ function date(text: string): string {
   return text;
 }
 
-/** Approves in Temporal, because an approval applies to one opening. */
+/** Approves by an annotation that names the opening, because an approval applies to no other one. */
 async function approve(kube: Kube, window: MaintenanceWindow, { node = [] }: NodeOptions): Promise<string> {
   const { approval } = window.spec;
   const title = windowTitleOf(window.metadata.name);
@@ -110,7 +110,8 @@ async function approve(kube: Kube, window: MaintenanceWindow, { node = [] }: Nod
     throw new CommandError(
       `${title} can be approved only as a whole: spec.approval is PerWindow; omit --node`,
     );
-  await updateRun(kube, window, 'approve', node.length === 0 ? undefined : { nodes: [...node] });
+  const nodes = node.length === 0 ? {} : { nodes: node };
+  await requestOf(kube, window, { annotation: WindowRequestAnnotation.Approve, verb: 'approve', ...nodes });
   return node.length === 0 ? 'approved until it ends' : `approved for ${node.join(', ')} until it ends`;
 }
 
@@ -177,7 +178,7 @@ async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
     return isSuspendedByPause
       ? 'paused: it does not open until resume'
       : 'already suspended: it does not open until spec.suspend is false';
-  await updateRun(kube, window, 'pause');
+  await requestOf(kube, window, { annotation: WindowRequestAnnotation.Pause, verb: 'pause' });
   return isSuspendedByPause
     ? 'paused: it starts no further node and does not open until resume; nodes in progress continue'
     : 'paused: it starts no further node until resume; nodes in progress continue';
@@ -219,29 +220,14 @@ async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
       { op: 'remove', path: pauseAnnotationPath },
       { op: 'add', path: '/spec/suspend', value: false },
     ]);
-  if (status?.active !== undefined) await updateRun(kube, window, 'resume');
+  if (status?.active !== undefined)
+    await requestOf(kube, window, { annotation: WindowRequestAnnotation.Resume, verb: 'resume' });
   return staysSuspended ? `resumed; it stays suspended as before the pause: ${remedy}` : 'resumed';
 }
 
 async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
-  await updateRun(kube, window, 'cancel');
+  await requestOf(kube, window, { annotation: WindowRequestAnnotation.Cancel, verb: 'cancel' });
   return 'cancelled: it ends now, and nodes whose work is not done are uncordoned';
-}
-
-/** Sends an update to the workflow that has the window open. */
-async function updateRun(
-  kube: Kube,
-  { metadata: { name }, status }: MaintenanceWindow,
-  verb: string,
-  input?: object,
-): Promise<void> {
-  const active = status?.active;
-  const title = windowTitleOf(name);
-  if (active === undefined) {
-    const next = status?.nextTime === undefined ? '' : `; it opens next at ${status.nextTime}`;
-    throw new CommandError(`${title} is not open: there is nothing to ${verb}${next}`);
-  }
-  await updateWorkflow(kube, { title, workflowId: active.workflowId, verb, input });
 }
 
 const fieldManager = 'kubectl-maintenance';

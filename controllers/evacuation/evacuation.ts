@@ -14,7 +14,7 @@ import { EvictionQueue } from './evictionQueue.ts';
 import { defaultEvacuatorSettings, type EvacuatorSettings, KnownEvacuators } from './knownEvacuators.ts';
 import { podOf } from './podOf.ts';
 import { StatusMessages } from './statusMessages.ts';
-import { reportTermination } from './termination.ts';
+import { defaultTerminationTiming, reportTermination, type TerminationTiming } from './termination.ts';
 
 interface Deps {
   cluster: FencedCluster;
@@ -22,6 +22,7 @@ interface Deps {
   events: EventRecorder;
   log: Log;
   evacuators?: EvacuatorSettings;
+  termination?: TerminationTiming;
 }
 
 /** Number of Evacuations that are reconciled in parallel: hides the latency of the apiserver without overloading it. */
@@ -42,10 +43,18 @@ export class EvacuationController {
   readonly #messages: StatusMessages;
   readonly #eviction: PodEviction;
   readonly #cleanup: EvacuationCleanup;
+  readonly #termination: TerminationTiming;
 
-  constructor({ cluster, events, log, evacuators = defaultEvacuatorSettings }: Deps) {
+  constructor({
+    cluster,
+    events,
+    log,
+    evacuators = defaultEvacuatorSettings,
+    termination = defaultTerminationTiming,
+  }: Deps) {
     this.#cluster = cluster;
     this.#log = log;
+    this.#termination = termination;
     this.#known = new KnownEvacuators(evacuators);
     this.#handover = new EvacuatorHandover({ cluster, events, known: this.#known });
     this.#evictionQueue = new EvictionQueue(cluster.budgets, (key) => this.#queue.add(key));
@@ -122,7 +131,12 @@ export class EvacuationController {
     }
     if (pod.metadata.deletionTimestamp !== undefined) {
       this.#evictionQueue.done(key);
-      return reportTermination(this.#messages, evacuation, pod, this.#cluster.kube.now());
+      const reporting = {
+        messages: this.#messages,
+        timing: this.#termination,
+        now: this.#cluster.kube.now(),
+      };
+      return reportTermination(reporting, evacuation, pod);
     }
     return this.#eviction.isEvicted(pod) ? undefined : this.#evacuate(key, evacuation, pod);
   }

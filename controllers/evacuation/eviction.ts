@@ -9,6 +9,7 @@ import { isRejection } from '../../kube/errors.ts';
 import { keyOf } from '../../kube/store.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
 import type { EvictionQueue, Waiting } from './evictionQueue.ts';
+import { podOf } from './podOf.ts';
 import { messageIntervalMs, type StatusMessages } from './statusMessages.ts';
 
 interface Deps {
@@ -87,7 +88,6 @@ export class PodEviction {
 
   forget(podUid: string): void {
     this.#evicted.delete(podUid);
-    // The informer may have shown that the pod is gone before the response to the eviction arrived.
     this.#terminating.delete(podUid);
   }
 
@@ -106,7 +106,8 @@ export class PodEviction {
   #recordEvicted(evacuation: Evacuation, pod: Pod): void {
     const { uid = '' } = pod.metadata;
     this.#evicted.add(uid);
-    this.#terminating.add(uid);
+    // The informer may have shown that the pod is gone before the response to the eviction arrived.
+    if (podOf(this.#deps.cluster, evacuation) !== undefined) this.#terminating.add(uid);
     this.#lastEvictionAtMs = Date.now();
     this.#deps.onEvicted(evacuation, pod);
   }

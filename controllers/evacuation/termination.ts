@@ -8,29 +8,42 @@ import {
 import type { Requeue } from '../../kube/workQueue.ts';
 import type { StatusMessages } from './statusMessages.ts';
 
-/** A pod that still exists this long after its eviction is reported as terminating; most pods are gone by then. */
-const reportAfterMs = 30_000;
+/** When a pod that does not terminate is reported. */
+export interface TerminationTiming {
+  /** A pod that still exists this long after its eviction is reported as terminating; most pods are gone by then. */
+  readonly reportAfterMs: number;
+  /** A pod that still exists this long after its grace period is reported as stuck. */
+  readonly stuckAfterMs: number;
+}
 
-/**
- * Reports a terminating pod: once when its grace period is long, and again when it exceeds the grace period. `now` is the
- * clock of the apiserver.
- */
+export const defaultTerminationTiming: TerminationTiming = {
+  reportAfterMs: 30_000,
+  stuckAfterMs: stuckTerminatingAfterMs,
+};
+
+interface Reporting {
+  messages: StatusMessages;
+  timing: TerminationTiming;
+  /** The clock of the apiserver. */
+  now: Date;
+}
+
+/** Reports a terminating pod: once when its grace period is long, and again when it exceeds the grace period. */
 export async function reportTermination(
-  messages: StatusMessages,
+  { messages, timing: { reportAfterMs, stuckAfterMs }, now }: Reporting,
   evacuation: Evacuation,
   pod: Pod,
-  now: Date,
 ): Promise<Requeue | undefined> {
   const { deletionTimestamp = '', deletionGracePeriodSeconds = 0 } = pod.metadata;
   const graceMs = deletionGracePeriodSeconds * 1_000;
   const graceEndsAtMs = Date.parse(deletionTimestamp);
-  const stuckAtMs = graceEndsAtMs + stuckTerminatingAfterMs + 1;
+  const stuckAtMs = graceEndsAtMs + stuckAfterMs + 1;
   const reportAtMs = graceMs > reportAfterMs ? graceEndsAtMs - graceMs + reportAfterMs : stuckAtMs;
   // A terminating pod is no longer blocked by what its Evacuation reported before.
   const hasOutdatedBlocker = reportedBlocker(evacuation.status) !== undefined;
   if (now.getTime() < reportAtMs && !hasOutdatedBlocker)
     return { requeueAfterMs: reportAtMs - now.getTime() };
-  const stuck = stuckTerminating(pod, now);
+  const stuck = stuckTerminating(pod, now, stuckAfterMs);
   // An evacuator that deleted the pod has written its own message.
   const message =
     evacuation.status?.activeEvacuatorClass === undefined

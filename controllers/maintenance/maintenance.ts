@@ -1,19 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
-import { REQUESTED_BY_ANNOTATION, TASK_QUEUE, workflowIdOf } from '../../api/names.ts';
+import { CLUSTER_UID_MEMO, type ClusterScope, REQUESTED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { detailsSnapshotAt, interventionReasons } from '../../domain/maintenance/detailsSnapshot.ts';
+import { afterRestart, restartDelayMs, type Restarts } from '../../domain/maintenance/runRestarts.ts';
 import { staticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
+import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
+import { type ClosedRun, watchClosedRuns } from './closedRuns.ts';
 import { isRunning, signalIfRunning } from '../workflowRuns.ts';
 
 interface Deps {
   cluster: FencedCluster;
   temporal: Client;
+  scope: ClusterScope;
+  events: EventRecorder;
   log: Log;
 }
 
@@ -30,7 +35,7 @@ const workers = 4;
 
 /**
  * Ensures that every unfinished NodeMaintenance has a run of the `nodeMaintenance` workflow, and that the run knows the newest generation of
- * its object. Writes no objects.
+ * its object. Writes no objects but Events.
  */
 export async function runMaintenanceController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, log } = deps;
@@ -42,11 +47,19 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
   });
   for (const { metadata } of cluster.maintenances.list()) queue.add(metadata.name);
   const sweeping = sweep(deps, signal);
+  const watching = watchClosedRuns(
+    deps,
+    (run) => {
+      reconciler.closed(run);
+      queue.add(run.name);
+    },
+    signal,
+  );
   try {
     await queue.run({ workers, reconcile: (name) => reconciler.reconcile(name), signal, log });
   } finally {
     unsubscribe();
-    await sweeping;
+    await Promise.all([sweeping, watching]);
   }
 }
 
@@ -56,6 +69,10 @@ class MaintenanceReconciler {
   readonly #deleted = new Map<string, string>();
   /** Object name -> the UID and generation that this process has signalled last. */
   readonly #signalled = new Map<string, string>();
+  /** Object name -> how its latest run ended, until it has another one. */
+  readonly #closed = new Map<string, ClosedRun>();
+  /** Object name -> the runs that were started because one had ended too early. */
+  readonly #restarts = new Map<string, Restarts>();
   readonly #details: DetailsRefresher;
 
   constructor(deps: Deps) {
@@ -67,11 +84,17 @@ class MaintenanceReconciler {
     this.#deleted.set(name, uid);
   }
 
+  closed(run: ClosedRun): void {
+    this.#closed.set(run.name, run);
+  }
+
   async reconcile(name: string): Promise<{ requeueAfterMs: number } | undefined> {
     await this.#signalGone(name);
     const maintenance = this.#deps.cluster.maintenances.get(name);
     if (maintenance === undefined || isFinished(maintenance)) {
       this.#details.forget(name);
+      this.#closed.delete(name);
+      this.#restarts.delete(name);
       return undefined;
     }
     const requeueAfterMs = await this.#ensureRun(maintenance);
@@ -88,25 +111,57 @@ class MaintenanceReconciler {
 
   /** Resolves with the time after which the run is checked again. */
   async #ensureRun(maintenance: NodeMaintenance): Promise<number> {
-    const { temporal, log } = this.#deps;
+    const { temporal, scope, log } = this.#deps;
     const { name, uid = '', generation = 0 } = maintenance.metadata;
-    const workflowId = workflowIdOf(name);
+    const workflowId = scope.names.maintenanceId(name);
     const version = `${uid}/${generation}`;
     // The run of a deleted object of the same name ignores the signal and ends; the next check starts a run for this object.
-    if (this.#signalled.get(name) === version && (await isRunning(temporal, workflowId)))
-      return isObserved(maintenance) ? checkEveryMs : verifyAfterMs;
+    const isSignalled = this.#signalled.get(name) === version;
+    if ((isSignalled || this.#closed.has(name)) && (await isRunning(temporal, workflowId))) {
+      this.#closed.delete(name);
+      if (isSignalled) return isObserved(maintenance) ? checkEveryMs : verifyAfterMs;
+    }
+    const delayMs = await this.#restartDelay(maintenance);
+    if (delayMs > 0) return delayMs;
     const stage = stageOf(maintenance);
     await temporal.workflow.signalWithStart('nodeMaintenance', {
       workflowId,
-      taskQueue: TASK_QUEUE,
+      taskQueue: scope.names.taskQueue,
       args: [{ name }],
       signal: 'observe',
       signalArgs: [{ uid, kind: 'StageChanged', stage, generation, requestedBy: requestedBy(maintenance) }],
-      ...staticSummaryOf(maintenance),
+      ...staticSummaryOf(maintenance, scope),
     });
     log.info('Workflow signalled', { maintenance: name, generation, stage });
     this.#signalled.set(name, version);
+    this.#recordRestart(maintenance);
     return verifyAfterMs;
+  }
+
+  /** Returns how long a maintenance whose run has ended too early waits for another one. */
+  async #restartDelay({ metadata: { name, uid } }: NodeMaintenance): Promise<number> {
+    if (!this.#closed.has(name)) return 0;
+    const delayMs = restartDelayMs(this.#restarts.get(name), Date.now());
+    if (delayMs > 0) return delayMs;
+    // The run may have ended because it was done, which the informer does not show yet.
+    const latest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
+    const isDone = latest === undefined || latest.metadata.uid !== uid || isFinished(latest);
+    return isDone ? verifyAfterMs : 0;
+  }
+
+  #recordRestart(maintenance: NodeMaintenance): void {
+    const { name } = maintenance.metadata;
+    const closed = this.#closed.get(name);
+    if (closed === undefined) return;
+    this.#closed.delete(name);
+    this.#restarts.set(name, afterRestart(this.#restarts.get(name), Date.now()));
+    const workflowId = this.#deps.scope.names.maintenanceId(name);
+    this.#deps.log.warn('Workflow restarted', { maintenance: name, runId: closed.runId });
+    this.#deps.events.record(maintenance, {
+      type: 'Warning',
+      reason: 'WorkflowRestarted',
+      message: `Workflow ${workflowId} ${closed.ending} before the maintenance was complete: a new run continues from the state of the object. Complete the maintenance to end it.`,
+    });
   }
 }
 
@@ -135,9 +190,9 @@ class DetailsRefresher {
     if (reasons === sent.reasons) return checkEveryMs;
     const remainingMs = sent.at + refreshEveryMs - Date.now();
     if (remainingMs > 0) return remainingMs;
-    const { cluster, temporal } = this.#deps;
+    const { cluster, temporal, scope } = this.#deps;
     const details = detailsSnapshotAt(maintenance, cluster.kube.now().toISOString());
-    const handle = temporal.workflow.getHandle(workflowIdOf(name));
+    const handle = temporal.workflow.getHandle(scope.names.maintenanceId(name));
     await signalIfRunning(handle.signal('refreshDetails', { uid, details }));
     this.#sent.set(name, { reasons, at: Date.now() });
     return refreshEveryMs;
@@ -159,8 +214,8 @@ function isFinished(maintenance: NodeMaintenance): boolean {
   return maintenance.spec.stage === 'Complete' && isCompleted(maintenance);
 }
 
-async function signalGone({ temporal, log }: Deps, name: string, uid: string): Promise<void> {
-  const handle = temporal.workflow.getHandle(workflowIdOf(name));
+async function signalGone({ temporal, scope, log }: Deps, name: string, uid: string): Promise<void> {
+  const handle = temporal.workflow.getHandle(scope.names.maintenanceId(name));
   const isSent = await signalIfRunning(handle.signal('observe', { uid, kind: 'Gone' }));
   if (isSent) log.info('Workflow signalled that its object is gone', { maintenance: name });
 }
@@ -180,9 +235,12 @@ async function sweep(deps: Deps, signal: AbortSignal): Promise<void> {
 
 /** Signals runs whose object was deleted, and possibly replaced by another of the same name, while no controller was running. */
 async function signalOrphans(deps: Deps, signal: AbortSignal): Promise<void> {
-  const query = 'WorkflowType = "nodeMaintenance" AND ExecutionStatus = "Running"';
-  for await (const { workflowId } of deps.temporal.workflow.list({ query })) {
-    const name = workflowId.slice(workflowIdOf('').length);
+  const { names, uid } = deps.scope;
+  const prefix = names.maintenanceId('');
+  const query = `WorkflowType = "nodeMaintenance" AND WorkflowId STARTS_WITH "${prefix}" AND ExecutionStatus = "Running"`;
+  for await (const { workflowId, memo } of deps.temporal.workflow.list({ query })) {
+    if ((memo?.[CLUSTER_UID_MEMO] ?? uid) !== uid) continue;
+    const name = workflowId.slice(prefix.length);
     const maintenance = deps.cluster.maintenances.get(name);
     if (maintenance !== undefined && isObserved(maintenance)) continue;
     // A run that does not answer must not delay the signals to others.
@@ -194,12 +252,13 @@ async function signalOrphans(deps: Deps, signal: AbortSignal): Promise<void> {
 }
 
 async function signalIfOrphan(deps: Deps, name: string): Promise<void> {
-  const { cluster, temporal } = deps;
-  const handle = temporal.workflow.getHandle(workflowIdOf(name));
-  const query = () => handle.query<{ uid: string }>('progress');
-  const { uid } = await temporal.withDeadline(Date.now() + queryTimeoutMs, query);
+  const { cluster, temporal, scope } = deps;
+  const handle = temporal.workflow.getHandle(scope.names.maintenanceId(name));
+  const query = () => handle.query<{ uid: string; cluster?: { uid: string } }>('progress');
+  const progress = await temporal.withDeadline(Date.now() + queryTimeoutMs, query);
+  const { uid } = progress;
   // A run that was started from Temporal a moment ago has not created its object yet.
-  if (uid === '') return;
+  if (uid === '' || progress.cluster?.uid !== scope.uid) return;
   const existing = await cluster.kube.get(resources.nodeMaintenances, { name });
   if (existing?.metadata.uid !== uid) await signalGone(deps, name, uid);
 }

@@ -1,6 +1,6 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { TASK_QUEUE } from '../../api/names.ts';
+import type { ClusterScope } from '../../api/names.ts';
 import { windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import type { EventRecorder } from '../../kube/events.ts';
@@ -11,6 +11,7 @@ import { isRunning } from '../workflowRuns.ts';
 interface Deps {
   cluster: FencedCluster;
   temporal: Client;
+  scope: ClusterScope;
   events: EventRecorder;
   log: Log;
 }
@@ -37,17 +38,17 @@ export async function ensureRun(
 }
 
 async function startRun(
-  { temporal, events, log }: Deps,
+  { temporal, scope, events, log }: Deps,
   window: MaintenanceWindow,
   { workflowId, end }: ActiveWindow,
 ): Promise<void> {
   const { name } = window.metadata;
   try {
     await temporal.workflow.start('maintenanceWindow', {
-      taskQueue: TASK_QUEUE,
+      taskQueue: scope.names.taskQueue,
       workflowId,
       args: [{ name }],
-      ...windowStaticSummaryOf(window),
+      ...windowStaticSummaryOf(window, scope),
     });
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return;

@@ -7,7 +7,7 @@ import {
   ServiceError,
 } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { TASK_QUEUE, windowWorkflowIdOf } from '../../api/names.ts';
+import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
 import { windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { digest } from '../../domain/common/revision.ts';
@@ -18,8 +18,11 @@ import type { Log } from '../../kube/log.ts';
 
 interface Deps {
   temporal: Client;
+  scope: ClusterScope;
   events: EventRecorder;
   log: Log;
+  /** Temporal is considered unavailable if it does not answer within this time; 10 s unless given. */
+  temporalTimeoutMs?: number;
 }
 
 /** Key in the memo of a Schedule's action: the digest of the window that the Schedule was created from. */
@@ -28,12 +31,14 @@ const digestKey = 'maintenanceWindowDigest';
 const suspendNote = 'spec.suspend of the MaintenanceWindow';
 const problemNote = 'condition Valid of the MaintenanceWindow';
 const ownNotes = [suspendNote, problemNote];
-/** Temporal is considered unavailable if it does not answer within this time. */
-const temporalTimeoutMs = 10_000;
+const defaultTemporalTimeoutMs = 10_000;
 
 type Handle = ReturnType<Client['schedule']['getHandle']>;
 
-/** The Schedules in Temporal that open windows, one per window. Schedules with another id belong to users and stay untouched. */
+/**
+ * The Schedules in Temporal that open the windows of this cluster, one per window. Schedules with another id belong to users or to other
+ * clusters and stay untouched.
+ */
 export class Schedules {
   readonly #deps: Deps;
   /** Maps each window to its Schedule as Temporal described it after the last write of this process. */
@@ -55,8 +60,8 @@ export class Schedules {
 
   /** Returns the names of all windows with a Schedule, including deleted windows. Rejects while Temporal is unavailable. */
   async windowNames(): Promise<string[]> {
-    const { temporal } = this.#deps;
-    const prefix = windowWorkflowIdOf('');
+    const { temporal, scope } = this.#deps;
+    const prefix = scope.names.windowId('');
     const names: string[] = [];
     for await (const { scheduleId } of temporal.schedule.list())
       if (scheduleId.startsWith(prefix)) names.push(scheduleId.slice(prefix.length));
@@ -65,8 +70,9 @@ export class Schedules {
 
   /** Returns errors of Temporal as a state: Rejected for an invalid Schedule, otherwise Unknown. */
   async #withTimeout<T>(call: () => Promise<T>): Promise<T | ScheduleState> {
+    const { temporal, temporalTimeoutMs = defaultTemporalTimeoutMs } = this.#deps;
     try {
-      return await this.#deps.temporal.withDeadline(Date.now() + temporalTimeoutMs, call);
+      return await temporal.withDeadline(Date.now() + temporalTimeoutMs, call);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       const message = error.cause instanceof Error ? error.cause.message : error.message;
@@ -75,9 +81,9 @@ export class Schedules {
   }
 
   async #reconcile(window: MaintenanceWindow): Promise<ScheduleState> {
-    const { temporal, log } = this.#deps;
+    const { temporal, scope, log } = this.#deps;
     const { name } = window.metadata;
-    const desired = scheduleOf(window);
+    const desired = scheduleOf(window, scope);
     const handle = temporal.schedule.getHandle(desired.scheduleId);
     const found = await handle.describe().catch(ignoreScheduleNotFound);
     if (found === undefined) {
@@ -112,8 +118,8 @@ export class Schedules {
 
   /** Keeps the pause of a user, if there is one. */
   async #pause({ metadata }: MaintenanceWindow): Promise<ScheduleState> {
-    const { temporal, log } = this.#deps;
-    const handle = temporal.schedule.getHandle(windowWorkflowIdOf(metadata.name));
+    const { temporal, scope, log } = this.#deps;
+    const handle = temporal.schedule.getHandle(scope.names.windowId(metadata.name));
     const found = await handle.describe().catch(ignoreScheduleNotFound);
     if (found !== undefined && !found.state.paused) {
       await handle.pause(problemNote);
@@ -123,11 +129,11 @@ export class Schedules {
   }
 
   async #delete(window: string): Promise<undefined> {
-    const { temporal, log } = this.#deps;
+    const { temporal, scope, log } = this.#deps;
     this.#written.delete(window);
-    const handle = temporal.schedule.getHandle(windowWorkflowIdOf(window));
+    const handle = temporal.schedule.getHandle(scope.names.windowId(window));
     const found = await handle.describe().catch(ignoreScheduleNotFound);
-    if (found === undefined || !isOwned(found)) return;
+    if (found === undefined || !isOwned(found, scope)) return;
     await handle.delete().catch(ignoreScheduleNotFound);
     log.info('Schedule deleted', { window });
   }
@@ -172,12 +178,12 @@ function isInvalidArgument({ cause }: ServiceError): boolean {
 }
 
 /** Builds the Schedule of a window. */
-function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
+function scheduleOf(window: MaintenanceWindow, scope: ClusterScope): ScheduleOptions {
   const { name } = window.metadata;
   const { schedule, suspend } = window.spec;
-  const summary = windowStaticSummaryOf(window);
+  const summary = windowStaticSummaryOf(window, scope);
   return {
-    scheduleId: windowWorkflowIdOf(name),
+    scheduleId: scope.names.windowId(name),
     spec: {
       cronExpressions: cronExpressions(schedule),
       skip: exceptionsOf(schedule).map(({ year, month, day }) => ({
@@ -193,8 +199,8 @@ function scheduleOf(window: MaintenanceWindow): ScheduleOptions {
     action: {
       type: 'startWorkflow',
       workflowType: 'maintenanceWindow',
-      workflowId: windowWorkflowIdOf(name),
-      taskQueue: TASK_QUEUE,
+      workflowId: scope.names.windowId(name),
+      taskQueue: scope.names.taskQueue,
       args: [{ name }],
       ...summary,
       memo: { ...summary.memo, [digestKey]: digestOf(window) },
@@ -229,9 +235,10 @@ function digestOf({ metadata, spec }: MaintenanceWindow): string {
   return digest(JSON.stringify([metadata.uid, spec.schedule, spec.template.reason ?? '']));
 }
 
-/** Reports whether this controller created the Schedule. */
-function isOwned({ action }: ScheduleDescription): boolean {
-  return action.type === 'startWorkflow' && action.memo?.[digestKey] !== undefined;
+/** Reports whether the controller of this cluster created the Schedule. */
+function isOwned({ action }: ScheduleDescription, { uid }: ClusterScope): boolean {
+  if (action.type !== 'startWorkflow') return false;
+  return action.memo?.[digestKey] !== undefined && action.memo[CLUSTER_UID_MEMO] === uid;
 }
 
 function isUpToDate({ action }: ScheduleDescription, window: MaintenanceWindow): boolean {

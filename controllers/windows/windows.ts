@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { FIELD_MANAGER, WINDOW_FINALIZER } from '../../api/names.ts';
+import { type ClusterScope, FIELD_MANAGER, WINDOW_FINALIZER } from '../../api/names.ts';
 import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import { scheduledCondition, validCondition } from '../../domain/windows/conditions.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
@@ -20,9 +20,14 @@ import { releaseMaintenances } from './cleanup.ts';
 interface Options {
   cluster: FencedCluster;
   temporal: Client;
+  scope: ClusterScope;
   events: EventRecorder;
   mayRunJobs: JobPermission;
   log: Log;
+  /** Temporal is considered unavailable if it does not answer within this time; 10 s unless given. */
+  temporalTimeoutMs?: number;
+  /** Requeue delay while Temporal is unavailable; 5 s unless given. */
+  requeueUnavailableMs?: number;
 }
 type Deps = Options & { schedules: Schedules };
 
@@ -30,8 +35,7 @@ type Deps = Options & { schedules: Schedules };
 const resyncMs = 60_000;
 /** Requeue delay while a window that is being deleted still has nodes in progress. */
 const requeueInProgressMs = 2_000;
-/** Requeue delay while Temporal is unavailable. */
-const requeueUnavailableMs = 5_000;
+const defaultRequeueUnavailableMs = 5_000;
 /** Requeue delay while a window waits for the permission to run Jobs, which is not watched. */
 const requeueNotEnabledMs = 10_000;
 /** Interval of the clean-up of Schedules whose window was deleted without its finalizer. */
@@ -88,12 +92,16 @@ async function reconcileWindow(deps: Deps, window: MaintenanceWindow): Promise<R
   const state = await deps.schedules.reconcile(window, valid.status === 'True');
   reportMissingJobs(deps, window, valid);
   await publishWindowStatus(kube, window, [valid, scheduledCondition(state)]);
-  if (state.kind === 'Unknown') return { requeueAfterMs: requeueUnavailableMs };
+  if (state.kind === 'Unknown') return requeueUnavailable(deps);
   await ensureRun(deps, window);
   const now = kube.now().getTime();
   const next = nextOpening(window.spec.schedule, now) ?? Infinity;
   const requeueAfterMs = valid.reason === 'JobsNotEnabled' ? requeueNotEnabledMs : resyncMs;
   return { requeueAfterMs: Math.min(requeueAfterMs, next - now + requeueInProgressMs) };
+}
+
+function requeueUnavailable({ requeueUnavailableMs = defaultRequeueUnavailableMs }: Deps): Requeue {
+  return { requeueAfterMs: requeueUnavailableMs };
 }
 
 /** Records an Event when the condition changes, not at every resync. */
@@ -108,9 +116,9 @@ function reportMissingJobs(
 }
 
 /** Deletes the Schedule of a window that was deleted, possibly because a user removed its finalizer. */
-async function deleteSchedule({ schedules }: Deps, name: string): Promise<Requeue | undefined> {
-  const problem = await schedules.delete(name);
-  return problem && { requeueAfterMs: requeueUnavailableMs };
+async function deleteSchedule(deps: Deps, name: string): Promise<Requeue | undefined> {
+  const problem = await deps.schedules.delete(name);
+  return problem && requeueUnavailable(deps);
 }
 
 /** Deletes the Schedule at once, and removes the finalizer when the workflow that has the window open has ended. */
@@ -121,7 +129,7 @@ async function finalize(deps: Deps, window: MaintenanceWindow): Promise<Requeue 
   const problem = await deps.schedules.delete(metadata.name);
   if (problem !== undefined) {
     await publishWindowStatus(deps.cluster.kube, window, [scheduledCondition(problem)]);
-    return { requeueAfterMs: requeueUnavailableMs };
+    return requeueUnavailable(deps);
   }
   if (await ensureRun(deps, window)) return { requeueAfterMs: requeueInProgressMs };
   await releaseMaintenances(deps, metadata.name);

@@ -2,11 +2,11 @@ import { MAINTENANCE_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 
 /** "The order of the stages is Idle -> Cordon -> Drain -> Complete." (KEP-4212 > NodeMaintenance API) */
-const order: readonly NodeMaintenanceStage[] = ['Idle', 'Cordon', 'Drain', 'Complete'];
+const stageOrder: readonly NodeMaintenanceStage[] = ['Idle', 'Cordon', 'Drain', 'Complete'];
 
 /** Returns the stages that may follow `stage`, nearest first (KEP-4212 > Supported Stage Transitions). Empty for Complete. */
 export function stagesAfter(stage: NodeMaintenanceStage): readonly NodeMaintenanceStage[] {
-  return order.slice(order.indexOf(stage) + 1);
+  return stageOrder.slice(stageOrder.indexOf(stage) + 1);
 }
 
 /** Returns why a maintenance may not move between two stages; undefined if it may. */
@@ -17,9 +17,58 @@ export function transitionProblem(from: NodeMaintenanceStage, to: NodeMaintenanc
   return `stage cannot go from ${from} back to ${to}: choose ${allowed.join(' or ')}`;
 }
 
+/** What a user asks for: the next stage, or `to`; with `from`, only if the maintenance is in that stage. */
+export interface AdvanceOrder {
+  to?: NodeMaintenanceStage | undefined;
+  from?: NodeMaintenanceStage | undefined;
+}
+
+/** A user who repeats an order expects it to have no effect. Within this time of a change, an order must say what it follows. */
+const repeatedOrderMs = 10_000;
+
+/** Returns the stage that the order asks for when the maintenance is in stage `current`. */
+export function destinationOf(
+  current: NodeMaintenanceStage,
+  { to, from = current }: AdvanceOrder,
+): NodeMaintenanceStage {
+  return to ?? stagesAfter(from)[0] ?? 'Complete';
+}
+
+/** Returns why the order cannot be carried out; undefined if it can, or if it has been carried out already. */
+export function advanceProblem(current: NodeMaintenanceStage, order: AdvanceOrder): string | undefined {
+  const { from } = order;
+  const destination = destinationOf(current, order);
+  if (from !== undefined) {
+    const problem = from === 'Complete' ? finalStage : transitionProblem(from, destination);
+    if (problem !== undefined) return problem;
+    if (current === from || current === destination) return undefined;
+    const remedy =
+      current === 'Complete' ? finalStage : `check it, and advance it from ${current} if you want to`;
+    return `from: the maintenance is in stage ${current}, not ${from}: ${remedy}`;
+  }
+  if (current === 'Complete') return finalStage;
+  return transitionProblem(current, destination);
+}
+
+const finalStage = 'stage Complete is final: there is nothing to advance to';
+
+/**
+ * Returns why an order must name the stage from which it advances: without a stage, the same order that has just started a stage would end it, and give
+ * the nodes back in the middle of the work.
+ */
+export function missingFromProblem(
+  current: NodeMaintenanceStage,
+  { to, from }: AdvanceOrder,
+  sinceChangeMs: number,
+): string | undefined {
+  const isAmbiguous = to === undefined && from === undefined && stagesAfter(current)[0] === 'Complete';
+  if (!isAmbiguous || sinceChangeMs >= repeatedOrderMs) return undefined;
+  return `from: required, because stage ${current} began less than ${repeatedOrderMs / 1_000} s ago: send {"from": "${current}"} to complete the maintenance`;
+}
+
 /** Returns true if a maintenance in stage `current` has reached `stage`, or passed it. */
 export function hasReached(current: NodeMaintenanceStage, stage: NodeMaintenanceStage): boolean {
-  return order.indexOf(current) >= order.indexOf(stage);
+  return stageOrder.indexOf(current) >= stageOrder.indexOf(stage);
 }
 
 /** Returns true for stages that keep nodes cordoned: other maintenances count them as "in progress" (KEP-4212 > Uncordon). */

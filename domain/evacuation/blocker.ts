@@ -84,10 +84,14 @@ function evacuationDeleted(finalizers: readonly string[]): Blocker {
   };
 }
 
-/** Returns the blocker of a pod that still exists after its grace period, which ends at its deletionTimestamp. */
-export function stuckTerminating({ metadata, spec }: Pod, now: Date): Blocker | undefined {
+/** Returns the blocker of a pod that still exists `afterMs` after its grace period, which ends at its deletionTimestamp. */
+export function stuckTerminating(
+  { metadata, spec }: Pod,
+  now: Date,
+  afterMs: number = stuckTerminatingAfterMs,
+): Blocker | undefined {
   const { deletionTimestamp = '', finalizers = [] } = metadata;
-  if (!(now.getTime() - Date.parse(deletionTimestamp) > stuckTerminatingAfterMs)) return undefined;
+  if (!(now.getTime() - Date.parse(deletionTimestamp) > afterMs)) return undefined;
   const cause =
     finalizers.length > 0
       ? `finalizers ${finalizers.toSorted().join(', ')} are still set; check the controllers that own them`

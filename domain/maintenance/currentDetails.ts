@@ -155,7 +155,9 @@ const maxNodesLength = 1_500;
 type Action = readonly [name: string, input: string, effect: string];
 
 const none = 'none';
-const to = (stage: NodeMaintenanceStage) => code(`{"to": "${stage}"}`);
+/** With the stage from which it advances, a signal that is sent twice has the same effect as one. */
+const from = (stage: NodeMaintenanceStage, to?: NodeMaintenanceStage) =>
+  code(`{"from": "${stage}"${to === undefined ? '' : `, "to": "${to}"`}}`);
 
 function actionLines(maintenance: CurrentDetailsInput): string[] {
   const actions = actionsIn(maintenance).map(([name, input, effect]) => [code(name), input, effect]);
@@ -168,13 +170,13 @@ function actionsIn(maintenance: CurrentDetailsInput): Action[] {
   switch (maintenance.stage) {
     case 'Idle':
       return [
-        ['advance', none, 'advances to **Cordon**: cordons the nodes'],
-        ['advance', to('Drain'), 'cordons the nodes and evacuates their pods'],
+        ['advance', from('Idle'), 'advances to **Cordon**: cordons the nodes'],
+        ['advance', from('Idle', 'Drain'), 'cordons the nodes and evacuates their pods'],
         ['cancel', none, 'ends the maintenance; no node has been changed'],
       ];
     case 'Cordon':
       return [
-        ['advance', none, 'advances to **Drain**: evacuates the pods tier by tier'],
+        ['advance', from('Cordon'), 'advances to **Drain**: evacuates the pods tier by tier'],
         ['cancel', none, 'uncordons the nodes; no pod has been evacuated'],
       ];
     case 'Drain':
@@ -200,7 +202,7 @@ function pauseOrResume({ paused, drained, details }: CurrentDetailsInput): Actio
 function endOfDrain({ drained, paused, details }: CurrentDetailsInput): Action[] {
   if (drained && !paused)
     return [
-      ['advance', none, 'ends the work: advances to **Complete** and uncordons the nodes'],
+      ['advance', from('Drain'), 'ends the work: advances to **Complete** and uncordons the nodes'],
       ['cancel', none, 'same as advance'],
     ];
   const pods =
@@ -208,7 +210,7 @@ function endOfDrain({ drained, paused, details }: CurrentDetailsInput): Action[]
       ? 'the remaining pods stay'
       : `the remaining ${details.podsToEvacuate} pods stay`;
   return [
-    ['advance', none, `ends the drain: advances to **Complete** and uncordons the nodes; ${pods}`],
+    ['advance', from('Drain'), `ends the drain: advances to **Complete** and uncordons the nodes; ${pods}`],
     ['cancel', none, 'same as advance'],
   ];
 }

@@ -1,4 +1,5 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { code, plain } from '../common/markdown.ts';
 import { oneLine } from '../common/text.ts';
@@ -17,15 +18,22 @@ export interface StaticSummary {
 const maxSummaryLength = 120;
 const maxMemoLength = 500;
 
-export function staticSummaryOf({ metadata: { name }, spec: { reason } }: NodeMaintenance): StaticSummary {
+export function staticSummaryOf(
+  { metadata: { name }, spec: { reason } }: NodeMaintenance,
+  cluster: Pick<ClusterScope, 'uid'>,
+): StaticSummary {
   const kubectl = `kubectl maintenance status ${name}`;
-  return staticSummary({ kind: 'Maintenance', object: `nm ${name}`, kubectl, name, reason });
+  return staticSummary({ kind: 'Maintenance', object: `nm ${name}`, kubectl, name, reason, cluster });
 }
 
 /** Returns the summary of every run that the Schedule of a window starts. */
-export function windowStaticSummaryOf({ metadata: { name }, spec }: MaintenanceWindow): StaticSummary {
+export function windowStaticSummaryOf(
+  { metadata: { name }, spec }: MaintenanceWindow,
+  cluster: Pick<ClusterScope, 'uid'>,
+): StaticSummary {
   const kubectl = `kubectl get mw ${name} -o wide`;
-  return staticSummary({ kind: 'Window', object: `mw ${name}`, kubectl, name, reason: spec.template.reason });
+  const { reason } = spec.template;
+  return staticSummary({ kind: 'Window', object: `mw ${name}`, kubectl, name, reason, cluster });
 }
 
 interface StaticSummaryInput {
@@ -35,12 +43,17 @@ interface StaticSummaryInput {
   object: string;
   kubectl: string;
   reason: string | undefined;
+  cluster: Pick<ClusterScope, 'uid'>;
 }
 
-function staticSummary({ kind, name, object, kubectl, reason }: StaticSummaryInput): StaticSummary {
+function staticSummary({ kind, name, object, kubectl, reason, cluster }: StaticSummaryInput): StaticSummary {
   return {
     staticSummary: plain(reason ?? '', maxSummaryLength) || `${kind} ${name}`,
     staticDetails: `The desired state is in the object: ${code(`kubectl get ${object} -o yaml`)}. The current state is under *Current Details*.`,
-    memo: { ...(reason && { reason: oneLine(reason, maxMemoLength) }), kubectl },
+    memo: {
+      ...(reason && { reason: oneLine(reason, maxMemoLength) }),
+      kubectl,
+      [CLUSTER_UID_MEMO]: cluster.uid,
+    },
   };
 }

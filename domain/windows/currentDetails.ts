@@ -1,5 +1,5 @@
 import { code, fitRows, plain, runLink, section, table, utc } from '../common/markdown.ts';
-import { workflowIdOf, WINDOW_LABEL } from '../../api/names.ts';
+import { type TemporalNames, WINDOW_LABEL } from '../../api/names.ts';
 import type { WindowNode } from './windowState.ts';
 
 /** The state of an open window as its workflow knows it. */
@@ -31,13 +31,13 @@ const maxRows = 20;
 const maxMessageLength = 600;
 
 /** Renders the current details of an open window for the Temporal UI: its state, its nodes, and the effect of each signal. Markdown. */
-export function renderWindowDetails(window: WindowDetails): string {
+export function renderWindowDetails(window: WindowDetails, names: TemporalNames): string {
   const { state } = window;
   return fitRows(maxRows, (rows) => [
     `### ${headline(window)}`,
     '',
     ...facts(window),
-    ...section('Nodes', nodeLines(window, rows)),
+    ...section('Nodes', nodeLines(window, names, rows)),
     ...section('Available actions', signalLines(window)),
     ...section('See also', references(window, state)),
   ]);
@@ -87,7 +87,7 @@ function nodeNames(nodes: readonly string[]): string {
 }
 
 /** Lists failed nodes first, because they require action. */
-function nodeLines({ state }: WindowDetails, limit: number): string[] {
+function nodeLines({ state }: WindowDetails, names: TemporalNames, limit: number): string[] {
   if (state === undefined) return [];
   const nodes = [
     ...state.failed.map((node) => [node, '**failed**'] as const),
@@ -98,7 +98,7 @@ function nodeLines({ state }: WindowDetails, limit: number): string[] {
     .map(([{ node, maintenance }, text]) => [
       code(node),
       text,
-      runLink(maintenance, workflowIdOf(maintenance)),
+      runLink(maintenance, names.maintenanceId(maintenance)),
     ]);
   const more = nodes.length - rows.length;
   return [

@@ -1,6 +1,5 @@
 import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow, WindowProgress } from '../../api/maintenanceWindow.ts';
-import { workflowIdOf } from '../../api/names.ts';
 import type { NodeReservation } from '../../api/nodeDisruptionBudget.ts';
 import { inMaintenanceReason } from '../budget/nodeDisruptionBudget.ts';
 import { isTrue } from '../common/conditions.ts';
@@ -234,13 +233,20 @@ export function waitingSinceOf(
   return Object.fromEntries(uids.map((uid) => [uid, before[uid] ?? nowMs]));
 }
 
+interface SignalState {
+  sentSignals: readonly SentSignal[];
+  retrySignals: boolean;
+  /** Returns the workflow id of the NodeMaintenance. */
+  workflowIdOf: (name: string) => string;
+}
+
 /**
  * Decides the next step of the window's workflow. Signals that were sent are not repeated, unless `retrySignals`: a signal may be
  * lost if its workflow ends.
  */
 export function nextWindowStep(
   { state, pause, resume, canClose: isClosable }: WindowDecision,
-  { sentSignals, retrySignals }: { sentSignals: readonly SentSignal[]; retrySignals: boolean },
+  { sentSignals, retrySignals, workflowIdOf }: SignalState,
 ): Exclude<WindowStep, { kind: 'Gone' }> {
   const idsOf = (maintenances: readonly WindowMaintenance[]) =>
     maintenances.map(({ maintenance }) => workflowIdOf(maintenance.metadata.name));

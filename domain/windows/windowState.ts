@@ -1,4 +1,5 @@
 import { isRecord } from '../common/untrusted.ts';
+import type { KnownRequests } from './requests.ts';
 
 /** A node of a window, with the name of its NodeMaintenance. */
 export interface WindowNode {
@@ -21,6 +22,8 @@ export interface WindowState {
    * NodeMaintenance. The next activity continues from them. A change of these times alone is not reported.
    */
   waitingSince?: WaitingSince;
+  /** The requests that the object records, if the workflow does not know them. It shows them; nothing is decided from them. */
+  requests?: KnownRequests;
 }
 
 export type WaitingSince = Readonly<Record<string, number>>;
@@ -79,14 +82,21 @@ export function isWindowStep(step: unknown): step is WindowStep {
 
 function isWindowState(state: unknown): boolean {
   if (!isRecord(state)) return false;
-  const { revision, nodes, done, remaining, inProgress, failed, waiting } = state;
+  const { revision, nodes, done, remaining, inProgress, failed, waiting, requests } = state;
   return (
     typeof revision === 'string' &&
     [nodes, done, remaining].every((count) => Number.isSafeInteger(count)) &&
     areWindowNodes(inProgress) &&
     areWindowNodes(failed) &&
-    (waiting === undefined || (isRecord(waiting) && areTexts([waiting['reason'], waiting['message']])))
+    (waiting === undefined || (isRecord(waiting) && areTexts([waiting['reason'], waiting['message']]))) &&
+    (requests === undefined || areRequests(requests))
   );
+}
+
+function areRequests(requests: unknown): boolean {
+  if (!isRecord(requests)) return false;
+  const { approved, paused, cancelled, approvedNodes } = requests;
+  return [approved, paused, cancelled].every((flag) => typeof flag === 'boolean') && areTexts(approvedNodes);
 }
 
 function areWindowNodes(nodes: unknown): boolean {

@@ -13,12 +13,13 @@ import {
   SYSTEM_NAMESPACE,
   TEMPORAL_USER,
   WINDOW_LABEL,
+  WindowRequestAnnotation,
   WORK_NAMESPACE,
 } from '../../api/names.ts';
 
 /**
- * What users with the roles of deploy/ may do, from which docs/reference/rbac.md is generated. test/e2e/rbac.test.ts runs each cell by
- * `kubectl --as`, in a cluster with the nodes and namespaces that are named here.
+ * What users with the roles of deploy/ may do, from which docs/reference/rbac.md is generated. test/e2e/rbac.test.ts sends each cell as
+ * `kubectl --as` does, in a cluster with the nodes and namespaces that are named here.
  */
 
 /** `node-1` and `node-2` are the nodes that some accounts may delete; `node-3` is another one. */
@@ -282,6 +283,13 @@ const status = (target: Target): Target => ({ ...target, subresource: 'status' }
 const labelled = (key: string, value: string) => ({ metadata: { labels: { [key]: value } } });
 const annotated = (key: string, value: string | null) => ({ metadata: { annotations: { [key]: value } } });
 
+/** The value does not matter to the apiserver; the worker compares it with the run id of the opening. */
+const opening = 'run-id';
+const requestsTo = (window: string): Action[] =>
+  [WindowRequestAnnotation.Approve, WindowRequestAnnotation.Resume, WindowRequestAnnotation.Cancel].flatMap(
+    (key) => change(windows, window, annotated(key, opening)),
+  );
+
 const operators: AccountName[] = ['operator', 'leaseAdmin'];
 const schedulers: AccountName[] = ['scheduler', 'jobAuthor'];
 const forged = JSON.stringify({ username: 'jane', groups: ['system:masters'] });
@@ -399,6 +407,11 @@ export const sections: Section[] = [
         allowed: ['viewer', ...operators, 'gateWriter'],
       },
       {
+        what: 'read namespace kube-system, whose UID identifies the cluster in Temporal',
+        actions: [{ verb: 'get', ...core('namespaces'), name: 'kube-system' }],
+        allowed: ['viewer', ...operators, ...schedulers],
+      },
+      {
         what: 'cordon a node without a maintenance',
         actions: [patch(core('nodes'), ownNode, { spec: { unschedulable: true } })],
         allowed: [],
@@ -479,6 +492,21 @@ export const sections: Section[] = [
         what: 'suspend any',
         actions: change(windows, others, { spec: { suspend: true } }),
         allowed: schedulers,
+      },
+      {
+        what: 'pause any that is open',
+        actions: change(windows, others, annotated(WindowRequestAnnotation.Pause, opening)),
+        allowed: schedulers,
+      },
+      {
+        what: 'approve, resume or cancel their own that is open',
+        actions: requestsTo(mine),
+        allowed: schedulers,
+      },
+      {
+        what: 'approve, resume or cancel one for another node',
+        actions: requestsTo(others),
+        allowed: [],
       },
       {
         what: 'delete any',

@@ -1,12 +1,7 @@
 import type { Activities, WindowRequests } from '../../activities/contract.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import {
-  MAINTENANCE_FINALIZER,
-  WINDOW_LABEL,
-  WindowAnnotation,
-  windowWorkflowIdOf,
-  workflowIdOf,
-} from '../../api/names.ts';
+import { MAINTENANCE_FINALIZER, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { emptyStatus } from '../../domain/maintenance/status.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MaintenanceWindowSpec, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { WORK_NAMESPACE } from '../../api/names.ts';
+import { WindowRequestAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
 import { comparedFields, comparedScheduleFields, maxNamedNodes } from '../../admission/windowAuthorPolicy.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubeconfigOf } from '../kit/account.ts';
@@ -74,6 +74,8 @@ const rootPod = {
   },
 };
 const job = { work: { type: 'Job', job: { template: rootPod } } };
+const { Approve, Pause, Resume, Cancel } = WindowRequestAnnotation;
+const asking = (key: string) => ({ metadata: { annotations: { [key]: 'run-id' } } });
 const byName = (count: number) => ({ nodeSelector: selectNodes(namesOf(count)) });
 
 const windowOf = (spec: object, name = c.named('window')) => ({
@@ -155,6 +157,45 @@ describe('a user who may write windows, and delete no node,', () => {
     expect(await patched(scheduler, spec, patch)).toMatchObject({ code: 0, stderr: '' });
   });
 
+  test.each(Object.entries(WindowRequestAnnotation).filter(([, key]) => key !== Pause))(
+    'may not ask it to %s while it is open, whatever else the change does',
+    async (_name, key) => {
+      for (const patch of [asking(key), { ...asking(key), spec: { suspend: true } }]) {
+        const { code, stderr } = await patched(scheduler, { suspend: false }, patch);
+        expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
+        expect(stderr).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
+      }
+    },
+  );
+
+  test('may not change the request of another user to one of their own, but withdraw it', async () => {
+    const name = c.named('window');
+    const { metadata, ...rest } = windowOf({ suspend: true }, name);
+    const existing = { ...rest, metadata: { ...metadata, ...asking(Approve).metadata } };
+    await succeeds(kubectl(['create', '-f', '-'], existing));
+    const asScheduler = (value: string | null) => {
+      const patch = JSON.stringify({ metadata: { annotations: { [Approve]: value } } });
+      return kubectl([
+        'patch',
+        'mw',
+        name,
+        '--as',
+        scheduler,
+        '--dry-run=server',
+        '--type=merge',
+        '-p',
+        patch,
+      ]);
+    };
+    expect((await asScheduler('run-id:rack-1')).stderr).toContain(everyNode);
+    expect(await asScheduler(null)).toMatchObject({ code: 0, stderr: '' });
+    await kubectl(['delete', 'mw', name, '--wait=false']);
+  });
+
+  test('may pause it while it is open', async () => {
+    expect(await patched(scheduler, {}, asking(Pause))).toMatchObject({ code: 0, stderr: '' });
+  });
+
   test('may delete it', async () => {
     const name = c.named('window');
     await succeeds(kubectl(['create', '-f', '-'], windowOf({ suspend: true }, name)));
@@ -209,6 +250,16 @@ describe('a user who may delete some nodes', () => {
     expect((await created(ownerOfThree, { nodeSelector })).stderr).toContain(everyNode);
   });
 
+  test('may approve, resume and cancel it, and not one of another node', async () => {
+    for (const key of [Approve, Resume, Cancel]) {
+      expect(await patched(ownerOfThree, byName(3), asking(key))).toMatchObject({ code: 0, stderr: '' });
+      expect((await patched(ownerOfThree, byName(4), asking(key))).stderr).toContain(
+        `metadata.annotations[${key}]: user "${ownerOfThree}" may not delete node rack-3`,
+      );
+    }
+    expect(await patched(ownerOfMany, byName(maxNamedNodes), asking(Approve))).toMatchObject({ code: 0 });
+  });
+
   test('may name as many as the policy can check, and no more', async () => {
     expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject({ code: 0, stderr: '' });
     expect((await created(ownerOfMany, byName(maxNamedNodes + 1))).stderr).toContain(everyNode);
@@ -225,6 +276,15 @@ describe('a window that runs a Job', () => {
       ),
     });
     expect(await created(jobAuthor, job)).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('requires it of a user who approves or resumes it, but not of one who cancels it', async () => {
+    for (const key of [Approve, Resume]) {
+      expect((await patched(nodeOwner, job, asking(key))).stderr).toContain('may not create Jobs');
+      expect(await patched(jobAuthor, job, asking(key))).toMatchObject({ code: 0, stderr: '' });
+    }
+    expect(await patched(nodeOwner, job, asking(Cancel))).toMatchObject({ code: 0, stderr: '' });
+    expect((await patched(scheduler, job, asking(Cancel))).stderr).toContain(everyNode);
   });
 
   test('also requires it of a user who changes something else', async () => {

@@ -15,6 +15,7 @@ import { emptyStatus, newNodeStatus } from '../../domain/maintenance/status.ts';
 import { approvalNeeded, blocked, nodeFailed, stageStarted } from '../../domain/notifications/events.ts';
 import { renderWindowDetails } from '../../domain/windows/currentDetails.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../kit/hostileText.ts';
+import { testScope } from '../kit/temporalNames.ts';
 
 const now = '2026-01-01T12:00:00Z';
 
@@ -67,25 +68,28 @@ describe.each(hostileTexts)('a text with $what', ({ text }) => {
 
   test('is plain text in the current details of a window', () => {
     const node = { node: text, maintenance: text };
-    const markdown = renderWindowDetails({
-      name: 'os-patch',
-      start: now,
-      end: text,
-      ended: false,
-      cancelled: false,
-      paused: false,
-      approved: false,
-      approvedNodes: [text, 'node-1'],
-      state: {
-        revision: 'r',
-        nodes: 2,
-        done: 0,
-        inProgress: [node],
-        failed: [node],
-        remaining: 2,
-        waiting: { reason: 'X', message: text },
+    const markdown = renderWindowDetails(
+      {
+        name: 'os-patch',
+        start: now,
+        end: text,
+        ended: false,
+        cancelled: false,
+        paused: false,
+        approved: false,
+        approvedNodes: [text, 'node-1'],
+        state: {
+          revision: 'r',
+          nodes: 2,
+          done: 0,
+          inProgress: [node],
+          failed: [node],
+          remaining: 2,
+          waiting: { reason: 'X', message: text },
+        },
       },
-    });
+      testScope.names,
+    );
     const ownLinks = /\]\(namespaces\/\\?\{namespace\\?\}\/workflows\/[^)\s]*\)/g;
     expectNoForeignMarkdown(markdown.replaceAll(ownLinks, '').replaceAll(/(?<=\| )\[/g, ''));
     expect(urlLength(markdown)).toBeLessThanOrEqual(7_500);
@@ -93,7 +97,10 @@ describe.each(hostileTexts)('a text with $what', ({ text }) => {
 
   test('is plain text in the summary and the memo of a run', () => {
     const window = { metadata: { name: 'os' }, spec: { template: { reason: text } } } as MaintenanceWindow;
-    for (const summary of [staticSummaryOf(maintenanceWith(text)), windowStaticSummaryOf(window)]) {
+    for (const summary of [
+      staticSummaryOf(maintenanceWith(text), testScope),
+      windowStaticSummaryOf(window, testScope),
+    ]) {
       expectNoForeignMarkdown(summary.staticSummary);
       expect(Buffer.byteLength(JSON.stringify(summary.staticSummary))).toBeLessThan(400);
       expect(summary.memo['reason'] ?? '').not.toMatch(unprintable);

@@ -8,12 +8,11 @@ import type { Job, KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import {
   NODE_DISRUPTION_BUDGET_NAME,
-  TASK_QUEUE,
   WindowAnnotation,
-  windowWorkflowIdOf,
   NODE_MAINTENANCE,
   WORK_NAMESPACE,
 } from '../../api/names.ts';
+import { TASK_QUEUE, windowWorkflowIdOf } from '../kit/temporalNames.ts';
 import { newWindowMaintenance } from '../../domain/windows/windowMaintenance.ts';
 import type { MaintenanceSummary } from '../../domain/maintenance/summary.ts';
 import { jobName } from '../../domain/common/revision.ts';
@@ -138,7 +137,7 @@ test('the same nodes are not started twice, until advance has uncordoned them', 
     /^error: nodemaintenance\/node-1 already has these nodes and is in stage Drain: /,
   );
 
-  const answer = await maintenance('advance', 'node-1', '--wait', '--timeout', '2m');
+  const answer = await maintenance('advance', 'node-1', '--from', 'Drain', '--wait', '--timeout', '2m');
   expect(answer).toMatchObject({
     code: 0,
     stdout: [
@@ -148,6 +147,10 @@ test('the same nodes are not started twice, until advance has uncordoned them', 
   });
   expect((await world.node('node-1')).spec.unschedulable).not.toBe(true);
   await world.eventually('node-1', 'Complete has done its work', finished);
+  expect(await maintenance('advance', 'node-1', '--from', 'Drain')).toMatchObject({
+    code: 0,
+    stdout: 'nodemaintenance/node-1 is already in stage Complete\n',
+  });
   expect(await maintenance('advance', 'node-1')).toMatchObject({
     code: 1,
     stderr: 'error: nodemaintenance/node-1: stage Complete is final: there is nothing to advance to\n',
@@ -179,12 +182,12 @@ describe('a maintenance whose pod cannot leave', () => {
   });
 
   test('makes --wait time out', async () => {
-    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '15s');
+    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '6s');
     expect(answer).toMatchObject({
       code: 1,
       stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
       stderr: expect.stringMatching(
-        /\nerror: nodemaintenance\/rack-2: timed out after 15s, still waiting for /,
+        /\nerror: nodemaintenance\/rack-2: timed out after 6s, still waiting for /,
       ),
     });
     expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
@@ -454,20 +457,25 @@ describe('a window', () => {
     expect(observed.slice(observed.lastIndexOf('node-4'))).toContain(showCursor);
   });
 
+  const shownAsPaused = (paused: boolean) =>
+    eventually(`Temporal to show ${paused ? 'the pause' : 'its end'}`, async () => {
+      const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
+      expect(await run.query('progress')).toMatchObject({ paused });
+    });
+
   test('is paused and resumed, in its object and in Temporal', async () => {
     const paused = await succeeds(maintenance('window', 'pause', 'os-patch'));
     expect(paused).toBe(
       'maintenancewindow/os-patch paused: it starts no further node and does not open until resume; nodes in progress continue\n',
     );
     expect((await windowNow()).spec.suspend).toBe(true);
-    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
-    expect(await run.query('progress')).toMatchObject({ paused: true });
+    await shownAsPaused(true);
     await eventually('no opening to be next', async () =>
       expect(await summaryNow()).toMatchObject({ suspended: true, next: [], problems: [] }),
     );
     const resumed = await succeeds(maintenance('window', 'resume', 'os-patch', '-o', 'json'));
     expect(JSON.parse(resumed)).toMatchObject({ kind: 'MaintenanceWindow', spec: { suspend: false } });
-    expect(await run.query('progress')).toMatchObject({ paused: false });
+    await shownAsPaused(false);
   });
 
   test('that was suspended before it was paused stays suspended when it is resumed, with a hint how to change that', async () => {
@@ -477,12 +485,11 @@ describe('a window', () => {
     expect(await succeeds(maintenance('window', 'pause', 'os-patch'))).toBe(
       'maintenancewindow/os-patch paused: it starts no further node until resume; nodes in progress continue\n',
     );
-    const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('os-patch'));
-    expect(await run.query('progress')).toMatchObject({ paused: true });
+    await shownAsPaused(true);
     expect(await succeeds(maintenance('window', 'resume', 'os-patch'))).toBe(
       `maintenancewindow/os-patch resumed; it stays suspended as before the pause: to let its schedule open it, run kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}'\n`,
     );
-    expect(await run.query('progress')).toMatchObject({ paused: false });
+    await shownAsPaused(false);
     expect((await windowNow()).spec.suspend).toBe(true);
     await suspend(false);
   });

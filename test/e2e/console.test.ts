@@ -56,7 +56,9 @@ describe('A maintenance in the Temporal UI', () => {
     await ui.eventuallyShows('PodDisruptionBudget default/db can never allow a disruption');
     const { details } = ui;
     expect(await details.locator('table').first().innerText()).toMatch(/node-1\s+2 of 2\s+Evacuating/);
-    expect(await details.locator('table').last().innerText()).toMatch(/advance\s+none\s+ends the drain/);
+    expect(await details.locator('table').last().innerText()).toMatch(
+      /advance\s+\{"from": "Drain"\}\s+ends the drain/,
+    );
   });
 
   test('is paused and resumed by signals from there, and shows the next step', async () => {

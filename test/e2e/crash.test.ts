@@ -3,7 +3,7 @@ import type { History } from '@temporalio/common/lib/proto-utils.js';
 import { rowsOf } from '../../cli/maintenance/historyRows.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World, stageStarted } from '../kit/world.ts';
 
 let world: World;
@@ -32,11 +32,11 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** Kills the worker, makes a change while there is none, and starts another. */
+/** Kills the worker, makes a change while there is none, and starts another, which finds no Lease of the first one. */
 async function crash(change: () => Promise<unknown> = async () => undefined): Promise<void> {
   await worker.kill();
   await change();
-  worker = startWorker(world.sandbox);
+  worker = await startNextWorker(world);
 }
 
 describe('a worker that is killed', () => {
@@ -95,7 +95,9 @@ describe('a worker that is killed', () => {
       async () => world.record.gone.length,
       (gone) => gone > 0,
     );
-    await crash();
+    await worker.kill();
+    // It waits for the Lease of the first one to expire, as after every crash.
+    worker = startWorker(world.sandbox);
     await world.eventually('crash', 'the maintenance is drained', drained);
     expect(await timeoutTypes()).toEqual(new Set([heartbeatTimeout]));
     expect([...(await world.podsOn('node-1')), ...(await world.podsOn('node-2'))]).toEqual([]);

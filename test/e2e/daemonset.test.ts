@@ -5,7 +5,7 @@ import { MAINTENANCE_GATE } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import { eventuallyHolds, throughout } from '../kit/eventually.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 let world: World;
@@ -175,7 +175,7 @@ describe('The pods of a DaemonSet', () => {
   test('run again when the maintenance is complete and the next worker has removed the gate', async () => {
     const [held] = await eventuallyHeld('a pod waits for node-1');
     await world.patch('os-upgrade', { stage: 'Complete' });
-    worker = startWorker(world.sandbox);
+    worker = await startNextWorker(world);
     const running = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     expect(running.map(({ metadata }) => metadata.uid)).toContain(held.metadata.uid);
     await world.eventually('os-upgrade', 'it is finished', finished);

@@ -7,7 +7,7 @@ import { RELEASED_ANNOTATION } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { type EndpointWatch, watchEndpoints } from '../kit/endpoints.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // One replica behind a Service, with the real controllers of Deployments, ReplicaSets, EndpointSlices and budgets.
@@ -167,7 +167,7 @@ describe('an application of one replica', () => {
       nodes.filter((node) => node !== one.node),
       null,
     );
-    worker = startWorker(world.sandbox);
+    worker = await startNextWorker(world);
     await world.eventually('crashed', 'the node is drained', drained);
     await eventuallyMoved(one);
     await completed('crashed');

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../api/core.ts';
-import { NODE_LEASE_NAMESPACE, workflowIdOf } from '../../api/names.ts';
+import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import { workflowIdOf } from '../kit/temporalNames.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { resources } from '../../kube/resources.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';

@@ -22,6 +22,7 @@ beforeAll(async () => {
   const kubectl = kubectlOf(world.sandbox);
   await succeeds(kubectl(['create', ...binding, '--clusterrole', 'node-maintenance-operator']));
   await eventually('the webhooks to be registered', expectReviews);
+  for (const server of servers) answersToSlow.set(server, answerToSlow(server));
 });
 
 afterAll(async () => {
@@ -31,6 +32,8 @@ afterAll(async () => {
 
 type Server = 'health' | 'metrics' | 'webhook';
 const servers: readonly Server[] = ['health', 'metrics', 'webhook'];
+/** The answers to connections that are slow while the other tests run. */
+const answersToSlow = new Map<Server, Promise<string>>();
 const overOf = (server: Server) => (server === 'webhook' ? 'tls' : 'tcp');
 
 function portOf(server: Server): number {
@@ -62,6 +65,19 @@ async function expectAllServed(): Promise<void> {
   await expectReviews();
 }
 
+/** Opens two connections that send no whole request, and resolves with the answer when both are closed. */
+async function answerToSlow(server: Server): Promise<string> {
+  const port = portOf(server);
+  const silent = await connectRaw(port);
+  const slow = await connectRaw(port, { over: overOf(server) });
+  slow.socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\n');
+  const writing = setInterval(() => slow.socket.write('X-Slow: x\r\n'), 500);
+  const answer = await slow.closed;
+  clearInterval(writing);
+  await silent.closed;
+  return answer;
+}
+
 describe.each(servers)('the %s server', (server) => {
   let port: number;
   const over = overOf(server);
@@ -88,13 +104,7 @@ describe.each(servers)('the %s server', (server) => {
   });
 
   test('closes slow connections, with 408', async () => {
-    const silent = await connectRaw(port);
-    const slow = await connectRaw(port, { over });
-    slow.socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\n');
-    const writing = setInterval(() => slow.socket.write('X-Slow: x\r\n'), 500);
-    expect(await slow.closed).toMatch(/^HTTP\/1\.1 408 /);
-    clearInterval(writing);
-    await silent.closed;
+    expect(await answersToSlow.get(server)).toMatch(/^HTTP\/1\.1 408 /);
   });
 
   test('serves its clients while one peer opens 3,334 connections and keeps them', async () => {

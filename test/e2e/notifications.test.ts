@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { windowWorkflowIdOf } from '../../api/names.ts';
+
 import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
 import type { KubeObject } from '../../api/core.ts';
-import { WINDOW_LABEL } from '../../api/names.ts';
+import { temporalNames, WINDOW_LABEL } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startTestEndpoint, type TestEndpoint } from '../kit/notificationEndpoint.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { startNextWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 let world: World;
@@ -14,8 +14,8 @@ let endpoint: TestEndpoint;
 let worker: WorkerProcess;
 
 const startNotifyingWorker = async () => {
-  const env = { NOTIFY_URL: endpoint.url, NOTIFY_TIMEOUT: '2', CLUSTER_NAME: 'lab' };
-  worker = startWorker(world.sandbox, { env });
+  const env = { NOTIFY_URL: endpoint.url, NOTIFY_TIMEOUT: '2', NODE_MAINTENANCE_CLUSTER: 'lab' };
+  worker = await startNextWorker(world, { env });
   await worker.ready();
 };
 
@@ -144,8 +144,8 @@ describe('a window', () => {
       spec,
     });
     const run = await world.temporal.workflow.start('maintenanceWindow', {
-      workflowId: windowWorkflowIdOf('patch'),
-      taskQueue: 'node-maintenance',
+      workflowId: temporalNames('lab').windowId('patch'),
+      taskQueue: temporalNames('lab').taskQueue,
       args: [{ name: 'patch' }],
     });
     await eventuallyNotified('patch', ['window.opened', 'window.approval-needed']);

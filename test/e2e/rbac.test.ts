@@ -37,6 +37,12 @@ import {
 } from '../../scripts/reference/rbacTable.ts';
 import { type Answer, type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
+import {
+  type Impersonation,
+  impersonationIn,
+  type Response,
+  type UserRequest,
+} from '../kit/impersonation.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, finished, type World } from '../kit/world.ts';
 
@@ -45,10 +51,10 @@ import { createWorld, finished, type World } from '../kit/world.ts';
 let world: World;
 let worker: WorkerProcess;
 let kubectl: Kubectl;
+let users: Impersonation;
 /** The UIDs of the pods, by their placeholders in the table. */
 const uids = new Map<string, string>();
 
-/** Most of a cell's time kubectl computes. */
 const cellsAtOnce = 8;
 
 const rbac = { group: 'rbac.authorization.k8s.io', version: 'v1' };
@@ -58,6 +64,7 @@ const names = Object.keys(accounts) as AccountName[];
 beforeAll(async () => {
   world = await createWorld({ nodes: 3 });
   kubectl = kubectlOf(world.sandbox);
+  users = await impersonationIn(world.sandbox);
   worker = startWorker(world.sandbox);
   await applied(...[ownNamespace, otherNamespace].flatMap(tenantObjects));
   await applied(...names.flatMap(roleObjects));
@@ -89,6 +96,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
+  users?.close();
   await kubectl?.(['delete', '-f', '-', '--ignore-not-found'], listOf(names.flatMap(roleObjects)));
   expect(await worker?.stop()).toBe(0);
   await world?.close();
@@ -177,27 +185,28 @@ function withUids<T>(value: T): T {
 const as = (account: AccountName, args: readonly string[], object?: object): Promise<Answer> =>
   kubectl([...args, '--as', accounts[account].user], object);
 
-/** Runs an action by kubectl, without storing anything. */
-async function run(account: AccountName, action: Action): Promise<Answer> {
-  const { verb, subresource, name = '', object } = action;
-  const { kind, options } = kubectlWordsOf(action);
-  const dryRun = ['--dry-run=server', ...options];
+/** Sends the request of an action, without storing anything. */
+async function sent(account: AccountName, action: Action): Promise<Response> {
+  const { verb, subresource, object } = action;
+  const path = pathOf(action);
+  const dryRun = `${path}?dryRun=All`;
+  const send = (method: UserRequest['method'], to: string, body?: object) =>
+    users.send(accounts[account].user, { method, path: to, body });
   switch (verb) {
     case 'get':
     case 'list':
-      return as(account, ['get', '--raw', pathOf(action)]);
+      return send('GET', path);
     case 'watch':
-      return as(account, ['get', '--raw', `${pathOf(action)}?watch=1&timeoutSeconds=1`]);
+      return send('GET', `${path}?watch=1`);
     case 'create':
-      return subresource === undefined
-        ? as(account, ['create', '--validate=false', ...dryRun, '-f', '-'], object)
-        : as(account, ['create', '--raw', pathOf(action), '-f', '-'], object);
+      // The object of an eviction says itself that it is a dry run.
+      return send('POST', subresource === undefined ? dryRun : path, object);
     case 'update':
-      return as(account, ['replace', '--validate=false', ...dryRun, '-f', '-'], await changed(action));
+      return send('PUT', dryRun, await changed(action));
     case 'patch':
-      return as(account, ['patch', kind, name, ...dryRun, '--type=merge', '-p', JSON.stringify(object)]);
+      return send('PATCH', dryRun, object);
     case 'delete':
-      return as(account, ['delete', kind, name, ...dryRun]);
+      return send('DELETE', dryRun);
   }
 }
 
@@ -235,10 +244,11 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** Returns `allowed` or `denied`, or what went wrong. */
-function outcomeOf({ code, stderr }: Answer): string {
+function outcomeOf({ status, body: { reason, message } }: Response): string {
   // The apiserver asks for permission before it looks whether the object exists.
-  if (code === 0 || stderr.includes('(AlreadyExists)')) return 'allowed';
-  return /forbidden/i.test(stderr) ? 'denied' : stderr.trim();
+  if (status < 300 || reason === 'AlreadyExists') return 'allowed';
+  const problem = `${status} (${reason}): ${message}`;
+  return /forbidden/i.test(problem) ? 'denied' : problem;
 }
 
 const described = ({ verb, resource, subresource, name }: Action) =>
@@ -260,7 +270,7 @@ async function filledIn(): Promise<Cell[]> {
   );
   await forEachBounded(cellsAtOnce, cells, async (cell) => {
     // The worker may change an object in the meantime.
-    do cell.outcome = outcomeOf(await run(cell.account, cell.action));
+    do cell.outcome = outcomeOf(await sent(cell.account, cell.action));
     while (cell.outcome.includes('(Conflict)'));
   });
   return cells;

@@ -1,14 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
-import {
-  NODE_READINESS,
-  READINESS_CONDITION,
-  READINESS_TAINT,
-  SYSTEM_NAMESPACE,
-  TASK_QUEUE,
-  workflowIdOf,
-} from '../../api/names.ts';
+import { NODE_READINESS, READINESS_CONDITION, READINESS_TAINT } from '../../api/names.ts';
+import { TASK_QUEUE, workflowIdOf } from '../kit/temporalNames.ts';
 import type { NodeReadiness, ObservedNodeReadiness } from '../../api/nodeReadiness.ts';
 import { Informer } from '../../kube/informer.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
@@ -18,7 +12,7 @@ import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog as log } from '../kit/cluster.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { controllersLease, startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
 
 let world: World;
@@ -62,17 +56,9 @@ afterAll(async () => {
   await world?.close();
 });
 
-function start(env: Record<string, string> = {}): WorkerProcess {
-  return startWorker(world.sandbox, { env: { READINESS_GRACE: '6', ...env } });
-}
-
-/** Starts the next worker, which need not wait for the Lease of the killed leader. */
-async function startNext(): Promise<WorkerProcess> {
-  const key = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
-  const { uid = '' } = (await world.kube.get(resources.leases, key))?.metadata ?? {};
-  await world.kube.delete(resources.leases, key, { uid });
-  return start();
-}
+const env = { READINESS_GRACE: '3' };
+const start = () => startWorker(world.sandbox, { env });
+const startNext = () => startNextWorker(world, { env });
 
 /** Kills the worker as soon as a watch shows that a condition is met. */
 async function killedWhen(isMet: () => boolean): Promise<void> {
@@ -227,10 +213,9 @@ test('a node that completes while the leader is dead is uncordoned behind its ta
   const node = 'gated-1';
   await worker.kill();
   // The Lease of a leader that has just died; the next one respects it for this long.
-  const key = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
   const renewTime = microTime(world.kube.now());
   const spec = { holderIdentity: 'dead', leaseDurationSeconds: 600, renewTime };
-  await world.kube.mergePatch(resources.leases, key, { spec });
+  await world.kube.mergePatch(resources.leases, controllersLease, { spec });
   worker = start();
   await worker.ready();
   const input = { name: 'leaderless', nodes: [node], stage: 'Cordon' };
@@ -245,8 +230,8 @@ test('a node that completes while the leader is dead is uncordoned behind its ta
   await run.signal('cancel');
   await eventuallyHolds('the node to be uncordoned', observed.isSchedulable, Boolean);
   expect(observed.wasInService()).toBe(false);
-  const { uid = '' } = (await world.kube.get(resources.leases, key))?.metadata ?? {};
-  await world.kube.delete(resources.leases, key, { uid });
+  const { uid = '' } = (await world.kube.get(resources.leases, controllersLease))?.metadata ?? {};
+  await world.kube.delete(resources.leases, controllersLease, { uid });
   await eventuallyReported(node, { written: 3, gates: '2/3', reasons: ['GatesNotReady', 'GatesNotReady'] });
   expect(readinesses.get(node)?.status?.losses).toBe(0);
   await probed('network', node, true);
@@ -312,7 +297,7 @@ test('the documented examples: a policy, and a gate that a user adds and removes
 
 test('with gates switched off, the worker ignores them, and warns of the nodes that wait for them', async () => {
   await worker.stop();
-  worker = start({ READINESS_GATES: 'false' });
+  worker = startWorker(world.sandbox, { env: { ...env, READINESS_GATES: 'false' } });
   await eventuallyHolds(
     'the warning',
     () => worker.log(),

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
-import { windowWorkflowIdOf } from '../../api/names.ts';
+import { windowWorkflowIdOf } from '../kit/temporalNames.ts';
 import { resources } from '../../kube/resources.ts';
 import { openBrowser } from '../kit/browser.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';

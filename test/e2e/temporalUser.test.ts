@@ -1,13 +1,24 @@
 import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { WorkflowHandle } from '@temporalio/client';
+import { TEMPORAL_USER, WindowRequestAnnotation } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
+import type { WindowRunProgress } from '../../workflows/windows/run.ts';
+import { type Answer, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { kubeconfigOf } from '../kit/account.ts';
 import { eventually } from '../kit/eventually.ts';
 import { clusterRoles } from '../kit/resources.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 import { Windows } from './windows.ts';
 
-/** Attacks of a client that may write to the Temporal namespace, and that Kubernetes lets maintain no node. */
+/**
+ * Attacks of a client that may write to the Temporal namespace, and that Kubernetes lets maintain no node; and what users do in the meantime
+ * with their own permissions.
+ */
 let world: World;
 let worker: WorkerProcess;
 let windows: Windows;
@@ -189,5 +200,141 @@ describe('a run under another workflow id', () => {
     expect(await isCordoned('node-1')).toBe(true);
     await world.patch('victim', { stage: 'Complete' });
     await world.eventually('victim', 'it to be finished', finished);
+  });
+});
+
+describe('an open window that needs approval', () => {
+  const namespace = 'window-requests';
+  let dir: string;
+  let run: WorkflowHandle;
+  /** Runs `kubectl maintenance` with the permissions of a ServiceAccount, where no Temporal can be reached. */
+  let as: Record<'scheduler' | 'clerk', (...args: string[]) => Promise<Answer>>;
+  const kubectl = (...args: string[]) => succeeds(kubectlOf(world.sandbox)(args));
+  const mayDeleteNodes = async () => {
+    const question = ['auth', 'can-i', 'delete', 'nodes', '--as', TEMPORAL_USER];
+    return (await kubectlOf(world.sandbox)(question)).stdout.trim();
+  };
+  const progress = () => run.query<WindowRunProgress>('progress');
+  const requestsNow = async () => (await windows.now('by-request')).status?.active?.requests;
+
+  beforeAll(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'window-requests-'));
+    await kubectl('create', 'namespace', namespace);
+    await kubectl('create', 'clusterrole', 'delete-nodes', '--verb=delete', '--resource=nodes');
+    const account = async (name: string, ...roles: string[]) => {
+      await kubectl('create', 'serviceaccount', name, '-n', namespace);
+      for (const role of roles) {
+        const binding = `${namespace}-${name}-${role}`;
+        const of = [`--clusterrole=${role}`, `--serviceaccount=${namespace}:${name}`];
+        await kubectl('create', 'clusterrolebinding', binding, ...of);
+      }
+      const kubeconfig = await kubeconfigOf(world.sandbox, { namespace, name }, dir);
+      const env = { ...world.sandbox.env, TEMPORAL_ADDRESS: '127.0.0.1:1' };
+      const plugin = kubectlOf({ ...world.sandbox, env });
+      return (...args: string[]) => plugin(['maintenance', ...args, '--kubeconfig', kubeconfig]);
+    };
+    as = {
+      scheduler: await account('scheduler', 'node-maintenance-scheduler', 'delete-nodes'),
+      clerk: await account('clerk', 'node-maintenance-scheduler'),
+    };
+    await windows.setBudget(2);
+    await windows.applied('by-request', { pool: 'target', approval: 'PerNode' });
+    // Only an opening by its own schedule needs no permission.
+    await temporalMayMaintain(undefined);
+    await eventually('the permission', async () => expect(await mayDeleteNodes()).toBe('yes'));
+    run = await windows.open('by-request');
+    await eventually('the window to wait for approval', async () =>
+      expect((await windows.now('by-request')).status?.active?.waiting?.reason).toBe('ApprovalNeeded'),
+    );
+    await temporalMayMaintain(['no-node']);
+    await eventually('the permission to be withdrawn', async () => expect(await mayDeleteNodes()).toBe('no'));
+  });
+
+  afterAll(async () => {
+    await kubectl('delete', 'namespace', namespace, '--wait=false');
+    await kubectl('delete', 'clusterrole', 'delete-nodes');
+    await kubectl(
+      'delete',
+      'clusterrolebinding',
+      ...['scheduler', 'clerk'].map((name) => `${namespace}-${name}-node-maintenance-scheduler`),
+      `${namespace}-scheduler-delete-nodes`,
+    );
+    await rm(dir, { recursive: true, force: true });
+  });
+
+  test('is not approved, resumed or cancelled by a client of Temporal, nor by a user who may change it and delete no node', async () => {
+    const before = await requestsNow();
+    await expect(run.executeUpdate('approve')).rejects.toMatchObject({
+      cause: { message: expect.stringContaining('may not delete node') },
+    });
+    for (const [verb, ...options] of [['approve'], ['approve', '--node', 'node-1'], ['cancel'], ['resume']]) {
+      const { code, stderr } = await as.clerk('window', verb ?? '', 'by-request', ...options);
+      expect({ code, stderr }).toEqual({
+        code: 1,
+        stderr: expect.stringContaining(
+          `metadata.annotations[nodemaintenance.k8s.io/${verb}]: user "system:serviceaccount:${namespace}:clerk" may not delete every node`,
+        ),
+      });
+    }
+    expect(await requestsNow()).toEqual(before);
+    expect(await windows.maintenancesOf('by-request')).toEqual([]);
+  });
+
+  test('is paused by a user who may change it, and resumed by one who may delete its nodes, without Temporal', async () => {
+    expect(await succeeds(as.clerk('window', 'pause', 'by-request'))).toBe(
+      'maintenancewindow/by-request paused: it starts no further node and does not open until resume; nodes in progress continue\n',
+    );
+    await eventually('Temporal to show the pause', async () =>
+      expect(await progress()).toMatchObject({ paused: true }),
+    );
+    const { code, stderr } = await as.clerk('window', 'resume', 'by-request');
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringContaining('may not delete every node'),
+    });
+    expect(await requestsNow()).toMatchObject({ paused: true });
+    expect(await succeeds(as.scheduler('window', 'resume', 'by-request'))).toBe(
+      'maintenancewindow/by-request resumed\n',
+    );
+    expect((await windows.now('by-request')).spec.suspend).toBe(false);
+    await eventually('Temporal to show the end of the pause', async () =>
+      expect(await progress()).toMatchObject({ paused: false }),
+    );
+  });
+
+  test('maintains the node that a user who may delete it approves, and no other one', async () => {
+    expect(await succeeds(as.scheduler('window', 'approve', 'by-request', '--node', 'node-2'))).toBe(
+      'maintenancewindow/by-request approved for node-2 until it ends\n',
+    );
+    await windows.inProgress(run, 'node-2');
+    await eventually('Temporal to show the approval', async () =>
+      expect(await progress()).toMatchObject({ approved: false, approvedNodes: ['node-2'] }),
+    );
+    const foreign = await as.scheduler('window', 'approve', 'by-request', '--node', 'node-3');
+    expect(foreign).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('rejected the request; check that it selects node-3'),
+    });
+    await windows.emitted('RequestRejected', 'the window does not select "node-3"');
+  });
+
+  test('ignores a request for another opening, and reports it', async () => {
+    await kubectl('annotate', 'mw', 'by-request', `${WindowRequestAnnotation.Cancel}=an-earlier-run`);
+    await windows.emitted('RequestRejected', '(got "an-earlier-run")');
+    const { metadata, status } = await windows.now('by-request');
+    expect(metadata.annotations?.[WindowRequestAnnotation.Cancel]).toBeUndefined();
+    expect(status?.active?.requests?.cancelled).toBeUndefined();
+    await windows.inProgress(run, 'node-2');
+  });
+
+  test('is cancelled by a user who may delete its nodes, and uncordons the node in progress', async () => {
+    expect(await succeeds(as.scheduler('window', 'cancel', 'by-request'))).toBe(
+      'maintenancewindow/by-request cancelled: it ends now, and nodes whose work is not done are uncordoned\n',
+    );
+    expect(await run.result()).toMatchObject({ done: 0, remaining: 2 });
+    await windows.schedulable(['node-1', 'node-2']);
+    expect((await as.scheduler('window', 'cancel', 'by-request')).stderr).toContain(
+      'is not open: there is nothing to cancel',
+    );
   });
 });

@@ -4,13 +4,14 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { WorkflowHandle } from '@temporalio/client';
 import type { KubeObject, Pod } from '../../api/core.ts';
-import { WindowAnnotation, windowWorkflowIdOf } from '../../api/names.ts';
+import { WindowAnnotation } from '../../api/names.ts';
+import { windowWorkflowIdOf } from '../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { nodeResultOf } from '../../domain/windows/nodeResult.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { isTainted, pod, Windows, work } from './windows.ts';
 import { createWorld, drained, type World } from '../kit/world.ts';
 
@@ -45,7 +46,7 @@ const placed = {
   'node-1': { zone: 'a', slot: '3' },
   'node-10': { zone: 'b', slot: '0' },
 };
-const soakSeconds = 4;
+const soakSeconds = 2;
 
 /** Start and end of a node's maintenance. The start is known to the second. */
 interface Times {
@@ -85,7 +86,7 @@ describe('a window with a Job', () => {
     const run = await windows.open('os-patch');
     await eventually('the first Job', async () => expect(await windows.jobsOf('os-patch')).not.toEqual([]));
     await worker.kill();
-    worker = startWorker(world.sandbox);
+    worker = await startNextWorker(world);
     await worker.ready();
     expect(await run.result()).toEqual({ name: 'os-patch', nodes: 4, done: 4, failed: [], remaining: 0 });
     expect(mostOut()).toBe(1);

@@ -9,8 +9,8 @@ import {
   WindowAnnotation,
   WINDOW_LABEL,
   WORK_NAMESPACE,
-  windowWorkflowIdOf,
 } from '../../api/names.ts';
+import { windowWorkflowIdOf } from '../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';

@@ -9,29 +9,31 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { gatedPod, Windows, work } from './windows.ts';
 import { createWorld, drained, type World } from '../kit/world.ts';
 
-/** Windows that take a minute or two by the clock start first and are checked last; the other tests run in between. */
+/** Windows that take a minute by the clock start first and are checked last; the other tests run in between. */
 let world: World;
 let worker: WorkerProcess;
 let windows: Windows;
 
 const pools = {
   minutely: ['node-1'],
+  held: ['node-10'],
   finishing: ['node-2', 'node-3'],
   endless: ['node-4', 'node-5'],
   other: ['node-6', 'node-7'],
   lost: ['node-8'],
   revoked: ['node-9'],
 } as const;
-const [held] = pools.minutely;
+const [held] = pools.held;
 const jobWork = { type: 'Job', job: { template: gatedPod } };
 
 /** A pod that does not leave the held node. */
 let stuck: string;
-/** End of the first window that opens by its own schedule. */
-let firstEnd: Promise<string>;
+/** The opening of a window by its own schedule. */
+let opened: Promise<void>;
 /** Whether the held node was uncordoned since it was cordoned. */
 let wasUncordoned = false;
 let finishing: WorkflowHandle;
+let holding: WorkflowHandle;
 
 beforeAll(async () => {
   world = await createWorld({ nodes: Object.values(pools).flat().length });
@@ -41,16 +43,18 @@ beforeAll(async () => {
   await windows.setBudget('100%');
   [stuck = ''] = await world.placePods(held, 1, { finalizers: ['example.com/stays'] });
   let wasCordoned = false;
-  windows.watch('minutely', ([node]) => {
+  windows.watch('held', ([node]) => {
     const isCordoned = node?.spec.unschedulable ?? false;
     wasUncordoned ||= wasCordoned && !isCordoned;
     wasCordoned ||= isCordoned;
   });
   const schedule = { timeZone: 'UTC', cron: '* * * * *', duration: '1m' };
-  await windows.applied('minutely', { pool: 'minutely', schedule, onWindowEnd: 'HoldCurrent', work });
-  firstEnd = openedByItsSchedule();
+  await windows.applied('minutely', { pool: 'minutely', schedule });
+  opened = openedByItsSchedule();
   // Awaited only later: until then a failure must not be unhandled.
-  firstEnd.catch(() => undefined);
+  opened.catch(() => undefined);
+  await windows.applied('held', { pool: 'held', onWindowEnd: 'HoldCurrent', work });
+  holding = await windows.open('held', { duration: '1m' });
   await windows.applied('finishing', { pool: 'finishing' });
   finishing = await windows.open('finishing', { duration: '1m' });
 });
@@ -61,15 +65,14 @@ afterAll(async () => {
   await world?.close();
 });
 
-function openedByItsSchedule(): Promise<string> {
-  return eventually('the window to be open', async () => {
+async function openedByItsSchedule(): Promise<void> {
+  await eventually('the window to be open', async () => {
     const { active } = (await windows.now('minutely')).status ?? {};
     const start = Date.parse(active?.start ?? '');
     expect(start % 60_000).toBe(0);
     const end = new Date(start + 60_000).toISOString();
     const workflowId = expect.stringMatching(/^maintenance-window-minutely-20/);
     expect(active).toMatchObject({ end, workflowId });
-    return end;
   });
 }
 
@@ -206,8 +209,9 @@ describe('a node that never comes back', () => {
 });
 
 test('a window opens by its own schedule', async () => {
-  await firstEnd;
-  await eventually(`${held} to be cordoned`, async () => expect(await windows.isCordoned(held)).toBe(true));
+  await opened;
+  const [node] = pools.minutely;
+  await eventually(`${node} to be cordoned`, async () => expect(await windows.isCordoned(node)).toBe(true));
 });
 
 test('a window that has ended starts no further node, and closes when those in progress are done', async () => {
@@ -264,13 +268,16 @@ test('a Job that never ends is reported, and its node stays cordoned, as all fai
 });
 
 test('a window that held its node resumes it when it opens again', async () => {
-  const first = await firstEnd;
-  await eventually('the drain to have been paused, and to be resumed in another window', async () => {
-    const { status } = await windows.maintenanceOf('minutely', held);
-    expect(status?.conditions).toContainEqual(expect.objectContaining({ type: 'Paused', status: 'False' }));
-    const { active } = (await windows.now('minutely')).status ?? {};
-    expect(active?.end ?? first).not.toBe(first);
-  });
+  await holding.result();
+  const drainIs = (paused: 'True' | 'False') =>
+    eventually(`condition Paused of the drain to be ${paused}`, async () =>
+      expect((await windows.maintenanceOf('held', held)).status?.conditions).toContainEqual(
+        expect.objectContaining({ type: 'Paused', status: paused }),
+      ),
+    );
+  await drainIs('True');
+  await windows.scheduleOf('held').trigger();
+  await drainIs('False');
   expect(wasUncordoned).toBe(false);
   await world.kube.mergePatch(
     resources.pods,
@@ -278,7 +285,7 @@ test('a window that held its node resumes it when it opens again', async () => {
     { metadata: { finalizers: null } },
   );
   await eventually('the node to be done', async () =>
-    expect((await windows.now('minutely')).status?.progress).toMatchObject({ summary: '1/1', failed: 0 }),
+    expect((await windows.now('held')).status?.progress).toMatchObject({ summary: '1/1', failed: 0 }),
   );
   await windows.schedulable([held]);
 });

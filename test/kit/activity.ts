@@ -4,7 +4,8 @@ import { DefaultLogger } from '@temporalio/worker';
 import type { Activities, MaintenanceRef } from '../../activities/contract.ts';
 import { createActivities } from '../../activities/index.ts';
 import type { NotificationOutbox } from '../../activities/notifications/notifications.ts';
-import { leaseHolderOf, SYSTEM_NAMESPACE, windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
+import { type ClusterScope, leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import { testScope, windowWorkflowIdOf, workflowIdOf } from './temporalNames.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { defaultReviewTiming, type ReviewTiming, reviewsDue } from '../../domain/common/permissionReviews.ts';
 import { mayDeleteNode } from '../../kube/authorization.ts';
@@ -28,6 +29,7 @@ interface ActivityOptions {
   notifications?: NotificationOutbox;
   readinessGatesEnabled?: boolean;
   timing?: ReviewTiming;
+  scope?: ClusterScope;
 }
 
 /** Creates the activities as the worker does; `flushEvents` resolves when their Events are written. */
@@ -38,6 +40,7 @@ export function activitiesOn(
     notifications = noReceiver,
     readinessGatesEnabled = true,
     timing = defaultReviewTiming,
+    scope = testScope,
   }: ActivityOptions = {},
 ): {
   activities: Activities;
@@ -47,6 +50,7 @@ export function activitiesOn(
   const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
   const deps = {
     cluster,
+    scope,
     events,
     permissions: new NodePermissions(cluster.kube, {
       may: mayDeleteNode,

@@ -518,12 +518,14 @@ export class TestCluster {
         await this.admin.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 });
       }
       await this.maintenancesDropped();
-      for (const namespace of this.#namespaces) await this.#dropNamespace(namespace);
+      await Promise.all([...this.#namespaces].map((namespace) => this.#dropNamespace(namespace)));
       await eventually('the pods on the nodes to be gone', () => {
         const left = [...this.#nodes].flatMap((node) => this.podsOf(node));
         expect(left.map((pod) => pod.metadata)).toEqual([]);
       });
-      for (const name of this.#nodes) await remove(this.admin, resources.nodes as Resource, { name });
+      await Promise.all(
+        [...this.#nodes].map((name) => remove(this.admin, resources.nodes as Resource, { name })),
+      );
     } finally {
       this.#watching.abort();
       await Promise.all(
@@ -539,13 +541,15 @@ export class TestCluster {
       await remove(this.admin, resources.nodeMaintenances, { name: metadata.name });
   }
 
+  /** Kubernetes starts to delete the objects of a namespace 5 s after the namespace, which takes no new ones from then on. */
   async #dropNamespace(namespace: string): Promise<void> {
+    await remove(this.admin, resources.namespaces, { name: namespace });
     for (const resource of [resources.evacuations, resources.pods] as Resource[]) {
       const { items } = await this.admin.list(resource, { namespace });
-      const held = items.filter(({ metadata }) => (metadata.finalizers ?? []).length > 0);
-      for (const { metadata } of held) await remove(this.admin, resource, { namespace, name: metadata.name });
+      await Promise.all(
+        items.map(({ metadata: { name } }) => remove(this.admin, resource, { namespace, name })),
+      );
     }
-    await remove(this.admin, resources.namespaces, { name: namespace });
   }
 
   async #readyPod(key: string): Promise<Pod> {

@@ -1,20 +1,23 @@
 import { EvacuationController } from '../../controllers/evacuation/evacuation.ts';
 import type { EvacuatorSettings } from '../../controllers/evacuation/knownEvacuators.ts';
+import type { TerminationTiming } from '../../controllers/evacuation/termination.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
+interface Options {
+  evacuators?: EvacuatorSettings;
+  termination?: TerminationTiming;
+}
+
 /** Starts the controller; the returned function ends it as a crash does: only objects and its last Events remain. */
-export function evacuationControllerOn(
-  { cluster }: TestCluster,
-  evacuators?: EvacuatorSettings,
-): () => Promise<void> {
+export function evacuationControllerOn({ cluster }: TestCluster, options: Options = {}): () => Promise<void> {
   const running = new AbortController();
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const ended = new EvacuationController({
     cluster,
     events,
     log: silentLog,
-    ...(evacuators && { evacuators }),
+    ...options,
   }).run(running.signal);
   return async () => {
     running.abort();

@@ -12,6 +12,7 @@ import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import type { DetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
 import type { Observation } from '../../workflows/maintenance/messages.ts';
 import { eventually } from './eventually.ts';
+import { testScope } from './temporalNames.ts';
 
 /** Short, because the worker learns of a cancellation from the answer to a heartbeat. */
 const heartbeatMs = 50;
@@ -153,7 +154,8 @@ export class FakeMaintenance {
 
   #admitted(): Admitted {
     const { name, uid, generation, stage, paused, position, planLength, nodes } = this;
-    return { name, uid, generation, stage, paused, position, planLength, nodes };
+    const cluster = { name: testScope.name, uid: testScope.uid };
+    return { name, uid, generation, cluster, stage, paused, position, planLength, nodes };
   }
 
   #requestStage(to: NodeMaintenanceStage, requestedBy: StageRequest): Interrupted {

@@ -2,6 +2,7 @@ import { Context } from '@temporalio/activity';
 import type { MaintenanceWindowActivities, WindowRequests } from '../../activities/contract.ts';
 import type { WindowState, WindowStep } from '../../domain/windows/windowState.ts';
 import { eventually } from './eventually.ts';
+import { testScope } from './temporalNames.ts';
 
 /** Short, because the worker learns of a cancellation from the answer to a heartbeat. */
 const heartbeatMs = 50;
@@ -30,7 +31,8 @@ export class FakeWindow {
         await this.opening;
         const times = [0, this.#lastsMs].map((ms) => new Date(Date.now() + ms).toISOString());
         const [start = '', end = ''] = times;
-        return { name: this.name, uid: 'uid', start, end, pausedByWindow: this.pausedByWindow };
+        const cluster = { name: testScope.name, uid: testScope.uid };
+        return { name: this.name, uid: 'uid', cluster, start, end, pausedByWindow: this.pausedByWindow };
       },
       rollOut: (_, requests) => this.#rollOut(requests),
       authorizeRequest: async () => {

@@ -2,13 +2,8 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Client } from '@temporalio/client';
-import {
-  KUBELET_LEASE_NAMESPACE,
-  NODE_LEASE_NAMESPACE,
-  NOTIFICATION_TASK_QUEUE,
-  SYSTEM_NAMESPACE,
-  TASK_QUEUE,
-} from '../../api/names.ts';
+import { KUBELET_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import { TASK_QUEUE } from './temporalNames.ts';
 import type { KubeObject } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { Kube } from '../../kube/client.ts';
@@ -46,7 +41,6 @@ const installedKinds: readonly Resource[] = [
   kinds.clusterRoleBindings,
   kinds.clusterRoles,
   kinds.priorityClasses,
-  resources.namespaces,
 ] as Resource[];
 
 /** Nodes that every test file finds in a shared sandbox. */
@@ -58,14 +52,16 @@ export type Snapshot = ReadonlySet<string>;
 /** Deletes what earlier test files left, such as the Leases of workers that they killed, and lists what is installed. */
 export async function snapshot(kube: Kube): Promise<Snapshot> {
   await removeAll(kube, transientKinds);
-  await eventuallyHolds('deleted namespaces and pods to be gone', () => terminating(kube), isEmpty);
-  const all = await Promise.all(installedKinds.map((kind) => objectsOf(kube, kind)));
+  // Deleted namespaces take 5 s to be gone, and nobody uses their names again.
+  await eventuallyHolds('deleted pods to be gone', () => terminatingPods(kube), isEmpty);
+  const kept = [...installedKinds, resources.namespaces];
+  const all = await Promise.all(kept.map((kind) => objectsOf(kube, kind)));
   return new Set(all.flat().map(({ id }) => id));
 }
 
-async function terminating(kube: Kube): Promise<string[]> {
-  const lists = await Promise.all([kube.list(resources.namespaces), kube.list(resources.pods as Resource)]);
-  return lists.flatMap(({ items }) => items.filter(isTerminating).map(({ metadata }) => metadata.name));
+async function terminatingPods(kube: Kube): Promise<string[]> {
+  const { items } = await kube.list(resources.pods as Resource);
+  return items.filter(isTerminating).map(({ metadata }) => metadata.name);
 }
 
 const isTerminating = ({ metadata }: KubeObject) => metadata.deletionTimestamp !== undefined;
@@ -92,8 +88,12 @@ export async function restore(
   temporal: Client,
   before: Snapshot,
 ): Promise<void> {
-  await clearTemporal(temporal);
-  await removeAll(kube, transientKinds);
+  // Temporal needs seconds to delete runs, and Kubernetes to begin with the objects of a namespace.
+  await Promise.all([
+    clearTemporal(temporal),
+    removeAll(kube, [resources.namespaces], before),
+    removeAll(kube, transientKinds),
+  ]);
   await removeAll(kube, installedKinds, before);
   await resetRegistration(kube);
   // They keep labels, taints, conditions and Leases of the tests, even under their own names.
@@ -155,16 +155,16 @@ async function allowCancellation(kube: Kube, resource: Resource, key: ObjectKey)
   await kube.mergePatch(resource, key, { status }, { subresource: 'status' });
 }
 
-/** Deletes the worker's Schedules and runs, so that no name of them is taken or found. */
+/** Deletes the Schedules and runs of all workers, whatever their cluster, so that no name of them is taken or found. */
 async function clearTemporal({ schedule, workflow, workflowService, options }: Client): Promise<void> {
   const { namespace } = options;
   for await (const { scheduleId } of schedule.list()) await schedule.getHandle(scheduleId).delete();
-  const queues = [TASK_QUEUE, NOTIFICATION_TASK_QUEUE].map((queue) => `TaskQueue = "${queue}"`);
+  const query = `TaskQueue STARTS_WITH "${TASK_QUEUE}"`;
   await eventuallyHolds(
     'all runs to be deleted',
     async () => {
       const left: string[] = [];
-      for await (const { workflowId, runId } of workflow.list({ query: queues.join(' OR ') })) {
+      for await (const { workflowId, runId } of workflow.list({ query })) {
         left.push(workflowId);
         const workflowExecution = { workflowId, runId };
         await workflowService

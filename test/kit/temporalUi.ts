@@ -1,5 +1,5 @@
 import type { FrameLocator, Locator, Page } from 'playwright-core';
-import { workflowIdOf } from '../../api/names.ts';
+import { workflowIdOf } from './temporalNames.ts';
 
 /** The Temporal UI as a user sees it. */
 export class Ui {

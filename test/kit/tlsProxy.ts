@@ -66,6 +66,8 @@ export async function startTlsProxy({
       return;
     }
     calls.push(headers);
+    // The server behind has closed the connection: the client tries again.
+    if (behind.destroyed) return stream.close();
     forward(stream, behind.request({ ...headers, ':scheme': 'http' }));
   });
   server.listen(0, 'localhost');

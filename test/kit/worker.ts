@@ -3,6 +3,9 @@ import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { SYSTEM_NAMESPACE } from '../../api/names.ts';
+import type { Kube } from '../../kube/client.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { workerArguments } from '../../scripts/tools.ts';
 import { eventuallyHolds } from './eventually.ts';
@@ -23,11 +26,26 @@ export interface WorkerProcess {
   ready(): Promise<void>;
 }
 
+/** The Lease of the worker that leads the controllers. */
+export const controllersLease = { namespace: SYSTEM_NAMESPACE, name: 'node-maintenance-controllers' };
+
+interface WorkerOptions {
+  env?: NodeJS.ProcessEnv;
+  args?: string[];
+}
+
+/** Starts the worker after one that was killed, whose Lease it need not wait for. */
+export async function startNextWorker(
+  { sandbox, kube }: { sandbox: Sandbox; kube: Kube },
+  options: WorkerOptions = {},
+): Promise<WorkerProcess> {
+  const { uid } = (await kube.get(resources.leases, controllersLease))?.metadata ?? {};
+  if (uid !== undefined) await kube.delete(resources.leases, controllersLease, { uid });
+  return startWorker(sandbox, options);
+}
+
 /** Starts a worker. In `npm test` it finds the workflows bundled already: WORKFLOW_BUNDLE is in the environment. */
-export function startWorker(
-  sandbox: Sandbox,
-  { env = {}, args = [] }: { env?: NodeJS.ProcessEnv; args?: string[] } = {},
-): WorkerProcess {
+export function startWorker(sandbox: Sandbox, { env = {}, args = [] }: WorkerOptions = {}): WorkerProcess {
   // Test files that share a sandbox must not read each other's logs.
   const logFile = join(sandbox.dir, `worker-${crypto.randomUUID()}.log`);
   const log = openSync(logFile, 'a');

@@ -5,7 +5,7 @@ import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/c
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { DefaultLogger, NativeConnection, Runtime, Worker, type WorkflowBundle } from '@temporalio/worker';
 import type { Activities, NotificationActivities } from '../../activities/contract.ts';
-import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
+import { windowWorkflowIdOf, workflowIdOf } from './temporalNames.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { tunedArguments } from '../../temporal-config/devServer.ts';
 import { declaredNamespace } from '../../temporal-config/namespace.ts';

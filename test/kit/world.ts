@@ -1,7 +1,7 @@
 import { Client, Connection } from '@temporalio/client';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { workflowIdOf } from '../../api/names.ts';
+import { workflowIdOf } from './temporalNames.ts';
 import type { NodeMaintenance, NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { connectKube, type Kube } from '../../kube/client.ts';

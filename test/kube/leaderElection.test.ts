@@ -1,3 +1,4 @@
+import type { Lease } from '../../api/core.ts';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -167,6 +168,53 @@ test('a leader without a response stops at its deadline', async () => {
   expect(observed.maxLeaders).toBe(1);
   await far.close();
   await close();
+});
+
+describe('a leader whose Lease', () => {
+  // Without the watch it would notice only after minutes, longer than the test waits.
+  const slow = { leaseDurationSeconds: 600, renewDeadlineSeconds: 400, retryPeriodSeconds: 300 };
+
+  test.each([
+    {
+      what: 'is deleted',
+      change: async (lease: Lease) =>
+        void (await kube.delete(resources.leases, { namespace, name }, { uid: lease.metadata.uid ?? '' })),
+    },
+    { what: 'is cleared', change: () => withHolder('') },
+    { what: 'is given to another holder', change: () => withHolder('second') },
+  ])('$what stops at once', async ({ change }) => {
+    const { candidate, eventuallyHappened, timeline, observed } = contest();
+    const first = candidate('first', kube, slow);
+    await eventuallyHappened('first leads');
+    const lease = await leaseNow();
+    if (lease === undefined) throw new Error('a leader has a Lease');
+    await change(lease);
+    await eventuallyHappened('first ends');
+    const second = candidate('second');
+    await eventuallyHappened('second leads');
+    expect(timeline).toEqual(['first leads', 'first ends', 'second leads']);
+    expect(observed.maxLeaders).toBe(1);
+    first.stop();
+    second.stop();
+    await Promise.all([first.done, second.done]);
+  });
+
+  async function withHolder(holderIdentity: string): Promise<void> {
+    await kube.mergePatch(resources.leases, { namespace, name }, { spec: { holderIdentity } });
+  }
+
+  test('is deleted between two renewals does not take it back', async () => {
+    const { candidate, eventuallyHappened, timeline } = contest();
+    // It renews so often that the renewal finds the Lease gone before the watch reports it.
+    const first = candidate('first', kube, { ...quick, retryPeriodSeconds: 0.01 });
+    await eventuallyHappened('first leads');
+    const { uid = '' } = (await leaseNow())?.metadata ?? {};
+    await kube.delete(resources.leases, { namespace, name }, { uid });
+    await eventuallyHappened('first ends');
+    expect(timeline.slice(0, 2)).toEqual(['first leads', 'first ends']);
+    first.stop();
+    await first.done;
+  });
 });
 
 test('a dead leader is replaced when its Lease has expired', async () => {

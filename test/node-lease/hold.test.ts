@@ -184,8 +184,9 @@ describe('a lost Lease aborts the signal at once and rejects at the end', () => 
   });
 });
 
+// Each has a network, a node and a client of its own.
 describe('while the apiserver cannot be reached', () => {
-  test('the Lease is held until it expires; only then another client acquires it', async () => {
+  test.concurrent('the Lease is held until it expires; only then another client acquires it', async () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const node = await fixture.node();
     const log: string[] = [];
@@ -207,7 +208,7 @@ describe('while the apiserver cannot be reached', () => {
     await close();
   });
 
-  test.each([
+  test.concurrent.each([
     { when: 'it is down', down: 'down' as const },
     { when: 'a renewal gets no response', down: 'freeze' as const },
   ])('a short outage is tolerated when $when', async ({ down }) => {
@@ -230,7 +231,7 @@ describe('while the apiserver cannot be reached', () => {
     await close();
   });
 
-  test('a loss is detected by a renewal if the watch is broken', async () => {
+  test.concurrent('a loss is detected by a renewal if the watch is broken', async () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const node = await fixture.node();
     const lost = fixture.client('us', { kubeconfig, leaseDurationSeconds: 4 }).hold(node, async (signal) => {
@@ -242,7 +243,7 @@ describe('while the apiserver cannot be reached', () => {
     await close();
   });
 
-  test('the function is not called if the Lease expired before the response arrived', async () => {
+  test.concurrent('the function is not called if the Lease expired before the response arrived', async () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const node = await fixture.node({});
     const leaseDurationSeconds = 1;

@@ -16,6 +16,7 @@ export class LeaseFixture {
   readonly #prefix: string;
   readonly #nodes: Node[] = [];
   readonly #clients: NodeLeaseClient[] = [];
+  #serial = 0;
 
   constructor(sandbox: Sandbox, prefix: string) {
     this.#sandbox = sandbox;
@@ -29,7 +30,8 @@ export class LeaseFixture {
 
   /** Creates a node without a kubelet, and its Lease if a spec is given. */
   async node(spec?: LeaseSpec): Promise<string> {
-    const name = `${this.#prefix}-${this.#nodes.length + 1}`;
+    this.#serial += 1;
+    const name = `${this.#prefix}-${this.#serial}`;
     const node = await this.admin.create(resources.nodes, { metadata: { name }, spec: {} });
     this.#nodes.push(node);
     if (spec !== undefined) {

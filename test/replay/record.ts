@@ -5,13 +5,13 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { WorkflowHandle } from '@temporalio/client';
 import type { MaintenanceWindowSpec } from '../../api/maintenanceWindow.ts';
+import { WINDOW_LABEL } from '../../api/names.ts';
 import {
   notificationWorkflowIdOf,
   TASK_QUEUE,
-  WINDOW_LABEL,
   windowWorkflowIdOf,
   workflowIdOf,
-} from '../../api/names.ts';
+} from '../kit/temporalNames.ts';
 import { resources } from '../../kube/resources.ts';
 import type { WindowRunProgress } from '../../workflows/windows/run.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
@@ -43,7 +43,7 @@ endpoint.respondWith(({ data }, attempt) => ({
 }));
 
 /** A short Lease, so that every history contains renewals. */
-const env = { NODE_LEASE_DURATION: '6', NOTIFY_URL: endpoint.url, CLUSTER_NAME: 'lab' };
+const env = { NODE_LEASE_DURATION: '6', NOTIFY_URL: endpoint.url };
 
 const world = await createWorld({ nodes: 3 });
 let worker: WorkerProcess = startWorker(world.sandbox, { env });

@@ -180,11 +180,9 @@ describe('notifications', () => {
       NOTIFY_HEADERS_FILE: '/etc/h',
       NOTIFY_TIMEOUT: '2',
       NOTIFY_MAX_AGE: '48',
-      CLUSTER_NAME: 'prod-1',
     };
-    const { notifications, clusterName } = parseConfig([], env);
+    const { notifications } = parseConfig([], env);
     expect(notifications).toMatchObject({ headersFile: '/etc/h', timeoutSeconds: 2, maxAgeHours: 48 });
-    expect(clusterName).toBe('prod-1');
   });
 
   test.each([
@@ -203,7 +201,6 @@ describe('notifications', () => {
       env: { NOTIFY_MAX_AGE: 'x' },
       want: '--notify-max-age (NOTIFY_MAX_AGE): expected whole hours, 1 to 168',
     },
-    { env: { CLUSTER_NAME: 'Prod 1' }, want: '--cluster-name (CLUSTER_NAME): expected lower case' },
   ])('$env are rejected', ({ env, want }) => {
     const parse = () => parseConfig([], env as NodeJS.ProcessEnv);
     expect(parse).toThrow(want);
@@ -232,5 +229,31 @@ describe('invalid settings', () => {
     } finally {
       delete process.env['HEALTH_PORT'];
     }
+  });
+});
+
+describe('the name of the cluster', () => {
+  test('is undefined unless it is set', () => {
+    expect(parseConfig([], {}).cluster).toBeUndefined();
+  });
+
+  test.each(['berlin-1', 'b', 'node-maintenance', '1'.repeat(63)])('may be %s', (cluster) => {
+    expect(parseConfig(['--cluster', cluster], {}).cluster).toBe(cluster);
+    expect(parseConfig([], { NODE_MAINTENANCE_CLUSTER: cluster }).cluster).toBe(cluster);
+  });
+
+  test.each([
+    {
+      cluster: 'Berlin 1',
+      want: '--cluster (NODE_MAINTENANCE_CLUSTER): expected at most 63 lower case letters',
+    },
+    { cluster: 'berlin.1', want: 'expected at most 63 lower case letters' },
+    { cluster: '1'.repeat(64), want: 'expected at most 63 lower case letters' },
+    { cluster: '', want: 'expected at most 63 lower case letters' },
+    { cluster: 'node-maintenance-rack', want: 'expected another beginning than node-maintenance-' },
+    { cluster: 'maintenance-window-os', want: 'expected another beginning' },
+    { cluster: 'notify-1', want: 'expected another beginning' },
+  ])('must not be "$cluster"', ({ cluster, want }) => {
+    expect(() => parseConfig(['--cluster', cluster], {})).toThrow(want);
   });
 });

@@ -37,7 +37,7 @@ const allowed: Sample[] = [
     code: [
       "export { a } from '../domain/b.ts';",
       "export { b } from '../kube/c.ts';",
-      "export { TASK_QUEUE } from '../api/names.ts';",
+      "export { NODE_MAINTENANCE } from '../api/names.ts';",
       "export { Context } from '@temporalio/activity';",
     ].join('\n'),
   },
@@ -51,8 +51,8 @@ const allowed: Sample[] = [
     ].join('\n'),
   },
   { folder: 'controllers', code: "export { a } from '../evacuator-kit/b.ts';" },
-  { folder: 'domain', code: "export { TASK_QUEUE } from '../api/names.ts';" },
-  { folder: 'workflows', code: "export { TASK_QUEUE } from '../api/names.ts';" },
+  { folder: 'domain', code: "export { NODE_MAINTENANCE } from '../api/names.ts';" },
+  { folder: 'workflows', code: "export { NODE_MAINTENANCE } from '../api/names.ts';" },
   { folder: 'worker/notifications', code: "export { a } from '../../domain/notifications/b.ts';" },
   {
     folder: 'evacuator-kit',

@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
+import { parse } from 'yaml';
 import {
   type AuditEvent,
   compare,
@@ -191,4 +193,12 @@ test('deploy/ grants permissions to the worker, none by a wildcard', async () =>
     }),
   );
   expect(compare(granted, []).wildcards).toEqual([]);
+});
+
+test('sandboxes record the requests of every account that has permissions', async () => {
+  const policy = new URL('../../sandbox/audit-policy.yaml', import.meta.url);
+  const { rules } = parse(readFileSync(policy, 'utf8')) as { rules: { userGroups?: string[] }[] };
+  const namespaces = (await readPermissions()).map(({ account }) => account.split('/')[0]);
+  const groups = [...new Set(namespaces)].map((namespace) => `system:serviceaccounts:${namespace}`);
+  expect(rules[0]?.userGroups).toEqual(groups.toSorted());
 });

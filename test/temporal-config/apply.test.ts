@@ -91,6 +91,7 @@ describe('apply', () => {
         '  + NodeMaintenanceStage: Keyword',
         '  + NodeMaintenanceName: Keyword',
         '  + MaintenanceNodes: KeywordList',
+        '  + KubernetesCluster: Keyword',
         'Schedule firmware-quarterly',
         '  + spec.calendar: { time: 01:30, daysOfWeek: [Sunday], daysOfMonth: [1, 2, 3, 4, 5, 6, 7], months: [1, 4, 7, 10] }',
         '  + spec.timeZone: America/New_York',

@@ -1,5 +1,5 @@
 import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client';
-import { windowWorkflowIdOf, workflowIdOf } from '../../api/names.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventually } from '../kit/eventually.ts';
 import { FakeMaintenance } from '../kit/fakeMaintenance.ts';

@@ -5,12 +5,10 @@ import {
   createDeliverActivity,
   type NotificationOutbox,
 } from '../../activities/notifications/notifications.ts';
-import { NOTIFICATION_TASK_QUEUE, notificationWorkflowIdOf, TASK_QUEUE } from '../../api/names.ts';
+import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
 import { cloudEventOf } from '../../api/notification.ts';
-import type { Kube } from '../../kube/client.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
-import { resources } from '../../kube/resources.ts';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createNotificationWorker, type Temporal } from '../temporal.ts';
@@ -23,9 +21,9 @@ const maxSummaryLength = 200;
 const invalidArgument = 3;
 
 interface NotificationDependencies {
-  kube: Kube;
   temporal: Temporal;
-  config: Pick<Config, 'notifications' | 'clusterName'>;
+  scope: ClusterScope;
+  config: Pick<Config, 'notifications'>;
   metrics: Metrics;
   log: Log;
 }
@@ -38,8 +36,8 @@ export interface Notifications {
 
 /** Throws an Error of one line when the files of the endpoint cannot be used. */
 export async function startNotifications(dependencies: NotificationDependencies): Promise<Notifications> {
-  const { kube, temporal, metrics, log } = dependencies;
-  const { notifications, clusterName } = dependencies.config;
+  const { temporal, scope, metrics, log } = dependencies;
+  const { notifications } = dependencies.config;
   const dropped: NotificationOutbox['dropped'] = ({ id, type, data }, reason) => {
     metrics.onNotification('dropped');
     log.warn('Notification dropped', { id, type, message: data.message, reason });
@@ -47,27 +45,30 @@ export async function startNotifications(dependencies: NotificationDependencies)
   if (notifications === undefined)
     return { outbox: { enqueue: () => Promise.resolve(), dropped }, workers: [] };
   await readFiles(notifications);
-  const cluster = clusterName ?? (await uidOfCluster(kube));
   // Without the path, which may be a secret.
-  log.info('Notifications enabled', { endpoint: new URL(notifications.url).origin, cluster });
-  const enqueue = createEnqueue(temporal, notifications, { cluster, dropped });
+  log.info('Notifications enabled', { endpoint: new URL(notifications.url).origin, cluster: scope.name });
+  const enqueue = createEnqueue(temporal, notifications, { scope, dropped });
   const activities = createDeliverActivity({
     post: (event, signal) => post(notifications, event, signal),
     onOutcome: metrics.onNotification,
   });
-  return { outbox: { enqueue, dropped }, workers: [await createNotificationWorker(temporal, activities)] };
+  return {
+    outbox: { enqueue, dropped },
+    workers: [await createNotificationWorker(temporal, scope, activities)],
+  };
 }
 
 function createEnqueue(
   temporal: Temporal,
   { timeoutSeconds, maxAgeHours }: NotificationSettings,
-  { cluster, dropped }: { cluster: string; dropped: NotificationOutbox['dropped'] },
+  { scope, dropped }: { scope: ClusterScope; dropped: NotificationOutbox['dropped'] },
 ): NotificationOutbox['enqueue'] {
   const retryUntilSeconds = maxAgeHours * 3_600;
   return async (notification) => {
-    const event = cloudEventOf(notification, cluster);
-    const request = { event, taskQueue: NOTIFICATION_TASK_QUEUE, timeoutSeconds, retryUntilSeconds };
-    await startNotify(temporal, request).catch((error: unknown) => {
+    const event = cloudEventOf(notification, scope.name);
+    const taskQueue = scope.names.notificationTaskQueue;
+    const request = { event, taskQueue, timeoutSeconds, retryUntilSeconds };
+    await startNotify(temporal, scope, request).catch((error: unknown) => {
       // A notification that Temporal never accepts must not block the maintenance that it reports.
       if (!isInvalid(error)) throw error;
       dropped(event, errorMessage(error.cause));
@@ -75,11 +76,16 @@ function createEnqueue(
   };
 }
 
-async function startNotify({ client }: Temporal, request: NotificationRequest): Promise<void> {
+async function startNotify(
+  { client }: Temporal,
+  { uid, names }: ClusterScope,
+  request: NotificationRequest,
+): Promise<void> {
   try {
     await client.workflow.start('notify', {
-      workflowId: notificationWorkflowIdOf(request.event.id),
-      taskQueue: TASK_QUEUE,
+      workflowId: names.notificationId(request.event.id),
+      taskQueue: names.taskQueue,
+      memo: { [CLUSTER_UID_MEMO]: uid },
       workflowIdReusePolicy: 'REJECT_DUPLICATE',
       args: [request],
       staticSummary: `${request.event.type} ${request.event.subject}`.slice(0, maxSummaryLength),
@@ -91,10 +97,4 @@ async function startNotify({ client }: Temporal, request: NotificationRequest): 
 
 function isInvalid(error: unknown): error is ServiceError {
   return error instanceof ServiceError && (error.cause as { code?: number }).code === invalidArgument;
-}
-
-/** Returns the UID of kube-system, which identifies a cluster without a name. */
-async function uidOfCluster(kube: Kube): Promise<string> {
-  const found = await kube.get(resources.namespaces, { name: 'kube-system' });
-  return found?.metadata.uid ?? 'unknown';
 }

@@ -60,18 +60,6 @@ export const notificationSettings = {
   }),
 };
 
-const dnsSubdomain = /^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$/;
-
-export const clusterNameSetting = setting(
-  z.string().regex(dnsSubdomain, { error: 'expected lower case letters, digits, "-" and "."' }).optional(),
-  {
-    flags: '--cluster-name <name>',
-    variable: 'CLUSTER_NAME',
-    description: 'name of this cluster in notifications',
-    defaultText: 'its UID',
-  },
-);
-
 type Values = z.output<z.ZodObject<typeof notificationSettings>>;
 
 /** Returns an issue when an option of the endpoint is set without its URL. */

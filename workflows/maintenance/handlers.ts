@@ -1,8 +1,8 @@
-import { ApplicationFailure, condition, setHandler } from '@temporalio/workflow';
+import { condition, setHandler } from '@temporalio/workflow';
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import type { AdvanceRequest } from '../../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import { stagesAfter, transitionProblem } from '../../domain/common/stage.ts';
+import { advanceProblem, destinationOf, missingFromProblem } from '../../domain/common/stage.ts';
 import { isGeneration, isNameOrUid, isRecord, isStage, shown } from '../../domain/common/untrusted.ts';
 import { isDetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
@@ -35,7 +35,8 @@ type Effects = Pick<NodeMaintenanceActivities, 'requestStage' | 'recordPause'> &
 };
 
 const descriptions = {
-  advance: 'Advance to the next stage, or to {"to": "Cordon" | "Drain" | "Complete"}',
+  advance:
+    'Advance to the next stage, or to {"to": "Cordon" | "Drain" | "Complete"}; only from {"from": "Cordon"}, if it is given',
   cancel: 'Stop and uncordon the nodes: the same as advancing to Complete',
   pause: 'Start no new Evacuation and no new tier; nodes stay cordoned, running Evacuations continue',
   resume: 'Undo pause',
@@ -43,20 +44,20 @@ const descriptions = {
 
 /** Registers the handlers of all messages of a maintenance. The Temporal UI shows their descriptions in its dialogs. */
 export function handleMessages(run: Run, interruptible: Interruptible, effects: Effects): void {
-  const { moveTo, advance, setPaused } = commandsOf(run, interruptible, effects);
+  const { moveTo, advance, advanceOrAsk, setPaused } = commandsOf(run, interruptible, effects);
 
-  setHandler(advanceUpdate, advance, {
+  setHandler(advanceUpdate, advanceOrAsk, {
     description: descriptions.advance,
     // Runs before admission too, when only the shape can be validated.
     validator: (request?: AdvanceRequest) =>
-      rejectIf(run.uid === '' ? shapeProblem(request) : advanceProblem(run, request)),
+      rejectIf(shapeProblem(request) ?? (run.uid === '' ? undefined : orderProblem(run, request))),
   });
   const validator = (input?: unknown) => rejectIf(inputProblem(input));
   setHandler(cancelUpdate, () => moveTo('Complete'), { description: descriptions.cancel, validator });
   setHandler(pauseUpdate, () => setPaused(true), { description: descriptions.pause, validator });
   setHandler(resumeUpdate, () => setPaused(false), { description: descriptions.resume, validator });
 
-  setHandler(advanceSignal, (request) => logAndIgnore('advance', () => advance(request)), {
+  setHandler(advanceSignal, (order) => checkedSignal('advance', shapeProblem(order), () => advance(order)), {
     description: descriptions.advance,
   });
   setHandler(
@@ -85,11 +86,16 @@ function commandsOf(run: Run, interruptible: Interruptible, { requestStage, reco
     if (applyObservation(run, observed)) interruptible.interrupt();
     return progressOf(run);
   };
-  const advance = async (request?: AdvanceRequest): Promise<Progress> => {
+  const advance = async (order: AdvanceRequest = {}): Promise<Progress> => {
     await admitted();
-    const problem = advanceProblem(run, request);
-    if (problem !== undefined) throw ApplicationFailure.nonRetryable(problem, 'InvalidInput');
-    return moveTo(destination(run, request));
+    rejectIf(advanceProblem(run.stage, order));
+    return moveTo(destinationOf(run.stage, order));
+  };
+  /** Only an update tells its sender what is missing. */
+  const advanceOrAsk = async (order: AdvanceRequest = {}): Promise<Progress> => {
+    await admitted();
+    rejectIf(orderProblem(run, order));
+    return advance(order);
   };
   const setPaused = async (paused: boolean): Promise<Progress> => {
     await admitted();
@@ -108,7 +114,7 @@ function commandsOf(run: Run, interruptible: Interruptible, { requestStage, reco
     }
     return progressOf(run);
   };
-  return { moveTo, advance, setPaused };
+  return { moveTo, advance, advanceOrAsk, setPaused };
 }
 
 /** Registers the query, and the signals of the maintenance controller. */
@@ -136,23 +142,21 @@ function handleInternalMessages(run: Run, interruptible: Interruptible, { render
   );
 }
 
-function destination(run: Run, request: AdvanceRequest | undefined): NodeMaintenanceStage {
-  return request?.to ?? stagesAfter(run.stage)[0] ?? 'Complete';
-}
-
-function advanceProblem(run: Run, request: AdvanceRequest | undefined): string | undefined {
-  const problem = shapeProblem(request);
-  if (problem !== undefined) return problem;
-  if (run.stage === 'Complete') return 'stage Complete is final: there is nothing to advance to';
-  return transitionProblem(run.stage, destination(run, request));
+function orderProblem(run: Run, order: AdvanceRequest = {}): string | undefined {
+  // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
+  const sinceChangeMs = Date.now() - run.stageChangedAtMs;
+  return advanceProblem(run.stage, order) ?? missingFromProblem(run.stage, order, sinceChangeMs);
 }
 
 function shapeProblem(request: unknown): string | undefined {
-  const problem = objectProblem(request, { fields: ['to'], example: '{"to": "Drain"}' });
+  const problem = objectProblem(request, { fields: ['to', 'from'], example: '{"to": "Drain"}' });
   if (problem !== undefined) return problem;
-  const { to } = (request ?? {}) as Record<string, unknown>;
-  if (to === undefined || ['Cordon', 'Drain', 'Complete'].includes(to as string)) return undefined;
-  return `to: expected "Cordon", "Drain" or "Complete" (got ${shown(to)})`;
+  const { to, from } = (request ?? {}) as Record<string, unknown>;
+  if (to !== undefined && !['Cordon', 'Drain', 'Complete'].includes(to as string))
+    return `to: expected "Cordon", "Drain" or "Complete" (got ${shown(to)})`;
+  if (from !== undefined && !['Idle', 'Cordon', 'Drain'].includes(from as string))
+    return `from: expected "Idle", "Cordon" or "Drain" (got ${shown(from)})`;
+  return undefined;
 }
 
 /** Validates a signal of the controller, because the UI lets any user send it. */

@@ -22,6 +22,7 @@ import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
 import { handleMessages } from './handlers.ts';
 import { createRenewal, type Renewal } from './renewal.ts';
 import { carriedState } from '../shared/carried.ts';
+import { clusterUidIn } from '../shared/cluster.ts';
 import {
   applyAdmitted,
   applyDetails,
@@ -98,8 +99,9 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
 }
 
 async function start(run: Run, input: MaintenanceInput): Promise<void> {
-  const { workflowId } = workflowInfo();
-  applyAdmitted(run, await unwrapActivityFailure(admit({ input, workflowId })));
+  const { workflowId, memo } = workflowInfo();
+  const clusterUid = clusterUidIn(memo);
+  applyAdmitted(run, await unwrapActivityFailure(admit({ input, workflowId, clusterUid })));
 }
 
 /**

@@ -4,22 +4,27 @@ import type {
   DrainStep,
   Interrupted,
   MaintenanceRef,
+  RunCluster,
   SelectedNodes,
 } from '../../activities/contract.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { type DetailsSnapshot, isDetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
 import { stagesAfter } from '../../domain/common/stage.ts';
-import { isGeneration, isNameOrUid, isStage } from '../../domain/common/untrusted.ts';
+import { isGeneration, isNameOrUid, isRecord, isStage } from '../../domain/common/untrusted.ts';
 
 /** State of one maintenance that outlives continue-as-new. Plain JSON. */
 export interface Run {
   /** Empty until the maintenance is admitted. */
   name: string;
   uid: string;
+  /** Undefined until the maintenance is admitted. */
+  cluster?: RunCluster;
   /** The newest `.metadata.generation` that an activity has read. */
   generation: number;
   /** The stage of the object; after a hint, the claimed one until an activity has read the object. */
   stage: NodeMaintenanceStage;
+  /** When the run learned of this stage: milliseconds since the epoch. */
+  stageChangedAtMs: number;
   /** The number of hints that this run has received. */
   hints: number;
   /** Oldest first. */
@@ -38,7 +43,10 @@ export interface Run {
 }
 
 /** The response to the `progress` query. */
-export type Progress = Omit<Run, 'generation' | 'hints' | 'startedStages' | 'gone' | 'details'> & {
+export type Progress = Omit<
+  Run,
+  'generation' | 'stageChangedAtMs' | 'hints' | 'startedStages' | 'gone' | 'details'
+> & {
   next: NodeMaintenanceStage | undefined;
 };
 
@@ -48,6 +56,7 @@ export function newRun(): Run {
     uid: '',
     generation: 0,
     stage: 'Idle',
+    stageChangedAtMs: 0,
     hints: 0,
     startedStages: [],
     paused: false,
@@ -59,8 +68,8 @@ export function newRun(): Run {
   };
 }
 
-export function refTo({ name, uid, generation }: Run): MaintenanceRef {
-  return { name, uid, generation };
+export function refTo({ name, uid, generation, cluster }: Run): MaintenanceRef {
+  return { name, uid, generation, clusterUid: cluster?.uid };
 }
 
 /** Reports whether nothing is left to do in the stages before Complete. */
@@ -70,10 +79,11 @@ export function isOver(run: Run): boolean {
 
 /** Applies the state that a run starts from. */
 export function applyAdmitted(run: Run, admitted: Admitted): void {
-  const { name, uid, generation, stage, nodes } = admitted ?? {};
+  const { name, uid, generation, stage, nodes, cluster } = admitted ?? {};
   requireResult(isNameOrUid(name) && isNameOrUid(uid) && isGeneration(generation) && isStage(stage));
-  requireResult(areNames(nodes));
+  requireResult(areNames(nodes) && isCluster(cluster));
   Object.assign(run, admitted);
+  setStage(run, stage);
 }
 
 /** Applies the state of the object that an activity has read, unless the run has a newer one. Returns whether the work in progress is obsolete. */
@@ -87,7 +97,7 @@ export function applyObservation(run: Run, observed: Interrupted): boolean {
   run.generation = observed.generation;
   run.gone = false;
   const changed = observed.stage !== run.stage;
-  run.stage = observed.stage;
+  if (changed) setStage(run, observed.stage);
   return changed;
 }
 
@@ -104,8 +114,14 @@ export function applyHint(run: Run, claimed: Interrupted): boolean {
   }
   // No stage is followed by an earlier one.
   if (!stagesAfter(run.stage).includes(claimed.stage)) return false;
-  run.stage = claimed.stage;
+  setStage(run, claimed.stage);
   return true;
+}
+
+function setStage(run: Run, stage: NodeMaintenanceStage): void {
+  run.stage = stage;
+  // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
+  run.stageChangedAtMs = Date.now();
 }
 
 /** Applies the selected nodes and the facts for the current details that an activity returned. */
@@ -131,6 +147,10 @@ function requireResult(isValid: boolean): void {
     throw ApplicationFailure.nonRetryable('an activity was completed with an unknown result', 'InvalidInput');
 }
 
+function isCluster(cluster: unknown): boolean {
+  return isRecord(cluster) && isNameOrUid(cluster['name']) && isNameOrUid(cluster['uid']);
+}
+
 function areNames(nodes: unknown): boolean {
   return Array.isArray(nodes) && nodes.every((node) => typeof node === 'string');
 }
@@ -154,6 +174,7 @@ export function applyDrainResult(run: Run, result: DrainStep): void {
 export function progressOf(run: Run): Progress {
   const {
     generation: _generation,
+    stageChangedAtMs: _changedAt,
     hints: _hints,
     startedStages: _stages,
     gone: _gone,

@@ -12,8 +12,9 @@ export function objectProblem(
   argument: unknown,
   { fields, example }: { fields: readonly string[]; example: string },
 ): string | undefined {
-  if (argument === undefined || argument === null) return undefined;
-  if (!isRecord(argument)) return `expected one JSON object, such as ${example}, or none`;
+  if (argument === undefined) return undefined;
+  if (!isRecord(argument))
+    return `expected one JSON object, such as ${example}, or none (got ${shown(argument)})`;
   const unknownField = Object.keys(argument).find((field) => !fields.includes(field));
   if (unknownField === undefined) return undefined;
   const known = fields.map((field) => `"${field}"`).join(' and ');
@@ -22,7 +23,7 @@ export function objectProblem(
 
 /** Returns why an argument is not missing or empty, for messages without input. */
 export function inputProblem(argument: unknown): string | undefined {
-  if (argument === undefined || argument === null) return undefined;
+  if (argument === undefined) return undefined;
   return isRecord(argument) && Object.keys(argument).length === 0
     ? undefined
     : `expected no input (got ${shown(argument)})`;

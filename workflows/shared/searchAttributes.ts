@@ -7,6 +7,8 @@ import {
 /** Values of the search attributes of a maintenance or a window. */
 interface SearchableRun {
   name: string;
+  /** Undefined until an activity has run. */
+  cluster?: { name: string };
   /** Undefined for a window. */
   stage?: string;
   /** Nodes under maintenance. */
@@ -15,6 +17,7 @@ interface SearchableRun {
 
 const stageKey = defineSearchAttributeKey('NodeMaintenanceStage', 'KEYWORD');
 const nameKey = defineSearchAttributeKey('NodeMaintenanceName', 'KEYWORD');
+const clusterKey = defineSearchAttributeKey('KubernetesCluster', 'KEYWORD');
 const nodesKey = defineSearchAttributeKey('MaintenanceNodes', 'KEYWORD_LIST');
 
 /** Temporal's limit of 2 KiB for one value, less room for its encoding. */
@@ -29,6 +32,8 @@ export function changedSearchAttributes(
   if (run.stage !== undefined && present.get(stageKey) !== run.stage)
     pairs.push({ key: stageKey, value: run.stage });
   if (present.get(nameKey) !== run.name) pairs.push({ key: nameKey, value: run.name });
+  if (run.cluster !== undefined && present.get(clusterKey) !== run.cluster.name)
+    pairs.push({ key: clusterKey, value: run.cluster.name });
   const nodes = fits(run.nodes) ? [...run.nodes] : [];
   if (JSON.stringify(present.get(nodesKey) ?? []) !== JSON.stringify(nodes))
     pairs.push({ key: nodesKey, value: nodes });

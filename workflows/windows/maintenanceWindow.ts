@@ -13,17 +13,19 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { MaintenanceWindowActivities } from '../../activities/contract.ts';
+import { clusterInWorkflowId, temporalNames } from '../../api/names.ts';
 import type { WindowInput } from '../../api/windowInput.ts';
 import { renderWindowDetails } from '../../domain/windows/currentDetails.ts';
 import { isWindowStep, type SentSignal, type WindowState } from '../../domain/windows/windowState.ts';
 import { changedSearchAttributes } from '../shared/searchAttributes.ts';
 import { carriedState } from '../shared/carried.ts';
+import { clusterUidIn } from '../shared/cluster.ts';
 import { longActivity, shortActivity } from '../shared/activityOptions.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
 import { createInterruptible, type Interruptible } from '../shared/interruptible.ts';
 import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
 import { handleWindowMessages } from './handlers.ts';
-import { applyOpened, newWindowRun, requestsOf, type WindowRun, windowRefTo } from './run.ts';
+import { applyOpened, applyState, newWindowRun, requestsOf, type WindowRun, windowRefTo } from './run.ts';
 
 export interface WindowOutcome {
   name: string;
@@ -86,9 +88,10 @@ async function isCancelAuthorized(run: WindowRun): Promise<boolean> {
 }
 
 async function open(run: WindowRun, input: WindowInput): Promise<void> {
-  const { workflowId, runId, startTime, typedSearchAttributes } = workflowInfo();
+  const { workflowId, runId, startTime, typedSearchAttributes, memo } = workflowInfo();
+  const clusterUid = clusterUidIn(memo);
   const scheduledAt = typedSearchAttributes.get(scheduledStart)?.toISOString();
-  const start = { input, workflowId, runId, startedAt: startTime.toISOString() };
+  const start = { input, workflowId, runId, startedAt: startTime.toISOString(), clusterUid };
   const opened = await unwrapActivityFailure(openWindow({ ...start, ...(scheduledAt && { scheduledAt }) }));
   applyOpened(run, opened);
   run.sentSignals = await sendSignals(opened.pausedByWindow, 'resume');
@@ -105,7 +108,7 @@ async function rollOutUntilOver(input: WindowInput, run: WindowRun, rollout: Int
         'an activity was completed with an unknown result',
         'InvalidInput',
       );
-    if (step !== undefined && step.kind !== 'Gone') run.state = step.state;
+    if (step !== undefined && step.kind !== 'Gone') applyState(run, step.state);
     if (step?.kind === 'Gone' || step?.kind === 'Over') break;
     if (step?.kind === 'Signal') {
       const paused = await sendSignals(step.pause, 'pause');
@@ -161,8 +164,9 @@ async function close(run: WindowRun): Promise<WindowOutcome> {
 }
 
 function publishState(run: WindowRun): void {
-  setCurrentDetails(renderWindowDetails(run));
+  const { workflowId, typedSearchAttributes } = workflowInfo();
+  setCurrentDetails(renderWindowDetails(run, temporalNames(clusterInWorkflowId(workflowId))));
   const nodes = (run.state?.inProgress ?? []).map(({ node }) => node);
-  const changed = changedSearchAttributes({ name: run.name, nodes }, workflowInfo().typedSearchAttributes);
+  const changed = changedSearchAttributes({ ...run, nodes }, typedSearchAttributes);
   if (changed.length > 0) upsertSearchAttributes(changed);
 }

@@ -1,4 +1,10 @@
-import type { OpenedWindow, WindowRef, WindowRequest, WindowRequests } from '../../activities/contract.ts';
+import type {
+  OpenedWindow,
+  RunCluster,
+  WindowRef,
+  WindowRequest,
+  WindowRequests,
+} from '../../activities/contract.ts';
 import type { WindowState } from '../../domain/windows/windowState.ts';
 
 /** State of one open window that outlives continue-as-new. Plain JSON. */
@@ -6,6 +12,8 @@ export interface WindowRun extends WindowRequests {
   /** Empty until the window is open. */
   name: string;
   uid: string;
+  /** Undefined until the window is open. */
+  cluster?: RunCluster;
   /** RFC 3339. */
   start: string;
   /** The state that an activity returned last. */
@@ -33,9 +41,12 @@ export function newWindowRun(runId: string): WindowRun {
   };
 }
 
-export function applyOpened(run: WindowRun, { name, uid, start, end, requests = {} }: OpenedWindow): void {
+export function applyOpened(
+  run: WindowRun,
+  { name, uid, cluster, start, end, requests = {} }: OpenedWindow,
+): void {
   applyRequest(run, requests);
-  Object.assign(run, { name, uid, start, end });
+  Object.assign(run, { name, uid, cluster, start, end });
 }
 
 export function applyRequest(run: WindowRun, { approvedNodes = [], ...flags }: WindowRequest): void {
@@ -43,8 +54,16 @@ export function applyRequest(run: WindowRun, { approvedNodes = [], ...flags }: W
   run.approvedNodes = [...new Set([...run.approvedNodes, ...approvedNodes])];
 }
 
-export function windowRefTo({ name, uid }: WindowRun): WindowRef {
-  return { name, uid };
+/** Keeps the state that an activity returned. Requests that it reports were made by annotation of the object, which decides. */
+export function applyState(run: WindowRun, { requests, ...state }: WindowState): void {
+  run.state = state;
+  if (requests === undefined) return;
+  const { approved, approvedNodes, paused, cancelled } = requests;
+  Object.assign(run, { approved, approvedNodes, paused, cancelled });
+}
+
+export function windowRefTo({ name, uid, cluster }: WindowRun): WindowRef {
+  return { name, uid, clusterUid: cluster?.uid };
 }
 
 export function requestsOf(run: WindowRun): WindowRequests {

@@ -22,6 +22,8 @@ import { runSchedulingGates, sameLabels } from './schedulingGates.ts';
 interface Deps {
   cluster: FencedCluster;
   log: Log;
+  /** The clock of this process, in milliseconds since the epoch. */
+  clock?: () => number;
 }
 
 /** Number of Evacuations that are reconciled in parallel. */
@@ -64,6 +66,7 @@ interface Removal {
 class DaemonSetEvacuator {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
+  readonly #clock: () => number;
   readonly #queue = new WorkQueue();
   /** Keys of Evacuations whose pods the observed drain targets do not include yet. */
   readonly #untargeted = new Set<string>();
@@ -74,9 +77,10 @@ class DaemonSetEvacuator {
   /** DaemonSet and node -> the last pod that we removed there. Losing an entry costs one more deletion at most. */
   readonly #removals = new Map<string, Removal>();
 
-  constructor({ cluster, log }: Deps) {
+  constructor({ cluster, log, clock = Date.now }: Deps) {
     this.#cluster = cluster;
     this.#log = log;
+    this.#clock = clock;
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -148,7 +152,7 @@ class DaemonSetEvacuator {
 
   /** Writes the status before it deletes the pod, so that a crash in between leaves a pod that is still to be deleted. */
   async #evacuate(assignment: Assignment): Promise<Requeue | undefined> {
-    const waitMs = (this.#retryAtMs.get(uidOf(assignment.pod)) ?? 0) - Date.now();
+    const waitMs = (this.#retryAtMs.get(uidOf(assignment.pod)) ?? 0) - this.#clock();
     if (waitMs > 0) return { requeueAfterMs: waitMs };
     const recreated = this.#recreatedBlocker(assignment);
     if (recreated !== undefined) return this.#block(assignment, recreated);
@@ -161,7 +165,7 @@ class DaemonSetEvacuator {
   }
 
   async #block(assignment: Assignment, blocker: Blocker): Promise<Requeue> {
-    this.#retryAtMs.set(uidOf(assignment.pod), Date.now() + blockedRetryMs);
+    this.#retryAtMs.set(uidOf(assignment.pod), this.#clock() + blockedRetryMs);
     const { message, conditions } = assignment.evacuation.status ?? {};
     const isReported = message === blocker.message && isTrue(conditions, blockedCondition);
     if (!isReported) await this.#report(assignment, { message: blocker.message }, blocker);
@@ -174,7 +178,7 @@ class DaemonSetEvacuator {
    */
   #recreatedBlocker({ pod, daemonSet }: Assignment): Blocker | undefined {
     const last = this.#removals.get(placeOf(pod));
-    if (last === undefined || Date.now() - last.goneAtMs > recreatedWithinMs) return undefined;
+    if (last === undefined || this.#clock() - last.goneAtMs > recreatedWithinMs) return undefined;
     // With maxSurge a node can have two pods at a time, and neither replaces the other one.
     if (!wasCreatedSince(pod, last.deletedAt)) return undefined;
     return {
@@ -200,7 +204,7 @@ class DaemonSetEvacuator {
   }
 
   #recordRemoval(pod: Pod, deletedAt: Date): void {
-    const nowMs = Date.now();
+    const nowMs = this.#clock();
     for (const [place, { goneAtMs }] of this.#removals)
       if (nowMs - goneAtMs > recreatedWithinMs) this.#removals.delete(place);
     this.#removals.set(placeOf(pod), { deletedAt, goneAtMs: nowMs });

@@ -7,6 +7,7 @@ import {
   type Release,
 } from '../../../domain/evacuation/podRelease.ts';
 import { Evacuator, type LivePod, type Progress } from '../../../evacuator-kit/index.ts';
+import type { BackOff } from '../../../kube/backOff.ts';
 import type { FencedCluster } from '../../../kube/cluster.ts';
 import type { EventRecorder } from '../../../kube/events.ts';
 import type { Log } from '../../../kube/log.ts';
@@ -19,6 +20,8 @@ interface Deps {
   /** Recorder for Events about pods. */
   events: EventRecorder;
   log: Log;
+  /** Back-off for checking whether the ReplicaSet of a cancelled evacuation has adopted the pod again. */
+  adoptionBackOff?: BackOff;
 }
 
 /** High, because waiting pods cost only memory, and a pod beyond the limit would not be released at all. */
@@ -30,10 +33,8 @@ const maxConcurrent = 5_000;
  * evacuation controller, which respects budgets. State is kept only in an annotation of the pod; Deployments and ReplicaSets are
  * never changed.
  */
-export async function runDeploymentEvacuator(
-  { cluster, events, log }: Deps,
-  signal: AbortSignal,
-): Promise<void> {
+export async function runDeploymentEvacuator(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { cluster, events, log } = deps;
   const replacements = new Map<string, Replacement>();
   const evacuate = async (pod: LivePod, deadlineSeconds: number, progress: Progress): Promise<string> => {
     const release = await releaseOf(cluster, pod);
@@ -59,7 +60,7 @@ export async function runDeploymentEvacuator(
     for (const replacement of replacements.values()) replacement.podChanged(object);
   });
   try {
-    await Promise.all([evacuator.run(signal), new ReleasedPods({ cluster, events, log }).run(signal)]);
+    await Promise.all([evacuator.run(signal), new ReleasedPods(deps).run(signal)]);
   } finally {
     unsubscribe();
   }

@@ -10,7 +10,7 @@ import {
   podTemplateHash,
   type Release,
 } from '../../../domain/evacuation/podRelease.ts';
-import { backOffMs } from '../../../kube/backOff.ts';
+import { type BackOff, backOffMs } from '../../../kube/backOff.ts';
 import type { JsonPatchOperation } from '../../../kube/client.ts';
 import { byPodUid, type Cluster } from '../../../kube/cluster.ts';
 import { isKubeError } from '../../../kube/errors.ts';
@@ -24,11 +24,12 @@ interface Deps {
   cluster: Cluster;
   events: EventRecorder;
   log: Log;
+  /** Back-off for checking whether the ReplicaSet has adopted a pod. */
+  adoptionBackOff?: BackOff;
 }
 
 const workers = 4;
-/** Back-off for checking whether the ReplicaSet has adopted a pod. */
-const adoptionBackOff = { firstMs: 3_000, capMs: 600_000 };
+const defaultAdoptionBackOff: BackOff = { firstMs: 3_000, capMs: 600_000 };
 
 const releasedPath = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '~1')}`;
 
@@ -82,6 +83,7 @@ export class ReleasedPods {
     }
     const checks = this.#checks.get(key) ?? 0;
     this.#checks.set(key, checks + 1);
+    const { adoptionBackOff = defaultAdoptionBackOff } = this.#deps;
     return { requeueAfterMs: backOffMs(checks, adoptionBackOff) };
   }
 

@@ -17,14 +17,22 @@ let sandbox: Sandbox;
 let c: TestCluster;
 let acts: NodeMaintenanceActivities;
 let flushEvents: () => Promise<void>;
+/** For a drain that takes ten seconds while the other tests run, which count the requests of theirs. */
+let beside: TestCluster;
+let blocked: ReturnType<typeof blockedDrain>;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'drain' });
   ({ activities: acts, flushEvents } = activitiesOn(c));
+  beside = await testCluster(sandbox, { prefix: 'blocked' });
+  blocked = blockedDrain(beside);
+  // Awaited only later: until then a failure must not be unhandled.
+  blocked.catch(() => undefined);
 });
 
 afterAll(async () => {
+  await beside?.close();
   await c?.close();
   await releaseSandbox(sandbox);
 });
@@ -101,6 +109,26 @@ async function whyRejected({ metadata: { namespace = '' } }: Pod): Promise<strin
   } catch (error) {
     return String(error);
   }
+}
+
+/** Starts the drain of a node with two pods whose Evacuations are blocked, and one that does not terminate. */
+async function blockedDrain(cluster: TestCluster) {
+  const { activities, flushEvents: eventsWritten } = activitiesOn(cluster);
+  const node = await cluster.nodeNamed('n');
+  const stuck = await cluster.podOn(node, { finalizers: ['example.com/held'] });
+  const held = await cluster.podsOn(node, 2, { labels: { app: 'held' } });
+  const applied = await cluster.applied(
+    cluster.maintenance({ nodes: [node], stage: 'Drain', drainPlan: [pods(1000), pods(5000)] }),
+  );
+  const drain = started(() => activities.drain(refOf(applied), 0));
+  for (const pod of held) {
+    const evacuation = await cluster.eventuallyEvacuating(pod);
+    const why = { reason: 'MultipleDisruptionBudgets', message: 'Two budgets.' };
+    const condition = { type: 'Blocked', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z', ...why };
+    await cluster.withStatus(evacuation, { conditions: [condition] });
+  }
+  await cluster.deleted(stuck);
+  return { applied, drain, pods: [...held, stuck], eventsWritten };
 }
 
 describe('drain', () => {
@@ -292,6 +320,8 @@ describe('drain', () => {
     const pod = await c.podOn(node, { namespace, finalizers: ['example.com/held'] });
     const found = await c.admin.get(resources.namespaces, { name: namespace });
     await c.deleted({ ...found, kind: 'Namespace' } as never);
+    // As Kubernetes does some seconds later.
+    await c.deleted(pod);
     await eventually('the pod to be terminating', () =>
       expect(c.podsOf(node)[0]?.metadata.deletionTimestamp).toBeDefined(),
     );
@@ -399,28 +429,11 @@ describe('drain', () => {
   });
 
   test('names the pods that cannot leave, each cause by one Event', async () => {
-    const node = await c.nodeNamed('n');
-    const stuck = await c.podOn(node, { finalizers: ['example.com/held'] });
-    const held = await c.podsOn(node, 2, { labels: { app: 'held' } });
-    const applied = await draining([node]);
-    const drain = started(() => acts.drain(refOf(applied), 0));
-    for (const pod of held) {
-      const evacuation = await c.eventuallyEvacuating(pod);
-      const why = { reason: 'MultipleDisruptionBudgets', message: 'Two budgets.' };
-      const condition = {
-        type: 'Blocked',
-        status: 'True',
-        lastTransitionTime: '2026-01-01T00:00:00Z',
-        ...why,
-      };
-      await c.withStatus(evacuation, { conditions: [condition] });
-    }
-    await c.deleted(stuck);
-    const { name } = applied.metadata;
-    const names = [...held, stuck].map(({ metadata }) => metadata.name).toSorted();
-    // A pod is late after ten seconds. Without the evacuation controller, it is checked every thirty seconds.
+    const { applied, drain, pods: left, eventsWritten } = await blocked;
+    const names = left.map(({ metadata }) => metadata.name).toSorted();
+    // A pod is late after ten seconds. Without the evacuation controller, it is checked every ten seconds.
     const status = await eventually('all three are named', async () => {
-      const current = await c.statusOf(name);
+      const current = await beside.statusOf(applied.metadata.name);
       expect(current.podsBlocked).toBe(3);
       expect(current.blockedPods?.map((one) => one.name)).toEqual(names);
       expect(current.conditions).toMatchObject([{ type: 'Drained', status: 'False', reason: 'Blocked' }]);
@@ -428,12 +441,10 @@ describe('drain', () => {
     });
     expect(status.conditions[0]?.message).toMatch(/^3 pods left to evacuate, of which 3 cannot leave: /);
     await drain.cancelled();
-    await flushEvents();
-    const reasons = (await c.eventsAbout(applied)).map((event) => event.split(':')[0]);
+    await eventsWritten();
+    const reasons = (await beside.eventsAbout(applied)).map((event) => event.split(':')[0]);
     expect(reasons.filter((reason) => reason === 'MultipleDisruptionBudgets')).toHaveLength(1);
     expect(reasons.filter((reason) => reason === 'StuckTerminating')).toHaveLength(1);
-    const key = { namespace: c.namespace, name: stuck.metadata.name };
-    await c.admin.mergePatch(resources.pods as Resource, key, { metadata: { finalizers: [] } });
   });
 
   test('continues with the other pods when the Evacuation of a pod is rejected, and reports the reason', async () => {

@@ -27,7 +27,7 @@ beforeAll(async () => {
   kubectl = kubectlOf(sandbox);
   c = await testCluster(sandbox, { prefix: 'veto' });
   ({ activities: acts } = activitiesOn(c));
-  stop = evacuationControllerOn(c, { responseSeconds: 1, knownClasses: [] });
+  stop = evacuationControllerOn(c, { evacuators: { responseSeconds: 0.2, knownClasses: [] } });
   tenant = await userWith(c, { namespace: c.namespace, clusterRoles: ['edit'] });
 });
 
@@ -75,7 +75,7 @@ describe('no tenant vetoes a drain for ever', () => {
     const { name, create } = await tenantsEvacuation(pod, { finalizers: [theirs] });
     await allowed(create);
     await succeeds(kubectl(['delete', 'evac', name, '-n', c.namespace, '--wait=false', '--as', tenant]));
-    stop = evacuationControllerOn(c, { responseSeconds: 1, knownClasses: [] });
+    stop = evacuationControllerOn(c, { evacuators: { responseSeconds: 0.2, knownClasses: [] } });
     await drained(node);
     const kept = (await evacuationsOf(pod)).find(({ metadata }) => metadata.name === name);
     expect(kept?.metadata.finalizers).toEqual([theirs]);
@@ -91,7 +91,7 @@ describe('no tenant vetoes a drain for ever', () => {
     const made = await c.applied(c.evacuation(pod, [INSTIGATOR_FINALIZER, theirs]));
     const { name } = made.metadata;
     await allowed(() => kubectl(['delete', 'evac', name, '-n', c.namespace, '--wait=false', '--as', tenant]));
-    stop = evacuationControllerOn(c, { responseSeconds: 1, knownClasses: [] });
+    stop = evacuationControllerOn(c, { evacuators: { responseSeconds: 0.2, knownClasses: [] } });
     await drained(node);
     const kept = (await evacuationsOf(pod)).find(({ metadata }) => metadata.name === name);
     expect(kept?.metadata.finalizers).toEqual([theirs]);
@@ -117,7 +117,7 @@ describe('no tenant vetoes a drain for ever', () => {
     await allowed(create);
     const squatting = { ...c.evacuation(other), metadata };
     await succeeds(kubectl(['create', '-f', '-', '--as', tenant], squatting));
-    stop = evacuationControllerOn(c, { responseSeconds: 1, knownClasses: [] });
+    stop = evacuationControllerOn(c, { evacuators: { responseSeconds: 0.2, knownClasses: [] } });
     await drained(node);
   });
 
@@ -170,7 +170,7 @@ describe('no tenant vetoes a drain for ever', () => {
       const skipped = events.filter((one) => one.startsWith('EvacuatorNotResponding: '));
       expect(skipped).toHaveLength(10);
       expect(skipped).toContain(
-        'EvacuatorNotResponding: c99.example.com has not responded for 1 s: check that an evacuator of this class is running.',
+        'EvacuatorNotResponding: c99.example.com has not responded for 0.2 s: check that an evacuator of this class is running.',
       );
       expect(events).toContainEqual(expect.stringContaining('expected at most 10 evacuators (got 100)'));
     });

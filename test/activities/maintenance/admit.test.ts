@@ -1,5 +1,6 @@
 import { readBudget } from '../../../activities/windows/reservations.ts';
-import { NODE_DISRUPTION_BUDGET_NAME, workflowIdOf } from '../../../api/names.ts';
+import { NODE_DISRUPTION_BUDGET_NAME } from '../../../api/names.ts';
+import { testScope, workflowIdOf } from '../../kit/temporalNames.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -45,6 +46,7 @@ describe('a maintenance that is started from Temporal', () => {
     expect(admitted).toEqual({
       name,
       uid: metadata.uid,
+      cluster: { name: testScope.name, uid: testScope.uid },
       generation: 1,
       stage: 'Drain',
       paused: false,
@@ -162,6 +164,7 @@ describe('an existing maintenance', () => {
     expect(await performedTwice(c, () => admit(startedWith({ name })))).toEqual({
       name,
       uid,
+      cluster: { name: testScope.name, uid: testScope.uid },
       generation: 1,
       stage: 'Drain',
       paused: true,

@@ -1,6 +1,7 @@
 import type { Activities } from '../../../activities/contract.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
-import { WindowAnnotation, windowWorkflowIdOf, workflowIdOf } from '../../../api/names.ts';
+import { WindowAnnotation } from '../../../api/names.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { resources } from '../../../kube/resources.ts';

@@ -7,10 +7,9 @@ import {
   NODE_DISRUPTION_BUDGET_NAME,
   WindowAnnotation,
   WINDOW_LABEL,
-  windowWorkflowIdOf,
   WORK_NAMESPACE,
-  workflowIdOf,
 } from '../../../api/names.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';

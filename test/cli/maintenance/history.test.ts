@@ -33,7 +33,7 @@ describe('the history of a run', () => {
   test('is sorted by time, oldest first', () => {
     const times = recorded('idle-cordon-drain-complete').map(({ time }) => time);
     expect(times).toEqual(times.toSorted());
-    expect(times[0]).toBe('2026-11-22T15:14:12.408Z');
+    expect(times[0]).toBe('2026-11-22T18:49:12.397Z');
   });
 
   test('contains each drained tier', () => {
@@ -52,6 +52,37 @@ describe('the history of a run', () => {
     expect(effect({ ...step, drained })).toEqual(['drained tier 1 of 3: Default pods up to 1000']);
     expect(effect(step)).toEqual(['reached the next tier']);
     expect(effectsOf('idle-cordon-drain-complete')).toContain('worker: reached the next tier');
+  });
+
+  test('contains the requests that users made by annotation of a window, each once', () => {
+    const encoded = (...values: unknown[]) => ({
+      payloads: values.map((value) => defaultPayloadConverter.toPayload(value) as Payload),
+    });
+    const none = { approved: false, approvedNodes: [] as string[], paused: false, cancelled: false };
+    const counts = { revision: 'r', nodes: 2, done: 0, remaining: 2, inProgress: [], failed: [] };
+    const effect = (known: unknown, requests?: object) => {
+      const activity = { activityType: { name: 'rollOut' }, input: encoded({}, known) };
+      const result = encoded({ kind: 'Progressed', state: { ...counts, ...(requests && { requests }) } });
+      return rowsOf({
+        events: [
+          { eventId: '1', activityTaskScheduledEventAttributes: activity },
+          { activityTaskCompletedEventAttributes: { scheduledEventId: '1', result } },
+        ],
+      } as unknown as History).map(({ what }) => what);
+    };
+    expect(effect(none)).toEqual([]);
+    expect(effect(none, none)).toEqual([]);
+    const approved = { ...none, approvedNodes: ['n1', 'n2'] };
+    expect(effect({ ...none, approvedNodes: ['n1'] }, approved)).toEqual([
+      'read from the window: approve {"nodes":["n2"]}',
+    ]);
+    expect(effect(approved, { ...approved, approved: true, paused: true })).toEqual([
+      'read from the window: approve, pause',
+    ]);
+    expect(effect({ ...none, paused: true }, { ...none, cancelled: true })).toEqual([
+      'read from the window: resume, cancel',
+    ]);
+    expect(effect('forged', { ...none, paused: 'forged' })).toEqual([]);
   });
 
   test('contains the reason of a failure', () => {

@@ -53,7 +53,6 @@ async function eventuallyMessage(pod: Pod, message: string | RegExp): Promise<vo
     expect((await c.evacuationOf(pod))?.status?.message).toEqual(
       typeof message === 'string' ? message : expect.stringMatching(message),
     );
-  // A pod with a long grace period is reported after 30 s.
   await eventually(`the message of the Evacuation of ${pod.metadata.name}`, hasMessage);
 }
 
@@ -312,6 +311,11 @@ async function metadataOf(name: string) {
 }
 
 describe('A terminating pod', () => {
+  beforeEach(async () => {
+    await stop();
+    stop = evacuationControllerOn(c, { termination: { reportAfterMs: 200, stuckAfterMs: 500 } });
+  });
+
   test('with a long grace period is reported as terminating, and evicted once', async () => {
     const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 600 });
     await requestEvacuation(pod);

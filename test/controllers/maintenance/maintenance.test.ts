@@ -1,7 +1,9 @@
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
-import { MAINTENANCE_FINALIZER, workflowIdOf } from '../../../api/names.ts';
+import { MAINTENANCE_FINALIZER } from '../../../api/names.ts';
+import { testScope, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { runMaintenanceController } from '../../../controllers/maintenance/maintenance.ts';
+import { EventRecorder } from '../../../kube/events.ts';
 import { Informer } from '../../../kube/informer.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -27,6 +29,7 @@ let sandbox: Sandbox;
 let temporal: TestWorkflowEnvironment;
 let lab: WorkflowLab;
 let c: TestCluster;
+let events: EventRecorder;
 let running: { abort: AbortController; ended: Promise<void> } | undefined;
 
 beforeAll(async () => {
@@ -35,6 +38,7 @@ beforeAll(async () => {
   temporal = await ownTemporal(sandbox);
   lab = await workflowLab(temporal.address);
   c = await testCluster(sandbox, { prefix: 'control' });
+  events = new EventRecorder({ kube: c.cluster.kube, component: 'node-maintenance', log: silentLog });
 });
 
 afterEach(async () => {
@@ -53,7 +57,7 @@ afterAll(async () => {
 
 function controlling(cluster = c.cluster): void {
   const abort = new AbortController();
-  const deps = { cluster, temporal: lab.client, log: silentLog };
+  const deps = { cluster, temporal: lab.client, scope: testScope, events, log: silentLog };
   running = { abort, ended: runMaintenanceController(deps, abort.signal) };
 }
 
@@ -133,7 +137,11 @@ describe('a NodeMaintenance', () => {
     const { name } = applied.metadata;
     expect(await described.staticSummary()).toBe('disk swap');
     expect(await described.staticDetails()).toContain(`kubectl get nm ${name} -o yaml`);
-    expect(described.memo).toEqual({ reason: 'disk swap', kubectl: `kubectl maintenance status ${name}` });
+    expect(described.memo).toEqual({
+      reason: 'disk swap',
+      kubectl: `kubectl maintenance status ${name}`,
+      clusterUid: testScope.uid,
+    });
     await fence();
     expect(await runsOf(applied)).toBe(1);
   });
@@ -195,9 +203,16 @@ describe('a NodeMaintenance', () => {
     controlling();
     const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Drain' }));
     const first = await eventuallyRunning(applied);
+    await eventuallySignalled(applied, [observed(applied, 'Drain', 1)]);
     await runOf(applied).terminate();
     await eventuallyRunning(applied, first);
     await eventuallySignalled(applied, [observed(applied, 'Drain', 1)]);
+    await events.flush();
+    const fieldSelector = `involvedObject.uid=${applied.metadata.uid},reason=WorkflowRestarted`;
+    const { items } = await c.admin.list(resources.events, { namespace: 'default', fieldSelector });
+    expect(items.map(({ message }) => message)).toEqual([
+      `Workflow ${workflowIdOf(applied.metadata.name)} was terminated before the maintenance was complete: a new run continues from the state of the object. Complete the maintenance to end it.`,
+    ]);
   });
 
   test('that is being deleted is signalled as Complete', async () => {

@@ -46,12 +46,11 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-/** Long enough to be observed before it ends, even on a busy machine. */
-const shortTiming = { graceMs: 6_000, dampingMs: 10_000 };
-/** For tests that must not depend on the grace. */
+/** What holds until the grace or the damping ends is observed while they do not end. */
 const endlessTiming = { graceMs: 3_600_000, dampingMs: 3_600_000 };
+const shortTiming = { graceMs: 2_000, dampingMs: 2_000 };
 
-function startControllers(overrides: Partial<FencedCluster> = {}, timing = shortTiming): void {
+function startControllers(overrides: Partial<FencedCluster> = {}, timing = endlessTiming): void {
   stop = new AbortController();
   const cluster = { ...c.cluster, ...overrides };
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
@@ -65,6 +64,12 @@ function startControllers(overrides: Partial<FencedCluster> = {}, timing = short
 async function stopControllers(): Promise<void> {
   stop?.abort();
   await running;
+}
+
+/** The next controllers resume from the status. */
+async function restartControllers(timing: typeof endlessTiming): Promise<void> {
+  await stopControllers();
+  startControllers({}, timing);
 }
 
 /** Returns an informer that receives no further changes. */
@@ -276,6 +281,8 @@ test('a concurrent change of taints is not lost, and a concurrent change of the 
 });
 
 describe('a node that was ready', () => {
+  afterEach(() => restartControllers(endlessTiming));
+
   test('accepts no new pods when a gate is lost for longer than the grace; running pods stay', async () => {
     const pool = c.named('pool');
     await policyFor(pool, 'cni');
@@ -288,6 +295,7 @@ describe('a node that was ready', () => {
     await setReady(pod, false);
     await eventuallyStatus(node, ['0/1 cni False GatesLost', 'cni false PodsNotReady']);
     expect(await isTainted(node)).toBe(false);
+    await restartControllers(shortTiming);
     await eventuallyTainted(node, true);
     const later = await appPod(pool);
     await setReady(pod, true);
@@ -310,6 +318,7 @@ describe('a node that was ready', () => {
         expect(c.cluster.readinesses.get(node)?.status?.readiness[0]?.ready).toBe(ready),
       );
     }
+    await restartControllers({ ...endlessTiming, graceMs: shortTiming.graceMs });
     await eventuallyTainted(node, true);
     await setReady(pod, true);
     await eventually('the flapping to be reported', async () =>
@@ -317,50 +326,46 @@ describe('a node that was ready', () => {
     );
     expect(await lossesOf(node)).toBe(2);
     expect(await isTainted(node)).toBe(true);
+    await restartControllers(shortTiming);
     await eventuallyTainted(node, false);
   });
 
-  describe('with an endless grace', () => {
-    beforeAll(() => stopControllers().then(() => startControllers({}, endlessTiming)));
-    afterAll(() => stopControllers().then(() => startControllers()));
+  test('is tainted at once while a maintenance holds it', async () => {
+    const pool = c.named('pool');
+    await policyFor(pool, 'cni');
+    const [held, added] = [await c.nodeNamed('held', { pool }), await c.nodeNamed('added', { pool })];
+    await daemonSet('cni', pool);
+    for (const node of [held, added]) await eventuallyTainted(node, false);
+    const maintenance = c.maintenance({ nodes: [held], stage: 'Cordon' });
+    await c.applied(maintenance);
+    for (const node of [held, added]) await setReady(await gatePodOn(node, 'cni'), false);
+    await eventuallyTainted(held, true);
+    await eventuallyStatus(held, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
+    expect(await lossesOf(held)).toBe(0);
+    await eventuallyStatus(added, ['0/1 cni False GatesLost', 'cni false PodsNotReady']);
+    expect(await isTainted(added)).toBe(false);
+    const { nodeSelector } = c.maintenance({ nodes: [held, added] }).spec;
+    await c.patched(resources.nodeMaintenances, maintenance.metadata, { spec: { nodeSelector } });
+    await eventuallyTainted(added, true);
+  });
 
-    test('is tainted at once while a maintenance holds it', async () => {
-      const pool = c.named('pool');
-      await policyFor(pool, 'cni');
-      const [held, added] = [await c.nodeNamed('held', { pool }), await c.nodeNamed('added', { pool })];
-      await daemonSet('cni', pool);
-      for (const node of [held, added]) await eventuallyTainted(node, false);
-      const maintenance = c.maintenance({ nodes: [held], stage: 'Cordon' });
-      await c.applied(maintenance);
-      for (const node of [held, added]) await setReady(await gatePodOn(node, 'cni'), false);
-      await eventuallyTainted(held, true);
-      await eventuallyStatus(held, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
-      expect(await lossesOf(held)).toBe(0);
-      await eventuallyStatus(added, ['0/1 cni False GatesLost', 'cni false PodsNotReady']);
-      expect(await isTainted(added)).toBe(false);
-      const { nodeSelector } = c.maintenance({ nodes: [held, added] }).spec;
-      await c.patched(resources.nodeMaintenances, maintenance.metadata, { spec: { nodeSelector } });
-      await eventuallyTainted(added, true);
-    });
-
-    test('keeps a taint that another field manager gave a value', async () => {
-      const pool = c.named('pool');
-      await policyFor(pool, 'cni');
-      const node = await c.nodeNamed('foreign', { pool });
-      const theirs: Taint = { ...READINESS_TAINT, value: 'theirs' };
-      const ours = async () =>
-        (await c.node(node)).spec.taints?.filter(({ key }) => key === READINESS_TAINT.key);
-      await c.patched(resources.nodes, { name: node }, { spec: { taints: [theirs] } });
-      await daemonSet('cni', pool);
-      await eventuallyStatus(node, ['1/1  True GatesReady', 'cni true']);
-      expect(await ours()).toEqual([theirs]);
-      await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
-      await setReady(await gatePodOn(node, 'cni'), false);
-      await eventuallyStatus(node, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
-      expect(await ours()).toEqual([theirs]);
-      await c.patched(resources.nodes, { name: node }, { spec: { taints: null } });
-      await eventually('its own taint', async () => expect(await ours()).toEqual([READINESS_TAINT]));
-    });
+  test('keeps a taint that another field manager gave a value', async () => {
+    const pool = c.named('pool');
+    await policyFor(pool, 'cni');
+    const node = await c.nodeNamed('foreign', { pool });
+    const theirs: Taint = { ...READINESS_TAINT, value: 'theirs' };
+    const ours = async () =>
+      (await c.node(node)).spec.taints?.filter(({ key }) => key === READINESS_TAINT.key);
+    await c.patched(resources.nodes, { name: node }, { spec: { taints: [theirs] } });
+    await daemonSet('cni', pool);
+    await eventuallyStatus(node, ['1/1  True GatesReady', 'cni true']);
+    expect(await ours()).toEqual([theirs]);
+    await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await setReady(await gatePodOn(node, 'cni'), false);
+    await eventuallyStatus(node, ['0/1 cni False GatesNotReady', 'cni false PodsNotReady']);
+    expect(await ours()).toEqual([theirs]);
+    await c.patched(resources.nodes, { name: node }, { spec: { taints: null } });
+    await eventually('its own taint', async () => expect(await ours()).toEqual([READINESS_TAINT]));
   });
 
   test('gets the grace for a new gate', async () => {
@@ -373,6 +378,7 @@ describe('a node that was ready', () => {
     await c.labelled(oldNode, { pool });
     await eventuallyStatus(oldNode, ['0/1 cni False GatesLost', 'cni false NoPods']);
     expect(await isTainted(oldNode)).toBe(false);
+    await restartControllers(shortTiming);
     await eventuallyTainted(oldNode, true);
     expect(await lossesOf(oldNode)).toBe(0);
     await c.labelled(oldNode, { pool: null });
@@ -516,7 +522,7 @@ test('a node keeps its taint while no controller runs, and the next leader resum
   const node = await c.nodeNamed('leaderless', { pool });
   await gatePodOn(node, 'cni');
   expect(await isTainted(node)).toBe(true);
-  startControllers();
+  startControllers({}, shortTiming);
   await eventuallyTainted(node, false);
   await eventuallyTainted(flapped, true);
   expect(await lossesOf(flapped)).toBe(1);

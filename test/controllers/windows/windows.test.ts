@@ -2,7 +2,8 @@ import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } f
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { MaintenanceWindow, WindowSchedule } from '../../../api/maintenanceWindow.ts';
 import type { KubeObject } from '../../../api/core.ts';
-import { NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL, windowWorkflowIdOf } from '../../../api/names.ts';
+import { NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
+import { testScope, windowWorkflowIdOf } from '../../kit/temporalNames.ts';
 import { runWindowsController } from '../../../controllers/windows/windows.ts';
 import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule.ts';
 import { EventRecorder } from '../../../kube/events.ts';
@@ -35,13 +36,21 @@ beforeAll(async () => {
   events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
   relay = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
   connection = await Connection.connect({ address: relay.address });
-  const temporal = new Client({ connection });
-  const deps = { cluster: c.cluster, temporal, events, mayRunJobs: jobPermission(kube), log: silentLog };
+  const deps = {
+    cluster: c.cluster,
+    temporal: new Client({ connection }),
+    scope: testScope,
+    events,
+    mayRunJobs: jobPermission(kube),
+    log: silentLog,
+    temporalTimeoutMs: 3_000,
+    requeueUnavailableMs: 200,
+  };
   ended = runWindowsController(deps, abort.signal);
 });
 
 afterAll(async () => {
-  for (const window of c?.cluster.windows.list() ?? []) await deleted(window.metadata.name);
+  await Promise.all((c?.cluster.windows.list() ?? []).map(({ metadata }) => deleted(metadata.name)));
   abort.abort();
   await ended;
   await c?.close();

@@ -1,5 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
-import { holdsNodes, stagesAfter, transitionProblem } from '../../../domain/common/stage.ts';
+import fc from 'fast-check';
+import type { NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import {
+  advanceProblem,
+  destinationOf,
+  holdsNodes,
+  missingFromProblem,
+  stagesAfter,
+  transitionProblem,
+} from '../../../domain/common/stage.ts';
 
 // Rows are KEP-4212 > Supported Stage Transitions.
 describe('a stage transition', () => {
@@ -43,4 +52,53 @@ describe('a stage transition', () => {
       'Drain',
     ]);
   });
+});
+
+describe('an order to advance', () => {
+  const stage = fc.constantFrom<NodeMaintenanceStage>('Idle', 'Cordon', 'Drain', 'Complete');
+  const optional = fc.option(stage, { nil: undefined });
+
+  /** Carries out an order, as the workflow and the command line do. */
+  const carriedOut = (current: NodeMaintenanceStage, order: Parameters<typeof destinationOf>[1]) =>
+    advanceProblem(current, order) === undefined ? destinationOf(current, order) : current;
+
+  test('that names its stage has the same effect once and twice', () => {
+    fc.assert(
+      fc.property(stage, stage, optional, (current, from, to) => {
+        const once = carriedOut(current, { from, to });
+        expect(carriedOut(once, { from, to })).toBe(once);
+      }),
+    );
+  });
+
+  test('that names another stage changes nothing', () => {
+    fc.assert(
+      fc.property(stage, stage, optional, (current, from, to) => {
+        if (current !== from) expect(carriedOut(current, { from, to })).toBe(current);
+      }),
+    );
+  });
+
+  test('never goes back', () => {
+    fc.assert(
+      fc.property(stage, optional, optional, (current, from, to) => {
+        const then = carriedOut(current, { from, to });
+        expect(transitionProblem(current, then)).toBeUndefined();
+      }),
+    );
+  });
+
+  test.each([
+    { current: 'Drain', order: {}, sinceMs: 9_999, isAsked: true },
+    { current: 'Drain', order: {}, sinceMs: 10_000, isAsked: false },
+    { current: 'Drain', order: { from: 'Drain' }, sinceMs: 0, isAsked: false },
+    { current: 'Drain', order: { to: 'Complete' }, sinceMs: 0, isAsked: false },
+    { current: 'Cordon', order: {}, sinceMs: 0, isAsked: false },
+    { current: 'Complete', order: {}, sinceMs: 0, isAsked: false },
+  ] as const)(
+    '$order in $current, $sinceMs ms after its beginning, must name its stage: $isAsked',
+    ({ current, order, sinceMs, isAsked }) => {
+      expect(missingFromProblem(current, order, sinceMs) !== undefined).toBe(isAsked);
+    },
+  );
 });

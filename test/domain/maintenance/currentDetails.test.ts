@@ -94,7 +94,7 @@ test('the details of a drain list its state, blockers, nodes and available actio
 | Signal | Input | Effect |
 |:--|:--|:--|
 | \`pause\` | none | creates no new Evacuation and starts no new tier; as an update, it returns when the drain is paused |
-| \`advance\` | none | ends the drain: advances to **Complete** and uncordons the nodes; the remaining 5 pods stay |
+| \`advance\` | \`{"from": "Drain"}\` | ends the drain: advances to **Complete** and uncordons the nodes; the remaining 5 pods stay |
 | \`cancel\` | none | same as advance |
 
 #### See also
@@ -109,25 +109,29 @@ describe('the details have a headline and the available actions', () => {
       when: 'Idle',
       differs: { stage: 'Idle' },
       headline: '### Idle: 2 nodes selected',
-      expected: ['`advance` none', '`advance` `{"to": "Drain"}`', '`cancel` none'],
+      expected: [
+        '`advance` `{"from": "Idle"}`',
+        '`advance` `{"from": "Idle", "to": "Drain"}`',
+        '`cancel` none',
+      ],
     },
     {
       when: 'Cordon',
       differs: { stage: 'Cordon' },
       headline: '### Cordoned: 2 nodes',
-      expected: ['`advance` none', '`cancel` none'],
+      expected: ['`advance` `{"from": "Cordon"}`', '`cancel` none'],
     },
     {
       when: 'a paused drain',
       differs: { paused: true },
       headline: '### Paused: drain of 2 nodes',
-      expected: ['`resume` none', '`advance` none', '`cancel` none'],
+      expected: ['`resume` none', '`advance` `{"from": "Drain"}`', '`cancel` none'],
     },
     {
       when: 'a finished drain',
       differs: { drained: true, nodes: ['node-1'] },
       headline: '### Drained: 1 node ready for work',
-      expected: ['`pause` none', '`advance` none', '`cancel` none'],
+      expected: ['`pause` none', '`advance` `{"from": "Drain"}`', '`cancel` none'],
     },
     {
       when: 'Complete',

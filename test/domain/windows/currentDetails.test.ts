@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { windowWorkflowIdOf, workflowIdOf } from '../../../api/names.ts';
+import { testScope, windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import { type WindowDetails, renderWindowDetails } from '../../../domain/windows/currentDetails.ts';
 
 type State = NonNullable<WindowDetails['state']>;
@@ -21,18 +21,21 @@ const withoutPadding = (text: string) => text.replaceAll('\u2003', ' ');
 
 const detailsOf = (differs: Partial<WindowDetails> = {}) =>
   withoutPadding(
-    renderWindowDetails({
-      name: 'os',
-      start: '2026-01-01T02:00:00Z',
-      end: '2026-01-01T06:00:00Z',
-      ended: false,
-      cancelled: false,
-      paused: false,
-      approved: false,
-      approvedNodes: [],
-      state: state(),
-      ...differs,
-    }),
+    renderWindowDetails(
+      {
+        name: 'os',
+        start: '2026-01-01T02:00:00Z',
+        end: '2026-01-01T06:00:00Z',
+        ended: false,
+        cancelled: false,
+        paused: false,
+        approved: false,
+        approvedNodes: [],
+        state: state(),
+        ...differs,
+      },
+      testScope.names,
+    ),
   );
 
 const signalNames = (text: string) =>

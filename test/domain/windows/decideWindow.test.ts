@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import type { Condition, Node } from '../../../api/core.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
-import { MAINTENANCE_FINALIZER, WindowAnnotation, workflowIdOf } from '../../../api/names.ts';
+import { MAINTENANCE_FINALIZER, WindowAnnotation } from '../../../api/names.ts';
+import { workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { revisionOf } from '../../../domain/common/revision.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
@@ -241,17 +242,25 @@ describe('the next step of the workflow', () => {
 
   test('sends a signal once, and again if it may have been lost', () => {
     const signal = { kind: 'Signal', pause: [workflowId], resume: [] };
-    expect(nextWindowStep(holding(), { sentSignals: [], retrySignals: false })).toMatchObject(signal);
+    expect(nextWindowStep(holding(), { sentSignals: [], retrySignals: false, workflowIdOf })).toMatchObject(
+      signal,
+    );
     const sentSignals = [{ workflowId, signal: 'pause' }] as const;
-    expect(nextWindowStep(holding(), { sentSignals, retrySignals: false }).kind).toBe('Progressed');
-    expect(nextWindowStep(holding(), { sentSignals, retrySignals: true })).toMatchObject(signal);
+    expect(nextWindowStep(holding(), { sentSignals, retrySignals: false, workflowIdOf }).kind).toBe(
+      'Progressed',
+    );
+    expect(nextWindowStep(holding(), { sentSignals, retrySignals: true, workflowIdOf })).toMatchObject(
+      signal,
+    );
     const earlier = [{ workflowId, signal: 'resume' }] as const;
-    expect(nextWindowStep(holding(), { sentSignals: earlier, retrySignals: false })).toMatchObject(signal);
+    expect(
+      nextWindowStep(holding(), { sentSignals: earlier, retrySignals: false, workflowIdOf }),
+    ).toMatchObject(signal);
   });
 
   test('closes a window that can close', () => {
     const decision = decideWindow(inputOf({ nodes: [] }));
-    expect(nextWindowStep(decision, { sentSignals: [], retrySignals: true }).kind).toBe('Over');
+    expect(nextWindowStep(decision, { sentSignals: [], retrySignals: true, workflowIdOf }).kind).toBe('Over');
   });
 });
 

@@ -16,6 +16,7 @@ import {
   workflowLab,
   type WorkflowLab,
 } from '../../kit/workflows.ts';
+import { testScope } from '../../kit/temporalNames.ts';
 
 let sandbox: Sandbox;
 let lab: WorkflowLab;
@@ -52,6 +53,7 @@ test('The progress query returns the state of a maintenance and the next stage',
   expect(await eventuallyProgress(handle, { position: 3 })).toEqual({
     name: fake.name,
     uid: fake.uid,
+    cluster: { name: testScope.name, uid: testScope.uid },
     stage: 'Drain',
     next: 'Complete',
     paused: false,
@@ -189,7 +191,7 @@ test('Every activity and timer of a maintenance has a summary', async () => {
   await handle.executeUpdate('resume', { args: [] });
   await fake.drained(0);
   await fake.inProgress('keepDrained');
-  await handle.executeUpdate('advance', { args: [] });
+  await handle.executeUpdate<unknown, [object]>('advance', { args: [{ from: 'Drain' }] });
   await handle.result();
   const summaries = await summariesOf(handle);
   expect(summaries.filter((one) => one.endsWith('without'))).toEqual([]);

@@ -58,7 +58,6 @@ describe('advance', () => {
     { from: 'Idle', to: 'Complete', then: 'Complete' },
     { from: 'Cordon', to: undefined, then: 'Drain' },
     { from: 'Cordon', to: 'Complete', then: 'Complete' },
-    { from: 'Drain', to: undefined, then: 'Complete' },
     { from: 'Drain', to: 'Drain', then: 'Drain' },
   ] as const)(
     'as an update, from $from to $to, writes $then to the object and answers with it',
@@ -75,7 +74,8 @@ describe('advance', () => {
   test.each([
     { from: 'Idle', payload: [], then: 'Cordon' },
     { from: 'Idle', payload: [{}], then: 'Cordon' },
-    { from: 'Cordon', payload: [null], then: 'Drain' },
+    { from: 'Cordon', payload: [{ from: 'Cordon' }], then: 'Drain' },
+    { from: 'Drain', payload: [], then: 'Complete' },
     { from: 'Cordon', payload: [{ to: 'Complete' }], then: 'Complete' },
   ] as const)(
     'as a signal with payload $payload, from $from, goes to $then',
@@ -109,9 +109,15 @@ describe('advance', () => {
   );
 
   test.each([
-    { payload: { stage: 'Drain' }, want: 'stage: unknown field; expected "to"' },
-    { payload: 'Drain', want: 'expected one JSON object, such as {"to": "Drain"}, or none' },
-    { payload: ['Drain'], want: 'expected one JSON object, such as {"to": "Drain"}, or none' },
+    { payload: { stage: 'Drain' }, want: 'stage: unknown field; expected "to" and "from"' },
+    { payload: 'Drain', want: 'expected one JSON object, such as {"to": "Drain"}, or none (got "Drain")' },
+    {
+      payload: ['Drain'],
+      want: 'expected one JSON object, such as {"to": "Drain"}, or none (got ["Drain"])',
+    },
+    { payload: null, want: 'expected one JSON object, such as {"to": "Drain"}, or none (got null)' },
+    { payload: { from: 'Complete' }, want: 'from: expected "Idle", "Cordon" or "Drain" (got "Complete")' },
+    { payload: { from: 7 }, want: 'from: expected "Idle", "Cordon" or "Drain" (got 7)' },
   ])('as an update with payload $payload is rejected with the reason', async ({ payload, want }) => {
     const { handle } = await startedIn('Cordon');
     const before = await effectsOf(handle);
@@ -119,7 +125,7 @@ describe('advance', () => {
     expect(await effectsOf(handle)).toEqual(before);
   });
 
-  test.each([{ to: 'Cordon' }, { to: 'Nowhere' }, 'Drain', 42])(
+  test.each([{ to: 'Cordon' }, { to: 'Nowhere' }, { from: 'Cordon', to: 'Complete' }, 'Drain', 42, null])(
     'as an invalid signal in Drain (%j) is ignored, and the maintenance continues',
     async (payload) => {
       const { fake, handle } = await startedIn('Drain');
@@ -142,10 +148,51 @@ describe('advance', () => {
   test('advances from the stage that a user has just requested with kubectl', async () => {
     const { fake, handle } = await startedIn('Idle');
     await handle.signal('observe', fake.edited('Drain'));
-    expect(await update(handle, 'advance')).toMatchObject({ stage: 'Complete' });
+    expect(await update(handle, 'advance', { from: 'Drain' })).toMatchObject({ stage: 'Complete' });
     expect(await handle.result()).toMatchObject({ name: fake.name });
   });
+
+  test('from a stage has no effect the second time', async () => {
+    const { fake, handle } = await startedIn('Cordon');
+    for (let time = 1; time <= 2; time += 1)
+      expect(await update(handle, 'advance', { from: 'Cordon' })).toMatchObject({ stage: 'Drain' });
+    await handle.signal<unknown[]>('advance', { from: 'Cordon' });
+    expect(await update(handle, 'advance', { to: 'Drain' })).toMatchObject({ stage: 'Drain' });
+    expect(fake.stage).toBe('Drain');
+  });
+
+  test('from a stage that has passed is rejected', async () => {
+    const { fake, handle } = await startedIn('Drain');
+    expect(await rejectionOf(update(handle, 'advance', { from: 'Idle', to: 'Cordon' }))).toBe(
+      'from: the maintenance is in stage Drain, not Idle: check it, and advance it from Drain if you want to',
+    );
+    expect(fake.stage).toBe('Drain');
+  });
+
+  test('as an update that would complete a stage which has just begun asks for the stage', async () => {
+    const { fake, handle } = await startedIn('Cordon');
+    await update(handle, 'advance');
+    expect(await rejectionOf(update(handle, 'advance'))).toBe(
+      'from: required, because stage Drain began less than 10 s ago: send {"from": "Drain"} to complete the maintenance',
+    );
+    expect(fake.stage).toBe('Drain');
+    expect(await update(handle, 'advance', { from: 'Drain' })).toMatchObject({ stage: 'Complete' });
+  });
 });
+
+test.each(['cancel', 'pause', 'resume'])(
+  '%s with an input that is not documented changes nothing',
+  async (name) => {
+    const { fake, handle } = await startedIn('Drain');
+    const calls = [...fake.calls];
+    for (const payload of [null, 7, 'x', [], { to: 'Complete' }]) {
+      expect(await rejectionOf(update(handle, name, payload))).toMatch(/^expected no input \(got /);
+      await handle.signal<unknown[]>(name, payload);
+    }
+    await eventuallyProgress(handle, { stage: 'Drain', paused: false });
+    expect(fake.calls).toEqual(calls);
+  },
+);
 
 describe('pause', () => {
   test('interrupts the drain, keeps the nodes cordoned, and is recorded on the object', async () => {

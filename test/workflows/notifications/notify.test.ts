@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import type { WorkflowHandle } from '@temporalio/client';
 import type { NotificationActivities } from '../../../activities/contract.ts';
 import { createDeliverActivity } from '../../../activities/notifications/notifications.ts';
-import { notificationWorkflowIdOf } from '../../../api/names.ts';
+import { notificationWorkflowIdOf } from '../../kit/temporalNames.ts';
 import { cloudEventOf } from '../../../api/notification.ts';
 import { blocked } from '../../../domain/notifications/events.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';

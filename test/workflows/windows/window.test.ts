@@ -1,8 +1,9 @@
 import { WorkflowUpdateFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { tsToMs } from '@temporalio/common/lib/time.js';
-import { workflowIdOf } from '../../../api/names.ts';
+import { workflowIdOf } from '../../kit/temporalNames.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import type { WindowRunProgress } from '../../../workflows/windows/run.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { FakeMaintenance } from '../../kit/fakeMaintenance.ts';
 import { FakeWindow, windowState } from '../../kit/fakeWindow.ts';
@@ -138,7 +139,18 @@ describe('messages to a window', () => {
     },
     { message: 'advance', args: [{ node: 7 }], want: 'node: expected the name of a node' },
     { message: 'approve', args: [{ to: 'n1' }], want: 'to: unknown field; expected "node" and "nodes"' },
-    { message: 'approve', args: ['n1'], want: 'expected one JSON object, such as {"node": "n1"}, or none' },
+    {
+      message: 'approve',
+      args: ['n1'],
+      want: 'expected one JSON object, such as {"node": "n1"}, or none (got "n1")',
+    },
+    {
+      message: 'approve',
+      args: [null],
+      want: 'expected one JSON object, such as {"node": "n1"}, or none (got null)',
+    },
+    { message: 'pause', args: [null], want: 'expected no input (got null)' },
+    { message: 'cancel', args: [7], want: 'expected no input (got 7)' },
     { message: 'approve', args: [{ nodes: [1] }], want: 'nodes: expected a list of node names' },
   ])(
     'that are invalid are rejected and add no event to the history: $message $args',
@@ -162,6 +174,21 @@ describe('messages to a window', () => {
     );
     expect(await handle.query('progress')).toMatchObject({ cancelled: false });
   });
+});
+
+test('A window shows requests that its object records, and passes them on until they change', async () => {
+  const { fake, handle } = await openWindow();
+  const requests = { approved: true, approvedNodes: ['n1'], paused: true, cancelled: false };
+  await fake.ends({ kind: 'Progressed', state: windowState({ requests }) });
+  await fake.eventuallyRequested(requests);
+  const { state, ...shown } = await handle.query<WindowRunProgress>('progress');
+  expect(shown).toMatchObject(requests);
+  expect(state).toEqual(windowState());
+  const { currentDetails } = await handle.query<{ currentDetails: string }>('__temporal_workflow_metadata');
+  expect(currentDetails).toContain('### Paused: no further node starts');
+  expect(currentDetails).toContain('- **Approved:** the whole window');
+  await update(handle, 'resume');
+  await fake.eventuallyRequested({ ...requests, paused: false });
 });
 
 test('A window that is cancelled from Temporal finishes its nodes', async () => {

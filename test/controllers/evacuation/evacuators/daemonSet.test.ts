@@ -49,9 +49,11 @@ afterAll(async () => {
 });
 
 /** Starts the evacuator. The returned function stops it like a crash: only the objects remain. */
-function startEvacuator(cluster: FencedCluster = c.cluster): () => Promise<void> {
+function startEvacuator(
+  differs: { cluster?: FencedCluster; clock?: () => number } = {},
+): () => Promise<void> {
   const running = new AbortController();
-  const ended = runDaemonSetEvacuator({ cluster, log: silentLog }, running.signal);
+  const ended = runDaemonSetEvacuator({ cluster: c.cluster, log: silentLog, ...differs }, running.signal);
   return async () => {
     running.abort();
     await ended;
@@ -253,7 +255,7 @@ describe('The evacuator of DaemonSet pods', () => {
       const { [late]: lateOne, ...others } = informersOf(cluster);
       for (const informer of Object.values(others)) informer.start(watching.signal);
       await Promise.all(Object.values(others).map((informer) => informer.synced(watching.signal)));
-      stop = startEvacuator(cluster);
+      stop = startEvacuator({ cluster });
       await throughout('nothing is deleted', 500, () => expect(deletions()).toBe(0));
       lateOne.start(watching.signal);
       await c.eventuallyGone(running[0] as Pod);
@@ -336,15 +338,18 @@ describe('The evacuator of DaemonSet pods', () => {
   });
 
   test('reports a recreated pod however long the previous one took to terminate', async () => {
+    await stop();
+    let aheadMs = 0;
+    stop = startEvacuator({ clock: () => Date.now() + aheadMs });
     const { name, nodes, pods: running } = await daemonSetOn(1);
     const [node, pod] = [nodes[0] as string, running[0] as Pod];
     const key = { name: pod.metadata.name, namespace: c.namespace };
     await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: ['example.com/slow'] } });
     await draining([node]);
     await activated(pod);
-    await throughout('it exists', 10_500, () =>
-      expect(podsOf(name, node).map(({ metadata }) => metadata.uid)).toEqual([pod.metadata.uid]),
-    );
+    await eventuallyDeleted(1);
+    aheadMs = 60_000;
+    expect(podsOf(name, node).map(({ metadata }) => metadata.uid)).toEqual([pod.metadata.uid]);
     await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: null } });
     const next = await eventuallyNext(name, node);
     await activated(next);
@@ -365,8 +370,12 @@ describe('The evacuator of DaemonSet pods', () => {
       expect(found?.status.ready).toBe(true);
       return found as Pod;
     });
-    // Longer than the resolution of creation timestamps (1 s) plus the tolerated error of the clock of the apiserver (1 s).
-    await throughout('both exist', 2_500, () => expect(podsOf(name, node)).toHaveLength(2));
+    // The resolution of creation timestamps (1 s) plus the tolerated error of the clock of the apiserver (1 s).
+    const distinctAtMs = Date.parse(surged.metadata.creationTimestamp ?? '') + 2_000;
+    await eventually('the creation of the new pod to be in the past', () =>
+      expect(c.cluster.kube.now().getTime()).toBeGreaterThan(distinctAtMs),
+    );
+    expect(podsOf(name, node)).toHaveLength(2);
     await draining([node]);
     for (const pod of [old, surged]) {
       await activated(pod);

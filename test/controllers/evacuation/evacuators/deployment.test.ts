@@ -38,13 +38,15 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
+const adoptionBackOff = { firstMs: 200, capMs: 200 };
+
 function startEvacuator(): () => Promise<void> {
   const running = new AbortController();
   const events = new EventRecorder({ kube: c.cluster.kube, component: 'test', log: silentLog });
   const deps = { cluster: c.cluster, events, log: silentLog };
   const ended = Promise.all([
     new EvacuationController(deps).run(running.signal),
-    runDeploymentEvacuator(deps, running.signal),
+    runDeploymentEvacuator({ ...deps, adoptionBackOff }, running.signal),
   ]);
   return async () => {
     running.abort();
@@ -258,7 +260,8 @@ describe('a pod of a Deployment', () => {
       labels: { app: web.name },
       annotations: { [RELEASED_ANNOTATION]: JSON.stringify(release) },
     });
-    await throughout('it keeps serving', 4_000, async () => {
+    // Several checks of the evacuator.
+    await throughout('it keeps serving', 1_000, async () => {
       const { labels, deletionTimestamp } = (await web.podNow(pod))?.metadata ?? {};
       expect({ labels, deletionTimestamp }).toEqual({ labels: { app: web.name } });
     });

@@ -1,0 +1,146 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Client,
+  ServiceError,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowNotFoundError,
+} from '@temporalio/client';
+import { CLUSTER_NAME_MEMO, CLUSTER_UID_MEMO, type ClusterScope, temporalNames } from '../api/names.ts';
+import { shortUid } from '../domain/common/clusterName.ts';
+import { oneLine } from '../domain/common/text.ts';
+import type { Kube } from '../kube/client.ts';
+import { errorMessage } from '../kube/errors.ts';
+import type { Log } from '../kube/log.ts';
+import { resources } from '../kube/resources.ts';
+import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
+import type { Temporal } from './temporal.ts';
+
+/**
+ * Several clusters may share a namespace of Temporal. A cluster claims its task queue, and with it the ids of its workflows and Schedules, by
+ * a workflow that never ends and whose memo contains the UID of the cluster (ADR 37). Temporal runs one workflow of an id at a time, so that
+ * two clusters cannot have the same claim.
+ */
+
+/** Returns how Temporal knows the cluster. Waits while the apiserver does not answer. */
+export async function readScope(
+  kube: Kube,
+  cluster: string | undefined,
+  wait: WaitOptions,
+): Promise<ClusterScope> {
+  const api = { name: 'the UID of namespace kube-system', remedy: 'apply the RBAC of deploy/', ...wait };
+  const found = await retryUntilAvailable(api, () => kube.get(resources.namespaces, { name: 'kube-system' }));
+  const uid = found?.metadata.uid ?? '';
+  if (uid === '') throw new Error('the cluster has no namespace kube-system, whose UID identifies it');
+  return { name: cluster ?? shortUid(uid), uid, names: temporalNames(cluster) };
+}
+
+/** Claims the names of the cluster. Throws an Error of one line if another cluster has claimed them. */
+export async function claimNames(
+  { client, namespace }: Temporal,
+  scope: ClusterScope,
+  wait: WaitOptions,
+): Promise<void> {
+  const dependency = { name: 'the claim of this cluster in Temporal', remedy: 'check Temporal', ...wait };
+  const owner = await retryUntilAvailable(dependency, () => explained(ownerAfterClaim(client, scope)));
+  if (owner.uid !== scope.uid) throw new Error(claimedByOther(namespace, scope, owner));
+  wait.log.info('Cluster claimed', { cluster: scope.name, uid: scope.uid, taskQueue: scope.names.taskQueue });
+  await retryUntilAvailable(dependency, () => releaseFormerClaims(client, scope, wait.log));
+}
+
+/** The errors of the client say what was tried; their causes say why it failed. */
+async function explained<T>(attempt: Promise<T>): Promise<T> {
+  try {
+    return await attempt;
+  } catch (error) {
+    if (!(error instanceof ServiceError) || !(error.cause instanceof Error)) throw error;
+    throw new Error(`${error.message}: ${error.cause.message}`, { cause: error });
+  }
+}
+
+/** Ends the claims that the cluster made before its `--cluster` was changed: the CLI searches them by UID. */
+async function releaseFormerClaims(client: Client, { uid, names }: ClusterScope, log: Log): Promise<void> {
+  const query = 'WorkflowType = "clusterClaim" AND ExecutionStatus = "Running"';
+  for await (const { workflowId, memo } of client.workflow.list({ query })) {
+    if (workflowId === names.taskQueue || memo?.[CLUSTER_UID_MEMO] !== uid) continue;
+    await client.workflow.getHandle(workflowId).terminate('--cluster was changed').catch(ignoreNotFound);
+    log.warn('The former claim of this cluster was ended: runs on its task queue have no worker any more', {
+      taskQueue: workflowId,
+    });
+  }
+}
+
+function ignoreNotFound(error: unknown): void {
+  if (!(error instanceof WorkflowNotFoundError)) throw error;
+}
+
+/** Interval in which a worker makes sure that its cluster still has the claim: a user may have terminated it. */
+const checkEveryMs = 60_000;
+
+/** Renews a claim that was terminated, until the signal. Rejects with an Error of one line when another cluster has taken it. */
+export async function keepClaim(
+  { client, namespace }: Temporal,
+  scope: ClusterScope,
+  { log, signal, everyMs = checkEveryMs }: Pick<WaitOptions, 'log' | 'signal'> & { everyMs?: number },
+): Promise<void> {
+  for (;;) {
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) return;
+    try {
+      const owner = await ownerAfterClaim(client, scope);
+      if (owner.uid !== scope.uid) throw new ClaimLost(claimedByOther(namespace, scope, owner));
+    } catch (error) {
+      if (error instanceof ClaimLost) throw error;
+      log.warn('The claim of this cluster in Temporal could not be checked', { reason: errorMessage(error) });
+    }
+  }
+}
+
+class ClaimLost extends Error {}
+
+interface Owner {
+  name: string;
+  uid: string;
+}
+
+const maxNameLength = 80;
+
+/** Starts the workflow of the claim unless it runs. Returns the cluster that has the claim. */
+async function ownerAfterClaim(client: Client, { name, uid, names }: ClusterScope): Promise<Owner> {
+  const existing = await ownerOf(client, names.taskQueue);
+  if (existing !== undefined) return existing;
+  try {
+    await client.workflow.start('clusterClaim', {
+      workflowId: names.taskQueue,
+      taskQueue: names.taskQueue,
+      memo: { [CLUSTER_UID_MEMO]: uid, [CLUSTER_NAME_MEMO]: name },
+      staticSummary: `Cluster ${name}`,
+      staticDetails: `Cluster \`${name}\` (UID \`${uid}\`) runs its maintenances on task queue \`${names.taskQueue}\`. This run only says so. Terminate it when the cluster does not exist any more: another cluster can then use the names.`,
+    });
+    return { name, uid };
+  } catch (error) {
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+    const winner = await ownerOf(client, names.taskQueue);
+    if (winner === undefined) throw error;
+    return winner;
+  }
+}
+
+async function ownerOf(client: Client, workflowId: string): Promise<Owner | undefined> {
+  try {
+    const { status, memo = {} } = await client.workflow.getHandle(workflowId).describe();
+    if (status.name !== 'RUNNING') return undefined;
+    return { uid: textOf(memo[CLUSTER_UID_MEMO]), name: textOf(memo[CLUSTER_NAME_MEMO]) };
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return undefined;
+    throw error;
+  }
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? oneLine(value, maxNameLength) : 'unknown';
+}
+
+function claimedByOther(namespace: string, { uid, names }: ClusterScope, owner: Owner): string {
+  const claimed = `task queue ${names.taskQueue} in namespace ${namespace} of Temporal belongs to cluster ${owner.name} (UID ${owner.uid}), and this is cluster ${uid}`;
+  return `${claimed}: choose another --cluster or TEMPORAL_NAMESPACE; if that cluster does not exist any more, run temporal workflow terminate --workflow-id ${names.taskQueue}`;
+}
