@@ -121,32 +121,43 @@ class MaintenanceReconciler {
       this.#closed.delete(name);
       if (isSignalled) return isObserved(maintenance) ? checkEveryMs : verifyAfterMs;
     }
-    const delayMs = await this.#restartDelay(maintenance);
+    const delayMs = this.#restartDelay(name);
     if (delayMs > 0) return delayMs;
     const stage = stageOf(maintenance);
-    await temporal.workflow.signalWithStart('nodeMaintenance', {
-      workflowId,
-      taskQueue: scope.names.taskQueue,
-      args: [{ name }],
-      signal: 'observe',
-      signalArgs: [{ uid, kind: 'StageChanged', stage, generation, requestedBy: requestedBy(maintenance) }],
-      ...staticSummaryOf(maintenance, scope),
-    });
+    const observation = {
+      uid,
+      kind: 'StageChanged',
+      stage,
+      generation,
+      requestedBy: requestedBy(maintenance),
+    };
+    const handle = temporal.workflow.getHandle(workflowId);
+    if (!(await signalIfRunning(handle.signal('observe', observation)))) {
+      if (!(await this.#needsRun(maintenance))) return verifyAfterMs;
+      await temporal.workflow.signalWithStart('nodeMaintenance', {
+        workflowId,
+        taskQueue: scope.names.taskQueue,
+        args: [{ name }],
+        signal: 'observe',
+        signalArgs: [observation],
+        ...staticSummaryOf(maintenance, scope),
+      });
+      this.#recordRestart(maintenance);
+    }
     log.info('Workflow signalled', { maintenance: name, generation, stage });
     this.#signalled.set(name, version);
-    this.#recordRestart(maintenance);
     return verifyAfterMs;
   }
 
   /** Returns how long a maintenance whose run has ended too early waits for another one. */
-  async #restartDelay({ metadata: { name, uid } }: NodeMaintenance): Promise<number> {
-    if (!this.#closed.has(name)) return 0;
-    const delayMs = restartDelayMs(this.#restarts.get(name), Date.now());
-    if (delayMs > 0) return delayMs;
-    // The run may have ended because it was done, which the informer does not show yet.
+  #restartDelay(name: string): number {
+    return this.#closed.has(name) ? restartDelayMs(this.#restarts.get(name), Date.now()) : 0;
+  }
+
+  /** Its run may have ended because it was done, which the informer does not show yet. */
+  async #needsRun({ metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {
     const latest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
-    const isDone = latest === undefined || latest.metadata.uid !== uid || isFinished(latest);
-    return isDone ? verifyAfterMs : 0;
+    return latest !== undefined && latest.metadata.uid === uid && !isFinished(latest);
   }
 
   #recordRestart(maintenance: NodeMaintenance): void {
