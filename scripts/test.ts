@@ -50,7 +50,7 @@ interface Run {
 /** More than two processors, because tests wait for servers and for time. Each needs some 1.5 GB of memory. */
 const shardCount = shardsOf(process.env['NM_TEST_SHARDS']);
 
-function shardsOf(count = '3'): number {
+function shardsOf(count = '4'): number {
   if (!/^[1-9]$/.test(count)) throw new Error(`NM_TEST_SHARDS: expected 1 to 9 (got "${count}")`);
   return Number(count);
 }
