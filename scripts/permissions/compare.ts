@@ -128,13 +128,21 @@ function accountOf(username: string): string | undefined {
 export function compare(granted: readonly Permission[], requests: readonly Request[]): Comparison {
   const usesOf = usage(requests);
   const wildcards = granted.filter(hasWildcard);
+  // Kubernetes grants paths such as /version to everybody, but an apiserver that starts denies them for a moment.
+  const open = new Set(requests.filter((request) => !request.isDenied && isPath(request)).map(keyOf));
   return {
     wildcards,
     unused: granted.filter(
       (permission) => !wildcards.includes(permission) && usesOf(permission).length === 0,
     ),
-    denied: requests.filter((request) => request.isDenied && !isGranted(request, granted)),
+    denied: requests.filter(
+      (request) => request.isDenied && !isGranted(request, granted) && !open.has(keyOf(request)),
+    ),
   };
+}
+
+function isPath({ resource }: Permission): boolean {
+  return resource.startsWith('/');
 }
 
 function isGranted(request: Request, granted: readonly Permission[]): boolean {

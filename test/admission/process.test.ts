@@ -5,6 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KeyPair } from '../../admission/certificates.ts';
 import { issueAuthority, issueClient } from '../../admission/issue.ts';
 import { paths } from '../../admission/registration.ts';
+import { Component, COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { webhookClientName } from '../../sandbox/webhookClient.ts';
 import { kubectlOf } from '../api/kubectl.ts';
@@ -69,6 +71,37 @@ test('admission is served without Temporal, and by another process when the firs
     });
   } finally {
     expect([await first.stop(), await second.stop()]).toEqual([0, 0]);
+  }
+});
+
+test('admission alone keeps pods with evacuators from plain evictions, and deletes the identity Leases of processes that are gone', async () => {
+  const gone = await c.admin.create(resources.leases, {
+    metadata: {
+      namespace: SYSTEM_NAMESPACE,
+      name: `node-maintenance-worker-${'0'.repeat(64)}`,
+      labels: { [COMPONENT_LABEL]: Component.Worker },
+    },
+    spec: { holderIdentity: 'gone', leaseDurationSeconds: 3_600, renewTime: '2026-01-01T00:00:00.000000Z' },
+  });
+  const process = startAdmission();
+  try {
+    await process.ready();
+    const annotations = { 'evacuation.coordination.k8s.io/priority_migrate.example.com': '5000/example' };
+    // The apiserver learns of the registration a moment later. Until then it evicts the pod.
+    await eventually('the eviction to be rejected', async () => {
+      const { metadata } = await c.podOn(node, { annotations });
+      const pod = { namespace: metadata.namespace ?? '', name: metadata.name, uid: metadata.uid ?? '' };
+      await expect(c.admin.evict(pod)).rejects.toThrow(
+        'cannot be evicted because it has evacuators (migrate.example.com)',
+      );
+    });
+    await eventually('the expired Lease to be deleted', async () =>
+      expect(await c.admin.get(resources.leases, gone.metadata as { namespace: string; name: string })).toBe(
+        undefined,
+      ),
+    );
+  } finally {
+    expect(await process.stop()).toBe(0);
   }
 });
 

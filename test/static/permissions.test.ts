@@ -134,6 +134,19 @@ describe('the comparison of permissions with requests reports', () => {
     expect(problems(clusterRole(rule), deletion)).toEqual([unused('delete pods')]);
   });
 
+  test('no path that everybody may read, and that an apiserver denied while it started', () => {
+    const rule = { apiGroups: [''], resources: ['pods'], verbs: ['get'] };
+    const version = (differs: object) => {
+      const { objectRef: _none, ...rest } = event('get', { resource: 'pods', name: 'p' }, differs);
+      return { ...rest, requestURI: '/version' };
+    };
+    const used = event('get', { resource: 'pods', name: 'p' });
+    expect(problems(clusterRole(rule), used, version(denied), version({}))).toEqual([]);
+    expect(problems(clusterRole(rule), used, version(denied))).toEqual([
+      'system/w: get /version was denied: grant it, or do not ask for it',
+    ]);
+  });
+
   test('no request that admission rejected', () => {
     const rejected = event('get', { resource: 'pods', name: 'p' }, { responseStatus: { code: 403 } });
     expect(problems(clusterRole({ ...podReader, verbs: ['get'] }), rejected)).toEqual([]);
