@@ -150,6 +150,49 @@ describe('a worker that is killed', () => {
   });
 });
 
+describe('a worker that dies while the activities of its runs are cancelled', () => {
+  let other: WorkerProcess;
+  afterAll(() => other?.kill());
+
+  test('fails no run: each goes on with what it was asked for', async () => {
+    for (const [index, name] of ['advanced', 'cancelled'].entries()) {
+      await world.apply(name, { nodes: [`node-${index + 3}`], stage: 'Cordon' });
+      await world.eventually(name, 'Cordon has started', (observed) => stageStarted(observed, 'Cordon'));
+    }
+    const runOf = (name: string) => world.temporal.workflow.getHandle(`node-maintenance-${name}`);
+    const activitiesOf = async (name: string) =>
+      ((await runOf(name).describe()).raw.pendingActivities ?? []).map(
+        (activity) => activity.activityType?.name,
+      );
+    for (const name of ['advanced', 'cancelled'])
+      await eventuallyHolds(
+        `${name} to keep its node cordoned`,
+        () => activitiesOf(name),
+        (activities) => activities.includes('keepCordoned'),
+      );
+    other = startWorker(world.sandbox, {
+      args: ['--components', 'controllers', '--health-port', '0', '--metrics-port', '0'],
+    });
+    await other.ready();
+    await worker.kill();
+    await runOf('advanced').signal('advance');
+    await runOf('cancelled').cancel();
+    await world.eventually('advanced', 'it is drained', drained);
+    await world.eventually('cancelled', 'the maintenance is finished', finished);
+    for (const name of ['advanced', 'cancelled']) {
+      const { events } = { events: await world.history(name) } as History;
+      const timeouts = (events ?? []).filter((event) => event.activityTaskTimedOutEventAttributes);
+      expect(timeouts).toHaveLength(1);
+    }
+    expect((await runOf('advanced').describe()).status.name).toBe('RUNNING');
+    await eventuallyHolds(
+      'the cancelled run to be completed',
+      async () => (await runOf('cancelled').describe()).status.name,
+      (status) => status === 'COMPLETED',
+    );
+  });
+});
+
 /** `TIMEOUT_TYPE_HEARTBEAT` of Temporal's API. */
 const heartbeatTimeout = 4;
 

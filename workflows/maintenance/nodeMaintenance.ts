@@ -3,7 +3,6 @@ import {
   CancellationScope,
   condition,
   continueAsNew,
-  isCancellation,
   log,
   proxyActivities,
   setCurrentDetails,
@@ -16,7 +15,7 @@ import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { hasReached } from '../../domain/common/stage.ts';
 import { renderCurrentDetails } from '../../domain/maintenance/currentDetails.ts';
 import { longActivity, shortActivity } from '../shared/activityOptions.ts';
-import { unwrapActivityFailure } from '../shared/failures.ts';
+import { isEndOfCancelled, unwrapActivityFailure } from '../shared/failures.ts';
 import { createInterruptible, type Interruptible } from '../shared/interruptible.ts';
 import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
 import { handleMessages } from './handlers.ts';
@@ -89,7 +88,7 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
     }
   } catch (error) {
     // Cancelled in Temporal: complete the maintenance, if Temporal users may do that.
-    if (!isCancellation(error) || run.uid === '') throw error;
+    if (!isEndOfCancelled(error, CancellationScope.current()) || run.uid === '') throw error;
     return CancellationScope.nonCancellable(async () => {
       await requestComplete(run, 'Message');
       return complete(run, renewal);

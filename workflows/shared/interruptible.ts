@@ -1,4 +1,5 @@
-import { CancellationScope, condition, isCancellation } from '@temporalio/workflow';
+import { CancellationScope, condition } from '@temporalio/workflow';
+import { isEndOfCancelled } from './failures.ts';
 
 /** Runs work that a message can interrupt, so that the workflow checks again what it has to do. */
 export interface Interruptible {
@@ -32,7 +33,7 @@ export function createInterruptible(): Interruptible {
         return await scope.run(work);
       } catch (error) {
         // A cancellation of the whole workflow is rethrown.
-        if (interrupted && isCancellation(error)) return undefined;
+        if (interrupted && isEndOfCancelled(error, scope)) return undefined;
         throw error;
       } finally {
         interrupt = () => undefined;

@@ -21,7 +21,7 @@ import { changedSearchAttributes } from '../shared/searchAttributes.ts';
 import { carriedState } from '../shared/carried.ts';
 import { clusterUidIn } from '../shared/cluster.ts';
 import { longActivity, shortActivity } from '../shared/activityOptions.ts';
-import { unwrapActivityFailure } from '../shared/failures.ts';
+import { isEndOfCancelled, unwrapActivityFailure } from '../shared/failures.ts';
 import { createInterruptible, type Interruptible } from '../shared/interruptible.ts';
 import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
 import { handleWindowMessages } from './handlers.ts';
@@ -68,7 +68,7 @@ export async function maintenanceWindow(input: WindowInput, previousRun?: Window
     await rollOutUntilOver(input, run, rollout);
   } catch (error) {
     // Cancelled in Temporal: handled like the message `cancel`, if Temporal users may send it. Nodes in progress are finished.
-    if (!isCancellation(error) || run.uid === '') throw error;
+    if (!isEndOfCancelled(error, CancellationScope.current()) || run.uid === '') throw error;
     await CancellationScope.nonCancellable(async () => {
       run.cancelled ||= await isCancelAuthorized(run);
       await rollOutUntilOver(input, run, rollout);
