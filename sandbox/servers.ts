@@ -27,7 +27,7 @@ export interface SandboxServer {
 const mark = 'NODE_MAINTENANCE_SANDBOX';
 
 /** Limits each step of a start, on a machine that is busy with other work. */
-export const stepTimeoutMs = 90_000;
+export const stepTimeoutMs = 180_000;
 
 /** A start of servers. */
 export interface Start {

@@ -256,10 +256,10 @@ describe('A start', () => {
     async (name) => {
       const dir = await newDir();
       const lines: string[] = [];
-      // Temporal binds its ports within moments: a test on a busy machine would come too late to take one.
-      process.env['TEMPORAL_CLI'] = await slowTemporal();
+      const { open } = await gateServers();
       const starting = startSandbox({ dir, nodes: 1, report: (line) => lines.push(line) });
       const { server, port } = await takePort(dir, name);
+      await open();
       const sandbox = await starting.finally(() => server.close());
       expect(lines).toContain(`Another process has taken port ${port}: starting again with other ports`);
       expect((await statePorts(dir))[name]).not.toBe(port);
@@ -267,24 +267,31 @@ describe('A start', () => {
       expect((await fetch(sandbox.temporalUi)).status).toBe(200);
       await sandbox.discard();
     },
-    180_000,
   );
 
   afterEach(() => {
     delete process.env['TEMPORAL_CLI'];
+    delete process.env['KUBEBUILDER_ASSETS'];
   });
 
-  /** Returns a program that runs the real Temporal two seconds later. */
-  async function slowTemporal(): Promise<string> {
-    const file = join(await newDir(), 'temporal');
-    const temporal = await realpath(join(one.bin, 'temporal'));
-    await writeFile(file, `#!/bin/sh\ncase "$1" in server) /bin/sleep 2 ;; esac\nexec '${temporal}' "$@"\n`, {
-      mode: 0o755,
-    });
-    return file;
+  /** Lets sandboxes start Temporal and kube-apiserver only after `open`, so that no server binds its port before. */
+  async function gateServers(): Promise<{ open(): Promise<void> }> {
+    const programs = await newDir();
+    const gate = join(programs, 'open');
+    for (const [name, argument] of Object.entries({
+      temporal: 'server start-dev',
+      'kube-apiserver': '--etcd-servers',
+    })) {
+      const real = await realpath(join(one.bin, name));
+      const wait = `case "$*" in *'${argument}'*) until [ -e '${gate}' ]; do /bin/sleep 0.1; done ;; esac`;
+      await writeFile(join(programs, name), `#!/bin/sh\n${wait}\nexec '${real}' "$@"\n`, { mode: 0o755 });
+    }
+    process.env['TEMPORAL_CLI'] = join(programs, 'temporal');
+    process.env['KUBEBUILDER_ASSETS'] = programs;
+    return { open: () => writeFile(gate, '') };
   }
 
-  /** Listens on the port as soon as the launcher has chosen it, which is before the server starts that needs it. */
+  /** Listens on the port as soon as the launcher has chosen it. */
   async function takePort(dir: string, name: PortName): Promise<{ server: Server; port: number }> {
     const unchosen = async () => ((await statePorts(dir).catch(() => undefined)) ? undefined : 'no ports');
     await until('the ports to be chosen', unchosen, { timeoutMs: 180_000, intervalMs: 1 });
