@@ -16,6 +16,8 @@ import {
   notificationSettings,
   notificationSettingsOf,
 } from './notifications/settings.ts';
+import type { WorkerDeployment } from './workerDeployment.ts';
+import { packageVersion } from './packageVersion.ts';
 import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from './settings.ts';
 
 /** The configuration of the worker, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
@@ -44,6 +46,8 @@ export interface Config {
   cluster: string | undefined;
   /** File with the bundled workflows; undefined: the worker bundles them when it starts. */
   workflowBundle: string | undefined;
+  /** Undefined: Temporal sends tasks to every worker, whatever its release. */
+  workerDeployment: WorkerDeployment | undefined;
   install: boolean;
   /** What --install enables for the Jobs of windows. */
   windowJobs: WindowJobs;
@@ -89,6 +93,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     notifications: notificationSettingsOf(settings),
     cluster,
     workflowBundle,
+    workerDeployment: workerDeploymentOf(settings),
     install,
     windowJobs: windowJobsOf(settings),
     components,
@@ -242,24 +247,37 @@ const Settings = z
       description: 'file with prebuilt workflows (node worker/printBundle.ts > FILE)',
       defaultText: 'bundled at every start',
     }),
+    deploymentName: setting(deploymentPart(), {
+      flags: '--deployment-name <name>',
+      variable: 'TEMPORAL_DEPLOYMENT_NAME',
+      description: 'Worker Deployment of Temporal that the worker belongs to; enables Worker Versioning',
+      defaultText: 'none: Temporal sends tasks to workers of every release',
+    }),
+    buildId: setting(deploymentPart(), {
+      flags: '--build-id <id>',
+      variable: 'TEMPORAL_WORKER_BUILD_ID',
+      description: 'with --deployment-name: version of the Worker Deployment',
+      defaultText: 'the version of the package',
+    }),
+    setCurrentVersion: setting(onOffFlag('true'), {
+      flags: '--set-current-version [true|false]',
+      variable: 'SET_CURRENT_VERSION',
+      description:
+        'with --deployment-name: the leader makes its build the current version; false if another tool does',
+      choices: onOff.options,
+      defaultText: 'true',
+    }),
     install: setting(z.boolean().default(false), {
       flags: '--install',
       description: 'apply the CRDs, policies, webhooks, RBAC and namespaces of deploy/ first',
     }),
-    windowJobs: setting(
-      // The flag alone is true.
-      z
-        .union([z.literal(true), onOff], oneOf(onOff.options))
-        .default('false')
-        .transform((value) => value === true || value === 'true'),
-      {
-        flags: '--window-jobs [true|false]',
-        variable: 'WINDOW_JOBS',
-        description: 'with --install: also apply deploy/window-jobs, which lets maintenance windows run Jobs',
-        choices: onOff.options,
-        defaultText: 'false',
-      },
-    ),
+    windowJobs: setting(onOffFlag('false'), {
+      flags: '--window-jobs [true|false]',
+      variable: 'WINDOW_JOBS',
+      description: 'with --install: also apply deploy/window-jobs, which lets maintenance windows run Jobs',
+      choices: onOff.options,
+      defaultText: 'false',
+    }),
     workPodSecurity: setting(z.enum(podSecurityLevels, oneOf(podSecurityLevels)).optional(), {
       flags: '--work-pod-security <level>',
       variable: 'WORK_POD_SECURITY',
@@ -292,7 +310,8 @@ const Settings = z
     kubeconfig: setting(z.string().optional(), { variable: 'KUBECONFIG' }),
   })
   .check(({ value, issues }) => void issues.push(...checkNotificationSettings(value)))
-  .check(({ value, issues }) => void issues.push(...checkWindowJobs(value), ...checkWebhookClients(value)));
+  .check(({ value, issues }) => void issues.push(...checkWindowJobs(value), ...checkWebhookClients(value)))
+  .check(({ value, issues }) => void issues.push(...checkWorkerDeployment(value)));
 type Settings = z.output<typeof Settings>;
 
 /** The settings of the worker, for the documentation. */
@@ -310,6 +329,22 @@ function portSetting(name: string, purpose: string, defaultPort: number) {
   });
 }
 
+/** Returns a schema for a flag that has an optional value: the flag alone is true. */
+function onOffFlag(byDefault: 'true' | 'false') {
+  return z
+    .union([z.literal(true), onOff], oneOf(onOff.options))
+    .default(byDefault)
+    .transform((value) => value === true || value === 'true');
+}
+
+/** Returns a schema for a name or build id of a Worker Deployment. Temporal separates the two by a dot or a colon. */
+function deploymentPart() {
+  return z
+    .string()
+    .regex(/^[^\s:]{1,255}$/, { error: 'expected at most 255 characters without spaces and ":"' })
+    .optional();
+}
+
 /** Returns a schema for names that are separated by commas. */
 function listSetting() {
   return z
@@ -321,6 +356,21 @@ function listSetting() {
         .map((name) => name.trim())
         .filter(Boolean),
     );
+}
+
+type DeploymentSettings = Pick<Settings, 'deploymentName' | 'buildId' | 'setCurrentVersion'>;
+
+/** A build id would have no effect on a worker without Worker Versioning. */
+function checkWorkerDeployment({ deploymentName, buildId }: DeploymentSettings): z.core.$ZodRawIssue[] {
+  if (deploymentName !== undefined || buildId === undefined) return [];
+  return [
+    { code: 'custom', path: ['deploymentName'], message: 'required with --build-id', input: undefined },
+  ];
+}
+
+function workerDeploymentOf({ deploymentName, buildId, setCurrentVersion }: DeploymentSettings) {
+  if (deploymentName === undefined) return undefined;
+  return { deploymentName, buildId: buildId ?? packageVersion(), setsCurrentVersion: setCurrentVersion };
 }
 
 type ClientSettings = Pick<Settings, 'webhookClientCa' | 'webhookClientNames'>;

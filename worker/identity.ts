@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import type { Lease } from '../api/core.ts';
 import { Component, COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../api/names.ts';
@@ -10,6 +9,7 @@ import { isKubeError, errorMessage } from '../kube/errors.ts';
 import { heldSpec, type Observation, observe } from '../kube/leaseRecord.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
+import { packageVersion } from './packageVersion.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 
 export interface IdentityOptions {
@@ -40,7 +40,7 @@ const componentSelector = `${COMPONENT_LABEL} in (${Object.values(Component).joi
 export async function publishIdentity(options: IdentityOptions, wait: WaitOptions): Promise<IdentityLease> {
   const { namespace } = options;
   // Read once: an upgrade on disk does not change the running process.
-  const annotations = { ...options.annotations, [IdentityAnnotation.Version]: await version() };
+  const annotations = { ...options.annotations, [IdentityAnnotation.Version]: packageVersion() };
   const identity = new IdentityLease({ ...options, annotations });
   const remedy = `namespace ${namespace} must exist and have a RoleBinding for Role ${options.component}; npm start -- --install --namespace ${namespace} creates both`;
   await retryUntilAvailable({ name: 'the identity Lease', remedy, ...wait }, () =>
@@ -221,9 +221,4 @@ async function repeat(act: () => Promise<void>, signal: AbortSignal): Promise<vo
 function ignoreRenewed(error: unknown): 'Gone' {
   if (isKubeError(error, 'Conflict')) return 'Gone';
   throw error;
-}
-
-async function version(): Promise<string> {
-  const text = await readFile(new URL('../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }

@@ -52,6 +52,7 @@ import {
   type WorkerSettings,
   workerSettings,
 } from './temporal.ts';
+import { setCurrentVersion } from './workerDeployment.ts';
 
 /** Events that are not written this long after the work has ended are lost. */
 const flushTimeoutMs = 5_000;
@@ -140,7 +141,7 @@ async function runSynced(options: SyncedOptions): Promise<void> {
     readinessGatesEnabled: config.readinessGates,
     ...temporal,
   });
-  const worker = await createWorker(temporal, scope, activities, config.workflowBundle);
+  const worker = await createWorker(temporal, scope, activities, config);
   state.worker = worker;
   try {
     await runUntil(signal, [worker, ...workers], async () => {
@@ -271,6 +272,7 @@ async function lead({
       log.info('Control loops started', { identity });
       const fencedCluster = { ...cluster, kube: fenced };
       await Promise.all([
+        setCurrentVersion(temporal, config.workerDeployment, { log, signal: leading }),
         runMaintenanceController(
           { cluster: fencedCluster, temporal: temporal.client, scope, events, log },
           leading,

@@ -9,7 +9,9 @@ import { type TemporalSettings, temporalSettings } from '../temporal-config/conn
 import { addAttributes, declaredNamespace, knownAttributes } from '../temporal-config/namespace.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
 import { loadWorkflows } from './bundle.ts';
+import type { Config } from './config.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
+import { versioningOf } from './workerDeployment.ts';
 
 export interface Temporal {
   client: Client;
@@ -95,14 +97,15 @@ export async function createWorker(
   temporal: Temporal,
   { names }: ClusterScope,
   activities: Activities,
-  bundleFile: string | undefined,
+  { workflowBundle, workerDeployment }: Pick<Config, 'workflowBundle' | 'workerDeployment'>,
 ): Promise<Worker> {
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,
     identity: temporal.identity,
     taskQueue: names.taskQueue,
-    workflowBundle: await loadWorkflows(bundleFile),
+    workflowBundle: await loadWorkflows(workflowBundle),
+    ...versioningOf(workerDeployment),
     activities,
     // Every maintenance has one activity open for as long as its stage lasts; most of them only wait.
     maxConcurrentActivityTaskExecutions: 1_000,
@@ -121,12 +124,14 @@ export async function createNotificationWorker(
   temporal: Temporal,
   { names }: ClusterScope,
   activities: Pick<NotificationActivities, 'deliver'>,
+  { workerDeployment }: Pick<Config, 'workerDeployment'>,
 ): Promise<Worker> {
   return Worker.create({
     connection: temporal.native,
     namespace: temporal.namespace,
     identity: temporal.identity,
     taskQueue: names.notificationTaskQueue,
+    ...versioningOf(workerDeployment),
     activities,
     maxConcurrentActivityTaskExecutions: 4,
     shutdownGraceTime: secondMs,

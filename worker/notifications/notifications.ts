@@ -23,7 +23,7 @@ const invalidArgument = 3;
 interface NotificationDependencies {
   temporal: Temporal;
   scope: ClusterScope;
-  config: Pick<Config, 'notifications'>;
+  config: Pick<Config, 'notifications' | 'workerDeployment'>;
   metrics: Metrics;
   log: Log;
 }
@@ -36,8 +36,8 @@ export interface Notifications {
 
 /** Throws an Error of one line when the files of the endpoint cannot be used. */
 export async function startNotifications(dependencies: NotificationDependencies): Promise<Notifications> {
-  const { temporal, scope, metrics, log } = dependencies;
-  const { notifications } = dependencies.config;
+  const { temporal, scope, config, metrics, log } = dependencies;
+  const { notifications } = config;
   const dropped: NotificationOutbox['dropped'] = ({ id, type, data }, reason) => {
     metrics.onNotification('dropped');
     log.warn('Notification dropped', { id, type, message: data.message, reason });
@@ -54,7 +54,7 @@ export async function startNotifications(dependencies: NotificationDependencies)
   });
   return {
     outbox: { enqueue, dropped },
-    workers: [await createNotificationWorker(temporal, scope, activities)],
+    workers: [await createNotificationWorker(temporal, scope, activities, config)],
   };
 }
 

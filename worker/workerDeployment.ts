@@ -1,0 +1,63 @@
+import type { WorkerDeploymentOptions } from '@temporalio/worker';
+import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
+import type { Temporal } from './temporal.ts';
+
+/**
+ * The Worker Deployment of Temporal to which the process belongs. Temporal sends all tasks of a deployment to one of its versions, the current
+ * one, whatever the number of processes of each (ADR 44).
+ */
+export interface WorkerDeployment {
+  readonly deploymentName: string;
+  /** Names a release; processes with different workflow code have different build ids. */
+  readonly buildId: string;
+  /** The leader makes its build the current version; otherwise another tool does, such as Temporal's worker controller. */
+  readonly setsCurrentVersion: boolean;
+}
+
+/**
+ * Returns the option of a Temporal worker. Runs last for days and go on with the next release, so each is replayed by the new build:
+ * pinning would keep the old one running until the last maintenance has ended.
+ */
+export function versioningOf(deployment: WorkerDeployment | undefined): {
+  workerDeploymentOptions?: WorkerDeploymentOptions;
+} {
+  if (deployment === undefined) return {};
+  const { deploymentName, buildId } = deployment;
+  return {
+    workerDeploymentOptions: {
+      version: { deploymentName, buildId },
+      useWorkerVersioning: true,
+      defaultVersioningBehavior: 'AUTO_UPGRADE',
+    },
+  };
+}
+
+/**
+ * Makes the build of this process the current version of its deployment. The leader calls it once: a rolling update ends with a leader of the
+ * new build, and a rollback with one of the old build. Waits while Temporal refuses, for example until it has seen the pollers of this build.
+ */
+export async function setCurrentVersion(
+  { client, namespace, identity }: Temporal,
+  deployment: WorkerDeployment | undefined,
+  { log, signal }: Pick<WaitOptions, 'log' | 'signal'>,
+): Promise<void> {
+  if (deployment?.setsCurrentVersion !== true) return;
+  const { deploymentName, buildId } = deployment;
+  const dependency = {
+    name: `Temporal to make build ${buildId} the current version of Worker Deployment ${deploymentName}`,
+    remedy: 'if another tool sets the current version, start the workers with --set-current-version=false',
+    report: () => undefined,
+    log,
+    signal,
+  };
+  const request = { namespace, identity, deploymentName, buildId };
+  try {
+    await retryUntilAvailable(dependency, () =>
+      client.workflowService.setWorkerDeploymentCurrentVersion(request),
+    );
+  } catch (error) {
+    if (signal.aborted) return;
+    throw error;
+  }
+  log.info('Current version set', { deployment: deploymentName, buildId });
+}
