@@ -39,6 +39,27 @@ const blockerReasons = {
 
 const asExpected = { status: ['True'], meaning: 'The condition is fulfilled.' } as const;
 
+const stalled = {
+  meaning:
+    'The workflow of the object makes no progress; the object has the condition only if that has happened.',
+  reasons: {
+    WorkflowContinues: { status: ['False'], meaning: 'The workflow makes progress again.' },
+    WorkflowFailed: {
+      status: ['True'],
+      meaning: 'Runs of the workflow fail soon after each start; they are started again with growing pauses.',
+    },
+    WorkflowReplaced: {
+      status: ['False'],
+      meaning: 'The run that could not continue was terminated, and a new one continues from the object.',
+    },
+    WorkflowTaskFailed: {
+      status: ['True'],
+      meaning:
+        'The workflow task of the run fails again and again; the run is replaced after `--stalled-run-timeout`.',
+    },
+  },
+} as const satisfies ConditionTypeFacts;
+
 const readinessReasons = {
   Flapping: {
     status: ['False'],
@@ -107,6 +128,20 @@ export const conditionReasons = {
         Resumed: { status: ['False'], meaning: 'The maintenance was resumed.' },
       },
     },
+    Progressing: {
+      meaning: 'The workflow of the maintenance can start and advance. Missing until it could not once.',
+      reasons: {
+        TemporalAvailable: {
+          status: ['True'],
+          meaning: 'Temporal is available again, or nothing is left that requires it.',
+        },
+        TemporalUnavailable: {
+          status: ['False'],
+          meaning: 'Temporal is unavailable: no stage starts or advances; existing Evacuations continue.',
+        },
+      },
+    },
+    Stalled: stalled,
     Succeeded: {
       meaning: "The maintenance of the window's node succeeded.",
       reasons: {
@@ -161,6 +196,7 @@ export const conditionReasons = {
         TemporalUnavailable: { status: ['Unknown'], meaning: 'Temporal is unavailable.' },
       },
     },
+    Stalled: stalled,
     Valid: {
       meaning: 'The spec is valid, so that the window can be scheduled.',
       reasons: {

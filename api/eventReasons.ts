@@ -242,6 +242,11 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'A pod still exists after its grace period.',
   },
+  TemporalUnavailable: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The maintenance waits, because Temporal is unavailable; recorded once for each outage.',
+  },
   TierDrained: {
     type: 'Normal',
     on: ['NodeMaintenance'],
@@ -271,6 +276,11 @@ export const eventReasons = {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning: 'The workflow of the maintenance ended before it was complete, and a new run continues.',
+  },
+  WorkflowStalled: {
+    type: 'Warning',
+    on: ['NodeMaintenance', 'MaintenanceWindow'],
+    meaning: 'The workflow of the object makes no progress; the condition Stalled has the same message.',
   },
 } as const satisfies Record<string, EventReasonFacts>;
 

@@ -121,7 +121,8 @@ export class WorkerProcess {
   async #notReadyReason({ kube }: Testbed, healthPort: number): Promise<string | undefined> {
     if (!this.#isRunning) throw new Error(`The worker exited early: ${this.#logTail()}`);
     const health = await fetch(`http://127.0.0.1:${healthPort}/readyz`).catch(() => undefined);
-    if (health?.ok !== true) return '/readyz does not answer 200';
+    // Without Temporal it answers 200, and says so.
+    if ((await health?.text())?.trim() !== 'ok') return '/readyz does not answer ok';
     const { items } = await kube.list(resources.leases, { namespace: SYSTEM_NAMESPACE });
     const { holderIdentity } =
       items.find(({ metadata: { name } }) => name === 'node-maintenance-controllers')?.spec ?? {};

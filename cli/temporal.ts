@@ -1,7 +1,17 @@
 export const temporalTimeoutMs = 5_000;
+/** Timeout of what a command asks Temporal: a server that hangs must not hang the command. */
+const answerTimeoutMs = 30_000;
 
-/** Connects to the Temporal of the default settings; `identity` is recorded in workflow histories. Rejects with a one-line Error. */
-export async function connectTemporal({ identity }: { identity?: string } = {}) {
+interface ConnectOptions {
+  /** Recorded in workflow histories. */
+  readonly identity?: string;
+  /** The command that cannot do without Temporal, for its error. */
+  readonly command?: string;
+}
+
+/** Connects to the Temporal of the default settings. Rejects with a one-line Error that names the remedy. */
+export async function connectTemporal({ identity, command }: ConnectOptions = {}) {
+  const subject = command === undefined ? 'Temporal' : `${command} needs Temporal`;
   // Imported on demand because it is large and most commands do not need it.
   const [{ Connection, Client, ...errors }, { temporalSettings }, { explainFailure }] = await Promise.all([
     import('@temporalio/client'),
@@ -15,10 +25,31 @@ export async function connectTemporal({ identity }: { identity?: string } = {}) 
       Connection.connect({ ...connectionOptions, connectTimeout: temporalTimeoutMs }),
     );
     const client = new Client({ connection, namespace, ...(identity !== undefined && { identity }) });
-    return { connection, client, namespace, address, errors };
+    /** Makes requests that must be answered soon. Rejects with a one-line Error if Temporal has become unavailable. */
+    const answered = async <T>(requests: () => Promise<T>): Promise<T> => {
+      try {
+        return await connection.withDeadline(Date.now() + answerTimeoutMs, requests);
+      } catch (error) {
+        if (!isUnavailable(error)) throw error;
+        const reason = `no response from ${address}: check that Temporal works there, and retry`;
+        throw new Error(`${subject}: ${reason}`, { cause: error });
+      }
+    };
+    return { connection, client, namespace, address, errors, answered };
   } catch (error) {
-    throw new Error(`Temporal: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+    throw new Error(`${subject}: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    });
   }
 }
 
 export type Temporal = Awaited<ReturnType<typeof connectTemporal>>;
+
+/** DEADLINE_EXCEEDED and UNAVAILABLE in gRPC. */
+const unavailableCodes = [4, 14];
+
+function isUnavailable(error: unknown): boolean {
+  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown };
+  if (typeof code === 'number') return unavailableCodes.includes(code);
+  return cause === undefined ? false : isUnavailable(cause);
+}

@@ -78,4 +78,4 @@ export async function readiness(server: ApiServer): Promise<string | undefined> 
 }
 
 /** Limits the wait for a paused server, which accepts connections and never answers. */
-const requestTimeoutMs = 5_000;
+const requestTimeoutMs = 30_000;

@@ -17,7 +17,13 @@ export async function explainFailure<T>(settings: TemporalSettings, attempt: () 
 }
 
 /** Status codes of gRPC. */
-export const Code = { NotFound: 5, PermissionDenied: 7, Unimplemented: 12, Unauthenticated: 16 } as const;
+export const Code = {
+  InvalidArgument: 3,
+  NotFound: 5,
+  PermissionDenied: 7,
+  Unimplemented: 12,
+  Unauthenticated: 16,
+} as const;
 
 /** Finds the gRPC status in an error of the SDK or one of its causes. */
 export function grpcStatusOf(error: unknown): { code: number; details: string } | undefined {
@@ -97,13 +103,16 @@ async function connectionProblem({
 async function plainProblem(address: string): Promise<string | undefined> {
   const probed = await probe(connectPlain(hostAndPort(address)), 'connect');
   if (probed.kind === 'Answer' && probed.first !== tlsAlert) return undefined;
-  if (!probed.connected) return noResponse(address, probed);
+  if (!probed.connected || probed.kind === 'Timeout') return noResponse(address, probed);
   return `tls: ${address} does not accept unencrypted connections, and probably requires TLS: add a table tls to the profile, or set TEMPORAL_TLS=true`;
 }
 
 type ProbeResult = { connected: boolean } & (
   | { kind: 'Answer'; first: number | undefined }
-  | { kind: 'Silence' }
+  /** The server closed the connection. */
+  | { kind: 'Closed' }
+  /** The server keeps the connection and does not respond: one that expects TLS, or a certificate, would close it. */
+  | { kind: 'Timeout' }
   | { kind: 'Error'; code: string; message: string }
 );
 
@@ -111,17 +120,17 @@ type ProbeResult = { connected: boolean } & (
 function probe(socket: Socket | TLSSocket, connectedOn: 'connect' | 'secureConnect'): Promise<ProbeResult> {
   return new Promise((resolve) => {
     let connected = false;
-    const end = (result: { kind: 'Silence' } | { kind: 'Answer'; first: number | undefined }) => {
+    const end = (result: { kind: 'Closed' | 'Timeout' } | { kind: 'Answer'; first: number | undefined }) => {
       resolve({ connected, ...result });
       socket.destroy();
     };
-    socket.setTimeout(answerTimeoutMs, () => end({ kind: 'Silence' }));
+    socket.setTimeout(answerTimeoutMs, () => end({ kind: 'Timeout' }));
     socket.once(connectedOn, () => {
       connected = true;
       socket.write(preface);
     });
     socket.once('data', (data: Buffer) => end({ kind: 'Answer', first: data[0] }));
-    socket.once('close', () => end({ kind: 'Silence' }));
+    socket.once('close', () => end({ kind: 'Closed' }));
     socket.once('error', ({ code = '', message }: NodeJS.ErrnoException) => {
       resolve({ connected, kind: 'Error', code, message });
       socket.destroy();
@@ -142,6 +151,7 @@ function tlsProblem(
     return `tls.server_ca_cert_path (TEMPORAL_TLS_SERVER_CA_CERT_PATH): the certificate of ${address} is not signed by a trusted CA (${code}): set the CA that signed it`;
   if (message.includes('wrong version number'))
     return `tls: ${address} does not support TLS: remove tls and api_key from the profile, or set TEMPORAL_TLS=false`;
+  if (probed.kind === 'Timeout') return noResponse(address, probed);
   // A server that closes the connection after the handshake rejects the certificate, or requires one.
   if (probed.connected || message.includes('alert'))
     return hasCertificate

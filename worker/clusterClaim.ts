@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Client,
   ServiceError,
@@ -9,7 +8,6 @@ import { CLUSTER_NAME_MEMO, CLUSTER_UID_MEMO, type ClusterScope, temporalNames }
 import { shortUid } from '../domain/common/clusterName.ts';
 import { oneLine } from '../domain/common/text.ts';
 import type { Kube } from '../kube/client.ts';
-import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
@@ -34,17 +32,22 @@ export async function readScope(
   return { name: cluster ?? shortUid(uid), uid, names: temporalNames(cluster) };
 }
 
-/** Claims the names of the cluster. Throws an Error of one line if another cluster has claimed them. */
-export async function claimNames(
-  { client, namespace }: Temporal,
-  scope: ClusterScope,
-  wait: WaitOptions,
-): Promise<void> {
-  const dependency = { name: 'the claim of this cluster in Temporal', remedy: 'check Temporal', ...wait };
-  const owner = await retryUntilAvailable(dependency, () => explained(ownerAfterClaim(client, scope)));
-  if (owner.uid !== scope.uid) throw new Error(claimedByOther(namespace, scope, owner));
-  wait.log.info('Cluster claimed', { cluster: scope.name, uid: scope.uid, taskQueue: scope.names.taskQueue });
-  await retryUntilAvailable(dependency, () => releaseFormerClaims(client, scope, wait.log));
+/** Another cluster has the names. Waiting does not help: the message is one line with the remedies. */
+export class ClaimedByOther extends Error {}
+
+type ClaimClient = Pick<Temporal, 'client' | 'namespace'>;
+
+/** Claims the names of the cluster, and ends claims that it had under other names. Rejects with ClaimedByOther if another cluster has claimed them. */
+export async function claimNames(temporal: ClaimClient, scope: ClusterScope, log: Log): Promise<void> {
+  await keepClaim(temporal, scope);
+  log.info('Cluster claimed', { cluster: scope.name, uid: scope.uid, taskQueue: scope.names.taskQueue });
+  await releaseFormerClaims(temporal.client, scope, log);
+}
+
+/** Renews a claim that a user has terminated. Rejects with ClaimedByOther if another cluster has taken it. */
+export async function keepClaim({ client, namespace }: ClaimClient, scope: ClusterScope): Promise<void> {
+  const owner = await explained(ownerAfterClaim(client, scope));
+  if (owner.uid !== scope.uid) throw new ClaimedByOther(claimedByOther(namespace, scope, owner));
 }
 
 /** The errors of the client say what was tried; their causes say why it failed. */
@@ -72,30 +75,6 @@ async function releaseFormerClaims(client: Client, { uid, names }: ClusterScope,
 function ignoreNotFound(error: unknown): void {
   if (!(error instanceof WorkflowNotFoundError)) throw error;
 }
-
-/** Interval in which a worker makes sure that its cluster still has the claim: a user may have terminated it. */
-const checkEveryMs = 60_000;
-
-/** Renews a claim that was terminated, until the signal. Rejects with an Error of one line when another cluster has taken it. */
-export async function keepClaim(
-  { client, namespace }: Temporal,
-  scope: ClusterScope,
-  { log, signal, everyMs = checkEveryMs }: Pick<WaitOptions, 'log' | 'signal'> & { everyMs?: number },
-): Promise<void> {
-  for (;;) {
-    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
-    if (signal.aborted) return;
-    try {
-      const owner = await ownerAfterClaim(client, scope);
-      if (owner.uid !== scope.uid) throw new ClaimLost(claimedByOther(namespace, scope, owner));
-    } catch (error) {
-      if (error instanceof ClaimLost) throw error;
-      log.warn('The claim of this cluster in Temporal could not be checked', { reason: errorMessage(error) });
-    }
-  }
-}
-
-class ClaimLost extends Error {}
 
 interface Owner {
   name: string;

@@ -34,6 +34,10 @@ export interface Config {
   evacuators: EvacuatorSettings;
   /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
   nodeLeaseDurationSeconds: number;
+  /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
+  stalledRunTimeoutSeconds: number;
+  /** The worker warns if the namespace of Temporal keeps histories for a shorter time; 0: never. */
+  historyRetentionDays: number;
   /** Enables readiness gates. */
   readinessGates: boolean;
   /** Grace period before a gate that became not ready taints the node. */
@@ -87,6 +91,8 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     plainEvictions,
     evacuators: { responseSeconds: settings.evacuatorResponse, knownClasses: settings.evacuatorClasses },
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
+    stalledRunTimeoutSeconds: settings.stalledRunTimeout,
+    historyRetentionDays: settings.historyRetention,
     readinessGates,
     readinessGraceSeconds: settings.readinessGrace,
     namespace,
@@ -195,6 +201,21 @@ const Settings = z
       variable: 'NODE_LEASE_DURATION',
       description: 'duration of the maintenance Leases, in seconds',
       defaultText: '900',
+    }),
+    // By default the Leases of the nodes, which the run renews every 300 s, do not expire before.
+    stalledRunTimeout: setting(wholeNumber('whole seconds', 0, 86_400).default(300), {
+      flags: '--stalled-run-timeout <seconds>',
+      variable: 'STALLED_RUN_TIMEOUT',
+      description:
+        'replace a workflow run whose workflow task has failed for this time by one that continues from the object; 0: never',
+      defaultText: '300',
+    }),
+    historyRetention: setting(wholeNumber('whole days', 0, 36_500).default(30), {
+      flags: '--history-retention <days>',
+      variable: 'HISTORY_RETENTION',
+      description:
+        'warn if the namespace of Temporal keeps the histories of closed runs for fewer days; 0: never',
+      defaultText: '30',
     }),
     readinessGates: setting(
       onOff.default('true').transform((value) => value === 'true'),

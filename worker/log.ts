@@ -13,6 +13,10 @@ export function createLogger(level: string): Logger {
     level,
     base: null,
     timestamp: pino.stdTimeFunctions.isoTime,
+    // Temporal's SDK logs errors under this name.
+    serializers: {
+      error: (error: unknown) => (error instanceof Error ? pino.stdSerializers.err(error) : error),
+    },
     // JSON escapes only some of the characters that control a terminal.
     hooks: { streamWrite: (line) => `${escapeUnprintable(line.trimEnd())}\n` },
   });

@@ -1,4 +1,4 @@
-import { Runtime, type Worker } from '@temporalio/worker';
+import { Runtime } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
 import {
@@ -9,10 +9,12 @@ import {
   READINESS_TAINT,
 } from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
+import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
+import { runProgressingController } from '../controllers/maintenance/progressing.ts';
 import { runNodeDisruptionBudgetController } from '../controllers/windows/nodeDisruptionBudget.ts';
 import { runNodeConditionsController } from '../controllers/maintenance/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/leases/nodeLeases.ts';
@@ -36,6 +38,7 @@ import type { Log } from '../kube/log.ts';
 import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
 import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
+import { loadWorkflows } from './bundle.ts';
 import { claimNames, keepClaim, readScope } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
@@ -44,14 +47,21 @@ import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
 import { startNotifications } from './notifications/notifications.ts';
 import { checkWebhooks, prepareCluster } from './prepare.ts';
+import { watchRetention } from './retention.ts';
+import { runTogether } from './runTogether.ts';
 import { type StartupState, type WaitOptions, waitOptionsOf } from './startupRetry.ts';
 import {
-  connectTemporal,
+  answered,
+  connectWorkers,
   createWorker,
+  openTemporal,
+  prepareNamespace,
   type Temporal,
   type WorkerSettings,
   workerSettings,
 } from './temporal.ts';
+import { TemporalMonitor } from './temporalMonitor.ts';
+import { TemporalWorkers } from './temporalWorkers.ts';
 import { setCurrentVersion } from './workerDeployment.ts';
 
 /** Events that are not written this long after the work has ended are lost. */
@@ -62,12 +72,13 @@ interface State extends StartupState {
   needsAdmission: boolean;
   cluster?: Cluster;
   admission?: ServedAdmission;
-  worker?: Worker;
+  monitor?: TemporalMonitor;
+  workers?: TemporalWorkers;
 }
 
 /**
- * Runs the worker until the signal aborts: informers, the Temporal worker and, on the leader, the control loops. Throws an Error of
- * one line for a problem that waiting does not solve.
+ * Runs the worker until the signal aborts: informers, admission, the Temporal workers and, on the leader, the control loops. Only what needs
+ * Temporal waits for it. Throws an Error of one line for a problem that waiting does not solve.
  */
 export async function runWorker(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
@@ -77,7 +88,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const metrics = createMetrics();
   const state: State = { needsAdmission: config.components.has('admission') };
   const pages = {
-    healthz: () => healthOf(state),
+    healthz: () => alive,
     readyz: () => readinessOf(state),
     metrics: () => metricsAnswer(metrics, sdkMetricsAddress),
   };
@@ -90,21 +101,44 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const scope = await readScope(kube, config.cluster, wait);
   const identity = await publishWorker(kube, { ...settings, config, scope }, wait);
   metrics.observeIdentity(identity);
-  const temporal = await connectTemporal(settings, wait);
-  await claimNames(temporal, scope, wait);
+  const temporal = openTemporal(settings);
+  const monitor = monitorOf(temporal, scope, log);
+  state.monitor = monitor;
+  metrics.observeTemporal(() => temporalProblem(state) === undefined);
   const cluster = watchCluster({ kube, log });
   state.cluster = cluster;
   metrics.observe(cluster);
   cluster.start(signal);
-  await cluster.synced(signal);
-  log.info('Informers synced', { nodes: cluster.nodes.list().length, pods: cluster.pods.list().length });
+  const options = { config, log, state, metrics, kube, cluster, temporal, monitor, scope, identity };
   try {
-    await runSynced({ config, log, signal, state, metrics, kube, cluster, temporal, scope, identity });
+    await runTogether(signal, [
+      (stop) => monitor.run(stop),
+      async (stop) => {
+        await cluster.synced(stop);
+        const [nodes, pods] = [cluster.nodes.list().length, cluster.pods.list().length];
+        log.info('Informers synced', { nodes, pods });
+        await runSynced({ ...options, signal: stop });
+      },
+    ]);
   } finally {
     await temporal.close();
     await kube.close();
     listening.close();
   }
+}
+
+function monitorOf(temporal: Temporal, scope: ClusterScope, log: Log): TemporalMonitor {
+  const { address, source } = temporal.settings;
+  return new TemporalMonitor({
+    address,
+    source,
+    prepare: async () => {
+      await prepareNamespace(temporal, log);
+      await answered(temporal, () => claimNames(temporal, scope, log));
+    },
+    check: () => answered(temporal, () => keepClaim(temporal, scope)),
+    log,
+  });
 }
 
 interface SyncedOptions {
@@ -116,19 +150,48 @@ interface SyncedOptions {
   kube: Kube;
   cluster: Cluster;
   temporal: Temporal;
+  monitor: TemporalMonitor;
   scope: ClusterScope;
   identity: IdentityLease;
 }
 
 /** Runs admission, the Temporal workers and the control loops, once the informers have synced. */
 async function runSynced(options: SyncedOptions): Promise<void> {
-  const { config, log, signal, state, metrics, kube, cluster, temporal, scope, identity } = options;
-  const admission = config.components.has('admission') ? await serveAdmission(options) : undefined;
+  const { config, log, signal, metrics, kube, cluster, temporal, monitor, scope, identity } = options;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   // Rate-limited, because they only report what was done: work takes precedence.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
-  const { outbox, workers } = await startNotifications({ temporal, scope, config, metrics, log });
   const mayRunJobs = jobPermission(kube);
+  try {
+    const shared = { events, podEvents, mayRunJobs };
+    const leadOptions = { ...shared, kube, cluster, temporal, monitor, scope, config, metrics, log };
+    await runTogether(signal, [
+      (stop) => lead({ ...leadOptions, identity: identity.holder, signal: stop }),
+      async (stop) => (await prepareWorkers(options, shared)).run(stop),
+      (stop) =>
+        watchRetention(temporal, {
+          days: config.historyRetentionDays,
+          availability: monitor,
+          metrics,
+          log,
+          signal: stop,
+        }),
+      async (stop) => {
+        if (config.components.has('admission')) await serveAdmission({ ...options, signal: stop });
+      },
+    ]);
+  } finally {
+    await Promise.all([events.flush(flushTimeoutMs), podEvents.flush(flushTimeoutMs)]);
+  }
+}
+
+/** Prepares the Temporal workers. Throws an Error of one line for settings that they cannot work with. */
+async function prepareWorkers(
+  { config, log, state, metrics, kube, cluster, temporal, monitor, scope }: SyncedOptions,
+  { events, podEvents, mayRunJobs }: Pick<LeaderOptions, 'events' | 'podEvents' | 'mayRunJobs'>,
+): Promise<TemporalWorkers> {
+  const { outbox, createWorkers } = await startNotifications({ temporal, scope, config, metrics, log });
+  const workflows = await loadWorkflows(config.workflowBundle);
   const activities = createActivities({
     cluster,
     scope,
@@ -139,44 +202,25 @@ async function runSynced(options: SyncedOptions): Promise<void> {
     notifications: outbox,
     leases: nodeLeases(kube, config),
     readinessGatesEnabled: config.readinessGates,
-    ...temporal,
+    starterOf: temporal.starterOf,
+    isRunning: temporal.isRunning,
   });
-  const worker = await createWorker(temporal, scope, activities, config);
-  state.worker = worker;
-  try {
-    await runUntil(signal, [worker, ...workers], async () => {
-      await Promise.all([
-        lead({
-          kube,
-          cluster,
-          events,
-          podEvents,
-          mayRunJobs,
-          temporal,
-          scope,
-          identity: identity.holder,
-          config,
-          log,
-          signal,
-        }),
-        keepClaim(temporal, scope, { log, signal }),
-        admission?.maintainRegistration(),
-      ]);
-    });
-  } finally {
-    await Promise.all([events.flush(flushTimeoutMs), podEvents.flush(flushTimeoutMs), admission?.close()]);
-  }
+  const workers = new TemporalWorkers({
+    availability: monitor,
+    connect: () => connectWorkers(temporal),
+    create: async (connection) => [
+      await createWorker(connection, scope, activities, { ...config, workflows }),
+      ...(await createWorkers(connection)),
+    ],
+    log,
+  });
+  state.workers = workers;
+  return workers;
 }
 
-/** Serves admission from the informers of the controllers. */
-async function serveAdmission({
-  config,
-  log,
-  signal,
-  state,
-  metrics,
-  cluster,
-}: SyncedOptions): Promise<Pick<ServedAdmission, 'maintainRegistration'> & { close(): Promise<void> }> {
+/** Serves admission from the informers of the controllers, until the signal aborts. */
+async function serveAdmission(options: SyncedOptions): Promise<void> {
+  const { config, log, signal, state, metrics, cluster } = options;
   // A client of its own: the requests of a drain must not delay the answers to the apiserver.
   const userAgent = 'node-maintenance-admission';
   const kube = connectKube({ kubeconfig: config.admissionKubeconfig, userAgent, log, maxInFlight: 16 });
@@ -185,13 +229,12 @@ async function serveAdmission({
   const { onRejection } = metrics;
   const admission = await startAdmission({ kube, nodes, maintenances }, config, { log, onRejection }, signal);
   state.admission = admission;
-  return {
-    maintainRegistration: () => admission.maintainRegistration(),
-    close: async () => {
-      admission.close();
-      await kube.close();
-    },
-  };
+  try {
+    await admission.maintainRegistration();
+  } finally {
+    admission.close();
+    await kube.close();
+  }
 }
 
 function nodePermissions(kube: Kube, may: ReviewRules['may']): NodePermissions {
@@ -222,21 +265,6 @@ function publishWorker(
   return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, wait);
 }
 
-/** Runs the Temporal workers and the control loops; when one of them ends, stops the others. */
-async function runUntil(
-  signal: AbortSignal,
-  workers: readonly Worker[],
-  loops: () => Promise<void>,
-): Promise<void> {
-  const shutdown = () => {
-    for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
-  };
-  signal.addEventListener('abort', shutdown, { once: true });
-  const running = workers.map((worker) => worker.run());
-  if (signal.aborted) shutdown();
-  await Promise.all([...running, loops().finally(shutdown)]);
-}
-
 interface LeaderOptions {
   kube: Kube;
   cluster: Cluster;
@@ -245,10 +273,12 @@ interface LeaderOptions {
   podEvents: EventRecorder;
   mayRunJobs: JobPermission;
   temporal: Temporal;
+  monitor: TemporalMonitor;
   scope: ClusterScope;
   /** Identity of the process in the identity Leases. */
   identity: string;
   config: Config;
+  metrics: Metrics;
   log: Log;
   signal: AbortSignal;
 }
@@ -260,9 +290,11 @@ async function lead({
   podEvents,
   mayRunJobs,
   temporal,
+  monitor: availability,
   scope,
   identity,
   config,
+  metrics,
   log,
   signal,
 }: LeaderOptions): Promise<void> {
@@ -271,12 +303,22 @@ async function lead({
     async (leading, fenced) => {
       log.info('Control loops started', { identity });
       const fencedCluster = { ...cluster, kube: fenced };
+      const leases = nodeLeases(fenced, config);
+      const runs: RunOptions = {
+        cluster: fencedCluster,
+        temporal: temporal.client,
+        availability,
+        scope,
+        events,
+        log,
+        stalledRunTimeoutSeconds: config.stalledRunTimeoutSeconds,
+      };
       await Promise.all([
-        setCurrentVersion(temporal, config.workerDeployment, { log, signal: leading }),
-        runMaintenanceController(
-          { cluster: fencedCluster, temporal: temporal.client, scope, events, log },
-          leading,
-        ),
+        setCurrentVersion({ temporal, availability, deployment: config.workerDeployment, log }, leading),
+        runMaintenanceController({ ...runs, onRestart: () => metrics.onRestart('nodeMaintenance') }, leading),
+        runWindowControllers({ ...runs, mayRunJobs, metrics }, leading),
+        runProgressingController({ cluster: fencedCluster, availability, events, log }, leading),
+        runOutageLeasesController({ cluster: fencedCluster, leases, availability, log }, leading),
         new EvacuationController({
           cluster: fencedCluster,
           events: podEvents,
@@ -289,21 +331,31 @@ async function lead({
           { cluster: fencedCluster, holder: leaseHolderOf(config.namespace), log },
           leading,
         ),
-        runNodeDisruptionBudgetController({ cluster: fencedCluster, log }, leading),
         runNodeLeasesController({ cluster: fencedCluster, log }, leading),
         runAbandonedLeasesController({ cluster: fencedCluster, events, log }, leading),
         runReadinessControllers({ cluster: fencedCluster, config, events, log }, leading),
-        runAdvanceController({ cluster: fencedCluster, events, mayRunJobs, log }, leading),
-        runWindowRequestController({ cluster: fencedCluster, events, log }, leading),
-        runWindowProgressController({ cluster: fencedCluster, log }, leading),
-        runWindowsController(
-          { cluster: fencedCluster, temporal: temporal.client, scope, events, mayRunJobs, log },
-          leading,
-        ),
       ]);
       log.info('Control loops stopped', { identity });
     },
   );
+}
+
+/** What the controllers of runs need. */
+type RunOptions = Omit<Parameters<typeof runMaintenanceController>[0], 'onRestart'>;
+
+async function runWindowControllers(
+  { mayRunJobs, metrics, ...runs }: RunOptions & Pick<LeaderOptions, 'mayRunJobs' | 'metrics'>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { cluster, events, log } = runs;
+  const onRestart = () => metrics.onRestart('maintenanceWindow');
+  await Promise.all([
+    runWindowsController({ ...runs, mayRunJobs, onRestart }, signal),
+    runAdvanceController({ cluster, events, mayRunJobs, log }, signal),
+    runWindowRequestController({ cluster, events, log }, signal),
+    runWindowProgressController({ cluster, log }, signal),
+    runNodeDisruptionBudgetController({ cluster, log }, signal),
+  ]);
 }
 
 /** Runs the controllers of readiness gates. If they are disabled, logs which nodes would wait forever. */
@@ -352,27 +404,39 @@ function installRuntime(logger: Logger, sdkMetricsAddress: string): void {
   });
 }
 
-function healthOf({ worker }: State): Answer {
-  const failed = worker?.getState() === 'FAILED';
-  return {
-    status: failed ? 503 : 200,
-    type: 'text/plain',
-    body: failed ? 'the Temporal worker failed\n' : 'ok\n',
-  };
+const alive: Answer = { status: 200, type: 'text/plain', body: 'ok\n' };
+
+/**
+ * Without Temporal, a process is ready if it serves admission, or if it has worked with Temporal before: its outage must not take the process
+ * out of service. A process that only runs controllers and has never reached Temporal is not ready, so that a rollout with wrong settings
+ * stops.
+ */
+function readinessOf(state: State): Answer {
+  const { waiting, needsAdmission, workers } = state;
+  const blocked = waiting ?? informersProblem(state) ?? admissionProblem(state);
+  const outage = blocked ?? temporalProblem(state);
+  const isReady =
+    blocked === undefined && (outage === undefined || needsAdmission || workers?.hasStarted === true);
+  const body = isReady && outage !== undefined ? `ok, but ${outage}` : (outage ?? 'ok');
+  return { status: isReady ? 200 : 503, type: 'text/plain', body: `${body}\n` };
 }
 
-function readinessOf({ waiting, needsAdmission, cluster, admission, worker }: State): Answer {
-  const workerState = worker?.getState() ?? 'not created yet';
-  if (waiting !== undefined) return { status: 503, type: 'text/plain', body: `${waiting}\n` };
-  if (cluster?.hasSynced() !== true)
-    return { status: 503, type: 'text/plain', body: 'the informers have not synced yet\n' };
-  const problem = admission === undefined ? 'admission is not served yet' : admission.problem();
-  if (needsAdmission && problem !== undefined)
-    return { status: 503, type: 'text/plain', body: `${problem}\n` };
-  const ready = workerState === 'RUNNING';
-  return {
-    status: ready ? 200 : 503,
-    type: 'text/plain',
-    body: ready ? 'ok\n' : `the Temporal worker is ${workerState}\n`,
-  };
+function informersProblem({ cluster }: State): string | undefined {
+  return cluster?.hasSynced() === true ? undefined : 'the informers have not synced yet';
+}
+
+function admissionProblem({ needsAdmission, admission }: State): string | undefined {
+  if (!needsAdmission) return undefined;
+  return admission === undefined ? 'admission is not served yet' : admission.problem();
+}
+
+/** Returns why maintenances do not start or advance in this process. */
+function temporalProblem({ monitor, workers }: State): string | undefined {
+  const outage = monitor?.outage();
+  if (outage !== undefined) {
+    const since = new Date(outage.sinceMs).toISOString();
+    return `Temporal has been unavailable since ${since}, and no maintenance starts or advances: ${outage.reason}`;
+  }
+  const problem = workers === undefined ? 'they have not been created yet' : workers.problem();
+  return problem === undefined ? undefined : `the Temporal workers are not running: ${problem}`;
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { backOffMs } from '../kube/backOff.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 
@@ -28,16 +29,15 @@ interface Dependency extends WaitOptions {
   remedy: string;
 }
 
-const firstPauseMs = 200;
-const maxPauseMs = 5_000;
+const pauses = { firstMs: 200, capMs: 5_000 };
 
-/** Calls `attempt` until it succeeds. Logs the reason of a failure once, and again when it changes. */
+/** Calls `attempt` until it succeeds, at random intervals: many processes may wait. Logs the reason of a failure once, and again when it changes. */
 export async function retryUntilAvailable<T>(
   { name, remedy, log, signal, report }: Dependency,
   attempt: () => Promise<T>,
 ): Promise<T> {
   let loggedReason: string | undefined;
-  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 2, maxPauseMs)) {
+  for (let failures = 0; ; failures += 1) {
     try {
       const result = await attempt();
       report(undefined);
@@ -48,7 +48,7 @@ export async function retryUntilAvailable<T>(
       if (reason !== loggedReason) log.warn(`Waiting for ${name}`, { reason, remedy });
       loggedReason = reason;
       report(`waiting for ${name}: ${reason}: ${remedy}`);
-      await sleep(pauseMs, undefined, { signal });
+      await sleep(backOffMs(failures, pauses), undefined, { signal });
     }
   }
 }

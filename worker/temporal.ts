@@ -1,23 +1,21 @@
 import { hostname } from 'node:os';
 import { Client, Connection } from '@temporalio/client';
-import { NativeConnection, Worker } from '@temporalio/worker';
+import { NativeConnection, Worker, type WorkflowBundle } from '@temporalio/worker';
 import type { Activities, NotificationActivities } from '../activities/contract.ts';
 import type { ClusterScope } from '../api/names.ts';
 import { isRunning } from '../controllers/workflowRuns.ts';
 import type { Log } from '../kube/log.ts';
 import { type TemporalSettings, temporalSettings } from '../temporal-config/connection.ts';
-import { addAttributes, declaredNamespace, knownAttributes } from '../temporal-config/namespace.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
-import { loadWorkflows } from './bundle.ts';
 import type { Config } from './config.ts';
-import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
+import { ensureSearchAttributes } from './searchAttributes.ts';
 import { versioningOf } from './workerDeployment.ts';
 
 export interface Temporal {
+  settings: WorkerSettings;
+  connection: Connection;
   client: Client;
-  native: NativeConnection;
   namespace: string;
-  identity: string;
   /** Returns the identity that the client which started a run declared, such as `temporal-cli:jane@laptop`. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
   isRunning: (workflowId: string) => Promise<boolean>;
@@ -34,30 +32,20 @@ export function workerSettings(): WorkerSettings {
   return { ...temporalSettings(), identity: `${process.pid}@${hostname()}` };
 }
 
-const answerTimeoutMs = 5_000;
+/** The default of gRPC, two minutes, would delay the end of every long outage. */
+const maxReconnectMs = 5_000;
 
-/** Connects to Temporal. Waits, and logs why, while it does not answer. */
-export async function connectTemporal(settings: WorkerSettings, wait: WaitOptions): Promise<Temporal> {
-  const { connectionOptions, namespace, address, source, identity } = settings;
-  const dependency = {
-    name: `Temporal at ${address}`,
-    remedy: `check the settings of Temporal, which come from ${source}`,
-    ...wait,
-  };
-  const answer = <T>(attempt: () => Promise<T>) =>
-    retryUntilAvailable(dependency, () => explainFailure(settings, attempt));
-  // First, because its errors have codes; lazily, because a failed connection would keep trying in the background.
-  const connection = Connection.lazy(connectionOptions);
-  const describe = () => connection.workflowService.describeNamespace({ namespace });
-  await answer(() => connection.withDeadline(Date.now() + answerTimeoutMs, describe));
-  const native = await answer(() => NativeConnection.connect(connectionOptions));
-  await registerSearchAttributes(connection, namespace, wait.log);
+/** Creates the client of Temporal. It sends nothing before its first request. */
+export function openTemporal(settings: WorkerSettings): Temporal {
+  const { connectionOptions, namespace } = settings;
+  const channelArgs = { 'grpc.max_reconnect_backoff_ms': maxReconnectMs };
+  const connection = Connection.lazy({ ...connectionOptions, channelArgs });
   const client = new Client({ connection, namespace });
   return {
+    settings,
+    connection,
     client,
-    native,
     namespace,
-    identity,
     starterOf: async (workflowId, runId) => {
       const execution = { workflowId, runId };
       const request = { namespace, execution, maximumPageSize: 1 };
@@ -65,46 +53,52 @@ export async function connectTemporal(settings: WorkerSettings, wait: WaitOption
       return history?.events?.[0]?.workflowExecutionStartedEventAttributes?.identity || 'unknown';
     },
     isRunning: (workflowId) => isRunning(client, workflowId),
-    close: async () => {
-      await connection.close();
-      await native.close();
-    },
+    close: () => connection.close(),
   };
 }
 
-/** Registers missing search attributes before the first workflow runs: an unknown one blocks every workflow that sets it. */
-async function registerSearchAttributes(connection: Connection, namespace: string, log: Log): Promise<void> {
-  const { searchAttributes } = declaredNamespace();
-  try {
-    const known = await knownAttributes(connection, namespace);
-    const missing = Object.entries(searchAttributes).filter(([name]) => !known.has(name));
-    if (missing.length === 0) return;
-    await addAttributes(connection, namespace, Object.fromEntries(missing));
-    log.info('Search attributes registered', { namespace, names: missing.map(([name]) => name) });
-  } catch (error) {
-    log.warn('Search attributes could not be registered; register them manually if they are missing', {
-      namespace,
-      names: Object.keys(searchAttributes),
-      error: String(error),
-    });
-  }
+const answerTimeoutMs = 5_000;
+
+/** Makes a request to Temporal that must be answered soon. Rejects with an Error of one line that names the remedy. */
+export function answered<T>({ settings, connection }: Temporal, request: () => Promise<T>): Promise<T> {
+  return explainFailure(settings, () => connection.withDeadline(Date.now() + answerTimeoutMs, request));
+}
+
+/** Makes sure that the namespace exists and has what the workflows need. Rejects with an Error of one line while Temporal is unavailable. */
+export async function prepareNamespace(temporal: Temporal, log: Log): Promise<void> {
+  const { connection, namespace } = temporal;
+  await answered(temporal, () => connection.workflowService.describeNamespace({ namespace }));
+  // Explained already: here a rejection says nothing about the credentials.
+  const ensure = () => ensureSearchAttributes(connection, namespace, log);
+  await connection.withDeadline(Date.now() + answerTimeoutMs, ensure);
 }
 
 const secondMs = 1_000;
 
+/** A connection of Temporal's workers, with the identity that they have there. */
+export interface WorkerConnection {
+  connection: NativeConnection;
+  namespace: string;
+  identity: string;
+}
+
+/** Connects workers. Rejects while Temporal is unavailable. */
+export async function connectWorkers({ settings }: Temporal): Promise<WorkerConnection> {
+  const { connectionOptions, namespace, identity } = settings;
+  return { connection: await NativeConnection.connect(connectionOptions), namespace, identity };
+}
+
 /** Creates the worker of the main task queue. */
-export async function createWorker(
-  temporal: Temporal,
+export function createWorker(
+  connection: WorkerConnection,
   { names }: ClusterScope,
   activities: Activities,
-  { workflowBundle, workerDeployment }: Pick<Config, 'workflowBundle' | 'workerDeployment'>,
+  { workflows, workerDeployment }: Pick<Config, 'workerDeployment'> & { workflows: WorkflowBundle },
 ): Promise<Worker> {
   return Worker.create({
-    connection: temporal.native,
-    namespace: temporal.namespace,
-    identity: temporal.identity,
+    ...connection,
     taskQueue: names.taskQueue,
-    workflowBundle: await loadWorkflows(workflowBundle),
+    workflowBundle: workflows,
     ...versioningOf(workerDeployment),
     activities,
     // Every maintenance has one activity open for as long as its stage lasts; most of them only wait.
@@ -120,16 +114,14 @@ export async function createWorker(
 }
 
 /** Creates the worker that sends notifications, a few at a time: a slow endpoint delays no other activity. */
-export async function createNotificationWorker(
-  temporal: Temporal,
+export function createNotificationWorker(
+  connection: WorkerConnection,
   { names }: ClusterScope,
   activities: Pick<NotificationActivities, 'deliver'>,
   { workerDeployment }: Pick<Config, 'workerDeployment'>,
 ): Promise<Worker> {
   return Worker.create({
-    connection: temporal.native,
-    namespace: temporal.namespace,
-    identity: temporal.identity,
+    ...connection,
     taskQueue: names.notificationTaskQueue,
     ...versioningOf(workerDeployment),
     activities,

@@ -1,5 +1,7 @@
 import type { WorkerDeploymentOptions } from '@temporalio/worker';
-import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
+import type { TemporalAvailability } from '../controllers/temporalAvailability.ts';
+import type { Log } from '../kube/log.ts';
+import { retryUntilAvailable } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
 
 /**
@@ -32,16 +34,23 @@ export function versioningOf(deployment: WorkerDeployment | undefined): {
   };
 }
 
+interface Dependencies {
+  temporal: Temporal;
+  availability: TemporalAvailability;
+  deployment: WorkerDeployment | undefined;
+  log: Log;
+}
+
 /**
  * Makes the build of this process the current version of its deployment. The leader calls it once: a rolling update ends with a leader of the
  * new build, and a rollback with one of the old build. Waits while Temporal refuses, for example until it has seen the pollers of this build.
  */
 export async function setCurrentVersion(
-  { client, namespace, identity }: Temporal,
-  deployment: WorkerDeployment | undefined,
-  { log, signal }: Pick<WaitOptions, 'log' | 'signal'>,
+  { temporal, availability, deployment, log }: Dependencies,
+  signal: AbortSignal,
 ): Promise<void> {
   if (deployment?.setsCurrentVersion !== true) return;
+  const { client, namespace, settings } = temporal;
   const { deploymentName, buildId } = deployment;
   const dependency = {
     name: `Temporal to make build ${buildId} the current version of Worker Deployment ${deploymentName}`,
@@ -50,11 +59,15 @@ export async function setCurrentVersion(
     log,
     signal,
   };
-  const request = { namespace, identity, deploymentName, buildId };
+  const request = { namespace, identity: settings.identity, deploymentName, buildId };
+  const attempt = () => {
+    // Before the names of the cluster are claimed, the deployment may be that of another one.
+    const outage = availability.outage();
+    if (outage !== undefined) throw new Error(outage.reason);
+    return client.workflowService.setWorkerDeploymentCurrentVersion(request);
+  };
   try {
-    await retryUntilAvailable(dependency, () =>
-      client.workflowService.setWorkerDeploymentCurrentVersion(request),
-    );
+    await retryUntilAvailable(dependency, async () => attempt());
   } catch (error) {
     if (signal.aborted) return;
     throw error;

@@ -74,7 +74,7 @@ export class LiveStatus {
   #partsOf({ headline, progress, rows, remarks }: StatusText): Record<'head' | 'rows' | 'remarks', Line[]> {
     const { bold, dim, red, yellow } = this.#screen.colors;
     const remarkLines = remarks.flatMap(({ about, text: remark }) => {
-      const paint = about === 'Blocked' ? red : about === 'Gate' ? yellow : undefined;
+      const paint = about === 'Stalled' || about === 'Blocked' ? red : about === 'Gate' ? yellow : undefined;
       return wrapped(remark, this.#tableWidth(), paint).map(({ text }) => ({ text: indented(text), paint }));
     });
     return {
@@ -123,7 +123,9 @@ function keyOf({
   podsBlocked,
   ...rest
 }: MaintenanceSummary): string {
-  const { stage, tier, paused, drained, completed } = rest;
+  const { stage, tier, paused, notProgressing, drained, completed } = rest;
   const tenth = Math.floor((10 * podsEvacuated) / Math.max(1, podsToEvacuate + podsEvacuated));
-  return JSON.stringify([stage, tier?.number, paused, drained, completed, podsBlocked, tenth, nodes.length]);
+  const { reason = '' } = notProgressing ?? {};
+  const state = [stage, tier?.number, paused, reason, drained, completed];
+  return JSON.stringify([...state, podsBlocked, tenth, nodes.length]);
 }

@@ -18,7 +18,7 @@ export interface StatusText {
 
 /** A sentence about what the table does not show. */
 export interface Remark {
-  readonly about: 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
+  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
   readonly text: string;
 }
 
@@ -43,6 +43,7 @@ export function statusText(
   return {
     headline: headline(summary, now),
     progress: [
+      ...notProgressingLines(summary, now),
       ...progressLines(summary, now),
       ...(rest === 0 ? [] : [`not listed: ${rest} of ${nodes.length} nodes, ${done}`]),
     ],
@@ -90,6 +91,13 @@ function headline(
         : '';
   const since = stageSince === undefined ? ', not started' : ` for ${duration(now - Date.parse(stageSince))}`;
   return `${titleOf(name)}: ${stage}${since}${state === ', drained' ? '' : progress}${state}${reason === undefined ? '' : `: ${escapeForTerminal(reason)}`}`;
+}
+
+function notProgressingLines({ notProgressing }: MaintenanceSummary, now: number): string[] {
+  if (notProgressing === undefined) return [];
+  const { message, since } = notProgressing;
+  const waiting = duration(now - Date.parse(since));
+  return [`not progressing for ${waiting}: ${escapeForTerminal(message, maxRemarkLength)}`];
 }
 
 function progressLines(
@@ -194,12 +202,19 @@ function drainedBar({ podsToEvacuate, podsEvacuated, tier }: NodeSummary): strin
   return `${'█'.repeat(full)}${'░'.repeat(barWidth - full)} ${percent}`;
 }
 
-/** Returns remarks on blockers, evacuators, static pods and gates that are not ready. */
-function remarksOn({ nodes, stage }: MaintenanceSummary): Remark[] {
-  if (stage === 'Complete') return [];
+/** Returns remarks on a stalled workflow, blockers, evacuators, static pods and gates that are not ready. */
+function remarksOn({ nodes, stage, stalled }: MaintenanceSummary): Remark[] {
+  const first: Remark[] = stalled === undefined ? [] : [{ about: 'Stalled', text: stalled }];
+  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(nodes))].map(({ about, text }) => ({
+    about,
+    text: escapeForTerminal(text, maxRemarkLength),
+  }));
+}
+
+function drainRemarks(nodes: readonly NodeSummary[]): Remark[] {
   const statics = nodes.flatMap(({ node, staticPods }) => staticPods.map((pod) => `${pod} (${node})`));
   const staticText = `static pods keep running, only the kubelet can stop them: ${listed(statics)}`;
-  const remarks: Remark[] = [
+  return [
     ...causesOn(nodes),
     ...(statics.length === 0 ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>
@@ -208,7 +223,6 @@ function remarksOn({ nodes, stage }: MaintenanceSummary): Remark[] {
       ),
     ),
   ];
-  return remarks.map(({ about, text }) => ({ about, text: escapeForTerminal(text, maxRemarkLength) }));
 }
 
 /** Returns each cause once, with its pods. */

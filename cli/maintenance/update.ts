@@ -26,10 +26,11 @@ export async function updateWorkflow(
   { title, workflowIdOf, verb, input }: WorkflowUpdate,
 ): Promise<void> {
   const identity = await ownIdentity(kube);
-  const temporal = await connectTemporal({ identity });
-  const { client, connection, namespace, address, errors } = temporal;
+  const temporal = await connectTemporal({ identity, command: verb });
+  const { client, connection, namespace, address, errors, answered } = temporal;
   try {
-    const handle = client.workflow.getHandle(workflowIdOf(await claimedNames(kube, temporal)));
+    const names = await answered(() => claimedNames(kube, temporal));
+    const handle = client.workflow.getHandle(workflowIdOf(names));
     const execute = () =>
       input === undefined
         ? handle.executeUpdate(verb)

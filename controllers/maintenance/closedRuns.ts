@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from '@temporalio/client';
+import { type Client, type WorkflowExecutionInfo, WorkflowNotFoundError } from '@temporalio/client';
 import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
+import { type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
 
 interface Deps {
   temporal: Client;
+  availability: TemporalAvailability;
   scope: ClusterScope;
   log: Log;
 }
@@ -17,6 +19,8 @@ export interface ClosedRun {
   runId: string;
   /** What happened to it, as the predicate of a sentence. */
   ending: string;
+  /** It failed or timed out by itself. */
+  hasFailed: boolean;
 }
 
 const endings: Readonly<Record<string, string>> = {
@@ -25,6 +29,8 @@ const endings: Readonly<Record<string, string>> = {
   FAILED: 'failed',
   TIMED_OUT: 'timed out',
 };
+
+const failures = ['FAILED', 'TIMED_OUT'];
 
 /** One request for all maintenances: a check of each would cost more the more there are. */
 const listEveryMs = 2_000;
@@ -40,7 +46,9 @@ export async function watchClosedRuns(
   let seen = new Set<string>();
   const isNew = ({ runId }: ClosedRun) => !seen.has(runId);
   let failure: string | undefined;
-  while (!signal.aborted) {
+  for (;;) {
+    await untilAvailable(deps.availability, signal);
+    if (signal.aborted) return;
     try {
       const closed = await deps.temporal.withAbortSignal(signal, () => listClosed(deps));
       for (const run of closed.filter(isNew)) onClosed(run);
@@ -65,8 +73,37 @@ async function listClosed({ temporal, scope: { names, uid } }: Deps): Promise<Cl
     `CloseTime > "${since}"`,
   ].join(' AND ');
   const closed: ClosedRun[] = [];
-  for await (const { workflowId, runId, status, memo } of temporal.workflow.list({ query }))
-    if ((memo?.[CLUSTER_UID_MEMO] ?? uid) === uid)
-      closed.push({ name: workflowId.slice(prefix.length), runId, ending: endings[status.name] ?? 'ended' });
+  for await (const run of temporal.workflow.list({ query }))
+    if (isOf(uid, run)) closed.push(closedRun(run.workflowId.slice(prefix.length), run));
   return closed;
+}
+
+/** Returns the newest run of a NodeMaintenance if it has ended; undefined if there is none, or if it is one of another cluster. */
+export async function latestClosedRun(
+  { temporal, scope: { names, uid } }: Pick<Deps, 'temporal' | 'scope'>,
+  name: string,
+): Promise<ClosedRun | undefined> {
+  try {
+    const run = await temporal.workflow.getHandle(names.maintenanceId(name)).describe();
+    return isOf(uid, run) && run.status.name !== 'RUNNING' ? closedRun(name, run) : undefined;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return undefined;
+    throw error;
+  }
+}
+
+function isOf(clusterUid: string, { memo }: Pick<WorkflowExecutionInfo, 'memo'>): boolean {
+  return (memo?.[CLUSTER_UID_MEMO] ?? clusterUid) === clusterUid;
+}
+
+function closedRun(
+  name: string,
+  { runId, status }: Pick<WorkflowExecutionInfo, 'runId' | 'status'>,
+): ClosedRun {
+  return {
+    name,
+    runId,
+    ending: endings[status.name] ?? 'ended',
+    hasFailed: failures.includes(status.name),
+  };
 }

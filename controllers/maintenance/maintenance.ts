@@ -2,24 +2,37 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { CLUSTER_UID_MEMO, type ClusterScope, REQUESTED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { isCompleted, stageOf } from '../../domain/common/stage.ts';
+import { stageOf } from '../../domain/common/stage.ts';
 import { detailsSnapshotAt, interventionReasons } from '../../domain/maintenance/detailsSnapshot.ts';
-import { afterRestart, restartDelayMs, type Restarts } from '../../domain/maintenance/runRestarts.ts';
+import { isFinished, isObserved } from '../../domain/maintenance/runNeed.ts';
+import {
+  afterRestart,
+  failsRepeatedly,
+  restartDelayMs,
+  type Restarts,
+} from '../../domain/maintenance/runRestarts.ts';
 import { staticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
-import { type ClosedRun, watchClosedRuns } from './closedRuns.ts';
+import { type ClosedRun, latestClosedRun, watchClosedRuns } from './closedRuns.ts';
+import { recoveryDelayMs, type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
+import { StalledRuns } from './stalledRuns.ts';
 import { isRunning, signalIfRunning } from '../workflowRuns.ts';
 
 interface Deps {
   cluster: FencedCluster;
   temporal: Client;
+  availability: TemporalAvailability;
   scope: ClusterScope;
   events: EventRecorder;
   log: Log;
+  /** A run whose workflow task fails for so long is replaced; 0: never. */
+  stalledRunTimeoutSeconds: number;
+  /** Called for each run that is started because the one before ended too early. */
+  onRestart?: () => void;
 }
 
 /** Interval of checks that an unfinished maintenance has a run, because a user may have terminated it. */
@@ -29,24 +42,33 @@ const verifyAfterMs = 2_000;
 /** Interval of searches for runs without an object. */
 const sweepEveryMs = 300_000;
 const queryTimeoutMs = 5_000;
+/** A server that hangs must not occupy a worker of the queue for longer. */
+const reconcileTimeoutMs = 15_000;
 /** Shortest time between two signals about blocked pods to one run, which keeps its history short. */
 const refreshEveryMs = 30_000;
 const workers = 4;
 
 /**
  * Ensures that every unfinished NodeMaintenance has a run of the `nodeMaintenance` workflow, and that the run knows the newest generation of
- * its object. Writes no objects but Events.
+ * its object. Writes no objects but Events and the condition Stalled. While Temporal is unavailable, it only remembers what was deleted.
  */
 export async function runMaintenanceController(deps: Deps, signal: AbortSignal): Promise<void> {
-  const { cluster, log } = deps;
+  const { cluster, temporal, availability, log } = deps;
   const queue = new WorkQueue();
-  const reconciler = new MaintenanceReconciler(deps);
+  const stalled = new StalledRuns(deps);
+  const reconciler = new MaintenanceReconciler(deps, stalled);
   const unsubscribe = cluster.maintenances.subscribe(({ type, object: { metadata } }) => {
     if (type === 'Deleted') reconciler.deleted(metadata.name, metadata.uid ?? '');
     queue.add(metadata.name);
   });
+  const unsubscribeAvailability = availability.subscribe(() => {
+    if (availability.outage() !== undefined) return;
+    const names = reconciler.names();
+    for (const name of names) queue.addAfter(name, recoveryDelayMs(names.length));
+  });
   for (const { metadata } of cluster.maintenances.list()) queue.add(metadata.name);
   const sweeping = sweep(deps, signal);
+  const checking = stalled.watch(signal);
   const watching = watchClosedRuns(
     deps,
     (run) => {
@@ -55,11 +77,16 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
     },
     signal,
   );
+  const reconcile = async (name: string) => {
+    if (availability.outage() !== undefined) return undefined;
+    return temporal.withDeadline(Date.now() + reconcileTimeoutMs, () => reconciler.reconcile(name));
+  };
   try {
-    await queue.run({ workers, reconcile: (name) => reconciler.reconcile(name), signal, log });
+    await queue.run({ workers, reconcile, signal, log });
   } finally {
     unsubscribe();
-    await Promise.all([sweeping, watching]);
+    unsubscribeAvailability();
+    await Promise.all([sweeping, watching, checking]);
   }
 }
 
@@ -74,10 +101,18 @@ class MaintenanceReconciler {
   /** Object name -> the runs that were started because one had ended too early. */
   readonly #restarts = new Map<string, Restarts>();
   readonly #details: DetailsRefresher;
+  readonly #stalled: StalledRuns;
 
-  constructor(deps: Deps) {
+  constructor(deps: Deps, stalled: StalledRuns) {
     this.#deps = deps;
+    this.#stalled = stalled;
     this.#details = new DetailsRefresher(deps);
+  }
+
+  /** Returns the names of all objects that may need a signal or a run. */
+  names(): string[] {
+    const existing = this.#deps.cluster.maintenances.list().map(({ metadata }) => metadata.name);
+    return [...new Set([...existing, ...this.#deleted.keys()])];
   }
 
   deleted(name: string, uid: string): void {
@@ -134,6 +169,7 @@ class MaintenanceReconciler {
     const handle = temporal.workflow.getHandle(workflowId);
     if (!(await signalIfRunning(handle.signal('observe', observation)))) {
       if (!(await this.#needsRun(maintenance))) return verifyAfterMs;
+      const closed = await this.#closedRunOf(maintenance);
       await temporal.workflow.signalWithStart('nodeMaintenance', {
         workflowId,
         taskQueue: scope.names.taskQueue,
@@ -142,7 +178,7 @@ class MaintenanceReconciler {
         signalArgs: [observation],
         ...staticSummaryOf(maintenance, scope),
       });
-      this.#recordRestart(maintenance);
+      if (closed !== undefined) await this.#recordRestart(maintenance, closed);
     }
     log.info('Workflow signalled', { maintenance: name, generation, stage });
     this.#signalled.set(name, version);
@@ -160,12 +196,18 @@ class MaintenanceReconciler {
     return latest !== undefined && latest.metadata.uid === uid && !isFinished(latest);
   }
 
-  #recordRestart(maintenance: NodeMaintenance): void {
+  /** Returns the run that the next one replaces. It may have ended a moment ago, so that it was not listed yet. */
+  async #closedRunOf({ metadata: { name }, status }: NodeMaintenance): Promise<ClosedRun | undefined> {
+    const hadRun = status?.observedGeneration !== undefined;
+    return this.#closed.get(name) ?? (hadRun ? latestClosedRun(this.#deps, name) : undefined);
+  }
+
+  async #recordRestart(maintenance: NodeMaintenance, closed: ClosedRun): Promise<void> {
     const { name } = maintenance.metadata;
-    const closed = this.#closed.get(name);
-    if (closed === undefined) return;
     this.#closed.delete(name);
-    this.#restarts.set(name, afterRestart(this.#restarts.get(name), Date.now()));
+    const restarts = afterRestart(this.#restarts.get(name), closed, Date.now());
+    this.#restarts.set(name, restarts);
+    this.#deps.onRestart?.();
     const workflowId = this.#deps.scope.names.maintenanceId(name);
     this.#deps.log.warn('Workflow restarted', { maintenance: name, runId: closed.runId });
     this.#deps.events.record(maintenance, {
@@ -173,6 +215,7 @@ class MaintenanceReconciler {
       reason: 'WorkflowRestarted',
       message: `Workflow ${workflowId} ${closed.ending} before the maintenance was complete: a new run continues from the state of the object. Complete the maintenance to end it.`,
     });
+    if (failsRepeatedly(restarts)) await this.#stalled.reportFailing(maintenance, closed.runId);
   }
 }
 
@@ -215,16 +258,6 @@ function requestedBy({ metadata: { annotations, deletionTimestamp } }: NodeMaint
   return deletionTimestamp === undefined ? annotations?.[REQUESTED_BY_ANNOTATION] : undefined;
 }
 
-/** Returns true if the run has applied the newest generation. */
-function isObserved({ metadata, status }: NodeMaintenance): boolean {
-  return (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
-}
-
-/** Returns true if the maintenance needs no run any more. */
-function isFinished(maintenance: NodeMaintenance): boolean {
-  return maintenance.spec.stage === 'Complete' && isCompleted(maintenance);
-}
-
 async function signalGone({ temporal, scope, log }: Deps, name: string, uid: string): Promise<void> {
   const handle = temporal.workflow.getHandle(scope.names.maintenanceId(name));
   const isSent = await signalIfRunning(handle.signal('observe', { uid, kind: 'Gone' }));
@@ -233,7 +266,9 @@ async function signalGone({ temporal, scope, log }: Deps, name: string, uid: str
 
 /** Searches for runs without an object, now and then periodically, until the signal. */
 async function sweep(deps: Deps, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
+  for (;;) {
+    await untilAvailable(deps.availability, signal);
+    if (signal.aborted) return;
     await deps.temporal
       .withAbortSignal(signal, () => signalOrphans(deps, signal))
       .catch((error: unknown) => {

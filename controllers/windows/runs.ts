@@ -1,47 +1,159 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import type { ClusterScope } from '../../api/names.ts';
+import type { ConditionFacts } from '../../domain/common/conditions.ts';
+import {
+  decideStalled,
+  failingRuns,
+  healthOf,
+  isStalled,
+  notStalled,
+  type ObservedRun,
+  resolvedStalled,
+} from '../../domain/common/stalledRun.ts';
+import {
+  afterRestart,
+  failsRepeatedly,
+  restartDelayMs,
+  type Restarts,
+} from '../../domain/maintenance/runRestarts.ts';
 import { windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
-import { isRunning } from '../workflowRuns.ts';
+import type { Schedules } from './schedules.ts';
+import { findRun, latestProblem, terminateRun } from '../runInspection.ts';
 
 interface Deps {
   cluster: FencedCluster;
   temporal: Client;
   scope: ClusterScope;
+  schedules: Schedules;
   events: EventRecorder;
   log: Log;
+  /** A run whose workflow task fails for so long is replaced; 0: never. */
+  stalledRunTimeoutSeconds: number;
+  /** Called for each run that is started because the one before ended too early. */
+  onRestart?: () => void;
+  /** Window UID -> the runs that were started because one had ended too early. */
+  restarts: Map<string, Restarts>;
 }
 
 type ActiveWindow = NonNullable<NonNullable<MaintenanceWindow['status']>['active']>;
 
+export interface WindowRunState {
+  isOpen: boolean;
+  /** Its run makes no progress. */
+  isStalled: boolean;
+}
+
+const working: WindowRunState = { isOpen: true, isStalled: false };
+const stalled: WindowRunState = { isOpen: true, isStalled: true };
+const closed: WindowRunState = { isOpen: false, isStalled: false };
+
+/** Writes the condition Stalled of the window. `now` is the time of the transition: times in the message count from it. */
+type Publish = (facts: ConditionFacts, now?: Date) => Promise<void>;
+
 /**
- * Ensures that a workflow runs as long as the window is open. If its workflow was terminated or failed, a new run continues until the
- * recorded end. Returns whether the window is open.
+ * Ensures that a workflow runs as long as the window is open. If its run was terminated, failed, or cannot continue, a new one continues until
+ * the recorded end. Reports, too, that the run which would open the window makes no progress.
  */
 export async function ensureRun(
   deps: Deps,
-  { metadata: { name, uid }, status }: MaintenanceWindow,
-): Promise<boolean> {
-  const { active } = status ?? {};
-  if (active === undefined) return false;
-  if (await isRunning(deps.temporal, active.workflowId)) return true;
-  // Read after the check above: a workflow closes its window before it ends, and a closed window must not be opened again.
-  const newest = await deps.cluster.kube.get(resources.maintenanceWindows, { name });
-  const recorded = newest?.metadata.uid === uid ? newest?.status?.active : undefined;
-  if (newest === undefined || recorded === undefined) return false;
-  if (recorded.runId === active.runId) await startRun(deps, newest, recorded);
-  return true;
+  window: MaintenanceWindow,
+  publish: Publish,
+): Promise<WindowRunState> {
+  const { active } = window.status ?? {};
+  const { name, uid = '' } = window.metadata;
+  const workflowId = active?.workflowId ?? deps.schedules.startedWorkflowId(name);
+  const run = workflowId === undefined ? undefined : await findRun(deps.temporal, workflowId, deps.scope.uid);
+  if (active === undefined) deps.restarts.delete(uid);
+  if (run?.isOpen === true) return check(deps, window, { run, publish });
+  if (active !== undefined) return restart(deps, window, { active, run, publish });
+  if (workflowId !== undefined) deps.schedules.ended(name, workflowId);
+  if (isStalled(window.status?.conditions))
+    await publish(notStalled('WorkflowContinues', deps.scope.names.windowId(name)));
+  return closed;
 }
 
+/** Checks the open run of a window, and replaces it if it cannot continue. */
+async function check(
+  deps: Deps,
+  window: MaintenanceWindow,
+  { run, publish }: { run: ObservedRun; publish: Publish },
+): Promise<WindowRunState> {
+  const { active, conditions = [] } = window.status ?? {};
+  const isOpen = active !== undefined;
+  const { kube } = deps.cluster;
+  if (healthOf(run) !== 'Failing') {
+    const resolved = resolvedStalled(run, conditions, kube.now().getTime());
+    if (resolved !== undefined) await publish(resolved);
+    return { isOpen, isStalled: resolved === undefined && isStalled(conditions) };
+  }
+  const problem = await latestProblem(deps.temporal, run);
+  const timeoutSeconds = deps.stalledRunTimeoutSeconds;
+  const now = kube.now();
+  // Only an open window is recorded on the object.
+  const input = { run, problem, conditions, isReplaceable: isOpen, timeoutSeconds, nowMs: now.getTime() };
+  const decision = decideStalled(input);
+  if (decision.kind === 'Report') report(deps, window, decision.facts);
+  await publish(decision.facts, now);
+  if (decision.kind === 'Replace') {
+    await terminateRun(deps.temporal, run, decision.reason);
+    const { name } = window.metadata;
+    const facts = { window: name, runId: run.runId, reason: problem.message };
+    deps.log.warn('Run terminated because it cannot continue', facts);
+  }
+  return { isOpen, isStalled: true };
+}
+
+/** Records an Event when the condition becomes True. */
+function report({ events, log }: Deps, window: MaintenanceWindow, { message }: ConditionFacts): void {
+  if (isStalled(window.status?.conditions)) return;
+  log.warn('Window stalled', { window: window.metadata.name, reason: message });
+  events.record(window, { type: 'Warning', reason: 'WorkflowStalled', message });
+}
+
+interface EndedRun {
+  active: ActiveWindow;
+  run: ObservedRun | undefined;
+  publish: Publish;
+}
+
+async function restart(
+  deps: Deps,
+  window: MaintenanceWindow,
+  { active, run, publish }: EndedRun,
+): Promise<WindowRunState> {
+  const { cluster, temporal, restarts } = deps;
+  const { name, uid = '' } = window.metadata;
+  if (restartDelayMs(restarts.get(uid), Date.now()) > 0) return stalled;
+  // Read after the run: a workflow closes its window before it ends, and a closed window must not be opened again.
+  const newest = await cluster.kube.get(resources.maintenanceWindows, { name });
+  const recorded = newest?.metadata.uid === uid ? newest.status?.active : undefined;
+  if (newest === undefined || recorded === undefined) return closed;
+  if (recorded.runId !== active.runId) return working;
+  if (!(await startRun(deps, newest, recorded))) return working;
+  const known = afterRestart(restarts.get(uid), { hasFailed: run?.hasFailed === true }, Date.now());
+  restarts.set(uid, known);
+  if (run === undefined || !failsRepeatedly(known)) return working;
+  const facts = failingRuns(
+    run.workflowId,
+    await latestProblem(temporal, run),
+    'cancel the window to end it',
+  );
+  report(deps, window, facts);
+  await publish(facts);
+  return stalled;
+}
+
+/** Resolves with false if the window has a run already. */
 async function startRun(
-  { temporal, scope, events, log }: Deps,
+  { temporal, scope, events, log, onRestart }: Deps,
   window: MaintenanceWindow,
   { workflowId, end }: ActiveWindow,
-): Promise<void> {
+): Promise<boolean> {
   const { name } = window.metadata;
   try {
     await temporal.workflow.start('maintenanceWindow', {
@@ -51,13 +163,15 @@ async function startRun(
       ...windowStaticSummaryOf(window, scope),
     });
   } catch (error) {
-    if (error instanceof WorkflowExecutionAlreadyStartedError) return;
+    if (error instanceof WorkflowExecutionAlreadyStartedError) return false;
     throw error;
   }
+  onRestart?.();
   log.warn('Window resumed', { window: name, workflowId });
   events.record(window, {
     type: 'Warning',
     reason: 'WindowResumed',
     message: `Workflow ${workflowId} ended without closing the window: a new run continues until ${end}. Cancel the window to end it.`,
   });
+  return true;
 }

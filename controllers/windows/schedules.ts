@@ -15,9 +15,11 @@ import type { ScheduleState } from '../../domain/windows/conditions.ts';
 import { cronExpressions, durationMs, exceptionsOf } from '../../domain/windows/schedule.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
+import type { TemporalAvailability } from '../temporalAvailability.ts';
 
 interface Deps {
   temporal: Client;
+  availability: TemporalAvailability;
   scope: ClusterScope;
   events: EventRecorder;
   log: Log;
@@ -43,6 +45,10 @@ export class Schedules {
   readonly #deps: Deps;
   /** Maps each window to its Schedule as Temporal described it after the last write of this process. */
   readonly #written = new Map<string, string>();
+  /** Window -> workflow id of the run that its Schedule has started last. */
+  readonly #started = new Map<string, string>();
+  /** Window -> workflow id of such a run that has ended. */
+  readonly #ended = new Map<string, string>();
 
   constructor(deps: Deps) {
     this.#deps = deps;
@@ -51,6 +57,16 @@ export class Schedules {
   /** Creates or updates the Schedule of a window. The Schedule of a window that is not valid is paused. */
   reconcile(window: MaintenanceWindow, isValid: boolean): Promise<ScheduleState> {
     return this.#withTimeout(() => (isValid ? this.#reconcile(window) : this.#pause(window)));
+  }
+
+  /** Returns the workflow id of the run that the Schedule of the window has started last, until that is known to have ended. */
+  startedWorkflowId(window: string): string | undefined {
+    const started = this.#started.get(window);
+    return started === this.#ended.get(window) ? undefined : started;
+  }
+
+  ended(window: string, workflowId: string): void {
+    this.#ended.set(window, workflowId);
   }
 
   /** Returns undefined once the window has no Schedule any more. */
@@ -70,7 +86,9 @@ export class Schedules {
 
   /** Returns errors of Temporal as a state: Rejected for an invalid Schedule, otherwise Unknown. */
   async #withTimeout<T>(call: () => Promise<T>): Promise<T | ScheduleState> {
-    const { temporal, temporalTimeoutMs = defaultTemporalTimeoutMs } = this.#deps;
+    const { temporal, availability, temporalTimeoutMs = defaultTemporalTimeoutMs } = this.#deps;
+    const outage = availability.outage();
+    if (outage !== undefined) return { kind: 'Unknown', message: outage.reason };
     try {
       return await temporal.withDeadline(Date.now() + temporalTimeoutMs, call);
     } catch (error) {
@@ -86,6 +104,8 @@ export class Schedules {
     const desired = scheduleOf(window, scope);
     const handle = temporal.schedule.getHandle(desired.scheduleId);
     const found = await handle.describe().catch(ignoreScheduleNotFound);
+    const latest = found?.info.recentActions.at(-1);
+    if (latest !== undefined) this.#started.set(name, latest.action.workflow.workflowId);
     if (found === undefined) {
       await temporal.schedule.create(desired);
       log.info('Schedule created', { window: name });
@@ -131,6 +151,8 @@ export class Schedules {
   async #delete(window: string): Promise<undefined> {
     const { temporal, scope, log } = this.#deps;
     this.#written.delete(window);
+    this.#started.delete(window);
+    this.#ended.delete(window);
     const handle = temporal.schedule.getHandle(scope.names.windowId(window));
     const found = await handle.describe().catch(ignoreScheduleNotFound);
     if (found === undefined || !isOwned(found, scope)) return;

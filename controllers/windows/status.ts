@@ -15,9 +15,9 @@ export async function publishWindowStatus(
   kube: Kube,
   { metadata, spec, status }: MaintenanceWindow,
   facts: readonly ConditionFacts[],
+  now: Date = kube.now(),
 ): Promise<void> {
   const { name, uid, generation = 0 } = metadata;
-  const now = kube.now();
   const conditions = facts.reduce(
     (all, one) => withCondition(all, { ...one, observedGeneration: generation }, now.toISOString()),
     status?.conditions ?? [],

@@ -2,6 +2,8 @@ import type { Client } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { type ClusterScope, FIELD_MANAGER, WINDOW_FINALIZER } from '../../api/names.ts';
 import type { ConditionFacts } from '../../domain/common/conditions.ts';
+import { checkTiming } from '../../domain/common/stalledRun.ts';
+import type { Restarts } from '../../domain/maintenance/runRestarts.ts';
 import { scheduledCondition, validCondition } from '../../domain/windows/conditions.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
@@ -11,15 +13,17 @@ import type { JobPermission } from '../../kube/jobPermission.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+import { recoveryDelayMs, type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
 import { Schedules } from './schedules.ts';
 import { windowProblems } from './problems.ts';
-import { ensureRun } from './runs.ts';
+import { ensureRun, type WindowRunState } from './runs.ts';
 import { publishWindowStatus } from './status.ts';
 import { releaseMaintenances } from './cleanup.ts';
 
 interface Options {
   cluster: FencedCluster;
   temporal: Client;
+  availability: TemporalAvailability;
   scope: ClusterScope;
   events: EventRecorder;
   mayRunJobs: JobPermission;
@@ -28,14 +32,22 @@ interface Options {
   temporalTimeoutMs?: number;
   /** Requeue delay while Temporal is unavailable; 5 s unless given. */
   requeueUnavailableMs?: number;
+  /** A run whose workflow task fails for so long is replaced; 0: never. */
+  stalledRunTimeoutSeconds: number;
+  /** Called for each run that is started because the one before ended too early. */
+  onRestart?: () => void;
 }
-type Deps = Options & { schedules: Schedules };
+type Deps = Options & { schedules: Schedules; restarts: Map<string, Restarts> };
 
 /** A Schedule is compared with its window this often: users may change it in Temporal. */
 const resyncMs = 60_000;
 /** Requeue delay while a window that is being deleted still has nodes in progress. */
 const requeueInProgressMs = 2_000;
 const defaultRequeueUnavailableMs = 5_000;
+/** A shorter outage of Temporal is not reported. */
+const reportAfterMs = 10_000;
+/** A server that hangs must not occupy a worker of the queue for longer. */
+const reconcileTimeoutMs = 30_000;
 /** Requeue delay while a window waits for the permission to run Jobs, which is not watched. */
 const requeueNotEnabledMs = 10_000;
 /** Interval of the clean-up of Schedules whose window was deleted without its finalizer. */
@@ -44,24 +56,32 @@ const workers = 2;
 
 /** Reconciles the Schedule of every MaintenanceWindow in Temporal, and reports problems as conditions of the window. */
 export async function runWindowsController(options: Options, signal: AbortSignal): Promise<void> {
-  const deps: Deps = { ...options, schedules: new Schedules(options) };
-  const { cluster, log } = deps;
+  const deps: Deps = { ...options, schedules: new Schedules(options), restarts: new Map() };
+  const { cluster, temporal, availability, log } = deps;
   const queue = new WorkQueue();
   const unsubscribe = cluster.windows.subscribe((change) => {
     if (change.type === 'Updated' && !hasChanged(change.previous, change.object)) return;
     queue.add(change.object.metadata.name);
   });
+  const unsubscribeAvailability = availability.subscribe(() => {
+    const windows = cluster.windows.list();
+    const delayMs = () =>
+      availability.outage() === undefined ? recoveryDelayMs(windows.length) : reportAfterMs;
+    for (const { metadata } of windows) queue.addAfter(metadata.name, delayMs());
+  });
   for (const { metadata } of cluster.windows.list()) queue.add(metadata.name);
-  const reconcile = async (name: string): Promise<Requeue | void> => {
-    const window = cluster.windows.get(name);
-    if (window === undefined) return deleteSchedule(deps, name);
-    return window.metadata.deletionTimestamp === undefined
-      ? reconcileWindow(deps, window)
-      : finalize(deps, window);
-  };
+  const reconcile = (name: string): Promise<Requeue | void> =>
+    temporal.withDeadline(Date.now() + reconcileTimeoutMs, async () => {
+      const window = cluster.windows.get(name);
+      if (window === undefined) return deleteSchedule(deps, name);
+      return window.metadata.deletionTimestamp === undefined
+        ? reconcileWindow(deps, window)
+        : finalize(deps, window);
+    });
   const cleanupQueue = new WorkQueue();
   cleanupQueue.add('Schedules');
   const cleanUp = async () => {
+    await untilAvailable(availability, signal);
     for (const name of await deps.schedules.windowNames())
       if (cluster.windows.get(name) === undefined) queue.add(name);
     return { requeueAfterMs: cleanupIntervalMs };
@@ -73,6 +93,7 @@ export async function runWindowsController(options: Options, signal: AbortSignal
     ]);
   } finally {
     unsubscribe();
+    unsubscribeAvailability();
   }
 }
 
@@ -91,17 +112,31 @@ async function reconcileWindow(deps: Deps, window: MaintenanceWindow): Promise<R
   const valid = validCondition(await windowProblems(kube, window, deps.mayRunJobs));
   const state = await deps.schedules.reconcile(window, valid.status === 'True');
   reportMissingJobs(deps, window, valid);
-  await publishWindowStatus(kube, window, [valid, scheduledCondition(state)]);
+  const conditions = [valid, scheduledCondition(state)];
+  await publishWindowStatus(kube, window, conditions);
   if (state.kind === 'Unknown') return requeueUnavailable(deps);
-  await ensureRun(deps, window);
+  const publish = (stalled: ConditionFacts, now?: Date) =>
+    publishWindowStatus(kube, window, [...conditions, stalled], now);
+  const run = await ensureRun(deps, window, publish);
   const now = kube.now().getTime();
   const next = nextOpening(window.spec.schedule, now) ?? Infinity;
-  const requeueAfterMs = valid.reason === 'JobsNotEnabled' ? requeueNotEnabledMs : resyncMs;
+  const requeueAfterMs = valid.reason === 'JobsNotEnabled' ? requeueNotEnabledMs : resyncAfterMs(deps, run);
   return { requeueAfterMs: Math.min(requeueAfterMs, next - now + requeueInProgressMs) };
 }
 
-function requeueUnavailable({ requeueUnavailableMs = defaultRequeueUnavailableMs }: Deps): Requeue {
-  return { requeueAfterMs: requeueUnavailableMs };
+/** The run of an open window is checked more often if it is to be replaced sooner. */
+function resyncAfterMs({ stalledRunTimeoutSeconds }: Deps, run: WindowRunState): number {
+  const { everyMs, suspectEveryMs } = checkTiming(stalledRunTimeoutSeconds);
+  if (run.isStalled) return suspectEveryMs;
+  return run.isOpen ? everyMs : resyncMs;
+}
+
+/** The end of a known outage queues all windows. */
+function requeueUnavailable({
+  availability,
+  requeueUnavailableMs = defaultRequeueUnavailableMs,
+}: Deps): Requeue {
+  return { requeueAfterMs: availability.outage() === undefined ? requeueUnavailableMs : resyncMs };
 }
 
 /** Records an Event when the condition changes, not at every resync. */
@@ -131,7 +166,9 @@ async function finalize(deps: Deps, window: MaintenanceWindow): Promise<Requeue 
     await publishWindowStatus(deps.cluster.kube, window, [scheduledCondition(problem)]);
     return requeueUnavailable(deps);
   }
-  if (await ensureRun(deps, window)) return { requeueAfterMs: requeueInProgressMs };
+  const publish = (stalled: ConditionFacts, now?: Date) =>
+    publishWindowStatus(deps.cluster.kube, window, [stalled], now);
+  if ((await ensureRun(deps, window, publish)).isOpen) return { requeueAfterMs: requeueInProgressMs };
   await releaseMaintenances(deps, metadata.name);
   await setFinalizers(
     deps,

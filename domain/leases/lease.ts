@@ -43,6 +43,12 @@ export function isHeldBy(lease: Readonly<Lease> | undefined, holder: string, now
   return renewedAt !== undefined && now < renewedAt + (lease.spec.leaseDurationSeconds ?? 0) * 1_000;
 }
 
+/** Reports whether the holder has the Lease for less than half of its duration any more. */
+export function isRenewalDue(lease: Readonly<Lease> | undefined, holder: string, now: number): boolean {
+  const halfMs = ((lease?.spec.leaseDurationSeconds ?? 0) * 1_000) / 2;
+  return isHeldBy(lease, holder, now) && !isHeldBy(lease, holder, now + halfMs);
+}
+
 /** A client that acquires Leases. */
 export interface LeaseClient {
   readonly holder: string;

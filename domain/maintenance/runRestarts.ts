@@ -1,6 +1,8 @@
 /** The new runs that a maintenance got because the one before ended too early. */
 export interface Restarts {
   count: number;
+  /** How many runs have failed in a row. */
+  failures: number;
   /** When the latest was started: milliseconds since the epoch. */
   latestMs: number;
 }
@@ -17,8 +19,21 @@ export function restartDelayMs(restarts: Restarts | undefined, nowMs: number): n
   return Math.max(restarts.latestMs + delayMs - nowMs, 0);
 }
 
-/** Returns the restarts with one more. */
-export function afterRestart(restarts: Restarts | undefined, nowMs: number): Restarts {
-  const isForgotten = restarts === undefined || nowMs - restarts.latestMs >= forgottenAfterMs;
-  return { count: isForgotten ? 1 : restarts.count + 1, latestMs: nowMs };
+/** Returns the restarts with one more, after a run that ended like this. */
+export function afterRestart(
+  restarts: Restarts | undefined,
+  { hasFailed }: { hasFailed: boolean },
+  nowMs: number,
+): Restarts {
+  const known = restarts !== undefined && nowMs - restarts.latestMs < forgottenAfterMs ? restarts : none;
+  return { count: known.count + 1, failures: hasFailed ? known.failures + 1 : 0, latestMs: nowMs };
+}
+
+const none: Restarts = { count: 0, failures: 0, latestMs: 0 };
+
+/** As many failures in a row are not a coincidence. */
+const reportedFailures = 3;
+
+export function failsRepeatedly({ failures }: Restarts): boolean {
+  return failures >= reportedFailures;
 }

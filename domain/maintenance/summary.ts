@@ -10,6 +10,7 @@ import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blo
 import { isTrue } from '../common/conditions.ts';
 import { isCordoned } from '../common/cordon.ts';
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
+import { stalledMessage } from '../common/stalledRun.ts';
 import { compareNames } from '../common/names.ts';
 import {
   type GatesSummary,
@@ -22,6 +23,7 @@ import {
   isInService,
 } from './backInService.ts';
 import { podName, podTypeOf } from '../common/pod.ts';
+import { progressProblemOf } from './progressing.ts';
 import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
 
 /** The input of a summary, observed at one moment. */
@@ -52,6 +54,8 @@ export interface MaintenanceSummary {
   readonly stageSince?: string;
   readonly reason?: string;
   readonly paused: boolean;
+  /** Why the workflow cannot start or advance. Missing if it can. */
+  readonly notProgressing?: NotProgressing;
   readonly drained: boolean;
   /** Complete has finished. */
   readonly completed: boolean;
@@ -65,6 +69,15 @@ export interface MaintenanceSummary {
   /** Nodes that the observer has seen in the maintenance, and that no longer exist. */
   readonly missingNodes?: readonly string[];
   readonly estimate?: Estimate;
+  /** Why its workflow makes no progress, and what to do. */
+  readonly stalled?: string;
+}
+
+/** The condition Progressing of a maintenance whose workflow cannot start or advance. */
+export interface NotProgressing {
+  readonly reason: string;
+  readonly message: string;
+  readonly since: string;
 }
 
 /** `pods` describes the pods that the tier evacuates. */
@@ -133,12 +146,14 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
   };
   const estimate =
     stage === 'Drain' ? estimateOf({ input, nodes, podsToEvacuate, ...counted, stageSince }) : undefined;
+  const stalled = stalledMessage(maintenance.status?.conditions);
   return {
     name,
     stage,
     ...(stageSince !== undefined && { stageSince }),
     ...(maintenance.spec.reason && { reason: maintenance.spec.reason }),
     paused: stage !== 'Complete' && isPaused(maintenance),
+    ...notProgressingOf(maintenance),
     drained: stage === 'Drain' && isDrained(maintenance),
     completed: isCompleted(maintenance),
     ...(tier !== undefined && { tier }),
@@ -147,7 +162,15 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     nodes,
     ...(missing.length > 0 && { missingNodes: missing }),
     ...(estimate !== undefined && { estimate }),
+    ...(stalled !== undefined && { stalled }),
   };
+}
+
+function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'notProgressing'> {
+  const problem = isCompleted(maintenance) ? undefined : progressProblemOf(maintenance);
+  if (problem === undefined) return {};
+  const { reason, message, lastTransitionTime } = problem;
+  return { notProgressing: { reason, message, since: lastTransitionTime } };
 }
 
 /** Returns the tier that is reached; undefined outside of Drain, and until a tier that contains pods is reached. */

@@ -6,6 +6,7 @@ import { hasStarted, isCompleted, stageOf, stagesAfter } from '../common/stage.t
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { notUncordonedReason, outOfServiceReasons, recordOf } from './backInService.ts';
+import { progressProblemOf } from './progressing.ts';
 import { wasCordonedByMaintenance } from './status.ts';
 import { isDrained, isPaused, type MaintenanceSummaryInput, type NodeSummary, summaryOf } from './summary.ts';
 
@@ -31,13 +32,24 @@ export function decideWait(goal: NodeMaintenanceStage, input: WaitInput): WaitRe
   if (goal === 'Drain' && isDrained(maintenance)) return reachedDrained(maintenance);
   if (stagesAfter(goal).includes(stage))
     return { kind: 'Missed', because: `it was advanced to stage ${stage}` };
-  if (!hasStarted(maintenance, goal)) return { kind: 'Waiting', on: [notStarted] };
+  if (!hasStarted(maintenance, goal)) return { kind: 'Waiting', on: waitingForStart(maintenance) };
   if (goal === 'Idle') return { kind: 'Reached', notes: [] };
-  const on = goal === 'Cordon' ? waitingForCordon(input) : waitingForDrain(input);
+  const stageWork = goal === 'Cordon' ? waitingForCordon(input) : waitingForDrain(input);
+  const on = stageWork.length === 0 ? [] : [...waitingForProgress(maintenance), ...stageWork];
   return on.length === 0 ? { kind: 'Reached', notes: [] } : { kind: 'Waiting', on };
 }
 
 const notStarted = 'a worker to start the stage (kubectl maintenance workers lists the running workers)';
+
+function waitingForStart(maintenance: NodeMaintenance): string[] {
+  const problem = waitingForProgress(maintenance);
+  return problem.length === 0 ? [notStarted] : problem;
+}
+
+function waitingForProgress(maintenance: NodeMaintenance): string[] {
+  const problem = progressProblemOf(maintenance);
+  return problem === undefined ? [] : [`its workflow to progress: ${problem.message}`];
+}
 
 /** A node that was cordoned before the maintenance counts only when the maintenance has recorded that. */
 function waitingForCordon({ maintenance, nodes }: MaintenanceSummaryInput): string[] {
@@ -98,9 +110,17 @@ function blockersOf(nodes: readonly NodeSummary[]): string[] {
 
 function waitForComplete(input: WaitInput): WaitResult {
   const { maintenance, nodes, isDeleted } = input;
-  if (!isDeleted && !hasStarted(maintenance, 'Complete')) return { kind: 'Waiting', on: [notStarted] };
+  if (!isDeleted && !hasStarted(maintenance, 'Complete'))
+    return { kind: 'Waiting', on: waitingForStart(maintenance) };
   if (!isDeleted && !isCompleted(maintenance))
-    return { kind: 'Waiting', on: ['the nodes to be uncordoned', ...waitingForLeases(maintenance)] };
+    return {
+      kind: 'Waiting',
+      on: [
+        ...waitingForProgress(maintenance),
+        'the nodes to be uncordoned',
+        ...waitingForLeases(maintenance),
+      ],
+    };
   const on = [
     ...(input.missing ?? []).map((name) => `node ${name}: it does not exist`),
     ...nodes.flatMap((one) =>

@@ -1,6 +1,7 @@
 import type { CalendarEntry, MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
 import { isTrue } from '../common/conditions.ts';
 import { compareNames, listed } from '../common/names.ts';
+import { needsAttention } from '../common/stalledRun.ts';
 import { stageOf } from '../common/stage.ts';
 import { type NodeOutcome, nodeOutcomeOf } from './nodeOutcome.ts';
 import { nodeResultOf } from './nodeResult.ts';
@@ -107,7 +108,7 @@ function problemsOf(conditions: Status['conditions']): WindowSummary['problems']
   if (conditions.length === 0)
     return [{ type: 'Valid', reason: 'Pending', message: 'No worker has reconciled the window yet.' }];
   return conditions
-    .filter(({ status, reason }) => status !== 'True' && !expectedReasons.includes(reason))
+    .filter((condition) => needsAttention(condition) && !expectedReasons.includes(condition.reason))
     .map(({ type, reason, message }) => ({ type, reason, message }));
 }
 

@@ -719,14 +719,14 @@ export const sections: Section[] = [
     title: 'The installation',
     rows: [
       {
-        what: 'read Events about maintenances, windows and nodes',
+        what: 'read Events about maintenances, windows and nodes (`kubectl maintenance history` shows them)',
         actions: [{ verb: 'list', ...within(core('events'), 'default') }],
-        allowed: [],
+        allowed: ['viewer', ...operators],
       },
       {
         what: 'read Events about pods of the own namespace',
         actions: [{ verb: 'list', ...within(core('events'), ownNamespace) }],
-        allowed: ['tenant'],
+        allowed: ['viewer', 'tenant', ...operators],
       },
       {
         what: 'read the Leases of workers',

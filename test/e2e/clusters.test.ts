@@ -134,7 +134,9 @@ describe('windows of the same name', () => {
     const [, inBerlin] = windows;
     await inBerlin?.deleted('os');
     await inBerlin?.gone('os');
-    expect(await scheduleIds()).toEqual(['maintenance-window-os']);
+    await eventually('the other Schedule alone to be listed', async () =>
+      expect(await scheduleIds()).toEqual(['maintenance-window-os']),
+    );
     const { taskQueue, windowId } = names.hamburg;
     await hamburg.temporal.workflow.start('maintenanceWindow', {
       workflowId: windowId('os'),
@@ -145,7 +147,9 @@ describe('windows of the same name', () => {
       expect(await unschedulable(hamburg, 'node-3')).toBe(true),
     );
     expect(await unschedulable(berlin, 'node-3')).toBe(false);
-    expect(await openRuns('WorkflowType = "maintenanceWindow"')).toEqual(['maintenance-window-os']);
+    await eventually('the run to be listed', async () =>
+      expect(await openRuns('WorkflowType = "maintenanceWindow"')).toEqual(['maintenance-window-os']),
+    );
   });
 });
 

@@ -56,7 +56,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-const env = { READINESS_GRACE: '3' };
+const env = { READINESS_GRACE: '10' };
 const start = () => startWorker(world.sandbox, { env });
 const startNext = () => startNextWorker(world, { env });
 

@@ -160,7 +160,7 @@ describe('the example of the README', () => {
     const program = await startProgram(example, ['--conditions=node-maintenance-source']);
     const pod = await podWithData({ immutable: true });
     const evacuation = c.evacuation(pod);
-    await c.applied({ ...evacuation, spec: { ...evacuation.spec, progressDeadlineSeconds: 5 } });
+    await c.applied({ ...evacuation, spec: { ...evacuation.spec, progressDeadlineSeconds: 15 } });
     await c.eventuallyGone(pod);
     expect(program.log()).toContain('Evacuation failed, trying again');
   });

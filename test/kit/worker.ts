@@ -22,8 +22,12 @@ export interface WorkerProcess {
   stop(): Promise<number | null>;
   exited(): Promise<number | null>;
   log(): string;
-  /** Waits until /readyz answers ok. */
+  /** Waits until /readyz answers ok, which means that it works with Temporal, too. */
   ready(): Promise<void>;
+  /** Returns the status and the body of /readyz. */
+  readyz(): Promise<string>;
+  /** Returns what Prometheus scrapes. */
+  metrics(): Promise<string>;
 }
 
 /** The Lease of the worker that leads the controllers. */
@@ -64,9 +68,11 @@ export function startWorker(sandbox: Sandbox, { env = {}, args = [] }: WorkerOpt
     exited: () => exited,
     log: read,
     ready: async () => {
-      const isReady = (answer: string) => answer === 'ok';
+      const isReady = (answer: string) => answer === '200 ok';
       await eventuallyHolds('the worker to be ready', () => readiness(child, read()), isReady);
     },
+    readyz: () => readiness(child, read()),
+    metrics: async () => (await fetch(`http://127.0.0.1:${portIn(read(), 'metrics')}/metrics`)).text(),
   };
 }
 
@@ -81,8 +87,12 @@ async function end(
 
 /** Returns what /readyz answers, or the end of the log while it does not. */
 async function readiness({ exitCode }: ChildProcess, log: string): Promise<string> {
-  const port = /"health":(\d+)/.exec(log)?.[1];
+  const port = portIn(log, 'health');
   if (port === undefined || exitCode !== null) return `exit code ${exitCode}: ${log.slice(-2_000)}`;
   const response = await fetch(`http://127.0.0.1:${port}/readyz`);
-  return (await response.text()).trim();
+  return `${response.status} ${(await response.text()).trim()}`;
+}
+
+function portIn(log: string, server: 'health' | 'metrics'): string | undefined {
+  return new RegExp(`"${server}":(\\d+)`).exec(log)?.[1];
 }

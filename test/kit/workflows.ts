@@ -24,8 +24,12 @@ export type WindowHandle = WorkflowHandle<typeof maintenanceWindow>;
 /** A Temporal server, and the workflows of this project on it. */
 export interface WorkflowLab {
   client: Client;
-  /** Starts a worker for `taskQueue` that runs our workflows with these activities. */
-  worker(taskQueue: string, activities: Partial<Activities & NotificationActivities>): Promise<void>;
+  /** Starts a worker for `taskQueue` that runs our workflows, or those of another build, with these activities. */
+  worker(
+    taskQueue: string,
+    activities: Partial<Activities & NotificationActivities>,
+    build?: string,
+  ): Promise<void>;
   /** Starts the workflow of a window, with a worker of its own; `previousRun` is the state of the run that it continues. */
   startWindow(fake: FakeWindow, previousRun?: WindowRun): Promise<WindowHandle>;
   /** Starts the workflow of a maintenance, with a worker of its own. */
@@ -78,12 +82,12 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
   const running: { worker: Worker; ended: Promise<void> }[] = [];
   const handles: WorkflowHandle[] = [];
 
-  const worker: WorkflowLab['worker'] = async (taskQueue, activities) => {
+  const worker: WorkflowLab['worker'] = async (taskQueue, activities, build) => {
     const created = await Worker.create({
       connection: native,
       namespace,
       taskQueue,
-      workflowBundle: bundle,
+      workflowBundle: build === undefined ? bundle : { code: build },
       activities,
       // A cancellation reaches an activity with the answer to a heartbeat.
       maxHeartbeatThrottleInterval: 50,

@@ -120,7 +120,7 @@ describe('A sandbox', () => {
     const file = join(one.dir, 'eviction.json');
     await writeFile(file, JSON.stringify(eviction));
     await kubectl(one, 'create', '--raw', '/api/v1/namespaces/default/pods/leaves/eviction', '-f', file);
-    await kubectl(one, 'wait', 'pod/leaves', '--for=delete', '--timeout=20s');
+    await kubectl(one, 'wait', 'pod/leaves', '--for=delete', '--timeout=60s');
   });
 
   test('ends a pod with the slow-exit label some seconds later', async () => {
@@ -217,7 +217,7 @@ describe('An outage', () => {
     await one.server('kwok').kill();
     await one.server('kwok').start();
     await kubectl(one, 'run', 'after-the-outage', '--image=any');
-    await untilPod('after-the-outage', 'Running', 15_000);
+    await untilPod('after-the-outage', 'Running', 30_000);
   });
 
   test('of Temporal by a crash loses no search attribute', async () => {
@@ -331,7 +331,7 @@ describe('Data of an earlier run', () => {
     other = await startSandbox({ dir: other.dir, nodes: 1 });
     expect(other.temporalAddress).toBe(before);
     await kubectl(other, 'run', 'again', '--image=any');
-    await untilPod('again', 'Running', 15_000, other);
+    await untilPod('again', 'Running', 30_000, other);
   });
 });
 

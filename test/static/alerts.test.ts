@@ -35,6 +35,7 @@ beforeAll(async () => {
   kube = connectKube({ kubeconfig, userAgent: 'node-maintenance-test', log });
   const metrics = createMetrics();
   metrics.observe(watchCluster({ kube, log }));
+  metrics.observeTemporal(() => true);
   exposed = await metrics.scrape();
 });
 
@@ -77,4 +78,8 @@ describe('the alert rules', () => {
 test('a worker does not report Leases as missing before it has listed them', () => {
   expect(exposed).not.toContain('node_maintenance_node_leases{');
   expect(exposed).toContain('node_maintenance_node_leases_last_response_timestamp_seconds 0\n');
+});
+
+test('a worker reports whether it is connected to Temporal', () => {
+  expect(exposed).toContain('node_maintenance_temporal_connected 1\n');
 });

@@ -65,6 +65,18 @@ describe('the status', () => {
     expect(lines).toEqual(['nodemaintenance/rack-7: Drain, not started']);
   });
 
+  test('of a maintenance that waits for Temporal says so, and why', () => {
+    const notProgressing = {
+      reason: 'TemporalUnavailable',
+      message: 'Temporal is unavailable: timeout.',
+      since: started,
+    };
+    expect(statusLines({ ...summary, notProgressing, nodes: [] }, now).slice(1)).toEqual([
+      '  not progressing for 72s: Temporal is unavailable: timeout.',
+      '  26 of 40 pods evacuated, 2 blocked; about 39s remaining at the average rate (26 pods in 72s)',
+    ]);
+  });
+
   test('of a completed maintenance explains nodes that it did not change, and names missing nodes', () => {
     const { estimate: _estimate, tier: _tier, ...rest } = summary;
     const node = {

@@ -24,6 +24,7 @@ function summaryWith(text: string, stage: MaintenanceSummary['stage']): Maintena
     stageSince: '2026-01-01T11:00:00Z',
     reason: text,
     paused: false,
+    notProgressing: { reason: 'TemporalUnavailable', message: text, since: '2026-01-01T11:30:00Z' },
     drained: false,
     completed: false,
     podsToEvacuate: 2,

@@ -1,4 +1,5 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import type { IncomingHttpHeaders } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { spawn } from 'node:child_process';
@@ -13,11 +14,13 @@ import { issueAuthority, issueClient, issueServing } from '../../admission/issue
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { temporalSettings } from '../../temporal-config/connection.ts';
 import { explainFailure } from '../../temporal-config/connectionErrors.ts';
+import { addAttributes, declaredNamespace } from '../../temporal-config/namespace.ts';
 import type { Answer } from '../api/kubectl.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type TlsProxy, startTlsProxy } from '../kit/tlsProxy.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 
 // Tests the sample profiles, with the addresses and files of this test, against the Temporal of the sandbox. A proxy in front of it
 // terminates TLS, as a load balancer does, and requires certificates and keys.
@@ -34,6 +37,7 @@ let authority: KeyPair;
 let toml: string;
 let mutual: TlsProxy;
 let cloud: TlsProxy;
+let silent: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
 const workers: WorkerProcess[] = [];
 
 /** Issues a certificate of the worker that is valid for a day. */
@@ -55,6 +59,8 @@ async function writePair(name: string, { certificate, key }: KeyPair): Promise<v
 
 beforeAll(async () => {
   sandbox = await testSandbox();
+  silent = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
+  silent.network.swallow();
   scratch = await mkdtemp(join(tmpdir(), 'nm-profiles-'));
   authority = await issueAuthority(validity);
   const stranger = await issueAuthority(validity);
@@ -100,6 +106,7 @@ afterEach(async () => {
 afterAll(async () => {
   await mutual?.close();
   await cloud?.close();
+  await silent?.close();
   await rm(scratch, { recursive: true, force: true });
   await releaseSandbox(sandbox);
 });
@@ -154,6 +161,9 @@ function start(env: Record<string, string | undefined>): WorkerProcess {
 const workersVerb = (env: Record<string, string | undefined>) =>
   ran(join(sandbox.bin, 'kubectl'), ['maintenance', 'workers'], { HOME: sandbox.dir, ...env });
 
+const isPoll = (headers: IncomingHttpHeaders) =>
+  /Poll(Workflow|Activity)TaskQueue$/.test(headers[':path'] ?? '');
+
 describe('the worker, the kubectl plugin and temporal-config connect to Temporal with a profile', () => {
   test('without TLS', async () => {
     expect(await configure('local', 'diff')).toMatchObject({
@@ -183,11 +193,11 @@ describe('the worker, the kubectl plugin and temporal-config connect to Temporal
 
   test('with an API key, which every call sends with the namespace, without operator permissions', async () => {
     const direct = await Connection.connect({ address: sandbox.temporalAddress });
+    const namespace = 'node-maintenance.a1b2c';
     await direct.workflowService.registerNamespace({
-      namespace: 'node-maintenance.a1b2c',
+      namespace,
       workflowExecutionRetentionPeriod: msToTs('7 days'),
     });
-    await direct.close();
     const applied = await configure('cloud', 'apply');
     expect(applied.code).toBe(1);
     expect(applied.stderr).toContain('search attributes cannot be listed (as in Temporal Cloud)');
@@ -196,9 +206,22 @@ describe('the worker, the kubectl plugin and temporal-config connect to Temporal
     );
     expect(applied.stdout).toContain('Schedule os-patch-year-end: done\n');
     const keyed = start(environment('cloud'));
+    const waiting = await eventuallyHolds(
+      'the worker to say that the search attributes are missing',
+      () => keyed.readyz(),
+      (answer) => answer.includes('search attributes'),
+    );
+    expect(waiting).toContain(
+      `, and no maintenance starts or advances: search attributes NodeMaintenanceStage, NodeMaintenanceName, MaintenanceNodes, KubernetesCluster of namespace ${namespace} are missing, and this worker could not register them (unauthorized): temporal operator search-attribute create --namespace ${namespace} --name NodeMaintenanceStage --type Keyword --name NodeMaintenanceName --type Keyword --name MaintenanceNodes --type KeywordList --name KubernetesCluster --type Keyword; in Temporal Cloud use its UI or tcld namespace search-attributes add`,
+    );
+    expect(keyed.log()).toContain('"msg":"Waiting for Temporal at ');
+    const polledBefore = cloud.calls.filter(isPoll);
+    await addAttributes(direct, namespace, declaredNamespace().searchAttributes);
+    await direct.close();
     await keyed.ready();
+    expect(polledBefore).toEqual([]);
     expect((await workersVerb(environment('cloud'))).stdout).toContain('node-maintenance: workflow ');
-    const polls = cloud.calls.filter((headers) => headers[':path']?.endsWith('/PollWorkflowTaskQueue'));
+    const polls = cloud.calls.filter(isPoll);
     expect(polls.length).toBeGreaterThan(0);
     for (const call of polls)
       expect(call).toMatchObject({
@@ -321,6 +344,12 @@ describe('the error of an invalid profile is one line with the setting and the r
       env: () => ({ TEMPORAL_NAMESPACE: 'forbidden' }),
       want: () =>
         `api_key (TEMPORAL_API_KEY): ${cloud.address} rejects the key (no permission for namespace forbidden)`,
+    },
+    {
+      when: 'a server that accepts connections and does not respond',
+      profile: 'local',
+      env: () => ({ TEMPORAL_ADDRESS: silent.address }),
+      want: () => `address (TEMPORAL_ADDRESS): no response from ${silent.address} (timeout)`,
     },
     {
       when: 'a namespace that does not exist',

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/gl
 import { Client, Connection } from '@temporalio/client';
 import { type ClusterScope, temporalNames } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { claimNames, keepClaim } from '../../worker/clusterClaim.ts';
+import { ClaimedByOther, claimNames, keepClaim } from '../../worker/clusterClaim.ts';
 import type { Temporal } from '../../worker/temporal.ts';
 import { silentLog } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -21,9 +21,6 @@ beforeAll(async () => {
   temporal = { client, namespace: sandbox.temporalNamespace } as Temporal;
 });
 
-const stop = new AbortController();
-const wait = { log: silentLog, signal: stop.signal, report: () => undefined };
-
 let serial = 0;
 /** Clusters that were configured with the same name, which no other test uses. */
 function clusters(): { ours: ClusterScope; other: ClusterScope } {
@@ -40,7 +37,6 @@ afterEach(async () => {
 });
 
 afterAll(async () => {
-  stop.abort();
   await connection?.close();
   await releaseSandbox(sandbox);
 });
@@ -48,75 +44,71 @@ afterAll(async () => {
 describe('the claim of a cluster', () => {
   test('is an open run with the UID of the cluster, made once', async () => {
     const { ours } = clusters();
-    await claimNames(temporal, ours, wait);
+    await claimNames(temporal, ours, silentLog);
     const { runId, memo, status } = await claimOf(ours).describe();
     expect({ memo, status: status.name }).toMatchObject({
       memo: { clusterUid: ours.uid, cluster: ours.name },
       status: 'RUNNING',
     });
-    await claimNames(temporal, ours, wait);
+    await claimNames(temporal, ours, silentLog);
     expect((await claimOf(ours).describe()).runId).toBe(runId);
   });
 
   test('is refused to another cluster, which is told the remedy', async () => {
     const { ours, other } = clusters();
-    await claimNames(temporal, ours, wait);
-    await expect(claimNames(temporal, other, wait)).rejects.toThrow(
+    await claimNames(temporal, ours, silentLog);
+    await expect(claimNames(temporal, other, silentLog)).rejects.toThrow(
       `task queue ${ours.names.taskQueue} in namespace default of Temporal belongs to cluster ${ours.name} (UID ${ours.uid}), and this is cluster ${other.uid}: choose another --cluster or TEMPORAL_NAMESPACE; if that cluster does not exist any more, run temporal workflow terminate --workflow-id ${ours.names.taskQueue}`,
     );
   });
 
   test('is given to one of two clusters that start at the same time', async () => {
     const { ours, other } = clusters();
-    const ends = await Promise.allSettled([ours, other].map((scope) => claimNames(temporal, scope, wait)));
+    const ends = await Promise.allSettled(
+      [ours, other].map((scope) => claimNames(temporal, scope, silentLog)),
+    );
     expect(ends.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
   });
 
   test('passes to another cluster after it was terminated', async () => {
     const { ours, other } = clusters();
-    await claimNames(temporal, ours, wait);
+    await claimNames(temporal, ours, silentLog);
     await claimOf(ours).terminate();
-    await claimNames(temporal, other, wait);
+    await claimNames(temporal, other, silentLog);
     expect((await claimOf(ours).describe()).memo).toMatchObject({ clusterUid: other.uid });
   });
 
   test('is ended by its own cluster when it has other names', async () => {
     const { ours } = clusters();
-    await claimNames(temporal, ours, wait);
+    await claimNames(temporal, ours, silentLog);
     const { ours: renamed } = clusters();
     const uid = 'renamed-1';
     const [before, after] = [ours, renamed].map((scope) => ({ ...scope, uid }));
     if (before === undefined || after === undefined) throw new Error('two scopes');
     await claimOf(before).terminate();
-    await claimNames(temporal, before, wait);
+    await claimNames(temporal, before, silentLog);
     await eventually('the first claim to be ended', async () => {
-      await claimNames(temporal, after, wait);
+      await claimNames(temporal, after, silentLog);
       expect((await claimOf(before).describe()).status.name).toBe('TERMINATED');
     });
     expect((await claimOf(after).describe()).status.name).toBe('RUNNING');
   });
 
-  test('is made again while its cluster works, and its worker ends when another cluster was faster', async () => {
+  test('is made again while its cluster works, and lost when another cluster was faster', async () => {
     const { ours, other } = clusters();
-    await claimNames(temporal, ours, wait);
-    const kept = keepClaim(temporal, ours, { ...wait, everyMs: 50 });
-    const lost = kept.catch((error: unknown) => String(error));
+    await claimNames(temporal, ours, silentLog);
     const { runId } = await claimOf(ours).describe();
+    await keepClaim(temporal, ours);
+    expect((await claimOf(ours).describe()).runId).toBe(runId);
     await claimOf(ours).terminate();
-    await eventually('a new claim', async () => {
-      const now = await claimOf(ours).describe();
-      expect(now.runId).not.toBe(runId);
-      expect(now).toMatchObject({ status: { name: 'RUNNING' }, memo: { clusterUid: ours.uid } });
-    });
-    await takeOver(ours, other);
-    expect(await lost).toContain(`belongs to cluster ${other.name} (UID ${other.uid})`);
+    await keepClaim(temporal, ours);
+    const renewed = await claimOf(ours).describe();
+    expect(renewed.runId).not.toBe(runId);
+    expect(renewed).toMatchObject({ status: { name: 'RUNNING' }, memo: { clusterUid: ours.uid } });
+    await claimOf(ours).terminate();
+    await claimNames(temporal, other, silentLog);
+    const lost = keepClaim(temporal, ours);
+    await expect(lost).rejects.toBeInstanceOf(ClaimedByOther);
+    await expect(lost).rejects.toThrow(`belongs to cluster ${other.name} (UID ${other.uid})`);
   });
 });
-
-/** Takes the claim in the moment after it was terminated: the owner may be faster. */
-async function takeOver(ours: ClusterScope, other: ClusterScope): Promise<void> {
-  await eventually('the other cluster to have the claim', async () => {
-    await terminated(claimOf(ours));
-    await claimNames(temporal, other, wait);
-  });
-}

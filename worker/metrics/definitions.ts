@@ -18,10 +18,46 @@ export const metricDefinitions = {
     help: 'NodeMaintenances by stage.',
     labels: ['stage'],
   },
+  maintenancesNotProgressing: {
+    name: 'node_maintenance_maintenances_not_progressing',
+    type: 'gauge',
+    help: 'NodeMaintenances whose condition Progressing is False, by its reason.',
+    labels: ['reason'],
+  },
+  temporalConnected: {
+    name: 'node_maintenance_temporal_connected',
+    type: 'gauge',
+    help: '1 if this process can use Temporal, and its Temporal workers are running; else 0.',
+    labels: [],
+  },
   evacuations: {
     name: 'node_maintenance_evacuations',
     type: 'gauge',
     help: 'Evacuations that exist.',
+    labels: [],
+  },
+  stalled: {
+    name: 'node_maintenance_stalled',
+    type: 'gauge',
+    help: '1 for each object (NodeMaintenance, MaintenanceWindow) whose workflow makes no progress: its condition Stalled is True.',
+    labels: ['kind', 'name', 'reason'],
+  },
+  workflowRestarts: {
+    name: 'node_maintenance_workflow_restarts_total',
+    type: 'counter',
+    help: 'Runs (of nodeMaintenance, maintenanceWindow) that this worker has started because the one before ended too early.',
+    labels: ['workflow'],
+  },
+  historyRetention: {
+    name: 'node_maintenance_history_retention_seconds',
+    type: 'gauge',
+    help: 'Time for which the namespace of Temporal keeps the histories of closed runs.',
+    labels: [],
+  },
+  historyRetentionRequired: {
+    name: 'node_maintenance_history_retention_required_seconds',
+    type: 'gauge',
+    help: 'Time for which it should keep them (--history-retention).',
     labels: [],
   },
   kubeRequests: {

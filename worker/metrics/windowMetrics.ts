@@ -1,6 +1,7 @@
 import type { Registry } from 'prom-client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
+import { STALLED } from '../../domain/common/stalledRun.ts';
 import { limitOf, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
 import { isPaused } from '../../domain/maintenance/summary.ts';
 import { nodeOutcomeOf } from '../../domain/windows/nodeOutcome.ts';
@@ -65,6 +66,7 @@ function conditionsNotTrue({ status }: MaintenanceWindow): Series[] {
   // A user suspended the window on purpose; InvalidSpec repeats what condition Valid reports.
   const isIgnored = (reason: string) => reason === 'Suspended' || reason === 'InvalidSpec';
   return (status?.conditions ?? [])
+    .filter(({ type }) => type !== STALLED)
     .filter((condition) => condition.status !== 'True' && !isIgnored(condition.reason))
     .map(({ type, reason }) => ({ labels: { type, reason }, value: 1 }));
 }

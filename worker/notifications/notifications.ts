@@ -11,7 +11,7 @@ import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { createNotificationWorker, type Temporal } from '../temporal.ts';
+import { createNotificationWorker, type Temporal, type WorkerConnection } from '../temporal.ts';
 import { post, readFiles } from './endpoint.ts';
 import type { NotificationSettings } from './settings.ts';
 
@@ -30,11 +30,11 @@ interface NotificationDependencies {
 
 export interface Notifications {
   outbox: NotificationOutbox;
-  /** The workers that deliver; none without an endpoint. */
-  workers: Worker[];
+  /** Creates the workers that deliver; none without an endpoint. */
+  createWorkers: (connection: WorkerConnection) => Promise<Worker[]>;
 }
 
-/** Throws an Error of one line when the files of the endpoint cannot be used. */
+/** Sends nothing yet. Throws an Error of one line when the files of the endpoint cannot be used. */
 export async function startNotifications(dependencies: NotificationDependencies): Promise<Notifications> {
   const { temporal, scope, config, metrics, log } = dependencies;
   const { notifications } = config;
@@ -43,7 +43,10 @@ export async function startNotifications(dependencies: NotificationDependencies)
     log.warn('Notification dropped', { id, type, message: data.message, reason });
   };
   if (notifications === undefined)
-    return { outbox: { enqueue: () => Promise.resolve(), dropped }, workers: [] };
+    return {
+      outbox: { enqueue: () => Promise.resolve(), dropped },
+      createWorkers: () => Promise.resolve([]),
+    };
   await readFiles(notifications);
   // Without the path, which may be a secret.
   log.info('Notifications enabled', { endpoint: new URL(notifications.url).origin, cluster: scope.name });
@@ -54,7 +57,9 @@ export async function startNotifications(dependencies: NotificationDependencies)
   });
   return {
     outbox: { enqueue, dropped },
-    workers: [await createNotificationWorker(temporal, scope, activities, config)],
+    createWorkers: async (connection) => [
+      await createNotificationWorker(connection, scope, activities, config),
+    ],
   };
 }
 

@@ -227,6 +227,7 @@ describe('drain', () => {
     );
     await crashed.cancelled();
     await c.caughtUpWith(await c.maintenanceNow(name));
+    await c.caughtUpWith({ ...(await c.node(node)), kind: 'Node' });
     const written = await c.requests.writesOf(async () => {
       const again = started(() => acts.drain(refOf(applied), 0));
       await c.staged(name, 'Complete');

@@ -57,7 +57,7 @@ async function undo(node: string): Promise<void> {
     );
   await informerShows(true);
   // The activity reads the informer a moment after the informer has changed.
-  await throughout('the activity observes the cordon', 200, () => undefined);
+  await throughout('the activity observes the cordon', 1_000, () => undefined);
   await c.uncordoned(node);
   await c.eventuallyCordoned(node);
   await informerShows(true);

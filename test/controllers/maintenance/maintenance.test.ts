@@ -1,22 +1,29 @@
+import { Client, type WorkflowClientInterceptor } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
+import type { Condition } from '../../../api/core.ts';
 import { MAINTENANCE_FINALIZER } from '../../../api/names.ts';
-import { testScope, workflowIdOf } from '../../kit/temporalNames.ts';
+import { TASK_QUEUE, testScope, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { runMaintenanceController } from '../../../controllers/maintenance/maintenance.ts';
 import { EventRecorder } from '../../../kube/events.ts';
 import { Informer } from '../../../kube/informer.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { SettableAvailability } from '../../kit/availability.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { FakeMaintenance } from '../../kit/fakeMaintenance.ts';
+import { withBrokenWorkflow } from '../../kit/otherBuilds.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { addAttributes } from '../../../temporal-config/namespace.ts';
 import {
   eventuallyProgress,
   ownTemporal,
   quietTemporal,
   signalsTo,
   terminated,
+  workflowBundle,
   workflowLab,
   type WorkflowLab,
 } from '../../kit/workflows.ts';
@@ -55,9 +62,22 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-function controlling(cluster = c.cluster): void {
+interface Controlling {
+  cluster?: typeof c.cluster;
+  availability?: SettableAvailability;
+  client?: Client;
+  stalledRunTimeoutSeconds?: number;
+}
+
+function controlling({
+  cluster = c.cluster,
+  availability = new SettableAvailability(),
+  client = lab.client,
+  stalledRunTimeoutSeconds = 300,
+}: Controlling = {}): void {
   const abort = new AbortController();
-  const deps = { cluster, temporal: lab.client, scope: testScope, events, log: silentLog };
+  const temporalDeps = { temporal: client, availability, scope: testScope, stalledRunTimeoutSeconds };
+  const deps = { cluster, ...temporalDeps, events, log: silentLog };
   running = { abort, ended: runMaintenanceController(deps, abort.signal) };
 }
 
@@ -108,6 +128,13 @@ async function runsOf({ metadata }: NodeMaintenance): Promise<number> {
   return count;
 }
 
+/** Waits, because a run that has just started is not listed yet. */
+async function eventuallyOneRun(maintenance: NodeMaintenance): Promise<void> {
+  await eventually(`one run of ${maintenance.metadata.name}`, async () =>
+    expect(await runsOf(maintenance)).toBe(1),
+  );
+}
+
 const observed = ({ metadata: { uid } }: NodeMaintenance, stage: string, generation: number) => ({
   uid,
   kind: 'StageChanged',
@@ -143,7 +170,7 @@ describe('a NodeMaintenance', () => {
       clusterUid: testScope.uid,
     });
     await fence();
-    expect(await runsOf(applied)).toBe(1);
+    await eventuallyOneRun(applied);
   });
 
   test('that exists before the controller starts gets its run', async () => {
@@ -288,7 +315,7 @@ describe('a run', () => {
     const handle = await lab.startMaintenance(fake);
     await Promise.all([orphan, fake].map((one) => one.inProgress('keepCordoned Cordon')));
     orphan.deleted();
-    controlling({ ...c.cluster, maintenances: unsynced() });
+    controlling({ cluster: { ...c.cluster, maintenances: unsynced() } });
     await signalled.result();
     await stopped();
     expect(await signalsTo(handle, 'observe')).toEqual([]);
@@ -325,4 +352,187 @@ describe('a run', () => {
     expect(second.metadata.uid).not.toBe(uid);
     await eventuallyRunning(second, runId);
   });
+});
+
+describe('during an outage of Temporal', () => {
+  /** Counts the requests about workflows that are open at the same time, and those that were sent. */
+  class RequestCounter {
+    sent = 0;
+    most = 0;
+    #open = 0;
+
+    readonly client = new Client({
+      connection: lab.client.connection,
+      interceptors: { workflow: [this.#interceptor()] },
+    });
+
+    #interceptor(): WorkflowClientInterceptor {
+      const counted = <I, O>(input: I, next: (input: I) => Promise<O>) => this.#count(() => next(input));
+      return { signal: counted, signalWithStart: counted, describe: counted };
+    }
+
+    async #count<T>(request: () => Promise<T>): Promise<T> {
+      this.sent += 1;
+      this.#open += 1;
+      this.most = Math.max(this.most, this.#open);
+      try {
+        return await request();
+      } finally {
+        this.#open -= 1;
+      }
+    }
+  }
+
+  test('nothing is sent; afterwards each maintenance gets one run, a few at a time', async () => {
+    const counter = new RequestCounter();
+    const availability = new SettableAvailability();
+    availability.down();
+    controlling({ availability, client: counter.client });
+    const applied = await Promise.all(
+      Array.from({ length: 60 }, () => c.applied(c.maintenance({ nodes: ['none'] }))),
+    );
+    for (const maintenance of applied) await c.caughtUpWith(maintenance);
+    expect(counter.sent).toBe(0);
+    availability.up();
+    for (const maintenance of applied) await eventuallyRunning(maintenance);
+    for (const maintenance of applied) await eventuallyOneRun(maintenance);
+    expect(counter.most).toBeLessThanOrEqual(4);
+  });
+
+  test('a deletion is remembered, and ends the run afterwards', async () => {
+    const availability = new SettableAvailability();
+    controlling({ availability });
+    const applied = await c.applied(c.maintenance({ nodes: ['none'] }));
+    await eventuallySignalled(applied, [observed(applied, 'Idle', 1)]);
+    availability.down();
+    await c.deleted(applied);
+    await eventually('the informer to notice the deletion', () =>
+      expect(c.cluster.maintenances.get(applied.metadata.name)).toBeUndefined(),
+    );
+    expect(await signalsTo(runOf(applied), 'observe')).toHaveLength(1);
+    availability.up();
+    const { uid } = applied.metadata;
+    await eventuallySignalled(applied, [observed(applied, 'Idle', 1), { uid, kind: 'Gone' }]);
+  });
+});
+async function eventuallyStalled(
+  maintenance: NodeMaintenance,
+  facts: Partial<Omit<Condition, 'message'>>,
+): Promise<Condition> {
+  return eventually(`condition Stalled of ${maintenance.metadata.name}`, async () => {
+    const { status } = await c.maintenanceNow(maintenance.metadata.name);
+    const condition = status?.conditions.find(({ type }) => type === 'Stalled');
+    expect(condition).toMatchObject(facts);
+    return condition as Condition;
+  });
+}
+
+/** Waits, because the Event is recorded after the condition is written. */
+async function eventuallyOneStalledEvent(maintenance: NodeMaintenance, message: string): Promise<void> {
+  await eventually('the Event WorkflowStalled', async () => {
+    const about = await c.eventsAbout(maintenance);
+    expect(about.filter((text) => text.startsWith('WorkflowStalled: '))).toEqual([
+      `WorkflowStalled: ${message}`,
+    ]);
+  });
+}
+
+/** The run that the controller starts for the object, with activities that do not need one. */
+const fakeOf = ({ metadata: { name, uid = '' } }: NodeMaintenance) => new FakeMaintenance({ name, uid });
+
+describe('a run that cannot continue', () => {
+  let brokenBuild: string;
+  beforeAll(async () => {
+    brokenBuild = withBrokenWorkflow((await workflowBundle()).code, 'nodeMaintenance');
+  });
+
+  test('is reported on its object, and is replaced by one that continues from the object', async () => {
+    controlling({ stalledRunTimeoutSeconds: 10 });
+    await lab.worker(TASK_QUEUE, {}, brokenBuild);
+    const applied = await c.applied(c.maintenance({ nodes: ['none'] }));
+    const first = await eventuallyRunning(applied);
+    const workflowId = workflowIdOf(applied.metadata.name);
+    const { message, lastTransitionTime } = await eventuallyStalled(applied, {
+      status: 'True',
+      reason: 'WorkflowTaskFailed',
+    });
+    const resolved = eventuallyStalled(applied, { status: 'False', reason: 'WorkflowReplaced' });
+    // Awaited only later: until then a failure must not be unhandled.
+    resolved.catch(() => undefined);
+    const replacedAt = new Date(Date.parse(lastTransitionTime) + 10_000).toISOString();
+    expect(message).toContain('its workflow task fails again and again (a broken build). Roll back');
+    expect(message).toContain(
+      `--workflow-id ${workflowId} --run-id ${first}. The worker does this at ${replacedAt}.`,
+    );
+    await eventuallyOneStalledEvent(applied, message);
+    await eventuallyRunning(applied, first);
+    const { events: history } = await lab.client.workflow.getHandle(workflowId, first).fetchHistory();
+    expect(history?.at(-1)?.workflowExecutionTerminatedEventAttributes?.reason).toBe(
+      'its workflow task failed again and again, and a new run continues from the object: a broken build',
+    );
+    await resolved;
+  });
+
+  test('is not replaced if it belongs to another cluster', async () => {
+    const foreign = await c.applied(c.maintenance({ nodes: ['none'] }));
+    const run = await lab.client.workflow.start('nodeMaintenance', {
+      workflowId: workflowIdOf(foreign.metadata.name),
+      taskQueue: TASK_QUEUE,
+      args: [{ name: foreign.metadata.name }],
+      memo: { clusterUid: 'another' },
+    });
+    controlling({ stalledRunTimeoutSeconds: 5 });
+    await lab.worker(TASK_QUEUE, {}, brokenBuild);
+    const own = await c.applied(c.maintenance({ nodes: ['none'] }));
+    await eventuallyRunning(own, await eventuallyRunning(own));
+    expect(await runOf(foreign).describe()).toMatchObject({
+      runId: run.firstExecutionRunId,
+      status: { name: 'RUNNING' },
+    });
+    const { status } = await c.maintenanceNow(foreign.metadata.name);
+    expect(status?.conditions ?? []).toEqual([]);
+  });
+
+  test('stays if the setting says so, and the object says when it continues', async () => {
+    controlling({ stalledRunTimeoutSeconds: 0 });
+    await lab.worker(TASK_QUEUE, {}, brokenBuild);
+    const applied = await c.applied(c.maintenance({ nodes: ['none'] }));
+    const first = await eventuallyRunning(applied);
+    const { message } = await eventuallyStalled(applied, { status: 'True', reason: 'WorkflowTaskFailed' });
+    expect(message).toMatch(new RegExp(`--run-id ${first}$`));
+    await lab.clear();
+    await lab.worker(TASK_QUEUE, fakeOf(applied).activities);
+    await eventuallyStalled(applied, { status: 'False', reason: 'WorkflowContinues' });
+    expect((await runOf(applied).describe()).runId).toBe(first);
+  });
+
+  test('because a search attribute is missing is not replaced, and continues when it is registered', async () => {
+    const { operatorService } = temporal.connection;
+    const name = 'MaintenanceNodes';
+    await operatorService.removeSearchAttributes({ namespace: 'default', searchAttributes: [name] });
+    controlling({ stalledRunTimeoutSeconds: 1 });
+    const applied = await c.applied(c.maintenance({ nodes: ['none'] }));
+    await lab.worker(TASK_QUEUE, fakeOf(applied).activities);
+    const first = await eventuallyRunning(applied);
+    const { message } = await eventuallyStalled(applied, { status: 'True', reason: 'WorkflowTaskFailed' });
+    expect(message).toContain(name);
+    expect(message).toContain('npm run temporal-config -- apply');
+    await addAttributes(temporal.connection, 'default', { [name]: 'KeywordList' });
+    await eventuallyStalled(applied, { status: 'False', reason: 'WorkflowContinues' });
+    expect((await runOf(applied).describe()).runId).toBe(first);
+  });
+});
+
+test('runs that fail at once, again and again, are reported on the object', async () => {
+  controlling();
+  const applied = await c.applied(c.maintenance({ nodes: ['none'] }));
+  const fake = fakeOf(applied);
+  const failure = ApplicationFailure.nonRetryable('the disk is full', 'InvalidInput');
+  fake.failing('admit', ...Array.from({ length: 99 }, () => failure));
+  await lab.worker(TASK_QUEUE, fake.activities);
+  const { message } = await eventuallyStalled(applied, { status: 'True', reason: 'WorkflowFailed' });
+  expect(message).toBe(
+    `Workflow ${workflowIdOf(applied.metadata.name)} fails soon after each start (the disk is full). It is started again with growing pauses, up to 60 s: remove the cause, or complete the maintenance to end it.`,
+  );
+  await eventuallyOneStalledEvent(applied, message);
 });

@@ -97,6 +97,8 @@ describe('the conditions of a node', () => {
   });
 
   test('are restored when a user removes them, and otherwise written once', async () => {
+    const applies = () => c.requests.count('apply nodes');
+    const before = applies();
     const node = await heldNode();
     const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     await eventually('three conditions', async () => expect(await shown(node)).toHaveLength(3));
@@ -104,6 +106,9 @@ describe('the conditions of a node', () => {
     await c.withStatus({ ...(await c.node(node)), kind: 'Node' }, { conditions: ready });
     await eventually('three conditions', async () => expect(await shown(node)).toHaveLength(3));
     await c.caughtUpWith({ ...(await c.node(node)), kind: 'Node' });
+    await eventually('the responses to both writes', () =>
+      expect(applies()).toBeGreaterThanOrEqual(before + 2),
+    );
     const written = await c.requests.writesOf(async () => {
       await c.patched(
         resources.nodes,

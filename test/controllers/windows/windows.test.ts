@@ -1,9 +1,9 @@
 import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { MaintenanceWindow, WindowSchedule } from '../../../api/maintenanceWindow.ts';
-import type { KubeObject } from '../../../api/core.ts';
+import type { Condition, KubeObject } from '../../../api/core.ts';
 import { NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
-import { testScope, windowWorkflowIdOf } from '../../kit/temporalNames.ts';
+import { TASK_QUEUE, testScope, windowWorkflowIdOf } from '../../kit/temporalNames.ts';
 import { runWindowsController } from '../../../controllers/windows/windows.ts';
 import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule.ts';
 import { EventRecorder } from '../../../kube/events.ts';
@@ -11,10 +11,12 @@ import { jobPermission } from '../../../kube/jobPermission.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
+import { SettableAvailability } from '../../kit/availability.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, eventuallyHolds } from '../../kit/eventually.ts';
+import { withBrokenWorkflow } from '../../kit/otherBuilds.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
-import { quietTemporal, workflowLab, type WorkflowLab } from '../../kit/workflows.ts';
+import { quietTemporal, workflowBundle, workflowLab, type WorkflowLab } from '../../kit/workflows.ts';
 
 /** No worker polls the task queue: the tests observe the Schedules in Temporal. */
 let sandbox: Sandbox;
@@ -26,6 +28,7 @@ let events: EventRecorder;
 /** The connection between the controller and Temporal. */
 let relay: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
 let connection: Connection;
+const availability = new SettableAvailability();
 
 beforeAll(async () => {
   quietTemporal();
@@ -39,17 +42,20 @@ beforeAll(async () => {
   const deps = {
     cluster: c.cluster,
     temporal: new Client({ connection }),
+    availability,
     scope: testScope,
     events,
     mayRunJobs: jobPermission(kube),
     log: silentLog,
     temporalTimeoutMs: 3_000,
     requeueUnavailableMs: 200,
+    stalledRunTimeoutSeconds: 10,
   };
   ended = runWindowsController(deps, abort.signal);
 });
 
 afterAll(async () => {
+  await lab?.clear();
   await Promise.all((c?.cluster.windows.list() ?? []).map(({ metadata }) => deleted(metadata.name)));
   abort.abort();
   await ended;
@@ -138,11 +144,12 @@ async function scheduleOf(name: string): Promise<ScheduleDescription | undefined
   }
 }
 
-async function condition(name: string, type: string, facts: object): Promise<void> {
-  await eventually(`condition ${type}`, async () => {
+async function condition(name: string, type: string, facts: object): Promise<Condition> {
+  return eventually(`condition ${type}`, async () => {
     const { status, metadata } = (await windowNow(name)) ?? {};
     const found = status?.conditions.find((one) => one.type === type);
     expect(found).toMatchObject({ ...facts, observedGeneration: metadata?.generation });
+    return found as Condition;
   });
 }
 
@@ -269,6 +276,21 @@ test('while Temporal is unavailable, condition Scheduled is Unknown, and a delet
   expect(await scheduleOf(gone)).toBeUndefined();
 });
 
+test('a window that is created during a known outage is validated, and scheduled when the outage ends', async () => {
+  availability.down('this cluster has not been claimed yet');
+  const name = await applied();
+  await condition(name, 'Valid', { status: 'True' });
+  await condition(name, 'Scheduled', {
+    status: 'Unknown',
+    reason: 'TemporalUnavailable',
+    message: 'Temporal is unavailable: this cluster has not been claimed yet',
+  });
+  // Temporal answers, and nothing was sent to it.
+  expect(await scheduleOf(name)).toBeUndefined();
+  availability.up();
+  await condition(name, 'Scheduled', { status: 'True' });
+});
+
 test('a Schedule that a user edited in Temporal is reset, and an Event reports it', async () => {
   const name = await applied();
   await condition(name, 'Scheduled', { status: 'True' });
@@ -283,9 +305,10 @@ test('a Schedule that a user edited in Temporal is reset, and an Event reports i
     },
   );
   expect(found?.action).toMatchObject({ args: [{ name }] });
-  await events.flush();
   const window = (await windowNow(name)) as MaintenanceWindow;
-  expect((await c.eventsAbout(window)).join('\n')).toContain('ScheduleRepaired');
+  await eventually('the Event', async () =>
+    expect((await c.eventsAbout(window)).join('\n')).toContain('ScheduleRepaired'),
+  );
 });
 
 test('a Schedule is not written again while neither the window nor the Schedule changes', async () => {
@@ -312,6 +335,64 @@ test('if a run ends without closing its window, a new run starts', async () => {
   const closed = { status: { active: null } };
   await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
   await run.terminate('the test is over');
+});
+
+test('a run that cannot continue is reported on its window, and is replaced by one that continues until its end', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await lab.worker(TASK_QUEUE, {}, withBrokenWorkflow((await workflowBundle()).code, 'maintenanceWindow'));
+  const workflowId = `${windowWorkflowIdOf(name)}-broken`;
+  const times = { start: '2026-11-21T12:00:00Z', end: '2099-01-01T00:00:00Z' };
+  const active = { workflowId, runId: 'broken', ...times, nodes: [] };
+  const options = { subresource: 'status' };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active } }, options);
+  const run = lab.client.workflow.getHandle(workflowId);
+  const first = await eventually('the run', async () => (await run.describe()).runId);
+  const { message, lastTransitionTime } = await condition(name, 'Stalled', {
+    status: 'True',
+    reason: 'WorkflowTaskFailed',
+    message: expect.stringContaining('its workflow task fails again and again (a broken build).'),
+  });
+  const replacedAt = new Date(Date.parse(lastTransitionTime) + 10_000).toISOString();
+  expect(message).toContain(`The worker does this at ${replacedAt}.`);
+  await eventually('another run', async () => {
+    const { runId, status } = await run.describe();
+    expect({ status: status.name, isFirst: runId === first }).toEqual({ status: 'RUNNING', isFirst: false });
+  });
+  expect((await lab.client.workflow.getHandle(workflowId, first).describe()).status.name).toBe('TERMINATED');
+  const window = (await windowNow(name)) as MaintenanceWindow;
+  await eventually('the Events', async () =>
+    expect(await c.eventsAbout(window)).toEqual(
+      expect.arrayContaining([`WorkflowStalled: ${message}`, expect.stringMatching(/^WindowResumed: /)]),
+    ),
+  );
+  await lab.clear();
+  const closed = { status: { active: null } };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, closed, options);
+  await run.terminate('the test is over');
+  await condition(name, 'Stalled', { status: 'False' });
+});
+
+test('a run that cannot open its window is reported, and is not replaced, because the window does not record it', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  await lab.worker(TASK_QUEUE, {}, withBrokenWorkflow((await workflowBundle()).code, 'maintenanceWindow'));
+  await handleOf(name).trigger();
+  const message = await eventually('condition Stalled', async () => {
+    const { spec, status } = (await windowNow(name)) ?? {};
+    const found = status?.conditions.find(({ type }) => type === 'Stalled');
+    // The window is compared with its Schedule after each edit.
+    if (found === undefined)
+      await patched(name, { approval: spec?.approval === 'PerWindow' ? 'PerNode' : 'PerWindow' });
+    expect(found).toMatchObject({ status: 'True', reason: 'WorkflowTaskFailed' });
+    return found?.message;
+  });
+  expect(message).toMatch(/\(a broken build\)\. Roll back the workers to the version that ran it before\.$/);
+  const [started] = (await scheduleOf(name))?.info.recentActions ?? [];
+  await lab.clear();
+  const workflowId = started?.action.workflow.workflowId ?? '';
+  await lab.client.workflow.getHandle(workflowId).terminate('the test is over');
+  await condition(name, 'Stalled', { status: 'False' });
 });
 
 describe('a window that cannot be scheduled has no Schedule, and reports why:', () => {
@@ -389,6 +470,7 @@ describe('a window that cannot be scheduled has no Schedule, and reports why:', 
     await condition(name, 'Scheduled', { status: 'True' });
     await patched(name, { schedule: { ...weekly, timeZone: 'Nowhere/At_All' } });
     await condition(name, 'Valid', { status: 'False' });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'InvalidSpec' });
     expect((await scheduleOf(name))?.state.paused).toBe(true);
     await patched(name, { schedule: weekly });
     await condition(name, 'Scheduled', { status: 'True' });

@@ -5,6 +5,7 @@ import {
   decideAcquisition,
   isHeldBy,
   isReleasable,
+  isRenewalDue,
   leaseClientProblem,
   leaseStateOf,
 } from '../../../domain/leases/lease.ts';
@@ -171,6 +172,17 @@ describe('"A client must check for current lease expiry" (KEP-1411 > Acquisition
     expect(leaseStateOf(of, now)).toEqual(state);
     expect(isHeldBy(of, 'us', now)).toBe(ours);
     expect(decideAcquisition(of, us, now)).toEqual(then);
+  });
+
+  test.each([
+    { of: held('us', 449), due: false },
+    { of: held('us', 450), due: true },
+    { of: held('us', 899), due: true },
+    { of: held('us', 900), due: false },
+    { of: held('other', 500), due: false },
+    { of: undefined, due: false },
+  ])('its holder renews it in the second half of its duration: $due', ({ of, due }) => {
+    expect(isRenewalDue(of, 'us', now)).toBe(due);
   });
 
   test('a Lease can be released if and only if it still has our holder', () => {

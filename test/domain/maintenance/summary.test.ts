@@ -19,6 +19,8 @@ const condition = (type: string, status: 'True' | 'False', reason = 'Because') =
   lastTransitionTime: startTime,
 });
 
+const notProgressing = condition('Progressing', 'False', 'TemporalUnavailable');
+
 interface Overrides {
   stage?: NodeMaintenanceStage;
   started?: NodeMaintenanceStage[];
@@ -403,6 +405,36 @@ describe('waiting for a stage', () => {
       of: completed,
       nodes: [node({ cordoned: true })],
       want: { kind: 'Waiting', on: ['node one: cordoned'] },
+    },
+    {
+      when: 'Temporal is unavailable before the stage has started',
+      goal: 'Drain',
+      of: { started: [], conditions: [notProgressing] },
+      want: { kind: 'Waiting', on: ['its workflow to progress: TemporalUnavailable.'] },
+    },
+    {
+      when: 'Temporal becomes unavailable while pods are left',
+      goal: 'Drain',
+      of: { conditions: [notProgressing] },
+      want: {
+        kind: 'Waiting',
+        on: ['its workflow to progress: TemporalUnavailable.', 'Default pods up to 1000000000 to leave'],
+      },
+    },
+    {
+      when: 'Temporal is unavailable while the nodes are uncordoned',
+      goal: 'Complete',
+      of: { stage: 'Complete', conditions: [notProgressing] },
+      want: {
+        kind: 'Waiting',
+        on: ['its workflow to progress: TemporalUnavailable.', 'the nodes to be uncordoned'],
+      },
+    },
+    {
+      when: 'it is drained, whether Temporal is available or not',
+      goal: 'Drain',
+      of: { conditions: [notProgressing, condition('Drained', 'True')] },
+      want: { kind: 'Reached', notes: [] },
     },
   ])('$goal: $when', ({ goal, of, nodes = [node()], isDeleted = false, want }) => {
     expect(decideWait(goal, { ...inputOf(maintenance(of), { nodes }), isDeleted })).toMatchObject(want);

@@ -140,6 +140,16 @@ describe('the summary of a window', () => {
     };
     expect(windowSummaryOf(windowed(invalid), [], now).problems.map(({ type }) => type)).toEqual(['Valid']);
     expect(windowSummaryOf(windowed(undefined), [], now).problems).toMatchObject([{ reason: 'Pending' }]);
+    const stalled = {
+      conditions: [condition('Valid', 'True', 'Valid'), condition('Stalled', 'True', 'WorkflowTaskFailed')],
+    };
+    expect(windowSummaryOf(windowed(stalled), [], now).problems).toEqual([
+      { type: 'Stalled', reason: 'WorkflowTaskFailed', message: 'WorkflowTaskFailed.' },
+    ]);
+    const continues = {
+      conditions: [condition('Valid', 'True', 'Valid'), condition('Stalled', 'False', 'WorkflowContinues')],
+    };
+    expect(windowSummaryOf(windowed(continues), [], now).problems).toEqual([]);
   });
 
   test('shows when an open window ends, and what it waits for', () => {

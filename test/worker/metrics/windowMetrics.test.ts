@@ -109,6 +109,23 @@ test('conditions that require action have a metric, a suspended window has none'
   expect(await scrape()).not.toContain(`window_condition_not_true{window="${suspended}"`);
 });
 
+test('a window whose workflow makes no progress has a metric of its own', async () => {
+  const [stalled, continues] = await Promise.all(
+    (['True', 'False'] as const).map((status) =>
+      windowWith({ conditions: [{ type: 'Stalled', status, reason: 'WorkflowTaskFailed', ...times }] }),
+    ),
+  );
+  await eventually('the metric', async () =>
+    expect(await scrape()).toContain(
+      `node_maintenance_stalled{kind="MaintenanceWindow",name="${stalled}",reason="WorkflowTaskFailed"} 1\n`,
+    ),
+  );
+  const exposed = await scrape();
+  expect(exposed).not.toContain(`node_maintenance_stalled{kind="MaintenanceWindow",name="${continues}"`);
+  for (const window of [stalled, continues])
+    expect(exposed).not.toContain(`window_condition_not_true{window="${window}"`);
+});
+
 test('the oldest node in progress, advanced or not, and the nodes out of service have metrics', async () => {
   await readBudget(c);
   await c.admin.mergePatch(

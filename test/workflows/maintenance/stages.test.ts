@@ -25,6 +25,12 @@ describe('In Idle a maintenance', () => {
     const fake = new FakeMaintenance({ stage: 'Idle' });
     const handle = await lab.startMaintenance(fake);
     await eventuallyProgress(handle, { stage: 'Idle', nodes: ['n1', 'n2'], next: 'Cordon' });
+    // A query can be answered before the activity is called.
+    await eventuallyHolds(
+      'the start of Idle',
+      () => fake.calls,
+      (calls) => calls.length >= 2,
+    );
     expect(fake.calls).toEqual(['admit', 'startStage Idle']);
   });
 

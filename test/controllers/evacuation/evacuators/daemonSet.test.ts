@@ -326,6 +326,9 @@ describe('The evacuator of DaemonSet pods', () => {
   }
 
   test('reports a pod that is recreated at once, and does not delete it again', async () => {
+    await stop();
+    const at = Date.now();
+    stop = startEvacuator({ clock: () => at });
     const { name, nodes, pods: running } = await daemonSetOn(1);
     const [node, pod] = [nodes[0] as string, running[0] as Pod];
     await draining([node]);
@@ -339,8 +342,8 @@ describe('The evacuator of DaemonSet pods', () => {
 
   test('reports a recreated pod however long the previous one took to terminate', async () => {
     await stop();
-    let aheadMs = 0;
-    stop = startEvacuator({ clock: () => Date.now() + aheadMs });
+    let nowMs = Date.now();
+    stop = startEvacuator({ clock: () => nowMs });
     const { name, nodes, pods: running } = await daemonSetOn(1);
     const [node, pod] = [nodes[0] as string, running[0] as Pod];
     const key = { name: pod.metadata.name, namespace: c.namespace };
@@ -348,7 +351,7 @@ describe('The evacuator of DaemonSet pods', () => {
     await draining([node]);
     await activated(pod);
     await eventuallyDeleted(1);
-    aheadMs = 60_000;
+    nowMs += 60_000;
     expect(podsOf(name, node).map(({ metadata }) => metadata.uid)).toEqual([pod.metadata.uid]);
     await c.admin.mergePatch(resources.pods, key, { metadata: { finalizers: null } });
     const next = await eventuallyNext(name, node);
@@ -439,6 +442,9 @@ describe('A pod of a DaemonSet', () => {
     (await rawPod(pod))?.metadata.annotations?.[DAEMONSET_EVACUATOR_ANNOTATION];
 
   test('created before the policy is annotated once', async () => {
+    await eventually('the pods of earlier tests to be ungated', () =>
+      expect(c.cluster.pods.byIndex(byGate, MAINTENANCE_GATE)).toEqual([]),
+    );
     await stop();
     const { pods: running } = await daemonSetOn(1);
     const pod = running[0] as Pod;

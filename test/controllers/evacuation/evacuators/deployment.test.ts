@@ -219,9 +219,9 @@ describe('a pod of a Deployment', () => {
 
   test('is evicted at the deadline when its replacement never becomes Ready', async () => {
     const web = await app();
-    await requestEvacuation(web.first, { progressDeadlineSeconds: 3 });
-    await eventuallyReleased(web, web.first);
+    await requestEvacuation(web.first, { progressDeadlineSeconds: 10 });
     await c.eventuallyGone(web.first);
+    await eventuallyEvent(web.first, 'ReleasedFromReplicaSet');
   });
 
   test('is returned to its ReplicaSet when the evacuation is cancelled, and the replacement that does not serve is deleted', async () => {

@@ -1,0 +1,54 @@
+import { isRenewalDue } from '../../domain/leases/lease.ts';
+import { heldNodes } from '../../domain/maintenance/heldNodes.ts';
+import { sleep } from '../../kube/abort.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { type FencedCluster, nodeLeaseOf } from '../../kube/cluster.ts';
+import { errorMessage } from '../../kube/errors.ts';
+import type { Log } from '../../kube/log.ts';
+import type { NodeLeases } from '../../node-lease/nodeLeases.ts';
+import type { TemporalAvailability } from '../temporalAvailability.ts';
+
+interface Deps {
+  cluster: FencedCluster;
+  /** Writes through the fenced client. */
+  leases: NodeLeases;
+  availability: TemporalAvailability;
+  log: Log;
+}
+
+const concurrentRenewals = 8;
+/** Part of the Lease duration between two checks. A Lease is renewed with at least a third of its duration left. */
+const checksPerDuration = 6;
+
+/**
+ * Renews the maintenance Leases of cordoned nodes during an outage of Temporal, whose timers renew them otherwise: nobody else may take a node
+ * whose maintenance only waits. Acquires no Lease, and renews none that was released.
+ */
+export async function runOutageLeasesController(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { availability, leases, log } = deps;
+  const everyMs = (leases.leaseDurationSeconds * 1_000) / checksPerDuration;
+  let failure: string | undefined;
+  while (!signal.aborted) {
+    try {
+      if (availability.outage() !== undefined) await renewDueLeases(deps, signal);
+      failure = undefined;
+    } catch (error) {
+      const reason = errorMessage(error);
+      if (!signal.aborted && reason !== failure)
+        log.warn('Node Leases could not be renewed, retrying', { reason });
+      failure = reason;
+    }
+    await sleep(everyMs, signal);
+  }
+}
+
+async function renewDueLeases({ cluster, leases, log }: Deps, signal: AbortSignal): Promise<void> {
+  const now = cluster.kube.now().getTime();
+  const due = [...heldNodes(cluster.maintenances.list())].filter((node) =>
+    isRenewalDue(nodeLeaseOf(cluster, node), leases.holder, now),
+  );
+  await forEachBounded(concurrentRenewals, due, async (node) => {
+    const { kind } = await leases.renew(node, { signal });
+    if (kind !== 'Held') log.warn('Node Lease was lost during an outage of Temporal', { node });
+  });
+}

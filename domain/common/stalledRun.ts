@@ -1,0 +1,194 @@
+import type { Condition } from '../../api/core.ts';
+import type { ConditionFacts } from './conditions.ts';
+import { oneLine } from './text.ts';
+
+/** Condition of an object whose workflow makes no progress. The object has it only if that has happened. */
+export const STALLED = 'Stalled';
+
+/** The newest run of an object, as Temporal describes it. */
+export interface ObservedRun {
+  workflowId: string;
+  runId: string;
+  isOpen: boolean;
+  /** It failed or timed out by itself. */
+  hasFailed: boolean;
+  /** When it was started: milliseconds since the epoch. */
+  startedMs: number;
+  /** Attempts of the workflow task that is pending; 0 if none is. */
+  taskAttempts: number;
+}
+
+/** Why a run does not continue, as its history says. */
+export interface RunProblem {
+  message: string;
+  /** The namespace does not have a search attribute that the run sets: every other run would fail, too. */
+  lacksSearchAttributes: boolean;
+}
+
+/** More than a worker that was killed in the middle of a task causes. */
+const stalledAttempts = 3;
+
+export type RunHealth = 'Working' | 'Unclear' | 'Failing';
+
+/** Reports whether the workflow task of a run fails again and again. */
+export function healthOf({ taskAttempts }: Pick<ObservedRun, 'taskAttempts'>): RunHealth {
+  if (taskAttempts >= stalledAttempts) return 'Failing';
+  return taskAttempts <= 1 ? 'Working' : 'Unclear';
+}
+
+export interface StalledInput {
+  run: ObservedRun;
+  problem: RunProblem;
+  conditions: readonly Condition[];
+  /** The object holds what a new run needs to continue. */
+  isReplaceable: boolean;
+  /** A run that has been stalled for so long is replaced; 0: never. */
+  timeoutSeconds: number;
+  nowMs: number;
+}
+
+/** What to do with a run whose workflow task fails again and again. */
+export type StalledDecision =
+  | { kind: 'Report'; facts: ConditionFacts }
+  /** The condition is written before the run is terminated, so that the time starts again with the next run. */
+  | { kind: 'Replace'; facts: ConditionFacts; reason: string };
+
+export function decideStalled({
+  run,
+  problem,
+  conditions,
+  isReplaceable,
+  timeoutSeconds,
+  nowMs,
+}: StalledInput): StalledDecision {
+  const stalled = stalledCondition(conditions);
+  const sinceMs = stalled === undefined ? nowMs : timeOr(stalled.lastTransitionTime, nowMs);
+  const isReplaced = isReplaceable && timeoutSeconds > 0 && !problem.lacksSearchAttributes;
+  const replacedAtMs = isReplaced ? sinceMs + timeoutSeconds * 1_000 : undefined;
+  if (replacedAtMs !== undefined && nowMs >= replacedAtMs)
+    return {
+      kind: 'Replace',
+      facts: notStalled('WorkflowReplaced', run.workflowId),
+      reason: `its workflow task failed again and again, and a new run continues from the object: ${brief(problem)}`,
+    };
+  const remedy = problem.lacksSearchAttributes
+    ? 'Register the search attribute (npm run temporal-config -- apply): the run then continues within 10 minutes.'
+    : `${rollBack}${isReplaceable ? `, or ${terminate(run, replacedAtMs)}` : '.'}`;
+  const message = `Workflow ${run.workflowId} cannot continue, because its workflow task fails again and again (${brief(problem)}). ${remedy}`;
+  return { kind: 'Report', facts: { type: STALLED, status: 'True', reason: 'WorkflowTaskFailed', message } };
+}
+
+function timeOr(text: string, otherwiseMs: number): number {
+  const ms = Date.parse(text);
+  return Number.isNaN(ms) ? otherwiseMs : ms;
+}
+
+const rollBack = 'Roll back the workers to the version that ran it before';
+
+function terminate({ workflowId, runId }: ObservedRun, replacedAtMs: number | undefined): string {
+  const remedy = `terminate it, and a new run continues from the object: temporal workflow terminate --workflow-id ${workflowId} --run-id ${runId}`;
+  return replacedAtMs === undefined
+    ? remedy
+    : `${remedy}. The worker does this at ${new Date(replacedAtMs).toISOString()}.`;
+}
+
+/** Runs that fail at once are started again with growing pauses, up to a minute: one that lasts longer works. */
+const workingAfterMs = 90_000;
+
+/** Returns the condition that ends Stalled if the run works again; undefined if there is nothing to change. */
+export function resolvedStalled(
+  run: ObservedRun,
+  conditions: readonly Condition[],
+  nowMs: number,
+): ConditionFacts | undefined {
+  const condition = stalledCondition(conditions);
+  if (condition === undefined || healthOf(run) !== 'Working') return undefined;
+  if (condition.reason === 'WorkflowFailed' && nowMs - run.startedMs < workingAfterMs) return undefined;
+  return notStalled('WorkflowContinues', run.workflowId);
+}
+
+const resolvedMessages = {
+  WorkflowContinues: 'makes progress again.',
+  WorkflowReplaced:
+    'could not continue and was terminated: a new run continues from the state of the object.',
+} as const;
+
+/** Returns the condition of an object that has stalled before. */
+export function notStalled(reason: keyof typeof resolvedMessages, workflowId: string): ConditionFacts {
+  const message = `Workflow ${workflowId} ${resolvedMessages[reason]}`;
+  return { type: STALLED, status: 'False', reason, message };
+}
+
+/** Returns the condition of an object whose runs fail soon after each start. `toEnd` says how a user ends the object's work. */
+export function failingRuns(workflowId: string, problem: RunProblem, toEnd: string): ConditionFacts {
+  const message = `Workflow ${workflowId} fails soon after each start (${brief(problem)}). It is started again with growing pauses, up to 60 s: remove the cause, or ${toEnd}.`;
+  return { type: STALLED, status: 'True', reason: 'WorkflowFailed', message };
+}
+
+/** Returns true for a condition that a user should do something about. Stalled is the only one that is bad when it is True. */
+export function needsAttention({ type, status }: Pick<Condition, 'type' | 'status'>): boolean {
+  return type === STALLED ? status === 'True' : status !== 'True';
+}
+
+export function isStalled(conditions: readonly Condition[] | undefined): boolean {
+  return stalledCondition(conditions) !== undefined;
+}
+
+/** Returns why the object has stalled, and the remedy. */
+export function stalledMessage(conditions: readonly Condition[] | undefined): string | undefined {
+  return stalledCondition(conditions)?.message;
+}
+
+function stalledCondition(conditions: readonly Condition[] = []): Condition | undefined {
+  return conditions.find(({ type, status }) => type === STALLED && status === 'True');
+}
+
+const maxProblemLength = 400;
+
+function brief({ message }: RunProblem): string {
+  return oneLine(message, maxProblemLength);
+}
+
+/** A run that may be checked. */
+export interface Checkable {
+  name: string;
+  /** Its object shows no progress. */
+  isSuspect: boolean;
+}
+
+/** How often runs are checked, and how many in one pass. */
+export interface CheckTiming {
+  everyMs: number;
+  /** Also the time between two passes. */
+  suspectEveryMs: number;
+  maxPerPass: number;
+}
+
+const maxEveryMs = 60_000;
+const maxSuspectEveryMs = 10_000;
+const minEveryMs = 1_000;
+/** Each check is a request to Temporal. */
+const maxChecksPerSecond = 5;
+
+/** Returns the timing for a setting of `timeoutSeconds`: a run is checked five times in that time, but at least every minute if there are few. */
+export function checkTiming(timeoutSeconds: number): CheckTiming {
+  const fifthMs = timeoutSeconds === 0 ? maxEveryMs : timeoutSeconds * 200;
+  const everyMs = Math.min(Math.max(fifthMs, minEveryMs), maxEveryMs);
+  const suspectEveryMs = Math.min(everyMs, maxSuspectEveryMs);
+  return { everyMs, suspectEveryMs, maxPerPass: Math.ceil((suspectEveryMs / 1_000) * maxChecksPerSecond) };
+}
+
+/** Returns the names of the runs to check now, those first that were checked the longest time ago. `checkedMs`: name -> last check. */
+export function dueChecks(
+  runs: readonly Checkable[],
+  checkedMs: ReadonlyMap<string, number>,
+  { everyMs, suspectEveryMs, maxPerPass }: CheckTiming,
+  nowMs: number,
+): string[] {
+  const lastOf = (name: string) => checkedMs.get(name) ?? 0;
+  return runs
+    .filter(({ name, isSuspect }) => nowMs - lastOf(name) >= (isSuspect ? suspectEveryMs : everyMs))
+    .map(({ name }) => name)
+    .toSorted((a, b) => lastOf(a) - lastOf(b) || (a < b ? -1 : 1))
+    .slice(0, maxPerPass);
+}
