@@ -13,27 +13,44 @@ const maxScheduleLength = 256;
 /** Writes the conditions of a window and its next opening to its status. The activities own the other fields. */
 export async function publishWindowStatus(
   kube: Kube,
-  { metadata, spec, status }: MaintenanceWindow,
+  window: MaintenanceWindow,
   facts: readonly ConditionFacts[],
   now: Date = kube.now(),
 ): Promise<void> {
-  const { name, uid, generation = 0 } = metadata;
+  const { metadata, spec } = window;
+  const { name, uid } = metadata;
+  if (isUpToDate(window, statusOf(window, facts, now))) return;
+  // The informer may not show yet what was written last: other conditions would be lost.
+  const newest = await kube.get(resources.maintenanceWindows, { name });
+  if (newest === undefined || newest.metadata.uid !== uid) return;
+  const desired = statusOf({ ...newest, metadata, spec }, facts, now);
+  if (isUpToDate(newest, desired)) return;
+  // Without a resourceVersion, because no one else writes these fields.
+  const body = { metadata: { uid }, status: { nextTime: null, ...desired } };
+  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+  await kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreNotFound);
+}
+
+function statusOf(
+  { metadata: { generation = 0 }, spec, status }: MaintenanceWindow,
+  facts: readonly ConditionFacts[],
+  now: Date,
+): Partial<MaintenanceWindowStatus> {
   const conditions = facts.reduce(
     (all, one) => withCondition(all, { ...one, observedGeneration: generation }, now.toISOString()),
     status?.conditions ?? [],
   );
   const isScheduled = facts.some((one) => one.type === 'Scheduled' && one.status === 'True');
   const next = isScheduled ? nextOpening(spec.schedule, now.getTime()) : undefined;
-  const desired: Partial<MaintenanceWindowStatus> = {
+  return {
     conditions,
     observedGeneration: generation,
     schedule: oneLine(describeSchedule(spec.schedule), maxScheduleLength),
     ...(next !== undefined && { nextTime: new Date(next).toISOString() }),
   };
+}
+
+function isUpToDate({ status }: MaintenanceWindow, desired: Partial<MaintenanceWindowStatus>): boolean {
   const { active: _active, progress: _progress, ...before } = status ?? {};
-  if (isDeepStrictEqual(desired, before)) return;
-  // Without a resourceVersion, because no one else writes these fields.
-  const body = { metadata: { uid }, status: { ...desired, ...(next === undefined && { nextTime: null }) } };
-  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-  await kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreNotFound);
+  return isDeepStrictEqual(desired, before);
 }

@@ -54,17 +54,13 @@ function temporal(...args: string[]): Promise<string> {
   });
 }
 
-async function start(type: string, workflowId: string, ...inputs: object[]): Promise<string> {
+/** Starts a run and waits for it, and not for one that the controller starts after it. */
+function start(type: string, workflowId: string, ...inputs: object[]): Promise<string> {
   const options = ['--task-queue', 'node-maintenance', '--type', type, '--workflow-id', workflowId];
   // In place of the run that the controller may have started.
   options.push('--id-conflict-policy', 'TerminateExisting');
-  await temporal(
-    'workflow',
-    'start',
-    ...options,
-    ...inputs.flatMap((input) => ['--input', JSON.stringify(input)]),
-  );
-  return temporal('workflow', 'result', '-w', workflowId);
+  const input = inputs.flatMap((one) => ['--input', JSON.stringify(one)]);
+  return temporal('workflow', 'execute', ...options, ...input);
 }
 
 const signal = (workflowId: string, name: string, input: object) =>
