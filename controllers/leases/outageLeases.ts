@@ -1,11 +1,10 @@
 import { isRenewalDue } from '../../domain/leases/lease.ts';
 import { heldNodes } from '../../domain/maintenance/heldNodes.ts';
-import { sleep } from '../../kube/abort.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { type FencedCluster, nodeLeaseOf } from '../../kube/cluster.ts';
-import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import type { NodeLeases } from '../../node-lease/nodeLeases.ts';
+import { repeat } from '../repeat.ts';
 import type { TemporalAvailability } from '../temporalAvailability.ts';
 
 interface Deps {
@@ -27,19 +26,10 @@ const checksPerDuration = 6;
 export async function runOutageLeasesController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { availability, leases, log } = deps;
   const everyMs = (leases.leaseDurationSeconds * 1_000) / checksPerDuration;
-  let failure: string | undefined;
-  while (!signal.aborted) {
-    try {
-      if (availability.outage() !== undefined) await renewDueLeases(deps, signal);
-      failure = undefined;
-    } catch (error) {
-      const reason = errorMessage(error);
-      if (!signal.aborted && reason !== failure)
-        log.warn('Node Leases could not be renewed, retrying', { reason });
-      failure = reason;
-    }
-    await sleep(everyMs, signal);
-  }
+  const pass = async () => {
+    if (availability.outage() !== undefined) await renewDueLeases(deps, signal);
+  };
+  await repeat(pass, { everyMs, failure: 'Node Leases could not be renewed, retrying', log, signal });
 }
 
 async function renewDueLeases({ cluster, leases, log }: Deps, signal: AbortSignal): Promise<void> {

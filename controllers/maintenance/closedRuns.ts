@@ -1,8 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { type Client, type WorkflowExecutionInfo, WorkflowNotFoundError } from '@temporalio/client';
-import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
-import { errorMessage } from '../../kube/errors.ts';
+import type { Client } from '@temporalio/client';
+import type { ClusterScope } from '../../api/names.ts';
 import type { Log } from '../../kube/log.ts';
+import { repeat } from '../repeat.ts';
+import { findRun, hasFailed, isOfCluster } from '../runInspection.ts';
 import { type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
 
 interface Deps {
@@ -30,8 +30,6 @@ const endings: Readonly<Record<string, string>> = {
   TIMED_OUT: 'timed out',
 };
 
-const failures = ['FAILED', 'TIMED_OUT'];
-
 /** One request for all maintenances: a check of each would cost more the more there are. */
 const listEveryMs = 2_000;
 /** More than Temporal needs to list a run that has ended, and the clocks differ. */
@@ -45,22 +43,19 @@ export async function watchClosedRuns(
 ): Promise<void> {
   let seen = new Set<string>();
   const isNew = ({ runId }: ClosedRun) => !seen.has(runId);
-  let failure: string | undefined;
-  for (;;) {
+  const pass = async () => {
     await untilAvailable(deps.availability, signal);
     if (signal.aborted) return;
-    try {
-      const closed = await deps.temporal.withAbortSignal(signal, () => listClosed(deps));
-      for (const run of closed.filter(isNew)) onClosed(run);
-      seen = new Set(closed.map(({ runId }) => runId));
-      failure = undefined;
-    } catch (error) {
-      const reason = errorMessage(error);
-      if (!signal.aborted && reason !== failure) deps.log.warn('Closed runs could not be listed', { reason });
-      failure = reason;
-    }
-    await sleep(listEveryMs, undefined, { signal }).catch(() => undefined);
-  }
+    const closed = await deps.temporal.withAbortSignal(signal, () => listClosed(deps));
+    for (const run of closed.filter(isNew)) onClosed(run);
+    seen = new Set(closed.map(({ runId }) => runId));
+  };
+  await repeat(pass, {
+    everyMs: listEveryMs,
+    failure: 'Closed runs could not be listed',
+    log: deps.log,
+    signal,
+  });
 }
 
 async function listClosed({ temporal, scope: { names, uid } }: Deps): Promise<ClosedRun[]> {
@@ -73,8 +68,8 @@ async function listClosed({ temporal, scope: { names, uid } }: Deps): Promise<Cl
     `CloseTime > "${since}"`,
   ].join(' AND ');
   const closed: ClosedRun[] = [];
-  for await (const run of temporal.workflow.list({ query }))
-    if (isOf(uid, run)) closed.push(closedRun(run.workflowId.slice(prefix.length), run));
+  for await (const { workflowId, runId, status, memo } of temporal.workflow.list({ query }))
+    if (isOfCluster(uid, memo)) closed.push(closedRun(workflowId.slice(prefix.length), runId, status.name));
   return closed;
 }
 
@@ -83,27 +78,10 @@ export async function latestClosedRun(
   { temporal, scope: { names, uid } }: Pick<Deps, 'temporal' | 'scope'>,
   name: string,
 ): Promise<ClosedRun | undefined> {
-  try {
-    const run = await temporal.workflow.getHandle(names.maintenanceId(name)).describe();
-    return isOf(uid, run) && run.status.name !== 'RUNNING' ? closedRun(name, run) : undefined;
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return undefined;
-    throw error;
-  }
+  const run = await findRun(temporal, names.maintenanceId(name), uid);
+  return run === undefined || run.isOpen ? undefined : closedRun(name, run.runId, run.status);
 }
 
-function isOf(clusterUid: string, { memo }: Pick<WorkflowExecutionInfo, 'memo'>): boolean {
-  return (memo?.[CLUSTER_UID_MEMO] ?? clusterUid) === clusterUid;
-}
-
-function closedRun(
-  name: string,
-  { runId, status }: Pick<WorkflowExecutionInfo, 'runId' | 'status'>,
-): ClosedRun {
-  return {
-    name,
-    runId,
-    ending: endings[status.name] ?? 'ended',
-    hasFailed: failures.includes(status.name),
-  };
+function closedRun(name: string, runId: string, status: string): ClosedRun {
+  return { name, runId, ending: endings[status] ?? 'ended', hasFailed: hasFailed(status) };
 }

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Client } from '@temporalio/client';
-import { CLUSTER_UID_MEMO, type ClusterScope, REQUESTED_BY_ANNOTATION } from '../../api/names.ts';
+import { REQUESTED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { detailsSnapshotAt, interventionReasons } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -12,25 +11,15 @@ import {
   type Restarts,
 } from '../../domain/maintenance/runRestarts.ts';
 import { staticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
-import type { FencedCluster } from '../../kube/cluster.ts';
-import type { EventRecorder } from '../../kube/events.ts';
-import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
+import { isOfCluster } from '../runInspection.ts';
+import { recoveryDelayMs, untilAvailable } from '../temporalAvailability.ts';
 import { type ClosedRun, latestClosedRun, watchClosedRuns } from './closedRuns.ts';
-import { recoveryDelayMs, type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
-import { StalledRuns } from './stalledRuns.ts';
+import { StalledRuns, type StalledRunsDeps } from './stalledRuns.ts';
 import { isRunning, signalIfRunning } from '../workflowRuns.ts';
 
-interface Deps {
-  cluster: FencedCluster;
-  temporal: Client;
-  availability: TemporalAvailability;
-  scope: ClusterScope;
-  events: EventRecorder;
-  log: Log;
-  /** A run whose workflow task fails for so long is replaced; 0: never. */
-  stalledRunTimeoutSeconds: number;
+interface Deps extends StalledRunsDeps {
   /** Called for each run that is started because the one before ended too early. */
   onRestart?: () => void;
 }
@@ -285,7 +274,7 @@ async function signalOrphans(deps: Deps, signal: AbortSignal): Promise<void> {
   const prefix = names.maintenanceId('');
   const query = `WorkflowType = "nodeMaintenance" AND WorkflowId STARTS_WITH "${prefix}" AND ExecutionStatus = "Running"`;
   for await (const { workflowId, memo } of deps.temporal.workflow.list({ query })) {
-    if ((memo?.[CLUSTER_UID_MEMO] ?? uid) !== uid) continue;
+    if (!isOfCluster(uid, memo)) continue;
     const name = workflowId.slice(prefix.length);
     const maintenance = deps.cluster.maintenances.get(name);
     if (maintenance !== undefined && isObserved(maintenance)) continue;

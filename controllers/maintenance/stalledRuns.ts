@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { ClusterScope } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -6,7 +5,6 @@ import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import {
   type CheckTiming,
   checkTiming,
-  decideStalled,
   dueChecks,
   failingRuns,
   healthOf,
@@ -19,20 +17,20 @@ import { isFinished, isObserved } from '../../domain/maintenance/runNeed.ts';
 import { publishCondition } from './conditions.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { errorMessage } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
+import { repeat } from '../repeat.ts';
 import { type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
-import { findRun, latestProblem, terminateRun } from '../runInspection.ts';
+import { findRun, handleFailingRun, latestProblem } from '../runInspection.ts';
 
-interface Deps {
+export interface StalledRunsDeps {
   cluster: FencedCluster;
   temporal: Client;
   availability: TemporalAvailability;
   scope: ClusterScope;
   events: EventRecorder;
   log: Log;
-  /** A run that has been stalled for so long is replaced; 0: never. */
+  /** A run whose workflow task fails for so long is replaced; 0: never. */
   stalledRunTimeoutSeconds: number;
 }
 
@@ -43,12 +41,12 @@ const concurrentChecks = 4;
  * tasks fail, so they are checked one after the other, a few a second (ADR 40).
  */
 export class StalledRuns {
-  readonly #deps: Deps;
+  readonly #deps: StalledRunsDeps;
   /** Object name -> when its run was checked last, or when it was first seen: milliseconds since the epoch. */
   readonly #checked = new Map<string, number>();
   readonly #timing: CheckTiming;
 
-  constructor(deps: Deps) {
+  constructor(deps: StalledRunsDeps) {
     this.#deps = deps;
     this.#timing = checkTiming(deps.stalledRunTimeoutSeconds);
   }
@@ -56,22 +54,15 @@ export class StalledRuns {
   /** Checks the runs, until the signal. */
   async watch(signal: AbortSignal): Promise<void> {
     const { temporal, availability, log } = this.#deps;
-    let failure: string | undefined;
-    for (;;) {
+    const pass = async () => {
       await untilAvailable(availability, signal);
       if (signal.aborted) return;
-      try {
-        const pass = () => forEachBounded(concurrentChecks, this.#due(), (name) => this.#check(name));
-        await temporal.withAbortSignal(signal, pass);
-        failure = undefined;
-      } catch (error) {
-        // Ends the pass: a server that is down answers no other check either.
-        const reason = errorMessage(error);
-        if (!signal.aborted && reason !== failure) log.warn('Runs could not be checked', { reason });
-        failure = reason;
-      }
-      await sleep(this.#timing.suspectEveryMs, undefined, { signal }).catch(() => undefined);
-    }
+      // A failure ends the pass: a server that is down answers no other check either.
+      const check = () => forEachBounded(concurrentChecks, this.#due(), (name) => this.#check(name));
+      await temporal.withAbortSignal(signal, check);
+    };
+    const everyMs = this.#timing.suspectEveryMs;
+    await repeat(pass, { everyMs, failure: 'Runs could not be checked', log, signal });
   }
 
   /** Reports a maintenance whose runs fail soon after each start. */
@@ -111,26 +102,11 @@ export class StalledRuns {
   }
 
   async #handleFailing(maintenance: NodeMaintenance, run: ObservedRun): Promise<void> {
-    const { cluster, temporal, log, stalledRunTimeoutSeconds: timeoutSeconds } = this.#deps;
-    const problem = await latestProblem(temporal, run);
-    const { conditions = [] } = maintenance.status ?? {};
-    const now = cluster.kube.now();
-    const decision = decideStalled({
-      run,
-      problem,
-      conditions,
-      isReplaceable: true,
-      timeoutSeconds,
-      nowMs: now.getTime(),
-    });
-    if (decision.kind === 'Report') return this.#report(maintenance, decision.facts, now);
-    await this.#resolve(maintenance, decision.facts);
-    await terminateRun(temporal, run, decision.reason);
-    log.warn('Run terminated because it cannot continue', {
-      maintenance: maintenance.metadata.name,
-      runId: run.runId,
-      reason: problem.message,
-    });
+    const { metadata, status } = maintenance;
+    const subject = { fields: { maintenance: metadata.name }, conditions: status?.conditions ?? [] };
+    await handleFailingRun(this.#deps, { ...subject, run, isReplaceable: true }, ({ kind, facts }, now) =>
+      kind === 'Report' ? this.#report(maintenance, facts, now) : this.#resolve(maintenance, facts),
+    );
   }
 
   /** `now` is the time that the message counts from. The condition gets the same one, because later checks count from the condition. */

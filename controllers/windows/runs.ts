@@ -3,7 +3,6 @@ import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import type { ClusterScope } from '../../api/names.ts';
 import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import {
-  decideStalled,
   failingRuns,
   healthOf,
   isStalled,
@@ -23,7 +22,7 @@ import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Schedules } from './schedules.ts';
-import { findRun, latestProblem, terminateRun } from '../runInspection.ts';
+import { findRun, handleFailingRun, latestProblem } from '../runInspection.ts';
 
 interface Deps {
   cluster: FencedCluster;
@@ -85,26 +84,17 @@ async function check(
 ): Promise<WindowRunState> {
   const { active, conditions = [] } = window.status ?? {};
   const isOpen = active !== undefined;
-  const { kube } = deps.cluster;
   if (healthOf(run) !== 'Failing') {
-    const resolved = resolvedStalled(run, conditions, kube.now().getTime());
+    const resolved = resolvedStalled(run, conditions, deps.cluster.kube.now().getTime());
     if (resolved !== undefined) await publish(resolved);
     return { isOpen, isStalled: resolved === undefined && isStalled(conditions) };
   }
-  const problem = await latestProblem(deps.temporal, run);
-  const timeoutSeconds = deps.stalledRunTimeoutSeconds;
-  const now = kube.now();
   // Only an open window is recorded on the object.
-  const input = { run, problem, conditions, isReplaceable: isOpen, timeoutSeconds, nowMs: now.getTime() };
-  const decision = decideStalled(input);
-  if (decision.kind === 'Report') report(deps, window, decision.facts);
-  await publish(decision.facts, now);
-  if (decision.kind === 'Replace') {
-    await terminateRun(deps.temporal, run, decision.reason);
-    const { name } = window.metadata;
-    const facts = { window: name, runId: run.runId, reason: problem.message };
-    deps.log.warn('Run terminated because it cannot continue', facts);
-  }
+  const input = { fields: { window: window.metadata.name }, run, conditions, isReplaceable: isOpen };
+  await handleFailingRun(deps, input, async ({ kind, facts }, now) => {
+    if (kind === 'Report') report(deps, window, facts);
+    await publish(facts, now);
+  });
   return { isOpen, isStalled: true };
 }
 

@@ -139,7 +139,8 @@ export function stalledMessage(conditions: readonly Condition[] | undefined): st
   return stalledCondition(conditions)?.message;
 }
 
-function stalledCondition(conditions: readonly Condition[] = []): Condition | undefined {
+/** Returns the condition Stalled if it is True. */
+export function stalledCondition(conditions: readonly Condition[] = []): Condition | undefined {
   return conditions.find(({ type, status }) => type === STALLED && status === 'True');
 }
 

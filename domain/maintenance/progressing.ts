@@ -2,17 +2,17 @@ import type { Condition } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue } from '../common/conditions.ts';
 import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+import { isObserved } from './runNeed.ts';
 
 /** Condition of a NodeMaintenance whose workflow could not start or advance. A maintenance that has never waited for it does not have one. */
 const PROGRESSING = 'Progressing';
 
 /** Reports whether the workflow of the maintenance has something to do: a stage to start, a drain to advance, or nodes to uncordon. */
 export function needsWorkflow(maintenance: Readonly<NodeMaintenance>): boolean {
-  const { metadata, status } = maintenance;
+  const { status } = maintenance;
   const stage = stageOf(maintenance);
   if (stage === 'Complete') return !isCompleted(maintenance);
-  const isObserved = (status?.observedGeneration ?? 0) >= (metadata.generation ?? 0);
-  if (!isObserved || !hasStarted(maintenance, stage)) return true;
+  if (!isObserved(maintenance) || !hasStarted(maintenance, stage)) return true;
   return stage === 'Drain' && !isTrue(status?.conditions, 'Drained') && !isTrue(status?.conditions, 'Paused');
 }
 

@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { MAINTENANCE_WINDOW, NODE_MAINTENANCE } from '../../api/names.ts';
-import { STALLED } from '../../domain/common/stalledRun.ts';
+import { stalledCondition } from '../../domain/common/stalledRun.ts';
 import { progressProblemOf } from '../../domain/maintenance/progressing.ts';
 import type { Answer, Rejection } from '../../http/server.ts';
 import type { Cluster } from '../../kube/cluster.ts';
@@ -98,8 +98,8 @@ function observeCluster(registry: Registry, { maintenances, windows, evacuations
     ];
     for (const { kind, object } of objects) {
       const { metadata, status } = object;
-      const condition = status?.conditions.find(({ type }) => type === STALLED);
-      if (condition?.status === 'True') gauge.set({ kind, name: metadata.name, reason: condition.reason }, 1);
+      const condition = stalledCondition(status?.conditions);
+      if (condition !== undefined) gauge.set({ kind, name: metadata.name, reason: condition.reason }, 1);
     }
   });
   registerGauge(registry, metricDefinitions.evacuations, (gauge) => gauge.set(evacuations.list().length));
