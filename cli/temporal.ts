@@ -13,11 +13,12 @@ interface ConnectOptions {
 export async function connectTemporal({ identity, command }: ConnectOptions = {}) {
   const subject = command === undefined ? 'Temporal' : `${command} needs Temporal`;
   // Imported on demand because it is large and most commands do not need it.
-  const [{ Connection, Client, ...errors }, { temporalSettings }, { explainFailure }] = await Promise.all([
-    import('@temporalio/client'),
-    import('../temporal-config/connection.ts'),
-    import('../temporal-config/connectionErrors.ts'),
-  ]);
+  const [{ Connection, Client, ...errors }, { temporalSettings }, { Code, explainFailure, grpcStatusOf }] =
+    await Promise.all([
+      import('@temporalio/client'),
+      import('../temporal-config/connection.ts'),
+      import('../temporal-config/connectionErrors.ts'),
+    ]);
   try {
     const settings = temporalSettings();
     const { connectionOptions, namespace, address } = settings;
@@ -30,7 +31,8 @@ export async function connectTemporal({ identity, command }: ConnectOptions = {}
       try {
         return await connection.withDeadline(Date.now() + answerTimeoutMs, requests);
       } catch (error) {
-        if (!isUnavailable(error)) throw error;
+        const code = grpcStatusOf(error)?.code;
+        if (code !== Code.DeadlineExceeded && code !== Code.Unavailable) throw error;
         const reason = `no response from ${address}: check that Temporal works there, and retry`;
         throw new Error(`${subject}: ${reason}`, { cause: error });
       }
@@ -44,12 +46,3 @@ export async function connectTemporal({ identity, command }: ConnectOptions = {}
 }
 
 export type Temporal = Awaited<ReturnType<typeof connectTemporal>>;
-
-/** DEADLINE_EXCEEDED and UNAVAILABLE in gRPC. */
-const unavailableCodes = [4, 14];
-
-function isUnavailable(error: unknown): boolean {
-  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown };
-  if (typeof code === 'number') return unavailableCodes.includes(code);
-  return cause === undefined ? false : isUnavailable(cause);
-}

@@ -14,6 +14,7 @@ import {
   normalizedScheduleOf,
 } from './scheduleShape.ts';
 import type { DesiredConfig } from './desiredConfig.ts';
+import { retentionSecondsOf } from './retention.ts';
 
 /** One difference between Temporal and the files. */
 export interface Change {
@@ -69,7 +70,7 @@ async function compareNamespace(
     };
     return { kind: 'Missing', changes: [{ subject, lines: [`+ retention: ${retention}`], apply }] };
   }
-  const hours = Number(found.config?.workflowExecutionRetentionTtl?.seconds ?? 0) / 3_600;
+  const hours = retentionSecondsOf(found) / 3_600;
   if (hours === hoursOf(retention)) return { kind: 'Exists' };
   const config = { workflowExecutionRetentionTtl: workflowExecutionRetentionPeriod };
   const lines = [`- retention: ${retentionText(hours)}`, `+ retention: ${retention}`];

@@ -19,9 +19,11 @@ export async function explainFailure<T>(settings: TemporalSettings, attempt: () 
 /** Status codes of gRPC. */
 export const Code = {
   InvalidArgument: 3,
+  DeadlineExceeded: 4,
   NotFound: 5,
   PermissionDenied: 7,
   Unimplemented: 12,
+  Unavailable: 14,
   Unauthenticated: 16,
 } as const;
 

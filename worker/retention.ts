@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type TemporalAvailability, untilAvailable } from '../controllers/temporalAvailability.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
+import { retentionSecondsOf } from '../temporal-config/retention.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Temporal } from './temporal.ts';
 
@@ -31,7 +32,7 @@ export async function watchRetention(
     await untilAvailable(availability, signal);
     if (signal.aborted) return;
     try {
-      const actualSeconds = await retentionSeconds(client, namespace);
+      const actualSeconds = retentionSecondsOf(await client.workflowService.describeNamespace({ namespace }));
       metrics.onRetention({ actualSeconds, requiredSeconds });
       if (actualSeconds < requiredSeconds && actualSeconds !== warnedSeconds) {
         warnedSeconds = actualSeconds;
@@ -48,9 +49,4 @@ export async function watchRetention(
     }
     await sleep(everyMs, undefined, { signal }).catch(() => undefined);
   }
-}
-
-async function retentionSeconds(client: Temporal['client'], namespace: string): Promise<number> {
-  const { config } = await client.workflowService.describeNamespace({ namespace });
-  return Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0);
 }

@@ -25,7 +25,6 @@ const backOff = { firstMs: 200, capMs: 10_000 };
 export class TemporalWorkers {
   readonly #options: Options;
   #workers: readonly Worker[] = [];
-  #hasStarted = false;
   #failure = 'they have not been created yet';
 
   constructor(options: Options) {
@@ -34,7 +33,7 @@ export class TemporalWorkers {
 
   /** Returns true if they have been running at some time. */
   get hasStarted(): boolean {
-    return this.#hasStarted;
+    return this.#workers.length > 0;
   }
 
   /** Returns why they are not running. */
@@ -52,9 +51,7 @@ export class TemporalWorkers {
     const opened = await this.#opened(signal);
     if (opened === undefined) return;
     this.#workers = opened.workers;
-    await runWorkers(opened.workers, signal, () => {
-      this.#hasStarted = true;
-    });
+    await runWorkers(opened.workers, signal);
     await opened.connection.close();
   }
 
@@ -91,17 +88,12 @@ interface Opened extends Pick<WorkerConnection, 'connection'> {
 }
 
 /** Runs workers until the signal aborts or one of them fails. Rejects with the failure, without waiting for the others. */
-async function runWorkers(
-  workers: readonly Worker[],
-  signal: AbortSignal,
-  onStarted: () => void,
-): Promise<void> {
+async function runWorkers(workers: readonly Worker[], signal: AbortSignal): Promise<void> {
   const shutdown = () => {
     for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
   };
   signal.addEventListener('abort', shutdown, { once: true });
   const running = workers.map(runWorker);
-  onStarted();
   if (signal.aborted) shutdown();
   try {
     await Promise.all(running);

@@ -60,14 +60,14 @@ export async function setCurrentVersion(
     signal,
   };
   const request = { namespace, identity: settings.identity, deploymentName, buildId };
-  const attempt = () => {
+  const attempt = async () => {
     // Before the names of the cluster are claimed, the deployment may be that of another one.
     const outage = availability.outage();
     if (outage !== undefined) throw new Error(outage.reason);
     return client.workflowService.setWorkerDeploymentCurrentVersion(request);
   };
   try {
-    await retryUntilAvailable(dependency, async () => attempt());
+    await retryUntilAvailable(dependency, attempt);
   } catch (error) {
     if (signal.aborted) return;
     throw error;

@@ -4,6 +4,7 @@ import { MAINTENANCE_WINDOW, NODE_MAINTENANCE, type TemporalNames } from '../../
 import type { Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { type KubeEvent, type Resource, resources } from '../../kube/resources.ts';
+import { retentionSecondsOf } from '../../temporal-config/retention.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { claimedNames } from '../clusterClaim.ts';
 import { outputOption } from '../options.ts';
@@ -96,7 +97,8 @@ async function show(
 async function auditOf(subject: Subject, kube: Kube, temporal: Temporal): Promise<Audit> {
   const { address, namespace } = temporal;
   const names = await claimedNames(kube, temporal);
-  const retentionSeconds = await retentionOf(temporal);
+  const described = await temporal.client.workflowService.describeNamespace({ namespace });
+  const retentionSeconds = retentionSecondsOf(described);
   const { runs, rows } = await readRuns(temporal, subject.queryOf(names));
   const object = await ifPermitted(`the ${subject.kind}`, kube.get(subject.resource, { name: subject.name }));
   const events = (await ifPermitted('its Events', eventsOf(kube, subject))) ?? [];
@@ -131,11 +133,6 @@ function lostRows(
   if (first === undefined) return kept;
   if (kind === MAINTENANCE_WINDOW.kind) return [];
   return kept.filter(({ time }) => Date.parse(time) < Date.parse(first.startTime) - startsWithinMs);
-}
-
-async function retentionOf({ client, namespace }: Temporal): Promise<number> {
-  const { config } = await client.workflowService.describeNamespace({ namespace });
-  return Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0);
 }
 
 /** Reads all runs: continued as new, restarted after a termination, one per opening of a window, and of previous objects of the same name. */

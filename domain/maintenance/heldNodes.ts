@@ -2,7 +2,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isCompleted, stageOf } from '../common/stage.ts';
 import { wasCordonedByMaintenance } from './status.ts';
 
-/** Returns the names of the nodes that maintenances have cordoned and not given back yet. */
+/** Returns the names of the nodes that maintenances have cordoned and not uncordoned yet. */
 export function heldNodes(maintenances: readonly Readonly<NodeMaintenance>[]): ReadonlySet<string> {
   const names = maintenances
     .filter((maintenance) => stageOf(maintenance) !== 'Idle' && !isCompleted(maintenance))

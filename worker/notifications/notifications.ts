@@ -9,6 +9,7 @@ import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
 import { cloudEventOf } from '../../api/notification.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
+import { Code } from '../../temporal-config/connectionErrors.ts';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createNotificationWorker, type Temporal, type WorkerConnection } from '../temporal.ts';
@@ -17,8 +18,6 @@ import type { NotificationSettings } from './settings.ts';
 
 /** Temporal accepts 400 bytes. */
 const maxSummaryLength = 200;
-/** INVALID_ARGUMENT in gRPC. */
-const invalidArgument = 3;
 
 interface NotificationDependencies {
   temporal: Temporal;
@@ -101,5 +100,5 @@ async function startNotify(
 }
 
 function isInvalid(error: unknown): error is ServiceError {
-  return error instanceof ServiceError && (error.cause as { code?: number }).code === invalidArgument;
+  return error instanceof ServiceError && (error.cause as { code?: number }).code === Code.InvalidArgument;
 }

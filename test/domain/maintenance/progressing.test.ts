@@ -124,7 +124,7 @@ describe('the condition Progressing', () => {
   });
 });
 
-test('the nodes that maintenances hold are those that they have cordoned and not given back', () => {
+test('the nodes that maintenances hold are those that they have cordoned and not uncordoned', () => {
   const held = heldNodes([
     maintenance({ cordoned: ['n1'] }),
     maintenance({ stage: 'Cordon', cordoned: ['n2'] }),
