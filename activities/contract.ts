@@ -30,12 +30,30 @@ export interface Admitted {
   position: number;
   planLength: number;
   nodes: string[];
+  /** Heartbeat timeout of the activities that only wait. */
+  heartbeatTimeoutSeconds: number;
 }
 
 /** The object requests another stage than the one of the activity, or does not exist any more. */
 export type Interrupted =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };
+
+/** The object was paused or resumed, so that another activity has to continue. */
+export interface PauseChanged {
+  kind: 'PauseChanged';
+  paused: boolean;
+}
+
+/**
+ * Active: the activity sends frequent heartbeats, so that another worker soon replaces one that died. It ends with Waiting when nothing has
+ * moved for a while. Waiting: it sends few heartbeats, because Temporal bills each, and lasts.
+ */
+export type Pace = 'Active' | 'Waiting';
+
+export interface Waiting {
+  kind: 'Waiting';
+}
 
 /** Who asks for a stage: a message to the workflow, or a signal that says that the object has it already. */
 export type StageRequest = 'Message' | 'Observation';
@@ -48,10 +66,12 @@ export interface SelectedNodes {
   details?: DetailsSnapshot;
 }
 
-/** The result of a drain activity: the next tier that has pods, or Drained. `drained` is missing if the tiers before it had no pods. */
+/** The result of a drain activity: the next tier that has pods, Drained, or Waiting. `drained` is missing if the tiers before it had no pods. */
 export type DrainStep =
   | ({ kind: 'TierDrained'; position: number; drained?: ReachedTier } & SelectedNodes)
   | ({ kind: 'Drained' } & SelectedNodes)
+  | (Waiting & SelectedNodes)
+  | PauseChanged
   | Interrupted;
 
 /** `type` of every ApplicationFailure that an activity raises. */
@@ -95,21 +115,19 @@ export interface NodeMaintenanceActivities {
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
   /** Adds the finalizer and amends `.status.stageStatuses`, if the object has reached the stage. */
   startStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SelectedNodes>;
-  /** Acquires the maintenance Leases that no one else holds, and renews those that are ours. */
-  renewNodeLeases(ref: MaintenanceRef): Promise<{ renewAfterSeconds: number; details?: DetailsSnapshot }>;
-  /** Keeps every selected node cordoned until the stage changes. In Drain it keeps a paused maintenance up to date. */
-  keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted>;
+  /** Keeps every selected node cordoned until the stage changes. In Drain it keeps a paused maintenance up to date until it is resumed. */
+  keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted | PauseChanged>;
   /** Evacuates the pods that the plan targets at `position`, or where the object is if that is earlier. Resolves when none of them is left. */
-  drain(ref: MaintenanceRef, position: number): Promise<DrainStep>;
-  /** Evacuates pods that appear after the drain, until the stage changes. */
-  keepDrained(ref: MaintenanceRef): Promise<Interrupted>;
+  drain(ref: MaintenanceRef, position: number, pace?: Pace): Promise<DrainStep>;
+  /** Evacuates pods that appear after the drain, until the stage changes or the object is paused. */
+  keepDrained(ref: MaintenanceRef): Promise<Interrupted | PauseChanged>;
   /** Deletes the Evacuations that no other maintenance needs. */
   removeEvacuations(ref: MaintenanceRef): Promise<void>;
   /**
    * Uncordons the nodes, unless they were cordoned before or another maintenance holds them, and releases their Leases. Waits while someone
    * else holds the Lease of a node that was cordoned for the maintenance.
    */
-  uncordonNodes(ref: MaintenanceRef): Promise<void>;
+  uncordonNodes(ref: MaintenanceRef, pace?: Pace): Promise<Waiting | undefined>;
   /** Removes the finalizer. */
   finish(ref: MaintenanceRef): Promise<void>;
 }
@@ -151,6 +169,8 @@ export interface OpenedWindow {
   cluster: RunCluster;
   start: string;
   end: string;
+  /** Heartbeat timeout of the rollout. */
+  heartbeatTimeoutSeconds: number;
   /** Workflow ids of the NodeMaintenances that an earlier window paused when it ended. */
   pausedByWindow: string[];
   /** The requests that an earlier run had accepted, if it ended without having closed the window. */
@@ -207,7 +227,16 @@ export interface NotificationActivities {
   recordDropped(event: CloudEvent, reason: string): Promise<void>;
 }
 
-/** The activities of the worker's main task queue; `deliver` has a task queue of its own. */
+/** The activities of the worker's two main task queues; `deliver` has a task queue of its own. */
 export type Activities = NodeMaintenanceActivities &
   MaintenanceWindowActivities &
   Pick<NotificationActivities, 'recordDropped'>;
+
+/** The activities that run as long as a stage or a window does, on a task queue of their own. */
+export const longRunningActivities = [
+  'keepCordoned',
+  'drain',
+  'keepDrained',
+  'uncordonNodes',
+  'rollOut',
+] as const satisfies readonly (keyof Activities)[];

@@ -2,6 +2,8 @@ import type { InjectedDeps } from './injectedDeps.ts';
 import type { NodeAuthority } from './leases/nodeAuthority.ts';
 import type { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import type { Cordons } from './maintenance/cordons.ts';
+import type { SharedRead } from './maintenance/sharedRead.ts';
+import type { HeldNodes } from './maintenance/uncordon.ts';
 
 /**
  * State that the activities of this process share. It saves requests and Events; an activity gives the same result without it, in
@@ -10,6 +12,7 @@ import type { Cordons } from './maintenance/cordons.ts';
 export interface ProcessState {
   authority: NodeAuthority;
   cordons: Cordons;
+  heldNodes: SharedRead<HeldNodes>;
   nodeLeases: NodeLeaseRegistry;
   /** Maintenance UID -> when its status was last written, in milliseconds since the epoch (see StatusWriter). */
   lastStatusWrites: Map<string, number>;

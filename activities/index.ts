@@ -6,17 +6,17 @@ import { drain, keepDrained, keepPaused } from './drain/drain.ts';
 import { removeEvacuations } from './drain/evacuations.ts';
 import { checkedMaintenance, checkedWindow } from './execution.ts';
 import { toFailure } from './failures.ts';
+import { Heartbeats } from './heartbeats.ts';
 import type { InjectedDeps } from './injectedDeps.ts';
 import { NodeAuthority } from './leases/nodeAuthority.ts';
 import { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
-import { renewNodeLeases } from './leases/nodeLeases.ts';
 import { admit } from './maintenance/admit.ts';
 import { keepCordoned } from './maintenance/cordon.ts';
 import { Cordons } from './maintenance/cordons.ts';
 import { finish, recordPause, requestStage, startStage } from './maintenance/stage.ts';
-import { uncordonNodes } from './maintenance/uncordon.ts';
+import { SharedRead } from './maintenance/sharedRead.ts';
+import { readHeldNodes, uncordonNodes } from './maintenance/uncordon.ts';
 import { recordDropped } from './notifications/notifications.ts';
-import { startHeartbeat } from './reconcile.ts';
 import { closeWindow } from './windows/closeWindow.ts';
 import { openWindow } from './windows/openWindow.ts';
 import { advanceNode, authorizeRequest } from './windows/requests.ts';
@@ -28,6 +28,8 @@ import { rollOut } from './windows/rollout.ts';
  */
 export function createActivities(injected: InjectedDeps): Activities {
   const deps = withProcessState(injected);
+  const heartbeats = new Heartbeats();
+  const run = <T>(work: () => Promise<T>) => withHeartbeats(heartbeats, work);
   const maintenanceOf = (ref: unknown) => checkedMaintenance(deps.scope, ref);
   const windowOf = (ref: unknown) => checkedWindow(deps.scope, ref);
   return {
@@ -36,15 +38,14 @@ export function createActivities(injected: InjectedDeps): Activities {
       run(() => requestStage(deps, maintenanceOf(ref), to, requestedBy)),
     recordPause: (ref, paused) => run(() => recordPause(deps, maintenanceOf(ref), paused)),
     startStage: (ref, stage) => run(() => startStage(deps, maintenanceOf(ref), stage)),
-    renewNodeLeases: (ref) => run(() => renewNodeLeases(deps, maintenanceOf(ref))),
     keepCordoned: (ref, stage) =>
       run(() =>
         stage === 'Drain' ? keepPaused(deps, maintenanceOf(ref)) : keepCordoned(deps, maintenanceOf(ref)),
       ),
-    drain: (ref, position) => run(() => drain(deps, maintenanceOf(ref), position)),
+    drain: (ref, position, pace) => run(() => drain(deps, maintenanceOf(ref), position, pace)),
     keepDrained: (ref) => run(() => keepDrained(deps, maintenanceOf(ref))),
     removeEvacuations: (ref) => run(() => removeEvacuations(deps, maintenanceOf(ref))),
-    uncordonNodes: (ref) => run(() => uncordonNodes(deps, maintenanceOf(ref))),
+    uncordonNodes: (ref, pace) => run(() => uncordonNodes(deps, maintenanceOf(ref), pace)),
     finish: (ref) => run(() => finish(deps, maintenanceOf(ref))),
     openWindow: (start) => run(() => openWindow(deps, start)),
     rollOut: (ref, requests, previous) => run(() => rollOut(deps, windowOf(ref), requests, previous)),
@@ -59,6 +60,7 @@ function withProcessState(injected: InjectedDeps): Deps {
   const authority = new NodeAuthority(injected);
   const nodeLeases = new NodeLeaseRegistry(injected);
   const cordons = new Cordons({ ...injected, nodeLeases });
+  const heldNodes = new SharedRead(() => readHeldNodes(injected.cluster.kube));
   const lastStatusWrites = new Map<string, number>();
   injected.cluster.maintenances.subscribe(({ type, object }) => {
     if (type !== 'Deleted' && !isReleased(object)) return;
@@ -68,7 +70,7 @@ function withProcessState(injected: InjectedDeps): Deps {
     cordons.forget(uid);
     lastStatusWrites.delete(uid);
   });
-  return { ...injected, authority, cordons, nodeLeases, lastStatusWrites };
+  return { ...injected, authority, cordons, heldNodes, nodeLeases, lastStatusWrites };
 }
 
 /** Returns true if no worker has anything left to do for the maintenance. */
@@ -77,8 +79,8 @@ function isReleased({ metadata, spec }: Readonly<NodeMaintenance>): boolean {
 }
 
 /** Sends heartbeats and converts errors. Without heartbeats the server would notice a dead worker only at the activity's timeout. */
-async function run<T>(work: () => Promise<T>): Promise<T> {
-  const stopHeartbeat = startHeartbeat();
+async function withHeartbeats<T>(heartbeats: Heartbeats, work: () => Promise<T>): Promise<T> {
+  const stopHeartbeat = heartbeats.start();
   try {
     return await work();
   } catch (error) {

@@ -13,6 +13,10 @@ export interface InjectedDeps {
   scope: ClusterScope;
   /** Acquires Leases as the one holder that all workers of the installation share. */
   leases: NodeLeases;
+  /** Heartbeat timeout of the activities that only wait. */
+  heartbeatTimeoutSeconds: number;
+  /** Time without any progress after which an activity only waits. */
+  stalledAfterMs: number;
   /** The permissions of the users who request maintenances. */
   permissions: NodePermissions;
   events: EventRecorder;

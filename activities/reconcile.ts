@@ -1,40 +1,95 @@
 import { Context } from '@temporalio/activity';
-import type { Lease, Pod } from '../api/core.ts';
-import type { Cluster } from '../kube/cluster.ts';
+import type { Lease, Node, Pod } from '../api/core.ts';
+import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { selectsNode } from '../domain/common/nodeSelector.ts';
+import { renewalCheckMs } from '../domain/leases/renewal.ts';
+import type { Change } from '../kube/informer.ts';
+import type { Pace } from './contract.ts';
+import type { Deps } from './deps.ts';
+import { nodeStatusOf } from './view.ts';
 
-/** Interval of heartbeats. The server can cancel an activity only in its answer to one. */
-const heartbeatEveryMs = 1_000;
 /** Delay between the first change and the next pass, so that changes that arrive together need one pass. */
 const debounceMs = 40;
 /** Longest time between two passes without any change. */
 export const resyncEveryMs = 10_000;
 
-/** Sends heartbeats until the returned function is called. */
-export function startHeartbeat(): () => void {
-  const context = Context.current();
-  const timer = setInterval(() => context.heartbeat(), heartbeatEveryMs);
-  return () => clearInterval(timer);
+/** Longest delay before the next pass of an activity that waits, after a change that hardly concerns it. */
+const patientMs = 2_000;
+
+/** A source of changes. The next pass starts within the given time after one. */
+interface Watched {
+  subscribe(handler: (withinMs: number) => void): () => void;
 }
 
-/** A source of changes. */
-interface Watched {
-  subscribe(handler: () => void): () => void;
+interface Informer<T> {
+  subscribe(handler: (change: Change<Readonly<T>>) => void): () => void;
+}
+
+/** What concerns an activity. */
+export interface Focus {
+  /** Name of its maintenance. */
+  maintenance: string;
+  /** Pods whose changes concern it; none unless given. */
+  isRelevant?: (pod: Pod) => boolean;
+  /**
+   * Changes of other maintenances, their nodes and Evacuations may concern it, too. There may be hundreds of activities that wait, and each of
+   * these changes would start a pass of all of them at once.
+   */
+  pace: Pace;
 }
 
 /**
  * Runs `pass` now and after every change of nodes, holders of node Leases, maintenances, Evacuations and relevant pods, until it resolves
- * with a result.
+ * with a result; and often enough for the Leases of the nodes, which it renews.
  */
 export function reconcile<T>(
-  cluster: Cluster,
-  isRelevant: (pod: Pod) => boolean,
+  { cluster, leases }: Pick<Deps, 'cluster' | 'leases'>,
+  { maintenance, isRelevant = () => false, pace }: Focus,
   pass: () => Promise<T | undefined>,
 ): Promise<T> {
-  const { nodes, maintenances, evacuations } = cluster;
+  const { nodes, maintenances, evacuations, pods } = cluster;
+  const otherMs = pace === 'Waiting' ? patientMs : debounceMs;
+  const whenOwn = (isOwn: boolean) => (isOwn ? debounceMs : otherMs);
+  const own = () => maintenances.get(maintenance);
   return reconcileOn(
-    [nodes, maintenances, evacuations, leaseHolders(cluster), relevantPods(cluster, isRelevant)],
+    [
+      within(nodes, ({ object }) => whenOwn(concerns(own(), object))),
+      within(maintenances, ({ object }) => whenOwn(object.metadata.name === maintenance)),
+      within(evacuations, () => otherMs),
+      within(cluster.leases, (change) => (isNewHolder(change) ? debounceMs : undefined)),
+      within(pods, ({ object }) => (isRelevant(object) ? debounceMs : undefined)),
+    ],
     pass,
+    () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds)),
   );
+}
+
+/** Returns true if the maintenance selects the node, or has held it. */
+function concerns(maintenance: Readonly<NodeMaintenance> | undefined, node: Readonly<Node>): boolean {
+  return (
+    maintenance !== undefined &&
+    (selectsNode(maintenance.spec.nodeSelector, node) || nodeStatusOf(maintenance, node) !== undefined)
+  );
+}
+
+/** Every Lease is renewed every few minutes, which concerns nobody. */
+function isNewHolder(change: Change<Readonly<Lease>>): boolean {
+  if (change.type !== 'Updated') return true;
+  return change.object.spec.holderIdentity !== change.previous.spec.holderIdentity;
+}
+
+/** Reports the changes of an informer, each with the time within which the next pass starts; none if that is undefined. */
+export function within<T>(
+  informer: Informer<T>,
+  delayOf: (change: Change<Readonly<T>>) => number | undefined = () => debounceMs,
+): Watched {
+  return {
+    subscribe: (handler) =>
+      informer.subscribe((change) => {
+        const withinMs = delayOf(change);
+        if (withinMs !== undefined) handler(withinMs);
+      }),
+  };
 }
 
 /**
@@ -63,59 +118,38 @@ export async function reconcileOn<T>(
   }
 }
 
-/** Reports changes of holders only: every Lease is renewed every few minutes. */
-function leaseHolders({ leases }: Cluster): Watched {
-  return {
-    subscribe: (handler) =>
-      leases.subscribe((change) => {
-        if (
-          change.type !== 'Updated' ||
-          holderIdentityOf(change.object) !== holderIdentityOf(change.previous)
-        )
-          handler();
-      }),
-  };
-}
-
-function relevantPods({ pods }: Cluster, isRelevant: (pod: Pod) => boolean): Watched {
-  return {
-    subscribe: (handler) =>
-      pods.subscribe(({ object }) => {
-        if (isRelevant(object)) handler();
-      }),
-  };
-}
-
-function holderIdentityOf({ spec }: Readonly<Lease>): string | undefined {
-  return spec.holderIdentity;
-}
-
-/** Remembers whether a source has changed, so that a change during a pass is not missed. */
+/** Remembers when the next pass is due, so that a change during a pass is not missed. */
 class Changes {
   readonly #unsubscribe: (() => void)[];
-  #changed = false;
+  /** By performance.now(). */
+  #dueAt = Infinity;
   #ended: { because: unknown } | undefined;
   #wake: () => void = () => undefined;
 
   constructor(watched: readonly Watched[]) {
-    this.#unsubscribe = watched.map((one) => one.subscribe(() => this.#markChanged()));
+    this.#unsubscribe = watched.map((one) => one.subscribe((withinMs) => this.#markChanged(withinMs)));
   }
 
   /** Forgets the changes so far: the pass that starts now sees them. */
   reset(): void {
-    this.#changed = false;
+    this.#dueAt = Infinity;
   }
 
-  /** Resolves shortly after a change, or after `withinMs`. Rejects when the activity was cancelled. */
+  /** Resolves when a change is due, or after `withinMs`. Rejects when the activity was cancelled. */
   async next(withinMs: number): Promise<void> {
-    const timers: NodeJS.Timeout[] = [];
+    const earliestAt = performance.now() + debounceMs;
+    const latestAt = performance.now() + withinMs;
+    let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
-      this.#wake = () => timers.push(setTimeout(resolve, debounceMs));
-      timers.push(setTimeout(resolve, withinMs));
-      if (this.#changed || this.#ended !== undefined) this.#wake();
+      this.#wake = () => {
+        clearTimeout(timer);
+        const at = this.#ended ? 0 : Math.min(Math.max(this.#dueAt, earliestAt), latestAt);
+        timer = setTimeout(resolve, Math.max(0, at - performance.now()));
+      };
+      this.#wake();
     });
     this.#wake = () => undefined;
-    for (const timer of timers) clearTimeout(timer);
+    clearTimeout(timer);
     if (this.#ended !== undefined) throw this.#ended.because;
   }
 
@@ -128,9 +162,10 @@ class Changes {
     for (const stop of this.#unsubscribe) stop();
   }
 
-  #markChanged(): void {
-    if (this.#changed) return;
-    this.#changed = true;
+  #markChanged(withinMs: number): void {
+    const at = performance.now() + withinMs;
+    if (at >= this.#dueAt) return;
+    this.#dueAt = at;
     this.#wake();
   }
 }

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { FIELD_MANAGER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStatus } from '../api/nodeMaintenance.ts';
 import { emptyStatus } from '../domain/maintenance/status.ts';
+import { type BackOff, backOffMs } from '../kube/backOff.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources, versionOf } from '../kube/resources.ts';
@@ -10,7 +12,9 @@ export type StatusChange = (status: NodeMaintenanceStatus) => NodeMaintenanceSta
 
 /** "At most one status write a second"; a later change replaces an earlier one that is not yet written. */
 const writeEveryMs = 1_000;
-const attempts = 3;
+/** With the pauses, some three seconds. */
+const attempts = 10;
+const conflictBackOff: BackOff = { firstMs: 10, capMs: 500 };
 
 /**
  * Writes the status of one maintenance. A change is applied to the newest status and written with its resourceVersion, so that a process
@@ -26,6 +30,7 @@ export class StatusWriter {
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
   #error: unknown;
+  #isStopped = false;
 
   /** `lastWrites`: maintenance UID -> when any activity of this process last wrote its status, in milliseconds since the epoch. */
   constructor(kube: Kube, maintenance: NodeMaintenance, lastWrites: Map<string, number>) {
@@ -50,35 +55,45 @@ export class StatusWriter {
     this.#throwEarlierError();
     this.#change = change;
     this.#generation = this.#latest.metadata.generation ?? 0;
-    this.#timer ??= setTimeout(
-      () => this.#enqueueWrite(),
-      Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now()),
-    );
+    this.#schedule();
   }
 
   /** Writes the pending change now. Resolves when the apiserver has stored it. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
-    this.#enqueueWrite();
+    this.#enqueueWrite({ repeats: false });
     await this.#writing;
     this.#throwEarlierError();
   }
 
   /** Drops the pending change: the next activity decides again. */
   async stop(): Promise<void> {
+    this.#isStopped = true;
     clearTimeout(this.#timer);
     this.#change = undefined;
     await this.#writing;
   }
 
-  #enqueueWrite(): void {
+  #schedule(): void {
+    const delayMs = Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now());
+    this.#timer ??= setTimeout(() => this.#enqueueWrite({ repeats: true }), delayMs);
+  }
+
+  /** `repeats`: a change that others keep overtaking is written a second later, and fails nothing. */
+  #enqueueWrite({ repeats }: { repeats: boolean }): void {
     this.#timer = undefined;
     const write = async () => {
       const change = this.#change;
       this.#change = undefined;
       if (change === undefined) return;
       this.#lastWrites.set(this.#uid, Date.now());
-      await this.#write(change);
+      try {
+        await this.#write(change);
+      } catch (error) {
+        if (!repeats || this.#isStopped || !isKubeError(error, 'Conflict')) throw error;
+        this.#change ??= change;
+        this.#schedule();
+      }
     };
     this.#writing = this.#writing.then(write).catch((error: unknown) => {
       this.#error = error;
@@ -99,6 +114,7 @@ export class StatusWriter {
       } catch (error) {
         if (isKubeError(error, 'NotFound')) return;
         if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
+        await sleep(backOffMs(attempt - 1, conflictBackOff));
         if (!(await this.#reread())) return;
       }
     }

@@ -4,7 +4,7 @@ import { type Lifetimes, nextCertificateStep, defaultLifetimes } from '../domain
 import type { FencedKube } from '../kube/client.ts';
 import { errorMessage, isKubeError } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
-import { WorkQueue } from '../kube/workQueue.ts';
+import { WorkQueue, type WorkQueueObserver } from '../kube/workQueue.ts';
 import {
   applyCertificateStep,
   issuedOf,
@@ -41,6 +41,8 @@ export interface AdmissionOptions extends Omit<AdmissionServerOptions, 'clients'
   readonly lifetimes?: Lifetimes;
   /** The clients that are answered; undefined: all. */
   readonly clients?: WebhookClients | undefined;
+  /** Observes the queue of the registration. */
+  readonly queues?: WorkQueueObserver | undefined;
 }
 
 /** The maximum interval at which certificates and registration are reconciled. */
@@ -113,7 +115,7 @@ export class Admission {
   /** Reconciles the certificates and the registration until the signal aborts. */
   async runRegistration(kube: FencedKube, endpoint: Endpoint, signal: AbortSignal): Promise<void> {
     const { view, log } = this.#options;
-    const queue = new WorkQueue();
+    const queue = new WorkQueue('admission-registration');
     const fieldSelector = `metadata.name=${WEBHOOK_CONFIGURATION}`;
     const informers = [validating, mutating].map(
       (resource) => new Informer({ kube: view.kube, resource, fieldSelector, log }),
@@ -123,7 +125,13 @@ export class Admission {
     for (const informer of informers) informer.start(signal);
     enqueue();
     try {
-      await queue.run({ workers: 1, reconcile: () => this.#reconcile(kube, endpoint), signal, log });
+      await queue.run({
+        workers: 1,
+        reconcile: () => this.#reconcile(kube, endpoint),
+        signal,
+        log,
+        observer: this.#options.queues,
+      });
     } finally {
       for (const stop of unsubscribe) stop();
       this.#registrationProblem = undefined;

@@ -189,6 +189,10 @@ export const conditionReasons = {
       meaning: 'The window opens at the times of its schedule.',
       reasons: {
         InvalidSpec: { status: ['False'], meaning: 'The spec is invalid; see the condition Valid.' },
+        KeyMissing: {
+          status: ['Unknown'],
+          meaning: 'The worker does not have the key with which the Schedule is encrypted.',
+        },
         PausedInTemporal: { status: ['False'], meaning: 'A user paused the Schedule in Temporal.' },
         Rejected: { status: ['False'], meaning: 'Temporal rejected the Schedule.' },
         Scheduled: { status: ['True'], meaning: 'The Schedule in Temporal is up to date.' },

@@ -231,10 +231,12 @@ export const IdentityAnnotation = {
   /** Set only if the hostname is too long for the label. */
   Hostname: 'nodemaintenance.k8s.io/hostname',
   Version: 'nodemaintenance.k8s.io/version',
-  /** Identity of the worker in Temporal, where it polls this task queue in this namespace: `<pid>@<hostname>`. */
+  /** Identity of the worker in Temporal, where it polls this task queue in this namespace: `<pid>@<hostname>_<start>`. */
   TemporalIdentity: 'nodemaintenance.k8s.io/temporal-identity',
   TemporalNamespace: 'nodemaintenance.k8s.io/temporal-namespace',
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
+  /** Interval in which the process renews the Lease. */
+  RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
 } as const;
 
 /** User name for requests through Temporal. It has no account; RBAC grants permissions to the name. */
@@ -247,6 +249,8 @@ export const STARTED_BY = 'nodemaintenance.k8s.io/started-by';
 export interface TemporalNames {
   /** Task queue of the workers. Also the id of the workflow with which the cluster claims these names. */
   readonly taskQueue: string;
+  /** Task queue of the long-running activities. It is separate, so that they take no slot of the short ones. */
+  readonly longRunningTaskQueue: string;
   /** Task queue of notifications. It is separate, so that a slow endpoint delays no other work. */
   readonly notificationTaskQueue: string;
   /** Returns the workflow id of the NodeMaintenance. */
@@ -265,13 +269,40 @@ const notificationPrefix = 'notify-';
 export function temporalNames(cluster: string | undefined): TemporalNames {
   const prefix = cluster === undefined ? '' : `${cluster}.`;
   const suffix = cluster === undefined ? '' : `.${cluster}`;
+  const taskQueue = `node-maintenance${suffix}`;
   return {
-    taskQueue: `node-maintenance${suffix}`,
+    taskQueue,
+    longRunningTaskQueue: longRunningTaskQueueOf(taskQueue),
     notificationTaskQueue: `node-maintenance-notifications${suffix}`,
     maintenanceId: (name) => `${prefix}${maintenancePrefix}${name}`,
     windowId: (name) => `${prefix}${windowPrefix}${name}`,
     notificationId: (id) => `${prefix}${notificationPrefix}${id}`,
   };
+}
+
+/** Returns the object that a run works for, by its workflow id; undefined for a workflow of another kind or cluster. */
+export function subjectOf(
+  names: TemporalNames,
+  workflowId: string,
+): { maintenance: string } | { window: string } | undefined {
+  const after = (prefix: string) => (workflowId.startsWith(prefix) ? workflowId.slice(prefix.length) : '');
+  const maintenance = after(names.maintenanceId(''));
+  if (maintenance !== '') return { maintenance };
+  // A Schedule appends the time of the opening.
+  const window = after(names.windowId('')).replace(/-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, '');
+  return window === '' ? undefined : { window };
+}
+
+/** Returns the field that names an object in log lines; none for other kinds. */
+export function logFieldOf({ kind, name }: { kind: string; name: string }): Record<string, string> {
+  if (kind === NODE_MAINTENANCE.kind) return { maintenance: name };
+  return kind === MAINTENANCE_WINDOW.kind ? { window: name } : {};
+}
+
+/** Returns the task queue of the long-running activities of the workflows that run on a task queue. */
+export function longRunningTaskQueueOf(taskQueue: string): string {
+  const [name, ...cluster] = taskQueue.split('.');
+  return [`${name}-long-running`, ...cluster].join('.');
 }
 
 /** Returns the cluster in a task queue of `temporalNames`, which is also the id of the cluster's claim. */
@@ -299,6 +330,9 @@ export const CLUSTER_UID_MEMO = 'clusterUid';
 
 /** Memo of the workflow by which a cluster claims its names: the name of the cluster. */
 export const CLUSTER_NAME_MEMO = 'cluster';
+
+/** Type of the failure of a task whose payloads cannot be decrypted. */
+export const DECRYPTION_ERROR = 'DecryptionError';
 
 /** A cluster, as other clusters in the same namespace of Temporal know it. */
 export interface ClusterScope {

@@ -12,7 +12,11 @@ export type Benchmark =
   /** Measures how fast pods behind one PodDisruptionBudget leave, and how soon an allowed disruption is used. */
   | { kind: 'Budget'; name: 'budget'; workload: Workload; maxUnavailable: number }
   /** Measures how soon nodes that join at the same time accept pods once their readiness gates are Ready. */
-  | { kind: 'Readiness'; name: string; nodes: number; gates: number };
+  | { kind: 'Readiness'; name: string; nodes: number; gates: number }
+  /** Measures what maintenances cost that are only held, for some seconds. */
+  | { kind: 'Held'; name: string; maintenances: number; seconds: number }
+  /** Measures how long a drain stands still when the worker that leads is killed. */
+  | { kind: 'TakeOver'; name: string; workload: Workload; runs: number };
 
 export type BenchmarkOf<Kind extends Benchmark['kind']> = Extract<Benchmark, { kind: Kind }>;
 
@@ -21,12 +25,49 @@ export function parseBenchmark(name: string): Benchmark | undefined {
   if (name === 'pdb') return { kind: 'Blocked', name, workload: { nodes: 1, podsPerNode: 300 }, seconds: 20 };
   if (name === 'budget')
     return { kind: 'Budget', name, workload: { nodes: 4, podsPerNode: 250 }, maxUnavailable: 10 };
-  const [, gatedNodes, gates] = /^readiness:(\d+)x(\d+)$/.exec(name) ?? [];
-  if (gates !== undefined)
-    return { kind: 'Readiness', name, nodes: Number(gatedNodes), gates: Number(gates) };
-  const [, nodes = 0, podsPerNode = 0] = (/^(\d+)x(\d+)$/.exec(name) ?? []).map(Number);
-  if (nodes < 1 || podsPerNode < 1 || podsPerNode > maxPodsPerNode) return undefined;
-  return { kind: 'Drain', name, workload: { nodes, podsPerNode } };
+  for (const { pattern, benchmarkOf } of numbered) {
+    const match = pattern.exec(name);
+    if (match !== null) return benchmarkOf(name, match.slice(1).map(numberOf));
+  }
+  return undefined;
+}
+
+interface Numbered {
+  pattern: RegExp;
+  /** A number that was not given is undefined. */
+  benchmarkOf: (name: string, numbers: (number | undefined)[]) => Benchmark | undefined;
+}
+
+/** Benchmarks whose name contains numbers. */
+const numbered: readonly Numbered[] = [
+  {
+    pattern: /^takeover(?::(\d+))?$/,
+    benchmarkOf: (name, [runs = 20]) => ({
+      kind: 'TakeOver',
+      name,
+      workload: { nodes: 1, podsPerNode: 10 },
+      runs,
+    }),
+  },
+  {
+    pattern: /^readiness:(\d+)x(\d+)$/,
+    benchmarkOf: (name, [nodes = 0, gates = 0]) => ({ kind: 'Readiness', name, nodes, gates }),
+  },
+  {
+    pattern: /^held:(\d+)(?:x(\d+))?$/,
+    benchmarkOf: (name, [maintenances = 0, seconds = 120]) => ({ kind: 'Held', name, maintenances, seconds }),
+  },
+  {
+    pattern: /^(\d+)x(\d+)$/,
+    benchmarkOf: (name, [nodes = 0, podsPerNode = 0]) =>
+      nodes < 1 || podsPerNode < 1 || podsPerNode > maxPodsPerNode
+        ? undefined
+        : { kind: 'Drain', name, workload: { nodes, podsPerNode } },
+  },
+];
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Number(text);
 }
 
 /** Pod capacity of a kwok node of the sandbox. */
@@ -41,8 +82,8 @@ export function podsOf({ nodes, podsPerNode }: Workload): number {
 /** Returns the number of sandbox nodes that gives each benchmark its nodes and room for the evicted pods. */
 export function nodesFor(benchmarks: readonly Benchmark[]): number {
   const needed = benchmarks
-    // The readiness benchmark adds and removes nodes of its own.
-    .flatMap((benchmark) => (benchmark.kind === 'Readiness' ? [] : [benchmark.workload]))
+    // The others add and remove nodes of their own.
+    .flatMap((benchmark) => ('workload' in benchmark ? [benchmark.workload] : []))
     .map((workload) => workload.nodes + 1 + Math.ceil(podsOf(workload) / replacementsPerNode));
   return Math.max(1, ...needed);
 }

@@ -208,11 +208,11 @@ async function waitBlocked(testbed: Testbed, drain: Attempt, seconds: number) {
   }
 }
 
-/** Runs `use` with one PodDisruptionBudget for all pods. Its signal aborts when the budget is deleted. */
-async function withBudget<T>(
+/** Runs `use` with one PodDisruptionBudget for all pods, which it may delete. Its signal aborts at the end. */
+export async function withBudget<T>(
   testbed: Testbed,
   { pods, maxUnavailable }: { pods: number; maxUnavailable: number },
-  use: (signal: AbortSignal) => Promise<T>,
+  use: (signal: AbortSignal, deleteBudget: () => Promise<unknown>) => Promise<T>,
 ): Promise<T> {
   const { kube } = testbed;
   const finished = new AbortController();
@@ -222,6 +222,7 @@ async function withBudget<T>(
   };
   const created = await kube.create(resources.podDisruptionBudgets, budget as PodDisruptionBudget);
   const { name, uid = '' } = created.metadata;
+  const deleteBudget = () => kube.delete(resources.podDisruptionBudgets, { namespace, name }, { uid });
   try {
     const uncounted = async () => {
       const current = await kube.get(resources.podDisruptionBudgets, { namespace, name });
@@ -231,9 +232,9 @@ async function withBudget<T>(
     };
     const wait = { timeoutMs: 60_000, signal: testbed.signal };
     await until('the PodDisruptionBudget to count its pods', uncounted, wait);
-    return await use(AbortSignal.any([testbed.signal, finished.signal]));
+    return await use(AbortSignal.any([testbed.signal, finished.signal]), deleteBudget);
   } finally {
     finished.abort();
-    await kube.delete(resources.podDisruptionBudgets, { namespace, name }, { uid });
+    await deleteBudget();
   }
 }

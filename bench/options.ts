@@ -16,7 +16,7 @@ export interface Options {
   strict: boolean;
 }
 
-const defaultBenchmarks = '1x250,10x70,pdb,budget,readiness:200x3';
+const defaultBenchmarks = '1x250,10x70,pdb,budget,readiness:200x3,held:500';
 
 /** Parses the command line. Ends the process for `--help` (exit 0) and for invalid arguments (exit 2). */
 export function parseOptions(argv: readonly string[], now: Date): Options {
@@ -36,7 +36,10 @@ function commandOf(defaultFile: string): Command {
       'Drains the nodes of a sandbox of its own with this project, with kubectl drain and with bare evictions.',
     )
     .addOption(
-      new Option('--benchmarks <list>', 'NODESxPODS (pods per node), pdb, budget, readiness:NODESxGATES')
+      new Option(
+        '--work, --benchmarks <list>',
+        'NODESxPODS (pods per node), pdb, budget, readiness:NODESxGATES, held:MAINTENANCES[xSECONDS], takeover:RUNS',
+      )
         .argParser(parseBenchmarks)
         .default(parseBenchmarks(defaultBenchmarks), defaultBenchmarks),
     )
@@ -63,7 +66,7 @@ function parseBenchmarks(text: string): Benchmark[] {
     const benchmark = parseBenchmark(name);
     if (benchmark === undefined)
       throw new InvalidArgumentError(
-        `"${name}" is not a benchmark: use 10x70 (nodes x pods), pdb, budget or readiness:200x3 (nodes x gates).`,
+        `"${name}" is not a benchmark: use 10x70 (nodes x pods), pdb, budget, readiness:200x3 (nodes x gates), held:500 or takeover:20 (runs).`,
       );
     return benchmark;
   });

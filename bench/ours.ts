@@ -32,7 +32,7 @@ class OurDrain implements Attempt {
   constructor(testbed: Testbed, worker: WorkerProcess, nodeNames: readonly string[], requestsBefore: number) {
     this.#testbed = testbed;
     this.#worker = worker;
-    this.#maintenance = maintenanceOf(`bench-${crypto.randomUUID().slice(0, 8)}`, nodeNames);
+    this.#maintenance = maintenanceOf(nodeNames);
     this.#requestsBefore = requestsBefore;
   }
 
@@ -60,7 +60,7 @@ class OurDrain implements Attempt {
   async end(): Promise<TargetMetrics> {
     try {
       if (!this.#isCreated || this.#testbed.signal.aborted) return this.#metrics;
-      await this.#complete();
+      await complete(this.#testbed, this.#name);
       const run = this.#testbed.temporal.workflow.getHandle(
         temporalNames(undefined).maintenanceId(this.#name),
       );
@@ -73,20 +73,6 @@ class OurDrain implements Attempt {
     }
   }
 
-  /** Completes the maintenance, which uncordons its nodes, and deletes it. */
-  async #complete(): Promise<void> {
-    const { kube, signal } = this.#testbed;
-    const key = { name: this.#name };
-    await kube.mergePatch(resources.nodeMaintenances, key, { spec: { stage: 'Complete' } });
-    const finalizing = () =>
-      this.#observed?.metadata.finalizers?.includes(MAINTENANCE_FINALIZER)
-        ? 'it still has its finalizer'
-        : undefined;
-    await until('the maintenance to complete', finalizing, { timeoutMs: completeTimeoutMs, signal });
-    const uid = this.#observed?.metadata.uid ?? '';
-    await kube.delete(resources.nodeMaintenances, key, { uid });
-  }
-
   get #name(): string {
     return this.#maintenance.metadata.name;
   }
@@ -96,13 +82,26 @@ class OurDrain implements Attempt {
   }
 }
 
-function maintenanceOf(name: string, nodeNames: readonly string[]): NodeMaintenance {
+/** Completes the maintenance, which uncordons its nodes, and deletes it. */
+export async function complete({ kube, maintenances, signal }: Testbed, name: string): Promise<void> {
+  await kube.mergePatch(resources.nodeMaintenances, { name }, { spec: { stage: 'Complete' } });
+  const finalizing = () =>
+    maintenances.get(name)?.metadata.finalizers?.includes(MAINTENANCE_FINALIZER)
+      ? 'it still has its finalizer'
+      : undefined;
+  await until('the maintenance to complete', finalizing, { timeoutMs: completeTimeoutMs, signal });
+  const uid = maintenances.get(name)?.metadata.uid ?? '';
+  await kube.delete(resources.nodeMaintenances, { name }, { uid });
+}
+
+/** Returns a new maintenance that drains the nodes. */
+export function maintenanceOf(nodeNames: readonly string[]): NodeMaintenance {
   const hostname = { key: 'kubernetes.io/hostname', operator: 'In' as const, values: [...nodeNames] };
   const nodeSelector = { nodeSelectorTerms: [{ matchExpressions: [hostname] }] };
   return {
     apiVersion: NODE_MAINTENANCE.apiVersion,
     kind: NODE_MAINTENANCE.kind,
-    metadata: { name },
+    metadata: { name: `bench-${crypto.randomUUID().slice(0, 8)}` },
     spec: { nodeSelector, stage: 'Drain', reason: 'benchmark' },
   };
 }

@@ -50,6 +50,17 @@ export class PodCount {
     return which === 'all' ? pods.length : pods.filter(isReady).length;
   }
 
+  /** Records which pods terminate, from now on. */
+  terminations(): Terminations {
+    const times = new Map<string, number>();
+    const stop = this.#pods.subscribe(({ type, object: { metadata } }) => {
+      const { uid = '', deletionTimestamp } = metadata;
+      if (type !== 'Deleted' && deletionTimestamp === undefined) return;
+      if (!times.has(uid)) times.set(uid, performance.now());
+    });
+    return { times, stop };
+  }
+
   /** Records the deletions of the nodes' pods from now on, until no pod is left. */
   deletions(nodes: readonly string[], signal: AbortSignal): Deletions {
     const wanted = new Set(nodes);
@@ -69,6 +80,12 @@ export class PodCount {
     });
     return { times, ended };
   }
+}
+
+/** When pods were first observed to terminate, by UID: times of performance.now(). */
+export interface Terminations {
+  readonly times: ReadonlyMap<string, number>;
+  stop(): void;
 }
 
 export interface Deletions {

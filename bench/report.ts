@@ -1,8 +1,10 @@
 import { assertNever } from '../domain/common/assertNever.ts';
 import type { Benchmark, Workload } from './benchmarks.ts';
+import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
+import { successors, type TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
 import type { ThresholdResult } from './thresholds.ts';
 
@@ -12,6 +14,8 @@ export type BenchmarkResult = { thresholds: ThresholdResult[] } & (
   | { kind: 'Blocked'; benchmark: Benchmark & { kind: 'Blocked' }; runs: BlockedMeasurement[] }
   | { kind: 'Budget'; benchmark: Benchmark & { kind: 'Budget' }; runs: BudgetMeasurement[] }
   | { kind: 'Readiness'; benchmark: Benchmark & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
+  | { kind: 'Held'; benchmark: Benchmark & { kind: 'Held' }; runs: HeldMeasurement[] }
+  | { kind: 'TakeOver'; benchmark: Benchmark & { kind: 'TakeOver' }; runs: TakeOverMeasurement[] }
 );
 
 /** Renders the result of a benchmark as text. */
@@ -26,6 +30,10 @@ function titleOf(benchmark: Benchmark): string {
     return `${benchmark.name}: ${workloadText(benchmark.workload)}, a PodDisruptionBudget that allows no disruption, ${benchmark.seconds} s`;
   if (benchmark.kind === 'Budget')
     return `${benchmark.name}: ${workloadText(benchmark.workload)}, one PodDisruptionBudget of maxUnavailable ${benchmark.maxUnavailable}`;
+  if (benchmark.kind === 'Held')
+    return `${benchmark.name}: ${benchmark.maintenances} maintenances in Cordon, each with one node, observed for ${benchmark.seconds} s`;
+  if (benchmark.kind === 'TakeOver')
+    return `${benchmark.name}: the leader is killed ${benchmark.runs} times during a drain, for each kind of successor`;
   return `${benchmark.name}: ${benchmark.nodes} nodes that join at the same time, each with ${benchmark.gates} readiness gates`;
 }
 
@@ -43,9 +51,31 @@ function tableOf(result: BenchmarkResult): string[] {
       return [...table(budgetColumns, result.runs), '', ...costLines(result.runs), ''];
     case 'Readiness':
       return result.runs.flatMap(readinessLines);
+    case 'Held':
+      return result.runs.flatMap(heldLines);
+    case 'TakeOver':
+      return [...takeOverTable(result.runs), ''];
     default:
       return assertNever(result);
   }
+}
+
+function heldLines(run: HeldMeasurement): string[] {
+  const { starting, heldPerDay, completing, describesPerDay, startSeconds, cores, residentMb } = run;
+  return [
+    `  billed actions to start and cordon, per maintenance: ${countsText(starting, 1)}; all are held after ${startSeconds.toFixed(0)} s`,
+    `  billed actions while held, per maintenance and day: ${countsText(heldPerDay, 0)}; DescribeWorkflowExecution ${describesPerDay.toFixed(0)}`,
+    `  billed actions to complete, per maintenance: ${countsText(completing, 1)}`,
+    `  requests to Kubernetes while held, per maintenance and hour: ${countsText(run.requestsPerHour, 1)}`,
+    `  cores while held: ${countsText(cores, 2)}; memory of the worker ${residentMb.toFixed(0)} MB`,
+    '',
+  ];
+}
+
+function countsText(counts: Readonly<Record<string, number>>, digits: number): string {
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const parts = Object.entries(counts).map(([kind, count]) => `${kind} ${count.toFixed(digits)}`);
+  return `${total.toFixed(digits)} (${parts.join(', ')})`;
 }
 
 function readinessLines(run: ReadinessMeasurement): string[] {
@@ -70,6 +100,24 @@ function readinessLines(run: ReadinessMeasurement): string[] {
     `  memory of the worker, MB: ${memory.join(', ')}`,
     '',
   ];
+}
+
+function takeOverTable(runs: readonly TakeOverMeasurement[]): string[] {
+  const cell = (values: readonly number[]) => {
+    const sorted = values.toSorted((a, b) => a - b);
+    return `${percentile(sorted, 0.5)?.toFixed(2) ?? '-'}, ${sorted.at(-1)?.toFixed(2) ?? '-'}`;
+  };
+  const rows = successors.map((successor) => {
+    const own = runs.filter((run) => run.successor === successor);
+    const columns = [
+      own.map(({ firstEviction }) => firstEviction),
+      own.map(({ drainContinues }) => drainContinues),
+      own.map(({ start }) => start),
+    ];
+    return [successor, String(own.length), ...columns.map(cell)];
+  });
+  const titles = ['first eviction s', 'drain continues s', 'start s'].map((title) => `${title} (p50, max)`);
+  return aligned([['', 'runs', ...titles], ...rows]);
 }
 
 const drainColumns: readonly Column<DrainMeasurement>[] = [

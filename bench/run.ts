@@ -1,16 +1,25 @@
 import { availableParallelism } from 'node:os';
 import { assertNever } from '../domain/common/assertNever.ts';
-import { checkBlocked, checkBudget, checkDrain, checkReadiness } from './thresholds.ts';
+import {
+  checkBlocked,
+  checkBudget,
+  checkDrain,
+  checkHeld,
+  checkReadiness,
+  checkTakeOvers,
+} from './thresholds.ts';
 import type { Testbed } from './testbed.ts';
 import { budgetFloor } from './budgetFloor.ts';
 import type { Target, TargetName } from './target.ts';
 import { floor } from './floor.ts';
+import { measureHeld } from './held.ts';
 import { kubectl } from './kubectl.ts';
 import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
 import { ours } from './ours.ts';
 import { measureReadiness } from './readiness.ts';
 import type { BenchmarkResult } from './report.ts';
+import { measureTakeOvers } from './takeOver.ts';
 import type { Benchmark, BenchmarkOf } from './benchmarks.ts';
 
 const targets: Record<TargetName, Target> = { ours, kubectl, floor };
@@ -35,6 +44,10 @@ export async function runBenchmark(
       return runBudget(testbed, plan, benchmark);
     case 'Readiness':
       return runReadiness(testbed, plan, benchmark);
+    case 'Held':
+      return runHeld(testbed, plan, benchmark);
+    case 'TakeOver':
+      return runTakeOvers(testbed, plan, benchmark);
     default:
       return assertNever(benchmark);
   }
@@ -117,4 +130,25 @@ async function runReadiness(
   report(benchmark.name);
   const runs = options.targets.includes('ours') ? [await measureReadiness(testbed, benchmark)] : [];
   return { kind: 'Readiness', benchmark, runs, thresholds: checkReadiness(runs) };
+}
+
+/** Runs once: the measurement covers many maintenances. */
+async function runHeld(
+  testbed: Testbed,
+  { options, report }: Plan,
+  benchmark: BenchmarkOf<'Held'>,
+): Promise<BenchmarkResult> {
+  report(benchmark.name);
+  const runs = options.targets.includes('ours') ? [await measureHeld(testbed, benchmark, report)] : [];
+  return { kind: 'Held', benchmark, runs, thresholds: checkHeld(runs) };
+}
+
+async function runTakeOvers(
+  testbed: Testbed,
+  { options, report }: Plan,
+  benchmark: BenchmarkOf<'TakeOver'>,
+): Promise<BenchmarkResult> {
+  report(benchmark.name);
+  const runs = options.targets.includes('ours') ? await measureTakeOvers(testbed, benchmark, report) : [];
+  return { kind: 'TakeOver', benchmark, runs, thresholds: checkTakeOvers(runs) };
 }

@@ -1,6 +1,8 @@
+import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
+import { successors, type TakeOverMeasurement } from './takeOver.ts';
 import type { TargetName } from './target.ts';
 
 /** A measured metric, and whether its median meets its threshold. */
@@ -51,6 +53,30 @@ export function checkDrain(benchmark: string, runs: readonly DrainMeasurement[])
       value: spreadOf(mine.map(({ residentMb }) => residentMb)),
       unit: ' MB',
       bound: { atMost: 400 },
+    }),
+  ];
+}
+
+/** A day of a maintenance that is held; and half a core for 500 of them. */
+export function checkHeld(runs: readonly HeldMeasurement[]): ThresholdResult[] {
+  return [
+    check({
+      metric: 'billed actions per maintenance and day while held',
+      value: spreadOf(runs.map(({ heldPerDay }) => sum(heldPerDay))),
+      unit: '',
+      bound: { atMost: 400 },
+    }),
+    check({
+      metric: 'CPU of the worker while held',
+      value: spreadOf(runs.map(({ cores }) => cores['worker'] ?? 0)),
+      unit: ' cores',
+      bound: { atMost: 0.5 },
+    }),
+    check({
+      metric: 'CPU of Temporal while held',
+      value: spreadOf(runs.map(({ cores }) => cores['temporal'] ?? 0)),
+      unit: ' cores',
+      bound: { atMost: 0.5 },
     }),
   ];
 }
@@ -114,6 +140,26 @@ export function checkReadiness(runs: readonly ReadinessMeasurement[]): Threshold
       value: spreadOf(runs.map(({ residentMb }) => residentMb.peak)),
       unit: ' MB',
       bound: { atMost: 400 },
+    }),
+  ];
+}
+
+export function checkTakeOvers(runs: readonly TakeOverMeasurement[]): ThresholdResult[] {
+  const longest = (times: readonly number[]) => spreadOf(times.length === 0 ? [] : [Math.max(...times)]);
+  return [
+    ...successors.map((successor) =>
+      check({
+        metric: `killed leader until the first eviction, ${successor}, longest`,
+        value: longest(runs.filter((run) => run.successor === successor).map((run) => run.firstEviction)),
+        unit: ' s',
+        bound: { atMost: 5 },
+      }),
+    ),
+    check({
+      metric: 'start of a worker until it is ready',
+      value: spreadOf(runs.map(({ start }) => start)),
+      unit: ' s',
+      bound: { atMost: 3 },
     }),
   ];
 }

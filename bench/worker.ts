@@ -29,39 +29,65 @@ const stopTimeoutMs = 25_000;
  * Each run starts a new one, so that no run benefits from the caches of another.
  */
 export class WorkerProcess {
+  readonly #testbed: Testbed;
   readonly #child: ChildProcess;
-  readonly #metrics: string;
+  readonly #launchedAt = performance.now();
+  readonly #ports: { health: number; metrics: number };
   readonly #log: string;
 
-  private constructor(child: ChildProcess, metricsPort: number, log: string) {
+  private constructor(
+    testbed: Testbed,
+    child: ChildProcess,
+    ports: { health: number; metrics: number },
+    log: string,
+  ) {
+    this.#testbed = testbed;
     this.#child = child;
-    this.#metrics = `http://127.0.0.1:${metricsPort}/metrics`;
+    this.#ports = ports;
     this.#log = log;
   }
 
   /** Resolves when the worker's caches are synced and it leads. */
   static async start(testbed: Testbed, ...args: string[]): Promise<WorkerProcess> {
-    const [healthPort, metricsPort] = [await freePort(), await freePort()];
     await register(testbed);
-    const log = join(testbed.sandbox.dir, 'worker.log');
-    const output = openSync(log, 'w');
-    const profiling =
-      testbed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${testbed.profile}`];
-    const ports = [`--health-port=${healthPort}`, `--metrics-port=${metricsPort}`];
-    const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...ports, ...args], {
-      env: { ...testbed.sandbox.env, HOME: testbed.sandbox.dir, KUBECONFIG: testbed.kubeconfigs.ours },
-      stdio: ['ignore', output, output],
-    });
-    closeSync(output);
-    const worker = new WorkerProcess(child, metricsPort, log);
+    const worker = await WorkerProcess.launch(testbed, ...args);
     try {
-      const notReady = () => worker.#notReadyReason(testbed, healthPort);
-      await until('the worker to be ready', notReady, { timeoutMs: readyTimeoutMs, signal: testbed.signal });
+      await worker.ready();
+      const notLeading = () => worker.#notLeadingReason();
+      await until('the worker to lead', notLeading, { timeoutMs: readyTimeoutMs, signal: testbed.signal });
     } catch (error) {
       await worker.stop();
       throw error;
     }
     return worker;
+  }
+
+  /** Starts a worker, which is not ready yet, next to one that runs or after it. */
+  static async launch(testbed: Testbed, ...args: string[]): Promise<WorkerProcess> {
+    const ports = { health: await freePort(), metrics: await freePort() };
+    const log = join(testbed.sandbox.dir, `worker-${crypto.randomUUID()}.log`);
+    const output = openSync(log, 'w');
+    const profiling =
+      testbed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${testbed.profile}`];
+    const flags = [`--health-port=${ports.health}`, `--metrics-port=${ports.metrics}`, ...args];
+    const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...flags], {
+      env: { ...testbed.sandbox.env, HOME: testbed.sandbox.dir, KUBECONFIG: testbed.kubeconfigs.ours },
+      stdio: ['ignore', output, output],
+    });
+    closeSync(output);
+    return new WorkerProcess(testbed, child, ports, log);
+  }
+
+  /** Resolves with the time from its start until it was ready, if this is called at once. */
+  async ready(): Promise<number> {
+    const { signal } = this.#testbed;
+    const notReady = async () => {
+      if (!this.#isRunning) throw new Error(`The worker exited early: ${this.#logTail()}`);
+      const health = await fetch(`http://127.0.0.1:${this.#ports.health}/readyz`).catch(() => undefined);
+      return health?.ok === true ? undefined : '/readyz does not answer 200';
+    };
+    await until('the worker to be ready', notReady, { timeoutMs: readyTimeoutMs, signal });
+    return (performance.now() - this.#launchedAt) / 1_000;
   }
 
   get pid(): number | undefined {
@@ -75,7 +101,7 @@ export class WorkerProcess {
 
   /** Returns the same as `VERB RESOURCE` -> count. */
   async requestsByKind(): Promise<Record<string, number>> {
-    const page = await (await fetch(this.#metrics)).text();
+    const page = await (await fetch(`http://127.0.0.1:${this.#ports.metrics}/metrics`)).text();
     const kinds: Record<string, number> = {};
     for (const { name, labels, value } of parseSamples(page)) {
       if (name !== 'node_maintenance_kube_requests_total') continue;
@@ -100,6 +126,14 @@ export class WorkerProcess {
     return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
   }
 
+  /** Ends it as a crash does. */
+  async kill(): Promise<void> {
+    if (!this.#isRunning) return;
+    const exit = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await exit;
+  }
+
   async stop(): Promise<void> {
     if (!this.#isRunning) return;
     const exit = once(this.#child, 'exit');
@@ -118,11 +152,8 @@ export class WorkerProcess {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  async #notReadyReason({ kube }: Testbed, healthPort: number): Promise<string | undefined> {
-    if (!this.#isRunning) throw new Error(`The worker exited early: ${this.#logTail()}`);
-    const health = await fetch(`http://127.0.0.1:${healthPort}/readyz`).catch(() => undefined);
-    // Without Temporal it answers 200, and says so.
-    if ((await health?.text())?.trim() !== 'ok') return '/readyz does not answer ok';
+  async #notLeadingReason(): Promise<string | undefined> {
+    const { kube } = this.#testbed;
     const { items } = await kube.list(resources.leases, { namespace: SYSTEM_NAMESPACE });
     const { holderIdentity } =
       items.find(({ metadata: { name } }) => name === 'node-maintenance-controllers')?.spec ?? {};
@@ -131,7 +162,9 @@ export class WorkerProcess {
         labels?.[COMPONENT_LABEL] !== undefined && spec.holderIdentity === holderIdentity,
     );
     const temporalIdentity = leader?.metadata.annotations?.[IdentityAnnotation.TemporalIdentity];
-    return temporalIdentity === `${this.#child.pid}@${hostname()}` ? undefined : 'another worker leads';
+    return temporalIdentity?.startsWith(`${this.#child.pid}@${hostname()}_`) === true
+      ? undefined
+      : 'another worker leads';
   }
 
   #logTail(): string {

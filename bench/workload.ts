@@ -1,6 +1,6 @@
 import type { KubeObject, Node, Pod } from '../api/core.ts';
 import { forEachBounded } from '../kube/bounded.ts';
-import { type Resource, resources } from '../kube/resources.ts';
+import { type RawPod, type Resource, resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { podsOf, type Workload } from './benchmarks.ts';
 import type { Testbed } from './testbed.ts';
@@ -148,4 +148,11 @@ async function unready({ kube }: Testbed, workload: Workload): Promise<string | 
   const ready = items.reduce((sum, { status }) => sum + (status?.readyReplicas ?? 0), 0);
   const owned = items.reduce((sum, { status }) => sum + (status?.replicas ?? 0), 0);
   return ready === podsOf(workload) && owned === ready ? undefined : `${ready} of ${owned} replicas`;
+}
+
+/** Creates a pod without a controller on the node, and returns its UID. */
+export async function placePod({ kube }: Testbed, name: string, nodeName: string): Promise<string> {
+  const spec = { nodeName, containers: [{ name: 'main', image: 'pause' }] };
+  const pod = await kube.create(resources.pods, { metadata: { namespace, name }, spec } as unknown as RawPod);
+  return pod.metadata.uid ?? '';
 }

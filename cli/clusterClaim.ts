@@ -2,6 +2,7 @@ import { CLUSTER_UID_MEMO, clusterInTaskQueue, type TemporalNames, temporalNames
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
+import { listRuns } from '../temporal-config/runs.ts';
 import { CommandError } from './output.ts';
 import type { Temporal } from './temporal.ts';
 
@@ -12,8 +13,8 @@ import type { Temporal } from './temporal.ts';
 export async function claimedNames(kube: Kube, temporal: Temporal): Promise<TemporalNames> {
   const uid = await clusterUid(kube);
   const query = 'WorkflowType = "clusterClaim" AND ExecutionStatus = "Running"';
-  for await (const { workflowId, memo } of temporal.client.workflow.list({ query }))
-    if (memo?.[CLUSTER_UID_MEMO] === uid) return temporalNames(clusterInTaskQueue(workflowId));
+  for await (const { workflowId, memo } of listRuns(temporal.client, query))
+    if (memo[CLUSTER_UID_MEMO] === uid) return temporalNames(clusterInTaskQueue(workflowId));
   const { namespace, address } = temporal;
   throw new CommandError(
     `no worker of this cluster (UID ${uid}) uses namespace ${namespace} of Temporal at ${address}: check TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and the kubeconfig context; kubectl maintenance workers shows the settings of the workers`,

@@ -21,11 +21,12 @@ export async function connectTemporal({ identity, command }: ConnectOptions = {}
     ]);
   try {
     const settings = temporalSettings();
-    const { connectionOptions, namespace, address } = settings;
+    const { connectionOptions, namespace, address, dataConverter } = settings;
     const connection = await explainFailure(settings, () =>
       Connection.connect({ ...connectionOptions, connectTimeout: temporalTimeoutMs }),
     );
-    const client = new Client({ connection, namespace, ...(identity !== undefined && { identity }) });
+    const options = { connection, namespace, dataConverter };
+    const client = new Client({ ...options, ...(identity !== undefined && { identity }) });
     /** Makes requests that must be answered soon. Rejects with a one-line Error if Temporal has become unavailable. */
     const answered = async <T>(requests: () => Promise<T>): Promise<T> => {
       try {
@@ -37,7 +38,7 @@ export async function connectTemporal({ identity, command }: ConnectOptions = {}
         throw new Error(`${subject}: ${reason}`, { cause: error });
       }
     };
-    return { connection, client, namespace, address, errors, answered };
+    return { connection, client, namespace, address, dataConverter, errors, answered };
   } catch (error) {
     throw new Error(`${subject}: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,

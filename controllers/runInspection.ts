@@ -1,14 +1,20 @@
-import { type Client, WorkflowNotFoundError } from '@temporalio/client';
-import { CLUSTER_UID_MEMO } from '../api/names.ts';
+import { type Client, type WorkflowExecutionDescription, WorkflowNotFoundError } from '@temporalio/client';
+import type { ProtoFailure } from '@temporalio/common';
+import { decodeOptionalFailureToOptionalError } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { optionalTsToMs } from '@temporalio/common/lib/time.js';
+import { CLUSTER_UID_MEMO, DECRYPTION_ERROR } from '../api/names.ts';
 import {
   decideStalled,
   type ObservedRun,
+  type ProblemCause,
   type RunProblem,
   type StalledDecision,
   type StalledInput,
 } from '../domain/common/stalledRun.ts';
 import type { FencedCluster } from '../kube/cluster.ts';
+import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
+import { describeRun } from '../temporal-config/runs.ts';
 
 /** Returns true for a run that failed or timed out by itself. `status`: name of its status in Temporal's SDK, such as `TIMED_OUT`. */
 export function hasFailed(status: string): boolean {
@@ -16,16 +22,15 @@ export function hasFailed(status: string): boolean {
 }
 
 /** Returns false for a run of another cluster. A run that a user has started has no memo. */
-export function isOfCluster(
-  clusterUid: string,
-  memo: Readonly<Record<string, unknown>> | undefined,
-): boolean {
-  return (memo?.[CLUSTER_UID_MEMO] ?? clusterUid) === clusterUid;
+export function isOfCluster(clusterUid: string, memo: Readonly<Record<string, string>>): boolean {
+  return (memo[CLUSTER_UID_MEMO] ?? clusterUid) === clusterUid;
 }
 
 export interface DescribedRun extends ObservedRun {
   /** Name of its status in Temporal's SDK, such as `TERMINATED`. */
   status: string;
+  /** `<activity id>#<attempt>` of the activities in progress that have sent no heartbeat. */
+  silentActivities: readonly string[];
 }
 
 /** Returns the newest run of the workflow; undefined if there is none, or if it is one of another cluster. */
@@ -34,22 +39,40 @@ export async function findRun(
   workflowId: string,
   clusterUid: string,
 ): Promise<DescribedRun | undefined> {
-  try {
-    const { status, runId, startTime, memo, raw } = await temporal.workflow.getHandle(workflowId).describe();
-    if (!isOfCluster(clusterUid, memo)) return undefined;
-    return {
-      workflowId,
-      runId,
-      status: status.name,
-      isOpen: status.name === 'RUNNING',
-      hasFailed: hasFailed(status.name),
-      startedMs: startTime.getTime(),
-      taskAttempts: raw.pendingWorkflowTask?.attempt ?? 0,
-    };
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return undefined;
-    throw error;
-  }
+  const run = await describeRun(temporal, { workflowId });
+  if (run === undefined || !isOfCluster(clusterUid, run.memo)) return undefined;
+  const { runId, status, startTime, raw } = run;
+  return {
+    workflowId,
+    runId,
+    status,
+    isOpen: status === 'RUNNING',
+    hasFailed: hasFailed(status),
+    startedMs: startTime.getTime(),
+    taskAttempts: raw.pendingWorkflowTask?.attempt ?? 0,
+    silentActivities: (raw.pendingActivities ?? []).filter(isSilent).map(attemptOf),
+  };
+}
+
+type PendingActivity = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>[number];
+
+/** temporal.api.enums.v1.PendingActivityState.PENDING_ACTIVITY_STATE_STARTED */
+const startedState: number = 2;
+
+/** Reports whether a worker has got the activity. */
+export function isStarted({ state }: PendingActivity): boolean {
+  return Number(state) === startedState;
+}
+
+/** Reports whether the attempt has started and sent no heartbeat. An earlier one may have sent some. */
+function isSilent(activity: PendingActivity): boolean {
+  if (!isStarted(activity)) return false;
+  const { lastHeartbeatTime, lastStartedTime } = activity;
+  return (optionalTsToMs(lastHeartbeatTime) ?? 0) < (optionalTsToMs(lastStartedTime) ?? 0);
+}
+
+function attemptOf({ activityId, attempt }: PendingActivity): string {
+  return `${activityId}#${attempt}`;
 }
 
 /** Terminates exactly this run. Resolves if it has ended already. */
@@ -82,20 +105,37 @@ export async function latestProblem(
   });
   for (const event of history?.events ?? []) {
     const failed = event.workflowTaskFailedEventAttributes;
-    if (failed != null) {
-      const lacksSearchAttributes = Number(failed.cause) === badSearchAttributes;
-      return { message: failed.failure?.message || 'no message', lacksSearchAttributes };
-    }
+    if (failed != null) return { message: await messageOf(temporal, failed.failure), cause: causeOf(failed) };
     const ended = event.workflowExecutionFailedEventAttributes;
-    if (ended != null)
-      return { message: ended.failure?.message || 'no message', lacksSearchAttributes: false };
+    if (ended != null) return { message: await messageOf(temporal, ended.failure), cause: 'Other' };
     if (event.workflowTaskTimedOutEventAttributes != null)
       return {
         message: 'no worker finishes it in time: see the logs and the memory of the workers',
-        lacksSearchAttributes: false,
+        cause: 'Other',
       };
   }
-  return { message: 'see its history', lacksSearchAttributes: false };
+  return { message: 'see its history', cause: 'Other' };
+}
+
+interface FailedTask {
+  cause?: unknown;
+  failure?: ProtoFailure | null;
+}
+
+function causeOf({ cause, failure }: FailedTask): ProblemCause {
+  if (Number(cause) === badSearchAttributes) return 'SearchAttribute';
+  return failure?.applicationFailureInfo?.type === DECRYPTION_ERROR ? 'PayloadKey' : 'Other';
+}
+
+/** Decodes the message, which is a payload if the workers encrypt payloads. */
+async function messageOf(temporal: Client, failure: FailedTask['failure']): Promise<string> {
+  try {
+    const { loadedDataConverter } = temporal.options;
+    const error = await decodeOptionalFailureToOptionalError(loadedDataConverter, failure);
+    return error?.message || 'no message';
+  } catch (error) {
+    return errorMessage(error);
+  }
 }
 
 interface FailingRunDeps {

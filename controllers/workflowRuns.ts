@@ -1,13 +1,9 @@
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+import { describeRun } from '../temporal-config/runs.ts';
 
 /** Returns true if the newest run of the workflow is open. */
 export async function isRunning(temporal: Client, workflowId: string): Promise<boolean> {
-  try {
-    return (await temporal.workflow.getHandle(workflowId).describe()).status.name === 'RUNNING';
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return false;
-    throw error;
-  }
+  return (await describeRun(temporal, { workflowId }))?.status === 'RUNNING';
 }
 
 /** Sends a signal. Resolves with false if the workflow has no open run that could receive it. */

@@ -2,6 +2,7 @@ import { Client, Connection } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
 import type { DrainStep } from '../activities/contract.ts';
 import { temporalNames } from '../api/names.ts';
+import { processOf } from '../domain/leases/identityLease.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 
 /** The workflow of a maintenance, as recorded by Temporal. */
@@ -12,7 +13,7 @@ export interface WorkflowRecord {
   events: number;
   /** Identities (PID@HOST) of the workers that executed tasks, in order of their first task. */
   workers: readonly string[];
-  /** Results of the `drain` activities, oldest first. */
+  /** Results of the `drain` activities that ended a tier, oldest first. */
   drainSteps: readonly DrainStep[];
   /** Activities that were started more than once. */
   resumed: readonly { activity: string; attempt: number; worker: string }[];
@@ -56,7 +57,7 @@ function readEvents(events: readonly HistoryEvent[]): Omit<WorkflowRecord, 'stat
     resumed: events.flatMap(({ activityTaskStartedEventAttributes: started }) => {
       const { attempt, identity, scheduledEventId } = started ?? {};
       if (!attempt || attempt === 1) return [];
-      return [{ activity: nameOf(scheduledEventId), attempt, worker: identity ?? '' }];
+      return [{ activity: nameOf(scheduledEventId), attempt, worker: processOf(identity ?? '') }];
     }),
   };
 }
@@ -67,13 +68,16 @@ function activityOf({ activityTaskScheduledEventAttributes }: HistoryEvent): str
 
 function workerOf(event: HistoryEvent): string | undefined {
   const { workflowTaskStartedEventAttributes, activityTaskStartedEventAttributes } = event;
-  return (
-    workflowTaskStartedEventAttributes?.identity ?? activityTaskStartedEventAttributes?.identity ?? undefined
-  );
+  const identity =
+    workflowTaskStartedEventAttributes?.identity ?? activityTaskStartedEventAttributes?.identity;
+  return identity ? processOf(identity) : undefined;
 }
 
 type Result = NonNullable<HistoryEvent['activityTaskCompletedEventAttributes']>['result'];
 
 function resultOf(result: Result | undefined): DrainStep[] {
-  return (result?.payloads ?? []).map((payload) => defaultPayloadConverter.fromPayload<DrainStep>(payload));
+  const steps = (result?.payloads ?? []).map((payload) =>
+    defaultPayloadConverter.fromPayload<DrainStep>(payload),
+  );
+  return steps.filter(({ kind }) => kind !== 'Waiting');
 }

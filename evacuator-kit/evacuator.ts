@@ -36,7 +36,7 @@ export interface EvacuatorOptions {
   readonly evacuatorClass: string;
   readonly evacuate: Evacuate;
   /** Informers that the caller runs and may share. */
-  readonly view: Pick<EvacuationView, 'pods' | 'evacuations'> & { readonly kube: FencedKube };
+  readonly view: Pick<EvacuationView, 'pods' | 'evacuations' | 'queues'> & { readonly kube: FencedKube };
   readonly log: Log;
   /** Maximum number of pods that are evacuated in parallel. Others wait while their deadlines run. Default: 1000. */
   readonly maxConcurrent?: number | undefined;
@@ -53,7 +53,7 @@ export const stopTimeoutMs = 5_000;
  */
 export class Evacuator {
   readonly #options: EvacuatorOptions;
-  readonly #queue = new WorkQueue();
+  readonly #queue = new WorkQueue('evacuator');
   /** Key of an Evacuation -> the call in progress. */
   readonly #sessions = new Map<string, EvacuationSession>();
   /** UID of a completed Evacuation -> its activeEvacuatorSince, until the informer shows the completion. */
@@ -91,6 +91,7 @@ export class Evacuator {
         reconcile: (key) => this.#reconcile(key, signal),
         signal,
         log,
+        observer: view.queues,
       });
     } finally {
       signal.removeEventListener('abort', onAbort);

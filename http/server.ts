@@ -1,5 +1,6 @@
 import {
   createServer as createHttp,
+  type IncomingHttpHeaders,
   type IncomingMessage,
   type Server as HttpServer,
   type ServerResponse,
@@ -11,17 +12,21 @@ import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { Bodies } from './bodies.ts';
 import { closeAfter, Connections, type OpenConnection } from './connections.ts';
+import { type Cors, corsHeaders, preflightHeaders } from './cors.ts';
 
 export interface Answer {
   status: number;
   type: string;
   body: string;
+  headers?: Readonly<Record<string, string>>;
 }
 
 /** What is served at a path. */
 export interface Route {
   /** GET includes HEAD. The body of a POST is JSON. */
   readonly method: 'GET' | 'POST';
+  /** Returns the answer to a request that is not allowed, whose body is then not read. */
+  readonly authorize?: (headers: IncomingHttpHeaders) => Promise<Answer | undefined>;
   /** The body is empty for GET. The signal aborts when the connection closes, which it does after `responseTimeoutMs` at the latest. */
   readonly respond: (body: string, signal: AbortSignal) => Promise<Answer> | Answer;
 }
@@ -79,6 +84,10 @@ export interface ServerOptions {
   readonly name: string;
   /** By path, without a query. */
   readonly routes: Readonly<Record<string, Route>>;
+  /** Whether the routes are also found below any other path, such as /decode at /default/decode. */
+  readonly hasPrefixes?: boolean;
+  /** Undefined: only pages of the same origin may call it. */
+  readonly cors?: Cors | undefined;
   readonly limits: Limits;
   readonly log: Log;
   readonly onRejection: (server: string, reason: Rejection) => void;
@@ -197,21 +206,23 @@ class Exchanges {
     });
     // Without these listeners an error that arrives late would end the process.
     for (const stream of [request, response]) stream.on('error', () => request.socket.destroy());
-    send(response, await this.#answer(request, connection, closed.signal));
+    const answer = await this.#answer(request, connection, closed.signal);
+    const { cors } = this.#options;
+    send(response, cors === undefined ? answer : withHeaders(answer, corsHeaders(cors, request.headers)));
   }
 
-  async #answer(
-    request: IncomingMessage,
-    connection: OpenConnection,
-    signal: AbortSignal,
-  ): Promise<Answer & { headers?: Record<string, string> }> {
-    const { routes } = this.#options;
-    const [path = ''] = (request.url ?? '').split('?', 1);
-    const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
+  async #answer(request: IncomingMessage, connection: OpenConnection, signal: AbortSignal): Promise<Answer> {
+    const { cors } = this.#options;
+    const path = this.#pathOf(request);
+    const route = this.#routeAt(path);
     if (route === undefined) return text(404, 'not found');
+    if (cors !== undefined && request.method === 'OPTIONS')
+      return withHeaders(text(204, ''), preflightHeaders(cors, route.method));
     const methods = route.method === 'GET' ? ['GET', 'HEAD'] : [route.method];
     if (!methods.includes(request.method ?? ''))
-      return { ...text(405, `expected ${methods.join(' or ')}`), headers: { allow: methods.join(', ') } };
+      return withHeaders(text(405, `expected ${methods.join(' or ')}`), { allow: methods.join(', ') });
+    const denial = await this.#authorize(route, request, path);
+    if (denial !== undefined) return denial;
     if (route.method === 'GET') return this.#handle(connection, path, () => route.respond('', signal));
     if (!/^application\/json\b/.test(request.headers['content-type'] ?? ''))
       return text(415, 'expected content-type application/json');
@@ -221,24 +232,47 @@ class Exchanges {
     return text(413, `expected a body of at most ${this.#options.limits.maxBodyBytes} bytes`);
   }
 
+  #pathOf({ url = '' }: IncomingMessage): string {
+    const [path = ''] = url.split('?', 1);
+    return this.#options.hasPrefixes ? path.slice(path.lastIndexOf('/')) : path;
+  }
+
+  #routeAt(path: string): Route | undefined {
+    const { routes } = this.#options;
+    return Object.hasOwn(routes, path) ? routes[path] : undefined;
+  }
+
+  async #authorize({ authorize }: Route, { headers }: IncomingMessage, path: string) {
+    try {
+      return await authorize?.(headers);
+    } catch (error) {
+      return this.#failed(path, error);
+    }
+  }
+
+  #failed(path: string, error: unknown): Answer {
+    const { name, log } = this.#options;
+    this.#reject(Rejection.Failed);
+    log.error('Request failed', { server: name, path, error: errorMessage(error) });
+    return text(500, 'internal error');
+  }
+
   async #handle(
     connection: OpenConnection,
     path: string,
     respond: () => Promise<Answer> | Answer,
-  ): Promise<Answer & { headers?: Record<string, string> }> {
-    const { name, limits, log } = this.#options;
+  ): Promise<Answer> {
+    const { limits } = this.#options;
     if (this.#handled >= limits.maxRequests) {
       this.#reject(Rejection.RequestLimit);
-      return { ...text(503, 'too many requests'), headers: { 'retry-after': '1' } };
+      return withHeaders(text(503, 'too many requests'), { 'retry-after': '1' });
     }
     this.#handled += 1;
     connection.isHandled = true;
     try {
       return await respond();
     } catch (error) {
-      this.#reject(Rejection.Failed);
-      log.error('Request failed', { server: name, path, error: errorMessage(error) });
-      return text(500, 'internal error');
+      return this.#failed(path, error);
     } finally {
       this.#handled -= 1;
       this.#connections.handled(connection);
@@ -286,13 +320,15 @@ function clientErrorOf(code: string): ClientError {
 }
 
 function text(status: number, line: string): Answer {
-  return { status, type: 'text/plain', body: `${line}\n` };
+  return { status, type: 'text/plain', body: line === '' ? '' : `${line}\n` };
 }
 
-function send(
-  response: ServerResponse,
-  { status, type, body, headers }: Answer & { headers?: Record<string, string> },
-): void {
+function withHeaders(answer: Answer, headers: Readonly<Record<string, string>>): Answer {
+  return { ...answer, headers: { ...answer.headers, ...headers } };
+}
+
+function send(response: ServerResponse, { status, type, body, headers }: Answer): void {
   if (response.destroyed) return;
-  response.writeHead(status, { 'content-type': type, ...headers }).end(body);
+  const content = body === '' ? {} : { 'content-type': type };
+  response.writeHead(status, { ...content, ...headers }).end(body);
 }

@@ -18,6 +18,7 @@ import {
   trimPod,
   trimNodeReadiness,
 } from './transform.ts';
+import type { WorkQueueObserver } from './workQueue.ts';
 
 /** Names of the informers' indexes. */
 export const byNode = 'node';
@@ -48,6 +49,8 @@ export interface Cluster {
   /** Resolves when every informer except the one of Leases has completed its first list. */
   synced(signal: AbortSignal): Promise<void>;
   hasSynced(): boolean;
+  /** Observes the work queues of the controllers. */
+  queues?: WorkQueueObserver | undefined;
 }
 
 /** The cluster for controllers that write only while they are the leader. */
@@ -56,7 +59,7 @@ export interface FencedCluster extends Cluster {
 }
 
 /** The informers that an evacuator needs. */
-export type EvacuationView = Pick<Cluster, 'kube' | 'pods' | 'evacuations' | 'start' | 'synced'>;
+export type EvacuationView = Pick<Cluster, 'kube' | 'pods' | 'evacuations' | 'start' | 'synced' | 'queues'>;
 
 /** Returns the maintenance Lease of a node from the informer. */
 export function nodeLeaseOf({ leases }: Pick<Cluster, 'leases'>, node: string): Readonly<Lease> | undefined {
@@ -70,7 +73,15 @@ interface WatchOptions {
   namespace?: string | undefined;
 }
 
-export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
+export function watchCluster({
+  kube,
+  log,
+  queues,
+}: {
+  kube: Kube;
+  log: Log;
+  queues?: WorkQueueObserver;
+}): Cluster {
   const informers = {
     ...nodeAndPodInformers({ kube, log }),
     maintenances: new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log }),
@@ -82,6 +93,7 @@ export function watchCluster({ kube, log }: { kube: Kube; log: Log }): Cluster {
   const required = Object.values(informers);
   return {
     kube,
+    queues,
     ...informers,
     leases,
     ...startAndSync(required),

@@ -1,5 +1,6 @@
 import type { KubeObject } from '../api/core.ts';
 import type { EventReason } from '../api/eventReasons.ts';
+import { logFieldOf } from '../api/names.ts';
 import { oneLine } from '../domain/common/text.ts';
 import { sleep } from './abort.ts';
 import { backOffMs } from './backOff.ts';
@@ -163,7 +164,8 @@ export class EventRecorder {
       await this.#tryToWrite(entry, 1);
     } catch (error) {
       const { kind, namespace, name } = entry.subject;
-      log.warn('Event could not be written', { kind, namespace, name, reason, error: errorMessage(error) });
+      const fields = { ...logFieldOf(entry.subject), kind, namespace, name, reason };
+      log.warn('Event could not be written', { ...fields, error: errorMessage(error) });
     }
   }
 

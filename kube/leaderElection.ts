@@ -1,35 +1,36 @@
 import type { Lease } from '../api/core.ts';
-import { anySignal, sleep } from './abort.ts';
+import { sleep } from './abort.ts';
 import type { FencedKube, Kube } from './client.ts';
+import { completeTiming, type ElectionTiming } from './electionTiming.ts';
 import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
-import { Informer } from './informer.ts';
+import { isAtLeast, type LeaseChange, LeaseObserver } from './leaseObserver.ts';
 import { currentInstant, elapsedMs, type Instant } from './monotonicTime.ts';
-import {
-  type Candidate,
-  nextLeaseAction,
-  type Observation,
-  observe,
-  releasedSpec,
-  type Wait,
-} from './leaseRecord.ts';
+import { type Candidate, heldSpec, nextLeaseAction, releasedSpec, type Wait } from './leaseRecord.ts';
 import type { Log } from './log.ts';
 import { resources } from './resources.ts';
 
-export interface LeaderElectionOptions {
+export interface LeaderElectionOptions extends ElectionTiming {
   readonly kube: Kube;
   /** Name of the Lease, whose namespace must exist. */
   readonly name: string;
   readonly namespace: string;
   /** Unique among all candidates at all times: two candidates with the same identity would both lead. */
   readonly identity: string;
-  /** Time that other candidates wait for a leader that stopped renewing. Default 8. */
-  readonly leaseDurationSeconds?: number;
-  /** Time that a leader without a successful renewal keeps leading; less than leaseDurationSeconds. Default two thirds of it. */
-  readonly renewDeadlineSeconds?: number;
-  /** Delay between attempts to acquire or renew. Default 2. */
-  readonly retryPeriodSeconds?: number;
+  /** Has observed this Lease for some time. Default: one that starts now. */
+  readonly observer?: LeaseObserver;
   readonly log: Log;
   readonly signal: AbortSignal;
+  readonly metrics?: LeaderElectionMetrics | undefined;
+}
+
+/** What the metrics of an election are made from; `election` is the name of its Lease. */
+export interface LeaderElectionMetrics {
+  /** This process takes part. */
+  joined(election: string): void;
+  /** This process has become the leader. */
+  acquired(election: string): void;
+  /** This process, which was the leader, may not write any more. */
+  ended(election: string): void;
 }
 
 /** `fenced` is the client of the options, restricted to the time in which this process leads. */
@@ -48,28 +49,29 @@ type Lead = (signal: AbortSignal, fenced: FencedKube) => Promise<void>;
  * 4. It returns when `signal` aborts or when `lead` returns by itself. An error of `lead` is logged, and the next leader
  *    starts `lead` again. Errors of the apiserver are retried.
  * 5. A holder that does not renew is waited for as long as its Lease demands, possibly decades; that is logged once.
+ * 6. A candidate judges that by its own monotonic clock: the Lease is free when it has not changed for its duration since it was observed.
+ *    It waits only for what is left of that, and asks the apiserver again before it acquires the Lease: its watch may be dead.
  */
 export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead): Promise<void> {
-  const elector = new Elector(options);
-  while (!options.signal.aborted) {
-    if (!(await elector.acquire())) return;
-    if ((await elector.leadOnce(lead)) === 'Finished') return;
-    await elector.waitForRetry();
+  const ended = new AbortController();
+  options.metrics?.joined(options.name);
+  try {
+    const observer = options.observer ?? new LeaseObserver({ ...options, signal: ended.signal });
+    const elector = new Elector(options, observer);
+    while (!options.signal.aborted) {
+      if (!(await elector.acquire())) return;
+      if ((await elector.leadOnce(lead)) === 'Finished') return;
+      await elector.waitForRetry();
+    }
+  } finally {
+    ended.abort();
   }
 }
 
-/** A Lease that was taken away from its leader must not be renewed, even if it has no holder: that is how a user stops a leader. */
-type Purpose = 'Acquire' | 'Renew';
-
-interface LeaseChange {
-  /** Undefined if the Lease is deleted or has none. */
-  holder: string | undefined;
-  resourceVersion: string | undefined;
-}
-
-/** Versions of one kind of object are numbers that grow (Kubernetes API Concepts > Resource versions). */
-function isAtLeast(version: string | undefined, other: string | undefined): boolean {
-  return BigInt(version ?? 0) >= BigInt(other ?? 0);
+interface ElectionRequest {
+  readonly signal?: AbortSignal;
+  readonly timeoutMs: number;
+  readonly urgent: true;
 }
 
 /** A holder that did not renew for this many lease durations is presumed dead, even if its Lease demands more. */
@@ -77,11 +79,13 @@ const silentDurations = 5;
 
 class Elector {
   readonly #options: LeaderElectionOptions;
+  readonly #observer: LeaseObserver;
   readonly #candidate: Candidate;
   readonly #retryMs: number;
   readonly #deadlineMs: number;
   readonly #key: { namespace: string; name: string };
-  #observed: Observation | undefined;
+  /** The Lease as this process wrote it last. */
+  #written: Lease | undefined;
   /** Start of the last successful attempt to acquire or renew. */
   #renewedAt: Instant | undefined;
   /** The signal of the current or last `lead` was aborted because the Lease is lost. */
@@ -90,14 +94,16 @@ class Elector {
   /** Version of the Lease that was logged as not renewed. */
   #silentVersion: string | undefined;
 
-  constructor(options: LeaderElectionOptions) {
-    const { identity, namespace, name, leaseDurationSeconds = 8 } = options;
+  constructor(options: LeaderElectionOptions, observer: LeaseObserver) {
+    const { identity, namespace, name } = options;
+    const { leaseDurationSeconds, renewDeadlineSeconds, retryPeriodSeconds } = completeTiming(options);
     this.#options = options;
+    this.#observer = observer;
     this.#candidate = { identity, leaseDurationSeconds };
     this.#key = { namespace, name };
-    this.#retryMs = (options.retryPeriodSeconds ?? 2) * 1000;
-    this.#deadlineMs = (options.renewDeadlineSeconds ?? (leaseDurationSeconds * 2) / 3) * 1000;
-    if (this.#deadlineMs >= leaseDurationSeconds * 1000 || this.#retryMs >= this.#deadlineMs) {
+    this.#retryMs = retryPeriodSeconds * 1000;
+    this.#deadlineMs = renewDeadlineSeconds * 1000;
+    if (renewDeadlineSeconds >= leaseDurationSeconds || retryPeriodSeconds >= renewDeadlineSeconds) {
       throw new Error(
         'leader election needs retryPeriodSeconds < renewDeadlineSeconds < leaseDurationSeconds: change one of them',
       );
@@ -107,26 +113,17 @@ class Elector {
   /** Returns true once the Lease is held, false if the signal aborts before. */
   async acquire(): Promise<boolean> {
     const { signal } = this.#options;
-    const waiting = new AbortController();
-    let released = new AbortController();
-    this.#watch(({ holder }) => {
-      if (!holder) released.abort();
-    }, waiting.signal);
-    try {
-      while (!signal.aborted) {
-        if (await this.#try('Acquire', signal, this.#deadlineMs)) return true;
-        await this.waitForRetry(released.signal);
-        released = new AbortController();
-      }
-      return false;
-    } finally {
-      waiting.abort();
+    while (!signal.aborted) {
+      const outcome = await this.#try(signal, this.#deadlineMs, (request) => this.#acquire(request));
+      if (outcome === 'Held') return true;
+      await (outcome === undefined ? this.waitForRetry() : this.#untilExpired(outcome));
     }
+    return false;
   }
 
   /** Leads until `lead` has returned, then releases the Lease if it is still held. */
   async leadOnce(lead: Lead): Promise<'Finished' | 'Lost'> {
-    const { kube, log, signal } = this.#options;
+    const { kube, name, log, signal, metrics } = this.#options;
     const leading = new AbortController();
     const ended = new AbortController();
     const stop = () => leading.abort(signal.reason);
@@ -134,42 +131,45 @@ class Elector {
     if (signal.aborted) stop();
     this.#isLost = false;
     log.info('Leadership was acquired', this.#fields);
+    metrics?.acquired(name);
     const fenced = kube.guardedBy(() => this.#fence(leading, ended.signal));
-    this.#watch((change) => {
+    const unsubscribe = this.#observer.subscribe((change) => {
       if (this.#isTakenAway(change)) this.#lose(leading);
-    }, ended.signal);
+    });
     const work = this.#lead(lead, leading.signal, fenced).finally(() => ended.abort());
     const renewal = this.#renewUntil(leading, ended.signal);
     const [outcome] = await Promise.all([work, renewal]);
+    metrics?.ended(name);
+    unsubscribe();
     signal.removeEventListener('abort', stop);
     await this.#release();
     return outcome;
   }
 
   /** Waits between attempts, with jitter so that candidates do not synchronize. */
-  async waitForRetry(released?: AbortSignal): Promise<void> {
-    const wake = anySignal(this.#options.signal, released);
-    await sleep(this.#retryMs * (1 + Math.random() / 5), wake.signal);
-    wake.dispose();
+  async waitForRetry(): Promise<void> {
+    await sleep(this.#retryMs * (1 + Math.random() / 5), this.#options.signal);
   }
 
-  /** Calls back with every change of the Lease until the signal aborts. */
-  #watch(onChange: (change: LeaseChange) => void, signal: AbortSignal): void {
-    const { kube, log } = this.#options;
-    const { namespace, name } = this.#key;
-    const fieldSelector = `metadata.name=${name}`;
-    const informer = new Informer({ kube, resource: resources.leases, namespace, fieldSelector, log });
-    informer.subscribe(({ type, object }) => {
-      const holder = type === 'Deleted' ? undefined : object.spec.holderIdentity;
-      onChange({ holder: holder || undefined, resourceVersion: object.metadata.resourceVersion });
-    });
-    informer.start(signal);
+  /**
+   * Waits until the Lease has no holder, or has not changed for as long as it lasts, but only for the duration that this candidate would
+   * write: without a watch, only a request shows that a Lease of a long duration was released.
+   */
+  async #untilExpired({ forMs }: Wait): Promise<void> {
+    const { signal } = this.#options;
+    const longestMs = this.#candidate.leaseDurationSeconds * 1000;
+    let pauseMs = Math.min(forMs, longestMs);
+    while (await this.#observer.changesWithin(pauseMs, signal)) {
+      const { holderIdentity, leaseDurationSeconds = 0 } = this.#observer.current?.spec ?? {};
+      if (!holderIdentity) return;
+      pauseMs = Math.min(leaseDurationSeconds * 1000, longestMs);
+    }
   }
 
-  /** Returns whether somebody else has changed the holder after the last write of this process. */
+  /** Returns whether another client has changed the holder after the last write of this process. */
   #isTakenAway({ holder, resourceVersion }: LeaseChange): boolean {
-    if (holder === this.#candidate.identity || this.#observed === undefined) return false;
-    return isAtLeast(resourceVersion, this.#observed.resourceVersion);
+    if (holder === this.#candidate.identity) return false;
+    return isAtLeast(resourceVersion, this.#written?.metadata.resourceVersion);
   }
 
   get #fields() {
@@ -195,7 +195,8 @@ class Elector {
   async #renewUntil(leading: AbortController, ended: AbortSignal): Promise<void> {
     while (!ended.aborted) {
       await sleep(Math.min(this.#retryMs, this.#remainingMs), ended);
-      if (!ended.aborted && this.#remainingMs > 0) await this.#try('Renew', ended, this.#remainingMs);
+      if (!ended.aborted && this.#remainingMs > 0)
+        await this.#try(ended, this.#remainingMs, (request) => this.#renew(request));
       if (ended.aborted) return;
       if (this.#remainingMs === 0) return this.#lose(leading);
     }
@@ -209,7 +210,7 @@ class Elector {
   /** Returns why `lead` must not send requests any more, if so. */
   #fence(leading: AbortController, ended: AbortSignal): string | undefined {
     if (ended.aborted) return 'this process is no longer the leader';
-    if (this.#remainingMs > 0) return undefined;
+    if (this.#remainingMs > 0 && !this.#isLost) return undefined;
     this.#lose(leading);
     return `the Lease ${this.#fields.lease} was lost`;
   }
@@ -219,55 +220,85 @@ class Elector {
     this.#isLost = true;
     // Not to be renewed any more: another candidate may hold it already.
     this.#renewedAt = undefined;
-    const holder = this.#observed?.spec.holderIdentity;
+    this.#options.metrics?.ended(this.#options.name);
+    const holder = this.#observer.current?.spec.holderIdentity;
     this.#options.log.warn('Leadership was lost', { ...this.#fields, holder });
     leading.abort(new Error(`the Lease ${this.#fields.lease} was lost`));
   }
 
-  /** Tries once to acquire or renew. Never throws. */
-  async #try(purpose: Purpose, signal: AbortSignal, timeoutMs: number): Promise<boolean> {
+  /** Tries once to acquire or renew. Resolves with undefined if the request failed. */
+  async #try<T>(
+    signal: AbortSignal,
+    timeoutMs: number,
+    attempt: (request: ElectionRequest) => Promise<'Held' | T>,
+  ): Promise<'Held' | T | undefined> {
     // Other candidates measure from the time at which they observe this write, which is later.
     const startedAt = currentInstant();
     try {
-      const held = await this.#acquireOrRenew(purpose, { signal, timeoutMs, urgent: true });
-      this.#renewedAt = held ? startedAt : undefined;
+      const outcome = await attempt({ signal, timeoutMs, urgent: true });
+      this.#renewedAt = outcome === 'Held' ? startedAt : undefined;
       this.#reportedError = undefined;
-      return held;
+      return outcome;
     } catch (error) {
       if (!signal.aborted && !isKubeError(error, KubeErrorKind.Conflict, KubeErrorKind.AlreadyExists)) {
         this.#report(errorMessage(error));
       }
-      return false;
+      return undefined;
     }
   }
 
-  async #acquireOrRenew(
-    purpose: Purpose,
-    request: { signal: AbortSignal; timeoutMs: number; urgent: true },
-  ): Promise<boolean> {
+  async #acquire(request: ElectionRequest): Promise<'Held' | Wait> {
     const { kube } = this.#options;
-    const current = await kube.get(resources.leases, this.#key, request);
-    this.#observed = current === undefined ? undefined : observe(this.#observed, current, performance.now());
-    if (purpose === 'Renew' && current?.spec.holderIdentity !== this.#candidate.identity) return false;
-    const action = nextLeaseAction(this.#observed, this.#candidate, {
+    const current = await this.#read(request);
+    const action = nextLeaseAction(this.#observer.current, this.#candidate, {
       now: kube.now(),
       nowMs: performance.now(),
     });
-    if (action.kind === 'Wait') {
-      this.#logIfSilent(action);
-      return false;
+    if (action.kind === 'Write') {
+      await this.#write(current, action.spec, request);
+      return 'Held';
     }
-    const written = await this.#write(current, action.spec, request);
-    this.#observed = observe(undefined, written, performance.now());
-    return true;
+    this.#logIfSilent(action);
+    return action;
+  }
+
+  /**
+   * Renews the Lease, which is read only if another client has changed it. One that was taken away is not renewed, even if it has no holder: that
+   * is how a user stops a leader.
+   */
+  async #renew(request: ElectionRequest): Promise<'Held' | 'TakenAway'> {
+    const { kube } = this.#options;
+    const renew = async (lease: Lease) => {
+      await this.#write(lease, heldSpec(lease.spec, this.#candidate, kube.now()), request);
+      return 'Held' as const;
+    };
+    const last = this.#written;
+    const unchanged = last && (await renew(last).catch(ignoreChanged));
+    if (unchanged !== undefined) return unchanged;
+    const current = await this.#read(request);
+    return current?.spec.holderIdentity === this.#candidate.identity ? renew(current) : 'TakenAway';
+  }
+
+  async #read(request: ElectionRequest): Promise<Lease | undefined> {
+    const lease = await this.#options.kube.get(resources.leases, this.#key, request);
+    this.#observer.record(lease);
+    return lease;
   }
 
   /** Creates the Lease, or updates it if it still has the version that was read. */
-  #write(current: Lease | undefined, spec: Lease['spec'], request: object): Promise<Lease> {
+  async #write(current: Lease | undefined, spec: Lease['spec'], request: ElectionRequest): Promise<void> {
     const { kube } = this.#options;
-    if (current === undefined) return kube.create(resources.leases, { metadata: this.#key, spec }, request);
-    const { resourceVersion } = current.metadata;
-    return kube.mergePatch(resources.leases, this.#key, { metadata: { resourceVersion }, spec }, request);
+    const resourceVersion = current?.metadata.resourceVersion;
+    this.#written =
+      current === undefined
+        ? await kube.create(resources.leases, { metadata: this.#key, spec }, request)
+        : await kube.mergePatch(
+            resources.leases,
+            this.#key,
+            { metadata: { resourceVersion }, spec },
+            request,
+          );
+    this.#observer.record(this.#written);
   }
 
   /**
@@ -276,10 +307,9 @@ class Elector {
    */
   async #release(): Promise<void> {
     const { kube, log } = this.#options;
-    const request = { timeoutMs: this.#deadlineMs, urgent: true };
-    this.#observed = undefined;
+    const request = { timeoutMs: this.#deadlineMs, urgent: true } as const;
     try {
-      const lease = await kube.get(resources.leases, this.#key, request);
+      const lease = await this.#read(request);
       if (lease?.spec.holderIdentity !== this.#candidate.identity) return;
       await this.#write(lease, releasedSpec(lease.spec, kube.now()), request);
       log.info('Leadership was released', this.#fields);
@@ -289,7 +319,7 @@ class Elector {
   }
 
   #logIfSilent({ holder, forMs, silentForMs }: Wait): void {
-    const version = this.#observed?.resourceVersion;
+    const version = this.#observer.current?.resourceVersion;
     const isSilent = silentForMs > silentDurations * this.#candidate.leaseDurationSeconds * 1_000;
     if (!isSilent || this.#silentVersion === version) return;
     this.#silentVersion = version;
@@ -303,4 +333,9 @@ class Elector {
     this.#reportedError = error;
     this.#options.log.warn('Lease could not be read or written, retrying', { ...this.#fields, error });
   }
+}
+
+/** The Lease has another version than the one that was written, or is gone. */
+function ignoreChanged(error: unknown): undefined {
+  if (!isKubeError(error, KubeErrorKind.Conflict, KubeErrorKind.NotFound)) throw error;
 }

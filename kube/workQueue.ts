@@ -12,6 +12,31 @@ export interface RunOptions {
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | 'BackOff' | void>;
   readonly signal: AbortSignal;
   readonly log: Log;
+  /** Returns what log lines about a key contain besides the key. */
+  readonly fieldsOf?: ((key: string) => Record<string, unknown>) | undefined;
+  /** Observes the queue while it runs. */
+  readonly observer?: WorkQueueObserver | undefined;
+}
+
+/** What the metrics of a queue are made from, as in client-go. */
+export interface WorkQueueObserver {
+  /** Called when a queue begins to run. Returns what to call when it has ended. */
+  started(queue: ObservedQueue): () => void;
+  /** A worker has taken a key, which waited for this long. */
+  taken(queue: string, waitedSeconds: number): void;
+  /** A worker is done with a key. */
+  done(queue: string, workSeconds: number): void;
+  /** A key has failed, and is retried. */
+  retried(queue: string): void;
+}
+
+/** A queue that runs. */
+export interface ObservedQueue {
+  readonly name: string;
+  /** Number of keys that wait for a worker. */
+  readonly length: number;
+  /** Returns how long each key in progress has been in progress. */
+  workingSeconds(): number[];
 }
 
 /** Reconciles the key again after this time, even if nothing changes. */
@@ -30,15 +55,20 @@ const defaultBackOff: BackOff = { firstMs: 5, capMs: 60_000 };
  * 4. After an abort no key is started; `run` resolves when the last key in progress has finished.
  */
 export class WorkQueue {
+  /** Names the loop in the metrics. */
+  readonly name: string;
   readonly #backOff: BackOff;
-  readonly #waiting = new Set<string>();
-  readonly #working = new Set<string>();
+  /** Key -> since when it waits. The oldest key comes first. */
+  readonly #waiting = new Map<string, number>();
+  /** Key -> since when it is in progress. */
+  readonly #working = new Map<string, number>();
   readonly #addedWhileWorking = new Set<string>();
   readonly #failures = new Map<string, number>();
   readonly #timers = new Map<string, { dueAt: number; timer: NodeJS.Timeout }>();
   #wake = Promise.withResolvers<void>();
 
-  constructor(backOff: BackOff = defaultBackOff) {
+  constructor(name: string, backOff: BackOff = defaultBackOff) {
+    this.name = name;
     this.#backOff = backOff;
   }
 
@@ -47,12 +77,17 @@ export class WorkQueue {
     return this.#waiting.size;
   }
 
+  /** Returns how long each key in progress has been in progress. */
+  workingSeconds(): number[] {
+    return [...this.#working.values()].map(secondsSince);
+  }
+
   add(key: string): void {
     if (this.#working.has(key)) {
       this.#addedWhileWorking.add(key);
       return;
     }
-    this.#waiting.add(key);
+    if (!this.#waiting.has(key)) this.#waiting.set(key, performance.now());
     this.#wakeWorkers();
   }
 
@@ -85,33 +120,42 @@ export class WorkQueue {
   async run(options: RunOptions): Promise<void> {
     const onAbort = () => this.#wakeWorkers();
     options.signal.addEventListener('abort', onAbort, { once: true });
+    const ended = options.observer?.started(this);
     try {
       await Promise.all(Array.from({ length: options.workers }, () => this.#work(options)));
     } finally {
       options.signal.removeEventListener('abort', onAbort);
       this.#dropTimers();
+      ended?.();
     }
   }
 
   async #work(options: RunOptions): Promise<void> {
-    while (!options.signal.aborted) {
-      const [key] = this.#waiting;
-      if (key === undefined) {
+    const { observer, signal } = options;
+    while (!signal.aborted) {
+      const [next] = this.#waiting;
+      if (next === undefined) {
         await this.#wake.promise;
         continue;
       }
+      const [key, addedAt] = next;
       this.#waiting.delete(key);
-      this.#working.add(key);
+      observer?.taken(this.name, secondsSince(addedAt));
+      const takenAt = performance.now();
+      this.#working.set(key, takenAt);
       await this.#reconcile(key, options);
       this.#working.delete(key);
+      observer?.done(this.name, secondsSince(takenAt));
       if (this.#addedWhileWorking.delete(key)) this.add(key);
     }
   }
 
-  async #reconcile(key: string, { reconcile, signal, log }: RunOptions): Promise<void> {
+  async #reconcile(key: string, options: RunOptions): Promise<void> {
+    const { reconcile, signal, log, fieldsOf, observer } = options;
     try {
       const result = await reconcile(key, signal);
       if (result === 'BackOff') {
+        observer?.retried(this.name);
         this.addRateLimited(key);
         return;
       }
@@ -120,10 +164,13 @@ export class WorkQueue {
     } catch (error) {
       if (signal.aborted) return;
       log.warn('Reconciliation failed, retrying', {
+        ...fieldsOf?.(key),
+        queue: this.name,
         key,
         failures: (this.#failures.get(key) ?? 0) + 1,
         error: errorMessage(error),
       });
+      observer?.retried(this.name);
       this.addRateLimited(key);
     }
   }
@@ -143,4 +190,8 @@ export class WorkQueue {
     for (const { timer } of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
   }
+}
+
+function secondsSince(time: number): number {
+  return (performance.now() - time) / 1_000;
 }

@@ -9,6 +9,7 @@ export const portOptions = {
   etcdPeer: '--etcd-peer-port',
   temporal: '--temporal-port',
   temporalUi: '--temporal-ui-port',
+  temporalMetrics: '--temporal-metrics-port',
 } as const;
 export type PortName = keyof typeof portOptions;
 export type Ports = Record<PortName, number>;

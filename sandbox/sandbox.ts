@@ -70,6 +70,8 @@ export interface Sandbox {
   temporalAddress: string;
   /** URL of the Temporal UI. */
   temporalUi: string;
+  /** URL of the metrics of Temporal's server. */
+  temporalMetrics: string;
   temporalNamespace: typeof defaultNamespace;
   /** Directory of all binaries. */
   bin: string;
@@ -276,6 +278,7 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     webhookClientCa: layout.webhookClientCa,
     temporalAddress,
     temporalUi,
+    temporalMetrics: `http://127.0.0.1:${state.ports.temporalMetrics}/metrics`,
     temporalNamespace: defaultNamespace,
     bin: layout.bin,
     env: {

@@ -16,6 +16,7 @@ export function temporalServer(layout: Layout, ports: Ports, temporal: string): 
       '--ip=127.0.0.1',
       `--port=${ports.temporal}`,
       `--ui-port=${ports.temporalUi}`,
+      `--metrics-port=${ports.temporalMetrics}`,
       `--namespace=${defaultNamespace}`,
       `--db-filename=${layout.temporalDatabase}`,
       '--log-format=json',

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { parse } from 'yaml';
 
 /** The root directory of the repository. */
 export const root = join(import.meta.dirname, '..');
@@ -14,6 +15,18 @@ export function workerArguments(): string[] {
   };
   const [, ...args] = scripts.start.split(' ');
   return args.map((arg) => (arg.endsWith('.ts') ? join(root, arg) : arg));
+}
+
+/** Returns the NODE_OPTIONS of deploy/worker. */
+export function deployedNodeOptions(): string {
+  const file = join(root, 'deploy', 'worker', 'deployment.yaml');
+  const { spec } = parse(readFileSync(file, 'utf8')) as Deployment;
+  const { env } = spec.template.spec.containers[0];
+  return env.find(({ name }) => name === 'NODE_OPTIONS')?.value ?? '';
+}
+
+interface Deployment {
+  spec: { template: { spec: { containers: [{ env: { name: string; value?: string }[] }] } } };
 }
 
 /** Returns an environment whose PATH begins with the project's own tools, including Node. */

@@ -3,6 +3,7 @@ import { type Client, type Connection, ScheduleNotFoundError } from '@temporalio
 import { NamespaceNotFoundError } from '@temporalio/common';
 import { msToTs } from '@temporalio/common/lib/time.js';
 import { clusterInWorkflowId, temporalNames } from '../api/names.ts';
+import { keyDifference } from './currentKey.ts';
 import { addAttributes, hoursOf, knownAttributes } from './namespace.ts';
 import { grpcStatusOf, Code } from './connectionErrors.ts';
 import type { ScheduleFile } from './scheduleFile.ts';
@@ -156,7 +157,10 @@ async function compareSchedule(
         `${subject}: it exists in Temporal and was not created by temporal-config: change the id in ${file}, or delete the Schedule (temporal schedule delete --schedule-id ${id})`,
       ],
     };
-  const lines = difference(normalizedScheduleOf(found), desired);
+  const lines = [
+    ...difference(normalizedScheduleOf(found), desired),
+    ...(await keyDifference(found, schedules.options.loadedDataConverter)),
+  ];
   if (lines.length === 0) return {};
   const paused = schedule.state?.paused;
   const apply = () =>

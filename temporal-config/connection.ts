@@ -1,5 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
+import type { DataConverter } from '@temporalio/common';
 import {
   type ClientConfigProfile,
   type ClientConnectConfig,
@@ -8,15 +9,27 @@ import {
   loadClientConfigProfile,
   toClientOptions,
 } from '@temporalio/envconfig';
+import { type DecryptionError, EncryptionCodec } from './encryptionCodec.ts';
+import { PayloadKeys, PayloadKeysError } from './payloadKeys.ts';
+
+/** How to connect to Temporal, and how to read and write its payloads. */
+export interface TemporalSettings extends ConnectionSettings, PayloadSettings {}
 
 /** Address of Temporal and credentials for it. */
-export interface TemporalSettings {
+export interface ConnectionSettings {
   connectionOptions: ClientConnectConfig['connectionOptions'];
   /** Host and port. */
   address: string;
   namespace: string;
   /** Source of the settings for messages, such as `profile "cluster"`. */
   source: string;
+}
+
+/** Every client and worker takes these: one that does not could read nothing. */
+export interface PayloadSettings {
+  dataConverter: DataConverter;
+  /** Whether payloads are encrypted, not only decrypted. */
+  encryptsPayloads: boolean;
 }
 
 /** An invalid setting of Temporal. The message is one line that names the setting and the remedy. */
@@ -33,25 +46,73 @@ interface Choice {
   env?: Record<string, string | undefined>;
 }
 
+/** What a process reports about its keys. */
+export interface PayloadObserver {
+  onDecryptionFailure?: (error: DecryptionError) => void;
+  /** Called with undefined when the problem is solved. */
+  onKeysProblem?: (problem: string | undefined) => void;
+}
+
+/** Reads all settings of Temporal. Throws a SettingsError for invalid ones. */
+export function temporalSettings({
+  observer,
+  ...choice
+}: Choice & { observer?: PayloadObserver } = {}): TemporalSettings {
+  return { ...connectionSettings(choice), ...payloadSettings(choice.env, observer) };
+}
+
+/** Reads the keys of payloads. Without them nothing is encrypted, and what others have encrypted is recognized. */
+export function payloadSettings(
+  env: Record<string, string | undefined> = process.env,
+  { onDecryptionFailure: onFailure, onKeysProblem: onProblem }: PayloadObserver = {},
+): PayloadSettings {
+  const folder = env[payloadKeysVariable];
+  try {
+    const keys = folder ? new PayloadKeys(folder, { onProblem }) : undefined;
+    const dataConverter = { payloadCodecs: [new EncryptionCodec({ keys, onFailure })] };
+    return { dataConverter, encryptsPayloads: keys !== undefined };
+  } catch (error) {
+    if (!(error instanceof PayloadKeysError)) throw error;
+    throw new SettingsError(`${payloadKeysVariable}: ${error.message}`, { cause: error });
+  }
+}
+
+const payloadKeysVariable = 'NODE_MAINTENANCE_PAYLOAD_KEYS';
+const apiKeyFileVariable = 'TEMPORAL_API_KEY_FILE';
+
 /**
  * Reads the environment and temporal.toml like the temporal CLI. Throws a SettingsError for invalid settings before it connects: the
  * SDK ignores some of them (a missing file, a misspelled key, a certificate without its key), and the server would then reject the
  * connection without an explanation.
  */
-export function temporalSettings({
+export function connectionSettings({
   profile: chosenName,
   file,
   env = process.env,
-}: Choice = {}): TemporalSettings {
-  const variables = Object.fromEntries(
+}: Choice = {}): ConnectionSettings {
+  const given = Object.fromEntries(
     Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined),
   );
+  const variables = { ...given, ...apiKeyInFile(given) };
   const { name, profile } = profileOf(variables, chosenName ?? variables['TEMPORAL_PROFILE'], file);
   const problem = checks.map((check) => check(profile, variables)).find((found) => found !== undefined);
   if (problem !== undefined) throw new SettingsError(problem);
   const { connectionOptions, namespace = 'default' } = toClientOptions(profile);
   const source = name === undefined ? 'the environment' : `profile "${name}"`;
   return { connectionOptions, namespace, address: profile.address ?? 'localhost:7233', source };
+}
+
+/** Reads the key from a file, such as one of a mounted Secret, whose content changes while the process runs. */
+function apiKeyInFile(env: Record<string, string>): Record<string, string> {
+  const path = env[apiKeyFileVariable];
+  if (!path) return {};
+  if (env['TEMPORAL_API_KEY'] !== undefined)
+    throw new SettingsError(`${apiKeyFileVariable}: TEMPORAL_API_KEY is set too: set one of them`);
+  const content = contentOf({ path });
+  if (typeof content !== 'string') throw new SettingsError(`${apiKeyFileVariable}: ${content.problem}`);
+  const key = content.trim();
+  if (key === '') throw new SettingsError(`${apiKeyFileVariable}: ${path} is empty: write the key into it`);
+  return { TEMPORAL_API_KEY: key };
 }
 
 /** Loads a profile. `name` is undefined if the file has none of that name and the environment alone applies. */

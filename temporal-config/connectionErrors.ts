@@ -1,13 +1,13 @@
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { oneLine as oneLineOf } from '../domain/common/text.ts';
-import type { TemporalSettings } from './connection.ts';
+import type { ConnectionSettings } from './connection.ts';
 
 /**
  * Calls Temporal. Rejects with an Error of one line that names the wrong setting and the remedy. The SDK reports a failed handshake as
  * "Failed to connect before the deadline" or as a transport error, so the handshake is repeated to find the cause.
  */
-export async function explainFailure<T>(settings: TemporalSettings, attempt: () => Promise<T>): Promise<T> {
+export async function explainFailure<T>(settings: ConnectionSettings, attempt: () => Promise<T>): Promise<T> {
   try {
     return await attempt();
   } catch (error) {
@@ -46,7 +46,7 @@ export function oneLine(error: unknown): string {
 
 /** Explains why the server rejected the request. Returns undefined if there is no such status. */
 function rejection(
-  { connectionOptions, namespace, address }: TemporalSettings,
+  { connectionOptions, namespace, address }: ConnectionSettings,
   error: unknown,
 ): string | undefined {
   const status = grpcStatusOf(error);
@@ -80,7 +80,7 @@ const tlsAlert = 0x15;
 async function connectionProblem({
   connectionOptions,
   address,
-}: TemporalSettings): Promise<string | undefined> {
+}: ConnectionSettings): Promise<string | undefined> {
   const { tls } = connectionOptions;
   if (tls === undefined || tls === null || tls === false) return plainProblem(address);
   const tlsOptions = tls === true ? {} : tls;

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Connection } from '@temporalio/client';
+import type { ConnectionLike } from '@temporalio/client';
 import { parse } from 'yaml';
 import * as z from 'zod';
 import { parseStrictly } from '../api/maintenanceInput.ts';
@@ -49,7 +49,7 @@ export function hoursOf(retention: string): number {
 
 /** Returns the custom search attributes of a namespace by name. */
 export async function knownAttributes(
-  { operatorService }: Connection,
+  { operatorService }: ConnectionLike,
   namespace: string,
 ): Promise<Map<string, AttributeType | undefined>> {
   const { customAttributes } = await operatorService.listSearchAttributes({ namespace });
@@ -63,7 +63,7 @@ export async function knownAttributes(
 }
 
 export async function addAttributes(
-  { operatorService }: Connection,
+  { operatorService }: ConnectionLike,
   namespace: string,
   attributes: Readonly<Record<string, AttributeType>>,
 ): Promise<void> {

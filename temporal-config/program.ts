@@ -73,12 +73,12 @@ async function withTemporal(
   { prune }: Options,
   work: (deps: Parameters<typeof compare>[0]) => Promise<number>,
 ): Promise<number> {
-  const { connectionOptions, namespace } = settings;
+  const { connectionOptions, namespace, dataConverter } = settings;
   const connection = await explainFailure(settings, () =>
     Connection.connect({ ...connectionOptions, connectTimeout: answerTimeoutMs }),
   );
   try {
-    const client = new Client({ connection, namespace });
+    const client = new Client({ connection, namespace, dataConverter });
     return await explainFailure(settings, () => work({ connection, client, namespace, prune }));
   } finally {
     await connection.close();

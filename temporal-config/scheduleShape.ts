@@ -8,6 +8,7 @@ import {
 } from '@temporalio/client';
 import type { CalendarEntry, DayOfWeek } from '../api/maintenanceWindow.ts';
 import { cronExpressions, durationMs, exceptionsOf } from '../domain/windows/schedule.ts';
+import { readableMemo } from './readableMemo.ts';
 import type { ScheduleFile } from './scheduleFile.ts';
 
 /**
@@ -52,7 +53,7 @@ export function optionsOf({ id, spec, policies, action, state }: ScheduleFile): 
     },
     policies: { overlap: overlaps[policies.overlap], catchupWindow: durationMs(policies.catchupWindow) },
     state: { paused: state?.paused ?? false, note: 'Managed by temporal-config' },
-    memo: ownedMemo,
+    memo: readableMemo(ownedMemo),
   };
 }
 

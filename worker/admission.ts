@@ -1,11 +1,10 @@
 import { hostname } from 'node:os';
-import { Admission } from '../admission/admission.ts';
+import { Admission, type AdmissionOptions } from '../admission/admission.ts';
 import { readClientCa } from '../admission/clientCa.ts';
 import type { Endpoint } from '../admission/registration.ts';
 import type { AdmissionView } from '../admission/reviewers.ts';
-import type { AdmissionServerOptions } from '../admission/server.ts';
 import { ADMISSION_SERVICE } from '../api/names.ts';
-import { runWhenLeader } from '../kube/leaderElection.ts';
+import { type LeaderElectionMetrics, runWhenLeader } from '../kube/leaderElection.ts';
 import type { Config } from './config.ts';
 import { listenOn } from './http.ts';
 
@@ -17,14 +16,18 @@ export interface ServedAdmission {
   close(): void;
 }
 
+interface AdmissionObservers extends Pick<AdmissionOptions, 'log' | 'onRejection' | 'queues'> {
+  elections: LeaderElectionMetrics;
+}
+
 /** Serves admission from the informers of `view`. */
 export async function startAdmission(
   view: AdmissionView,
   config: Config,
-  options: Pick<AdmissionServerOptions, 'log' | 'onRejection'>,
+  { elections, ...options }: AdmissionObservers,
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
-  const { namespace, plainEvictions, webhookClients } = config;
+  const { namespace, plainEvictions, webhookClients, leaderElection } = config;
   const { log } = options;
   const clients = webhookClients && { ...webhookClients, ca: await readClientCa(webhookClients.caFile) };
   const admission = new Admission({ ...options, view, namespace, plainEvictions, clients });
@@ -33,7 +36,17 @@ export async function startAdmission(
   const endpoint = endpointOf(config, port);
   log.info('Admission server started', { webhook: port, registeredAs: endpoint });
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
-  const election = { kube: view.kube, name: 'node-maintenance-admission', namespace, identity, log, signal };
+  const name = 'node-maintenance-admission';
+  const election = {
+    kube: view.kube,
+    name,
+    namespace,
+    identity,
+    ...leaderElection,
+    metrics: elections,
+    log,
+    signal,
+  };
   return {
     problem: () => admission.problem,
     maintainRegistration: () =>

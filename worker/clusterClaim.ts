@@ -10,6 +10,8 @@ import { oneLine } from '../domain/common/text.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
+import { readableMemo } from '../temporal-config/readableMemo.ts';
+import { describeRun, listRuns } from '../temporal-config/runs.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
 
@@ -63,8 +65,8 @@ async function explained<T>(attempt: Promise<T>): Promise<T> {
 /** Ends the claims that the cluster made before its `--cluster` was changed: the CLI searches them by UID. */
 async function releaseFormerClaims(client: Client, { uid, names }: ClusterScope, log: Log): Promise<void> {
   const query = 'WorkflowType = "clusterClaim" AND ExecutionStatus = "Running"';
-  for await (const { workflowId, memo } of client.workflow.list({ query })) {
-    if (workflowId === names.taskQueue || memo?.[CLUSTER_UID_MEMO] !== uid) continue;
+  for await (const { workflowId, memo } of listRuns(client, query)) {
+    if (workflowId === names.taskQueue || memo[CLUSTER_UID_MEMO] !== uid) continue;
     await client.workflow.getHandle(workflowId).terminate('--cluster was changed').catch(ignoreNotFound);
     log.warn('The former claim of this cluster was ended: runs on its task queue have no worker any more', {
       taskQueue: workflowId,
@@ -91,7 +93,7 @@ async function ownerAfterClaim(client: Client, { name, uid, names }: ClusterScop
     await client.workflow.start('clusterClaim', {
       workflowId: names.taskQueue,
       taskQueue: names.taskQueue,
-      memo: { [CLUSTER_UID_MEMO]: uid, [CLUSTER_NAME_MEMO]: name },
+      memo: readableMemo({ [CLUSTER_UID_MEMO]: uid, [CLUSTER_NAME_MEMO]: name }),
       staticSummary: `Cluster ${name}`,
       staticDetails: `Cluster \`${name}\` (UID \`${uid}\`) runs its maintenances on task queue \`${names.taskQueue}\`. This run only says so. Terminate it when the cluster does not exist any more: another cluster can then use the names.`,
     });
@@ -105,18 +107,13 @@ async function ownerAfterClaim(client: Client, { name, uid, names }: ClusterScop
 }
 
 async function ownerOf(client: Client, workflowId: string): Promise<Owner | undefined> {
-  try {
-    const { status, memo = {} } = await client.workflow.getHandle(workflowId).describe();
-    if (status.name !== 'RUNNING') return undefined;
-    return { uid: textOf(memo[CLUSTER_UID_MEMO]), name: textOf(memo[CLUSTER_NAME_MEMO]) };
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return undefined;
-    throw error;
-  }
+  const run = await describeRun(client, { workflowId });
+  if (run?.status !== 'RUNNING') return undefined;
+  return { uid: textOf(run.memo[CLUSTER_UID_MEMO]), name: textOf(run.memo[CLUSTER_NAME_MEMO]) };
 }
 
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? oneLine(value, maxNameLength) : 'unknown';
+function textOf(entry: string | undefined): string {
+  return oneLine(entry || 'unknown', maxNameLength);
 }
 
 function claimedByOther(namespace: string, { uid, names }: ClusterScope, owner: Owner): string {

@@ -9,6 +9,7 @@ import {
 } from '../api/names.ts';
 import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
 import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
+import { type CompleteTiming, completeTiming } from '../kube/electionTiming.ts';
 import { namespaceProblem, podSecurityLevels, type WindowJobs } from '../manifests/render.ts';
 import {
   checkNotificationSettings,
@@ -16,9 +17,16 @@ import {
   notificationSettings,
   notificationSettingsOf,
 } from './notifications/settings.ts';
-import type { WorkerDeployment } from './workerDeployment.ts';
 import { packageVersion } from './packageVersion.ts';
-import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from './settings.ts';
+import {
+  decimalSeconds,
+  parseSettings,
+  setting,
+  type SettingSource,
+  sourcesOf,
+  wholeNumber,
+} from './settings.ts';
+import type { WorkerDeployment } from './workerDeployment.ts';
 
 /** The configuration of the worker, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
 export interface Config {
@@ -42,16 +50,23 @@ export interface Config {
   readinessGates: boolean;
   /** Grace period before a gate that became not ready taints the node. */
   readinessGraceSeconds: number;
+  /** Durations of the elections among the processes of the installation. */
+  leaderElection: CompleteTiming;
+  identityLeases: IdentityLeaseSettings;
   /** Namespace of the installation: of the leader election Leases, and of the admission server's certificates and Service. */
   namespace: string;
   /** Undefined when no notifications are sent. */
   notifications: NotificationSettings | undefined;
   /** Name of the cluster, which its names in Temporal contain; undefined: no other cluster shares the namespace of Temporal. */
   cluster: string | undefined;
-  /** File with the bundled workflows; undefined: the worker bundles them when it starts. */
+  /** File with the bundled workflows; undefined: the one that was written when the packages were installed, or at an earlier start. */
   workflowBundle: string | undefined;
   /** Undefined: Temporal sends tasks to every worker, whatever its release. */
   workerDeployment: WorkerDeployment | undefined;
+  /** Number of runs whose workflows stay in memory. */
+  workflowCache: number;
+  /** Exports traces by OTLP. */
+  exportsTraces: boolean;
   install: boolean;
   /** What --install enables for the Jobs of windows. */
   windowJobs: WindowJobs;
@@ -59,6 +74,14 @@ export interface Config {
   components: ReadonlySet<ComponentName>;
   /** The kubeconfig for all requests of admission; undefined: that of the controllers. */
   admissionKubeconfig: string | undefined;
+}
+
+/** The identity Lease of this process (KEP-1965). */
+export interface IdentityLeaseSettings {
+  enabled: boolean;
+  /** Time after which other processes may consider this one dead, and delete its Lease. */
+  leaseDurationSeconds: number;
+  renewEverySeconds: number;
 }
 
 const componentNames = ['controllers', 'admission'] as const;
@@ -79,7 +102,7 @@ export interface Port {
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
   const settings = parseSettings(Settings, { command: commandLine(), argv, env });
   const { logLevel, plainEvictions, readinessGates } = settings;
-  const { namespace, cluster, workflowBundle, install } = settings;
+  const { namespace, cluster, workflowBundle, workflowCache, install } = settings;
   const { components, admissionKubeconfig } = settings;
   return {
     logLevel,
@@ -95,11 +118,19 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     historyRetentionDays: settings.historyRetention,
     readinessGates,
     readinessGraceSeconds: settings.readinessGrace,
+    leaderElection: completeTiming(timingOf(settings)),
+    identityLeases: {
+      enabled: settings.identityLeases,
+      leaseDurationSeconds: settings.identityLeaseDuration,
+      renewEverySeconds: settings.identityLeaseRenewInterval,
+    },
     namespace,
     notifications: notificationSettingsOf(settings),
     cluster,
     workflowBundle,
     workerDeployment: workerDeploymentOf(settings),
+    workflowCache,
+    exportsTraces: settings.tracesExporter === 'otlp',
     install,
     windowJobs: windowJobsOf(settings),
     components,
@@ -115,7 +146,8 @@ function commandLine(): Command {
       `
 Kubernetes: KUBECONFIG, or the ServiceAccount when the worker runs in a cluster.
 Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_KEY, or a profile of temporal.toml
-            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as for the temporal CLI.`,
+            (TEMPORAL_CONFIG_FILE, TEMPORAL_PROFILE), as for the temporal CLI. TEMPORAL_API_KEY_FILE is a file with the key,
+            NODE_MAINTENANCE_PAYLOAD_KEYS the folder of the keys that encrypt payloads.`,
     )
     .exitOverride();
 }
@@ -123,6 +155,7 @@ Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_TLS..., TEMPORAL_API_
 const oneOf = (choices: readonly string[]) => ({ error: `expected one of ${choices.join(', ')}` });
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
+const traceExporters = ['none', 'otlp'] as const;
 const evictionPolicies = ['reject', 'allow'] as const;
 const classesError = {
   error: 'expected evacuator classes separated by commas, such as migrate.example.com, or * for every class',
@@ -233,6 +266,46 @@ const Settings = z
       description: 'grace period before a gate that became not ready taints the node',
       defaultText: '30',
     }),
+    leaderElectLeaseDuration: setting(wholeNumber('whole seconds', 2, 120).default(3), {
+      flags: '--leader-elect-lease-duration <seconds>',
+      variable: 'LEADER_ELECT_LEASE_DURATION',
+      description: 'time that other processes wait for a leader that has stopped renewing its Lease',
+      defaultText: '3',
+    }),
+    leaderElectRenewDeadline: setting(decimalSeconds(0.5, 120).optional(), {
+      flags: '--leader-elect-renew-deadline <seconds>',
+      variable: 'LEADER_ELECT_RENEW_DEADLINE',
+      description: 'time for which a leader that cannot renew its Lease continues to write',
+      defaultText: 'two thirds of the lease duration',
+    }),
+    leaderElectRetryPeriod: setting(decimalSeconds(0.1, 60).optional(), {
+      flags: '--leader-elect-retry-period <seconds>',
+      variable: 'LEADER_ELECT_RETRY_PERIOD',
+      description: 'interval of the renewals, and of attempts to acquire the Lease that failed',
+      defaultText: 'a sixth of the lease duration',
+    }),
+    identityLeases: setting(
+      onOff.default('true').transform((value) => value === 'true'),
+      {
+        flags: '--identity-leases <true|false>',
+        variable: 'IDENTITY_LEASES',
+        description: 'publish a Lease for this process, which kubectl maintenance workers lists',
+        choices: onOff.options,
+        defaultText: 'true',
+      },
+    ),
+    identityLeaseDuration: setting(wholeNumber('whole seconds', 3, 86_400).default(3_600), {
+      flags: '--identity-lease-duration <seconds>',
+      variable: 'IDENTITY_LEASE_DURATION',
+      description: 'time after which other processes delete the identity Lease if it is not renewed',
+      defaultText: '3600',
+    }),
+    identityLeaseRenewInterval: setting(wholeNumber('whole seconds', 1, 3_600).default(10), {
+      flags: '--identity-lease-renew-interval <seconds>',
+      variable: 'IDENTITY_LEASE_RENEW_INTERVAL',
+      description: 'interval of the renewals of the identity Lease, at most a third of its duration',
+      defaultText: '10',
+    }),
     logLevel: setting(z.enum(logLevels, oneOf(logLevels)).default('info'), {
       flags: '--log-level <level>',
       variable: 'LOG_LEVEL',
@@ -265,8 +338,8 @@ const Settings = z
     workflowBundle: setting(z.string().optional(), {
       flags: '--workflow-bundle <file>',
       variable: 'WORKFLOW_BUNDLE',
-      description: 'file with prebuilt workflows (node worker/printBundle.ts > FILE)',
-      defaultText: 'bundled at every start',
+      description: 'file with the bundled workflows (node worker/printBundle.ts > FILE)',
+      defaultText: 'bundled when the packages are installed, and again when the sources change',
     }),
     deploymentName: setting(deploymentPart(), {
       flags: '--deployment-name <name>',
@@ -287,6 +360,21 @@ const Settings = z
         'with --deployment-name: the leader makes its build the current version; false if another tool does',
       choices: onOff.options,
       defaultText: 'true',
+    }),
+    workflowCache: setting(wholeNumber('a number of runs', 10, 100_000).default(1_000), {
+      flags: '--workflow-cache <runs>',
+      variable: 'WORKFLOW_CACHE',
+      description:
+        'runs whose workflows stay in memory; a run beyond it is replayed from its history at its next event',
+      defaultText: '1000',
+    }),
+    tracesExporter: setting(z.enum(traceExporters, oneOf(traceExporters)).default('none'), {
+      flags: '--traces-exporter <exporter>',
+      variable: 'OTEL_TRACES_EXPORTER',
+      description:
+        'whether to export traces by OTLP over HTTP, as other variables OTEL_... of OpenTelemetry configure it',
+      choices: traceExporters,
+      defaultText: 'none',
     }),
     install: setting(z.boolean().default(false), {
       flags: '--install',
@@ -332,7 +420,8 @@ const Settings = z
   })
   .check(({ value, issues }) => void issues.push(...checkNotificationSettings(value)))
   .check(({ value, issues }) => void issues.push(...checkWindowJobs(value), ...checkWebhookClients(value)))
-  .check(({ value, issues }) => void issues.push(...checkWorkerDeployment(value)));
+  .check(({ value, issues }) => void issues.push(...checkWorkerDeployment(value)))
+  .check(({ value, issues }) => void issues.push(...checkElection(value), ...checkIdentityLeases(value)));
 type Settings = z.output<typeof Settings>;
 
 /** The settings of the worker, for the documentation. */
@@ -405,6 +494,65 @@ function checkWebhookClients({ webhookClientCa, webhookClientNames }: ClientSett
 
 function webhookClientsOf({ webhookClientCa, webhookClientNames }: ClientSettings): Config['webhookClients'] {
   return webhookClientCa === undefined ? undefined : { caFile: webhookClientCa, names: webhookClientNames };
+}
+
+type ElectionSettings = Pick<
+  Settings,
+  'leaderElectLeaseDuration' | 'leaderElectRenewDeadline' | 'leaderElectRetryPeriod'
+>;
+
+function timingOf(settings: ElectionSettings) {
+  return {
+    leaseDurationSeconds: settings.leaderElectLeaseDuration,
+    renewDeadlineSeconds: settings.leaderElectRenewDeadline,
+    retryPeriodSeconds: settings.leaderElectRetryPeriod,
+  };
+}
+
+/** What the former leader has sent must have arrived when the next one leads: the margin is for the requests in flight. */
+const minMarginSeconds = 0.5;
+
+function checkElection(settings: ElectionSettings): z.core.$ZodRawIssue[] {
+  const timing = completeTiming(timingOf(settings));
+  const { leaseDurationSeconds, renewDeadlineSeconds, retryPeriodSeconds } = timing;
+  const longest = leaseDurationSeconds - minMarginSeconds;
+  const issue = (path: keyof ElectionSettings, message: string): z.core.$ZodRawIssue => ({
+    code: 'custom',
+    path: [path],
+    message,
+    input: settings[path],
+  });
+  return [
+    ...(renewDeadlineSeconds > longest
+      ? [
+          issue(
+            'leaderElectRenewDeadline',
+            `expected at most ${longest}, ${minMarginSeconds} less than --leader-elect-lease-duration`,
+          ),
+        ]
+      : []),
+    // One renewal may fail.
+    ...(retryPeriodSeconds > renewDeadlineSeconds / 2
+      ? [
+          issue(
+            'leaderElectRetryPeriod',
+            `expected at most ${renewDeadlineSeconds / 2}, half of --leader-elect-renew-deadline`,
+          ),
+        ]
+      : []),
+  ];
+}
+
+type IdentitySettings = Pick<Settings, 'identityLeaseDuration' | 'identityLeaseRenewInterval'>;
+
+/** A live process that misses two renewals keeps its Lease. */
+function checkIdentityLeases(settings: IdentitySettings): z.core.$ZodRawIssue[] {
+  const { identityLeaseDuration, identityLeaseRenewInterval } = settings;
+  const longest = Math.floor(identityLeaseDuration / 3);
+  if (identityLeaseRenewInterval <= longest) return [];
+  const message = `expected at most ${longest}, a third of --identity-lease-duration`;
+  const path = ['identityLeaseRenewInterval'];
+  return [{ code: 'custom', path, message, input: identityLeaseRenewInterval }];
 }
 
 function bindAddressSetting(name: string, purpose: string) {

@@ -9,6 +9,7 @@ import { isKubeError, errorMessage } from '../kube/errors.ts';
 import { heldSpec, type Observation, observe } from '../kube/leaseRecord.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
+import type { IdentityLeaseSettings } from './config.ts';
 import { packageVersion } from './packageVersion.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 
@@ -19,6 +20,8 @@ export interface IdentityOptions {
   readonly component: Component;
   /** Shown to users who list the Leases. */
   readonly annotations?: Readonly<Record<string, string>>;
+  /** UUID of the start of this process. Default: a new one. */
+  readonly uuid?: string;
   readonly log: Log;
   /** Default: the hostname of the operating system. */
   readonly host?: string;
@@ -26,19 +29,26 @@ export interface IdentityOptions {
   readonly renewEverySeconds?: number;
   /** Time after which other processes may consider this one dead. Default 3600: the KEP prefers "that expired Leases remain". */
   readonly leaseDurationSeconds?: number;
-  /** Interval of the garbage collection of expired Leases, plus a jitter of up to a fifth. Default 600. */
+  /** Interval of the garbage collection of expired Leases, plus a jitter of up to a fifth. Default: a sixth of leaseDurationSeconds. */
   readonly collectEverySeconds?: number;
 }
 
 const defaultRenewSeconds = 10;
-const defaultCollectSeconds = 600;
+const defaultDurationSeconds = 3_600;
 /** The few processes of a host do not conflict more often than this. */
 const maxAttempts = 5;
 const componentSelector = `${COMPONENT_LABEL} in (${Object.values(Component).join(',')})`;
 
-/** Waits until the Lease is published, and renews it from then on until the signal aborts. */
-export async function publishIdentity(options: IdentityOptions, wait: WaitOptions): Promise<IdentityLease> {
+/**
+ * Waits until the Lease is published, and renews it from then on until the signal aborts. An identity that is not enabled is not published,
+ * and its process deletes no Leases.
+ */
+export async function publishIdentity(
+  { enabled, ...options }: IdentityOptions & Pick<IdentityLeaseSettings, 'enabled'>,
+  wait: WaitOptions,
+): Promise<IdentityLease> {
   const { namespace } = options;
+  if (!enabled) return new IdentityLease(options);
   // Read once: an upgrade on disk does not change the running process.
   const annotations = { ...options.annotations, [IdentityAnnotation.Version]: packageVersion() };
   const identity = new IdentityLease({ ...options, annotations });
@@ -78,7 +88,7 @@ export class IdentityLease {
     this.#options = options;
     this.#host = options.host ?? hostname();
     this.#name = this.#nameFor(this.#host);
-    this.holder = `${this.#name}_${crypto.randomUUID()}`;
+    this.holder = `${this.#name}_${options.uuid ?? crypto.randomUUID()}`;
   }
 
   /** Time of the last renewal in seconds since 1970, by the clock of the apiserver; NaN before the first renewal. */
@@ -107,7 +117,8 @@ export class IdentityLease {
 
   /** Renews this Lease and deletes expired ones until the signal aborts. Never throws: the process works without it. */
   async run(signal: AbortSignal): Promise<void> {
-    const { renewEverySeconds = defaultRenewSeconds, collectEverySeconds = defaultCollectSeconds } =
+    const { leaseDurationSeconds = defaultDurationSeconds } = this.#options;
+    const { renewEverySeconds = defaultRenewSeconds, collectEverySeconds = leaseDurationSeconds / 6 } =
       this.#options;
     const renew = async () => {
       await sleep(renewEverySeconds * 1_000, signal);
@@ -139,21 +150,19 @@ export class IdentityLease {
   }
 
   #collectable(leases: readonly Lease[]): Lease[] {
-    const { kube, renewEverySeconds = defaultRenewSeconds } = this.#options;
-    const [now, nowMs] = [kube.now(), performance.now()];
+    const [now, nowMs] = [this.#options.kube.now(), performance.now()];
     const known = this.#observed;
     this.#observed = new Map(
       leases.map((lease) => [lease.metadata.name, observe(known.get(lease.metadata.name), lease, nowMs)]),
     );
     return leases.filter((lease) => {
       const { changedAtMs } = this.#observed.get(lease.metadata.name) ?? { changedAtMs: nowMs };
-      const missedRenewals = (nowMs - changedAtMs) / (renewEverySeconds * 1_000);
-      return isCollectable(lease, { now, missedRenewals });
+      return isCollectable(lease, { now, unchangedForMs: nowMs - changedAtMs });
     });
   }
 
   async #write(request: RequestOptions): Promise<void> {
-    const { kube, namespace, leaseDurationSeconds = 3_600 } = this.#options;
+    const { kube, namespace, leaseDurationSeconds = defaultDurationSeconds } = this.#options;
     const urgent = { ...request, urgent: true };
     const key = { namespace, name: this.#name };
     const current = await kube.get(resources.leases, key, urgent);
@@ -179,7 +188,7 @@ export class IdentityLease {
   }
 
   #metadata(current: Lease | undefined): Lease['metadata'] {
-    const { namespace, component, annotations } = this.#options;
+    const { namespace, component, annotations, renewEverySeconds = defaultRenewSeconds } = this.#options;
     const label = hostnameLabel(this.#host);
     return {
       name: this.#name,
@@ -188,6 +197,7 @@ export class IdentityLease {
       labels: { [COMPONENT_LABEL]: component, [HOSTNAME_LABEL]: label },
       annotations: {
         ...annotations,
+        [IdentityAnnotation.RenewIntervalSeconds]: String(renewEverySeconds),
         ...(label !== this.#host && { [IdentityAnnotation.Hostname]: this.#host }),
       },
     };

@@ -5,6 +5,7 @@ import {
   type RuntimeOptions,
 } from '@temporalio/worker';
 import { type Logger, pino } from 'pino';
+import { subjectOf, type TemporalNames } from '../api/names.ts';
 import { escapeUnprintable } from '../domain/common/text.ts';
 import type { Log } from '../kube/log.ts';
 
@@ -32,8 +33,14 @@ export function toLog(logger: Logger): Log {
   };
 }
 
-/** Returns the options that write Temporal's logs, also those of workflows and activities, to the same stream. */
-export function runtimeLogging(logger: Logger): Pick<RuntimeOptions, 'logger'> & { logging: object } {
+/**
+ * Returns the options that write Temporal's logs, also those of workflows and activities, to the same stream. A line about a run names the
+ * maintenance or window as the lines of control loops do, beside the ids of its workflow and run.
+ */
+export function runtimeLogging(
+  logger: Logger,
+  names: TemporalNames,
+): Pick<RuntimeOptions, 'logger'> & { logging: object } {
   const write: Record<LogLevel, 'trace' | 'debug' | 'info' | 'warn' | 'error'> = {
     TRACE: 'trace',
     DEBUG: 'debug',
@@ -42,9 +49,23 @@ export function runtimeLogging(logger: Logger): Pick<RuntimeOptions, 'logger'> &
     ERROR: 'error',
   };
   return {
-    logger: new DefaultLogger('INFO', ({ level, message, meta }) =>
-      logger[write[level]](meta ?? {}, message),
-    ),
+    // pino drops what is below the level.
+    logger: new DefaultLogger('TRACE', ({ level, message, meta }) => {
+      logger[write[level]](fieldsOf(meta, names), message);
+    }),
     logging: { forward: {}, filter: makeTelemetryFilterString({ core: 'WARN', other: 'WARN' }) },
+  };
+}
+
+/** Activities name the run in another way than workflows. Whoever has the token of an activity can complete it. */
+function fieldsOf(
+  { taskToken: _, workflowRunId, ...meta }: Record<string, unknown> = {},
+  names: TemporalNames,
+): Record<string, unknown> {
+  const { workflowId } = meta;
+  return {
+    ...(typeof workflowId === 'string' && subjectOf(names, workflowId)),
+    ...(workflowRunId !== undefined && { runId: workflowRunId }),
+    ...meta,
   };
 }

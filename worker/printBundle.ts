@@ -1,4 +1,4 @@
 import { bundleWorkflows } from './bundle.ts';
 
-const { code } = await bundleWorkflows();
+const { code } = await bundleWorkflows({ traces: process.argv.includes('--traces') });
 process.stdout.write(code);

@@ -1,4 +1,4 @@
-import { Runtime } from '@temporalio/worker';
+import { Runtime, type WorkflowBundle } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
 import {
@@ -7,6 +7,8 @@ import {
   IdentityAnnotation,
   leaseHolderOf,
   READINESS_TAINT,
+  type TemporalNames,
+  temporalNames,
 } from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
 import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
@@ -16,6 +18,8 @@ import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daem
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runProgressingController } from '../controllers/maintenance/progressing.ts';
 import { runNodeDisruptionBudgetController } from '../controllers/windows/nodeDisruptionBudget.ts';
+import { runOrphanedActivitiesController } from '../controllers/orphanedActivities.ts';
+import { WorkerLiveness } from '../controllers/workerLiveness.ts';
 import { runNodeConditionsController } from '../controllers/maintenance/nodeConditions.ts';
 import { runNodeLeasesController } from '../controllers/leases/nodeLeases.ts';
 import { runAdvanceController } from '../controllers/windows/advanceAnnotation.ts';
@@ -26,6 +30,7 @@ import { runNodeReadinessController } from '../controllers/readiness/nodeReadine
 import { runReadinessPoliciesController } from '../controllers/readiness/readinessPolicies.ts';
 import { defaultReviewTiming, reviewsDue } from '../domain/common/permissionReviews.ts';
 import { readinessTiming } from '../domain/readiness/gates.ts';
+import { heartbeatTimeoutSeconds } from '../domain/leases/renewal.ts';
 import { hasTaint } from '../domain/common/toleration.ts';
 import type { Answer } from '../http/server.ts';
 import { mayDeleteNode, mayGateNode } from '../kube/authorization.ts';
@@ -33,12 +38,16 @@ import { connectKube, type Kube } from '../kube/client.ts';
 import { type Cluster, type FencedCluster, watchCluster } from '../kube/cluster.ts';
 import { EventRecorder } from '../kube/events.ts';
 import { type JobPermission, jobPermission } from '../kube/jobPermission.ts';
+import { Informer } from '../kube/informer.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
+import { LeaseObserver } from '../kube/leaseObserver.ts';
 import type { Log } from '../kube/log.ts';
+import type { RequestObservation } from '../kube/transport.ts';
+import { resources } from '../kube/resources.ts';
 import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
 import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
-import { loadWorkflows } from './bundle.ts';
+import { startLoading } from './bundle.ts';
 import { claimNames, keepClaim, readScope } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
@@ -46,14 +55,16 @@ import { type IdentityLease, publishIdentity } from './identity.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
 import { startNotifications } from './notifications/notifications.ts';
+import { payloadObserver } from './payloadObserver.ts';
 import { checkWebhooks, prepareCluster } from './prepare.ts';
 import { watchRetention } from './retention.ts';
 import { runTogether } from './runTogether.ts';
 import { type StartupState, type WaitOptions, waitOptionsOf } from './startupRetry.ts';
+import type { Tracing } from './tracing.ts';
 import {
   answered,
   connectWorkers,
-  createWorker,
+  createWorkers,
   openTemporal,
   prepareNamespace,
   type Temporal,
@@ -64,6 +75,8 @@ import { TemporalMonitor } from './temporalMonitor.ts';
 import { TemporalWorkers } from './temporalWorkers.ts';
 import { setCurrentVersion } from './workerDeployment.ts';
 
+/** Time without any progress after which an activity sends fewer heartbeats. */
+const stalledAfterMs = 60_000;
 /** Events that are not written this long after the work has ended are lost. */
 const flushTimeoutMs = 5_000;
 
@@ -82,10 +95,11 @@ interface State extends StartupState {
  */
 export async function runWorker(config: Config, logger: Logger, signal: AbortSignal): Promise<void> {
   const log = toLog(logger);
-  const settings = workerSettings();
-  const sdkMetricsAddress = `127.0.0.1:${await freePort()}`;
-  installRuntime(logger, sdkMetricsAddress);
   const metrics = createMetrics();
+  const settings = workerSettings(payloadObserver(log, metrics));
+  const sdkMetricsAddress = `127.0.0.1:${await freePort()}`;
+  installRuntime(logger, temporalNames(config.cluster), sdkMetricsAddress);
+  const tracing = config.exportsTraces ? await loadTracing(log) : undefined;
   const state: State = { needsAdmission: config.components.has('admission') };
   const pages = {
     healthz: () => alive,
@@ -95,36 +109,62 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const listening = await serve(pages, config, { log, onRejection: metrics.onRejection });
   log.info('Worker started', listening.ports);
 
-  const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest: metrics.onRequest });
+  const onRequest = (observation: RequestObservation) => {
+    metrics.onRequest(observation);
+    tracing?.onRequest(observation);
+  };
+  const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest });
   const wait = waitOptionsOf(state, log, signal);
+  // Both take time that the start needs for other things.
+  const traces = tracing !== undefined;
+  const workflows = startLoading({ file: config.workflowBundle, traces }, log);
+  if (config.workflowBundle !== undefined) await workflows;
+  const observer = new LeaseObserver({ kube, ...controllersLease(config), log, signal });
   await prepareCluster(kube, { config, component: Component.Worker }, wait);
   const scope = await readScope(kube, config.cluster, wait);
   const identity = await publishWorker(kube, { ...settings, config, scope }, wait);
-  metrics.observeIdentity(identity);
-  const temporal = openTemporal(settings);
+  if (config.identityLeases.enabled) metrics.observeIdentity(identity);
+  const temporal = openTemporal(settings, tracing);
   const monitor = monitorOf(temporal, scope, log);
   state.monitor = monitor;
   metrics.observeTemporal(() => temporalProblem(state) === undefined);
-  const cluster = watchCluster({ kube, log });
+  const { leases, liveness } = watchWorkers(kube, { config, identity, log, signal });
+  const cluster = watchCluster({ kube, log, queues: metrics.queues });
   state.cluster = cluster;
   metrics.observe(cluster);
   cluster.start(signal);
-  const options = { config, log, state, metrics, kube, cluster, temporal, monitor, scope, identity };
+  const clients = { kube, cluster, temporal, monitor, scope, identity, liveness, workflows, observer };
+  const options = { config, log, state, metrics, tracing, ...clients };
   try {
     await runTogether(signal, [
       (stop) => monitor.run(stop),
+      (stop) => temporal.connections.reload(log, stop),
       async (stop) => {
-        await cluster.synced(stop);
+        await Promise.all([cluster.synced(stop), leases.synced(stop)]);
         const [nodes, pods] = [cluster.nodes.list().length, cluster.pods.list().length];
         log.info('Informers synced', { nodes, pods });
         await runSynced({ ...options, signal: stop });
       },
     ]);
   } finally {
+    await tracing?.close();
     await temporal.close();
     await kube.close();
     listening.close();
   }
+}
+
+type WatchWorkersOptions = Pick<SyncedOptions, 'config' | 'identity' | 'log' | 'signal'>;
+
+/** Watches the Leases of all workers from the start, because the process that leads next must know which ones have died. */
+function watchWorkers(kube: Kube, { config, identity, log, signal }: WatchWorkersOptions) {
+  const leases = new Informer({ kube, resource: resources.leases, namespace: config.namespace, log });
+  leases.start(signal);
+  const liveness = new WorkerLiveness(leases, {
+    identity: identity.holder,
+    leaderLease: controllersLease(config).name,
+  });
+  return { leases, liveness };
 }
 
 function monitorOf(temporal: Temporal, scope: ClusterScope, log: Log): TemporalMonitor {
@@ -136,9 +176,14 @@ function monitorOf(temporal: Temporal, scope: ClusterScope, log: Log): TemporalM
       await prepareNamespace(temporal, log);
       await answered(temporal, () => claimNames(temporal, scope, log));
     },
-    check: () => answered(temporal, () => keepClaim(temporal, scope)),
+    check: () => checkTemporal(temporal, scope),
     log,
   });
+}
+
+/** Rejects while this cluster cannot use Temporal. */
+function checkTemporal(temporal: Temporal, scope: ClusterScope): Promise<void> {
+  return answered(temporal, () => keepClaim(temporal, scope));
 }
 
 interface SyncedOptions {
@@ -147,24 +192,43 @@ interface SyncedOptions {
   signal: AbortSignal;
   state: State;
   metrics: Metrics;
+  tracing: Tracing | undefined;
   kube: Kube;
   cluster: Cluster;
   temporal: Temporal;
   monitor: TemporalMonitor;
   scope: ClusterScope;
   identity: IdentityLease;
+  liveness: WorkerLiveness;
+  workflows: Promise<WorkflowBundle>;
+  /** Of the Lease of the control loops. */
+  observer: LeaseObserver;
 }
 
 /** Runs admission, the Temporal workers and the control loops, once the informers have synced. */
 async function runSynced(options: SyncedOptions): Promise<void> {
-  const { config, log, signal, metrics, kube, cluster, temporal, monitor, scope, identity } = options;
+  const { config, log, signal, metrics, tracing, kube, cluster, temporal, monitor, scope } = options;
+  const { identity, liveness, observer } = options;
   const events = new EventRecorder({ kube, component: 'node-maintenance', log });
   // Rate-limited, because they only report what was done: work takes precedence.
   const podEvents = new EventRecorder({ kube, component: 'node-maintenance', log, perSecond: 5 });
   const mayRunJobs = jobPermission(kube);
   try {
     const shared = { events, podEvents, mayRunJobs };
-    const leadOptions = { ...shared, kube, cluster, temporal, monitor, scope, config, metrics, log };
+    const leadOptions = {
+      ...shared,
+      kube,
+      cluster,
+      temporal,
+      monitor,
+      scope,
+      liveness,
+      observer,
+      config,
+      metrics,
+      tracing,
+      log,
+    };
     await runTogether(signal, [
       (stop) => lead({ ...leadOptions, identity: identity.holder, signal: stop }),
       async (stop) => (await prepareWorkers(options, shared)).run(stop),
@@ -187,11 +251,16 @@ async function runSynced(options: SyncedOptions): Promise<void> {
 
 /** Prepares the Temporal workers. Throws an Error of one line for settings that they cannot work with. */
 async function prepareWorkers(
-  { config, log, state, metrics, kube, cluster, temporal, monitor, scope }: SyncedOptions,
+  { config, log, state, metrics, tracing, kube, cluster, temporal, monitor, scope, workflows }: SyncedOptions,
   { events, podEvents, mayRunJobs }: Pick<LeaderOptions, 'events' | 'podEvents' | 'mayRunJobs'>,
 ): Promise<TemporalWorkers> {
-  const { outbox, createWorkers } = await startNotifications({ temporal, scope, config, metrics, log });
-  const workflows = await loadWorkflows(config.workflowBundle);
+  const { outbox, createWorkers: createNotificationWorkers } = await startNotifications({
+    temporal,
+    scope,
+    config,
+    metrics,
+    log,
+  });
   const activities = createActivities({
     cluster,
     scope,
@@ -201,21 +270,39 @@ async function prepareWorkers(
     nodeEvents: podEvents,
     notifications: outbox,
     leases: nodeLeases(kube, config),
+    heartbeatTimeoutSeconds: heartbeatTimeoutSeconds(config.nodeLeaseDurationSeconds, {
+      revealsDeaths: !config.identityLeases.enabled,
+    }),
+    stalledAfterMs,
     readinessGatesEnabled: config.readinessGates,
     starterOf: temporal.starterOf,
     isRunning: temporal.isRunning,
   });
   const workers = new TemporalWorkers({
     availability: monitor,
-    connect: () => connectWorkers(temporal),
-    create: async (connection) => [
-      await createWorker(connection, scope, activities, { ...config, workflows }),
-      ...(await createWorkers(connection)),
-    ],
+    create: async () => {
+      const connection = await connectWorkers(temporal);
+      const created = [
+        ...(await createWorkers(connection, scope, activities, {
+          ...config,
+          tracing,
+          workflows: await workflows,
+          answers: { check: () => checkTemporal(temporal, scope), availability: monitor },
+        })),
+        ...(await createNotificationWorkers(connection)),
+      ];
+      return created.map((worker) => temporal.connections.use(worker));
+    },
     log,
   });
   state.workers = workers;
   return workers;
+}
+
+/** Loads OpenTelemetry, which costs memory, only for those who export traces. */
+async function loadTracing(log: Log): Promise<Tracing> {
+  const { startTracing } = await import('./tracing.ts');
+  return startTracing(log);
 }
 
 /** Serves admission from the informers of the controllers, until the signal aborts. */
@@ -226,8 +313,17 @@ async function serveAdmission(options: SyncedOptions): Promise<void> {
   const kube = connectKube({ kubeconfig: config.admissionKubeconfig, userAgent, log, maxInFlight: 16 });
   await checkWebhooks(kube, config.namespace, waitOptionsOf(state, log, signal));
   const { nodes, maintenances } = cluster;
-  const { onRejection } = metrics;
-  const admission = await startAdmission({ kube, nodes, maintenances }, config, { log, onRejection }, signal);
+  const observers = {
+    onRejection: metrics.onRejection,
+    elections: metrics.elections,
+    queues: metrics.queues,
+  };
+  const admission = await startAdmission(
+    { kube, nodes, maintenances },
+    config,
+    { log, ...observers },
+    signal,
+  );
   state.admission = admission;
   try {
     await admission.maintainRegistration();
@@ -252,7 +348,7 @@ function nodeLeases(kube: Kube, config: Config): NodeLeases {
 /** Publishes the identity Lease before the process does anything else, so that every active process is listed (KEP-1965 > Test Plan). */
 function publishWorker(
   kube: Kube,
-  { config, scope, ...settings }: WorkerSettings & { config: Config; scope: ClusterScope },
+  { config, scope, uuid, ...settings }: WorkerSettings & { config: Config; scope: ClusterScope },
   wait: WaitOptions,
 ): Promise<IdentityLease> {
   const annotations = {
@@ -261,8 +357,14 @@ function publishWorker(
     [IdentityAnnotation.TaskQueue]: scope.names.taskQueue,
   };
   const { log } = wait;
-  const { namespace } = config;
-  return publishIdentity({ kube, namespace, component: Component.Worker, annotations, log }, wait);
+  const { namespace, identityLeases } = config;
+  const component = Component.Worker;
+  return publishIdentity({ kube, namespace, component, annotations, uuid, ...identityLeases, log }, wait);
+}
+
+/** Returns the Lease of the worker that runs the control loops. */
+function controllersLease({ namespace }: Config) {
+  return { namespace, name: 'node-maintenance-controllers' };
 }
 
 interface LeaderOptions {
@@ -275,10 +377,13 @@ interface LeaderOptions {
   temporal: Temporal;
   monitor: TemporalMonitor;
   scope: ClusterScope;
+  liveness: WorkerLiveness;
   /** Identity of the process in the identity Leases. */
   identity: string;
+  observer: LeaseObserver;
   config: Config;
   metrics: Metrics;
+  tracing: Tracing | undefined;
   log: Log;
   signal: AbortSignal;
 }
@@ -292,14 +397,18 @@ async function lead({
   temporal,
   monitor: availability,
   scope,
+  liveness,
   identity,
+  observer,
   config,
   metrics,
+  tracing,
   log,
   signal,
 }: LeaderOptions): Promise<void> {
+  const election = { ...controllersLease(config), ...config.leaderElection, identity, observer };
   await runWhenLeader(
-    { kube, name: 'node-maintenance-controllers', namespace: config.namespace, identity, log, signal },
+    { kube, ...election, metrics: metrics.elections, log, signal },
     async (leading, fenced) => {
       log.info('Control loops started', { identity });
       const fencedCluster = { ...cluster, kube: fenced };
@@ -316,17 +425,14 @@ async function lead({
       await Promise.all([
         setCurrentVersion({ temporal, availability, deployment: config.workerDeployment, log }, leading),
         runMaintenanceController({ ...runs, onRestart: () => metrics.onRestart('nodeMaintenance') }, leading),
+        runOrphanedActivitiesController({ ...runs, workers: liveness }, leading),
         runWindowControllers({ ...runs, mayRunJobs, metrics }, leading),
         runProgressingController({ cluster: fencedCluster, availability, events, log }, leading),
         runOutageLeasesController({ cluster: fencedCluster, leases, availability, log }, leading),
-        new EvacuationController({
-          cluster: fencedCluster,
-          events: podEvents,
-          log,
-          evacuators: config.evacuators,
-        }).run(leading),
-        runDeploymentEvacuator({ cluster: fencedCluster, events: podEvents, log }, leading),
-        runDaemonSetEvacuator({ cluster: fencedCluster, log }, leading),
+        runEvacuationControllers(
+          { cluster: fencedCluster, events: podEvents, config, metrics, log },
+          leading,
+        ),
         runNodeConditionsController(
           { cluster: fencedCluster, holder: leaseHolderOf(config.namespace), log },
           leading,
@@ -334,14 +440,44 @@ async function lead({
         runNodeLeasesController({ cluster: fencedCluster, log }, leading),
         runAbandonedLeasesController({ cluster: fencedCluster, events, log }, leading),
         runReadinessControllers({ cluster: fencedCluster, config, events, log }, leading),
+        observeMaintenances({ ...runs, metrics, tracing }, leading),
       ]);
       log.info('Control loops stopped', { identity });
     },
   );
 }
 
+async function runEvacuationControllers(
+  {
+    cluster,
+    events,
+    config: { evacuators },
+    metrics: { onEvacuationEnd: onEnd },
+    log,
+  }: Pick<LeaderOptions, 'events' | 'config' | 'metrics' | 'log'> & { cluster: FencedCluster },
+  signal: AbortSignal,
+): Promise<void> {
+  await Promise.all([
+    new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
+    runDeploymentEvacuator({ cluster, events, log }, signal),
+    runDaemonSetEvacuator({ cluster, log }, signal),
+  ]);
+}
+
 /** What the controllers of runs need. */
 type RunOptions = Omit<Parameters<typeof runMaintenanceController>[0], 'onRestart'>;
+
+/** Counts drains and runs, and exports the spans of maintenances. */
+async function observeMaintenances(
+  { metrics, tracing, ...runs }: RunOptions & Pick<LeaderOptions, 'metrics' | 'tracing'>,
+  signal: AbortSignal,
+): Promise<void> {
+  await Promise.all([
+    metrics.observeDrains(runs.cluster, signal),
+    metrics.observeRuns(runs, signal),
+    tracing?.observe(runs.cluster, signal),
+  ]);
+}
 
 async function runWindowControllers(
   { mayRunJobs, metrics, ...runs }: RunOptions & Pick<LeaderOptions, 'mayRunJobs' | 'metrics'>,
@@ -394,13 +530,19 @@ function warnAboutDisabledGates({ nodes, readinesses, readinessPolicies }: Fence
   );
 }
 
-function installRuntime(logger: Logger, sdkMetricsAddress: string): void {
-  const { logging, ...options } = runtimeLogging(logger);
+/** The SDK's metrics are named as the conventions of Prometheus demand. */
+const prometheusNames = { countersTotalSuffix: true, unitSuffix: true, useSecondsForDurations: true };
+
+function installRuntime(logger: Logger, names: TemporalNames, sdkMetricsAddress: string): void {
+  const { logging, ...options } = runtimeLogging(logger, names);
   Runtime.install({
     ...options,
     // worker/main.ts handles signals, because it also stops the control loops.
     shutdownSignals: [],
-    telemetryOptions: { logging, metrics: { prometheus: { bindAddress: sdkMetricsAddress } } },
+    telemetryOptions: {
+      logging,
+      metrics: { prometheus: { bindAddress: sdkMetricsAddress, ...prometheusNames } },
+    },
   });
 }
 

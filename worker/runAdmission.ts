@@ -24,7 +24,7 @@ export async function runAdmission(config: Config, logger: Logger, signal: Abort
   const log = toLog(logger);
   const metrics = createMetrics();
   const state: State = {};
-  const { onRequest, onRejection } = metrics;
+  const { onRequest, onRejection, elections, queues } = metrics;
   const pages = {
     healthz: () => ({ status: 200, type: 'text/plain', body: 'ok\n' }),
     readyz: () => readinessOf(state),
@@ -39,14 +39,16 @@ export async function runAdmission(config: Config, logger: Logger, signal: Abort
     await prepareCluster(kube, { config, component: Component.Admission }, wait);
     const { namespace } = config;
     await checkWebhooks(kube, namespace, wait);
-    const published = publishIdentity({ kube, namespace, component: Component.Admission, log }, wait);
-    metrics.observeIdentity(await published);
+    const component = Component.Admission;
+    const identity = { kube, namespace, component, ...config.identityLeases, log };
+    const published = await publishIdentity(identity, wait);
+    if (config.identityLeases.enabled) metrics.observeIdentity(published);
     const nodes = new Informer({ kube, resource: resources.nodes, transform: trimNode, log });
     const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
     for (const informer of [nodes, maintenances]) informer.start(signal);
     await Promise.all([nodes.synced(signal), maintenances.synced(signal)]);
     const view = { kube, nodes, maintenances };
-    const admission = await startAdmission(view, config, { log, onRejection }, signal);
+    const admission = await startAdmission(view, config, { log, onRejection, elections, queues }, signal);
     state.admission = admission;
     await admission.maintainRegistration().finally(() => admission.close());
   } finally {

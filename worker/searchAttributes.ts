@@ -1,4 +1,4 @@
-import type { Connection } from '@temporalio/client';
+import type { ConnectionLike } from '@temporalio/client';
 import type { Log } from '../kube/log.ts';
 import { Code, grpcStatusOf, oneLine } from '../temporal-config/connectionErrors.ts';
 import {
@@ -15,7 +15,7 @@ type Attributes = Readonly<Record<string, AttributeType>>;
  * every run that sets it. Rejects with an Error of one line that says how to register them if the worker may not do that.
  */
 export async function ensureSearchAttributes(
-  connection: Connection,
+  connection: ConnectionLike,
   namespace: string,
   log: Log,
 ): Promise<void> {
@@ -33,7 +33,7 @@ export async function ensureSearchAttributes(
 
 /** Rejects with an Error of one line if an attribute has another type. */
 async function missingAttributes(
-  connection: Connection,
+  connection: ConnectionLike,
   namespace: string,
   required: Attributes,
 ): Promise<Attributes> {
@@ -56,7 +56,7 @@ function ignoreNotPermitted(error: unknown): undefined {
 
 /** Finds attributes that do not exist by queries for them, which Temporal rejects. */
 async function unknownToVisibility(
-  { workflowService }: Connection,
+  { workflowService }: ConnectionLike,
   namespace: string,
   required: Attributes,
 ): Promise<Attributes> {

@@ -33,6 +33,16 @@ export function wholeNumber(what: string, min: number, max: number) {
     .refine((value) => value >= min && value <= max, { error });
 }
 
+/** Returns a schema for seconds in the range, given as text with at most three decimals. */
+export function decimalSeconds(min: number, max: number) {
+  const error = `expected seconds such as 0.5, ${min} to ${max}`;
+  return z
+    .string()
+    .regex(/^\d+(\.\d{1,3})?$/, { error })
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, { error });
+}
+
 type Values = Readonly<Record<string, unknown>>;
 
 /**

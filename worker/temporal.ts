@@ -1,19 +1,34 @@
 import { hostname } from 'node:os';
-import { Client, Connection } from '@temporalio/client';
-import { NativeConnection, Worker, type WorkflowBundle } from '@temporalio/worker';
-import type { Activities, NotificationActivities } from '../activities/contract.ts';
+import { fileURLToPath } from 'node:url';
+import { Client } from '@temporalio/client';
+import type { DataConverter } from '@temporalio/common';
+import { type NativeConnection, Worker, type WorkflowBundle } from '@temporalio/worker';
+import {
+  type Activities,
+  longRunningActivities,
+  type NotificationActivities,
+} from '../activities/contract.ts';
 import type { ClusterScope } from '../api/names.ts';
 import { isRunning } from '../controllers/workflowRuns.ts';
+import { temporalIdentity } from '../domain/leases/identityLease.ts';
 import type { Log } from '../kube/log.ts';
-import { type TemporalSettings, temporalSettings } from '../temporal-config/connection.ts';
+import {
+  type PayloadObserver,
+  type TemporalSettings,
+  temporalSettings,
+} from '../temporal-config/connection.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
+import { withEncodedFailures } from './bundle.ts';
 import type { Config } from './config.ts';
+import { type TemporalAnswers, withReportedResults } from './reportedResults.ts';
 import { ensureSearchAttributes } from './searchAttributes.ts';
+import { TemporalConnections } from './temporalConnections.ts';
+import type { Tracing } from './tracing.ts';
 import { versioningOf } from './workerDeployment.ts';
 
 export interface Temporal {
   settings: WorkerSettings;
-  connection: Connection;
+  connections: TemporalConnections;
   client: Client;
   namespace: string;
   /** Returns the identity that the client which started a run declared, such as `temporal-cli:jane@laptop`. */
@@ -25,92 +40,129 @@ export interface Temporal {
 export interface WorkerSettings extends TemporalSettings {
   /** Identity of this worker in Temporal. */
   identity: string;
+  /** UUID of the start of this process, with which its identities end, in Temporal and in Leases. */
+  uuid: string;
 }
 
 /** Reads the environment and temporal.toml. Throws an Error of one line for invalid settings. */
-export function workerSettings(): WorkerSettings {
-  return { ...temporalSettings(), identity: `${process.pid}@${hostname()}` };
+export function workerSettings(observer: PayloadObserver): WorkerSettings {
+  const uuid = crypto.randomUUID();
+  const identity = temporalIdentity(`${process.pid}@${hostname()}`, uuid);
+  return { ...temporalSettings({ observer }), identity, uuid };
 }
 
-/** The default of gRPC, two minutes, would delay the end of every long outage. */
-const maxReconnectMs = 5_000;
-
 /** Creates the client of Temporal. It sends nothing before its first request. */
-export function openTemporal(settings: WorkerSettings): Temporal {
-  const { connectionOptions, namespace } = settings;
-  const channelArgs = { 'grpc.max_reconnect_backoff_ms': maxReconnectMs };
-  const connection = Connection.lazy({ ...connectionOptions, channelArgs });
-  const client = new Client({ connection, namespace });
+export function openTemporal(settings: WorkerSettings, tracing?: Tracing): Temporal {
+  const { namespace, dataConverter } = settings;
+  const connections = new TemporalConnections(settings);
+  const interceptors = { workflow: [...(tracing?.clientInterceptors ?? [])] };
+  const client = new Client({ connection: connections.client, namespace, dataConverter, interceptors });
   return {
     settings,
-    connection,
+    connections,
     client,
     namespace,
     starterOf: async (workflowId, runId) => {
       const execution = { workflowId, runId };
       const request = { namespace, execution, maximumPageSize: 1 };
-      const { history } = await connection.workflowService.getWorkflowExecutionHistory(request);
+      const { history } = await client.workflowService.getWorkflowExecutionHistory(request);
       return history?.events?.[0]?.workflowExecutionStartedEventAttributes?.identity || 'unknown';
     },
     isRunning: (workflowId) => isRunning(client, workflowId),
-    close: () => connection.close(),
+    close: () => connections.close(),
   };
 }
 
 const answerTimeoutMs = 5_000;
 
 /** Makes a request to Temporal that must be answered soon. Rejects with an Error of one line that names the remedy. */
-export function answered<T>({ settings, connection }: Temporal, request: () => Promise<T>): Promise<T> {
-  return explainFailure(settings, () => connection.withDeadline(Date.now() + answerTimeoutMs, request));
+export function answered<T>({ connections, client }: Temporal, request: () => Promise<T>): Promise<T> {
+  const inTime = () => client.withDeadline(Date.now() + answerTimeoutMs, request);
+  return explainFailure(connections.settings, inTime);
 }
 
 /** Makes sure that the namespace exists and has what the workflows need. Rejects with an Error of one line while Temporal is unavailable. */
 export async function prepareNamespace(temporal: Temporal, log: Log): Promise<void> {
-  const { connection, namespace } = temporal;
-  await answered(temporal, () => connection.workflowService.describeNamespace({ namespace }));
+  const { connections, client, namespace } = temporal;
+  await answered(temporal, () => client.workflowService.describeNamespace({ namespace }));
   // Explained already: here a rejection says nothing about the credentials.
-  const ensure = () => ensureSearchAttributes(connection, namespace, log);
-  await connection.withDeadline(Date.now() + answerTimeoutMs, ensure);
+  const ensure = () => ensureSearchAttributes(connections.client, namespace, log);
+  await client.withDeadline(Date.now() + answerTimeoutMs, ensure);
 }
 
 const secondMs = 1_000;
 
-/** A connection of Temporal's workers, with the identity that they have there. */
+/** A connection of Temporal's workers, with the identity that they have there, and how they read and write payloads. */
 export interface WorkerConnection {
   connection: NativeConnection;
   namespace: string;
   identity: string;
+  dataConverter: DataConverter;
 }
 
 /** Connects workers. Rejects while Temporal is unavailable. */
-export async function connectWorkers({ settings }: Temporal): Promise<WorkerConnection> {
-  const { connectionOptions, namespace, identity } = settings;
-  return { connection: await NativeConnection.connect(connectionOptions), namespace, identity };
+export async function connectWorkers({ settings, connections }: Temporal): Promise<WorkerConnection> {
+  const { namespace, identity, dataConverter, encryptsPayloads } = settings;
+  return {
+    connection: await connections.connectWorkers(),
+    namespace,
+    identity,
+    dataConverter: encryptsPayloads ? { ...dataConverter, failureConverterPath } : dataConverter,
+  };
 }
 
-/** Creates the worker of the main task queue. */
-export function createWorker(
+const failureConverterPath = fileURLToPath(new URL('../temporal-config/encodedFailures.ts', import.meta.url));
+
+export interface WorkerOptions extends Pick<Config, 'workflowCache' | 'workerDeployment'> {
+  workflows: WorkflowBundle;
+  tracing: Tracing | undefined;
+  answers: TemporalAnswers;
+}
+
+/**
+ * Creates the workers of the two main task queues. Every open maintenance has one long-running activity, which does nothing most of the time; if they
+ * took the slots of the short ones, enough of them would stop all maintenances, cancellations too (ADR 41).
+ */
+export async function createWorkers(
   connection: WorkerConnection,
   { names }: ClusterScope,
   activities: Activities,
-  { workflows, workerDeployment }: Pick<Config, 'workerDeployment'> & { workflows: WorkflowBundle },
-): Promise<Worker> {
-  return Worker.create({
+  { workflows, tracing, workflowCache, workerDeployment, answers }: WorkerOptions,
+): Promise<Worker[]> {
+  const encodesFailures = connection.dataConverter.failureConverterPath !== undefined;
+  const isLongRunning = (name: string) => longRunningActivities.some((longRunning) => longRunning === name);
+  const ofKind = (longRunning: boolean) =>
+    Object.fromEntries(Object.entries(activities).filter(([name]) => isLongRunning(name) === longRunning));
+  const common = {
     ...connection,
-    taskQueue: names.taskQueue,
-    workflowBundle: workflows,
+    ...tracing?.workerOptions,
     ...versioningOf(workerDeployment),
-    activities,
-    // Every maintenance has one activity open for as long as its stage lasts; most of them only wait.
-    maxConcurrentActivityTaskExecutions: 1_000,
-    // A heartbeat delivers the cancellation of an activity: infrequent heartbeats would delay `pause`.
+    // The activities decide when they send heartbeats.
     maxHeartbeatThrottleInterval: secondMs,
     defaultHeartbeatThrottleInterval: secondMs,
-    // Other workers take over the workflows of a killed worker after this time.
-    stickyQueueScheduleToStartTimeout: 2 * secondMs,
     shutdownGraceTime: secondMs,
     shutdownForceTime: 20 * secondMs,
+  };
+  const main = await Worker.create({
+    ...common,
+    taskQueue: names.taskQueue,
+    workflowBundle: encodesFailures ? withEncodedFailures(workflows) : workflows,
+    activities: ofKind(false),
+    // The size of the cache assumes that all runs share a V8 context.
+    reuseV8Context: true,
+    // The SDK would derive it from the heap of the main thread, although workflows have a thread, and a heap, of their own.
+    maxCachedWorkflows: workflowCache,
+    maxConcurrentActivityTaskExecutions: 200,
+    // Other workers take over the workflows of a killed worker after this time.
+    stickyQueueScheduleToStartTimeout: 2 * secondMs,
   });
+  const longRunning = await Worker.create({
+    ...common,
+    taskQueue: names.longRunningTaskQueue,
+    activities: withReportedResults(ofKind(true), answers),
+    maxConcurrentActivityTaskExecutions: 10_000,
+  });
+  return [main, longRunning];
 }
 
 /** Creates the worker that sends notifications, a few at a time: a slow endpoint delays no other activity. */

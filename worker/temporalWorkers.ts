@@ -4,12 +4,11 @@ import { sleep } from '../kube/abort.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
-import type { WorkerConnection } from './temporal.ts';
 
 interface Options {
   availability: TemporalAvailability;
-  connect: () => Promise<WorkerConnection>;
-  create: (connection: WorkerConnection) => Promise<Worker[]>;
+  /** Rejects while Temporal is unavailable. */
+  create: () => Promise<Worker[]>;
   log: Log;
 }
 
@@ -45,24 +44,23 @@ export class TemporalWorkers {
 
   /**
    * Runs the workers until the signal aborts. Rejects if Temporal stops one of them, for example because its namespace was deleted: nothing
-   * cancels the activities of such a worker, so that the process has to end. The connection stays open then, because they use it.
+   * cancels the activities of such a worker, so that the process has to end.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const opened = await this.#opened(signal);
-    if (opened === undefined) return;
-    this.#workers = opened.workers;
-    await runWorkers(opened.workers, signal);
-    await opened.connection.close();
+    const workers = await this.#created(signal);
+    if (workers === undefined) return;
+    this.#workers = workers;
+    await runWorkers(workers, signal);
   }
 
   /** Creates the workers as soon as that succeeds. Resolves with undefined if the signal aborts before. */
-  async #opened(signal: AbortSignal): Promise<Opened | undefined> {
-    const { availability, log } = this.#options;
+  async #created(signal: AbortSignal): Promise<Worker[] | undefined> {
+    const { availability, create, log } = this.#options;
     for (let failures = 0; ; failures += 1) {
       await untilAvailable(availability, signal);
       if (signal.aborted) return undefined;
       try {
-        return await this.#open();
+        return await create();
       } catch (error) {
         this.#failure = errorMessage(error);
         log.warn('Temporal workers could not be created, retrying', { reason: this.#failure });
@@ -70,21 +68,6 @@ export class TemporalWorkers {
       await sleep(backOffMs(failures, backOff), signal);
     }
   }
-
-  async #open(): Promise<Opened> {
-    const { connect, create } = this.#options;
-    const opened = await connect();
-    try {
-      return { connection: opened.connection, workers: await create(opened) };
-    } catch (error) {
-      await opened.connection.close();
-      throw error;
-    }
-  }
-}
-
-interface Opened extends Pick<WorkerConnection, 'connection'> {
-  workers: readonly Worker[];
 }
 
 /** Runs workers until the signal aborts or one of them fails. Rejects with the failure, without waiting for the others. */

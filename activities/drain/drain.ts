@@ -1,3 +1,4 @@
+import { log } from '@temporalio/activity';
 import type { Pod } from '../../api/core.ts';
 import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
@@ -10,7 +11,7 @@ import { emptyStatus, withDrain } from '../../domain/maintenance/status.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import { drained as drainedNotification } from '../../domain/notifications/events.ts';
 import { resources } from '../../kube/resources.ts';
-import type { DrainStep, Interrupted, MaintenanceRef } from '../contract.ts';
+import type { DrainStep, Interrupted, MaintenanceRef, Pace, PauseChanged } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
@@ -20,17 +21,27 @@ import { type HeldView, isView, namesOf, readView, type View } from '../view.ts'
 import { DrainEvents } from './drainEvents.ts';
 import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
+import { Progress } from './progress.ts';
 import { apiserverState, informerState, takeSnapshot, withPermissions } from './snapshot.ts';
 
 /**
- * Evacuates what the drain plan targets at `position`, on all selected nodes together. Resolves with the next position that has pods, or
- * with Drained. Pods of earlier positions are evacuated whenever they appear. A position that the object has not reached is not drained before
- * the ones between, and nothing while the object is paused.
+ * Evacuates what the drain plan targets at `position`, on all selected nodes together. Resolves with the next position that has pods, with
+ * Drained, or, if it is Active and no pod has left for a while, with Waiting. Pods of earlier positions are evacuated whenever they appear. A
+ * position that the object has not reached is not drained before the ones between. Ends when the object is paused.
  */
-export async function drain(deps: Deps, ref: MaintenanceRef, position: number): Promise<DrainStep> {
-  return new DrainRun<DrainStep>(deps, ref, { kind: 'Advance', position }, (view, decision, from) => {
-    if (view.nodes.length === 0 || decision.position === from) return undefined;
+export async function drain(
+  deps: Deps,
+  ref: MaintenanceRef,
+  position: number,
+  pace: Pace = 'Active',
+): Promise<DrainStep> {
+  const progress = new Progress();
+  return new DrainRun<DrainStep>(deps, ref, { kind: 'Advance', position, pace }, (view, decision, from) => {
     const nodes = view.nodes.map((node) => node.metadata.name);
+    if (nodes.length === 0 || decision.position === from)
+      return pace === 'Active' && progress.stalledForMs(decision) >= deps.stalledAfterMs
+        ? { kind: 'Waiting', nodes }
+        : undefined;
     return decision.position < view.plan.length
       ? { kind: 'TierDrained', position: decision.position, nodes }
       : { kind: 'Drained', nodes };
@@ -38,16 +49,23 @@ export async function drain(deps: Deps, ref: MaintenanceRef, position: number): 
 }
 
 /** Evacuates every pod that appears on a drained node. The Drained condition is False until such a pod has left. */
-export async function keepDrained(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+export async function keepDrained(deps: Deps, ref: MaintenanceRef): Promise<Interrupted | PauseChanged> {
   return new DrainRun<never>(deps, ref, { kind: 'KeepDrained' }, () => undefined).run();
 }
 
 /** Keeps a paused maintenance up to date: starts no Evacuation and no tier. The nodes stay cordoned. */
-export async function keepPaused(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+export async function keepPaused(deps: Deps, ref: MaintenanceRef): Promise<Interrupted | PauseChanged> {
   return new DrainRun<never>(deps, ref, { kind: 'Paused' }, () => undefined).run();
 }
 
-type DrainMode = { kind: 'Advance'; position: number } | { kind: 'KeepDrained' } | { kind: 'Paused' };
+type DrainMode =
+  | { kind: 'Advance'; position: number; pace: Pace }
+  | { kind: 'KeepDrained' }
+  | { kind: 'Paused' };
+
+function saysPaused({ status }: NodeMaintenance): boolean {
+  return isTrue(status?.conditions, 'Paused');
+}
 
 /** Returns the position in the drain plan that the pods are evacuated for: never beyond the one that the maintenance has reached. */
 function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: number): number {
@@ -73,10 +91,11 @@ function requestedPosition(mode: DrainMode, planLength: number): number {
 }
 
 /** One run of a drain activity. */
-class DrainRun<T extends object> {
+class DrainRun<T extends { kind: string }> {
   readonly #deps: Deps;
   readonly #ref: MaintenanceRef;
   readonly #mode: DrainMode;
+  readonly #pace: Pace;
   readonly #resultOf: ResultOf<T>;
   readonly #evacuations: Evacuations;
   readonly #events: DrainEvents;
@@ -90,27 +109,31 @@ class DrainRun<T extends object> {
     this.#deps = deps;
     this.#ref = ref;
     this.#mode = mode;
+    this.#pace = mode.kind === 'Advance' ? mode.pace : 'Waiting';
     this.#resultOf = resultOf;
     this.#evacuations = new Evacuations(deps.cluster);
     this.#events = new DrainEvents(deps);
     this.#blocked = new BlockedNotifications(deps.notifications);
   }
 
-  async run(): Promise<T | Interrupted> {
+  async run(): Promise<T | Interrupted | PauseChanged> {
     const isRelevant = (pod: Pod) => this.#watched.has(pod.spec.nodeName ?? '');
     try {
-      return await reconcile<T | Interrupted>(this.#deps.cluster, isRelevant, () => this.#pass());
+      const focus = { maintenance: this.#ref.name, isRelevant, pace: this.#pace };
+      return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
     } finally {
       await this.#writer?.stop();
     }
   }
 
-  async #pass(): Promise<T | Interrupted | undefined> {
+  async #pass(): Promise<T | Interrupted | PauseChanged | undefined> {
     const { cluster, cordons, nodeLeases } = this.#deps;
     const view = await readView(cluster, this.#ref, 'Drain');
     if (!isView(view)) return view;
     this.#writer ??= new StatusWriter(cluster.kube, view.maintenance, this.#deps.lastStatusWrites);
     this.#writer.update(view.maintenance);
+    const pauseChanged = await this.#pauseChanged(view.maintenance, this.#writer);
+    if (pauseChanged !== undefined) return pauseChanged;
     const held = await acquireNodeLeases(this.#deps, view);
     if (held === undefined) return undefined;
     if ((await cordons.of(this.#ref.uid).reconcile(held, this.#writer)) === 'Outdated') return undefined;
@@ -132,14 +155,25 @@ class DrainRun<T extends object> {
     return undefined;
   }
 
+  /** Reports that the object was paused or resumed since the workflow read it. The informer may be behind: the apiserver decides. */
+  async #pauseChanged(maintenance: NodeMaintenance, writer: StatusWriter): Promise<PauseChanged | undefined> {
+    if (saysPaused(writer.latest) === (this.#mode.kind === 'Paused')) return undefined;
+    await this.#readNewest(maintenance, writer);
+    const paused = saysPaused(writer.latest);
+    return paused === (this.#mode.kind === 'Paused') ? undefined : { kind: 'PauseChanged', paused };
+  }
+
   /** Returns the newest status. Neither the informer nor this process may have the position that another process has published. */
   async #readStatus({ maintenance, plan }: View, writer: StatusWriter): Promise<NodeMaintenanceStatus> {
     const { status = emptyStatus } = writer.latest;
     if (positionOf({ ...maintenance, status }) >= requestedPosition(this.#mode, plan.length)) return status;
-    const { name, uid } = maintenance.metadata;
+    await this.#readNewest(maintenance, writer);
+    return writer.latest.status ?? emptyStatus;
+  }
+
+  async #readNewest({ metadata: { name, uid } }: NodeMaintenance, writer: StatusWriter): Promise<void> {
     const newest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
     if (newest?.metadata.uid === uid && newest !== undefined) writer.update(newest);
-    return writer.latest.status ?? emptyStatus;
   }
 
   async #decide(view: HeldView, position: number): Promise<DrainDecision> {
@@ -182,8 +216,10 @@ class DrainRun<T extends object> {
     if (result === undefined) return undefined;
     await writer.flush();
     const details = detailsSnapshotAt(writer.latest, this.#deps.cluster.kube.now().toISOString());
+    if (result.kind === 'Waiting') return { ...result, details };
     if (decision.position === view.plan.length) {
       this.#events.recordDrained(view, decision);
+      log.info('Nodes drained', { uid: this.#ref.uid, nodes: view.nodes.length });
       await notifyDrained(this.#deps, view, writer.latest);
       return { ...result, details };
     }
@@ -192,7 +228,10 @@ class DrainRun<T extends object> {
       from,
       lastDrainedTier(writer.latest.status ?? emptyStatus, decision.tiers),
     );
-    if (drained !== undefined) this.#events.recordTierDrained(view, drained);
+    if (drained !== undefined) {
+      this.#events.recordTierDrained(view, drained);
+      log.info('Tier drained', { uid: this.#ref.uid, tier: drained.number, tiers: drained.total });
+    }
     return { ...result, ...(drained !== undefined && { drained }), details };
   }
 }

@@ -4,6 +4,7 @@ import { compareNames, listed } from '../../domain/common/names.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isHeldBy, leaseStateOf } from '../../domain/leases/lease.ts';
 import { heldByAnother, leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
+import { renewalThreshold } from '../../domain/leases/renewal.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { nodeLeaseOf } from '../../kube/cluster.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
@@ -13,8 +14,6 @@ import type { InjectedDeps } from '../injectedDeps.ts';
 const concurrentLeases = 16;
 /** Delay before a rejected write of a Lease is tried again. */
 const rejectionRetryMs = 10_000;
-/** Every reconcile pass renews a Lease that has less than this part of its duration left; it does not wait for the timer. */
-const renewalThreshold = 1 / 4;
 
 /** The nodes of a maintenance, divided by the holder of their Leases. */
 export type LeaseAcquisition =
@@ -147,35 +146,10 @@ export class MaintenanceLeases {
     return this.#joined.has(name) && this.#registry.isHeld(name);
   }
 
-  /** Acquires the Leases that no one else holds. Writes nothing for a Lease that stays ours for a while. */
-  acquire(maintenance: NodeMaintenance, nodes: readonly Node[]): Promise<LeaseAcquisition> {
+  /** Acquires the Leases that no one else holds, and renews those of ours that are due. Every reconcile pass calls it. */
+  async acquire(maintenance: NodeMaintenance, nodes: readonly Node[]): Promise<LeaseAcquisition> {
     const seconds = this.#deps.leases.leaseDurationSeconds * renewalThreshold;
     const isFresh = (name: string) => this.#joined.has(name) && this.#registry.isHeld(name, seconds);
-    return this.#ensureHeld(maintenance, nodes, isFresh);
-  }
-
-  /** Acquires the Leases that no one else holds, and renews those that are ours. */
-  renew(maintenance: NodeMaintenance, nodes: readonly Node[]): Promise<LeaseAcquisition> {
-    return this.#ensureHeld(maintenance, nodes, () => false);
-  }
-
-  /**
-   * Asks the apiserver whether the maintenance is still in the stage of this copy. A process that was suspended knows only its informers;
-   * no one would undo what it acquires or cordons for a stage that is over.
-   */
-  async isCurrent(copy: NodeMaintenance): Promise<boolean> {
-    const { name, uid } = copy.metadata;
-    const newest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
-    if (newest === undefined || newest.metadata.uid !== uid) return false;
-    const stages = [stageOf(copy), stageOf(newest)];
-    return new Set(stages).size === 1 || stages.every(holdsNodes);
-  }
-
-  async #ensureHeld(
-    maintenance: NodeMaintenance,
-    nodes: readonly Node[],
-    isFresh: (name: string) => boolean,
-  ): Promise<LeaseAcquisition> {
     const names = nodes.map((node) => node.metadata.name);
     const held = new Set(names.filter(isFresh));
     const open = names.filter((name) => !held.has(name));
@@ -191,6 +165,18 @@ export class MaintenanceLeases {
     this.#joined.clear();
     for (const name of held) this.#joined.add(name);
     return { kind: 'Acquired', held, waiting, isNew };
+  }
+
+  /**
+   * Asks the apiserver whether the maintenance is still in the stage of this copy. A process that was suspended knows only its informers;
+   * no one would undo what it acquires or cordons for a stage that is over.
+   */
+  async isCurrent(copy: NodeMaintenance): Promise<boolean> {
+    const { name, uid } = copy.metadata;
+    const newest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
+    if (newest === undefined || newest.metadata.uid !== uid) return false;
+    const stages = [stageOf(copy), stageOf(newest)];
+    return new Set(stages).size === 1 || stages.every(holdsNodes);
   }
 
   /** Emits one Event for each new reason, for Leases that were lost and for those that were never held. */

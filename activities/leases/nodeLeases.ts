@@ -3,44 +3,13 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
 import { compareNames } from '../../domain/common/names.ts';
-import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
-import { type DetailsSnapshot, detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
 import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
-import { resources } from '../../kube/resources.ts';
-import type { MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
-import { type HeldView, nodeStatusOf, selectedNodes, type View } from '../view.ts';
+import { type HeldView, nodeStatusOf, type View } from '../view.ts';
 
 /**
- * Acquires and renews the Leases of the nodes of a maintenance in Cordon or Drain. The workflow calls it on a durable timer. A third of the
- * Lease duration leaves two more attempts before the Leases expire. The result carries a details snapshot, because that needs no further
- * event in the workflow history.
- */
-export async function renewNodeLeases(
-  { cluster, leases, nodeLeases, authority }: Deps,
-  ref: MaintenanceRef,
-): Promise<{ renewAfterSeconds: number; details?: DetailsSnapshot }> {
-  const maintenance =
-    cluster.maintenances.get(ref.name) ??
-    (await cluster.kube.get(resources.nodeMaintenances, { name: ref.name }));
-  // In another stage, the activity of that stage acquires the Leases itself.
-  if (maintenance?.metadata.uid === ref.uid && holdsNodes(stageOf(maintenance))) {
-    const existing = cluster.nodes.list();
-    const { decisions } = await authority.decide(maintenance, selectedNodes(maintenance, existing));
-    await nodeLeases.of(ref.uid).renew(maintenance, nodesToHold(maintenance, existing, decisions));
-  }
-  const cached = cluster.maintenances.get(ref.name);
-  return {
-    renewAfterSeconds: leases.leaseDurationSeconds / 3,
-    ...(cached?.metadata.uid === ref.uid && {
-      details: detailsSnapshotAt(cached, cluster.kube.now().toISOString()),
-    }),
-  };
-}
-
-/**
- * Acquires the Leases of the nodes of a view that the requester may maintain, or could maintain when they were cordoned. Resolves with
- * undefined if the view is outdated.
+ * Acquires the Leases of the nodes of a view that the requester may maintain, or could maintain when they were cordoned, and renews those that
+ * are due. Resolves with undefined if the view is outdated.
  */
 export async function acquireNodeLeases(
   { nodeLeases, authority }: Pick<Deps, 'nodeLeases' | 'authority'>,

@@ -128,7 +128,7 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
 }
 
-function admitted({ cluster, scope }: Deps, maintenance: NodeMaintenance): Admitted {
+function admitted({ cluster, scope, heartbeatTimeoutSeconds }: Deps, maintenance: NodeMaintenance): Admitted {
   const { metadata, spec, status } = maintenance;
   const plan = completeDrainPlan(spec.drainPlan);
   return {
@@ -140,6 +140,7 @@ function admitted({ cluster, scope }: Deps, maintenance: NodeMaintenance): Admit
     paused: isTrue(status?.conditions, 'Paused'),
     position: positionOf(maintenance),
     planLength: plan.length,
+    heartbeatTimeoutSeconds,
     nodes: selectedNodes(maintenance, cluster.nodes.list())
       .map((node) => node.metadata.name)
       .toSorted(),

@@ -29,7 +29,7 @@ export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Int
     return undefined;
   };
   try {
-    return await reconcile<Interrupted>(cluster, () => false, pass);
+    return await reconcile<Interrupted>(deps, { maintenance: ref.name, pace: 'Waiting' }, pass);
   } finally {
     await writer?.stop();
   }

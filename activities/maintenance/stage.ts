@@ -1,3 +1,4 @@
+import { log } from '@temporalio/activity';
 import type { Node } from '../../api/core.ts';
 import { FIELD_MANAGER, MAINTENANCE_FINALIZER, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
@@ -123,7 +124,10 @@ export async function startStage(
     ...withStage(status, stage, now),
     nodes: nodes.length,
   }));
-  if (updated?.changed) recordStarted(deps, maintenance, stage, selected);
+  if (updated?.changed) {
+    log.info('Stage started', { uid: ref.uid, stage, nodes: nodes.length });
+    recordStarted(deps, maintenance, stage, selected);
+  }
   const known = maintenance.status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
   await deps.notifications.enqueue(
     stageStarted(notifiedMaintenanceOf(maintenance), stage, nodes, known ?? now),
@@ -166,7 +170,7 @@ function recordStarted(
 export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
   const current = await read(deps, ref);
   if (current === undefined || !isCompleting(current)) return;
-  if (await hasNodesToUncordon(deps, current)) await uncordonNodes(deps, ref);
+  if (await hasNodesToUncordon(deps, current)) await uncordonNodes(deps, ref, 'Waiting');
   await notifyFinished(deps, ref);
   const released = await changeFinalizers(deps, ref, (finalizers) =>
     finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER),
@@ -177,6 +181,7 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
     reason: 'Completed',
     message: 'The nodes have been returned to service.',
   });
+  log.info('Maintenance completed', { uid: ref.uid });
   await deps.events.flush();
 }
 

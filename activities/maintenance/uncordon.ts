@@ -11,8 +11,9 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import type { Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import type { EventContent } from '../../kube/events.ts';
+import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
 import { resources } from '../../kube/resources.ts';
-import type { MaintenanceRef } from '../contract.ts';
+import type { MaintenanceRef, Pace, Waiting } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
 import { reconcile } from '../reconcile.ts';
@@ -29,15 +30,20 @@ const leasesForbiddenRetryMs = 10_000;
  * (KEP-4212 > Uncordon (Complete)), and releases their Leases. If someone else has acquired the Lease of a node that was cordoned for the
  * maintenance, waits until they release it.
  */
-export async function uncordonNodes(deps: Deps, ref: MaintenanceRef): Promise<void> {
+export async function uncordonNodes(
+  deps: Deps,
+  ref: MaintenanceRef,
+  pace: Pace = 'Active',
+): Promise<Waiting | undefined> {
   const { cluster } = deps;
   const events = new UncordonEvents(deps);
+  const startedAt = currentInstant();
   let result: UncordonResult | undefined;
   let writer: StatusWriter | undefined;
-  const pass = async () => {
+  const uncordon = async (): Promise<'Done' | undefined> => {
     if (result?.kind === 'Uncordoned' && !isDue(deps, result)) return undefined;
     result = await uncordonOnce(deps, ref, events);
-    if (result.kind === 'Gone') return true;
+    if (result.kind === 'Gone') return 'Done';
     if (result.kind === 'Outdated') return undefined;
     const { maintenance, waiting } = result;
     writer ??= new StatusWriter(cluster.kube, maintenance, deps.lastStatusWrites);
@@ -46,10 +52,13 @@ export async function uncordonNodes(deps: Deps, ref: MaintenanceRef): Promise<vo
     writer.publish((status) => withUncordon(status, waiting, now));
     if (waiting.length > 0) return undefined;
     await writer.flush();
-    return true;
+    return 'Done';
   };
+  const isStalled = () => pace === 'Active' && elapsedMs(startedAt) > deps.stalledAfterMs;
+  const pass = async () => (await uncordon()) ?? (isStalled() ? 'Waiting' : undefined);
   try {
-    await reconcile<true>(cluster, () => false, pass);
+    const end = await reconcile(deps, { maintenance: ref.name, pace }, pass);
+    return end === 'Waiting' ? { kind: end } : undefined;
   } finally {
     await writer?.stop();
   }
@@ -83,6 +92,14 @@ interface Holders {
 interface ClusterState extends Holders {
   /** Undefined if the worker may not list Leases. */
   leases: ReadonlyMap<string, Lease> | undefined;
+}
+
+/** Everything that decides which nodes may be uncordoned, as the apiserver has it. */
+export interface HeldNodes {
+  /** Undefined if the worker may not list Leases. */
+  leases: ReadonlyMap<string, Lease> | undefined;
+  existing: readonly Node[];
+  all: readonly NodeMaintenance[];
 }
 
 interface Uncordoned {
@@ -132,10 +149,14 @@ async function uncordonOnce(
  * released with the resourceVersion that was read; one that joined before is in the list. If two maintenances complete together, the later
  * one sees that the other no longer holds the node.
  */
-async function readState(deps: Deps, ref: MaintenanceRef): Promise<ClusterState | undefined> {
-  const { kube } = deps.cluster;
+export async function readHeldNodes(kube: Kube): Promise<HeldNodes> {
   const [leases, { items: existing }] = await Promise.all([listLeases(kube), kube.list(resources.nodes)]);
   const { items: all } = await kube.list(resources.nodeMaintenances);
+  return { leases, existing, all };
+}
+
+async function readState(deps: Deps, ref: MaintenanceRef): Promise<ClusterState | undefined> {
+  const { leases, existing, all } = await deps.heldNodes.get();
   const maintenance = all.find((one) => one.metadata.uid === ref.uid);
   return maintenance && { leases, ...(await findHolders(deps, maintenance, existing, all)) };
 }

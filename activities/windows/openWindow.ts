@@ -44,11 +44,13 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
     return { ...status, active };
   });
   // A window that starts at its own end is never open: it resumes nothing, and nobody is notified.
-  if (isPast(deps, times.end)) return { name, uid, cluster, ...opened, pausedByWindow: [] };
+  const { heartbeatTimeoutSeconds } = deps;
+  const result = { name, uid, cluster, heartbeatTimeoutSeconds, ...opened };
+  if (isPast(deps, times.end)) return { ...result, pausedByWindow: [] };
   const message = `The window is open until ${times.end}.`;
   deps.events.record(window, { type: 'Normal', reason: 'WindowOpened', message });
   await deps.notifications.enqueue(windowOpened(notifiedWindowOf(window), active, times.start));
-  return { name, uid, cluster, ...opened, pausedByWindow: pausedWorkflows(deps, name) };
+  return { ...result, pausedByWindow: pausedWorkflows(deps, name) };
 }
 
 /** The difference between the clocks of Temporal's hosts that is tolerated. */

@@ -26,7 +26,7 @@ import type { WindowRef, WindowRequests } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { currentExecution } from '../execution.ts';
 import { notOpen } from '../failures.ts';
-import { reconcileOn, resyncEveryMs } from '../reconcile.ts';
+import { reconcileOn, resyncEveryMs, within } from '../reconcile.ts';
 import { applyNodeStep, markPausedByWindow } from './nodes.ts';
 import { observeWindow, type WindowObservation } from './observe.ts';
 import { publishWindow } from './publish.ts';
@@ -60,8 +60,16 @@ export function rollOut(
       step.kind === 'Progressed' && isDeepStrictEqual(reported(step.state), reported(previous));
     return isUnchanged ? undefined : step;
   };
-  const withinMs = () => (rollout.awaitsNodes() ? heartbeatIntervalMs : resyncEveryMs);
-  return reconcileOn<WindowStep>([nodes, maintenances, windows, jobs, nodeDisruptionBudgets], pass, withinMs);
+  const withinMs = () =>
+    Math.min(rollout.awaitsNodes() ? heartbeatIntervalMs : resyncEveryMs, rollout.untilEndMs());
+  const watched = [
+    within(nodes),
+    within(maintenances),
+    within(windows),
+    within(jobs),
+    within(nodeDisruptionBudgets),
+  ];
+  return reconcileOn<WindowStep>(watched, pass, withinMs);
 }
 
 function reported(state: WindowState | undefined): Omit<WindowState, 'waitingSince'> | undefined {
@@ -81,6 +89,7 @@ class Rollout {
   readonly #reservations: Reservations;
   readonly #rejections: Rejections;
   #waitingSince: WaitingSince | undefined;
+  #endMs = Number.NaN;
 
   constructor(deps: Deps, requests: WindowRequests | undefined, previous: unknown) {
     this.#deps = deps;
@@ -90,6 +99,12 @@ class Rollout {
     this.#startedAt = deps.cluster.kube.now().getTime();
     this.#reservations = new Reservations(deps);
     this.#rejections = new Rejections(deps);
+  }
+
+  /** Returns the time until the window ends; Infinity afterwards. */
+  untilEndMs(): number {
+    const remainingMs = this.#endMs - this.#deps.cluster.kube.now().getTime();
+    return remainingMs > 0 ? remainingMs : Infinity;
   }
 
   awaitsNodes(): boolean {
@@ -104,6 +119,7 @@ class Rollout {
     if (found === undefined) return { kind: 'Gone' };
     const { window, active } = found;
     const requests = { ...recordedRequests(active), ended: false };
+    this.#endMs = Date.parse(requests.end);
     this.#waitingSince ??= this.#previousWaitingSince(active, nowMs());
     const observation = await observeWindow(deps, window, requests, this.#waitingSince);
     this.#waitingSince = waitingSinceOf(observation.steps, this.#waitingSince, nowMs());

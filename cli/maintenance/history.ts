@@ -5,6 +5,7 @@ import type { Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { type KubeEvent, type Resource, resources } from '../../kube/resources.ts';
 import { retentionSecondsOf } from '../../temporal-config/retention.ts';
+import { listRuns } from '../../temporal-config/runs.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { claimedNames } from '../clusterClaim.ts';
 import { outputOption } from '../options.ts';
@@ -137,26 +138,32 @@ function lostRows(
 
 /** Reads all runs: continued as new, restarted after a termination, one per opening of a window, and of previous objects of the same name. */
 async function readRuns(
-  { client }: Temporal,
+  { client, dataConverter }: Temporal,
   query: string,
 ): Promise<{ runs: RunSummary[]; rows: AuditRow[] }> {
-  // Imports the payload decoder, which no other command needs.
-  const { rowsOf } = await import('./historyRows.ts');
+  // Import the payload decoder, which no other command needs.
+  const [{ rowsOf }, { decodeHistory }] = await Promise.all([
+    import('./historyRows.ts'),
+    import('./decodedHistory.ts'),
+  ]);
   const runs: RunSummary[] = [];
-  for await (const { workflowId, runId, status, startTime, closeTime } of client.workflow.list({ query }))
+  for await (const { workflowId, runId, status, startTime, closeTime } of listRuns(client, query))
     runs.push({
       workflowId,
       runId,
-      status: status.name,
+      status,
       startTime: startTime.toISOString(),
       ...(closeTime && { closeTime: closeTime.toISOString() }),
     });
   runs.sort((a, b) => Date.parse(a.startTime) - Date.parse(b.startTime));
   const rows: AuditRow[] = [];
+  const problems = new Set<string>();
   for (const { workflowId, runId } of runs) {
     const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    for (const problem of await decodeHistory(history, dataConverter)) problems.add(problem);
     rows.push(...rowsOf(history).map((row) => ({ ...row, source: 'Temporal' as const, workflowId, runId })));
   }
+  for (const problem of problems) printError(`note: ${problem}`);
   return { runs, rows };
 }
 

@@ -3,6 +3,7 @@ import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { DrainStep } from '../../activities/contract.ts';
 import { tierText } from '../../domain/drain/tiers.ts';
 import { isRecord } from '../../domain/common/untrusted.ts';
+import { processOf } from '../../domain/leases/identityLease.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import type { KnownRequests } from '../../domain/windows/requests.ts';
 import { isWindowStep } from '../../domain/windows/windowState.ts';
@@ -186,7 +187,7 @@ function requestsRead(
 }
 
 function nameOf(identity: string | null | undefined): string | undefined {
-  return identity || undefined;
+  return identity ? processOf(identity) : undefined;
 }
 
 function because(reason: string | null | undefined): string {
@@ -201,7 +202,7 @@ function valuesOf(payloads: Payloads | null | undefined): unknown[] {
   return (payloads?.payloads ?? []).map(valueOf);
 }
 
-/** Payloads of a custom codec cannot be decoded here. */
+/** A payload is still encoded here if its key is missing, or if it has the codec of another program. */
 function valueOf(payload: Payload): unknown {
   try {
     return defaultPayloadConverter.fromPayload(payload);

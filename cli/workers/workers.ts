@@ -46,13 +46,17 @@ async function show({ namespace, output, ...cluster }: WorkersOptions): Promise<
     const { processes, leader } = await withRemedy(installationOf(kube, namespace), remedy);
     if (leader !== undefined && !processes.some((one) => one.leader))
       printError(
-        `warning: the leader of the controllers, ${escapeForTerminal(leader)}, is not one of these processes`,
+        `warning: the leader of the controllers, ${escapeForTerminal(leader)}, publishes no identity Lease: it runs with --identity-leases false, or is of another release`,
       );
     const rows = await withPolls(processes);
     if (output !== undefined) print(formatList(rows, output));
-    else if (rows.length === 0) printError(`No processes found in namespace ${namespace}.`);
+    else if (rows.length === 0) printError(noProcesses(namespace));
     else print(table(columns(kube.now().getTime()), rows));
   });
+}
+
+function noProcesses(namespace: string): string {
+  return `No process publishes an identity Lease in namespace ${namespace}: none runs for it, or all run with --identity-leases false.`;
 }
 
 interface Installation {

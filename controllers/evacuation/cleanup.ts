@@ -25,7 +25,7 @@ export class EvacuationCleanup {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #isEvicting: () => boolean;
-  readonly #queue = new WorkQueue();
+  readonly #queue = new WorkQueue('evacuation-cleanup');
   /** UID of a deleted pod that still has an Evacuation -> when the informer showed its deletion. */
   readonly #podDeletedAtMs = new Map<string, number>();
   /** UIDs of deleted Evacuations that the informer still shows. */
@@ -39,7 +39,7 @@ export class EvacuationCleanup {
 
   run(signal: AbortSignal): Promise<void> {
     const reconcile = (key: string) => this.#reconcile(key);
-    return this.#queue.run({ workers, reconcile, signal, log: this.#log });
+    return this.#queue.run({ workers, reconcile, signal, log: this.#log, observer: this.#cluster.queues });
   }
 
   enqueue(key: string): void {

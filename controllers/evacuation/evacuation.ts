@@ -1,7 +1,9 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { compareNames } from '../../domain/common/names.ts';
-import { isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { podName } from '../../domain/common/pod.ts';
+import { describeInstigators, isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { type EvacuationOutcome, outcomeOf } from '../../domain/evacuation/outcome.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
@@ -23,6 +25,8 @@ interface Deps {
   log: Log;
   evacuators?: EvacuatorSettings;
   termination?: TerminationTiming;
+  /** Called for each Evacuation that was deleted. */
+  onEnd?: ((outcome: EvacuationOutcome) => void) | undefined;
 }
 
 /** Number of Evacuations that are reconciled in parallel: hides the latency of the apiserver without overloading it. */
@@ -36,7 +40,7 @@ const workers = 48;
 export class EvacuationController {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
-  readonly #queue = new WorkQueue();
+  readonly #queue = new WorkQueue('evacuation');
   readonly #known: KnownEvacuators;
   readonly #handover: EvacuatorHandover;
   readonly #evictionQueue: EvictionQueue;
@@ -44,6 +48,7 @@ export class EvacuationController {
   readonly #eviction: PodEviction;
   readonly #cleanup: EvacuationCleanup;
   readonly #termination: TerminationTiming;
+  readonly #onEnd: Deps['onEnd'];
 
   constructor({
     cluster,
@@ -51,7 +56,9 @@ export class EvacuationController {
     log,
     evacuators = defaultEvacuatorSettings,
     termination = defaultTerminationTiming,
+    onEnd,
   }: Deps) {
+    this.#onEnd = onEnd;
     this.#cluster = cluster;
     this.#log = log;
     this.#termination = termination;
@@ -64,9 +71,17 @@ export class EvacuationController {
       cluster,
       queue: this.#evictionQueue,
       messages: this.#messages,
-      onEvicted: (evacuation, pod) => {
-        const message = `Evicted from node ${pod.spec.nodeName} for ${this.#handover.instigatorsOf(evacuation, pod)}.`;
+      maintenancesOf: (pod) => this.#handover.maintenancesOf(pod),
+      onEvicted: (evacuation, pod, maintenances) => {
+        const message = `Evicted from node ${pod.spec.nodeName} for ${describeInstigators(evacuation, maintenances)}.`;
         events.record(aboutPod(pod), { type: 'Normal', reason: 'Evicted', message, related: evacuation });
+        for (const { metadata } of maintenances)
+          log.debug('Pod evicted', {
+            maintenance: metadata.name,
+            pod: podName(pod),
+            podUid: pod.metadata.uid,
+            node: pod.spec.nodeName,
+          });
       },
     });
     const isEvicting = () => this.#eviction.isSettling() || this.#queue.length > 0;
@@ -97,13 +112,28 @@ export class EvacuationController {
     const reconcile = (key: string) => this.#reconcile(key).catch((error) => this.#failed(key, error));
     try {
       await Promise.all([
-        this.#queue.run({ workers, reconcile, signal, log: this.#log }),
+        this.#queue.run({
+          workers,
+          reconcile,
+          fieldsOf: (key) => this.#fieldsOf(key),
+          signal,
+          log: this.#log,
+          observer: this.#cluster.queues,
+        }),
         this.#messages.run(signal),
         this.#cleanup.run(signal),
       ]);
     } finally {
       for (const stop of unsubscribe) stop();
     }
+  }
+
+  /** Names the first maintenance that drains the node, to whose trace the eviction belongs, too. */
+  #fieldsOf(key: string): Record<string, string> {
+    const evacuation = this.#cluster.evacuations.get(key);
+    const pod = evacuation && podOf(this.#cluster, evacuation);
+    const [maintenance] = pod === undefined ? [] : this.#handover.maintenancesOf(pod);
+    return maintenance === undefined ? {} : { maintenance: maintenance.metadata.name };
   }
 
   #podChanged(type: 'Added' | 'Updated' | 'Deleted', pod: Pod): void {
@@ -138,7 +168,9 @@ export class EvacuationController {
       };
       return reportTermination(reporting, evacuation, pod);
     }
-    return this.#eviction.isEvicted(pod) ? undefined : this.#evacuate(key, evacuation, pod);
+    return this.#eviction.wasEvicted(pod.metadata.uid ?? '')
+      ? undefined
+      : this.#evacuate(key, evacuation, pod);
   }
 
   async #evacuate(key: string, evacuation: Evacuation, pod: Pod): Promise<Requeue | undefined> {
@@ -160,10 +192,14 @@ export class EvacuationController {
   }
 
   #forget(key: string, evacuation: Evacuation): void {
+    const { podRef } = evacuation.spec;
+    const pod = podOf(this.#cluster, evacuation);
+    const stays = pod !== undefined && pod.metadata.deletionTimestamp === undefined;
+    this.#onEnd?.(outcomeOf(evacuation, { stays, wasEvicted: this.#eviction.wasEvicted(podRef.uid) }));
     this.#messages.forget(key);
     this.#handover.forget(evacuation);
     this.#evictionQueue.done(key);
-    this.#eviction.forget(evacuation.spec.podRef.uid);
+    this.#eviction.forget(podRef.uid);
     this.#cleanup.forget(evacuation);
   }
 }

@@ -1,8 +1,10 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
 import { FIELD_MANAGER } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
+import { compareNames } from '../../domain/common/names.ts';
 import { podTypeOf } from '../../domain/common/pod.ts';
 import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
 import { describeInstigators } from '../../domain/evacuation/evacuation.ts';
@@ -82,9 +84,14 @@ export class EvacuatorHandover {
 
   /** Returns the instigators of the evacuation, for Events. */
   instigatorsOf(evacuation: Evacuation, pod: Pod): string {
+    return describeInstigators(evacuation, this.maintenancesOf(pod));
+  }
+
+  /** Returns the maintenances that drain the node of the pod, by name. */
+  maintenancesOf(pod: Pod): NodeMaintenance[] {
     const node = this.#cluster.nodes.get(pod.spec.nodeName ?? '');
     const draining = node === undefined ? [] : drainingMaintenances(node, this.#cluster.maintenances.list());
-    return describeInstigators(evacuation, draining);
+    return draining.toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   }
 
   forget({ metadata }: Evacuation): void {

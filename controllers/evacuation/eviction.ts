@@ -1,5 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { type Blocker, BlockerReason, requiresIntervention } from '../../domain/evacuation/blocker.ts';
 import { backOffMs } from '../../kube/backOff.ts';
@@ -8,6 +9,7 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import { isRejection } from '../../kube/errors.ts';
 import { keyOf } from '../../kube/store.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
+import { inSpanOf } from '../traces.ts';
 import type { EvictionQueue, Waiting } from './evictionQueue.ts';
 import { podOf } from './podOf.ts';
 import { messageIntervalMs, type StatusMessages } from './statusMessages.ts';
@@ -16,8 +18,10 @@ interface Deps {
   cluster: FencedCluster;
   queue: EvictionQueue;
   messages: StatusMessages;
+  /** Returns the maintenances that drain the node of the pod. */
+  maintenancesOf: (pod: Pod) => readonly NodeMaintenance[];
   /** Called when the apiserver has accepted an eviction. */
-  onEvicted: (evacuation: Evacuation, pod: Pod) => void;
+  onEvicted: (evacuation: Evacuation, pod: Pod, maintenances: readonly NodeMaintenance[]) => void;
 }
 
 /** The control plane is assumed to need this long after an eviction to terminate and replace the pod. */
@@ -44,11 +48,12 @@ export class PodEviction {
     const key = keyOf(evacuation);
     const admission = queue.admit(key, pod);
     if (admission.kind === 'Waiting') return this.#reportWaiting(evacuation, admission);
-    const outcome = await this.#request(key, pod);
+    const maintenances = this.#deps.maintenancesOf(pod);
+    const outcome = await this.#request(key, pod, maintenances);
     switch (outcome.kind) {
       case 'Evicted':
         queue.accepted(key);
-        this.#recordEvicted(evacuation, pod);
+        this.#recordEvicted(evacuation, pod, maintenances);
         return undefined;
       case 'Gone':
         queue.done(key);
@@ -73,8 +78,9 @@ export class PodEviction {
     }
   }
 
-  isEvicted({ metadata }: Pod): boolean {
-    return this.#evicted.has(metadata.uid ?? '');
+  /** Reports whether the apiserver has accepted an eviction of the pod, since this process leads. */
+  wasEvicted(podUid: string): boolean {
+    return this.#evicted.has(podUid);
   }
 
   /** Reports whether the control plane is still busy with evicted pods. */
@@ -91,11 +97,19 @@ export class PodEviction {
     this.#terminating.delete(podUid);
   }
 
-  async #request(key: string, pod: Pod): Promise<EvictionOutcome> {
+  async #request(key: string, pod: Pod, maintenances: readonly NodeMaintenance[]): Promise<EvictionOutcome> {
     const { cluster, queue } = this.#deps;
     const { name, namespace = '', uid = '' } = pod.metadata;
+    const attributes = {
+      'k8s.namespace.name': namespace,
+      'k8s.pod.name': name,
+      'k8s.pod.uid': uid,
+      'k8s.node.name': pod.spec.nodeName ?? '',
+    };
     try {
-      return await cluster.kube.evict({ namespace, name, uid });
+      return await inSpanOf(maintenances, { name: 'Evict pod', attributes }, () =>
+        cluster.kube.evict({ namespace, name, uid }),
+      );
     } catch (error) {
       queue.done(key);
       if (!isRejection(error)) throw error;
@@ -103,13 +117,13 @@ export class PodEviction {
     }
   }
 
-  #recordEvicted(evacuation: Evacuation, pod: Pod): void {
+  #recordEvicted(evacuation: Evacuation, pod: Pod, maintenances: readonly NodeMaintenance[]): void {
     const { uid = '' } = pod.metadata;
     this.#evicted.add(uid);
     // The informer may have shown that the pod is gone before the response to the eviction arrived.
     if (podOf(this.#deps.cluster, evacuation) !== undefined) this.#terminating.add(uid);
     this.#lastEvictionAtMs = Date.now();
-    this.#deps.onEvicted(evacuation, pod);
+    this.#deps.onEvicted(evacuation, pod, maintenances);
   }
 
   /** Reports what the eviction waits for: at once if an operator must act, otherwise at a limited rate. */

@@ -31,7 +31,7 @@ export class StatusMessages {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #waitingReason: Deps['waitingReason'];
-  readonly #queue = new WorkQueue();
+  readonly #queue = new WorkQueue('evacuation-status');
   /** Key of an Evacuation -> when its message was last written, and which version of it was read before. */
   readonly #written = new Map<string, { atMs: number; resourceVersion: string | undefined }>();
 
@@ -43,7 +43,7 @@ export class StatusMessages {
 
   run(signal: AbortSignal): Promise<void> {
     const reconcile = (key: string) => this.#writeWaiting(key, signal);
-    return this.#queue.run({ workers: 1, reconcile, signal, log: this.#log });
+    return this.#queue.run({ workers: 1, reconcile, signal, log: this.#log, observer: this.#cluster.queues });
   }
 
   /** Writes what an Evacuation waits for when it is next in line. */

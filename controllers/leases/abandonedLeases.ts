@@ -20,12 +20,12 @@ const maxRequeueMs = 3_600_000;
  */
 export async function runAbandonedLeasesController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, log } = deps;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('abandoned-leases');
   const reconciler = new AbandonedLeaseReconciler(deps);
   const unsubscribe = cluster.leases.subscribe(({ object }) => queue.add(object.metadata.name));
   const reconcile = (name: string) => Promise.resolve(reconciler.reconcile(name));
   try {
-    await queue.run({ workers: 1, reconcile, signal, log });
+    await queue.run({ workers: 1, reconcile, signal, log, observer: cluster.queues });
   } finally {
     unsubscribe();
   }

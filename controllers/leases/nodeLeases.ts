@@ -36,7 +36,7 @@ const remedy =
 export async function runNodeLeasesController({ cluster, log }: Deps, signal: AbortSignal): Promise<void> {
   const { nodes, leases } = cluster;
   if (!(await leasesSynced(cluster, log, signal))) return;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('node-leases');
   const reconciler = new NodeLeaseReconciler({ cluster, log }, queue);
   const unsubscribe = [
     nodes.subscribe(({ type, object }) => {
@@ -48,7 +48,7 @@ export async function runNodeLeasesController({ cluster, log }: Deps, signal: Ab
   const reconcile = (key: string) =>
     key === namespaceKey ? reconciler.reconcileNamespace() : reconciler.reconcileLease(key);
   try {
-    await queue.run({ workers: leaseWorkers, reconcile, signal, log });
+    await queue.run({ workers: leaseWorkers, reconcile, signal, log, observer: cluster.queues });
   } finally {
     for (const stop of unsubscribe) stop();
   }

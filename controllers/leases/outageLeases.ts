@@ -20,8 +20,8 @@ const concurrentRenewals = 8;
 const checksPerDuration = 6;
 
 /**
- * Renews the maintenance Leases of cordoned nodes during an outage of Temporal, whose timers renew them otherwise: nobody else may take a node
- * whose maintenance only waits. Acquires no Lease, and renews none that was released.
+ * Renews the maintenance Leases of cordoned nodes during an outage of Temporal, in which no worker starts the activities that renew them
+ * otherwise: nobody else may take a node whose maintenance only waits. Acquires no Lease, and renews none that was released.
  */
 export async function runOutageLeasesController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { availability, leases, log } = deps;

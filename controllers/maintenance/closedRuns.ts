@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { ClusterScope } from '../../api/names.ts';
 import type { Log } from '../../kube/log.ts';
+import { listRuns } from '../../temporal-config/runs.ts';
 import { repeat } from '../repeat.ts';
 import { findRun, hasFailed, isOfCluster } from '../runInspection.ts';
 import { type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
@@ -68,8 +69,8 @@ async function listClosed({ temporal, scope: { names, uid } }: Deps): Promise<Cl
     `CloseTime > "${since}"`,
   ].join(' AND ');
   const closed: ClosedRun[] = [];
-  for await (const { workflowId, runId, status, memo } of temporal.workflow.list({ query }))
-    if (isOfCluster(uid, memo)) closed.push(closedRun(workflowId.slice(prefix.length), runId, status.name));
+  for await (const { workflowId, runId, status, memo } of listRuns(temporal, query))
+    if (isOfCluster(uid, memo)) closed.push(closedRun(workflowId.slice(prefix.length), runId, status));
   return closed;
 }
 

@@ -13,8 +13,11 @@ import {
 import { staticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import { resources } from '../../kube/resources.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
+import { readableMemo } from '../../temporal-config/readableMemo.ts';
+import { listRuns } from '../../temporal-config/runs.ts';
 import { isOfCluster } from '../runInspection.ts';
 import { recoveryDelayMs, untilAvailable } from '../temporalAvailability.ts';
+import { inTraceOf } from '../traces.ts';
 import { type ClosedRun, latestClosedRun, watchClosedRuns } from './closedRuns.ts';
 import { StalledRuns, type StalledRunsDeps } from './stalledRuns.ts';
 import { isRunning, signalIfRunning } from '../workflowRuns.ts';
@@ -24,8 +27,8 @@ interface Deps extends StalledRunsDeps {
   onRestart?: () => void;
 }
 
-/** Interval of checks that an unfinished maintenance has a run, because a user may have terminated it. */
-const checkEveryMs = 30_000;
+/** Interval of checks that an unfinished maintenance has a run. The list of closed runs and StalledRuns find those that have none much sooner. */
+const checkEveryMs = 600_000;
 /** Delay after a signal before the controller checks that the run has applied it. */
 const verifyAfterMs = 2_000;
 /** Interval of searches for runs without an object. */
@@ -35,6 +38,8 @@ const queryTimeoutMs = 5_000;
 const reconcileTimeoutMs = 15_000;
 /** Shortest time between two signals about blocked pods to one run, which keeps its history short. */
 const refreshEveryMs = 30_000;
+/** Interval of signals while pods leave. */
+const refreshProgressEveryMs = 300_000;
 const workers = 4;
 
 /**
@@ -43,7 +48,7 @@ const workers = 4;
  */
 export async function runMaintenanceController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, temporal, availability, log } = deps;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('maintenance');
   const stalled = new StalledRuns(deps);
   const reconciler = new MaintenanceReconciler(deps, stalled);
   const unsubscribe = cluster.maintenances.subscribe(({ type, object: { metadata } }) => {
@@ -53,11 +58,18 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
   const unsubscribeAvailability = availability.subscribe(() => {
     if (availability.outage() !== undefined) return;
     const names = reconciler.names();
-    for (const name of names) queue.addAfter(name, recoveryDelayMs(names.length));
+    for (const name of names) {
+      // The Temporal that answers now may be another one, without the runs of the one before.
+      reconciler.checkAgain(name);
+      queue.addAfter(name, recoveryDelayMs(names.length));
+    }
   });
   for (const { metadata } of cluster.maintenances.list()) queue.add(metadata.name);
   const sweeping = sweep(deps, signal);
-  const checking = stalled.watch(signal);
+  const checking = stalled.watch((name) => {
+    reconciler.checkAgain(name);
+    queue.add(name);
+  }, signal);
   const watching = watchClosedRuns(
     deps,
     (run) => {
@@ -71,7 +83,14 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
     return temporal.withDeadline(Date.now() + reconcileTimeoutMs, () => reconciler.reconcile(name));
   };
   try {
-    await queue.run({ workers, reconcile, signal, log });
+    await queue.run({
+      workers,
+      reconcile,
+      fieldsOf: (name) => ({ maintenance: name }),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     unsubscribe();
     unsubscribeAvailability();
@@ -85,6 +104,8 @@ class MaintenanceReconciler {
   readonly #deleted = new Map<string, string>();
   /** Object name -> the UID and generation that this process has signalled last. */
   readonly #signalled = new Map<string, string>();
+  /** Object name -> when this process has to check again that it has a run, by performance.now(). */
+  readonly #checkAt = new Map<string, number>();
   /** Object name -> how its latest run ended, until it has another one. */
   readonly #closed = new Map<string, ClosedRun>();
   /** Object name -> the runs that were started because one had ended too early. */
@@ -112,6 +133,11 @@ class MaintenanceReconciler {
     this.#closed.set(run.name, run);
   }
 
+  /** The maintenance may have no run: the next pass asks Temporal. */
+  checkAgain(name: string): void {
+    this.#checkAt.delete(name);
+  }
+
   async reconcile(name: string): Promise<{ requeueAfterMs: number } | undefined> {
     await this.#signalGone(name);
     const maintenance = this.#deps.cluster.maintenances.get(name);
@@ -119,9 +145,10 @@ class MaintenanceReconciler {
       this.#details.forget(name);
       this.#closed.delete(name);
       this.#restarts.delete(name);
+      this.#checkAt.delete(name);
       return undefined;
     }
-    const requeueAfterMs = await this.#ensureRun(maintenance);
+    const requeueAfterMs = await inTraceOf(maintenance, () => this.#ensureRun(maintenance));
     return { requeueAfterMs: Math.min(requeueAfterMs, await this.#details.refresh(maintenance)) };
   }
 
@@ -133,20 +160,43 @@ class MaintenanceReconciler {
     this.#signalled.delete(name);
   }
 
-  /** Resolves with the time after which the run is checked again. */
+  /** Resolves with the time after which the run is checked again. Asks Temporal nothing when only the status has changed. */
   async #ensureRun(maintenance: NodeMaintenance): Promise<number> {
+    const { name, uid = '', generation = 0 } = maintenance.metadata;
+    const version = `${uid}/${generation}`;
+    // A run that has applied this generation needs no signal from a new leader.
+    if (isObserved(maintenance) && !this.#signalled.has(name)) this.#signalled.set(name, version);
+    const knownForMs = await this.#knownForMs(maintenance, this.#signalled.get(name) === version);
+    if (knownForMs > 0) return knownForMs;
+    const delayMs = this.#restartDelay(name);
+    if (delayMs > 0) return delayMs;
+    if (!(await this.#signal(maintenance))) return verifyAfterMs;
+    this.#signalled.set(name, version);
+    return this.#checkAgainAfter(name, verifyAfterMs);
+  }
+
+  /**
+   * Returns for how long nothing needs to be done, because the run knows the newest generation; 0 if something does. The run of a deleted object of
+   * the same name ignores the signal and ends; the next check starts a run for this object.
+   */
+  async #knownForMs(maintenance: NodeMaintenance, isSignalled: boolean): Promise<number> {
+    const { temporal, scope } = this.#deps;
+    const { name } = maintenance.metadata;
+    const isClosed = this.#closed.has(name);
+    const remainingMs = (this.#checkAt.get(name) ?? 0) - performance.now();
+    if (isSignalled && !isClosed && remainingMs > 0) return remainingMs;
+    if (!isSignalled && !isClosed) return 0;
+    if (!(await isRunning(temporal, scope.names.maintenanceId(name)))) return 0;
+    this.#closed.delete(name);
+    if (!isSignalled) return 0;
+    return this.#checkAgainAfter(name, isObserved(maintenance) ? checkEveryMs : verifyAfterMs);
+  }
+
+  /** Signals the run, or starts one. Resolves with false if none is needed. */
+  async #signal(maintenance: NodeMaintenance): Promise<boolean> {
     const { temporal, scope, log } = this.#deps;
     const { name, uid = '', generation = 0 } = maintenance.metadata;
     const workflowId = scope.names.maintenanceId(name);
-    const version = `${uid}/${generation}`;
-    // The run of a deleted object of the same name ignores the signal and ends; the next check starts a run for this object.
-    const isSignalled = this.#signalled.get(name) === version;
-    if ((isSignalled || this.#closed.has(name)) && (await isRunning(temporal, workflowId))) {
-      this.#closed.delete(name);
-      if (isSignalled) return isObserved(maintenance) ? checkEveryMs : verifyAfterMs;
-    }
-    const delayMs = this.#restartDelay(name);
-    if (delayMs > 0) return delayMs;
     const stage = stageOf(maintenance);
     const observation = {
       uid,
@@ -157,21 +207,28 @@ class MaintenanceReconciler {
     };
     const handle = temporal.workflow.getHandle(workflowId);
     if (!(await signalIfRunning(handle.signal('observe', observation)))) {
-      if (!(await this.#needsRun(maintenance))) return verifyAfterMs;
+      if (!(await this.#needsRun(maintenance))) return false;
       const closed = await this.#closedRunOf(maintenance);
-      await temporal.workflow.signalWithStart('nodeMaintenance', {
+      const summary = staticSummaryOf(maintenance, scope);
+      const { signaledRunId: runId } = await temporal.workflow.signalWithStart('nodeMaintenance', {
         workflowId,
         taskQueue: scope.names.taskQueue,
         args: [{ name }],
         signal: 'observe',
         signalArgs: [observation],
-        ...staticSummaryOf(maintenance, scope),
+        ...summary,
+        memo: readableMemo(summary.memo),
       });
       if (closed !== undefined) await this.#recordRestart(maintenance, closed);
+      log.info('Workflow started', { maintenance: name, uid, workflowId, runId });
     }
-    log.info('Workflow signalled', { maintenance: name, generation, stage });
-    this.#signalled.set(name, version);
-    return verifyAfterMs;
+    log.info('Workflow signalled', { maintenance: name, workflowId, generation, stage });
+    return true;
+  }
+
+  #checkAgainAfter(name: string, ms: number): number {
+    this.#checkAt.set(name, performance.now() + ms);
+    return ms;
   }
 
   /** Returns how long a maintenance whose run has ended too early waits for another one. */
@@ -209,13 +266,13 @@ class MaintenanceReconciler {
 }
 
 /**
- * Refreshes the current details of runs when the blockers that require intervention change. Runs get all other details with the results of
- * their activities, which add no event to their histories.
+ * Refreshes the current details of runs when the blockers that require intervention change, and rarely while pods leave. Runs get all other
+ * details with the results of their activities, which add no event to their histories.
  */
 class DetailsRefresher {
   readonly #deps: Deps;
-  /** Object name -> the latest signal of this process: its reasons, and when it was sent, in milliseconds since the epoch. */
-  readonly #sent = new Map<string, { reasons: string; at: number }>();
+  /** Object name -> the latest signal of this process, or what it saw first. */
+  readonly #sent = new Map<string, Refresh>();
 
   constructor(deps: Deps) {
     this.#deps = deps;
@@ -228,18 +285,34 @@ class DetailsRefresher {
   /** Resolves with the time after which another refresh may be needed. */
   async refresh(maintenance: NodeMaintenance): Promise<number> {
     const { name, uid = '' } = maintenance.metadata;
-    const sent = this.#sent.get(name) ?? { reasons: uid, at: 0 };
     const reasons = `${uid}${interventionReasons(maintenance)}`;
-    if (reasons === sent.reasons) return checkEveryMs;
-    const remainingMs = sent.at + refreshEveryMs - Date.now();
-    if (remainingMs > 0) return remainingMs;
+    const pods = podsText(maintenance);
+    const sent = this.#sent.get(name) ?? { reasons: uid, pods, at: Date.now(), isSent: false };
+    this.#sent.set(name, sent);
+    if (reasons === sent.reasons && pods === sent.pods) return checkEveryMs;
+    const waitMs = reasons === sent.reasons ? refreshProgressEveryMs : refreshEveryMs;
+    const remainingMs = sent.at + waitMs - Date.now();
+    if (remainingMs > 0 && (sent.isSent || reasons === sent.reasons)) return remainingMs;
     const { cluster, temporal, scope } = this.#deps;
     const details = detailsSnapshotAt(maintenance, cluster.kube.now().toISOString());
     const handle = temporal.workflow.getHandle(scope.names.maintenanceId(name));
     await signalIfRunning(handle.signal('refreshDetails', { uid, details }));
-    this.#sent.set(name, { reasons, at: Date.now() });
+    this.#sent.set(name, { reasons, pods, at: Date.now(), isSent: true });
     return refreshEveryMs;
   }
+}
+
+interface Refresh {
+  reasons: string;
+  pods: string;
+  /** Milliseconds since the epoch. */
+  at: number;
+  isSent: boolean;
+}
+
+function podsText({ status }: NodeMaintenance): string {
+  const left = status?.nodeStatuses.map((node) => node.podsPendingEvacuation + node.podsEvacuating) ?? [];
+  return `${left.reduce((sum, pods) => sum + pods, 0)} ${status?.podsBlocked ?? 0}`;
 }
 
 /** Returns the author of the change, for the history, which outlives the object. No policy can record who deletes an object. */
@@ -273,7 +346,7 @@ async function signalOrphans(deps: Deps, signal: AbortSignal): Promise<void> {
   const { names, uid } = deps.scope;
   const prefix = names.maintenanceId('');
   const query = `WorkflowType = "nodeMaintenance" AND WorkflowId STARTS_WITH "${prefix}" AND ExecutionStatus = "Running"`;
-  for await (const { workflowId, memo } of deps.temporal.workflow.list({ query })) {
+  for await (const { workflowId, memo } of listRuns(deps.temporal, query)) {
     if (!isOfCluster(uid, memo)) continue;
     const name = workflowId.slice(prefix.length);
     const maintenance = deps.cluster.maintenances.get(name);
@@ -281,7 +354,11 @@ async function signalOrphans(deps: Deps, signal: AbortSignal): Promise<void> {
     // A run that does not answer must not delay the signals to others.
     await signalIfOrphan(deps, name).catch((error: unknown) => {
       if (!signal.aborted)
-        deps.log.warn('Run did not answer a query for its object', { workflowId, error: String(error) });
+        deps.log.warn('Run did not answer a query for its object', {
+          maintenance: name,
+          workflowId,
+          error: String(error),
+        });
     });
   }
 }

@@ -32,7 +32,7 @@ export async function runNodeConditionsController(
   signal: AbortSignal,
 ): Promise<void> {
   const { nodes, maintenances, leases } = cluster;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('node-conditions');
   const addSelected = ({ spec }: NodeMaintenance) => {
     for (const node of nodes.list()) if (selectsNode(spec.nodeSelector, node)) queue.add(node.metadata.name);
   };
@@ -55,6 +55,7 @@ export async function runNodeConditionsController(
       reconcile: (name) => reconcileConditions(cluster, holder, name),
       signal,
       log,
+      observer: cluster.queues,
     });
   } finally {
     for (const stop of unsubscribe) stop();

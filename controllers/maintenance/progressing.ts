@@ -30,7 +30,7 @@ const workers = 4;
  */
 export async function runProgressingController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, availability, log } = deps;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('progressing');
   const enqueueAll = () => {
     for (const { metadata } of cluster.maintenances.list()) queue.add(metadata.name);
   };
@@ -43,7 +43,14 @@ export async function runProgressingController(deps: Deps, signal: AbortSignal):
   ];
   enqueueAll();
   try {
-    await queue.run({ workers, reconcile: (name) => reconcile(deps, name), signal, log });
+    await queue.run({
+      workers,
+      reconcile: (name) => reconcile(deps, name),
+      fieldsOf: (name) => ({ maintenance: name }),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     for (const stop of unsubscribe) stop();
   }

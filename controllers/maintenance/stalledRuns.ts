@@ -19,6 +19,8 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
+import { currentInstant, elapsedMs, type Instant } from '../../kube/monotonicTime.ts';
+import { LostStarts } from '../lostStarts.ts';
 import { repeat } from '../repeat.ts';
 import { type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
 import { findRun, handleFailingRun, latestProblem } from '../runInspection.ts';
@@ -35,6 +37,8 @@ export interface StalledRunsDeps {
 }
 
 const concurrentChecks = 4;
+/** A change starts activities, which may get lost. */
+const changedForMs = 30_000;
 
 /**
  * Reports maintenances whose workflow makes no progress, and replaces runs that cannot continue. Temporal does not list the runs whose
@@ -44,21 +48,27 @@ export class StalledRuns {
   readonly #deps: StalledRunsDeps;
   /** Object name -> when its run was checked last, or when it was first seen: milliseconds since the epoch. */
   readonly #checked = new Map<string, number>();
+  /** Object name -> its generation, and when this process has seen it change. */
+  readonly #changed = new Map<string, { version: string; at: Instant | undefined }>();
+  #hasPassed = false;
   readonly #timing: CheckTiming;
+  readonly #lostStarts: LostStarts;
 
   constructor(deps: StalledRunsDeps) {
     this.#deps = deps;
+    this.#lostStarts = new LostStarts(deps);
     this.#timing = checkTiming(deps.stalledRunTimeoutSeconds);
   }
 
-  /** Checks the runs, until the signal. */
-  async watch(signal: AbortSignal): Promise<void> {
+  /** Checks the runs, until the signal. Calls back with each maintenance that has no open run. */
+  async watch(onMissing: (name: string) => void, signal: AbortSignal): Promise<void> {
     const { temporal, availability, log } = this.#deps;
     const pass = async () => {
       await untilAvailable(availability, signal);
       if (signal.aborted) return;
       // A failure ends the pass: a server that is down answers no other check either.
-      const check = () => forEachBounded(concurrentChecks, this.#due(), (name) => this.#check(name));
+      const check = () =>
+        forEachBounded(concurrentChecks, this.#due(), (name) => this.#check(name, onMissing));
       await temporal.withAbortSignal(signal, check);
     };
     const everyMs = this.#timing.suspectEveryMs;
@@ -76,15 +86,39 @@ export class StalledRuns {
   #due(): string[] {
     const all = this.#deps.cluster.maintenances.list();
     const relevant = all.filter((one) => !isFinished(one) || isStalled(one.status?.conditions));
-    const runs = relevant.map((one) => ({ name: one.metadata.name, isSuspect: isSuspect(one) }));
+    const runs = relevant.map((one) => ({ name: one.metadata.name, isSuspect: this.#isSuspect(one) }));
+    this.#hasPassed = true;
     const names = new Set(runs.map(({ name }) => name));
     const nowMs = Date.now();
-    for (const name of this.#checked.keys()) if (!names.has(name)) this.#checked.delete(name);
+    for (const name of this.#checked.keys()) if (!names.has(name)) this.#forget(name);
     for (const name of names) if (!this.#checked.has(name)) this.#checked.set(name, nowMs);
     return dueChecks(runs, this.#checked, this.#timing, nowMs);
   }
 
-  async #check(name: string): Promise<void> {
+  #forget(name: string): void {
+    this.#checked.delete(name);
+    this.#changed.delete(name);
+    this.#lostStarts.forget(this.#deps.scope.names.maintenanceId(name));
+  }
+
+  /** A maintenance that has stalled, that was changed a moment ago, or whose run may have lost an activity. */
+  #isSuspect(maintenance: Readonly<NodeMaintenance>): boolean {
+    const { name, uid, generation } = maintenance.metadata;
+    const version = `${uid}/${generation}`;
+    const known = this.#changed.get(name);
+    // What the first pass finds may have been like this for days.
+    const at = this.#hasPassed ? currentInstant() : undefined;
+    const changed = known?.version === version ? known : { version, at };
+    this.#changed.set(name, changed);
+    return (
+      isStalled(maintenance.status?.conditions) ||
+      !isObserved(maintenance) ||
+      (changed.at !== undefined && elapsedMs(changed.at) < changedForMs) ||
+      this.#lostStarts.isSuspect(this.#deps.scope.names.maintenanceId(name))
+    );
+  }
+
+  async #check(name: string, onMissing: (name: string) => void): Promise<void> {
     this.#checked.set(name, Date.now());
     const { cluster, temporal, scope } = this.#deps;
     const workflowId = scope.names.maintenanceId(name);
@@ -93,9 +127,9 @@ export class StalledRuns {
     if (isFinished(maintenance))
       return this.#resolve(maintenance, notStalled('WorkflowContinues', workflowId));
     const run = await findRun(temporal, workflowId, scope.uid);
-    // Without an open run, the controller starts another one.
-    if (run?.isOpen !== true) return;
+    if (run?.isOpen !== true) return onMissing(name);
     if (healthOf(run) === 'Failing') return this.#handleFailing(maintenance, run);
+    await this.#lostStarts.check(run);
     const { conditions = [] } = maintenance.status ?? {};
     const resolved = resolvedStalled(run, conditions, cluster.kube.now().getTime());
     if (resolved !== undefined) await this.#resolve(maintenance, resolved);
@@ -121,9 +155,4 @@ export class StalledRuns {
   async #resolve(maintenance: NodeMaintenance, facts: ConditionFacts): Promise<void> {
     await publishCondition(this.#deps.cluster.kube, maintenance, facts);
   }
-}
-
-/** A maintenance that has stalled, or whose run has not applied the newest generation. */
-function isSuspect(maintenance: NodeMaintenance): boolean {
-  return isStalled(maintenance.status?.conditions) || !isObserved(maintenance);
 }

@@ -44,9 +44,9 @@ const statusWorkers = 16;
 export async function runNodeReadinessController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, permissions, log } = deps;
   const authority = new PolicyAuthority(cluster, permissions);
-  const taintQueue = new WorkQueue();
+  const taintQueue = new WorkQueue('readiness-taint');
   // A queue of its own: no node waits for the removal of its taint while statuses of other nodes are written.
-  const statusQueue = new WorkQueue();
+  const statusQueue = new WorkQueue('readiness-status');
   const states = new NodeStates(cluster, authority);
   const taints = new TaintReconciler({ ...deps, authority, states, statusQueue });
   const isTaintWorkPending = () => taints.patchesInFlight + taintQueue.length > 0;
@@ -59,12 +59,14 @@ export async function runNodeReadinessController(deps: Deps, signal: AbortSignal
         reconcile: (name) => taints.reconcileTaint(name),
         signal,
         log,
+        observer: cluster.queues,
       }),
       statusQueue.run({
         workers: statusWorkers,
         reconcile: (name) => statuses.reconcileStatus(name),
         signal,
         log,
+        observer: cluster.queues,
       }),
     ]);
   } finally {

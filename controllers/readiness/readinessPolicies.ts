@@ -43,7 +43,10 @@ const statusWorkers = 2;
 export async function runReadinessPoliciesController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, permissions, log } = deps;
   const authority = new PolicyAuthority(cluster, permissions);
-  const queues: Queues = { gates: new WorkQueue(), statuses: new WorkQueue() };
+  const queues: Queues = {
+    gates: new WorkQueue('readiness-policy-gates'),
+    statuses: new WorkQueue('readiness-policy-status'),
+  };
   const onRejection = (policy: string) => queues.statuses.addAfter(policy, statusDelayMs);
   const gates = new PolicyGatesReconciler({ cluster, authority, log, onRejection });
   const failureOf = gates.failureOf.bind(gates);
@@ -62,12 +65,14 @@ export async function runReadinessPoliciesController(deps: Deps, signal: AbortSi
         reconcile: (name) => gates.reconcileGates(name),
         signal,
         log,
+        observer: cluster.queues,
       }),
       queues.statuses.run({
         workers: statusWorkers,
         reconcile: (name) => statuses.reconcileStatus(name),
         signal,
         log,
+        observer: cluster.queues,
       }),
     ]);
   } finally {

@@ -46,7 +46,7 @@ const requeueNotReadyMs = 5_000;
  */
 export async function runAdvanceController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, log } = deps;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('window-advance');
   const unsubscribe = cluster.maintenances.subscribe(({ type, object }) => {
     if (type !== 'Deleted' && isRelevant(object)) queue.add(object.metadata.name);
   });
@@ -58,7 +58,14 @@ export async function runAdvanceController(deps: Deps, signal: AbortSignal): Pro
     return hasAnnotation(found.maintenance) ? handleAnnotation(deps, found) : uncordonIfClosed(deps, found);
   };
   try {
-    await queue.run({ workers, reconcile, signal, log });
+    await queue.run({
+      workers,
+      reconcile,
+      fieldsOf: (name) => ({ maintenance: name }),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     unsubscribe();
   }

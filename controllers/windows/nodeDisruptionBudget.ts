@@ -20,7 +20,7 @@ export async function runNodeDisruptionBudgetController(
   { cluster, log }: { cluster: FencedCluster; log: Log },
   signal: AbortSignal,
 ): Promise<void> {
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('node-disruption-budget');
   const enqueue = () => queue.addAfter(NODE_DISRUPTION_BUDGET_NAME, writeIntervalMs);
   const { nodes, maintenances, nodeDisruptionBudgets } = cluster;
   const unsubscribe = [
@@ -30,7 +30,13 @@ export async function runNodeDisruptionBudgetController(
   ];
   queue.add(NODE_DISRUPTION_BUDGET_NAME);
   try {
-    await queue.run({ workers: 1, reconcile: () => reconcile(cluster), signal, log });
+    await queue.run({
+      workers: 1,
+      reconcile: () => reconcile(cluster),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     for (const stop of unsubscribe) stop();
   }

@@ -26,7 +26,7 @@ export async function runWindowProgressController(
   signal: AbortSignal,
 ): Promise<void> {
   const { windows, maintenances } = cluster;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('window-progress');
   const unsubscribe = [
     windows.subscribe(({ object }) => {
       if (isClosedWithProgress(object)) queue.addAfter(object.metadata.name, debounceMs);
@@ -39,7 +39,14 @@ export async function runWindowProgressController(
   ];
   for (const { metadata } of windows.list()) queue.add(metadata.name);
   try {
-    await queue.run({ workers, reconcile: (name) => reconcile(cluster, name), signal, log });
+    await queue.run({
+      workers,
+      reconcile: (name) => reconcile(cluster, name),
+      fieldsOf: (name) => ({ window: name }),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     for (const stop of unsubscribe) stop();
   }

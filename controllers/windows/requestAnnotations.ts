@@ -27,13 +27,20 @@ const workers = 2;
  */
 export async function runWindowRequestController(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, log } = deps;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('window-requests');
   const unsubscribe = cluster.windows.subscribe(({ type, object }) => {
     if (type !== 'Deleted' && hasRequestAnnotation(object)) queue.add(object.metadata.name);
   });
   for (const one of cluster.windows.list()) if (hasRequestAnnotation(one)) queue.add(one.metadata.name);
   try {
-    await queue.run({ workers, reconcile: (name) => reconcile(deps, name), signal, log });
+    await queue.run({
+      workers,
+      reconcile: (name) => reconcile(deps, name),
+      fieldsOf: (name) => ({ window: name }),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     unsubscribe();
   }

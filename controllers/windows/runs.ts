@@ -21,8 +21,10 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
+import { readableMemo } from '../../temporal-config/readableMemo.ts';
 import type { Schedules } from './schedules.ts';
-import { findRun, handleFailingRun, latestProblem } from '../runInspection.ts';
+import type { LostStarts } from '../lostStarts.ts';
+import { type DescribedRun, findRun, handleFailingRun, latestProblem } from '../runInspection.ts';
 
 interface Deps {
   cluster: FencedCluster;
@@ -37,6 +39,7 @@ interface Deps {
   onRestart?: () => void;
   /** Window UID -> the runs that were started because one had ended too early. */
   restarts: Map<string, Restarts>;
+  lostStarts: LostStarts;
 }
 
 type ActiveWindow = NonNullable<NonNullable<MaintenanceWindow['status']>['active']>;
@@ -69,6 +72,7 @@ export async function ensureRun(
   const run = workflowId === undefined ? undefined : await findRun(deps.temporal, workflowId, deps.scope.uid);
   if (active === undefined) deps.restarts.delete(uid);
   if (run?.isOpen === true) return check(deps, window, { run, publish });
+  if (workflowId !== undefined) deps.lostStarts.forget(workflowId);
   if (active !== undefined) return restart(deps, window, { active, run, publish });
   if (workflowId !== undefined) deps.schedules.ended(name, workflowId);
   if (isStalled(window.status?.conditions))
@@ -80,11 +84,12 @@ export async function ensureRun(
 async function check(
   deps: Deps,
   window: MaintenanceWindow,
-  { run, publish }: { run: ObservedRun; publish: Publish },
+  { run, publish }: { run: DescribedRun; publish: Publish },
 ): Promise<WindowRunState> {
   const { active, conditions = [] } = window.status ?? {};
   const isOpen = active !== undefined;
   if (healthOf(run) !== 'Failing') {
+    await deps.lostStarts.check(run);
     const resolved = resolvedStalled(run, conditions, deps.cluster.kube.now().getTime());
     if (resolved !== undefined) await publish(resolved);
     return { isOpen, isStalled: resolved === undefined && isStalled(conditions) };
@@ -145,12 +150,14 @@ async function startRun(
   { workflowId, end }: ActiveWindow,
 ): Promise<boolean> {
   const { name } = window.metadata;
+  const summary = windowStaticSummaryOf(window, scope);
   try {
     await temporal.workflow.start('maintenanceWindow', {
       taskQueue: scope.names.taskQueue,
       workflowId,
       args: [{ name }],
-      ...windowStaticSummaryOf(window, scope),
+      ...summary,
+      memo: readableMemo(summary.memo),
     });
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return false;

@@ -6,8 +6,9 @@ import {
   ScheduleOverlapPolicy,
   ServiceError,
 } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
+import { CLUSTER_UID_MEMO, type ClusterScope, DECRYPTION_ERROR } from '../../api/names.ts';
 import { windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { digest } from '../../domain/common/revision.ts';
@@ -15,6 +16,8 @@ import type { ScheduleState } from '../../domain/windows/conditions.ts';
 import { cronExpressions, durationMs, exceptionsOf } from '../../domain/windows/schedule.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
+import { keyDifference } from '../../temporal-config/currentKey.ts';
+import { readableMemo } from '../../temporal-config/readableMemo.ts';
 import type { TemporalAvailability } from '../temporalAvailability.ts';
 
 interface Deps {
@@ -84,7 +87,7 @@ export class Schedules {
     return names;
   }
 
-  /** Returns errors of Temporal as a state: Rejected for an invalid Schedule, otherwise Unknown. */
+  /** Returns errors of Temporal as a state: Rejected for an invalid Schedule, Unreadable for one whose key is missing, otherwise Unknown. */
   async #withTimeout<T>(call: () => Promise<T>): Promise<T | ScheduleState> {
     const { temporal, availability, temporalTimeoutMs = defaultTemporalTimeoutMs } = this.#deps;
     const outage = availability.outage();
@@ -92,6 +95,7 @@ export class Schedules {
     try {
       return await temporal.withDeadline(Date.now() + temporalTimeoutMs, call);
     } catch (error) {
+      if (isDecryptionError(error)) return { kind: 'Unreadable', message: error.message };
       if (!(error instanceof ServiceError)) throw error;
       const message = error.cause instanceof Error ? error.cause.message : error.message;
       return { kind: isInvalidArgument(error) ? 'Rejected' : 'Unknown', message };
@@ -109,12 +113,25 @@ export class Schedules {
     if (found === undefined) {
       await temporal.schedule.create(desired);
       log.info('Schedule created', { window: name });
-    } else if (!isUpToDate(found, window) || this.#written.get(name) !== fingerprintOf(found)) {
+    } else if (await this.#isAsDesired(found, window)) {
+      return reconcilePause(handle, found, window);
+    } else {
       await this.#update(handle, desired, { window, found });
-    } else return reconcilePause(handle, found, window);
+    }
     const current = await handle.describe();
     this.#written.set(name, fingerprintOf(current));
     return reconcilePause(handle, current, window);
+  }
+
+  async #isAsDesired(found: ScheduleDescription, window: MaintenanceWindow): Promise<boolean> {
+    const { loadedDataConverter } = this.#deps.temporal.options;
+    if (!isUpToDate(found, window) || !this.#isAsWritten(found, window)) return false;
+    return (await keyDifference(found, loadedDataConverter)).length === 0;
+  }
+
+  /** Returns whether nobody has changed the Schedule since this process wrote it. */
+  #isAsWritten(found: ScheduleDescription, { metadata: { name } }: MaintenanceWindow): boolean {
+    return this.#written.get(name) === fingerprintOf(found);
   }
 
   async #update(
@@ -133,7 +150,8 @@ export class Schedules {
     }));
     log.info('Schedule updated', { window: name });
     // The window has not changed since this process wrote the Schedule, so that someone has edited it in Temporal.
-    if (isUpToDate(found, window) && this.#written.has(name)) events.record(window, repaired);
+    const isEdited = this.#written.has(name) && !this.#isAsWritten(found, window);
+    if (isUpToDate(found, window) && isEdited) events.record(window, repaired);
   }
 
   /** Keeps the pause of a user, if there is one. */
@@ -195,6 +213,10 @@ function ignoreScheduleNotFound(error: unknown): undefined {
 
 const invalidArgument = 3;
 
+function isDecryptionError(error: unknown): error is ApplicationFailure {
+  return error instanceof ApplicationFailure && error.type === DECRYPTION_ERROR;
+}
+
 function isInvalidArgument({ cause }: ServiceError): boolean {
   return (cause as { code?: number } | undefined)?.code === invalidArgument;
 }
@@ -225,7 +247,7 @@ function scheduleOf(window: MaintenanceWindow, scope: ClusterScope): ScheduleOpt
       taskQueue: scope.names.taskQueue,
       args: [{ name }],
       ...summary,
-      memo: { ...summary.memo, [digestKey]: digestOf(window) },
+      memo: readableMemo({ ...summary.memo, [digestKey]: digestOf(window) }),
     },
     policies: {
       // If a run continues beyond its end, the next run starts right after it, and ends at its own time.

@@ -13,9 +13,10 @@ import type { JobPermission } from '../../kube/jobPermission.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
-import { recoveryDelayMs, type TemporalAvailability, untilAvailable } from '../temporalAvailability.ts';
+import { recoveryDelayMs, type TemporalAvailability } from '../temporalAvailability.ts';
 import { Schedules } from './schedules.ts';
 import { windowProblems } from './problems.ts';
+import { LostStarts } from '../lostStarts.ts';
 import { ensureRun, type WindowRunState } from './runs.ts';
 import { publishWindowStatus } from './status.ts';
 import { releaseMaintenances } from './cleanup.ts';
@@ -37,7 +38,7 @@ interface Options {
   /** Called for each run that is started because the one before ended too early. */
   onRestart?: () => void;
 }
-type Deps = Options & { schedules: Schedules; restarts: Map<string, Restarts> };
+type Deps = Options & { schedules: Schedules; restarts: Map<string, Restarts>; lostStarts: LostStarts };
 
 /** A Schedule is compared with its window this often: users may change it in Temporal. */
 const resyncMs = 60_000;
@@ -56,9 +57,11 @@ const workers = 2;
 
 /** Reconciles the Schedule of every MaintenanceWindow in Temporal, and reports problems as conditions of the window. */
 export async function runWindowsController(options: Options, signal: AbortSignal): Promise<void> {
-  const deps: Deps = { ...options, schedules: new Schedules(options), restarts: new Map() };
+  const lostStarts = new LostStarts(options);
+  const deps: Deps = { ...options, schedules: new Schedules(options), restarts: new Map(), lostStarts };
   const { cluster, temporal, availability, log } = deps;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('window');
+  const cleanupQueue = new WorkQueue('window-cleanup');
   const unsubscribe = cluster.windows.subscribe((change) => {
     if (change.type === 'Updated' && !hasChanged(change.previous, change.object)) return;
     queue.add(change.object.metadata.name);
@@ -68,6 +71,7 @@ export async function runWindowsController(options: Options, signal: AbortSignal
     const delayMs = () =>
       availability.outage() === undefined ? recoveryDelayMs(windows.length) : reportAfterMs;
     for (const { metadata } of windows) queue.addAfter(metadata.name, delayMs());
+    cleanupQueue.add('Schedules');
   });
   for (const { metadata } of cluster.windows.list()) queue.add(metadata.name);
   const reconcile = (name: string): Promise<Requeue | void> =>
@@ -78,18 +82,25 @@ export async function runWindowsController(options: Options, signal: AbortSignal
         ? reconcileWindow(deps, window)
         : finalize(deps, window);
     });
-  const cleanupQueue = new WorkQueue();
   cleanupQueue.add('Schedules');
   const cleanUp = async () => {
-    await untilAvailable(availability, signal);
+    // The end of the outage adds the key again: a reconciliation that waits for it would look stuck.
+    if (availability.outage() !== undefined) return undefined;
     for (const name of await deps.schedules.windowNames())
       if (cluster.windows.get(name) === undefined) queue.add(name);
     return { requeueAfterMs: cleanupIntervalMs };
   };
   try {
     await Promise.all([
-      queue.run({ workers, reconcile, signal, log }),
-      cleanupQueue.run({ workers: 1, reconcile: cleanUp, signal, log }),
+      queue.run({
+        workers,
+        reconcile,
+        fieldsOf: (name) => ({ window: name }),
+        signal,
+        log,
+        observer: cluster.queues,
+      }),
+      cleanupQueue.run({ workers: 1, reconcile: cleanUp, signal, log, observer: cluster.queues }),
     ]);
   } finally {
     unsubscribe();

@@ -21,9 +21,16 @@ export interface ObservedRun {
 /** Why a run does not continue, as its history says. */
 export interface RunProblem {
   message: string;
-  /** The namespace does not have a search attribute that the run sets: every other run would fail, too. */
-  lacksSearchAttributes: boolean;
+  /** Decides the remedy. */
+  cause: ProblemCause;
 }
+
+export type ProblemCause =
+  /** The namespace does not have a search attribute that the run sets: every other run would fail, too. */
+  | 'SearchAttribute'
+  /** A worker does not have the key of a payload. */
+  | 'PayloadKey'
+  | 'Other';
 
 /** More than a worker that was killed in the middle of a task causes. */
 const stalledAttempts = 3;
@@ -63,17 +70,17 @@ export function decideStalled({
 }: StalledInput): StalledDecision {
   const stalled = stalledCondition(conditions);
   const sinceMs = stalled === undefined ? nowMs : timeOr(stalled.lastTransitionTime, nowMs);
-  const isReplaced = isReplaceable && timeoutSeconds > 0 && !problem.lacksSearchAttributes;
+  const isReplaced = isReplaceable && timeoutSeconds > 0 && problem.cause !== 'SearchAttribute';
   const replacedAtMs = isReplaced ? sinceMs + timeoutSeconds * 1_000 : undefined;
   if (replacedAtMs !== undefined && nowMs >= replacedAtMs)
     return {
       kind: 'Replace',
       facts: notStalled('WorkflowReplaced', run.workflowId),
-      reason: `its workflow task failed again and again, and a new run continues from the object: ${brief(problem)}`,
+      // Without the problem, which may have been encrypted: Temporal stores reasons as they are.
+      reason: 'its workflow task failed again and again, and a new run continues from the object',
     };
-  const remedy = problem.lacksSearchAttributes
-    ? 'Register the search attribute (npm run temporal-config -- apply): the run then continues within 10 minutes.'
-    : `${rollBack}${isReplaceable ? `, or ${terminate(run, replacedAtMs)}` : '.'}`;
+  const alternative = isReplaceable && problem.cause !== 'SearchAttribute';
+  const remedy = `${remedies[problem.cause]}${alternative ? `, or ${terminate(run, replacedAtMs)}` : '.'}`;
   const message = `Workflow ${run.workflowId} cannot continue, because its workflow task fails again and again (${brief(problem)}). ${remedy}`;
   return { kind: 'Report', facts: { type: STALLED, status: 'True', reason: 'WorkflowTaskFailed', message } };
 }
@@ -83,7 +90,12 @@ function timeOr(text: string, otherwiseMs: number): number {
   return Number.isNaN(ms) ? otherwiseMs : ms;
 }
 
-const rollBack = 'Roll back the workers to the version that ran it before';
+const remedies: Readonly<Record<ProblemCause, string>> = {
+  SearchAttribute:
+    'Register the search attribute (npm run temporal-config -- apply): the run then continues within 10 minutes',
+  PayloadKey: 'Give every worker the key: the run then continues within 10 minutes',
+  Other: 'Roll back the workers to the version that ran it before',
+};
 
 function terminate({ workflowId, runId }: ObservedRun, replacedAtMs: number | undefined): string {
   const remedy = `terminate it, and a new run continues from the object: temporal workflow terminate --workflow-id ${workflowId} --run-id ${runId}`;

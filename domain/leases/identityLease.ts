@@ -1,7 +1,14 @@
 import type { Lease } from '../../api/core.ts';
+import type { IdentityAnnotation } from '../../api/names.ts';
 
 /** The duration that our processes write, assumed for a Lease without one. */
 const defaultDurationSeconds = 3_600;
+const renewIntervalAnnotation: typeof IdentityAnnotation.RenewIntervalSeconds =
+  'nodemaintenance.k8s.io/renew-interval-seconds';
+/** Assumed for a Lease that does not contain a valid one. */
+const defaultRenewIntervalSeconds = 10;
+/** The longest that the settings accept. */
+const maxRenewIntervalSeconds = 3_600;
 /** A renewTime further in the future was written by a user, or by an apiserver with a wrong clock. */
 const maxAheadMs = 60_000;
 /** A live process misses fewer renewals in a row. */
@@ -24,15 +31,22 @@ export function isExpired(lease: Readonly<Lease>, now: Date): boolean {
 
 /**
  * Reports whether a Lease may be deleted, which must never happen to one that is still renewed. A renewTime far in the future does not
- * show that: such a Lease counts from its creation, and must have stayed unchanged for `missedRenewals` renewals.
+ * show that: such a Lease counts from its creation, and must have stayed unchanged for several renewals.
  */
 export function isCollectable(
   lease: Readonly<Lease>,
-  { now, missedRenewals }: { readonly now: Date; readonly missedRenewals: number },
+  { now, unchangedForMs }: { readonly now: Date; readonly unchangedForMs: number },
 ): boolean {
   if (isExpired(lease, now)) return true;
   const isAhead = Date.parse(lease.spec.renewTime ?? '') > now.getTime() + maxAheadMs;
-  return isAhead && missedRenewals >= maxMissedRenewals && hasPassed(createdAt(lease), lease, now);
+  const isSilent = unchangedForMs >= maxMissedRenewals * renewIntervalSecondsOf(lease) * 1_000;
+  return isAhead && isSilent && hasPassed(createdAt(lease), lease, now);
+}
+
+/** Returns the interval in which the process of the Lease renews it. */
+export function renewIntervalSecondsOf({ metadata: { annotations = {} } }: Readonly<Lease>): number {
+  const seconds = Number(annotations[renewIntervalAnnotation]);
+  return seconds > 0 && seconds <= maxRenewIntervalSeconds ? seconds : defaultRenewIntervalSeconds;
 }
 
 function createdAt({ metadata }: Readonly<Lease>): number {
@@ -50,4 +64,25 @@ export function hostnameLabel(hostname: string): string {
     .replace(/^[^A-Za-z0-9]+/, '')
     .slice(0, maxLabelValueLength)
     .replace(/[^A-Za-z0-9]+$/, '');
+}
+
+/**
+ * The holder of an identity Lease ends with a UUID that is new for each start of a process; the identity of the process in Temporal ends with the
+ * first digits of that UUID.
+ */
+const startIdPattern = /_([0-9a-f]{8})(?:(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})?$/;
+
+/** Returns what identifies the start of the process that has this identity, in Leases or in Temporal; undefined for any other identity. */
+export function startIdOf(identity: string): string | undefined {
+  return startIdPattern.exec(identity)?.[1];
+}
+
+/** Returns the identity of a process in Temporal. It differs for a process that starts again under the same PID in the same pod. */
+export function temporalIdentity(process: string, uuid: string): string {
+  return `${process}_${uuid.slice(0, 8)}`;
+}
+
+/** Returns an identity as users know the process: `<pid>@<hostname>`. */
+export function processOf(identity: string): string {
+  return identity.replace(startIdPattern, '');
 }

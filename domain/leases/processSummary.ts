@@ -1,6 +1,6 @@
 import type { Lease } from '../../api/core.ts';
 import type { COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../../api/names.ts';
-import { isExpired } from './identityLease.ts';
+import { isExpired, renewIntervalSecondsOf } from './identityLease.ts';
 
 /** One process of an installation, as the CLI shows it. Times are RFC 3339; fields that its Lease does not have are omitted. */
 export interface ProcessSummary {
@@ -24,8 +24,8 @@ export interface TemporalWorker {
   readonly taskQueue: string;
 }
 
-/** Equals three renewal intervals. */
-const staleAfterMs = 30_000;
+/** A process that has missed more renewals is Stale. */
+const staleRenewals = 3;
 const componentLabel: typeof COMPONENT_LABEL = 'k8s.io/component';
 const hostnameLabel: typeof HOSTNAME_LABEL = 'kubernetes.io/hostname';
 type Annotation = (typeof IdentityAnnotation)[keyof typeof IdentityAnnotation];
@@ -56,7 +56,7 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
 function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {
   if (isExpired(lease, now)) return 'Expired';
   const ageMs = Math.abs(now.getTime() - Date.parse(lease.spec.renewTime ?? ''));
-  return ageMs <= staleAfterMs ? 'Live' : 'Stale';
+  return ageMs <= staleRenewals * renewIntervalSecondsOf(lease) * 1_000 ? 'Live' : 'Stale';
 }
 
 /** Returns the holder of the leader election Lease, unless it has expired. */

@@ -2,7 +2,6 @@ import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { code, plain } from '../common/markdown.ts';
-import { oneLine } from '../common/text.ts';
 
 /** The fields that a run gets at its start, for users who find it in a list of workflows. */
 export interface StaticSummary {
@@ -10,13 +9,12 @@ export interface StaticSummary {
   staticSummary: string;
   /** Markdown. */
   staticDetails: string;
-  /** Shown in the UI, and not searchable. Temporal warns if it exceeds 2 KiB. */
+  /** Shown in the UI, and never encrypted: without the reason, which is in the summary. Temporal warns if it exceeds 2 KiB. */
   memo: { [name: string]: string };
 }
 
 /** Temporal accepts 400 bytes; a character may need three. */
 const maxSummaryLength = 120;
-const maxMemoLength = 500;
 
 export function staticSummaryOf(
   { metadata: { name }, spec: { reason } }: NodeMaintenance,
@@ -50,10 +48,6 @@ function staticSummary({ kind, name, object, kubectl, reason, cluster }: StaticS
   return {
     staticSummary: plain(reason ?? '', maxSummaryLength) || `${kind} ${name}`,
     staticDetails: `The desired state is in the object: ${code(`kubectl get ${object} -o yaml`)}. The current state is under *Current Details*.`,
-    memo: {
-      ...(reason && { reason: oneLine(reason, maxMemoLength) }),
-      kubectl,
-      [CLUSTER_UID_MEMO]: cluster.uid,
-    },
+    memo: { kubectl, [CLUSTER_UID_MEMO]: cluster.uid },
   };
 }

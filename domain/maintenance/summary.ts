@@ -74,7 +74,7 @@ export interface MaintenanceSummary {
 }
 
 /** The condition Progressing of a maintenance whose workflow cannot start or advance. */
-export interface NotProgressing {
+interface NotProgressing {
   readonly reason: string;
   readonly message: string;
   readonly since: string;

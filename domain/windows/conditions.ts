@@ -9,7 +9,9 @@ export type ScheduleState =
   | { kind: 'InvalidSpec' }
   /** Temporal is unavailable. */
   | { kind: 'Unknown'; message: string }
-  | { kind: 'Rejected'; message: string };
+  | { kind: 'Rejected'; message: string }
+  /** The worker does not have the key of its payloads. */
+  | { kind: 'Unreadable'; message: string };
 
 /** What an administrator can do for a window that runs a Job, and may not. */
 export const jobsNotEnabledMessage = `spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace ${WORK_NAMESPACE}: apply deploy/window-jobs (npm start -- --install --window-jobs), or set spec.work.type to None.`;
@@ -57,8 +59,17 @@ export function scheduledCondition(state: ScheduleState): ConditionFacts {
       return scheduled('Unknown', 'TemporalUnavailable', `Temporal is unavailable: ${state.message}`);
     case 'Rejected':
       return scheduled('False', 'Rejected', `Temporal rejected the Schedule: ${state.message}`);
+    case 'Unreadable':
+      return scheduled(
+        'Unknown',
+        'KeyMissing',
+        `The Schedule cannot be read: ${state.message}. ${keyIsLost}`,
+      );
   }
 }
+
+const keyIsLost =
+  'If the key is lost, delete the Schedule (temporal schedule delete), and the worker creates it again.';
 
 function scheduled(status: ConditionFacts['status'], reason: string, message: string): ConditionFacts {
   return { type: 'Scheduled', status, reason, message };

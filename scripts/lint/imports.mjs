@@ -34,14 +34,16 @@ const folders = {
     packages: temporal('workflow', 'common'),
     layers: [['shared'], ['maintenance', 'notifications', 'windows']],
   },
+  // Only the bundle of a worker that exports traces contains it.
+  'workflows/traces.ts': { packages: temporal('workflow', 'common', 'interceptors-opentelemetry') },
   activities: {
     from: ['api', 'domain', 'kube', 'node-lease'],
     packages: [...temporal('activity', 'common'), 'node:util', 'node:timers/promises'],
     layers: [['leases', 'notifications', 'readiness'], ['drain', 'maintenance'], ['windows']],
   },
   controllers: {
-    from: ['api', 'domain', 'kube', 'evacuator-kit', 'node-lease'],
-    packages: [...temporal('client', 'common'), 'node:util', 'node:timers/promises'],
+    from: ['api', 'domain', 'kube', 'evacuator-kit', 'node-lease', 'temporal-config/currentKey.ts', 'temporal-config/readableMemo.ts', 'temporal-config/runs.ts'],
+    packages: [...temporal('client', 'common'), '@opentelemetry/api', 'node:util', 'node:timers/promises'],
     layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows']],
   },
   'evacuator-kit': { from: ['api', 'domain', 'kube'], packages: ['node:os', 'pino'] },
@@ -87,7 +89,7 @@ const folders = {
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
   // Generates manifests from api and admission, and reference documentation.
   'scripts/reference/metrics.ts': { from: ['worker/metrics/definitions.ts'] },
-  'scripts/reference/settings.ts': { from: ['worker/config.ts', 'worker/settings.ts'] },
+  'scripts/reference/settings.ts': { from: ['worker/config.ts', 'worker/settings.ts', 'worker/codecServer/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/generate.ts': {
     from: ['scripts', 'api', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],

@@ -1,4 +1,4 @@
-import { type MetricDefinition, metricDefinitions } from '../../worker/metrics/definitions.ts';
+import { type MetricDefinition, metricDefinitions, sdkMetrics } from '../../worker/metrics/definitions.ts';
 
 /** Returns the text of docs/reference/metrics.md. */
 export function metricsReference(): string {
@@ -6,11 +6,21 @@ export function metricsReference(): string {
   return `# Metrics
 
 Every worker serves these metrics at \`/metrics\` of port 9464 (\`--metrics-port\`), together with the process metrics of prom-client and
-the metrics of Temporal's SDK (\`temporal_...\`). \`deploy/monitoring/alerts.yaml\` contains alerts for them.
+the metrics of Temporal's SDK (\`temporal_...\`). \`deploy/monitoring\` contains alerts ([what to do](../how-to/runbook.md#alerts)) and a dashboard.
+
+Counters start at 0 with each process: add the rates of all of them. Gauges of objects are the same in every process: take the maximum.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
 ${rows.join('\n')}
+
+## Metrics of Temporal's SDK
+
+The dashboard and the alerts use these. Durations are in seconds.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+${sdkMetrics.map(row).join('\n')}
 `;
 }
 

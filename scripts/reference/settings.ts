@@ -1,3 +1,4 @@
+import { codecServerSettingSources } from '../../worker/codecServer/settings.ts';
 import { settingSources } from '../../worker/config.ts';
 import type { SettingSource } from '../../worker/settings.ts';
 
@@ -12,6 +13,14 @@ the same. Kubernetes is configured by \`KUBECONFIG\` or the ServiceAccount, Temp
 | flag | variable | default | meaning |
 |---|---|---|---|
 ${settingSources.map(row).join('\n')}
+
+## Settings of the codec server
+
+For \`npm run codec-server -- --FLAG VALUE\`, described in [Temporal in production](../how-to/temporal-production.md#codec-server). It needs \`NODE_MAINTENANCE_PAYLOAD_KEYS\`, too.
+
+| flag | variable | default | meaning |
+|---|---|---|---|
+${codecServerSettingSources.map(row).join('\n')}
 `;
 }
 

@@ -89,7 +89,7 @@ describe('a worker that is killed', () => {
     expect((await world.node('node-2')).spec.unschedulable).toBe(true);
   });
 
-  test('in the middle of a tier: the next one finishes it, found by the missing heartbeat of the first', async () => {
+  test('in the middle of a tier: the next one finishes it, as soon as it leads or a heartbeat of the first is missing', async () => {
     await eventuallyHolds(
       'some pods of the tier to be gone, not all',
       async () => world.record.gone.length,
@@ -99,7 +99,9 @@ describe('a worker that is killed', () => {
     // It waits for the Lease of the first one to expire, as after every crash.
     worker = startWorker(world.sandbox);
     await world.eventually('crash', 'the maintenance is drained', drained);
-    expect(await timeoutTypes()).toEqual(new Set([heartbeatTimeout]));
+    const reasons = await reasonsOfRetries();
+    expect(reasons).not.toEqual([]);
+    expect(reasons.filter((reason) => reason !== 'WorkerDied' && reason !== 'missing heartbeat')).toEqual([]);
     expect([...(await world.podsOn('node-1')), ...(await world.podsOn('node-2'))]).toEqual([]);
   });
 
@@ -150,11 +152,11 @@ describe('a worker that is killed', () => {
   });
 });
 
-describe('a worker that dies while the activities of its runs are cancelled', () => {
+describe('a worker that dies with activities that send few heartbeats', () => {
   let other: WorkerProcess;
   afterAll(() => other?.kill());
 
-  test('fails no run: each goes on with what it was asked for', async () => {
+  test('loses no order: another one has them as soon as it leads', async () => {
     for (const [index, name] of ['advanced', 'cancelled'].entries()) {
       await world.apply(name, { nodes: [`node-${index + 3}`], stage: 'Cordon' });
       await world.eventually(name, 'Cordon has started', (observed) => stageStarted(observed, 'Cordon'));
@@ -181,8 +183,14 @@ describe('a worker that dies while the activities of its runs are cancelled', ()
     await world.eventually('cancelled', 'the maintenance is finished', finished);
     for (const name of ['advanced', 'cancelled']) {
       const { events } = { events: await world.history(name) } as History;
-      const timeouts = (events ?? []).filter((event) => event.activityTaskTimedOutEventAttributes);
-      expect(timeouts).toHaveLength(1);
+      const ends = (events ?? []).filter(
+        (event) => event.activityTaskTimedOutEventAttributes ?? event.activityTaskFailedEventAttributes,
+      );
+      expect(ends).toEqual([]);
+      const failures = (events ?? []).flatMap(
+        (event) => event.activityTaskStartedEventAttributes?.lastFailure?.applicationFailureInfo?.type ?? [],
+      );
+      expect(failures).toEqual(['WorkerDied']);
     }
     expect((await runOf('advanced').describe()).status.name).toBe('RUNNING');
     await eventuallyHolds(
@@ -196,12 +204,17 @@ describe('a worker that dies while the activities of its runs are cancelled', ()
 /** `TIMEOUT_TYPE_HEARTBEAT` of Temporal's API. */
 const heartbeatTimeout = 4;
 
-/** Returns the types of the timeouts after which activities were retried. */
-async function timeoutTypes(): Promise<Set<unknown>> {
+/** Returns why activities were retried. */
+async function reasonsOfRetries(): Promise<string[]> {
   const { events } = { events: await world.history('crash') } as History;
-  const failures = (events ?? []).map((event) => event.activityTaskStartedEventAttributes?.lastFailure);
-  const types = failures.flatMap((failure) => failure?.timeoutFailureInfo?.timeoutType ?? []);
-  return new Set(types);
+  const failures = (events ?? []).flatMap(
+    (event) => event.activityTaskStartedEventAttributes?.lastFailure ?? [],
+  );
+  return failures.map(({ message, applicationFailureInfo, timeoutFailureInfo }) =>
+    Number(timeoutFailureInfo?.timeoutType) === heartbeatTimeout
+      ? 'missing heartbeat'
+      : `${applicationFailureInfo?.type ?? message}`,
+  );
 }
 
 /** Counts all evictions that the apiserver has accepted since it started, from any client. */

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject, Lease } from '../../api/core.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import { TASK_QUEUE } from '../kit/temporalNames.ts';
+import { processOf, startIdOf } from '../../domain/leases/identityLease.ts';
 import { evacuationName } from '../../domain/evacuation/evacuation.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { readManifests } from '../../manifests/read.ts';
@@ -67,7 +68,10 @@ async function listed(): Promise<string[]> {
   const { items } = await world.kube.list(resources.leases, { namespace, labelSelector: 'k8s.io/component' });
   return items
     .map(({ metadata: { labels, annotations } }) =>
-      [labels?.['k8s.io/component'], annotations?.['nodemaintenance.k8s.io/temporal-identity']]
+      [
+        labels?.['k8s.io/component'],
+        processOf(annotations?.['nodemaintenance.k8s.io/temporal-identity'] ?? ''),
+      ]
         .join(' ')
         .trim(),
     )
@@ -80,7 +84,8 @@ async function leader(): Promise<string | undefined> {
   const election = items.find(({ metadata }) => metadata.name === 'node-maintenance-controllers');
   const isTheirs = ({ metadata, spec }: Lease) =>
     metadata.labels?.['k8s.io/component'] === worker && spec.holderIdentity === election?.spec.holderIdentity;
-  return items.find(isTheirs)?.metadata.annotations?.['nodemaintenance.k8s.io/temporal-identity'];
+  const { annotations } = items.find(isTheirs)?.metadata ?? {};
+  return processOf(annotations?.['nodemaintenance.k8s.io/temporal-identity'] ?? '');
 }
 
 const leads = (one: WorkerProcess) =>
@@ -98,7 +103,7 @@ async function pollers(): Promise<string[]> {
     taskQueue: { name: TASK_QUEUE },
     taskQueueType: 1,
   });
-  return (observed ?? []).map(({ identity }) => identity ?? '');
+  return (observed ?? []).map(({ identity }) => processOf(identity ?? ''));
 }
 
 async function scraped(one: WorkerProcess): Promise<string> {
@@ -143,11 +148,11 @@ describe('identity Leases', () => {
     expect(lease?.metadata.labels?.['kubernetes.io/hostname']).toBe(hostname());
     expect(lease?.metadata.annotations).toMatchObject({
       'nodemaintenance.k8s.io/version': expect.stringMatching(/^\d+\.\d+\.\d+/),
-      'nodemaintenance.k8s.io/temporal-identity': temporalIdentityOf(first),
+      'nodemaintenance.k8s.io/temporal-identity': `${temporalIdentityOf(first)}_${startIdOf(lease?.spec.holderIdentity ?? '')}`,
       'nodemaintenance.k8s.io/temporal-namespace': 'default',
       'nodemaintenance.k8s.io/task-queue': 'node-maintenance',
     });
-    expect(await pollers()).toContain(temporalIdentityOf(first));
+    await eventually('it to poll', async () => expect(await pollers()).toContain(temporalIdentityOf(first)));
   });
 
   test('no work is done before "creating the Lease": a namespace that RBAC forbids is waited for', async () => {
@@ -187,7 +192,7 @@ describe('identity Leases', () => {
       expect(await listed()).toEqual(expected.toSorted((a, b) => a.localeCompare(b))),
     );
     expect((await ofHost())?.metadata.annotations).toMatchObject({
-      'nodemaintenance.k8s.io/temporal-identity': temporalIdentityOf(second),
+      'nodemaintenance.k8s.io/temporal-identity': expect.stringContaining(`${temporalIdentityOf(second)}_`),
     });
     const metrics = await Promise.all([first, admission].map(scraped));
     for (const text of metrics)
@@ -218,6 +223,68 @@ describe('identity Leases', () => {
     );
     expect(await listed()).toContain(`${worker} ${temporalIdentityOf(first)}`);
   });
+});
+
+describe('a process whose identity Lease is shorter than its life', () => {
+  const durationSeconds = 10;
+  const short = [`--identity-lease-duration=${durationSeconds}`, '--identity-lease-renew-interval=1'];
+  /** The process that the tests are about, and one that deletes the expired Leases of others. */
+  let outliving: WorkerProcess;
+  let collector: WorkerProcess;
+  let name: string;
+  const lease = () => leaseNamed(name);
+
+  beforeAll(async () => {
+    collector = start('--components', 'admission', ...short);
+    await collector.ready();
+    outliving = start('--components', 'admission', ...short);
+    await outliving.ready();
+    name = nameOf('node-maintenance-admission', hostname());
+  });
+  afterAll(async () => {
+    await Promise.all([outliving.kill(), collector.kill()]);
+  });
+
+  test('keeps it: "not garbage collecting a Lease that is refreshed"', async () => {
+    const born = await lease();
+    expect(born?.spec.leaseDurationSeconds).toBe(durationSeconds);
+    const secondsOf = (time = '') => Date.parse(time) / 1_000;
+    await eventually('it to have lived three times as long', async () => {
+      const spec = (await lease())?.spec;
+      const lived = secondsOf(spec?.renewTime) - secondsOf(spec?.acquireTime);
+      expect(lived).toBeGreaterThan(3 * durationSeconds);
+    });
+    const last = await lease();
+    expect(last?.metadata.uid).toBe(born?.metadata.uid);
+    expect(last?.spec.holderIdentity).toBe(born?.spec.holderIdentity);
+    expect(last?.spec.leaseTransitions).toBe(born?.spec.leaseTransitions);
+    expect(await listed()).toContain('node-maintenance-admission');
+  });
+
+  test('loses it while it is stopped: "garbage collecting a Lease that isn\'t refreshed"; it has one again when it is resumed', async () => {
+    const before = await lease();
+    process.kill(outliving.pid, 'SIGSTOP');
+    await eventually('its Lease to be collected', async () => expect(await lease()).toBeUndefined());
+    await logs(collector, `"lease":"${namespace}/${name}"`);
+    process.kill(outliving.pid, 'SIGCONT');
+    const after = await eventually('another Lease', async () => {
+      const found = await lease();
+      expect(found?.spec.holderIdentity).toBe(before?.spec.holderIdentity);
+      return found;
+    });
+    expect(after?.metadata.uid).not.toBe(before?.metadata.uid);
+    expect(await readiness(outliving)).toBe('200 ok');
+  });
+});
+
+test('a process without an identity Lease works, is not listed, and has no metrics of one', async () => {
+  const before = await listed();
+  const silent = start('--identity-leases', 'false');
+  await silent.ready();
+  await eventually('it to poll', async () => expect(await pollers()).toContain(temporalIdentityOf(silent)));
+  expect(await listed()).toEqual(before);
+  expect(await scraped(silent)).not.toContain('node_maintenance_identity_lease');
+  await silent.kill();
 });
 
 describe('a leading worker that is stopped for longer than its Lease lasts', () => {

@@ -138,7 +138,7 @@ describe('given a drain, a node that is held, and an open window, when Temporal 
     expect((await world.node('node-5')).spec.unschedulable ?? false).toBe(false);
     await eventually('the metric of waiting maintenances', async () =>
       expect(await worker.metrics()).toMatch(
-        /^node_maintenance_maintenances_not_progressing\{reason="TemporalUnavailable"\} [23]$/m,
+        /^node_maintenance_maintenance_waiting\{maintenance="late",stage="Cordon",reason="TemporalUnavailable"\} 1$/m,
       ),
     );
   });
@@ -243,6 +243,25 @@ test('a server that hangs is an outage, too', async () => {
   temporal().resume();
   await worker.ready();
   expect(await maintenance('pause', 'held')).toMatchObject({ code: 0 });
+});
+
+test('a stage that ends during an outage is reported soon after it, although heartbeats are minutes apart', async () => {
+  await worker.kill();
+  // The longest heartbeat timeout, longer than this test waits for anything.
+  worker = await startNextWorker(world, { env: { NODE_LEASE_DURATION: '3600' } });
+  await worker.ready();
+  await world.apply('ended', { nodes: ['node-1'], stage: 'Cordon' });
+  await eventually('node-1 to be cordoned', async () =>
+    expect((await world.node('node-1')).spec.unschedulable).toBe(true),
+  );
+  await temporal().kill();
+  await world.patch('ended', { stage: 'Complete' });
+  // The SDK would give up by then.
+  await throughout('nothing is reported', 15_000, async () =>
+    expect(finished((await world.maintenance('ended')) as NodeMaintenance)).toBe(false),
+  );
+  await temporal().start();
+  await world.eventually('ended', 'it is finished', finished);
 });
 
 test('a namespace that is deleted ends the worker, and the next one works without Temporal', async () => {

@@ -9,6 +9,7 @@ import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
 import { eventuallyHolds } from '../kit/eventually.ts';
 import { temporalNames } from '../../api/names.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { workflowBundle } from '../kit/workflows.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 import { Windows } from './windows.ts';
 
@@ -16,7 +17,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const run = promisify(execFile);
 
 /** Where the workflow of a maintenance ends: what the builds of this test insert there has not run yet while a drain lasts. */
-const end = 'async function complete(run: Run, renewal: Renewal): Promise<Outcome> {\n';
+const end = 'async function complete(run: Run): Promise<Outcome> {\n';
 /** Where it begins: what is inserted there has run already. */
 const beginning = 'if (carried === undefined) await start(run, input);\n';
 
@@ -71,10 +72,16 @@ async function bundleOf(name: keyof typeof builds): Promise<string> {
   const { code } = await bundleWorkflowCode({
     workflowsPath: join(copy, 'workflows', 'index.ts'),
     payloadConverterPath: join(copy, 'workflows', 'payloadConverter.ts'),
+    failureConverterPath: join(copy, 'workflows', 'failureConverter.ts'),
     logger: new DefaultLogger('ERROR'),
   });
   const bundle = join(folder, `${name}.js`);
-  await writeFile(bundle, code);
+  // Workers accept a bundle of their own sources only; this one stands for those of another release.
+  const { code: own } = await workflowBundle();
+  const inputs = own.split('\n').find((line) => line.startsWith('//# workflowInputs=')) ?? '';
+  // The source map has to be the last line.
+  const sourceMap = code.lastIndexOf('//# sourceMappingURL=');
+  await writeFile(bundle, `${code.slice(0, sourceMap)}${inputs}\n${code.slice(sourceMap)}`);
   return bundle;
 }
 

@@ -30,6 +30,8 @@ interface ActivityOptions {
   readinessGatesEnabled?: boolean;
   timing?: ReviewTiming;
   scope?: ClusterScope;
+  stalledAfterMs?: number;
+  leaseDurationSeconds?: number;
 }
 
 /** Creates the activities as the worker does; `flushEvents` resolves when their Events are written. */
@@ -41,13 +43,15 @@ export function activitiesOn(
     readinessGatesEnabled = true,
     timing = defaultReviewTiming,
     scope = testScope,
+    stalledAfterMs = 60_000,
+    leaseDurationSeconds = 900,
   }: ActivityOptions = {},
 ): {
   activities: Activities;
   flushEvents: () => Promise<void>;
 } {
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
-  const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
+  const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds });
   const deps = {
     cluster,
     scope,
@@ -60,6 +64,8 @@ export function activitiesOn(
     nodeEvents: events,
     notifications,
     leases,
+    heartbeatTimeoutSeconds: 540,
+    stalledAfterMs,
     readinessGatesEnabled,
     mayRunJobs: jobPermission(cluster.kube),
     starterOf,

@@ -4,6 +4,7 @@ import type {
   DrainStep,
   Interrupted,
   MaintenanceRef,
+  PauseChanged,
   NodeMaintenanceActivities,
   SelectedNodes,
   StageRequest,
@@ -15,7 +16,9 @@ import { eventually } from './eventually.ts';
 import { testScope } from './temporalNames.ts';
 
 /** Short, because the worker learns of a cancellation from the answer to a heartbeat. */
-const heartbeatMs = 50;
+const defaultHeartbeatMs = 50;
+/** Activities that last as long as a stage have a longer timeout than a test takes: no heartbeat ends them. */
+const heartbeatTimeoutSeconds = 540;
 
 interface Given {
   name?: string;
@@ -24,11 +27,24 @@ interface Given {
   paused?: boolean;
   position?: number;
   nodes?: string[];
+  heartbeatMs?: number;
+}
+
+/** The object that a long call works for; `paused` is undefined if it does not matter. */
+interface WaitsFor {
+  ref: MaintenanceRef;
+  stage: NodeMaintenanceStage;
+  paused: boolean | undefined;
+}
+
+interface Open {
+  waitsFor: WaitsFor;
+  end: (step: DrainStep) => void;
 }
 
 /**
- * Implements the activities of one maintenance without a cluster: they have the object in memory, record every call, and run
- * until the test ends them (`ends`) or the workflow cancels them.
+ * Implements the activities of one maintenance without a cluster: they have the object in memory and record every call. The long ones run
+ * until the object changes, the test ends them (`ends`) or the workflow cancels them.
  */
 export class FakeMaintenance {
   readonly uid: string;
@@ -42,12 +58,14 @@ export class FakeMaintenance {
   position: number;
   nodes: string[];
   gone = false;
-  renewAfterSeconds = 300;
   /** The details that activities return; none unless given. */
   details: DetailsSnapshot | undefined;
+  /** The Lease of a node that is to be uncordoned is held by someone else. */
+  awaitsLeases = false;
   readonly planLength = 12;
+  readonly #heartbeatMs: number;
   readonly #failures = new Map<string, Error[]>();
-  readonly #open = new Map<string, (step: DrainStep) => void>();
+  readonly #open = new Map<string, Open>();
   readonly #blocked = new Map<string, Promise<void>>();
 
   constructor(given: Given = {}) {
@@ -57,6 +75,7 @@ export class FakeMaintenance {
     this.paused = given.paused ?? false;
     this.position = given.position ?? 0;
     this.nodes = given.nodes ?? ['n1', 'n2'];
+    this.#heartbeatMs = given.heartbeatMs ?? defaultHeartbeatMs;
     this.activities = this.#activities();
   }
 
@@ -64,12 +83,14 @@ export class FakeMaintenance {
   edited(stage: NodeMaintenanceStage): Observation {
     this.stage = stage;
     this.generation += 1;
+    this.#changed();
     return { uid: this.uid, kind: 'StageChanged', stage, generation: this.generation };
   }
 
   /** Deletes the object at once. */
   deleted(): Observation {
     this.gone = true;
+    this.#changed();
     return { uid: this.uid, kind: 'Gone' };
   }
 
@@ -96,13 +117,18 @@ export class FakeMaintenance {
   /** Ends a long call as soon as it is in progress. */
   async ends(call: string, step: DrainStep): Promise<void> {
     await this.inProgress(call);
-    this.#open.get(call)?.(step);
+    this.#open.get(call)?.end(step);
     await eventually(`"${call}" to be over`, () => expect([...this.#open.keys()]).not.toContain(call));
   }
 
   /** Ends the drain of one tier. */
   async tierDrained(position: number, next: number): Promise<void> {
     await this.ends(`drain ${position}`, { kind: 'TierDrained', position: next, ...this.#selectedNodes() });
+  }
+
+  /** Ends the quick part of a drain of which no pod leaves. */
+  async stalled(position: number): Promise<void> {
+    await this.ends(`drain ${position}`, { kind: 'Waiting', ...this.#selectedNodes() });
   }
 
   async drained(position: number): Promise<void> {
@@ -127,26 +153,33 @@ export class FakeMaintenance {
       recordPause: async (_, paused) => {
         this.#note('recordPause', paused);
         this.paused = paused;
+        await this.#blocked.get('recordPause');
+        this.#changed();
       },
       startStage: async (_, stage) => {
         this.#note('startStage', stage);
         return { ...this.#selectedNodes(), observed: this.#observed() };
       },
-      renewNodeLeases: async () => {
-        this.#note('renewNodeLeases');
-        await this.#blocked.get('renewNodeLeases');
-        return { renewAfterSeconds: this.renewAfterSeconds, ...this.#detailsIfAny() };
+      keepCordoned: (ref, stage) => {
+        const paused = stage === 'Drain' ? true : undefined;
+        return this.#runLong<Interrupted | PauseChanged>('keepCordoned', stage, { ref, stage, paused });
       },
-      keepCordoned: (ref, stage) => this.#runLong<Interrupted>('keepCordoned', stage, ref, stage),
-      drain: (ref, position) => this.#runLong<DrainStep>('drain', position, ref, 'Drain'),
-      keepDrained: (ref) => this.#runLong<Interrupted>('keepDrained', '', ref, 'Drain'),
+      drain: (ref, position, pace = 'Active') =>
+        this.#runLong<DrainStep>('drain', pace === 'Active' ? position : `${position} ${pace}`, {
+          ref,
+          stage: 'Drain',
+          paused: false,
+        }),
+      keepDrained: (ref) =>
+        this.#runLong<Interrupted | PauseChanged>('keepDrained', '', { ref, stage: 'Drain', paused: false }),
       removeEvacuations: async () => {
         this.#note('removeEvacuations');
         await this.#blocked.get('removeEvacuations');
       },
-      uncordonNodes: async () => {
-        this.#note('uncordonNodes');
+      uncordonNodes: async (_, pace = 'Active') => {
+        this.#note('uncordonNodes', pace === 'Active' ? '' : pace);
         await this.#blocked.get('uncordonNodes');
+        return pace === 'Active' && this.awaitsLeases ? { kind: 'Waiting' } : undefined;
       },
       finish: async () => void this.#note('finish'),
     };
@@ -155,7 +188,18 @@ export class FakeMaintenance {
   #admitted(): Admitted {
     const { name, uid, generation, stage, paused, position, planLength, nodes } = this;
     const cluster = { name: testScope.name, uid: testScope.uid };
-    return { name, uid, generation, cluster, stage, paused, position, planLength, nodes };
+    return {
+      name,
+      uid,
+      generation,
+      cluster,
+      stage,
+      paused,
+      position,
+      planLength,
+      nodes,
+      heartbeatTimeoutSeconds,
+    };
   }
 
   #requestStage(to: NodeMaintenanceStage, requestedBy: StageRequest): Interrupted {
@@ -172,16 +216,15 @@ export class FakeMaintenance {
   async #runLong<T extends DrainStep>(
     activity: keyof NodeMaintenanceActivities,
     argument: string | number,
-    ref: MaintenanceRef,
-    stage: NodeMaintenanceStage,
+    waitsFor: WaitsFor,
   ): Promise<T> {
     const call = this.#note(activity, argument);
-    const observed = this.#interruption(ref, stage);
+    const observed = this.#interruption(waitsFor);
     if (observed !== undefined) return observed as T;
     const context = Context.current();
     const over = Promise.withResolvers<DrainStep>();
-    this.#open.set(call, over.resolve);
-    const heartbeat = setInterval(() => context.heartbeat(), heartbeatMs);
+    this.#open.set(call, { waitsFor, end: over.resolve });
+    const heartbeat = setInterval(() => context.heartbeat(), this.#heartbeatMs);
     try {
       return (await Promise.race([over.promise, context.cancelled])) as T;
     } catch (error) {
@@ -193,11 +236,20 @@ export class FakeMaintenance {
     }
   }
 
-  /** Returns the result of a real activity that starts when the object has changed already. */
-  #interruption({ uid }: MaintenanceRef, stage: NodeMaintenanceStage): Interrupted | undefined {
-    if (this.gone || uid !== this.uid) return { kind: 'Gone' };
-    if (this.stage === stage) return undefined;
-    return { kind: 'StageChanged', stage: this.stage, generation: this.generation };
+  /** Ends the long calls that have another object to work for than this one. */
+  #changed(): void {
+    for (const { waitsFor, end } of this.#open.values()) {
+      const observed = this.#interruption(waitsFor);
+      if (observed !== undefined) end(observed);
+    }
+  }
+
+  /** Returns what a real activity returns when the object is no longer the one that it works for. */
+  #interruption({ ref, stage, paused }: WaitsFor): Interrupted | PauseChanged | undefined {
+    if (this.gone || ref.uid !== this.uid) return { kind: 'Gone' };
+    if (this.stage !== stage) return { kind: 'StageChanged', stage: this.stage, generation: this.generation };
+    const isCurrent = paused === undefined || paused === this.paused;
+    return isCurrent ? undefined : { kind: 'PauseChanged', paused: this.paused };
   }
 
   #note(activity: keyof NodeMaintenanceActivities, argument: unknown = ''): string {

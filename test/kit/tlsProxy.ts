@@ -7,6 +7,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import type { KeyPair } from '../../admission/certificates.ts';
 
 /** The gRPC status of a denied call. */
@@ -20,6 +21,10 @@ export interface TlsProxy {
   address: string;
   /** Headers of every call that was forwarded. */
   calls: IncomingHttpHeaders[];
+  /** Paths of the calls with each client certificate, by its serial number. */
+  callsOf(serialNumber: string): readonly string[];
+  /** Ends the connections of a client certificate, and accepts none any more, as if it had expired. */
+  revoke(serialNumber: string): void;
   close(): Promise<void>;
 }
 
@@ -54,11 +59,18 @@ export async function startTlsProxy({
   });
   const behind = connect(`http://${target}`);
   const sessions = new Set<{ destroy(): void }>([behind]);
+  const callsOf = new Map<string, string[]>();
+  const revoked = new Set<string>();
   // Tests break off handshakes and connections on purpose.
   behind.on('error', () => undefined);
   server.on('sessionError', () => undefined);
-  server.on('session', (session) => sessions.add(session));
+  server.on('session', (session) => {
+    sessions.add(session);
+    if (revoked.has(serialNumberOf(session.socket))) session.destroy();
+  });
   server.on('stream', (stream: ServerHttp2Stream, headers) => {
+    const serialNumber = serialNumberOf(stream.session?.socket);
+    callsOf.set(serialNumber, [...(callsOf.get(serialNumber) ?? []), headers[':path'] ?? '']);
     const denial = denies?.(headers);
     if (denial !== undefined) {
       const status = { 'grpc-status': String(denial.code), 'grpc-message': denial.message };
@@ -75,12 +87,28 @@ export async function startTlsProxy({
   return {
     address: `localhost:${(server.address() as AddressInfo).port}`,
     calls,
+    callsOf: (serialNumber) => callsOf.get(serialNumber) ?? [],
+    revoke: (serialNumber) => {
+      revoked.add(serialNumber);
+      for (const session of sessions)
+        if ('socket' in session && serialNumberOf(session.socket) === serialNumber) session.destroy();
+    },
     close: async () => {
       for (const session of sessions) session.destroy();
       server.close();
       await once(server, 'close');
     },
   };
+}
+
+/** Returns '' for a client without a certificate. */
+function serialNumberOf(socket: unknown): string {
+  // The socket of an HTTP/2 session is a proxy, which may be asked for the certificate only while it is open.
+  try {
+    return (socket as TLSSocket | undefined)?.getPeerCertificate?.()?.serialNumber ?? '';
+  } catch {
+    return '';
+  }
 }
 
 function forward(stream: ServerHttp2Stream, onward: ReturnType<ReturnType<typeof connect>['request']>): void {

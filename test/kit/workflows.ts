@@ -4,7 +4,12 @@ import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '
 import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { DefaultLogger, NativeConnection, Runtime, Worker, type WorkflowBundle } from '@temporalio/worker';
-import type { Activities, NotificationActivities } from '../../activities/contract.ts';
+import {
+  type Activities,
+  longRunningActivities,
+  type NotificationActivities,
+} from '../../activities/contract.ts';
+import { longRunningTaskQueueOf } from '../../api/names.ts';
 import { windowWorkflowIdOf, workflowIdOf } from './temporalNames.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { tunedArguments } from '../../temporal-config/devServer.ts';
@@ -24,7 +29,7 @@ export type WindowHandle = WorkflowHandle<typeof maintenanceWindow>;
 /** A Temporal server, and the workflows of this project on it. */
 export interface WorkflowLab {
   client: Client;
-  /** Starts a worker for `taskQueue` that runs our workflows, or those of another build, with these activities. */
+  /** Starts workers that run our workflows, or those of another build, with these activities; no workflows if all of them are long-running. */
   worker(
     taskQueue: string,
     activities: Partial<Activities & NotificationActivities>,
@@ -69,7 +74,7 @@ export function ownTemporal(
 export async function workflowBundle(): Promise<WorkflowBundle & { code: string }> {
   const file = process.env['WORKFLOW_BUNDLE'];
   if (file) return { code: await readFile(file, 'utf8') };
-  return (await bundleWorkflows()) as { code: string };
+  return bundleWorkflows();
 }
 
 export async function workflowLab(address: string, namespace = 'default'): Promise<WorkflowLab> {
@@ -83,17 +88,22 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
   const handles: WorkflowHandle[] = [];
 
   const worker: WorkflowLab['worker'] = async (taskQueue, activities, build) => {
-    const created = await Worker.create({
+    const common = {
       connection: native,
       namespace,
-      taskQueue,
-      workflowBundle: build === undefined ? bundle : { code: build },
       activities,
       // A cancellation reaches an activity with the answer to a heartbeat.
       maxHeartbeatThrottleInterval: 50,
       defaultHeartbeatThrottleInterval: 50,
-    });
-    running.push({ worker: created, ended: created.run() });
+    };
+    const workflows = build === undefined ? bundle : { code: build };
+    const created: Worker[] = [];
+    const longRunning = Object.keys(activities).filter(isLongRunning);
+    if (longRunning.length === 0 || longRunning.length < Object.keys(activities).length)
+      created.push(await Worker.create({ ...common, taskQueue, workflowBundle: workflows }));
+    if (longRunning.length > 0)
+      created.push(await Worker.create({ ...common, taskQueue: longRunningTaskQueueOf(taskQueue) }));
+    for (const one of created) running.push({ worker: one, ended: one.run() });
   };
   return {
     client,
@@ -134,6 +144,10 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
       await native.close();
     },
   };
+}
+
+function isLongRunning(activity: string): boolean {
+  return longRunningActivities.some((longRunning) => longRunning === activity);
 }
 
 /** Terminates a run, unless it has ended. */

@@ -1,3 +1,4 @@
+import { NODE_MAINTENANCE } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
@@ -115,12 +116,16 @@ describe('a recorder', () => {
     const nobody = connect(copy.path);
     const log = recordedLog();
     const events = new EventRecorder({ kube: nobody, component: 'node-maintenance', log });
+    const { apiVersion, kind } = NODE_MAINTENANCE;
     events.record({ metadata: { name: 'kindless' } }, tried);
-    events.record(pod('forbidden'), tried);
+    events.record({ apiVersion, kind, metadata: { name: 'rack-7' } }, tried);
     await events.flush();
-    expect(log.lines.map(({ message }) => message)).toEqual([
-      'Event was not recorded',
-      'Event could not be written',
+    expect(log.lines).toEqual([
+      expect.objectContaining({ message: 'Event was not recorded' }),
+      expect.objectContaining({
+        message: 'Event could not be written',
+        fields: expect.objectContaining({ maintenance: 'rack-7', reason: tried.reason }),
+      }),
     ]);
     await nobody.close();
     await copy.remove();

@@ -2,8 +2,9 @@ import type { Lease } from '../../api/core.ts';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { Kube } from '../../kube/client.ts';
+import type { FencedKube, Kube } from '../../kube/client.ts';
 import { runWhenLeader } from '../../kube/leaderElection.ts';
+import { LeaseObserver } from '../../kube/leaseObserver.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -67,6 +68,32 @@ function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+/** Counts the requests of a client by verb. */
+function counted() {
+  const counts = new Map<string, number>();
+  return {
+    onRequest: ({ verb }: { verb: string }) => void counts.set(verb, (counts.get(verb) ?? 0) + 1),
+    of: (verb: string) => counts.get(verb) ?? 0,
+  };
+}
+
+/** Returns a client of which one method is replaced; the replacement can call it. */
+function intercepted(
+  client: Kube,
+  method: 'list' | 'mergePatch',
+  replacement: (original: () => Promise<unknown>) => Promise<unknown>,
+): Kube {
+  return new Proxy(client, {
+    get: (target, property) => {
+      const value: unknown = Reflect.get(target, property, target);
+      if (typeof value !== 'function') return value;
+      const call = (...args: unknown[]): unknown => Reflect.apply(value, target, args);
+      if (property !== method) return call;
+      return (...args: unknown[]) => replacement(() => call(...args) as Promise<unknown>);
+    },
   });
 }
 
@@ -228,6 +255,89 @@ test('a dead leader is replaced when its Lease has expired', async () => {
   expect((await leaseNow())?.spec.leaseTransitions).toBe(4);
   heir.stop();
   await heir.done;
+});
+
+test('a candidate that has observed a dead leader while it started leads with its first attempt', async () => {
+  const spec = { holderIdentity: 'dead', leaseDurationSeconds: 2, leaseTransitions: 3 };
+  await kube.create(resources.leases, { metadata: { namespace, name }, spec });
+  const stop = new AbortController();
+  const log = recordedLog();
+  const observer = new LeaseObserver({ kube, namespace, name, log, signal: stop.signal });
+  const silentForMs = () => performance.now() - (observer.current?.changedAtMs ?? Infinity);
+  await eventually('the Lease to have been observed for its duration', () =>
+    silentForMs() > 2_000 ? undefined : `${silentForMs()} ms`,
+  );
+  const requests = counted();
+  const client = connect(sandbox.kubeconfig, requests);
+  const options = { kube: client, name, namespace, identity: 'heir', ...quick, log, signal: stop.signal };
+  await runWhenLeader({ ...options, observer }, async () => {
+    expect(requests.of('get')).toBe(1);
+    expect((await leaseNow())?.spec.holderIdentity).toBe('heir');
+  });
+  stop.abort();
+  await client.close();
+});
+
+test('a leader renews with one request, and a candidate that sees the renewals sends none', async () => {
+  const { candidate, eventuallyHappened, timeline } = contest();
+  const [ofFirst, ofSecond] = [counted(), counted()];
+  const clients = [connect(sandbox.kubeconfig, ofFirst), connect(sandbox.kubeconfig, ofSecond)] as const;
+  const first = candidate('first', clients[0]);
+  await eventuallyHappened('first leads');
+  const second = candidate('second', clients[1]);
+  const renewals = 20;
+  await eventually(`${renewals} renewals`, () =>
+    ofFirst.of('patch') >= renewals ? undefined : `${ofFirst.of('patch')}`,
+  );
+  // A busy machine may delay a few of them.
+  expect(ofFirst.of('get')).toBeLessThan(renewals / 4);
+  expect(ofSecond.of('get')).toBeLessThan(renewals / 4);
+  expect(ofSecond.of('patch')).toBe(0);
+  expect(timeline).toEqual(['first leads']);
+  first.stop();
+  second.stop();
+  await Promise.all([first.done, second.done]);
+  await Promise.all(clients.map((client) => client.close()));
+});
+
+test('a candidate whose watch fails leads once the Lease is released or has expired', async () => {
+  const { candidate, eventuallyHappened, timeline } = contest();
+  const blind = intercepted(kube, 'list', () => Promise.reject(new Error('no list, no watch')));
+  const first = candidate('first');
+  await eventuallyHappened('first leads');
+  const second = candidate('second', blind);
+  first.stop();
+  await first.done;
+  await eventuallyHappened('second leads');
+  expect(timeline).toEqual(['first leads', 'first ends', 'second leads']);
+  second.stop();
+  await second.done;
+});
+
+test('a renewal that succeeded before the Lease was cleared gives no write to the leader when its response is late', async () => {
+  const stop = new AbortController();
+  const log = recordedLog();
+  const isLost = () => log.lines.some(({ message }) => message === 'Leadership was lost');
+  const late = intercepted(kube, 'mergePatch', async (patch) => {
+    const renewed = await patch();
+    if (isLost()) return renewed;
+    await kube.mergePatch(resources.leases, { namespace, name }, { spec: { holderIdentity: '' } });
+    await eventually('the loss', () => (isLost() ? undefined : 'none'));
+    return renewed;
+  });
+  const options = { kube: late, name, namespace, identity: 'first', ...quick, log, signal: stop.signal };
+  const written = Promise.withResolvers<unknown>();
+  const write = (fenced: FencedKube) => fenced.create(configMaps, { metadata: { name: 'late', namespace } });
+  const done = runWhenLeader(options, async (leading, fenced) => {
+    await untilAborted(leading);
+    // Until the response has arrived and the renewal has ended.
+    for (let attempt = 0; attempt < 20; attempt++) await new Promise((resolve) => setTimeout(resolve, 10));
+    written.resolve(await write(fenced).catch((error: unknown) => error));
+    stop.abort();
+  });
+  expect(String(await written.promise)).toContain('was lost');
+  await done;
+  expect(await kube.get(configMaps, { namespace, name: 'late' })).toBeUndefined();
 });
 
 test('an error of the leader is logged, the Lease is released, and it leads again', async () => {

@@ -1,11 +1,11 @@
-import { WorkQueue } from '../../kube/workQueue.ts';
+import { type ObservedQueue, WorkQueue, type WorkQueueObserver } from '../../kube/workQueue.ts';
 import { eventually, recordedLog } from './fixtures.ts';
 
 const backOff = { firstMs: 5, capMs: 50 };
 
 /** A queue whose reconciliations end when the test says so. */
 function gatedQueue(workers: number) {
-  const queue = new WorkQueue(backOff);
+  const queue = new WorkQueue('test', backOff);
   const stop = new AbortController();
   const started: string[] = [];
   const gates: (() => void)[] = [];
@@ -25,7 +25,7 @@ function gatedQueue(workers: number) {
 }
 
 test('a key that waits is in the queue once', () => {
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('test');
   for (const key of ['a', 'b', 'a', 'a']) queue.add(key);
   expect(queue.length).toBe(2);
 });
@@ -80,7 +80,7 @@ test('after an abort no key is started, and run resolves when the keys in progre
 });
 
 test('a key that fails is logged and retried, and a success resets its failures', async () => {
-  const queue = new WorkQueue(backOff);
+  const queue = new WorkQueue('test', backOff);
   const log = recordedLog();
   const stop = new AbortController();
   const outcomes = ['fail', 'fail', 'well', 'fail', 'well'];
@@ -93,14 +93,14 @@ test('a key that fails is logged and retried, and a success resets its failures'
   queue.add('a');
   await queue.run({ workers: 2, reconcile, signal: stop.signal, log });
   expect(log.lines.map(({ fields }) => fields)).toEqual([
-    { key: 'a', failures: 1, error: 'the apiserver is away' },
-    { key: 'a', failures: 2, error: 'the apiserver is away' },
-    { key: 'a', failures: 1, error: 'the apiserver is away' },
+    { queue: 'test', key: 'a', failures: 1, error: 'the apiserver is away' },
+    { queue: 'test', key: 'a', failures: 2, error: 'the apiserver is away' },
+    { queue: 'test', key: 'a', failures: 1, error: 'the apiserver is away' },
   ]);
 });
 
 test('a result of BackOff retries a key like a failure, without a log line', async () => {
-  const queue = new WorkQueue(backOff);
+  const queue = new WorkQueue('test', backOff);
   const log = recordedLog();
   const stop = new AbortController();
   const times: number[] = [];
@@ -117,7 +117,7 @@ test('a result of BackOff retries a key like a failure, without a log line', asy
 });
 
 test('a key is requeued after a delay, and the earliest of several delays applies', async () => {
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('test');
   const stop = new AbortController();
   const times: number[] = [];
   const startedAt = performance.now();
@@ -132,4 +132,37 @@ test('a key is requeued after a delay, and the earliest of several delays applie
   await queue.run({ workers: 1, reconcile, signal: stop.signal, log: recordedLog() });
   expect(times).toHaveLength(2);
   expect(times[1]).toBeGreaterThanOrEqual((times[0] ?? 0) + 25);
+});
+
+test('an observer sees what waits, what is in progress, and what is retried, as long as the queue runs', async () => {
+  const queue = new WorkQueue('test', backOff);
+  const stop = new AbortController();
+  const seen: string[] = [];
+  let observed: ObservedQueue | undefined;
+  const observer: WorkQueueObserver = {
+    started: (started) => {
+      observed = started;
+      return () => seen.push('ended');
+    },
+    taken: (name, seconds) => seen.push(`taken ${name} ${seconds >= 0}`),
+    done: (name, seconds) => seen.push(`done ${name} ${seconds >= 0}`),
+    retried: (name) => seen.push(`retried ${name}`),
+  };
+  const during: { length: number | undefined; working: number | undefined }[] = [];
+  let failures = 1;
+  const reconcile = async () => {
+    during.push({ length: observed?.length, working: observed?.workingSeconds().length });
+    if (failures-- > 0) throw new Error('the apiserver is away');
+    if (during.length === 3) stop.abort();
+  };
+  for (const key of ['a', 'b']) queue.add(key);
+  await queue.run({ workers: 1, reconcile, signal: stop.signal, log: recordedLog(), observer });
+  expect(during).toEqual([
+    { length: 1, working: 1 },
+    { length: 0, working: 1 },
+    { length: 0, working: 1 },
+  ]);
+  expect(observed?.workingSeconds()).toEqual([]);
+  const one = ['taken test true', 'done test true'];
+  expect(seen).toEqual(['taken test true', 'retried test', 'done test true', ...one, ...one, 'ended']);
 });

@@ -13,6 +13,7 @@ import {
   workflowIdOf,
 } from '../kit/temporalNames.ts';
 import { resources } from '../../kube/resources.ts';
+import type { Progress } from '../../workflows/maintenance/run.ts';
 import type { WindowRunProgress } from '../../workflows/windows/run.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
 import { startTestEndpoint } from '../kit/notificationEndpoint.ts';
@@ -42,7 +43,7 @@ endpoint.respondWith(({ data }, attempt) => ({
   status: responses.get(data.object.name)?.(attempt) ?? 204,
 }));
 
-/** A short Lease, so that every history contains renewals. */
+/** A short Lease, so that activities that only wait soon time out if their worker is killed. */
 const env = { NODE_LEASE_DURATION: '6', NOTIFY_URL: endpoint.url };
 
 const world = await createWorld({ nodes: 3 });
@@ -75,7 +76,12 @@ const shapes: Record<string, Shape> = {
     await reached(name, 'Drain');
     await run.executeUpdate('pause');
     await run.signal('resume');
-    await world.eventually(name, 'it to be drained', drained);
+    // The run learns of it after the object says so.
+    await eventuallyHolds(
+      'the run to be drained',
+      () => run.query<Progress>('progress'),
+      (progress) => progress.drained,
+    );
     await run.signal('advance', { to: 'nonsense' });
     await run.executeUpdate('cancel');
     await world.eventually(name, 'it to be finished', finished);
@@ -95,7 +101,9 @@ const shapes: Record<string, Shape> = {
     await world.placePods('node-3', 2, { labels: { app: name } });
     await world.budget(name, { app: name }, { minAvailable: 2 });
     await world.apply(name, { nodes: ['node-3'], stage: 'Drain', drainPlan: plan });
-    await signalled(world.temporal.workflow.getHandle(workflowIdOf(name)), 'refreshDetails');
+    const run = world.temporal.workflow.getHandle(workflowIdOf(name));
+    await signalled(run, 'refreshDetails');
+    await waiting(run);
     const spec = { minAvailable: 0 };
     await world.kube.mergePatch(resources.podDisruptionBudgets, { namespace: 'default', name }, { spec });
     return completed(name);
@@ -260,6 +268,18 @@ async function rejectedCancellation(run: WorkflowHandle): Promise<void> {
 async function allowTemporalUsers(resourceNames: string[] | undefined): Promise<void> {
   const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }];
   await world.kube.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
+}
+
+/** Waits until a drain has begun to wait. */
+async function waiting(run: WorkflowHandle): Promise<void> {
+  await eventuallyHolds(
+    'the drain to wait',
+    () => run.fetchHistory(),
+    ({ events }) => {
+      const scheduled = (events ?? []).map((event) => event.activityTaskScheduledEventAttributes);
+      return scheduled.filter((activity) => activity?.activityType?.name === 'drain').length > 1;
+    },
+  );
 }
 
 async function signalled(run: WorkflowHandle, name: string): Promise<void> {

@@ -17,7 +17,7 @@ async function listen(): Promise<number> {
 describe('The chosen ports', () => {
   test('are free and differ', async () => {
     const ports = await choosePorts({});
-    expect(new Set(Object.values(ports)).size).toBe(5);
+    expect(new Set(Object.values(ports)).size).toBe(Object.keys(ports).length);
     expect(await choosePorts(ports)).toEqual(ports);
   });
 

@@ -6,6 +6,7 @@ import { parse } from 'yaml';
 import { connectKube, type Kube } from '../../kube/client.ts';
 import { watchCluster } from '../../kube/cluster.ts';
 import { createMetrics } from '../../worker/metrics/metrics.ts';
+import { labelsKept, problemsOf, selectorsIn } from '../kit/promql.ts';
 import { recordedLog } from '../kube/fixtures.ts';
 
 interface Rule {
@@ -19,6 +20,10 @@ interface Rule {
 const file = new URL('../../deploy/monitoring/alerts.yaml', import.meta.url);
 const { groups, ...others } = parse(readFileSync(file, 'utf8')) as {
   groups: { name: string; rules: Rule[] }[];
+};
+const runbook = readFileSync(new URL('../../docs/how-to/runbook.md', import.meta.url), 'utf8');
+const promtoolTests = parse(readFileSync(new URL('../monitoring/alerts.yaml', import.meta.url), 'utf8')) as {
+  tests: { promql_expr_test: { expr: string; exp_samples?: unknown[] }[] }[];
 };
 const rules = groups.flatMap((group) => group.rules);
 const dir = mkdtempSync(join(tmpdir(), 'nm-alerts-'));
@@ -59,17 +64,32 @@ describe('the alert rules', () => {
       });
   });
 
-  test.each(rules)('$alert uses only metrics that a worker exposes', ({ expr }) => {
-    const names = expr.match(/\bnode_maintenance_\w+/g) ?? [];
-    expect(names).not.toEqual([]);
-    for (const name of names) expect(exposed).toMatch(new RegExp(`^# TYPE ${name} (gauge|counter)$`, 'm'));
+  test.each(rules)('$alert uses only metrics and labels that a worker exposes', ({ expr }) => {
+    expect(problemsOf(expr)).toEqual([]);
+    const own = selectorsIn(expr).filter(({ series }) => series.startsWith('node_maintenance_'));
+    for (const { series } of own)
+      expect(exposed).toMatch(new RegExp(`^# TYPE ${series} (gauge|counter)$`, 'm'));
+  });
+
+  test.each(rules)('$alert is in the runbook', ({ alert }) => {
+    expect(runbook).toContain(`\`${alert}\``);
+  });
+
+  test.each(rules)('$alert is tested with promtool', ({ alert }) => {
+    const firing = `ALERTS{alertname="${alert}", alertstate="firing"}`;
+    const own = promtoolTests.tests
+      .flatMap((one) => one.promql_expr_test)
+      .filter(({ expr }) => expr === firing);
+    expect(own.map(({ exp_samples: samples }) => samples?.length ?? 0)).toEqual(
+      expect.arrayContaining([0, 1]),
+    );
   });
 
   test.each(rules)('$alert uses only labels that its expression keeps', ({ expr, annotations }) => {
-    const available = /\bby \(([^)]*)\)/.exec(expr)?.[1]?.split(', ') ?? [];
+    const available = labelsKept(expr) ?? [];
     const used = Object.values(annotations).flatMap((text) => text.match(/(?<=\$labels\.)\w+/g) ?? []);
     // Prometheus itself adds `instance`, unless an aggregation drops it.
-    expect([...available, ...(expr.includes('max') ? [] : ['instance'])]).toEqual(
+    expect([...available, ...(/\b(?:max|sum)\b/.test(expr) ? [] : ['instance'])]).toEqual(
       expect.arrayContaining(used),
     );
   });

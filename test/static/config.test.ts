@@ -162,6 +162,14 @@ test('workflows are bundled at the start, unless a file has them', () => {
   expect(parseConfig([], { WORKFLOW_BUNDLE: '/w.js' }).workflowBundle).toBe('/w.js');
 });
 
+test('1,000 workflows stay in memory, unless the limit of the pod allows more or less', () => {
+  expect(parseConfig([], {}).workflowCache).toBe(1_000);
+  expect(parseConfig([], { WORKFLOW_CACHE: '2000' }).workflowCache).toBe(2_000);
+  expect(() => parseConfig(['--workflow-cache', '5'], {})).toThrow(
+    '--workflow-cache (WORKFLOW_CACHE): expected a number of runs, 10 to 100000 (got "5")',
+  );
+});
+
 describe('notifications', () => {
   test('are not sent without a URL, and retried for a day with one', () => {
     expect(parseConfig([], {}).notifications).toBeUndefined();
@@ -255,5 +263,78 @@ describe('the name of the cluster', () => {
     { cluster: 'notify-1', want: 'expected another beginning' },
   ])('must not be "$cluster"', ({ cluster, want }) => {
     expect(() => parseConfig(['--cluster', cluster], {})).toThrow(want);
+  });
+});
+
+describe('leader election', () => {
+  const timing = (...argv: string[]) => parseConfig(argv, {}).leaderElection;
+
+  test('waits 3 s for a leader that does not renew, unless flags or the environment say otherwise', () => {
+    expect(timing()).toEqual({ leaseDurationSeconds: 3, renewDeadlineSeconds: 2, retryPeriodSeconds: 0.5 });
+    expect(parseConfig([], { LEADER_ELECT_LEASE_DURATION: '15' }).leaderElection).toEqual({
+      leaseDurationSeconds: 15,
+      renewDeadlineSeconds: 10,
+      retryPeriodSeconds: 2.5,
+    });
+    const flags = ['--leader-elect-lease-duration=15', '--leader-elect-renew-deadline=12.5'];
+    expect(timing(...flags, '--leader-elect-retry-period=2')).toEqual({
+      leaseDurationSeconds: 15,
+      renewDeadlineSeconds: 12.5,
+      retryPeriodSeconds: 2,
+    });
+  });
+
+  test.each([
+    { argv: ['--leader-elect-lease-duration=1'], because: 'expected whole seconds, 2 to 120 (got "1")' },
+    { argv: ['--leader-elect-lease-duration=2.5'], because: 'expected whole seconds, 2 to 120 (got "2.5")' },
+    {
+      argv: ['--leader-elect-renew-deadline=1e1'],
+      because: 'expected seconds such as 0.5, 0.5 to 120 (got "1e1")',
+    },
+    {
+      argv: ['--leader-elect-renew-deadline=2.6'],
+      because: 'expected at most 2.5, 0.5 less than --leader-elect-lease-duration (got "2.6")',
+    },
+    {
+      argv: ['--leader-elect-retry-period=1.1'],
+      because: 'expected at most 1, half of --leader-elect-renew-deadline (got "1.1")',
+    },
+  ])('$argv is rejected: $because', ({ argv, because }) => {
+    expect(() => timing(...argv)).toThrow(because);
+  });
+
+  // Two leaders never write at once: the former one stops before the Lease expires, with a margin.
+  test('any accepted durations leave a margin of half a second, and room for a renewal that fails', () => {
+    for (let duration = 2; duration <= 120; duration++) {
+      const { leaseDurationSeconds, renewDeadlineSeconds, retryPeriodSeconds } = timing(
+        `--leader-elect-lease-duration=${duration}`,
+      );
+      expect(leaseDurationSeconds - renewDeadlineSeconds).toBeGreaterThanOrEqual(0.5);
+      expect(renewDeadlineSeconds / retryPeriodSeconds).toBeGreaterThanOrEqual(2);
+    }
+  });
+});
+
+describe('identity Leases', () => {
+  const settings = (...argv: string[]) => parseConfig(argv, {}).identityLeases;
+
+  test('last an hour and are renewed every 10 s, unless flags or the environment say otherwise', () => {
+    const defaults = { enabled: true, leaseDurationSeconds: 3600, renewEverySeconds: 10 };
+    expect(settings()).toEqual(defaults);
+    expect(parseConfig([], { IDENTITY_LEASES: 'false' }).identityLeases).toEqual({
+      ...defaults,
+      enabled: false,
+    });
+    expect(settings('--identity-lease-duration=12', '--identity-lease-renew-interval=4')).toEqual({
+      enabled: true,
+      leaseDurationSeconds: 12,
+      renewEverySeconds: 4,
+    });
+  });
+
+  test('that would expire between two renewals are rejected', () => {
+    expect(() => settings('--identity-lease-duration=29')).toThrow(
+      '--identity-lease-renew-interval (IDENTITY_LEASE_RENEW_INTERVAL): expected at most 9, a third of --identity-lease-duration',
+    );
   });
 });

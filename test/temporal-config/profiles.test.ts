@@ -70,6 +70,8 @@ beforeAll(async () => {
   await writePair('expired', await clientOf(authority, now - 2 * day));
   await writePair('stranger', await clientOf(stranger, now - 3_600_000));
   await written('nonsense.crt', 'nonsense');
+  await written('api-key', apiKey);
+  await written('empty', '\n');
   const serving = await issueServing(authority, ['localhost'], validity);
   const target = sandbox.temporalAddress;
   mutual = await startTlsProxy({ target, serving, clientAuthority: authority.certificate });
@@ -337,6 +339,30 @@ describe('the error of an invalid profile is one line with the setting and the r
       profile: 'cloud',
       env: () => ({ TEMPORAL_API_KEY: '' }),
       want: () => 'api_key (TEMPORAL_API_KEY): empty: set the key',
+    },
+    {
+      when: 'a file of the key that does not exist',
+      profile: 'local',
+      env: () => ({ TEMPORAL_API_KEY_FILE: '/nowhere/api-key' }),
+      want: () => 'TEMPORAL_API_KEY_FILE: /nowhere/api-key cannot be read (ENOENT): correct the path',
+    },
+    {
+      when: 'an empty file of the key',
+      profile: 'local',
+      env: () => ({ TEMPORAL_API_KEY_FILE: inScratch('empty') }),
+      want: () => `TEMPORAL_API_KEY_FILE: ${inScratch('empty')} is empty: write the key into it`,
+    },
+    {
+      when: 'a key and a file of the key',
+      profile: 'cloud',
+      env: () => ({ TEMPORAL_API_KEY_FILE: inScratch('api-key') }),
+      want: () => 'TEMPORAL_API_KEY_FILE: TEMPORAL_API_KEY is set too: set one of them',
+    },
+    {
+      when: 'a folder of payload keys that does not exist',
+      profile: 'local',
+      env: () => ({ NODE_MAINTENANCE_PAYLOAD_KEYS: '/nowhere/keys' }),
+      want: () => 'NODE_MAINTENANCE_PAYLOAD_KEYS: /nowhere/keys cannot be read (ENOENT): correct the path',
     },
     {
       when: 'a namespace that the key may not use',

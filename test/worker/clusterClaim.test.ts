@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { Client, Connection } from '@temporalio/client';
+import { RawValue } from '@temporalio/common';
 import { type ClusterScope, temporalNames } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { ClaimedByOther, claimNames, keepClaim } from '../../worker/clusterClaim.ts';
@@ -92,6 +93,30 @@ describe('the claim of a cluster', () => {
       expect((await claimOf(before).describe()).status.name).toBe('TERMINATED');
     });
     expect((await claimOf(after).describe()).status.name).toBe('RUNNING');
+  });
+
+  test('is not hindered by a run of another writer, whose memo cannot be decoded', async () => {
+    const { ours } = clusters();
+    const payload = { metadata: { encoding: Buffer.from('binary/encrypted') }, data: Buffer.from('?') };
+    const foreign = await client.workflow.start('clusterClaim', {
+      workflowId: 'claim-of-another-writer',
+      taskQueue: 'nobody',
+      memo: { clusterUid: RawValue.fromPayload(payload) },
+    });
+    try {
+      const listed = async () => {
+        for await (const run of client.workflow.list({ query: `WorkflowId = "${foreign.workflowId}"` }))
+          return run;
+        return undefined;
+      };
+      await eventually('the list to contain it', () => expect(listed()).rejects.toThrow());
+      await claimNames(temporal, ours, silentLog);
+      await expect(
+        claimNames(temporal, { ...ours, names: { ...ours.names, taskQueue: foreign.workflowId } }, silentLog),
+      ).rejects.toThrow('belongs to cluster unknown (UID unknown)');
+    } finally {
+      await terminated(foreign);
+    }
   });
 
   test('is made again while its cluster works, and lost when another cluster was faster', async () => {

@@ -86,7 +86,10 @@ describe('a process', () => {
       'k8s.io/component': 'node-maintenance-worker',
       'kubernetes.io/hostname': 'host-a',
     });
-    expect(lease?.metadata.annotations).toEqual({ 'example.com/fact': 'one' });
+    expect(lease?.metadata.annotations).toEqual({
+      'example.com/fact': 'one',
+      'nodemaintenance.k8s.io/renew-interval-seconds': '0.2',
+    });
     const time = expect.stringMatching(/^20\d\d-.*\.\d{6}Z$/);
     expect(lease?.spec).toEqual({
       holderIdentity: expect.stringMatching(new RegExp(`^${name}_[-0-9a-f]{36}$`)),
@@ -214,10 +217,11 @@ describe('garbage collection', () => {
 
   test('keeps a Lease that is renewed with times in the future, and deletes it when it is no longer renewed', async () => {
     const spec = { leaseDurationSeconds: 1, renewTime: '9999-12-31T23:59:59.999999Z' };
-    await createLease('refreshed', spec, ours);
-    await createLease('not-refreshed', spec, ours);
+    const annotations = { 'nodemaintenance.k8s.io/renew-interval-seconds': '0.05' };
+    for (const name of ['refreshed', 'not-refreshed'])
+      await kube.create(resources.leases, { metadata: { name, namespace, labels: ours, annotations }, spec });
     const uid = (await leaseNamed('refreshed'))?.metadata.uid;
-    const collector = process({ renewEverySeconds: 0.05 });
+    const collector = process();
     const refresh = async () => {
       const patch = { metadata: { annotations: { 'example.com/at': String(performance.now()) } } };
       await kube.mergePatch(resources.leases, { namespace, name: 'refreshed' }, patch);

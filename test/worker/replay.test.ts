@@ -5,6 +5,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import proto from '@temporalio/proto';
+import { isRecord } from '../../domain/common/untrusted.ts';
+import { EncryptionCodec } from '../../temporal-config/encryptionCodec.ts';
+import { PayloadKeys } from '../../temporal-config/payloadKeys.ts';
+import { keyFolder } from '../kit/payloadKeys.ts';
 import { workflowBundle } from '../kit/workflows.ts';
 
 const main = fileURLToPath(new URL('../../worker/replay/main.ts', import.meta.url));
@@ -24,15 +29,19 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-async function replay(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const env = { ...process.env, HOME: folder, TEMPORAL_ADDRESS: '127.0.0.1:1' };
+interface Answer {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+const replay = (...args: string[]) => replayWith({}, ...args);
+
+async function replayWith(variables: NodeJS.ProcessEnv, ...args: string[]): Promise<Answer> {
+  const env = { ...process.env, HOME: folder, TEMPORAL_ADDRESS: '127.0.0.1:1', ...variables };
   return promisify(execFile)(process.execPath, [main, ...args], { env }).then(
     ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
-    ({ code, stdout, stderr }: { code: number; stdout: string; stderr: string }) => ({
-      code,
-      stdout,
-      stderr,
-    }),
+    ({ code, stdout, stderr }: Answer) => ({ code, stdout, stderr }),
   );
 }
 
@@ -55,6 +64,40 @@ test('a history that the build cannot continue is named, with the reason in one 
     '',
   ]);
 });
+
+test('an encrypted history is replayed with its key, and fails without it, naming the key', async () => {
+  const keys = await keyFolder('2026-11');
+  const file = join(folder, 'encrypted.json');
+  const codec = new EncryptionCodec({ keys: new PayloadKeys(keys.path) });
+  await writeFile(file, JSON.stringify(await encrypted(JSON.parse(await readFile(recorded, 'utf8')), codec)));
+  const args = ['--workflow-bundle', same, file];
+  expect(await replayWith({ NODE_MAINTENANCE_PAYLOAD_KEYS: keys.path }, ...args)).toMatchObject({ code: 0 });
+  const blind = await replay(...args);
+  expect(blind.code).toBe(1);
+  expect(blind.stdout).toMatch(
+    /^failed {2}encrypted {2}\d+ events: .*encrypted with key "2026-11", and this process has no keys: set NODE_MAINTENANCE_PAYLOAD_KEYS/,
+  );
+  await keys.discard();
+});
+
+/** Returns a history as a worker with the keys would have written it. */
+async function encrypted(json: unknown, codec: EncryptionCodec): Promise<unknown> {
+  if (Array.isArray(json)) return Promise.all(json.map((item) => encrypted(item, codec)));
+  if (!isRecord(json)) return json;
+  if (isRecord(json['metadata']) && 'encoding' in json['metadata']) return encryptedPayload(json, codec);
+  const fields = Object.entries(json).map(async ([name, field]) =>
+    readable.has(name) ? [name, field] : [name, await encrypted(field, codec)],
+  );
+  return Object.fromEntries(await Promise.all(fields));
+}
+
+const readable = new Set(['memo', 'searchAttributes']);
+
+async function encryptedPayload(json: unknown, codec: EncryptionCodec): Promise<unknown> {
+  const { Payload } = proto.temporal.api.common.v1;
+  const [payload] = await codec.encode([Payload.fromObject(json as object)]);
+  return Payload.toObject(Payload.fromObject(payload ?? {}), { bytes: String });
+}
 
 test.each([
   [[], /^error: expected either --from-server or files with histories: see --help\n$/],

@@ -18,11 +18,92 @@ export const metricDefinitions = {
     help: 'NodeMaintenances by stage.',
     labels: ['stage'],
   },
-  maintenancesNotProgressing: {
-    name: 'node_maintenance_maintenances_not_progressing',
+  nodes: {
+    name: 'node_maintenance_nodes',
     type: 'gauge',
-    help: 'NodeMaintenances whose condition Progressing is False, by its reason.',
+    help: 'Nodes that maintenances have cordoned and not uncordoned yet, by the stage of the maintenance; of several the first of Drain, Cordon and Complete.',
+    labels: ['stage'],
+  },
+  maintenanceWaiting: {
+    name: 'node_maintenance_maintenance_waiting',
+    type: 'gauge',
+    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, NotAuthorized, NoNodeMatches, Draining or Completing. At most 100 series, of the oldest.',
+    labels: ['maintenance', 'stage', 'reason'],
+  },
+  blockedPods: {
+    name: 'node_maintenance_blocked_pods',
+    type: 'gauge',
+    help: 'Pods that cannot leave their nodes, by the reason of condition Blocked of the Evacuation; Other is a reason that an evacuator has written.',
     labels: ['reason'],
+  },
+  drainDuration: {
+    name: 'node_maintenance_drain_duration_seconds',
+    type: 'histogram',
+    help: 'Time from the start of stage Drain until all pods have left, pauses included. The leader counts each maintenance once.',
+    labels: [],
+    buckets: [5, 15, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400],
+  },
+  podEvacuations: {
+    name: 'node_maintenance_pod_evacuations_total',
+    type: 'counter',
+    help: 'Evacuations of pods that have ended, by outcome: Evicted, Evacuator (the pod left while an evacuator was responsible), Gone (it left otherwise, or a former leader evicted it) or Withdrawn (it stayed). The leader counts them.',
+    labels: ['outcome'],
+  },
+  openRuns: {
+    name: 'node_maintenance_open_runs',
+    type: 'gauge',
+    help: 'Open workflow runs of this cluster in Temporal, by workflow type. The leader counts them every 15 seconds.',
+    labels: ['type'],
+  },
+  leaderStatus: {
+    name: 'node_maintenance_leader_election_master_status',
+    type: 'gauge',
+    help: '1 if this process holds the Lease of the election, else 0. The name is that of the Lease.',
+    labels: ['name'],
+  },
+  leaderAcquired: {
+    name: 'node_maintenance_leader_election_acquired_total',
+    type: 'counter',
+    help: 'Times that this process became the leader. The sum over all processes counts take-overs.',
+    labels: ['name'],
+  },
+  queueDepth: {
+    name: 'node_maintenance_workqueue_depth',
+    type: 'gauge',
+    help: 'Keys that wait in the queue of a control loop. Only the leader runs control loops.',
+    labels: ['name'],
+  },
+  queueDuration: {
+    name: 'node_maintenance_workqueue_queue_duration_seconds',
+    type: 'histogram',
+    help: 'Time that keys waited in the queue before their reconciliation started.',
+    labels: ['name'],
+    buckets: [0.001, 0.01, 0.1, 1, 10, 60, 300],
+  },
+  queueWorkDuration: {
+    name: 'node_maintenance_workqueue_work_duration_seconds',
+    type: 'histogram',
+    help: 'Duration of reconciliations. In queue evacuator it contains the whole evacuation of a pod.',
+    labels: ['name'],
+    buckets: [0.001, 0.01, 0.1, 1, 10, 60, 300],
+  },
+  queueUnfinished: {
+    name: 'node_maintenance_workqueue_unfinished_work_seconds',
+    type: 'gauge',
+    help: 'Sum of the time that the reconciliations in progress have lasted.',
+    labels: ['name'],
+  },
+  queueLongestRunning: {
+    name: 'node_maintenance_workqueue_longest_running_processor_seconds',
+    type: 'gauge',
+    help: 'Time that the longest reconciliation in progress has lasted.',
+    labels: ['name'],
+  },
+  queueRetries: {
+    name: 'node_maintenance_workqueue_retries_total',
+    type: 'counter',
+    help: 'Reconciliations that failed, or were postponed, and are retried with back-off.',
+    labels: ['name'],
   },
   temporalConnected: {
     name: 'node_maintenance_temporal_connected',
@@ -39,7 +120,7 @@ export const metricDefinitions = {
   stalled: {
     name: 'node_maintenance_stalled',
     type: 'gauge',
-    help: '1 for each object (NodeMaintenance, MaintenanceWindow) whose workflow makes no progress: its condition Stalled is True.',
+    help: '1 for each object (NodeMaintenance, MaintenanceWindow) whose workflow makes no progress: its condition Stalled is True. At most 100 series, of the oldest.',
     labels: ['kind', 'name', 'reason'],
   },
   workflowRestarts: {
@@ -84,6 +165,12 @@ export const metricDefinitions = {
     type: 'counter',
     help: 'Notifications by outcome: sent, failed (an attempt; it is retried) or dropped (not delivered).',
     labels: ['outcome'],
+  },
+  decryptionFailures: {
+    name: 'node_maintenance_payload_decryption_failures_total',
+    type: 'counter',
+    help: 'Payloads from Temporal that could not be decrypted with the keys of this process; their tasks fail and are retried.',
+    labels: [],
   },
   identityLeaseRenewed: {
     name: 'node_maintenance_identity_lease_renewed_timestamp_seconds',
@@ -182,3 +269,55 @@ export const metricDefinitions = {
     labels: [],
   },
 } as const satisfies Record<string, MetricDefinition>;
+
+/** The metrics of Temporal's SDK that the dashboard and the alerts use; the SDK has more. */
+export const sdkMetrics: readonly MetricDefinition[] = [
+  {
+    name: 'temporal_workflow_task_execution_failed_total',
+    type: 'counter',
+    help: 'Workflow tasks that failed. Temporal retries them; until one succeeds, the run cannot go on.',
+    labels: ['workflow_type', 'failure_reason', 'namespace', 'task_queue'],
+  },
+  {
+    name: 'temporal_workflow_task_execution_latency_seconds',
+    type: 'histogram',
+    help: 'Duration of workflow tasks.',
+    labels: ['workflow_type', 'namespace', 'task_queue'],
+  },
+  {
+    name: 'temporal_activity_execution_failed_total',
+    type: 'counter',
+    help: 'Attempts of activities that failed. Temporal retries them.',
+    labels: ['activity_type', 'workflow_type', 'namespace', 'task_queue'],
+  },
+  {
+    name: 'temporal_activity_schedule_to_start_latency_seconds',
+    type: 'histogram',
+    help: 'Time that activities waited for a worker.',
+    labels: ['namespace', 'task_queue'],
+  },
+  {
+    name: 'temporal_worker_task_slots_available',
+    type: 'gauge',
+    help: 'Tasks that the worker can take in addition to those in progress.',
+    labels: ['worker_type', 'namespace', 'task_queue'],
+  },
+  {
+    name: 'temporal_request_latency_seconds',
+    type: 'histogram',
+    help: 'Duration of requests to Temporal.',
+    labels: ['operation', 'namespace'],
+  },
+  {
+    name: 'temporal_request_failure_total',
+    type: 'counter',
+    help: 'Requests to Temporal that failed.',
+    labels: ['operation', 'status_code', 'namespace'],
+  },
+  {
+    name: 'temporal_sticky_cache_size',
+    type: 'gauge',
+    help: 'Runs that the worker keeps in its cache.',
+    labels: ['namespace', 'task_queue'],
+  },
+];

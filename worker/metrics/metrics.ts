@@ -1,14 +1,24 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { MAINTENANCE_WINDOW, NODE_MAINTENANCE } from '../../api/names.ts';
-import { stalledCondition } from '../../domain/common/stalledRun.ts';
-import { progressProblemOf } from '../../domain/maintenance/progressing.ts';
+import { EvacuationOutcome } from '../../domain/evacuation/outcome.ts';
 import type { Answer, Rejection } from '../../http/server.ts';
 import type { Cluster } from '../../kube/cluster.ts';
+import type { LeaderElectionMetrics } from '../../kube/leaderElection.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
+import type { WorkQueueObserver } from '../../kube/workQueue.ts';
 import type { IdentityLease } from '../identity.ts';
 import { metricDefinitions } from './definitions.ts';
+import { observeElections } from './leaderMetrics.ts';
 import { observeLeases } from './leaseMetrics.ts';
-import { registerCounter, registerCounterOf, registerGauge, registerHistogram } from './register.ts';
+import { observeDrains, observeMaintenances } from './maintenanceMetrics.ts';
+import { observeQueues } from './queueMetrics.ts';
+import {
+  registerCounter,
+  registerCounterOf,
+  registerGauge,
+  registerHistogram,
+  registerSettableGauge,
+} from './register.ts';
+import { countOpenRuns, observeStalledRuns, type OpenRunsDeps } from './runMetrics.ts';
 import { observeWindows } from './windowMetrics.ts';
 
 /** Prometheus itself waits for 10 s by default. */
@@ -18,8 +28,18 @@ export interface Metrics {
   onRequest: (observation: RequestObservation) => void;
   onRejection: (server: string, reason: Rejection) => void;
   onNotification: (outcome: 'sent' | 'failed' | 'dropped') => void;
+  onDecryptionFailure: () => void;
   onRestart: (workflow: 'nodeMaintenance' | 'maintenanceWindow') => void;
   onRetention: (retention: { actualSeconds: number; requiredSeconds: number }) => void;
+  /** Observes the work queues of the control loops. */
+  queues: WorkQueueObserver;
+  /** Observes the leader elections that this process takes part in. */
+  elections: LeaderElectionMetrics;
+  onEvacuationEnd: (outcome: EvacuationOutcome) => void;
+  /** Counts the drains that end, until the signal aborts. */
+  observeDrains(cluster: Pick<Cluster, 'maintenances'>, leading: AbortSignal): Promise<void>;
+  /** Counts the open runs, until the signal aborts. */
+  observeRuns(deps: OpenRunsDeps, leading: AbortSignal): Promise<void>;
   /** Adds the gauges that are read from the informers at each scrape. */
   observe(cluster: Cluster): void;
   /** Adds the metrics of the identity Lease of this process. */
@@ -37,9 +57,14 @@ export function createMetrics(): Metrics {
   const requestSeconds = registerHistogram(registry, metricDefinitions.kubeRequestDuration);
   const rejections = registerCounter(registry, metricDefinitions.httpRejections);
   const notifications = registerCounter(registry, metricDefinitions.notifications);
+  const decryptionFailures = registerCounter(registry, metricDefinitions.decryptionFailures);
   const restarts = registerCounter(registry, metricDefinitions.workflowRestarts);
   for (const workflow of ['nodeMaintenance', 'maintenanceWindow']) restarts.inc({ workflow }, 0);
   for (const outcome of ['sent', 'failed', 'dropped']) notifications.inc({ outcome }, 0);
+  const evacuations = registerCounter(registry, metricDefinitions.podEvacuations);
+  for (const outcome of Object.values(EvacuationOutcome)) evacuations.inc({ outcome }, 0);
+  const drainSeconds = registerHistogram(registry, metricDefinitions.drainDuration);
+  const openRuns = registerSettableGauge(registry, metricDefinitions.openRuns);
   let retention: Parameters<Metrics['onRetention']>[0] | undefined;
   registerGauge(registry, metricDefinitions.historyRetention, (gauge) => {
     if (retention !== undefined) gauge.set(retention.actualSeconds);
@@ -48,16 +73,23 @@ export function createMetrics(): Metrics {
     if (retention !== undefined) gauge.set(retention.requiredSeconds);
   });
   return {
+    queues: observeQueues(registry),
+    elections: observeElections(registry),
+    onEvacuationEnd: (outcome) => evacuations.inc({ outcome }),
+    observeDrains: (cluster, leading) => observeDrains(drainSeconds, cluster, leading),
+    observeRuns: (deps, leading) => countOpenRuns(openRuns, deps, leading),
     onRestart: (workflow) => restarts.inc({ workflow }),
     onRetention: (observed) => (retention = observed),
     onRejection: (server, reason) => rejections.inc({ server, reason }),
+    onDecryptionFailure: () => decryptionFailures.inc(),
     onNotification: (outcome) => notifications.inc({ outcome }),
     onRequest({ verb, resource, status, seconds }) {
       requests.inc({ verb, resource, status: String(status ?? 0) });
       requestSeconds.observe({ verb }, seconds);
     },
     observe: (cluster) => {
-      observeCluster(registry, cluster);
+      observeMaintenances(registry, cluster);
+      observeStalledRuns(registry, cluster);
       observeLeases(registry, cluster);
       observeWindows(registry, cluster);
     },
@@ -79,30 +111,6 @@ export function createMetrics(): Metrics {
 /** Returns the response to Prometheus. */
 export async function metricsAnswer(metrics: Metrics, sdkAddress?: string): Promise<Answer> {
   return { status: 200, type: 'text/plain; version=0.0.4', body: await metrics.scrape(sdkAddress) };
-}
-
-function observeCluster(registry: Registry, { maintenances, windows, evacuations }: Cluster): void {
-  registerGauge(registry, metricDefinitions.maintenances, (gauge) => {
-    for (const { spec } of maintenances.list()) gauge.inc({ stage: spec.stage });
-  });
-  registerGauge(registry, metricDefinitions.maintenancesNotProgressing, (gauge) => {
-    for (const maintenance of maintenances.list()) {
-      const problem = progressProblemOf(maintenance);
-      if (problem !== undefined) gauge.inc({ reason: problem.reason });
-    }
-  });
-  registerGauge(registry, metricDefinitions.stalled, (gauge) => {
-    const objects = [
-      ...maintenances.list().map((object) => ({ kind: NODE_MAINTENANCE.kind, object })),
-      ...windows.list().map((object) => ({ kind: MAINTENANCE_WINDOW.kind, object })),
-    ];
-    for (const { kind, object } of objects) {
-      const { metadata, status } = object;
-      const condition = stalledCondition(status?.conditions);
-      if (condition !== undefined) gauge.set({ kind, name: metadata.name, reason: condition.reason }, 1);
-    }
-  });
-  registerGauge(registry, metricDefinitions.evacuations, (gauge) => gauge.set(evacuations.list().length));
 }
 
 function observeIdentity(registry: Registry, identity: IdentityLease): void {

@@ -22,6 +22,11 @@ export function registerGauge(
   });
 }
 
+/** Registers a gauge that keeps its series between scrapes. */
+export function registerSettableGauge(registry: Registry, definition: Definition<'gauge'>): Gauge {
+  return new Gauge(configurationOf(definition, registry));
+}
+
 export function registerCounter(registry: Registry, definition: Definition<'counter'>): Counter {
   return new Counter(configurationOf(definition, registry));
 }

@@ -5,11 +5,12 @@ import {
   createDeliverActivity,
   type NotificationOutbox,
 } from '../../activities/notifications/notifications.ts';
-import { CLUSTER_UID_MEMO, type ClusterScope } from '../../api/names.ts';
+import { CLUSTER_UID_MEMO, type ClusterScope, logFieldOf } from '../../api/names.ts';
 import { cloudEventOf } from '../../api/notification.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { Code } from '../../temporal-config/connectionErrors.ts';
+import { readableMemo } from '../../temporal-config/readableMemo.ts';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { createNotificationWorker, type Temporal, type WorkerConnection } from '../temporal.ts';
@@ -39,7 +40,7 @@ export async function startNotifications(dependencies: NotificationDependencies)
   const { notifications } = config;
   const dropped: NotificationOutbox['dropped'] = ({ id, type, data }, reason) => {
     metrics.onNotification('dropped');
-    log.warn('Notification dropped', { id, type, message: data.message, reason });
+    log.warn('Notification dropped', { ...logFieldOf(data.object), id, type, message: data.message, reason });
   };
   if (notifications === undefined)
     return {
@@ -89,7 +90,7 @@ async function startNotify(
     await client.workflow.start('notify', {
       workflowId: names.notificationId(request.event.id),
       taskQueue: names.taskQueue,
-      memo: { [CLUSTER_UID_MEMO]: uid },
+      memo: readableMemo({ [CLUSTER_UID_MEMO]: uid }),
       workflowIdReusePolicy: 'REJECT_DUPLICATE',
       args: [request],
       staticSummary: `${request.event.type} ${request.event.subject}`.slice(0, maxSummaryLength),

@@ -4,6 +4,7 @@ import type { Client } from '@temporalio/client';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import { temporalNames } from '../../api/names.ts';
 import { errorMessage } from '../../kube/errors.ts';
+import { listRuns } from '../../temporal-config/runs.ts';
 
 /** A history to replay. `history` has the JSON form of `temporal workflow show --output json` if it was read from a file. */
 export interface RecordedRun {
@@ -18,9 +19,9 @@ export function openRunsOf(cluster: string | undefined): string {
 }
 
 /** Yields the histories of the runs that match the query, one at a time: all of them together may not fit into memory. */
-export async function* historiesOf({ workflow }: Client, query: string): AsyncGenerator<RecordedRun> {
-  for await (const { workflowId, runId } of workflow.list({ query }))
-    yield { workflowId, runId, history: await workflow.getHandle(workflowId, runId).fetchHistory() };
+export async function* historiesOf(client: Client, query: string): AsyncGenerator<RecordedRun> {
+  for await (const { workflowId, runId } of listRuns(client, query))
+    yield { workflowId, runId, history: await client.workflow.getHandle(workflowId, runId).fetchHistory() };
 }
 
 /** Yields the histories in files. Throws an Error of one line for a file that contains none. */

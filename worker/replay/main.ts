@@ -1,10 +1,13 @@
+import { readFile } from 'node:fs/promises';
 import { Client, Connection } from '@temporalio/client';
+import type { WorkflowBundle } from '@temporalio/worker';
 import { Command, CommanderError } from 'commander';
 import { CLUSTER_NAME_PATTERN } from '../../api/names.ts';
 import { escapeUnprintable, numbered } from '../../domain/common/text.ts';
-import { temporalSettings } from '../../temporal-config/connection.ts';
+import { payloadSettings, temporalSettings } from '../../temporal-config/connection.ts';
 import { explainFailure, oneLine } from '../../temporal-config/connectionErrors.ts';
 import { loadWorkflows } from '../bundle.ts';
+import { createLogger, toLog } from '../log.ts';
 import { packageVersion } from '../packageVersion.ts';
 import { historiesIn, historiesOf, openRunsOf, type RecordedRun } from './histories.ts';
 import { replay, type Replayed } from './replay.ts';
@@ -36,7 +39,7 @@ const program = new Command('npm run replay --')
     'after',
     `
 Exit codes: 0 every run can go on with this build, 1 some cannot, 2 invalid arguments, or Temporal did not answer.
-Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml, as for the worker.`,
+Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml, as for the worker; NODE_MAINTENANCE_PAYLOAD_KEYS if payloads are encrypted.`,
   )
   .exitOverride()
   .action(async (files: string[], options: Options) => {
@@ -62,12 +65,12 @@ async function replayFromServer(options: Options): Promise<number> {
     throw new Error(`--cluster: expected lower case letters, digits and "-" (got "${cluster}")`);
   const query = options.query ?? openRunsOf(cluster);
   const settings = temporalSettings();
-  const { connectionOptions, namespace } = settings;
+  const { connectionOptions, namespace, dataConverter } = settings;
   const connection = await explainFailure(settings, () =>
     Connection.connect({ ...connectionOptions, connectTimeout: answerTimeoutMs }),
   );
   try {
-    const client = new Client({ connection, namespace });
+    const client = new Client({ connection, namespace, dataConverter });
     return await report(options, historiesOf(client, query));
   } finally {
     await connection.close();
@@ -75,10 +78,11 @@ async function replayFromServer(options: Options): Promise<number> {
 }
 
 async function report({ workflowBundle }: Options, runs: AsyncIterable<RecordedRun>): Promise<number> {
-  const bundle = await loadWorkflows(workflowBundle);
+  const { dataConverter } = payloadSettings();
+  const options = { workflowBundle: await bundleOf(workflowBundle), dataConverter };
   let count = 0;
   let failed = 0;
-  for await (const replayed of replay(bundle, runs)) {
+  for await (const replayed of replay(options, runs)) {
     count += 1;
     if (replayed.problem !== undefined) failed += 1;
     // Any client of the namespace may start a workflow, and name it.
@@ -92,6 +96,12 @@ async function report({ workflowBundle }: Options, runs: AsyncIterable<RecordedR
       : `${numbered(count, 'run')} replayed with ${build}: ${outcome}.`,
   );
   return failed === 0 ? 0 : 1;
+}
+
+/** The workflows of this build, or those in a file, which may be of any build. */
+async function bundleOf(file: string | undefined): Promise<WorkflowBundle> {
+  if (file !== undefined) return { code: await readFile(file, 'utf8') };
+  return loadWorkflows({ file: undefined, traces: false }, toLog(createLogger('warn')));
 }
 
 function lineOf({ workflowId, runId, events, problem }: Replayed): string {

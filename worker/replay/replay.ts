@@ -1,4 +1,4 @@
-import { DefaultLogger, Runtime, Worker, type WorkflowBundle } from '@temporalio/worker';
+import { DefaultLogger, type ReplayWorkerOptions, Runtime, Worker } from '@temporalio/worker';
 import { oneLine } from '../../domain/common/text.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { RecordedRun } from './histories.ts';
@@ -14,9 +14,9 @@ export interface Replayed {
 
 const maxLineLength = 1_000;
 
-/** Replays each history with the workflows of the bundle, and yields what it has shown. Nothing is written to Temporal. */
+/** Replays each history with the workflows of a bundle, and yields what it has shown. Nothing is written to Temporal. */
 export async function* replay(
-  workflowBundle: WorkflowBundle,
+  options: ReplayWorkerOptions,
   runs: AsyncIterable<RecordedRun>,
 ): AsyncGenerator<Replayed> {
   // The SDK reports what each result contains, too.
@@ -24,22 +24,22 @@ export async function* replay(
   Runtime.install({ logger, telemetryOptions: { logging: { filter: 'ERROR' } } });
   for await (const { workflowId, runId, history } of runs) {
     const { length: events } = (history as { events: unknown[] }).events;
-    yield { workflowId, runId, events, problem: await problemOf(workflowBundle, history, workflowId) };
+    yield { workflowId, runId, events, problem: await problemOf(options, history, workflowId) };
   }
 }
 
 async function problemOf(
-  workflowBundle: WorkflowBundle,
+  options: ReplayWorkerOptions,
   history: object,
   workflowId: string,
 ): Promise<string | undefined> {
   try {
-    await Worker.runReplayHistory({ workflowBundle }, history, workflowId);
+    await Worker.runReplayHistory(options, history, workflowId);
     return undefined;
   } catch (error) {
-    // Everything before and after the words of the violation is the same for each.
+    // The SDK prints the failure with all its fields; its message comes first.
     const message = errorMessage(error);
-    const violation = /message: "(\[TMPRL\d+\] .*?)", source: /.exec(message)?.[1];
-    return oneLine(violation ?? message, maxLineLength);
+    const cause = /message: "(.*?)", source: "/s.exec(message)?.[1]?.replaceAll('\\"', '"');
+    return oneLine(cause ?? message, maxLineLength);
   }
 }

@@ -1,4 +1,4 @@
-import { condition, setHandler } from '@temporalio/workflow';
+import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import type { AdvanceRequest } from '../../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
@@ -6,7 +6,6 @@ import { advanceProblem, destinationOf, missingFromProblem } from '../../domain/
 import { isGeneration, isNameOrUid, isRecord, isStage, shown } from '../../domain/common/untrusted.ts';
 import { isDetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
-import type { Interruptible } from '../shared/interruptible.ts';
 import {
   checkedSignal,
   inputProblem,
@@ -27,6 +26,7 @@ import {
   resumeSignal,
   resumeUpdate,
 } from './messages.ts';
+import type { Work } from './nodeMaintenance.ts';
 import { applyHint, applyObservation, type Progress, progressOf, type Run, refTo } from './run.ts';
 
 type Effects = Pick<NodeMaintenanceActivities, 'requestStage' | 'recordPause'> & {
@@ -43,8 +43,8 @@ const descriptions = {
 };
 
 /** Registers the handlers of all messages of a maintenance. The Temporal UI shows their descriptions in its dialogs. */
-export function handleMessages(run: Run, interruptible: Interruptible, effects: Effects): void {
-  const { moveTo, advance, advanceOrAsk, setPaused } = commandsOf(run, interruptible, effects);
+export function handleMessages(run: Run, work: Work, effects: Effects): void {
+  const { moveTo, advance, advanceOrAsk, setPaused } = commandsOf(run, work, effects);
 
   setHandler(advanceUpdate, advanceOrAsk, {
     description: descriptions.advance,
@@ -74,51 +74,46 @@ export function handleMessages(run: Run, interruptible: Interruptible, effects: 
     description: descriptions.resume,
   });
   // The UI lists signals in this order: those for users come first.
-  handleInternalMessages(run, interruptible, effects);
+  handleInternalMessages(run, effects);
 }
 
-function commandsOf(run: Run, interruptible: Interruptible, { requestStage, recordPause }: Effects) {
-  const admitted = () => condition(() => run.uid !== '');
-
-  const moveTo = async (to: NodeMaintenanceStage): Promise<Progress> => {
-    await admitted();
-    const observed = await unwrapActivityFailure(requestStage(refTo(run), to, 'Message'));
-    if (applyObservation(run, observed)) interruptible.interrupt();
-    return progressOf(run);
+function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects) {
+  /** Not cancellable: the maintenance goes on if Temporal users may not complete it. */
+  const whenAdmitted = (handle: () => Promise<void>): Promise<Progress> =>
+    CancellationScope.nonCancellable(async () => {
+      await condition(() => run.uid !== '');
+      await handle();
+      return progressOf(run);
+    });
+  /** The activity in progress ends when it sees the stage. */
+  const writeStage = async (to: NodeMaintenanceStage) =>
+    applyObservation(run, await unwrapActivityFailure(requestStage(refTo(run), to, 'Message')));
+  const advance = (order: AdvanceRequest = {}) =>
+    whenAdmitted(async () => {
+      rejectIf(advanceProblem(run.stage, order));
+      await writeStage(destinationOf(run.stage, order));
+    });
+  return {
+    moveTo: (to: NodeMaintenanceStage) => whenAdmitted(() => writeStage(to)),
+    advance,
+    /** Only an update tells its sender what is missing. */
+    advanceOrAsk: (order: AdvanceRequest = {}) =>
+      whenAdmitted(async () => {
+        rejectIf(orderProblem(run, order));
+        await advance(order);
+      }),
+    setPaused: (paused: boolean) =>
+      whenAdmitted(async () => {
+        await unwrapActivityFailure(recordPause(refTo(run), paused));
+        run.paused = paused;
+        // Responds when the drain has stopped, because the user may then work on the nodes.
+        if (paused) await condition(() => !work.evacuating);
+      }),
   };
-  const advance = async (order: AdvanceRequest = {}): Promise<Progress> => {
-    await admitted();
-    rejectIf(advanceProblem(run.stage, order));
-    return moveTo(destinationOf(run.stage, order));
-  };
-  /** Only an update tells its sender what is missing. */
-  const advanceOrAsk = async (order: AdvanceRequest = {}): Promise<Progress> => {
-    await admitted();
-    rejectIf(orderProblem(run, order));
-    return advance(order);
-  };
-  const setPaused = async (paused: boolean): Promise<Progress> => {
-    await admitted();
-    const before = run.paused;
-    const apply = (value: boolean) => {
-      run.paused = value;
-      interruptible.interrupt();
-    };
-    apply(paused);
-    try {
-      // Responds when the drain has stopped, because the user may then work on the nodes.
-      await Promise.all([interruptible.settled(), unwrapActivityFailure(recordPause(refTo(run), paused))]);
-    } catch (error) {
-      apply(before);
-      throw error;
-    }
-    return progressOf(run);
-  };
-  return { moveTo, advance, advanceOrAsk, setPaused };
 }
 
 /** Registers the query, and the signals of the maintenance controller. */
-function handleInternalMessages(run: Run, interruptible: Interruptible, { renderDetails }: Effects): void {
+function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'renderDetails'>): void {
   setHandler(progress, () => progressOf(run), { description: 'Stage, position in the drain plan, nodes' });
   setHandler(
     observe,
@@ -127,7 +122,7 @@ function handleInternalMessages(run: Run, interruptible: Interruptible, { render
         rejectIf(observationProblem(observed));
         await condition(() => run.uid !== '');
         // An object with the same name and another UID is another maintenance, with a run of its own.
-        if (observed.uid === run.uid && applyHint(run, observed)) interruptible.interrupt();
+        if (observed.uid === run.uid) applyHint(run, observed);
       }),
     { description: 'Internal: sent by the maintenance controller' },
   );

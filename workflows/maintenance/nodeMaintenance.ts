@@ -9,19 +9,25 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { DrainStep, NodeMaintenanceActivities, StageRequest } from '../../activities/contract.ts';
+import type {
+  DrainStep,
+  NodeMaintenanceActivities,
+  Pace,
+  StageRequest,
+  Waiting,
+} from '../../activities/contract.ts';
 import type { MaintenanceInput } from '../../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { hasReached } from '../../domain/common/stage.ts';
 import { renderCurrentDetails } from '../../domain/maintenance/currentDetails.ts';
-import { longActivity, shortActivity } from '../shared/activityOptions.ts';
-import { isEndOfCancelled, unwrapActivityFailure } from '../shared/failures.ts';
-import { createInterruptible, type Interruptible } from '../shared/interruptible.ts';
-import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
-import { handleMessages } from './handlers.ts';
-import { createRenewal, type Renewal } from './renewal.ts';
+import { longRunningActivity, shortActivity } from '../shared/activityOptions.ts';
 import { carriedState } from '../shared/carried.ts';
 import { clusterUidIn } from '../shared/cluster.ts';
+import { unwrapActivityFailure } from '../shared/failures.ts';
+import { onCancellation, runLongRunning } from '../shared/longRunning.ts';
+import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
+import { changedSearchAttributes } from '../shared/searchAttributes.ts';
+import { handleMessages } from './handlers.ts';
 import {
   applyAdmitted,
   applyDetails,
@@ -32,19 +38,12 @@ import {
   type Run,
   refTo,
 } from './run.ts';
-import { changedSearchAttributes } from '../shared/searchAttributes.ts';
 
 export interface Outcome {
   name: string;
   drained: boolean;
   nodes: string[];
 }
-
-/** An object that the apiserver finds invalid stays invalid. */
-const stageActivity = {
-  ...longActivity,
-  retry: { ...longActivity.retry, nonRetryableErrorTypes: ['Invalid'] },
-};
 
 const { admit, requestStage, recordPause, removeEvacuations, finish } = proxyWithSummaries<
   NodeMaintenanceActivities,
@@ -64,8 +63,18 @@ function startStage(run: Run, stage: NodeMaintenanceStage) {
   return activities.startStage(refTo(run), stage);
 }
 
-function longActivities(summary: string) {
-  return proxyActivities<NodeMaintenanceActivities>({ ...stageActivity, summary });
+/** Activities of a stage. One that only waits sends few heartbeats. */
+function longRunning(run: Run, summary: string, pace: Pace = 'Waiting') {
+  const options = longRunningActivity(pace === 'Waiting' ? run.heartbeatTimeoutSeconds : undefined);
+  // An object that the apiserver finds invalid stays invalid.
+  const retry = { ...options.retry, nonRetryableErrorTypes: ['Invalid'] };
+  return proxyActivities<NodeMaintenanceActivities>({ ...options, retry, summary });
+}
+
+/** What the run does at this moment, which its messages await. */
+export interface Work {
+  /** An activity that evacuates pods is in progress. */
+  evacuating: boolean;
 }
 
 /**
@@ -75,26 +84,28 @@ function longActivities(summary: string) {
 export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run): Promise<Outcome> {
   const carried = carriedState(workflowInfo(), previousRun);
   const run: Run = { ...newRun(), ...carried, hints: 0 };
-  const interruptible = createInterruptible();
+  const work: Work = { evacuating: false };
   const renderDetails = () => publishDetails(run);
-  const renewal = createRenewal(run, { interrupt: () => interruptible.interrupt(), renderDetails });
-  handleMessages(run, interruptible, { requestStage, recordPause, renderDetails });
-  try {
-    if (carried === undefined) await start(run, input);
+  handleMessages(run, work, { requestStage, recordPause, renderDetails });
+  if (carried === undefined) await start(run, input);
+  onCancellation(() => completeIfAuthorized(run));
+  return CancellationScope.nonCancellable(async () => {
     while (!(await isConfirmedOver(run))) {
       publishState(run);
-      await stages[run.stage](run, interruptible, renewal);
-      if (workflowInfo().continueAsNewSuggested) await continueWith(input, run, renewal);
+      await stages[run.stage](run, work);
+      if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
     }
+    return complete(run);
+  });
+}
+
+/** Cancelled in Temporal: completes the maintenance, if Temporal users may do that. */
+async function completeIfAuthorized(run: Run): Promise<void> {
+  try {
+    await requestComplete(run, 'Message');
   } catch (error) {
-    // Cancelled in Temporal: complete the maintenance, if Temporal users may do that.
-    if (!isEndOfCancelled(error, CancellationScope.current()) || run.uid === '') throw error;
-    return CancellationScope.nonCancellable(async () => {
-      await requestComplete(run, 'Message');
-      return complete(run, renewal);
-    });
+    log.warn('Cancellation ignored', { reason: String(error) });
   }
-  return CancellationScope.nonCancellable(() => complete(run, renewal));
 }
 
 async function start(run: Run, input: MaintenanceInput): Promise<void> {
@@ -109,7 +120,7 @@ async function start(run: Run, input: MaintenanceInput): Promise<void> {
  */
 async function isConfirmedOver(run: Run): Promise<boolean> {
   if (!isOver(run)) return false;
-  await CancellationScope.nonCancellable(() => requestComplete(run, 'Observation'));
+  await requestComplete(run, 'Observation');
   return isOver(run);
 }
 
@@ -119,7 +130,7 @@ async function requestComplete(run: Run, requestedBy: StageRequest): Promise<voi
   applyObservation(run, await unwrapActivityFailure(requestStage(refTo(run), 'Complete', requestedBy)));
 }
 
-type StageWork = (run: Run, interruptible: Interruptible, renewal: Renewal) => Promise<void>;
+type StageWork = (run: Run, work: Work) => Promise<void>;
 
 const stages: Record<NodeMaintenanceStage, StageWork> = {
   async Idle(run) {
@@ -130,27 +141,33 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
     await condition(() => run.hints !== hints || run.stage !== 'Idle' || run.paused !== paused || run.gone);
   },
 
-  async Cordon(run, interruptible, renewal) {
+  async Cordon(run) {
     if (!(await enterStage(run, 'Cordon'))) return;
-    await renewal.start();
-    const { keepCordoned } = longActivities('Keep the nodes cordoned');
-    applyStep(run, await interruptible.run(() => keepCordoned(refTo(run), 'Cordon')));
+    const { keepCordoned } = longRunning(run, 'Keep the nodes cordoned');
+    applyStep(run, await runLongRunning(() => keepCordoned(refTo(run), 'Cordon')));
   },
 
-  async Drain(run, interruptible, renewal) {
+  async Drain(run, work) {
     // "Cordon and Complete stages will always be run, even without specifying them" (KEP-4212 > Supported Stage Transitions).
     if (!(await enterStage(run, 'Cordon')) || !(await enterStage(run, 'Drain'))) return;
-    await renewal.start();
-    applyStep(run, await interruptible.run(() => drainStep(run)));
+    work.evacuating = !run.paused;
+    try {
+      applyStep(run, await runLongRunning(() => drainStep(run)));
+    } finally {
+      work.evacuating = false;
+    }
   },
 
   async Complete() {},
 };
 
 async function drainStep(run: Run): Promise<DrainStep> {
-  if (run.paused) return longActivities('Paused: keep the nodes cordoned').keepCordoned(refTo(run), 'Drain');
-  if (run.drained) return longActivities('Drained: evacuate new pods').keepDrained(refTo(run));
-  return longActivities('Evacuate a tier of the drain plan').drain(refTo(run), run.position);
+  if (run.paused)
+    return longRunning(run, 'Paused: keep the nodes cordoned').keepCordoned(refTo(run), 'Drain');
+  if (run.drained) return longRunning(run, 'Drained: evacuate new pods').keepDrained(refTo(run));
+  const { position, pace } = run;
+  const summary = pace === 'Active' ? 'Evacuate a tier of the drain plan' : 'Wait for pods to leave';
+  return longRunning(run, summary, pace).drain(refTo(run), position, pace);
 }
 
 /** Records the start of a stage, once per stage. Returns false if the object has not reached the stage, or is gone. */
@@ -168,22 +185,26 @@ function applyStep(run: Run, step: DrainStep | undefined): void {
   if (step !== undefined) applyDrainResult(run, step);
 }
 
-async function complete(run: Run, renewal: Renewal): Promise<Outcome> {
+async function complete(run: Run): Promise<Outcome> {
   if (!run.gone) {
     run.stage = 'Complete';
     await enterStage(run, 'Complete');
     await removeEvacuations(refTo(run));
-    // A renewal in progress must not acquire a released Lease again.
-    await renewal.stop();
-    await longActivities('Uncordon the nodes').uncordonNodes(refTo(run));
+    await uncordonAll(run);
     await finish(refTo(run));
   }
   await condition(allHandlersFinished);
   return { name: run.name, drained: run.drained, nodes: run.nodes };
 }
 
-async function continueWith(input: MaintenanceInput, run: Run, renewal: Renewal): Promise<void> {
-  await renewal.stop();
+async function uncordonAll(run: Run): Promise<void> {
+  const uncordon = (summary: string, pace: Pace): Promise<Waiting | undefined> =>
+    longRunning(run, summary, pace).uncordonNodes(refTo(run), pace);
+  const waiting = await uncordon('Uncordon the nodes', 'Active');
+  if (waiting?.kind === 'Waiting') await uncordon('Wait for the Leases of the nodes to uncordon', 'Waiting');
+}
+
+async function continueWith(input: MaintenanceInput, run: Run): Promise<void> {
   await condition(allHandlersFinished);
   if (isOver(run)) return;
   await continueAsNew<typeof nodeMaintenance>(input, run);

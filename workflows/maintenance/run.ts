@@ -4,6 +4,7 @@ import type {
   DrainStep,
   Interrupted,
   MaintenanceRef,
+  Pace,
   RunCluster,
   SelectedNodes,
 } from '../../activities/contract.ts';
@@ -34,6 +35,10 @@ export interface Run {
   position: number;
   planLength: number;
   drained: boolean;
+  /** How the drain of the current tier goes. */
+  pace: Pace;
+  /** Heartbeat timeout of the activities that only wait. */
+  heartbeatTimeoutSeconds: number;
   /** The nodes that the maintenance selected when an activity last read them. */
   nodes: string[];
   /** The object was deleted without waiting for its finalizer: nothing is left to reconcile. */
@@ -45,7 +50,14 @@ export interface Run {
 /** The response to the `progress` query. */
 export type Progress = Omit<
   Run,
-  'generation' | 'stageChangedAtMs' | 'hints' | 'startedStages' | 'gone' | 'details'
+  | 'generation'
+  | 'stageChangedAtMs'
+  | 'hints'
+  | 'startedStages'
+  | 'pace'
+  | 'heartbeatTimeoutSeconds'
+  | 'gone'
+  | 'details'
 > & {
   next: NodeMaintenanceStage | undefined;
 };
@@ -63,6 +75,8 @@ export function newRun(): Run {
     position: 0,
     planLength: 0,
     drained: false,
+    pace: 'Active',
+    heartbeatTimeoutSeconds: 0,
     nodes: [],
     gone: false,
   };
@@ -86,36 +100,30 @@ export function applyAdmitted(run: Run, admitted: Admitted): void {
   setStage(run, stage);
 }
 
-/** Applies the state of the object that an activity has read, unless the run has a newer one. Returns whether the work in progress is obsolete. */
-export function applyObservation(run: Run, observed: Interrupted): boolean {
+/** Applies the state of the object that an activity has read, unless the run has a newer one. */
+export function applyObservation(run: Run, observed: Interrupted): void {
   if (observed?.kind === 'Gone') {
     run.gone = true;
-    return true;
+    return;
   }
   requireResult(isStage(observed?.stage) && isGeneration(observed?.generation));
-  if (observed.generation < run.generation) return false;
+  if (observed.generation < run.generation) return;
   run.generation = observed.generation;
   run.gone = false;
-  const changed = observed.stage !== run.stage;
-  if (changed) setStage(run, observed.stage);
-  return changed;
+  if (observed.stage !== run.stage) setStage(run, observed.stage);
 }
 
 /**
- * Applies what a signal says about the object. Any client may send it, so it only says where to look: the next activity reads the object, and
- * its result replaces the claim. Returns whether the work in progress may be obsolete.
+ * Applies what a signal says about the object. Any client may send it, so it only says that there is something to read: the next activity
+ * reads the object, and its result replaces the claim. Beyond Idle the activity in progress watches the object itself.
  */
-export function applyHint(run: Run, claimed: Interrupted): boolean {
-  if (claimed.kind !== 'Gone' && claimed.generation <= run.generation) return false;
+export function applyHint(run: Run, claimed: Interrupted): void {
+  if (run.stage !== 'Idle') return;
+  if (claimed.kind !== 'Gone' && claimed.generation <= run.generation) return;
   run.hints += 1;
-  if (claimed.kind === 'Gone') {
-    run.gone = true;
-    return true;
-  }
+  if (claimed.kind === 'Gone') run.gone = true;
   // No stage is followed by an earlier one.
-  if (!stagesAfter(run.stage).includes(claimed.stage)) return false;
-  setStage(run, claimed.stage);
-  return true;
+  else if (stagesAfter(run.stage).includes(claimed.stage)) setStage(run, claimed.stage);
 }
 
 function setStage(run: Run, stage: NodeMaintenanceStage): void {
@@ -134,7 +142,7 @@ export function applyDetails(run: Run, selected: SelectedNodes): void {
 }
 
 /** Applies the facts for the current details, if these are some. */
-export function applySnapshot(run: Run, details: unknown): void {
+function applySnapshot(run: Run, details: unknown): void {
   if (isDetailsSnapshot(details)) run.details = details;
 }
 
@@ -160,7 +168,17 @@ export function applyDrainResult(run: Run, result: DrainStep): void {
     case 'TierDrained':
       requireResult(isGeneration(result.position));
       run.position = result.position;
+      run.pace = 'Active';
       applyDetails(run, result);
+      break;
+    case 'Waiting':
+      run.pace = 'Waiting';
+      applyDetails(run, result);
+      break;
+    case 'PauseChanged':
+      requireResult(typeof result.paused === 'boolean');
+      run.paused = result.paused;
+      run.pace = 'Active';
       break;
     case 'Drained':
       run.drained = true;
@@ -177,6 +195,8 @@ export function progressOf(run: Run): Progress {
     stageChangedAtMs: _changedAt,
     hints: _hints,
     startedStages: _stages,
+    pace: _pace,
+    heartbeatTimeoutSeconds: _heartbeat,
     gone: _gone,
     details: _details,
     ...shown

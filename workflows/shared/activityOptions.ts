@@ -1,4 +1,9 @@
-import type { ActivityOptions } from '@temporalio/workflow';
+import { type ActivityOptions, workflowInfo } from '@temporalio/workflow';
+import { longRunningTaskQueueOf } from '../../api/names.ts';
+
+/** Detects a worker that died, in an activity whose delay users notice. */
+const quickHeartbeatSeconds = 6;
+const maxHeartbeatSeconds = 3_600;
 
 /**
  * Options of an activity that takes one short step. Retries are unlimited, because an apiserver that is down must not fail a
@@ -6,7 +11,7 @@ import type { ActivityOptions } from '@temporalio/workflow';
  */
 export const shortActivity = {
   startToCloseTimeout: '60s',
-  heartbeatTimeout: '6s',
+  heartbeatTimeout: quickHeartbeatSeconds * 1_000,
   retry: {
     initialInterval: '200ms',
     maximumInterval: '15s',
@@ -15,12 +20,20 @@ export const shortActivity = {
 } satisfies ActivityOptions;
 
 /**
- * Options of an activity that runs until something has changed. The workflow waits for its end when it is cancelled (the default is
- * TRY_CANCEL), so that its last writes precede whatever follows.
+ * Options of an activity that runs until something has changed, on a task queue of its own. Temporal bills every heartbeat, so an activity
+ * that only waits sends few of them; the controller ends it sooner if its worker has died (ADR 41). The workflow waits for its end when it is
+ * cancelled (the default is TRY_CANCEL), so that its last writes precede whatever follows.
  */
-export const longActivity = {
-  cancellationType: 'WAIT_CANCELLATION_COMPLETED',
-  startToCloseTimeout: '30 days',
-  heartbeatTimeout: '6s',
-  retry: { initialInterval: '200ms', maximumInterval: '10s' },
-} satisfies ActivityOptions;
+export function longRunningActivity(
+  heartbeatTimeoutSeconds: number = quickHeartbeatSeconds,
+): ActivityOptions {
+  // The result of an activity, which any client of the namespace may have completed: the server rejects some numbers.
+  const isValid = heartbeatTimeoutSeconds >= 1 && heartbeatTimeoutSeconds <= maxHeartbeatSeconds;
+  return {
+    taskQueue: longRunningTaskQueueOf(workflowInfo().taskQueue),
+    cancellationType: 'WAIT_CANCELLATION_COMPLETED',
+    startToCloseTimeout: '30 days',
+    heartbeatTimeout: Math.floor((isValid ? heartbeatTimeoutSeconds : quickHeartbeatSeconds) * 1_000),
+    retry: { initialInterval: '200ms', maximumInterval: '10s' },
+  };
+}

@@ -2,7 +2,6 @@ import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
 import type { MaintenanceWindowActivities, WindowRequest } from '../../activities/contract.ts';
 import type { NodesRequest } from '../../api/windowInput.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
-import type { Interruptible } from '../shared/interruptible.ts';
 import { checkedSignal, inputProblem, objectProblem, rejectIf } from '../shared/messageGuards.ts';
 import { windowProgress, windowSignals, windowUpdates } from './messages.ts';
 import {
@@ -25,8 +24,8 @@ const descriptions = {
 };
 
 /** Registers the handlers of all messages of an open window. The Temporal UI shows their descriptions in its dialogs. */
-export function handleWindowMessages(run: WindowRun, rollout: Interruptible, effects: Effects): void {
-  const { approve, advance, ...plain } = commandsOf(run, rollout, effects);
+export function handleWindowMessages(run: WindowRun, effects: Effects): void {
+  const { approve, advance, ...plain } = commandsOf(run, effects);
 
   setHandler(windowProgress, () => windowRunProgressOf(run), {
     description: 'Times, nodes done, in progress, failed',
@@ -59,7 +58,7 @@ export function handleWindowMessages(run: WindowRun, rollout: Interruptible, eff
   }
 }
 
-function commandsOf(run: WindowRun, rollout: Interruptible, effects: Effects) {
+function commandsOf(run: WindowRun, effects: Effects) {
   /** Waits until the window is open. Not cancellable: the window is closed properly after a cancellation from Temporal. */
   const whenOpen = (handle: () => Promise<void>): Promise<WindowRunProgress> =>
     CancellationScope.nonCancellable(async () => {
@@ -67,12 +66,11 @@ function commandsOf(run: WindowRun, rollout: Interruptible, effects: Effects) {
       await handle();
       return windowRunProgressOf(run);
     });
-  /** Applies a request if users who send messages may maintain the nodes. */
+  /** Applies a request if users who send messages may maintain the nodes. The rollout in progress sees it on the object. */
   const apply = (request: WindowRequest): Promise<WindowRunProgress> =>
     whenOpen(async () => {
       await unwrapActivityFailure(effects.authorizeRequest(windowRefTo(run), request));
       applyRequest(run, request);
-      rollout.interrupt();
     });
   return {
     approve: (request?: NodesRequest) => {

@@ -20,9 +20,9 @@ import { isWindowStep, type SentSignal, type WindowState } from '../../domain/wi
 import { changedSearchAttributes } from '../shared/searchAttributes.ts';
 import { carriedState } from '../shared/carried.ts';
 import { clusterUidIn } from '../shared/cluster.ts';
-import { longActivity, shortActivity } from '../shared/activityOptions.ts';
-import { isEndOfCancelled, unwrapActivityFailure } from '../shared/failures.ts';
-import { createInterruptible, type Interruptible } from '../shared/interruptible.ts';
+import { longRunningActivity, shortActivity } from '../shared/activityOptions.ts';
+import { unwrapActivityFailure } from '../shared/failures.ts';
+import { onCancellation, runLongRunning } from '../shared/longRunning.ts';
 import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
 import { handleWindowMessages } from './handlers.ts';
 import { applyOpened, applyState, newWindowRun, requestsOf, type WindowRun, windowRefTo } from './run.ts';
@@ -48,9 +48,6 @@ const { openWindow } = proxyWithSummaries<MaintenanceWindowActivities, 'openWind
   { ...shortActivity, cancellationType: 'WAIT_CANCELLATION_COMPLETED' },
   { openWindow: 'Validate the input, mark the window as open' },
 );
-const { rollOut } = proxyWithSummaries<MaintenanceWindowActivities, 'rollOut'>(longActivity, {
-  rollOut: 'Maintain the nodes of the window',
-});
 
 const scheduledStart = defineSearchAttributeKey('TemporalScheduledStartTime', 'DATETIME');
 
@@ -61,29 +58,24 @@ const scheduledStart = defineSearchAttributeKey('TemporalScheduledStartTime', 'D
 export async function maintenanceWindow(input: WindowInput, previousRun?: WindowRun): Promise<WindowOutcome> {
   const carried = carriedState(workflowInfo(), previousRun);
   const run = carried ?? newWindowRun(workflowInfo().runId);
-  const rollout = createInterruptible();
-  handleWindowMessages(run, rollout, { authorizeRequest, advanceNode });
-  try {
-    if (carried === undefined) await open(run, input);
-    await rollOutUntilOver(input, run, rollout);
-  } catch (error) {
-    // Cancelled in Temporal: handled like the message `cancel`, if Temporal users may send it. Nodes in progress are finished.
-    if (!isEndOfCancelled(error, CancellationScope.current()) || run.uid === '') throw error;
-    await CancellationScope.nonCancellable(async () => {
-      run.cancelled ||= await isCancelAuthorized(run);
-      await rollOutUntilOver(input, run, rollout);
-    });
-  }
-  return CancellationScope.nonCancellable(() => close(run));
+  handleWindowMessages(run, { authorizeRequest, advanceNode });
+  if (carried === undefined) await open(run, input);
+  onCancellation(() => cancelIfAuthorized(run));
+  return CancellationScope.nonCancellable(async () => {
+    const endTimer = startEndTimer(run);
+    await rollOutUntilOver(input, run);
+    endTimer.stop();
+    return close(run);
+  });
 }
 
-async function isCancelAuthorized(run: WindowRun): Promise<boolean> {
+/** Cancelled in Temporal: handled like the message `cancel`, if Temporal users may send it. Nodes in progress are finished. */
+async function cancelIfAuthorized(run: WindowRun): Promise<void> {
   try {
     await authorizeRequest(windowRefTo(run), { cancelled: true });
-    return true;
+    run.cancelled = true;
   } catch (error) {
     log.warn('Cancellation ignored', { window: run.name, reason: String(error) });
-    return false;
   }
 }
 
@@ -97,11 +89,14 @@ async function open(run: WindowRun, input: WindowInput): Promise<void> {
   run.sentSignals = await sendSignals(opened.pausedByWindow, 'resume');
 }
 
-async function rollOutUntilOver(input: WindowInput, run: WindowRun, rollout: Interruptible): Promise<void> {
-  const endTimer = startEndTimer(run, rollout);
+async function rollOutUntilOver(input: WindowInput, run: WindowRun): Promise<void> {
+  const { rollOut } = proxyWithSummaries<MaintenanceWindowActivities, 'rollOut'>(
+    longRunningActivity(run.heartbeatTimeoutSeconds),
+    { rollOut: 'Maintain the nodes of the window' },
+  );
   for (;;) {
     publishState(run);
-    const step = await rollout.run(() => rollOut(windowRefTo(run), requestsOf(run), run.state));
+    const step = await runLongRunning(() => rollOut(windowRefTo(run), requestsOf(run), run.state));
     // Any client of the namespace may complete an activity. A failed run is started again, a blocked one is not.
     if (step !== undefined && !isWindowStep(step))
       throw ApplicationFailure.nonRetryable(
@@ -109,7 +104,7 @@ async function rollOutUntilOver(input: WindowInput, run: WindowRun, rollout: Int
         'InvalidInput',
       );
     if (step !== undefined && step.kind !== 'Gone') applyState(run, step.state);
-    if (step?.kind === 'Gone' || step?.kind === 'Over') break;
+    if (step?.kind === 'Gone' || step?.kind === 'Over') return;
     if (step?.kind === 'Signal') {
       const paused = await sendSignals(step.pause, 'pause');
       run.sentSignals = [...paused, ...(await sendSignals(step.resume, 'resume'))];
@@ -119,19 +114,18 @@ async function rollOutUntilOver(input: WindowInput, run: WindowRun, rollout: Int
       await continueAsNew<typeof maintenanceWindow>(input, run);
     }
   }
-  endTimer.stop();
 }
 
-/** Interrupts the rollout at the end of the window. The activity decides by the clock of the apiserver whether the end is reached. */
-function startEndTimer(run: WindowRun, rollout: Interruptible): { stop(): void } {
-  const scope = new CancellationScope({ cancellable: true });
+/** Shows the end of the window. The activity observes it by itself, by the clock of the apiserver. */
+function startEndTimer(run: WindowRun): { stop(): void } {
+  const scope = new CancellationScope();
   const wait = async () => {
-    // Not the start time of the run: opening may have taken long, and the timer starts again after a cancellation.
+    // Not the start time of the run: opening may have taken long.
     // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
     const remainingMs = Math.max(1, (Date.parse(run.end) || 0) - Date.now());
     await condition(() => run.ended, remainingMs, { summary: 'End of the window' });
     run.ended = true;
-    rollout.interrupt();
+    publishState(run);
   };
   scope.run(wait).catch((error: unknown) => {
     if (!isCancellation(error)) throw error;

@@ -16,6 +16,8 @@ export interface WindowRun extends WindowRequests {
   cluster?: RunCluster;
   /** RFC 3339. */
   start: string;
+  /** Heartbeat timeout of the rollout. */
+  heartbeatTimeoutSeconds: number;
   /** The state that an activity returned last. */
   state?: WindowState;
   /** The first run of the chain; the object records it as the one that has the window open. */
@@ -23,7 +25,7 @@ export interface WindowRun extends WindowRequests {
 }
 
 /** The response to the `progress` query. */
-export type WindowRunProgress = Omit<WindowRun, 'runId' | 'sentSignals'>;
+export type WindowRunProgress = Omit<WindowRun, 'runId' | 'sentSignals' | 'heartbeatTimeoutSeconds'>;
 
 export function newWindowRun(runId: string): WindowRun {
   return {
@@ -31,6 +33,7 @@ export function newWindowRun(runId: string): WindowRun {
     uid: '',
     start: '',
     end: '',
+    heartbeatTimeoutSeconds: 0,
     ended: false,
     cancelled: false,
     paused: false,
@@ -43,10 +46,10 @@ export function newWindowRun(runId: string): WindowRun {
 
 export function applyOpened(
   run: WindowRun,
-  { name, uid, cluster, start, end, requests = {} }: OpenedWindow,
+  { name, uid, cluster, start, end, heartbeatTimeoutSeconds, requests = {} }: OpenedWindow,
 ): void {
   applyRequest(run, requests);
-  Object.assign(run, { name, uid, cluster, start, end });
+  Object.assign(run, { name, uid, cluster, start, end, heartbeatTimeoutSeconds });
 }
 
 export function applyRequest(run: WindowRun, { approvedNodes = [], ...flags }: WindowRequest): void {
@@ -74,6 +77,7 @@ export function requestsOf(run: WindowRun): WindowRequests {
 export function windowRunProgressOf({
   runId: _runId,
   sentSignals: _sentSignals,
+  heartbeatTimeoutSeconds: _heartbeat,
   ...shown
 }: WindowRun): WindowRunProgress {
   return shown;

@@ -67,7 +67,7 @@ class DaemonSetEvacuator {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #clock: () => number;
-  readonly #queue = new WorkQueue();
+  readonly #queue = new WorkQueue('daemonset-evacuator');
   /** Keys of Evacuations whose pods the observed drain targets do not include yet. */
   readonly #untargeted = new Set<string>();
   /** UID of a pod -> when we deleted it, until it is gone. */
@@ -102,7 +102,7 @@ class DaemonSetEvacuator {
     ];
     const reconcile = (key: string) => this.#reconcile(key);
     try {
-      await this.#queue.run({ workers, reconcile, signal, log: this.#log });
+      await this.#queue.run({ workers, reconcile, signal, log: this.#log, observer: this.#cluster.queues });
     } finally {
       for (const stop of unsubscribe) stop();
     }

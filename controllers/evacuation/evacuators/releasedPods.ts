@@ -40,7 +40,7 @@ const releasedPath = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '
  */
 export class ReleasedPods {
   readonly #deps: Deps;
-  readonly #queue = new WorkQueue();
+  readonly #queue = new WorkQueue('released-pods');
   /** Key of a pod -> number of checks since the pod should have been adopted. */
   readonly #checks = new Map<string, number>();
 
@@ -62,7 +62,13 @@ export class ReleasedPods {
       }),
     ];
     try {
-      await this.#queue.run({ workers, reconcile: (key) => this.#reconcile(key), signal, log });
+      await this.#queue.run({
+        workers,
+        reconcile: (key) => this.#reconcile(key),
+        signal,
+        log,
+        observer: cluster.queues,
+      });
     } finally {
       for (const stop of unsubscribe) stop();
     }

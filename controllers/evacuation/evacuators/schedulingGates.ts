@@ -46,7 +46,7 @@ const gatedReadyCondition = {
  */
 export async function runSchedulingGates({ cluster, log }: Deps, signal: AbortSignal): Promise<void> {
   const { pods, maintenances, nodes, daemonSets } = cluster;
-  const queue = new WorkQueue();
+  const queue = new WorkQueue('scheduling-gates');
   const enqueueGated = (isRelevant: (pod: Pod) => boolean = () => true) => {
     for (const pod of pods.byIndex(byGate, MAINTENANCE_GATE)) if (isRelevant(pod)) queue.add(keyOf(pod));
   };
@@ -67,7 +67,13 @@ export async function runSchedulingGates({ cluster, log }: Deps, signal: AbortSi
     }),
   ];
   try {
-    await queue.run({ workers, reconcile: (key) => reconcile(cluster, key), signal, log });
+    await queue.run({
+      workers,
+      reconcile: (key) => reconcile(cluster, key),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
   } finally {
     for (const stop of unsubscribe) stop();
   }

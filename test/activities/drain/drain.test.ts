@@ -5,9 +5,10 @@ import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { podTypeOf } from '../../../domain/common/pod.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
+import type { Informer } from '../../../kube/informer.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
-import { activitiesOn, refOf, started } from '../../kit/activity.ts';
+import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { labelled, pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
@@ -39,6 +40,14 @@ afterAll(async () => {
 
 const draining = async (nodes: string[], drainPlan = [pods(1000), pods(5000)], what = 'nm') =>
   c.applied(c.maintenance({ name: c.named(what), nodes, stage: 'Drain', drainPlan }));
+
+/** An informer that is behind: it shows an earlier state of the maintenance. */
+const showing = (maintenance: NodeMaintenance) =>
+  ({
+    get: () => maintenance,
+    list: () => [maintenance],
+    subscribe: (handler: never) => c.cluster.maintenances.subscribe(handler),
+  }) as unknown as Informer<NodeMaintenance>;
 
 /** Marks the maintenance as one that has reached this position in its plan. */
 const reached = (maintenance: NodeMaintenance, drainPosition: number) =>
@@ -490,19 +499,65 @@ describe('drain', () => {
     const node = await c.nodeNamed('n');
     const applied = await draining([node]);
     const { name } = applied.metadata;
+    await performed(() => acts.recordPause(refOf(applied), true));
     const paused = started(() => acts.keepCordoned(refOf(applied), 'Drain'));
     await c.eventuallyStatus(name, 'nothing is left', ({ conditions, drainPosition }) => {
-      expect(conditions).toMatchObject([{ type: 'Drained', status: 'True' }]);
+      expect(conditions).toMatchObject([{ type: 'Paused' }, { type: 'Drained', status: 'True' }]);
       expect(drainPosition).toBe(0);
     });
     const before = created();
     await c.podOn(node, { priority: 10 });
     await c.eventuallyStatus(name, 'a pod is left', (status) => {
       expect(status.podsPendingEvacuation).toBe(1);
-      expect(status.conditions).toMatchObject([{ type: 'Drained', status: 'False' }]);
+      expect(status.conditions).toMatchObject([{ type: 'Paused' }, { type: 'Drained', status: 'False' }]);
     });
     expect(created()).toBe(before);
     await paused.cancelled();
+  });
+
+  test('ends when the object is paused, and its pause ends when the object is resumed', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node);
+    const applied = await draining([node]);
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyEvacuating(pod);
+    await performed(() => acts.recordPause(refOf(applied), true));
+    expect(await drain.ended).toEqual({ kind: 'PauseChanged', paused: true });
+    const drained = () => acts.keepDrained(refOf(applied));
+    expect(await performed(drained)).toEqual({ kind: 'PauseChanged', paused: true });
+    const paused = started(() => acts.keepCordoned(refOf(applied), 'Drain'));
+    await c.labelled(node, { some: 'change' });
+    await performed(() => acts.recordPause(refOf(applied), false));
+    expect(await paused.ended).toEqual({ kind: 'PauseChanged', paused: false });
+  });
+
+  test('asks the apiserver before it says that the object was paused or resumed: an informer may be behind', async () => {
+    const node = await c.nodeNamed('n');
+    await c.podOn(node);
+    const applied = await draining([node]);
+    const behind = activitiesOn({ cluster: { ...c.cluster, maintenances: showing(applied) } });
+    await performed(() => acts.recordPause(refOf(applied), true));
+    const paused = started(() => behind.activities.keepCordoned(refOf(applied), 'Drain'));
+    let isOver = false;
+    const over = () => (isOver = true);
+    paused.ended.then(over, over);
+    await c.labelled(node, { some: 'change' });
+    await throughout('it stays paused', 500, () => expect(isOver).toBe(false));
+    await paused.cancelled();
+  });
+
+  test('says that it waits when no pod has left for a while, only if it is active, and goes on', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node, { finalizers: ['example.com/held'] });
+    const applied = await draining([node]);
+    const impatient = activitiesOn(c, { stalledAfterMs: 300 }).activities;
+    const active = started(() => impatient.drain(refOf(applied), 0, 'Active'));
+    expect(await active.ended).toMatchObject({ kind: 'Waiting', nodes: [node], details: { stage: 'Drain' } });
+    expect(await c.evacuationOf(pod)).toBeDefined();
+    const waiting = started(() => impatient.drain(refOf(applied), 0, 'Waiting'));
+    await c.labelled(node, { some: 'change' });
+    await performed(() => acts.recordPause(refOf(applied), true));
+    expect(await waiting.ended).toEqual({ kind: 'PauseChanged', paused: true });
   });
 
   test('waits for a node that matches', async () => {

@@ -234,7 +234,6 @@ describe('a user who may delete some nodes', () => {
     expect(await c.evacuationOf(second)).toBeUndefined();
     expect(await c.evacuationOf(first)).toBeDefined();
     expect(await isUnschedulable(node)).toBe(true);
-    await performed(() => acts.renewNodeLeases(refOf(applied)));
     expect((await c.nodeLeaseOf(node))?.spec.holderIdentity).not.toBe('');
     await complete(applied, operator);
     expect(await isUnschedulable(node)).toBe(false);
@@ -336,7 +335,8 @@ describe('the number of requests', () => {
     c.requests.clear();
     running.push(started(() => activities.keepCordoned(refOf(applied), 'Cordon')));
     for (const node of nodes) await c.eventuallyCordoned(node);
-    await performed(() => activities.renewNodeLeases(refOf(applied)));
+    running.push(started(() => activities.keepCordoned(refOf(applied), 'Cordon')));
+    await c.labelled(nodes[0] ?? '', { rack, some: 'change' });
     expect(reviews()).toBe(1);
   });
 
@@ -350,7 +350,8 @@ describe('the number of requests', () => {
     running.push(started(() => activities.keepCordoned(refOf(applied), 'Cordon')));
     await skipped(applied, other, operator);
     await c.labelled(mine, { some: 'change' });
-    await performed(() => activities.renewNodeLeases(refOf(applied)));
+    running.push(started(() => activities.keepCordoned(refOf(applied), 'Cordon')));
+    await c.labelled(mine, { some: 'other-change' });
     expect(reviews()).toBe(3);
   });
 });

@@ -275,39 +275,66 @@ describe('a drained node', () => {
   });
 });
 
-describe('renewNodeLeases', () => {
-  test('renews our Leases, acquires free ones, ignores others, and repeats after a third of the duration', async () => {
-    const [ours, free, foreign] = [
-      await c.nodeNamed('ours'),
-      await c.nodeNamed('free'),
-      await c.nodeNamed('foreign'),
-    ];
-    const before = await c.leaseWritten(ours, {
+describe('renewal', () => {
+  /** Our Lease of a node that was renewed this many seconds ago. */
+  const renewedBefore = (node: string, seconds: number) =>
+    c.leaseWritten(node, {
       holderIdentity: holder,
       leaseDurationSeconds: 900,
       leaseTransitions: 3,
-      renewed: -300,
+      renewed: -seconds,
     });
-    await c.leaseWritten(foreign, snapshots);
-    const applied = await maintaining([ours, free, foreign], 'Cordon');
-    expect(await performed(() => acts.renewNodeLeases(refOf(applied)))).toMatchObject({
-      renewAfterSeconds: 300,
-      details: { stage: applied.spec.stage },
+
+  test.each(['Cordon', 'Drain'] as const)(
+    'in %s is done by the activity of the stage, when a third of the duration has passed',
+    async (stage) => {
+      const [due, fresh, foreign] = [
+        await c.nodeNamed('due'),
+        await c.nodeNamed('fresh'),
+        await c.nodeNamed('foreign'),
+      ];
+      await c.leaseWritten(foreign, snapshots);
+      const applied = await maintaining([due, fresh, foreign], stage);
+      const keep = () => acts.keepCordoned(refOf(applied), stage);
+      const work = started(() => (stage === 'Drain' ? acts.keepDrained(refOf(applied)) : keep()));
+      await Promise.all([due, fresh].map((node) => c.eventuallyCordoned(node)));
+      const before = await renewedBefore(due, 301);
+      const untouched = await renewedBefore(fresh, 290);
+      await c.labelled(due, { some: 'change' });
+      await eventually('the renewal', async () =>
+        expect(Date.parse((await c.nodeLeaseOf(due))?.spec.renewTime ?? '')).toBeGreaterThan(
+          Date.parse(before.spec.renewTime ?? '') + 300_000,
+        ),
+      );
+      expect((await c.nodeLeaseOf(due))?.spec).toMatchObject({
+        acquireTime: before.spec.acquireTime,
+        leaseTransitions: 3,
+      });
+      expect((await c.nodeLeaseOf(fresh))?.spec).toEqual(untouched.spec);
+      expect(await holderIdentityOf(foreign)).toBe('snapshots');
+      await work.cancelled();
+    },
+  );
+
+  test('needs no change in the cluster: a Lease of a few seconds is renewed while nothing happens', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await maintaining([node], 'Cordon');
+    const { activities } = activitiesOn(c, { leaseDurationSeconds: 3 });
+    const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    const renewals = new Set<string>();
+    await eventually('three renewals', async () => {
+      renewals.add((await c.nodeLeaseOf(node))?.spec.renewTime ?? '');
+      expect(renewals.size).toBeGreaterThan(3);
     });
-    const after = await c.nodeLeaseOf(ours);
-    expect(after?.spec).toMatchObject({ acquireTime: before.spec.acquireTime, leaseTransitions: 3 });
-    expect(Date.parse(after?.spec.renewTime ?? '') - Date.parse(before.spec.renewTime ?? '')).toBeGreaterThan(
-      299_000,
-    );
-    expect(await holderIdentityOf(free)).toBe(holder);
-    expect(await holderIdentityOf(foreign)).toBe('snapshots');
+    await cordon.cancelled();
   });
 
-  test('does nothing for a maintenance in Complete', async () => {
+  test('ends when the maintenance goes to Complete', async () => {
     const node = await c.nodeNamed('n');
     const { metadata } = await maintaining([node], 'Cordon');
     const complete = await c.staged(metadata.name, 'Complete');
-    await performed(() => acts.renewNodeLeases(refOf(complete)));
+    await performed(() => acts.keepCordoned(refOf(complete), 'Cordon'));
     expect(await holderIdentityOf(node)).toBe('');
   });
 });
@@ -364,6 +391,21 @@ describe('uncordonNodes', () => {
     expect(await holderIdentityOf(taken)).toBe('');
     expect(await drainMessageOf(applied, taken)).toBe('');
     expect(await leaseCondition(applied)).toMatch(/^False Released/);
+  });
+
+  test('says that it waits for a Lease for long, only if it is active, and goes on', async () => {
+    const node = await c.nodeNamed('n');
+    const applied = await cordonedBy([node]);
+    await c.leaseWritten(node, jane);
+    const complete = await c.staged(applied.metadata.name, 'Complete');
+    const { activities } = activitiesOn(c, { stalledAfterMs: 300, leaseDurationSeconds: 6 });
+    expect(await performed(() => activities.uncordonNodes(refOf(complete), 'Active'))).toEqual({
+      kind: 'Waiting',
+    });
+    const waiting = started(() => activities.uncordonNodes(refOf(complete), 'Waiting'));
+    await c.leaseWritten(node, {});
+    expect(await waiting.ended).toBeUndefined();
+    expect((await c.node(node)).spec.unschedulable ?? false).toBe(false);
   });
 
   test.each(['is held', 'was released'])(

@@ -52,6 +52,7 @@ describe('a maintenance that is started from Temporal', () => {
       paused: false,
       position: 0,
       planLength: 15,
+      heartbeatTimeoutSeconds: 540,
       nodes: [n1, n2].toSorted(),
     });
   });
@@ -170,6 +171,7 @@ describe('an existing maintenance', () => {
       paused: true,
       position: 4,
       planLength: 13,
+      heartbeatTimeoutSeconds: 540,
       nodes: [n1],
     });
   });

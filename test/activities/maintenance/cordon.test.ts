@@ -207,7 +207,7 @@ describe('keepCordoned', () => {
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     const key = { name: applied.metadata.name };
     const edited = await c.admin.mergePatch(resources.nodeMaintenances, key, { spec: { stage: 'Drain' } });
-    const cordon = started(() => acts.keepCordoned(refOf(edited), 'Drain'));
+    const cordon = started(() => acts.keepDrained(refOf(edited)));
     await c.eventuallyCordoned(node);
     await cordon.cancelled();
   });

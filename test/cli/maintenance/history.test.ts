@@ -4,11 +4,10 @@ import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import { historyFromJSON, type History } from '@temporalio/common/lib/proto-utils.js';
 import { rowsOf } from '../../../cli/maintenance/historyRows.ts';
 
+const fileOf = (shape: string) =>
+  readFileSync(new URL(`../../replay/histories/${shape}.json`, import.meta.url), 'utf8');
 /** Returns the rows of a run that was recorded from the real system. */
-const recorded = (shape: string) => {
-  const file = new URL(`../../replay/histories/${shape}.json`, import.meta.url);
-  return rowsOf(historyFromJSON(JSON.parse(readFileSync(file, 'utf8'))));
-};
+const recorded = (shape: string) => rowsOf(historyFromJSON(JSON.parse(fileOf(shape))));
 const effectsOf = (shape: string) => recorded(shape).map(({ who, what }) => `${who ?? '?'}: ${what}`);
 
 describe('the history of a run', () => {
@@ -33,7 +32,11 @@ describe('the history of a run', () => {
   test('is sorted by time, oldest first', () => {
     const times = recorded('idle-cordon-drain-complete').map(({ time }) => time);
     expect(times).toEqual(times.toSorted());
-    expect(times[0]).toBe('2026-11-22T18:49:12.397Z');
+    const [started] = (
+      JSON.parse(fileOf('idle-cordon-drain-complete')) as { events: { eventTime: string }[] }
+    ).events;
+    // Without the digits beyond milliseconds.
+    expect(times[0]).toBe(started?.eventTime.replace(/(\.\d{3})\d*Z$/, '$1Z'));
   });
 
   test('contains each drained tier', () => {
@@ -108,9 +111,9 @@ describe('the history of a run', () => {
   });
 
   test('does not repeat the state that a continued run carries over', () => {
-    expect(effectsOf('continued-as-new')[0]).toBe(
-      'worker: reported generation 3: stage Complete, requested by user sandbox-admin',
-    );
+    const effects = effectsOf('continued-as-new');
+    expect(effects.length).toBeGreaterThan(0);
+    expect(effects.filter((effect) => effect.includes('started the workflow'))).toEqual([]);
   });
 
   test('also covers windows', () => {

@@ -121,8 +121,8 @@ test('a leader that is not listed is reported', async () => {
   try {
     const answer = await kubectlOf(sandbox)(['maintenance', 'workers', '-n', namespace]);
     expect(answer.stderr.split('\n')).toEqual([
-      'warning: the leader of the controllers, of-an-older-release, is not one of these processes',
-      'No processes found in namespace default.',
+      'warning: the leader of the controllers, of-an-older-release, publishes no identity Lease: it runs with --identity-leases false, or is of another release',
+      'No process publishes an identity Lease in namespace default: none runs for it, or all run with --identity-leases false.',
       '',
     ]);
   } finally {
@@ -175,7 +175,12 @@ test('without Temporal the other columns are printed', async () => {
 });
 
 test.each([
-  { namespace: 'elsewhere', code: 0, message: 'No processes found in namespace elsewhere.\n' },
+  {
+    namespace: 'elsewhere',
+    code: 0,
+    message:
+      'No process publishes an identity Lease in namespace elsewhere: none runs for it, or all run with --identity-leases false.\n',
+  },
   { namespace: '../../nodes', code: 2, message: 'expected the name of a namespace' },
 ])('in namespace $namespace: $message', async ({ namespace, code, message }) => {
   const answer = await kubectlOf(sandbox)(['maintenance', 'workers', '--namespace', namespace]);

@@ -2,7 +2,7 @@ import { Client, type WorkflowClientInterceptor } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { Condition } from '../../../api/core.ts';
-import { MAINTENANCE_FINALIZER } from '../../../api/names.ts';
+import { longRunningTaskQueueOf, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import { TASK_QUEUE, testScope, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { runMaintenanceController } from '../../../controllers/maintenance/maintenance.ts';
@@ -16,6 +16,7 @@ import { eventually } from '../../kit/eventually.ts';
 import { FakeMaintenance } from '../../kit/fakeMaintenance.ts';
 import { withBrokenWorkflow } from '../../kit/otherBuilds.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { DescribeCounter } from '../../kit/temporalCalls.ts';
 import { addAttributes } from '../../../temporal-config/namespace.ts';
 import {
   eventuallyProgress,
@@ -165,7 +166,6 @@ describe('a NodeMaintenance', () => {
     expect(await described.staticSummary()).toBe('disk swap');
     expect(await described.staticDetails()).toContain(`kubectl get nm ${name} -o yaml`);
     expect(described.memo).toEqual({
-      reason: 'disk swap',
       kubectl: `kubectl maintenance status ${name}`,
       clusterUid: testScope.uid,
     });
@@ -281,6 +281,29 @@ describe('a NodeMaintenance', () => {
     if (started) await c.caughtUpWith(await c.withStatus(applied, { stageStatuses }));
     controlling();
     await eventuallySignalled(applied, [observed(applied, 'Complete', 1)]);
+  });
+});
+
+describe('a status that changes', () => {
+  test('costs no request to Temporal, whoever leads', async () => {
+    const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Cordon' }));
+    const counter = new DescribeCounter(lab.client.connection);
+    for (let leader = 1; leader <= 2; leader++) {
+      controlling({ client: counter.client });
+      await eventuallySignalled(applied, [observed(applied, 'Cordon', 1)]);
+      await c.caughtUpWith(await c.withStatus(applied, { observedGeneration: 1, nodes: leader }));
+      const checked = () => counter.count(workflowIdOf(applied.metadata.name));
+      const before = checked();
+      await eventually('the check of the signalled run', () => expect(checked()).toBeGreaterThan(before));
+      const after = checked();
+      for (let nodes = 3; nodes < 9; nodes++)
+        await c.caughtUpWith(await c.withStatus(applied, { observedGeneration: 1, nodes: nodes * leader }));
+      await fence();
+      // Every run is checked once a minute.
+      expect(checked()).toBeLessThanOrEqual(after + 1);
+      await stopped();
+    }
+    expect(await signalsTo(runOf(applied), 'observe')).toHaveLength(1);
   });
 });
 
@@ -468,7 +491,7 @@ describe('a run that cannot continue', () => {
     await eventuallyRunning(applied, first);
     const { events: history } = await lab.client.workflow.getHandle(workflowId, first).fetchHistory();
     expect(history?.at(-1)?.workflowExecutionTerminatedEventAttributes?.reason).toBe(
-      'its workflow task failed again and again, and a new run continues from the object: a broken build',
+      'its workflow task failed again and again, and a new run continues from the object',
     );
     await resolved;
   });
@@ -521,6 +544,29 @@ describe('a run that cannot continue', () => {
     await eventuallyStalled(applied, { status: 'False', reason: 'WorkflowContinues' });
     expect((await runOf(applied).describe()).runId).toBe(first);
   });
+});
+
+test('an activity whose start no worker has got is started again, long before its heartbeat times out', async () => {
+  const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Cordon' }));
+  const { name, uid = '' } = applied.metadata;
+  const fake = new FakeMaintenance({ name, uid, stage: 'Cordon' });
+  controlling();
+  const { keepCordoned, drain, keepDrained, uncordonNodes, ...short } = fake.activities;
+  await lab.worker(TASK_QUEUE, short);
+  const queue = {
+    namespace: 'default',
+    taskQueue: { name: longRunningTaskQueueOf(TASK_QUEUE) },
+    identity: 'lost',
+  };
+  const { taskToken } = await lab.client.withDeadline(Date.now() + 60_000, () =>
+    lab.client.workflowService.pollActivityTaskQueue(queue),
+  );
+  expect(taskToken?.length).toBeGreaterThan(0);
+  await lab.worker(TASK_QUEUE, { keepCordoned, drain, keepDrained, uncordonNodes });
+  await fake.inProgress('keepCordoned Cordon');
+  const { raw } = await runOf(applied).describe();
+  const failures = raw.pendingActivities?.map(({ lastFailure }) => lastFailure?.applicationFailureInfo?.type);
+  expect(failures).toEqual(['StartLost']);
 });
 
 test('runs that fail at once, again and again, are reported on the object', async () => {

@@ -10,6 +10,7 @@ import { EventRecorder } from '../../../kube/events.ts';
 import { jobPermission } from '../../../kube/jobPermission.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import type { WorkQueueObserver } from '../../../kube/workQueue.ts';
 import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
 import { SettableAvailability } from '../../kit/availability.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
@@ -29,6 +30,7 @@ let events: EventRecorder;
 let relay: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
 let connection: Connection;
 const availability = new SettableAvailability();
+let deps: Parameters<typeof runWindowsController>[0];
 
 beforeAll(async () => {
   quietTemporal();
@@ -39,7 +41,7 @@ beforeAll(async () => {
   events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
   relay = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
   connection = await Connection.connect({ address: relay.address });
-  const deps = {
+  deps = {
     cluster: c.cluster,
     temporal: new Client({ connection }),
     availability,
@@ -289,6 +291,25 @@ test('a window that is created during a known outage is validated, and scheduled
   expect(await scheduleOf(name)).toBeUndefined();
   availability.up();
   await condition(name, 'Scheduled', { status: 'True' });
+});
+
+test('a control loop that waits for Temporal has no reconciliation in progress, which would look stuck', async () => {
+  const done = new Set<string>();
+  const queues: WorkQueueObserver = {
+    started: () => () => undefined,
+    taken: () => undefined,
+    done: (queue) => done.add(queue),
+    retried: () => undefined,
+  };
+  const outage = new SettableAvailability({ reason: 'no response', sinceMs: Date.now() });
+  const stop = new AbortController();
+  const cluster = { ...c.cluster, queues };
+  const running = runWindowsController({ ...deps, cluster, availability: outage }, stop.signal);
+  await eventually('the clean-up to be put off', () => expect(done).toContain('window-cleanup'));
+  stop.abort();
+  await running;
+  // The controller of the other tests corrects what this one has reported of their windows.
+  availability.up();
 });
 
 test('a Schedule that a user edited in Temporal is reset, and an Event reports it', async () => {

@@ -12,6 +12,7 @@ import {
   needsAttention,
   type ObservedRun,
   resolvedStalled,
+  type RunProblem,
   stalledMessage,
   type StalledInput,
 } from '../../../domain/common/stalledRun.ts';
@@ -26,7 +27,7 @@ const run: ObservedRun = {
   startedMs: nowMs - 3_600_000,
   taskAttempts: 4,
 };
-const problem = { message: '[TMPRL1100] Nondeterminism error', lacksSearchAttributes: false };
+const problem: RunProblem = { message: '[TMPRL1100] Nondeterminism error', cause: 'Other' };
 const stalledFor = (ms: number, reason = 'WorkflowTaskFailed'): Condition[] => [
   { type: 'Stalled', status: 'True', reason, message: 'stalled', lastTransitionTime: at(nowMs - ms) },
 ];
@@ -83,8 +84,7 @@ describe('a run whose workflow task fails again and again', () => {
         message:
           'Workflow node-maintenance-rack-7 could not continue and was terminated: a new run continues from the state of the object.',
       },
-      reason:
-        'its workflow task failed again and again, and a new run continues from the object: [TMPRL1100] Nondeterminism error',
+      reason: 'its workflow task failed again and again, and a new run continues from the object',
     });
   });
 
@@ -92,8 +92,8 @@ describe('a run whose workflow task fails again and again', () => {
     { when: 'the setting is 0', differs: { timeoutSeconds: 0 }, remedy: 'temporal workflow terminate' },
     {
       when: 'a search attribute is missing, which a new run needs, too',
-      differs: { problem: { message: 'no mapping', lacksSearchAttributes: true } },
-      remedy: 'npm run temporal-config -- apply',
+      differs: { problem: { message: 'no mapping', cause: 'SearchAttribute' as const } },
+      remedy: 'npm run temporal-config -- apply): the run then continues within 10 minutes.',
     },
     {
       when: 'the object does not hold what a new run needs',
@@ -107,6 +107,16 @@ describe('a run whose workflow task fails again and again', () => {
       facts: { status: 'True', message: expect.stringContaining(remedy) },
     });
     expect(decision.facts.message).not.toContain('The worker does this');
+  });
+
+  test('is replaced, too, if a worker does not have a key, and the remedy is the key', () => {
+    const missing = { message: 'a payload is encrypted with key "2027-11"', cause: 'PayloadKey' as const };
+    const { facts } = decided({ problem: missing });
+    expect(facts.message).toContain(
+      '(a payload is encrypted with key "2027-11"). Give every worker the key: the run then continues within 10 minutes, or terminate it,',
+    );
+    expect(facts.message).toContain('The worker does this at 2026-11-22T12:05:00.000Z.');
+    expect(decided({ problem: missing, conditions: stalledFor(300_000) }).kind).toBe('Replace');
   });
 
   test('waits the whole time again after it was replaced', () => {

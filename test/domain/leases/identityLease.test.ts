@@ -5,6 +5,9 @@ import {
   isCollectable,
   isExpired,
   isTakenOver,
+  processOf,
+  startIdOf,
+  temporalIdentity,
 } from '../../../domain/leases/identityLease.ts';
 
 const now = new Date('2026-01-02T12:00:00Z');
@@ -96,7 +99,7 @@ describe('an identity Lease may be collected', () => {
       may: false,
     },
   ])('when $when: $may', ({ renewTime, created, missed, may }) => {
-    expect(isCollectable(lease({ renewTime }, created), { now, missedRenewals: missed })).toBe(may);
+    expect(isCollectable(lease({ renewTime }, created), { now, unchangedForMs: missed * 10_000 })).toBe(may);
   });
 });
 
@@ -118,4 +121,24 @@ test.each([
   { hostname: 'b'.repeat(64), label: 'b'.repeat(63) },
 ])('the label for host $hostname is "$label"', ({ hostname, label }) => {
   expect(hostnameLabel(hostname)).toBe(label);
+});
+
+describe('the identities of a process', () => {
+  const uuid = '0f8fad5b-d9cb-469f-a165-70867728950e';
+
+  test('in Temporal and in Leases show its start', () => {
+    const identity = temporalIdentity('17@host-1', uuid);
+    expect(identity).toBe('17@host-1_0f8fad5b');
+    expect(startIdOf(identity)).toBe('0f8fad5b');
+    expect(startIdOf(`node-maintenance-worker-0a1b_${uuid}`)).toBe('0f8fad5b');
+    expect(processOf(identity)).toBe('17@host-1');
+  });
+
+  test.each(['', '17@host', 'jane@laptop', uuid, `17@host_${uuid}x`, `17@host_${uuid.toUpperCase()}`])(
+    'of something else do not: "%s"',
+    (identity) => {
+      expect(startIdOf(identity)).toBeUndefined();
+      expect(processOf(identity)).toBe(identity);
+    },
+  );
 });

@@ -53,6 +53,18 @@ test.each([
   expect(processOf(renewed, undefined, now).state).toBe(state);
 });
 
+test.each([
+  { every: '60', ago: 180, state: 'Live' },
+  { every: '60', ago: 181, state: 'Stale' },
+  { every: '1', ago: 4, state: 'Stale' },
+  { every: 'often', ago: 30, state: 'Live' },
+  { every: '-1', ago: 31, state: 'Stale' },
+  { every: '1e9', ago: 31, state: 'Stale' },
+])('renewed $ago s ago, with an interval of $every s, it is $state', ({ every, ago, state }) => {
+  const lease = identity(ago, { 'nodemaintenance.k8s.io/renew-interval-seconds': every });
+  expect(processOf(lease, undefined, now).state).toBe(state);
+});
+
 describe('the leader', () => {
   test.each([
     { when: 'is this process', holder: 'w_1', leader: true },

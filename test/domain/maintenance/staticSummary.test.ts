@@ -20,6 +20,11 @@ test('the summary of the longest reason fits into the 400 bytes that Temporal ac
   expect(Buffer.byteLength(JSON.stringify(memo))).toBeLessThan(2_048);
 });
 
+test('the memo of a run, which is never encrypted, does not contain its reason', () => {
+  const { memo } = staticSummaryOf(maintenance('replace the disk of the CFO'), testScope);
+  expect(memo).toEqual({ kubectl: 'kubectl maintenance status rack-7', clusterUid: testScope.uid });
+});
+
 test('the static details of a run name its object', () => {
   expect(staticSummaryOf(maintenance(), testScope).staticDetails).toContain(
     '`kubectl get nm rack-7 -o yaml`',
@@ -28,6 +33,6 @@ test('the static details of a run name its object', () => {
   expect(windowStaticSummaryOf(window, testScope)).toMatchObject({
     staticSummary: 'patches',
     staticDetails: expect.stringContaining('`kubectl get mw os -o yaml`'),
-    memo: { reason: 'patches', kubectl: 'kubectl get mw os -o wide', clusterUid: testScope.uid },
+    memo: { kubectl: 'kubectl get mw os -o wide', clusterUid: testScope.uid },
   });
 });

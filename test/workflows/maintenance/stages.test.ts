@@ -35,8 +35,8 @@ describe('In Idle a maintenance', () => {
   });
 
   test.each([
-    { to: 'Cordon', calls: ['startStage Cordon', 'renewNodeLeases', 'keepCordoned Cordon'] },
-    { to: 'Drain', calls: ['startStage Cordon', 'startStage Drain', 'renewNodeLeases', 'drain 0'] },
+    { to: 'Cordon', calls: ['startStage Cordon', 'keepCordoned Cordon'] },
+    { to: 'Drain', calls: ['startStage Cordon', 'startStage Drain', 'drain 0'] },
   ] as const)('continues when a user edits the stage to $to', async ({ to, calls }) => {
     const fake = new FakeMaintenance({ stage: 'Idle' });
     const handle = await lab.startMaintenance(fake);
@@ -84,7 +84,7 @@ describe('An observation of the controller', () => {
     await handle.signal('observe', { ...other, kind: 'Gone' });
     expect(await handle.query('progress')).toMatchObject({ stage: 'Cordon' });
     await fake.inProgress('keepCordoned Cordon');
-    expect(fake.calls).toEqual(['admit', 'startStage Cordon', 'renewNodeLeases', 'keepCordoned Cordon']);
+    expect(fake.calls).toEqual(['admit', 'startStage Cordon', 'keepCordoned Cordon']);
   });
 
   test('also reaches the workflow through the activity in progress', async () => {
@@ -112,7 +112,6 @@ describe('In Drain a maintenance', () => {
       'admit',
       'startStage Cordon',
       'startStage Drain',
-      'renewNodeLeases',
       'drain 0',
       'drain 2',
       'drain 3',

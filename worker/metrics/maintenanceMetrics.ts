@@ -1,0 +1,87 @@
+import type { Histogram, Registry } from 'prom-client';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { compareNames } from '../../domain/common/names.ts';
+import { stageOf } from '../../domain/common/stage.ts';
+import { blockedPodsByReason, drainSecondsOf, nodesByStage } from '../../domain/maintenance/statistics.ts';
+import { waitingReasonOf } from '../../domain/maintenance/waiting.ts';
+import type { Cluster } from '../../kube/cluster.ts';
+import { metricDefinitions } from './definitions.ts';
+import { registerGauge } from './register.ts';
+
+/** Whoever may create a maintenance adds a series: only the oldest ones have one. */
+const maxNamedMaintenances = 100;
+
+/** Registers the metrics of maintenances, their nodes and pods. */
+export function observeMaintenances(registry: Registry, { maintenances, evacuations }: Cluster): void {
+  registerGauge(registry, metricDefinitions.maintenances, (gauge) => {
+    for (const { spec } of maintenances.list()) gauge.inc({ stage: spec.stage });
+  });
+  registerGauge(registry, metricDefinitions.nodes, (gauge) => {
+    for (const [stage, count] of Object.entries(nodesByStage(maintenances.list())))
+      gauge.set({ stage }, count);
+  });
+  registerGauge(registry, metricDefinitions.maintenanceWaiting, (gauge) => {
+    for (const labels of waitingMaintenances(maintenances.list())) gauge.set(labels, 1);
+  });
+  registerGauge(registry, metricDefinitions.blockedPods, (gauge) => {
+    for (const [reason, count] of blockedPodsByReason(maintenances.list(), evacuations.list()))
+      gauge.set({ reason }, count);
+  });
+  registerGauge(registry, metricDefinitions.evacuations, (gauge) => gauge.set(evacuations.list().length));
+}
+
+function waitingMaintenances(
+  all: readonly NodeMaintenance[],
+): Record<'maintenance' | 'stage' | 'reason', string>[] {
+  return all
+    .flatMap((maintenance) => {
+      const reason = waitingReasonOf(maintenance);
+      return reason === undefined ? [] : [{ maintenance, reason }];
+    })
+    .toSorted((a, b) => byAge(a.maintenance, b.maintenance))
+    .slice(0, maxNamedMaintenances)
+    .map(({ maintenance, reason }) => ({
+      maintenance: maintenance.metadata.name,
+      stage: stageOf(maintenance),
+      reason,
+    }));
+}
+
+function byAge({ metadata: a }: NodeMaintenance, { metadata: b }: NodeMaintenance): number {
+  return compareNames(a.creationTimestamp ?? '', b.creationTimestamp ?? '') || compareNames(a.name, b.name);
+}
+
+/**
+ * Observes the duration of each drain that ends while this process leads, once: a maintenance that is drained again, because a pod appeared
+ * late or after a pause, does not count again. Drains that end while no process leads are not counted.
+ */
+export async function observeDrains(
+  durations: Histogram,
+  { maintenances }: Pick<Cluster, 'maintenances'>,
+  leading: AbortSignal,
+): Promise<void> {
+  const isDrained = (maintenance: NodeMaintenance) => drainSecondsOf(maintenance) !== undefined;
+  /** UIDs of the maintenances that were counted, or drained before. */
+  const counted = new Set(maintenances.list().filter(isDrained).map(uidOf));
+  const unsubscribe = maintenances.subscribe(({ type, object }) => {
+    if (type === 'Deleted') {
+      counted.delete(uidOf(object));
+      return;
+    }
+    const seconds = drainSecondsOf(object);
+    if (seconds === undefined || counted.has(uidOf(object))) return;
+    counted.add(uidOf(object));
+    durations.observe(seconds);
+  });
+  await aborted(leading);
+  unsubscribe();
+}
+
+function uidOf({ metadata }: NodeMaintenance): string {
+  return metadata.uid ?? '';
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
