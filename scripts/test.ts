@@ -13,10 +13,11 @@ import { bundleCommands, bundleKubernetesClient } from './bundle.ts';
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
 /**
- * `npm test [-- <arguments of jest>]` runs every test in shards side by side, because most of a test's time is waiting.
+ * `npm test [-- <arguments of jest>]` runs tests in shards side by side, because most of a test's time is waiting.
  * A shard is a process of Jest with a sandbox: it takes the longest file that is left, as soon as it is free. Nothing
  * keeps running, however the run ends.
- * A run of all tests also fails if deploy/ grants a permission to the worker that none of its processes used.
+ * Without arguments it leaves out the files `*.slow.test.ts`, which take as long as all others together. `npm run test:all` runs them,
+ * too, and also fails if deploy/ grants a permission to the worker that none of its processes used.
  * The last line is `<n> passed, <n> failed`, as counted by Jest. A file that could not be run counts as one failed test;
  * so does, once, a problem of the run as a whole.
  */
@@ -58,6 +59,11 @@ function shardsOf(count = '4'): number {
 /** Tests in these folders need no server, or start their own: to run only them, no sandbox is started. */
 const selfSufficient = /^test\/(?:static|domain|http|replay|sandbox)\//;
 
+/** Runs every file: only that uses every permission. */
+const wholeOption = '--all';
+/** Options of Jest. */
+const withoutSlow = ['--testPathIgnorePatterns', String.raw`\.slow\.test\.ts$`];
+
 /** In the environment of every process that descends from Jest; its value is the directory of the run. */
 const mark = 'NM_TEST_RUN';
 
@@ -79,9 +85,11 @@ const compileCache = join(root, 'node_modules', '.cache', 'node-compile');
 /** What kube/ imports of the Kubernetes client, in one module instead of a thousand. Beside its packages, which it imports. */
 const kubernetesClient = join(root, 'node_modules', '.cache', 'kubernetesClient.mjs');
 
-async function main(args: readonly string[]): Promise<number> {
+async function main(given: readonly string[]): Promise<number> {
+  const isWhole = given.includes(wholeOption);
+  const args = given.length === 0 ? withoutSlow : given.filter((arg) => arg !== wholeOption);
   const stop = interruption();
-  const run = await makeRun(args);
+  const run = await makeRun({ isWhole });
   const problems: string[] = [];
   try {
     const files = await listTests(args);
@@ -94,7 +102,7 @@ async function main(args: readonly string[]): Promise<number> {
   }
   const result = await readResult(run);
   // Tests that failed may not have reached what needs a permission.
-  if (runsAll(args) && result.success && problems.length === 0)
+  if (isWhole && result.success && problems.length === 0)
     problems.push(...(await permissionProblems(run)));
   const leftovers = await clearUp(run);
   // An interrupted test had no chance to clear up after itself.
@@ -111,11 +119,11 @@ function interruption(): AbortSignal {
   return controller.signal;
 }
 
-async function makeRun(args: readonly string[]): Promise<Run> {
+async function makeRun({ isWhole }: { isWhole: boolean }): Promise<Run> {
   const dir = await mkdtemp(join(tmpdir(), 'nm-test-'));
   const [temporary, sandboxes] = [join(dir, 'tmp'), join(dir, 'sandboxes')];
   const asked = process.env[auditLogs];
-  const audited = asked ? absolute(asked) : runsAll(args) ? join(dir, 'audit') : undefined;
+  const audited = asked ? absolute(asked) : isWhole ? join(dir, 'audit') : undefined;
   const dirs = [temporary, sandboxes, ...(audited === undefined ? [] : [audited])];
   await Promise.all(dirs.map((path) => mkdir(path, { recursive: true })));
   return {
@@ -127,11 +135,6 @@ async function makeRun(args: readonly string[]): Promise<Run> {
     commands: join(dir, 'commands'),
     result: join(dir, 'result.json'),
   };
-}
-
-/** Only a run of all tests uses every permission. */
-function runsAll(args: readonly string[]): boolean {
-  return args.length === 0;
 }
 
 /** Returns the permissions of deploy/ that no process of the tests used, and the requests of these processes that were denied. */

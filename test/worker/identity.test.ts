@@ -10,7 +10,7 @@ import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { connect, dropNamespace, freshNamespace, type LogRecorder, recordedLog } from '../kube/fixtures.ts';
 
-// Tests KEP-1965 > Test Plan for the processes of this project; test/e2e/identity.test.ts tests real processes.
+// Tests KEP-1965 > Test Plan for the processes of this project; test/e2e/identity.slow.test.ts tests real processes.
 
 let sandbox: Sandbox;
 let kube: Kube;

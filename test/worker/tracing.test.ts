@@ -7,7 +7,7 @@ import type { Cluster } from '../../kube/cluster.ts';
 import { startTracing } from '../../worker/tracing.ts';
 import { recordedLog } from '../kube/fixtures.ts';
 
-// Collectors that do not work. test/e2e/observability.test.ts has one that does.
+// Collectors that do not work. test/e2e/observability.slow.test.ts has one that does.
 
 const endpoint = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 let collector: Server;
