@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseSamples } from './requests.ts';
+import { parseSamples } from './samples.ts';
 
 /**
  * What Temporal bills, by the server's own counter `action`: starts of workflows and of activities, retries of activities, heartbeats, timers,

@@ -4,9 +4,12 @@ export interface Workload {
   podsPerNode: number;
 }
 
+/** How the nodes of a drain belong to maintenances: one of all, one of each, or two that have a third of the nodes in common. */
+export type Division = 'One' | 'Each' | 'Overlapping';
+
 export type Benchmark =
-  /** Measures how long a drain takes and what it costs. */
-  | { kind: 'Drain'; name: string; workload: Workload }
+  /** Measures how long a drain takes and what it costs; cold, it is the first one after the start of the target. */
+  | { kind: 'Drain'; name: string; workload: Workload; division: Division; isWarm: boolean }
   /** Measures how many evictions per second are rejected while a PodDisruptionBudget blocks all of them. */
   | { kind: 'Blocked'; name: 'pdb'; workload: Workload; seconds: number }
   /** Measures how fast pods behind one PodDisruptionBudget leave, and how soon an allowed disruption is used. */
@@ -19,6 +22,10 @@ export type Benchmark =
   | { kind: 'TakeOver'; name: string; workload: Workload; runs: number };
 
 export type BenchmarkOf<Kind extends Benchmark['kind']> = Extract<Benchmark, { kind: Kind }>;
+
+/** Who replaces a leader that is killed: a worker that runs already, or one that is started then. */
+export const successors = ['standby', 'cold restart'] as const;
+export type Successor = (typeof successors)[number];
 
 /** Parses the name of a benchmark on the command line. Returns undefined for an unknown name. */
 export function parseBenchmark(name: string): Benchmark | undefined {
@@ -59,12 +66,33 @@ const numbered: readonly Numbered[] = [
   },
   {
     pattern: /^(\d+)x(\d+)$/,
-    benchmarkOf: (name, [nodes = 0, podsPerNode = 0]) =>
-      nodes < 1 || podsPerNode < 1 || podsPerNode > maxPodsPerNode
+    benchmarkOf: (name, numbers) => drainOf(name, numbers, { division: 'One', isWarm: true }),
+  },
+  {
+    pattern: /^cold:(\d+)x(\d+)$/,
+    benchmarkOf: (name, numbers) => drainOf(name, numbers, { division: 'One', isWarm: false }),
+  },
+  {
+    pattern: /^each:(\d+)x(\d+)$/,
+    benchmarkOf: (name, numbers) => drainOf(name, numbers, { division: 'Each', isWarm: true }),
+  },
+  {
+    pattern: /^overlap:(\d+)x(\d+)$/,
+    benchmarkOf: (name, [nodes = 0, podsPerNode]) =>
+      nodes % 2 === 1
         ? undefined
-        : { kind: 'Drain', name, workload: { nodes, podsPerNode } },
+        : drainOf(name, [(nodes * 3) / 2, podsPerNode], { division: 'Overlapping', isWarm: true }),
   },
 ];
+
+function drainOf(
+  name: string,
+  [nodes = 0, podsPerNode = 0]: readonly (number | undefined)[],
+  how: { division: Division; isWarm: boolean },
+): Benchmark | undefined {
+  if (nodes < 1 || podsPerNode < 1 || podsPerNode > maxPodsPerNode) return undefined;
+  return { kind: 'Drain', name, workload: { nodes, podsPerNode }, ...how };
+}
 
 function numberOf(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Number(text);
@@ -74,6 +102,14 @@ function numberOf(text: string | undefined): number | undefined {
 const maxPodsPerNode = 500;
 /** Leaves room for every replacement without filling a node completely. */
 const replacementsPerNode = 400;
+
+/** Returns the nodes of each maintenance. */
+export function divide(nodes: readonly string[], division: Division): string[][] {
+  if (division === 'Each') return nodes.map((node) => [node]);
+  if (division === 'One') return [[...nodes]];
+  const size = (nodes.length * 2) / 3;
+  return [nodes.slice(0, size), nodes.slice(-size)];
+}
 
 export function podsOf({ nodes, podsPerNode }: Workload): number {
   return nodes * podsPerNode;

@@ -19,7 +19,7 @@ const evictionTimeoutMs = 100;
  */
 export const budgetFloor: Target = {
   name: 'floor',
-  async prepare({ kubeconfigs, log }, nodeNames) {
+  async prepare({ kubeconfigs, log }, { nodes: nodeNames }) {
     const kube = connectKube({ kubeconfig: kubeconfigs.floor, userAgent: 'floor', log });
     const indexes = { [byNode]: (pod: Pod) => (pod.spec.nodeName === undefined ? [] : [pod.spec.nodeName]) };
     const pods = new Informer({

@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** Seconds of CPU time that each process has used since it started; `machine` is the sum over all processes so far. */
+/**
+ * Seconds of CPU time that each process has used since it started; `machine` is the sum over all processes so far, `children`
+ * that of the child processes of this one that have ended.
+ */
 export type CpuTimes = Record<string, number> & { machine: number };
 
 /** Clock ticks of /proc in a second: a constant of the Linux ABI. */
@@ -8,10 +11,14 @@ const ticksPerSecond = 100;
 
 /** Reads the CPU time of processes, given by name and process id. Omits processes that do not run. */
 export function readCpu(processes: Readonly<Record<string, number | undefined>>): CpuTimes {
-  const times: CpuTimes = { machine: machineSeconds() };
+  const children = processFields(process.pid);
+  const times: CpuTimes = {
+    machine: machineSeconds(),
+    children: children === undefined ? 0 : childSeconds(children),
+  };
   for (const [name, pid] of Object.entries(processes)) {
-    const seconds = pid === undefined ? undefined : processSeconds(pid);
-    if (seconds !== undefined) times[name] = seconds;
+    const fields = pid === undefined ? undefined : processFields(pid);
+    if (fields !== undefined) times[name] = ownSeconds(fields);
   }
   return times;
 }
@@ -36,12 +43,21 @@ function machineSeconds(): number {
   return (user + nice + system + irq + softirq) / ticksPerSecond;
 }
 
-function processSeconds(pid: number): number | undefined {
+/** utime and stime. */
+function ownSeconds(fields: readonly string[]): number {
+  return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+}
+
+/** cutime and cstime. */
+function childSeconds(fields: readonly string[]): number {
+  return (Number(fields[13]) + Number(fields[14])) / ticksPerSecond;
+}
+
+function processFields(pid: number): string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     // The name of the command is in parentheses and may contain anything: count fields after the last one (proc(5)).
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   } catch {
     return undefined; // The process has ended.
   }

@@ -16,7 +16,7 @@ const inFlight = 64;
  */
 export const floor: Target = {
   name: 'floor',
-  async prepare({ kubeconfigs, log }, nodeNames) {
+  async prepare({ kubeconfigs, log }, { nodes: nodeNames }) {
     const kube = connectKube({
       kubeconfig: kubeconfigs.floor,
       maxInFlight: inFlight,

@@ -8,7 +8,6 @@ import { type ApiServer, ask } from '../sandbox/apiserver.ts';
 import { workerIdentity } from '../sandbox/kubernetes.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
 import { type TargetName, targetNames } from './target.ts';
-import { flowSchemaOf } from './requests.ts';
 
 /** The namespace of the peers' ServiceAccounts. */
 const namespace = 'bench-identities';
@@ -51,8 +50,18 @@ interface KubeConfigFile {
   users: [{ user: { token: string } }];
 }
 
+/** Returns the name of a target's user, as audit logs contain it. */
+export function userOf(target: TargetName): string {
+  const account = serviceAccountOf(target);
+  return `system:serviceaccount:${account.namespace}:${account.name}`;
+}
+
+function serviceAccountOf(target: TargetName): { namespace: string; name: string } {
+  return target === 'ours' ? workerIdentity : { namespace, name: target };
+}
+
 /**
- * Creates a user for each target, so that the apiserver counts its requests separately, and returns their kubeconfigs.
+ * Creates a user for each target, so that the audit log tells their requests apart, and returns their kubeconfigs.
  * Ours is the worker's ServiceAccount, with the permissions of deploy/ and the priority level of every ServiceAccount; the
  * peers are cluster administrators and exempt from API priority and fairness.
  */
@@ -62,15 +71,15 @@ export async function createIdentities(
   server: ApiServer,
 ): Promise<Record<TargetName, string>> {
   await apply(kube, resources.namespaces, { metadata: { name: namespace } });
-  for (const name of ['kubectl', 'floor']) {
+  const kubeconfigs: Partial<Record<TargetName, string>> = { ours: sandbox.workerKubeconfig };
+  for (const name of targetNames) {
+    await apply(kube, flowSchemas, flowSchema(name));
+    if (name === 'ours') continue;
     await apply(kube, serviceAccounts, { metadata: { name, namespace } });
     await apply(kube, clusterRoleBindings, administrator(name));
+    kubeconfigs[name] = await writeKubeconfig(sandbox, server, name);
   }
-  for (const name of targetNames) await apply(kube, flowSchemas, flowSchema(name));
-  const [kubectl, floor] = await Promise.all(
-    ['kubectl', 'floor'].map((name) => writeKubeconfig(sandbox, server, name)),
-  );
-  return { ours: sandbox.workerKubeconfig, kubectl: kubectl as string, floor: floor as string };
+  return kubeconfigs as Record<TargetName, string>;
 }
 
 function apply(kube: Kube, resource: Resource, object: KubeObject): Promise<KubeObject> {
@@ -84,7 +93,6 @@ function administrator(name: string): KubeObject {
 }
 
 function flowSchema(target: TargetName): KubeObject {
-  const serviceAccount = target === 'ours' ? workerIdentity : { namespace, name: target };
   const all = ['*'];
   const spec = {
     // Takes precedence over the FlowSchema of all ServiceAccounts (9000), which has the same priority level.
@@ -93,13 +101,13 @@ function flowSchema(target: TargetName): KubeObject {
     distinguisherMethod: { type: 'ByUser' },
     rules: [
       {
-        subjects: [{ kind: 'ServiceAccount', serviceAccount }],
+        subjects: [{ kind: 'ServiceAccount', serviceAccount: serviceAccountOf(target) }],
         resourceRules: [{ verbs: all, apiGroups: all, resources: all, namespaces: all, clusterScope: true }],
         nonResourceRules: [{ verbs: all, nonResourceURLs: all }],
       },
     ],
   };
-  return { metadata: { name: flowSchemaOf(target) }, spec } as KubeObject;
+  return { metadata: { name: `bench-${target}` }, spec } as KubeObject;
 }
 
 /** Exceeds the duration of any benchmark. */

@@ -1,11 +1,15 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { availableParallelism, totalmem } from 'node:os';
 import { dirname } from 'node:path';
 import type { Log } from '../kube/log.ts';
 import { nodesFor } from './benchmarks.ts';
+import { machineOf } from './machine.ts';
 import { type Options, parseOptions } from './options.ts';
+import { buildOperator, type OperatorBuilds } from './peers/build.ts';
 import { type BenchmarkResult, textOf } from './report.ts';
+import type { ResultsFile } from './results.ts';
 import { runBenchmark } from './run.ts';
+import { operators } from './peers/operators.ts';
+import { isOperator, type OperatorName } from './target.ts';
 import { withTestbed } from './testbed.ts';
 
 /** npm run bench: measures the project against its thresholds. Results on standard output, progress on standard error. */
@@ -21,17 +25,32 @@ for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 }
 
 try {
-  const results = await measureAll(options);
-  save(results);
+  const builds = await buildAll(options);
+  const results = await measureAll(options, builds);
+  report(`Wrote the results to ${options.json}`);
   const missed = results.flatMap(({ thresholds }) => thresholds).filter(({ result }) => result === 'MISSED');
-  if (options.strict && missed.length > 0) process.exitCode = 1;
+  if (options.check && missed.length > 0) process.exitCode = 1;
 } catch (error) {
   report(error instanceof Error ? error.message : String(error));
   if (!stop.signal.aborted) report((error as Error | undefined)?.stack ?? '');
   process.exitCode = 1;
 }
 
-async function measureAll({ benchmarks, profile }: Options): Promise<BenchmarkResult[]> {
+/** Builds the operators before anything is measured. */
+async function buildAll({ targets }: Options): Promise<OperatorBuilds> {
+  const builds: OperatorBuilds = {};
+  for (const name of targets.filter(isOperator)) {
+    const build = await buildOperator(name, { env: process.env, report, signal: stop.signal });
+    if (build.kind === 'Unavailable') report(`Not measuring ${name}: ${build.reason}`);
+    builds[name] = build;
+  }
+  return builds;
+}
+
+async function measureAll(
+  { benchmarks, profile }: Options,
+  builds: OperatorBuilds,
+): Promise<BenchmarkResult[]> {
   const results: BenchmarkResult[] = [];
   const testbedOptions = {
     nodes: nodesFor(benchmarks),
@@ -42,23 +61,27 @@ async function measureAll({ benchmarks, profile }: Options): Promise<BenchmarkRe
   };
   await withTestbed(testbedOptions, async (testbed) => {
     for (const benchmark of benchmarks) {
-      const result = await runBenchmark(testbed, { options, report }, benchmark);
+      const result = await runBenchmark(testbed, { options, builds, report }, benchmark);
       results.push(result);
+      save({ startedAt: startedAt.toISOString(), machine: machineOf(), peers: peersOf(builds), results });
       process.stdout.write(`${textOf(result)}\n`);
     }
   });
   return results;
 }
 
-function save(results: BenchmarkResult[]): void {
-  const machine = {
-    cpus: availableParallelism(),
-    memoryGb: Math.round(totalmem() / 2 ** 30),
-    node: process.version,
-  };
+function peersOf(builds: OperatorBuilds): ResultsFile['peers'] {
+  return Object.entries(builds).map(([name, build]) =>
+    build.kind === 'Built'
+      ? { name, revision: build.revision, changes: operators[name as OperatorName].changes }
+      : { name, unavailable: build.reason, changes: [] },
+  );
+}
+
+/** Called after each benchmark: a run of all takes hours, and may be interrupted. */
+function save(file: ResultsFile): void {
   mkdirSync(dirname(options.json), { recursive: true });
-  writeFileSync(options.json, `${JSON.stringify({ startedAt, machine, results }, null, 2)}\n`);
-  report(`Wrote the results to ${options.json}`);
+  writeFileSync(options.json, `${JSON.stringify(file, null, 2)}\n`);
 }
 
 /** Drops messages below warning: under load, the apiserver cuts the benchmark's watches, which is normal. */

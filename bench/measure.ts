@@ -3,12 +3,13 @@ import type { PodDisruptionBudget } from '../api/core.ts';
 import { resources } from '../kube/resources.ts';
 import { type ServerName, serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
-import { type BenchmarkOf, podsOf, type Workload } from './benchmarks.ts';
+import { type BenchmarkOf, divide, podsOf, type Workload } from './benchmarks.ts';
 import { cpuBetween, readCpu } from './cpu.ts';
 import { watchDisruptionLatency } from './disruptionLatency.ts';
-import { readRequests, type Requests, requestsBetween } from './requests.ts';
+import { userOf } from './identities.ts';
+import type { Requests } from './requests.ts';
 import { percentile } from './statistics.ts';
-import type { Attempt, Target, TargetMetrics, TargetName } from './target.ts';
+import type { Attempt, DrainRequest, Target, TargetMetrics, TargetName } from './target.ts';
 import type { Testbed } from './testbed.ts';
 import { namespace, placeWorkload, podLabel } from './workload.ts';
 
@@ -20,12 +21,15 @@ export interface DrainMeasurement extends TargetMetrics {
   pods: number;
   /** Seconds until the last pod was deleted. */
   wallSeconds: number;
-  /** Seconds until the target reported that it was done: Drained=True, or the end of its process. */
+  /** Seconds until the target reported that it was done: by the status of its objects, or by the end of its process. */
   reportedSeconds: number;
+  /** Seconds until the first cordon and the first termination of a pod were observed. */
+  firstCordonSeconds?: number | undefined;
+  firstEvictionSeconds?: number | undefined;
   requests: Requests;
   /** Pods deleted in each second. */
   deletedPerSecond: number[];
-  /** Seconds of CPU time by process, until the last pod was deleted. */
+  /** Seconds of CPU time by process, until the last pod was deleted and the target had reported. */
   cpuSeconds: Record<string, number>;
 }
 
@@ -34,28 +38,29 @@ const drainTimeoutMs = 900_000;
 export async function measureDrain(
   testbed: Testbed,
   target: Target,
-  workload: Workload,
+  { workload, division, isWarm }: BenchmarkOf<'Drain'>,
   run: number,
 ): Promise<DrainMeasurement> {
-  const nodeNames = await placeWorkload(testbed, workload);
-  return measureDrainOf(testbed, target, { nodeNames, pods: podsOf(workload), run });
+  const nodes = await placeWorkload(testbed, workload);
+  const request = { nodes, maintenances: divide(nodes, division), isWarm };
+  return measureDrainOf(testbed, target, { request, pods: podsOf(workload), run });
 }
 
 async function measureDrainOf(
   testbed: Testbed,
   target: Target,
-  { nodeNames, pods, run, onStart }: Task,
+  { request, pods, run, onStart }: Task,
 ): Promise<DrainMeasurement> {
-  const { measured, metrics } = await attempt(testbed, target, nodeNames, (drain) =>
-    timeDrain(testbed, drain, { nodeNames, onStart }),
+  const { measured, metrics } = await attempt(testbed, target, request, (drain) =>
+    timeDrain(testbed, drain, { request, onStart }),
   );
-  const { before, after, ...times } = measured;
-  const requests = requestsBetween(before, after, target.name);
+  const { from, to, ...times } = measured;
+  const requests = await testbed.auditLog.requests(userOf(target.name), { from, to });
   return { target: target.name, run, pods, ...times, requests, ...metrics };
 }
 
 interface Task {
-  nodeNames: readonly string[];
+  request: DrainRequest;
   pods: number;
   run: number;
   /** Called when the drain is requested. */
@@ -65,34 +70,51 @@ interface Task {
 async function timeDrain(
   testbed: Testbed,
   drain: Attempt,
-  { nodeNames, onStart }: Pick<Task, 'nodeNames' | 'onStart'>,
+  { request: { nodes }, onStart }: Pick<Task, 'request' | 'onStart'>,
 ) {
   const finished = new AbortController();
-  const signal = AbortSignal.any([testbed.signal, finished.signal, AbortSignal.timeout(drainTimeoutMs)]);
+  const signal = AbortSignal.any([testbed.signal, finished.signal]);
+  const late = new Error(`It did not finish within ${drainTimeoutMs / 1_000} s`);
+  const timeout = setTimeout(() => finished.abort(late), drainTimeoutMs);
+  const terminations = testbed.podCount.terminations();
+  const cordon = testbed.cordons.first(nodes);
   try {
-    const before = await readRequests(testbed.server);
+    const from = testbed.auditLog.end();
     const cpuBefore = readCpu(processesOf(testbed, drain));
     const startedAt = performance.now();
     onStart?.();
     const secondsAt = (time: number) => (time - startedAt) / 1000;
-    const deletions = testbed.podCount.deletions(nodeNames, signal);
+    const deletions = testbed.podCount.deletions(nodes, signal);
     const reported = drain.drain(signal).then(() => performance.now());
     const [endedAt, reportedAt] = await Promise.all([deletions.ended, reported]);
-    const cpuSeconds = cpuBetween(cpuBefore, readCpu(processesOf(testbed, drain)));
+    const cpuSeconds = ofTarget(cpuBetween(cpuBefore, readCpu(processesOf(testbed, drain))));
     await drain.settle(signal);
-    const after = await readRequests(testbed.server);
+    const to = testbed.auditLog.end();
+    const [firstTermination] = terminations.times.values();
+    const observed = (time: number | undefined) => (time === undefined ? undefined : secondsAt(time));
     const deletedPerSecond = histogram(deletions.times.map(secondsAt));
     return {
-      before,
-      after,
+      from,
+      to,
+      firstCordonSeconds: observed(cordon.at()),
+      firstEvictionSeconds: observed(firstTermination),
       wallSeconds: secondsAt(endedAt),
       reportedSeconds: secondsAt(reportedAt),
       deletedPerSecond,
       cpuSeconds,
     };
   } finally {
+    clearTimeout(timeout);
     finished.abort();
+    terminations.stop();
+    cordon.stop();
   }
+}
+
+/** The processes of a target that consists of several have ended: they are the children of this one that did. */
+function ofTarget({ children = 0, target = 0, ...others }: Record<string, number>): Record<string, number> {
+  const used = target + children;
+  return used === 0 ? others : { target: used, ...others };
 }
 
 function processesOf({ sandbox }: Testbed, { pid }: Attempt): Record<string, number | undefined> {
@@ -116,10 +138,10 @@ function histogram(seconds: readonly number[]): number[] {
 async function attempt<T>(
   testbed: Testbed,
   target: Target,
-  nodeNames: readonly string[],
+  request: DrainRequest,
   measure: (drain: Attempt) => Promise<T>,
 ): Promise<{ measured: T; metrics: TargetMetrics }> {
-  const drain = await target.prepare(testbed, nodeNames);
+  const drain = await target.prepare(testbed, request);
   let measured: T;
   try {
     measured = await measure(drain);
@@ -135,7 +157,7 @@ async function attempt<T>(
 export interface BudgetMeasurement extends DrainMeasurement {
   rejectedPerSecond: number;
   /** Seconds until all disruptions that were allowed before the drain were used. */
-  startSeconds: number;
+  budgetStartSeconds: number;
   /** Seconds until a disruption that became allowed was used: the longest, and the 99th percentile. */
   longestWait: number;
   p99Wait: number;
@@ -147,16 +169,17 @@ export async function measureBudget(
   { workload, maxUnavailable }: BenchmarkOf<'Budget'>,
   run: number,
 ): Promise<BudgetMeasurement> {
-  const nodeNames = await placeWorkload(testbed, workload);
+  const nodes = await placeWorkload(testbed, workload);
+  const request = { nodes, maintenances: [nodes], isWarm: true };
   return withBudget(testbed, { pods: podsOf(workload), maxUnavailable }, async (signal) => {
     const latency = await watchDisruptionLatency(testbed.kube, namespace, { log: testbed.log, signal });
     const onStart = () => latency.start(performance.now());
-    const drain = await measureDrainOf(testbed, target, { nodeNames, pods: podsOf(workload), run, onStart });
+    const drain = await measureDrainOf(testbed, target, { request, pods: podsOf(workload), run, onStart });
     const { starts, waits } = latency;
     return {
       ...drain,
       rejectedPerSecond: drain.requests.rejected / drain.wallSeconds,
-      startSeconds: starts.at(-1) ?? 0,
+      budgetStartSeconds: starts.at(-1) ?? 0,
       longestWait: waits.at(-1) ?? 0,
       p99Wait: percentile(waits, 0.99) ?? 0,
     };
@@ -177,12 +200,13 @@ export async function measureBlocked(
   workload: Workload,
   seconds: number,
 ): Promise<BlockedMeasurement> {
-  const nodeNames = await placeWorkload(testbed, workload);
+  const nodes = await placeWorkload(testbed, workload);
+  const request = { nodes, maintenances: [nodes], isWarm: false };
   return withBudget(testbed, { pods: podsOf(workload), maxUnavailable: 0 }, async () => {
-    const { measured } = await attempt(testbed, target, nodeNames, (drain) =>
+    const { measured } = await attempt(testbed, target, request, (drain) =>
       waitBlocked(testbed, drain, seconds),
     );
-    const { rejected, total } = requestsBetween(measured.before, measured.after, target.name);
+    const { rejected, total } = await testbed.auditLog.requests(userOf(target.name), measured);
     return {
       target: target.name,
       pods: podsOf(workload),
@@ -195,13 +219,13 @@ export async function measureBlocked(
 async function waitBlocked(testbed: Testbed, drain: Attempt, seconds: number) {
   const finished = new AbortController();
   const signal = AbortSignal.any([testbed.signal, finished.signal]);
-  const before = await readRequests(testbed.server);
+  const from = testbed.auditLog.end();
   const drained = drain.drain(signal).then(() => {
     throw new Error('The drain ended although a PodDisruptionBudget forbids every eviction');
   });
   try {
     await Promise.race([drained, sleep(seconds * 1000, undefined, { signal })]);
-    return { before, after: await readRequests(testbed.server) };
+    return { from, to: testbed.auditLog.end() };
   } finally {
     drained.catch(() => undefined); // The drain rejects because this function aborts it.
     finished.abort();

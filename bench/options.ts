@@ -5,18 +5,29 @@ import { type TargetName, targetNames } from './target.ts';
 export interface Options {
   benchmarks: Benchmark[];
   targets: TargetName[];
-  /** Runs of ours and of the floor. */
+  /** Runs of each target, interleaved. */
   runs: number;
-  /** Runs of kubectl, which takes minutes and hardly varies. */
+  /** Runs of one process of kubectl for all nodes, which takes minutes and hardly varies. */
   kubectlRuns: number;
   /** File of the results. */
   json: string;
   /** Directory for the CPU profiles of the worker. */
   profile?: string;
-  strict: boolean;
+  /** Exit 1 when a threshold is missed. */
+  check: boolean;
 }
 
-const defaultBenchmarks = '1x250,10x70,pdb,budget,readiness:200x3,held:500';
+/** What is measured unless the command line names other benchmarks and targets. */
+const defaults = {
+  alone: {
+    benchmarks: '1x250,10x70,pdb,budget,readiness:200x3,held:500',
+    targets: ['ours', 'kubectl', 'floor'],
+  },
+  peers: {
+    benchmarks: '1x250,10x70,50x100,budget,each:100x5,overlap:20x10,cold:1x250',
+    targets: targetNames.filter((name) => name !== 'kubectl'),
+  },
+} as const satisfies Record<string, { benchmarks: string; targets: readonly TargetName[] }>;
 
 /** Parses the command line. Ends the process for `--help` (exit 0) and for invalid arguments (exit 2). */
 export function parseOptions(argv: readonly string[], now: Date): Options {
@@ -27,8 +38,16 @@ export function parseOptions(argv: readonly string[], now: Date): Options {
     if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
     throw error;
   }
-  return command.opts<Options>();
+  const { peers, benchmarks, targets, ...others } = command.opts<Given>();
+  const unnamed = peers ? defaults.peers : defaults.alone;
+  return {
+    benchmarks: benchmarks ?? parseBenchmarks(unnamed.benchmarks),
+    targets: targets ?? [...unnamed.targets],
+    ...others,
+  };
 }
+
+type Given = Omit<Options, 'benchmarks' | 'targets'> & Partial<Options> & { peers: boolean };
 
 function commandOf(defaultFile: string): Command {
   return new Command('npm run bench --')
@@ -38,26 +57,30 @@ function commandOf(defaultFile: string): Command {
     .addOption(
       new Option(
         '--work, --benchmarks <list>',
-        'NODESxPODS (pods per node), pdb, budget, readiness:NODESxGATES, held:MAINTENANCES[xSECONDS], takeover:RUNS',
-      )
-        .argParser(parseBenchmarks)
-        .default(parseBenchmarks(defaultBenchmarks), defaultBenchmarks),
+        `NODESxPODS (pods per node; each:NODESxPODS with a maintenance of each node, overlap:NODESxPODS with two that have half of their nodes in common, cold:NODESxPODS as the first one after a start), pdb, budget, readiness:NODESxGATES, held:MAINTENANCES[xSECONDS], takeover:RUNS (default: ${defaults.alone.benchmarks}; with --peers: ${defaults.peers.benchmarks})`,
+      ).argParser(parseBenchmarks),
     )
     .addOption(
-      new Option('--targets <list>', `programs to measure, of ${targetNames.join()}`)
-        .argParser(parseTargets)
-        .default([...targetNames], 'all'),
+      new Option(
+        '--targets <list>',
+        `programs to measure, of ${targetNames.join()} (default: ${defaults.alone.targets.join()}; with --peers: ${defaults.peers.targets.join()})`,
+      ).argParser(parseTargets),
     )
-    .option('--runs <number>', 'runs of ours and of the floor; the table shows the median', positive, 3)
+    .option(
+      '--peers',
+      'compare with the peers of this project, built from their public sources in the folders of PEERS_SOURCE',
+      false,
+    )
+    .option('--runs <number>', 'interleaved runs of each target; the table shows the median', positive, 3)
     .option(
       '--kubectl-runs <number>',
-      'runs of kubectl: one takes up to 142 s and hardly varies',
+      'runs of the target kubectl: one takes up to 142 s and hardly varies',
       positive,
       1,
     )
     .option('--json <file>', 'write the results to this file', defaultFile)
     .option('--profile <dir>', 'write one CPU profile of the worker per run to this directory')
-    .option('--strict', 'exit 1 when a threshold is missed', false)
+    .option('--check', 'exit 1 when a threshold is missed', false)
     .exitOverride();
 }
 
@@ -66,7 +89,7 @@ function parseBenchmarks(text: string): Benchmark[] {
     const benchmark = parseBenchmark(name);
     if (benchmark === undefined)
       throw new InvalidArgumentError(
-        `"${name}" is not a benchmark: use 10x70 (nodes x pods), pdb, budget, readiness:200x3 (nodes x gates), held:500 or takeover:20 (runs).`,
+        `"${name}" is not a benchmark: use 10x70 (nodes x pods), each:100x5, overlap:20x10 (an even number of nodes), cold:1x250, pdb, budget, readiness:200x3 (nodes x gates), held:500 or takeover:20 (runs).`,
       );
     return benchmark;
   });

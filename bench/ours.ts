@@ -1,38 +1,55 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from '@temporalio/client';
 import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, temporalNames } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from '../domain/common/conditions.ts';
+import { forEachBounded } from '../kube/bounded.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
+import { Silence } from './silence.ts';
 import type { Testbed } from './testbed.ts';
-import type { Attempt, Target, TargetMetrics } from './target.ts';
+import type { Attempt, DrainRequest, Target, TargetMetrics } from './target.ts';
+import { warmUp } from './warmUp.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
-/** This project: the worker runs, and a NodeMaintenance of stage Drain requests the drain. */
+/** This project: the worker runs, and NodeMaintenances of stage Drain request the drain. */
 export const ours: Target = {
   name: 'ours',
-  async prepare(testbed, nodeNames) {
+  async prepare(testbed, { maintenances, isWarm }) {
     const worker = await WorkerProcess.start(testbed);
-    return new OurDrain(testbed, worker, nodeNames, await worker.requests());
+    try {
+      if (isWarm) await warmUp(testbed, (node) => drainAndComplete(testbed, node));
+      return new OurDrain(testbed, worker, maintenances, await worker.requests());
+    } catch (error) {
+      await worker.stop();
+      await unregister(testbed);
+      throw error;
+    }
   },
 };
 
 const settleTimeoutMs = 120_000;
 const completeTimeoutMs = 120_000;
 const pollMs = 200;
+const maxInFlight = 16;
 
 class OurDrain implements Attempt {
   readonly #testbed: Testbed;
   readonly #worker: WorkerProcess;
-  readonly #maintenance: NodeMaintenance;
+  readonly #maintenances: readonly NodeMaintenance[];
   readonly #requestsBefore: number;
   #isCreated = false;
   #metrics: TargetMetrics = {};
 
-  constructor(testbed: Testbed, worker: WorkerProcess, nodeNames: readonly string[], requestsBefore: number) {
+  constructor(
+    testbed: Testbed,
+    worker: WorkerProcess,
+    maintenances: DrainRequest['maintenances'],
+    requestsBefore: number,
+  ) {
     this.#testbed = testbed;
     this.#worker = worker;
-    this.#maintenance = maintenanceOf(nodeNames);
+    this.#maintenances = maintenances.map(maintenanceOf);
     this.#requestsBefore = requestsBefore;
   }
 
@@ -41,10 +58,17 @@ class OurDrain implements Attempt {
   }
 
   async drain(signal: AbortSignal): Promise<void> {
-    const { kube, maintenances } = this.#testbed;
     this.#isCreated = true;
-    await kube.create(resources.nodeMaintenances, this.#maintenance, { fieldManager: 'bench' });
-    while (!isTrue(this.#observed?.status?.conditions, 'Drained')) await maintenances.changed(signal);
+    const silence = new Silence(performance.now(), this.#names);
+    const unsubscribe = this.#testbed.maintenances.subscribe(({ object }) =>
+      silence.observe(object, performance.now()),
+    );
+    try {
+      await drained(this.#testbed, this.#maintenances, signal);
+    } finally {
+      unsubscribe();
+    }
+    this.#metrics = { silentSeconds: silence.longestMs / 1_000 };
   }
 
   async settle(signal: AbortSignal): Promise<void> {
@@ -54,32 +78,70 @@ class OurDrain implements Attempt {
       return items.length === 0 ? undefined : `${items.length} remain`;
     };
     await until('the Evacuations to be removed', probe, { timeoutMs: settleTimeoutMs, signal });
-    this.#metrics = { ownRequests: (await this.#worker.requests()) - this.#requestsBefore };
+    const ownRequests = (await this.#worker.requests()) - this.#requestsBefore;
+    this.#metrics = { ...this.#metrics, ownRequests };
   }
 
   async end(): Promise<TargetMetrics> {
     try {
       if (!this.#isCreated || this.#testbed.signal.aborted) return this.#metrics;
-      await complete(this.#testbed, this.#name);
-      const run = this.#testbed.temporal.workflow.getHandle(
-        temporalNames(undefined).maintenanceId(this.#name),
-      );
-      await run.result();
-      const { historyLength } = await run.describe();
-      return { ...this.#metrics, residentMb: this.#worker.peakMemoryMb(), historyEvents: historyLength };
+      await forEachBounded(maxInFlight, this.#names, (name) => complete(this.#testbed, name));
+      const { startSeconds } = this.#worker;
+      const history = await historyOf(this.#testbed.temporal, this.#names);
+      return { ...this.#metrics, ...history, startSeconds, residentMb: this.#worker.peakMemoryMb() };
     } finally {
       await this.#worker.stop();
       await unregister(this.#testbed);
     }
   }
 
-  get #name(): string {
-    return this.#maintenance.metadata.name;
+  get #names(): string[] {
+    return this.#maintenances.map(({ metadata }) => metadata.name);
   }
+}
 
-  get #observed(): Readonly<NodeMaintenance> | undefined {
-    return this.#testbed.maintenances.get(this.#name);
-  }
+/** Creates the maintenances, before the first await, and returns when all are drained. */
+async function drained(
+  { kube, maintenances }: Testbed,
+  created: readonly NodeMaintenance[],
+  signal: AbortSignal,
+): Promise<void> {
+  await Promise.all(
+    created.map((maintenance) =>
+      kube.create(resources.nodeMaintenances, maintenance, { fieldManager: 'bench' }),
+    ),
+  );
+  const isDrained = ({ metadata: { name } }: NodeMaintenance) =>
+    isTrue(maintenances.get(name)?.status?.conditions, 'Drained');
+  while (!created.every(isDrained)) await maintenances.changed(signal);
+}
+
+async function drainAndComplete(testbed: Testbed, node: string): Promise<void> {
+  const maintenance = maintenanceOf([node]);
+  await drained(testbed, [maintenance], testbed.signal);
+  await complete(testbed, maintenance.metadata.name);
+}
+
+/** Returns the size of the histories of the maintenances, of all runs that continue each other. */
+async function historyOf(
+  { workflow }: Client,
+  names: readonly string[],
+): Promise<{ historyEvents: number; historyBytes: number }> {
+  const total = { historyEvents: 0, historyBytes: 0 };
+  await forEachBounded(maxInFlight, names, async (name) => {
+    const workflowId = temporalNames(undefined).maintenanceId(name);
+    await workflow.getHandle(workflowId).result();
+    let runId: string | undefined;
+    do {
+      const run = workflow.getHandle(workflowId, runId);
+      const { historyLength, historySize = 0 } = await run.describe();
+      total.historyEvents += historyLength;
+      total.historyBytes += historySize;
+      const [started] = (await run.fetchHistory()).events ?? [];
+      runId = started?.workflowExecutionStartedEventAttributes?.continuedExecutionRunId || undefined;
+    } while (runId !== undefined);
+  });
+  return total;
 }
 
 /** Completes the maintenance, which uncordons its nodes, and deletes it. */

@@ -1,18 +1,35 @@
 import { assertNever } from '../domain/common/assertNever.ts';
-import type { Benchmark, Workload } from './benchmarks.ts';
+import { type Benchmark, successors, type Workload } from './benchmarks.ts';
 import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
-import { successors, type TakeOverMeasurement } from './takeOver.ts';
+import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
 import type { ThresholdResult } from './thresholds.ts';
 
+/** A run that has no figures, and why; without its number, all runs of the target. */
+export interface Failure {
+  target: TargetName;
+  run?: number;
+  reason: string;
+}
+
 /** All measurements of one benchmark; the JSON file holds these. */
 export type BenchmarkResult = { thresholds: ThresholdResult[] } & (
-  | { kind: 'Drain'; benchmark: Benchmark & { kind: 'Drain' }; runs: DrainMeasurement[] }
+  | {
+      kind: 'Drain';
+      benchmark: Benchmark & { kind: 'Drain' };
+      runs: DrainMeasurement[];
+      failures: Failure[];
+    }
   | { kind: 'Blocked'; benchmark: Benchmark & { kind: 'Blocked' }; runs: BlockedMeasurement[] }
-  | { kind: 'Budget'; benchmark: Benchmark & { kind: 'Budget' }; runs: BudgetMeasurement[] }
+  | {
+      kind: 'Budget';
+      benchmark: Benchmark & { kind: 'Budget' };
+      runs: BudgetMeasurement[];
+      failures: Failure[];
+    }
   | { kind: 'Readiness'; benchmark: Benchmark & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
   | { kind: 'Held'; benchmark: Benchmark & { kind: 'Held' }; runs: HeldMeasurement[] }
   | { kind: 'TakeOver'; benchmark: Benchmark & { kind: 'TakeOver' }; runs: TakeOverMeasurement[] }
@@ -24,8 +41,9 @@ export function textOf(result: BenchmarkResult): string {
   return [titleOf(result.benchmark), '', ...body, ''].join('\n');
 }
 
-function titleOf(benchmark: Benchmark): string {
-  if (benchmark.kind === 'Drain') return `${benchmark.name}: ${workloadText(benchmark.workload)}`;
+export function titleOf(benchmark: Benchmark): string {
+  if (benchmark.kind === 'Drain')
+    return `${benchmark.name}: ${workloadText(benchmark.workload)}${divisionText(benchmark)}`;
   if (benchmark.kind === 'Blocked')
     return `${benchmark.name}: ${workloadText(benchmark.workload)}, a PodDisruptionBudget that allows no disruption, ${benchmark.seconds} s`;
   if (benchmark.kind === 'Budget')
@@ -37,6 +55,15 @@ function titleOf(benchmark: Benchmark): string {
   return `${benchmark.name}: ${benchmark.nodes} nodes that join at the same time, each with ${benchmark.gates} readiness gates`;
 }
 
+function divisionText({ division, isWarm }: Benchmark & { kind: 'Drain' }): string {
+  const maintenances = {
+    One: '',
+    Each: ', a maintenance of each node',
+    Overlapping: ', two maintenances that have half of their nodes in common',
+  };
+  return `${maintenances[division]}${isWarm ? '' : ', the first drain after the start'}`;
+}
+
 function workloadText({ nodes, podsPerNode }: Workload): string {
   return `${nodes} ${nodes === 1 ? 'node' : 'nodes'} x ${podsPerNode} pods`;
 }
@@ -44,11 +71,23 @@ function workloadText({ nodes, podsPerNode }: Workload): string {
 function tableOf(result: BenchmarkResult): string[] {
   switch (result.kind) {
     case 'Drain':
-      return [...drainTable(result.runs), '', ...costLines(result.runs), ''];
+      return [
+        ...drainTable(result.runs),
+        ...result.failures.map(failureLine),
+        '',
+        ...costLines(result.runs),
+        '',
+      ];
     case 'Blocked':
       return [...blockedTable(result.runs), ''];
     case 'Budget':
-      return [...table(budgetColumns, result.runs), '', ...costLines(result.runs), ''];
+      return [
+        ...table(budgetColumns, result.runs),
+        ...result.failures.map(failureLine),
+        '',
+        ...costLines(result.runs),
+        '',
+      ];
     case 'Readiness':
       return result.runs.flatMap(readinessLines);
     case 'Held':
@@ -120,7 +159,11 @@ function takeOverTable(runs: readonly TakeOverMeasurement[]): string[] {
   return aligned([['', 'runs', ...titles], ...rows]);
 }
 
-const drainColumns: readonly Column<DrainMeasurement>[] = [
+export function failureLine({ target, run, reason }: Failure): string {
+  return `  ${target}  ${run === undefined ? 'not measured' : `run ${run} failed`}: ${reason}`;
+}
+
+export const drainColumns: readonly Column<DrainMeasurement>[] = [
   { title: 'deleted s', value: ({ wallSeconds }) => wallSeconds, digits: 2 },
   { title: 'reported s', value: ({ reportedSeconds }) => reportedSeconds, digits: 2 },
   { title: 'pods/s', value: ({ pods, wallSeconds }) => pods / wallSeconds, digits: 1 },
@@ -129,7 +172,28 @@ const drainColumns: readonly Column<DrainMeasurement>[] = [
   { title: 'rejected', value: ({ requests }) => requests.rejected, digits: 0 },
   { title: 'RSS MB', value: ({ residentMb }) => residentMb, digits: 0 },
   { title: 'history', value: ({ historyEvents }) => historyEvents, digits: 0 },
+  { title: 'history KB', value: ({ historyBytes }) => historyBytes && historyBytes / 1_000, digits: 0 },
+  { title: 'cordon s', value: ({ firstCordonSeconds }) => firstCordonSeconds, digits: 2 },
+  { title: 'eviction s', value: ({ firstEvictionSeconds }) => firstEvictionSeconds, digits: 2 },
+  { title: 'silent s', value: ({ silentSeconds }) => silentSeconds, digits: 2 },
+  { title: 'CPU ms/pod', value: ({ cpuSeconds, pods }) => perPod(cpuSeconds['target'], pods), digits: 1 },
+  {
+    title: 'apiserver CPU ms/pod',
+    value: ({ cpuSeconds, pods }) => perPod(cpuSeconds['kube-apiserver'], pods),
+    digits: 1,
+  },
+  {
+    title: 'Temporal CPU ms/pod',
+    value: ({ target, cpuSeconds, pods }) =>
+      target === 'ours' ? perPod(cpuSeconds['temporal'], pods) : undefined,
+    digits: 1,
+  },
+  { title: 'start s', value: ({ startSeconds }) => startSeconds, digits: 2 },
 ];
+
+function perPod(seconds: number | undefined, pods: number): number | undefined {
+  return seconds === undefined ? undefined : (seconds * 1_000) / pods;
+}
 
 const blockedColumns: readonly Column<BlockedMeasurement>[] = [
   { title: 'rejected/s', value: ({ rejectedPerSecond }) => rejectedPerSecond, digits: 2 },
@@ -138,12 +202,12 @@ const blockedColumns: readonly Column<BlockedMeasurement>[] = [
 
 const budgetColumns: readonly Column<BudgetMeasurement>[] = [
   ...drainColumns,
-  { title: 'start s', value: ({ startSeconds }) => startSeconds, digits: 2 },
+  { title: 'first wait s', value: ({ budgetStartSeconds }) => budgetStartSeconds, digits: 2 },
   { title: 'longest wait s', value: ({ longestWait }) => longestWait, digits: 2 },
   { title: 'p99 wait s', value: ({ p99Wait }) => p99Wait, digits: 2 },
 ];
 
-interface Column<T> {
+export interface Column<T> {
   title: string;
   value: (run: T) => number | undefined;
   digits: number;
@@ -157,18 +221,25 @@ function blockedTable(runs: readonly BlockedMeasurement[]): string[] {
   return table(blockedColumns, runs);
 }
 
-/** Renders one row per target: the median of its runs and their spread. */
 function table<T extends { target: TargetName }>(
   columns: readonly Column<T>[],
   runs: readonly T[],
 ): string[] {
+  return aligned(rowsOf(columns, runs));
+}
+
+/** Returns the titles, and one row per target: the median of its runs and their spread. */
+export function rowsOf<T extends { target: TargetName }>(
+  columns: readonly Column<T>[],
+  runs: readonly T[],
+): string[][] {
   const rows = targetNames.flatMap((name) => {
     const own = runs.filter(({ target }) => target === name);
     if (own.length === 0) return [];
     const cells = columns.map(({ value, digits }) => spreadText(spreadOf(own.map(value)), digits));
     return [[name, String(own.length), ...cells]];
   });
-  return aligned([['', 'runs', ...columns.map(({ title }) => title)], ...rows]);
+  return [['', 'runs', ...columns.map(({ title }) => title)], ...rows];
 }
 
 function aligned(rows: readonly string[][]): string[] {
@@ -179,7 +250,7 @@ function aligned(rows: readonly string[][]): string[] {
 }
 
 /** Lists the requests by kind, and the CPU time by process, of each target's first run. */
-function costLines(runs: readonly DrainMeasurement[]): string[] {
+export function costLines(runs: readonly DrainMeasurement[]): string[] {
   return targetNames.flatMap((name) => {
     const first = runs.find(({ target }) => target === name);
     if (first === undefined) return [];
@@ -191,7 +262,7 @@ function costLines(runs: readonly DrainMeasurement[]): string[] {
   });
 }
 
-function thresholdLine({ result, metric, value, unit, bound, goal }: ThresholdResult): string {
+export function thresholdLine({ result, metric, value, unit, bound, goal }: ThresholdResult): string {
   const limit = bound && ('atMost' in bound ? `at most ${bound.atMost}` : `at least ${bound.atLeast}`);
   const wanted = [limit, goal === undefined ? undefined : `goal ${goal}`].filter(Boolean).join(', ');
   const measured = `${spreadText(value, 2)}${value === undefined ? '' : unit}`;

@@ -1,91 +1,86 @@
-import { type ApiServer, ask } from '../sandbox/apiserver.ts';
-import type { TargetName } from './target.ts';
+import { createReadStream, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 
 /**
- * The apiserver's own counters of what a drain costs it.
- *
- * `apiserver_request_total` does not tell users apart, and kube-controller-manager, kube-scheduler and kwok handle the
- * replacements of every evicted pod at the same time. Each target therefore has a user and a FlowSchema of its own
- * (identities.ts), and `apiserver_flowcontrol_dispatched_requests_total` of that FlowSchema counts all its requests:
- * watches, leader election and Events included. `apiserver_request_total` then gives the kinds of request that only a
- * target makes; the remainder (reads and cordons of nodes, reads of pods, Events, Leases, watches) is `other`. The
- * worker's own counter is reported next to it as a cross-check.
- *
- * The second reading is taken when the drain has settled: for ours, when the last Evacuation is removed. It therefore
- * includes the requests of the clean-up.
+ * The requests of a target, from the audit log of the apiserver: each target has a user of its own (identities.ts), and
+ * audit-policy.yaml records the requests of these users only. The counters of the apiserver do not tell users apart.
  */
-export interface Reading {
-  dispatched: Record<TargetName, number>;
-  /** `VERB resource/subresource` -> count, for requests that only targets make. */
-  byKind: Record<string, number>;
-  /** Evictions that the apiserver answered with 429, because of a PodDisruptionBudget. */
-  rejected: number;
-}
-
 export interface Requests {
   total: number;
+  /** `VERB resource/subresource CODE` -> count, most first. A watch counts once, when it starts. */
   byKind: Record<string, number>;
+  /** Evictions that a PodDisruptionBudget rejected. */
   rejected: number;
 }
 
-/** Returns the name of a target's FlowSchema. */
-export function flowSchemaOf(name: TargetName): string {
-  return `bench-${name}`;
+/** The fields of an event in the audit log that count. */
+interface AuditEvent {
+  stage?: string;
+  verb?: string;
+  user?: { username?: string };
+  objectRef?: { resource?: string; subresource?: string };
+  requestURI?: string;
+  responseStatus?: { code?: number };
 }
 
-export async function readRequests(server: ApiServer): Promise<Reading> {
-  const { status, body } = await ask(server, 'GET', '/metrics');
-  if (status !== 200)
-    throw new Error(`GET /metrics of the apiserver answered ${status}: ${body.slice(0, 200)}`);
-  const reading: Reading = { dispatched: { ours: 0, kubectl: 0, floor: 0 }, byKind: {}, rejected: 0 };
-  for (const sample of parseSamples(body)) addSample(reading, sample);
-  return reading;
-}
+export class AuditLog {
+  readonly #directory: string;
 
-export function requestsBetween(before: Reading, after: Reading, name: TargetName): Requests {
-  const total = after.dispatched[name] - before.dispatched[name];
-  const known = Object.entries(after.byKind)
-    .map(([kind, count]): [string, number] => [kind, count - (before.byKind[kind] ?? 0)])
-    .filter(([, count]) => count > 0);
-  const other = known.reduce((rest, [, count]) => rest - count, total);
-  return {
-    total,
-    byKind: Object.fromEntries([...known.toSorted((a, b) => b[1] - a[1]), ['other', other]]),
-    rejected: after.rejected - before.rejected,
-  };
-}
-
-function addSample(reading: Reading, { name, labels, value }: Sample): void {
-  if (name === 'apiserver_flowcontrol_dispatched_requests_total') {
-    const target = /^bench-(ours|kubectl|floor)$/.exec(labels['flow_schema'] ?? '')?.[1];
-    if (target !== undefined) reading.dispatched[target as TargetName] += value;
+  /** The directory contains the log of one apiserver. */
+  constructor(directory: string) {
+    this.#directory = directory;
   }
-  if (name !== 'apiserver_request_total' || !isOfTargetsOnly(labels)) return;
-  const { verb, resource, subresource, code } = labels;
-  const kind = `${verb} ${[resource, subresource].filter(Boolean).join('/')}`;
-  reading.byKind[kind] = (reading.byKind[kind] ?? 0) + value;
-  if (subresource === 'eviction' && code === '429') reading.rejected += value;
-}
 
-/** Excludes requests of the benchmark itself: it creates, watches and completes NodeMaintenances and lists Evacuations. */
-function isOfTargetsOnly({ verb = '', resource, subresource }: Sample['labels']): boolean {
-  if (resource === 'pods') return subresource === 'eviction';
-  if (resource === 'evacuations') return !['LIST', 'WATCH'].includes(verb);
-  return resource === 'nodemaintenances' && ['GET', 'PATCH'].includes(verb);
-}
-
-export interface Sample {
-  name: string;
-  labels: Record<string, string | undefined>;
-  value: number;
-}
-
-/** Parses the samples of a page in Prometheus' text format. */
-export function* parseSamples(page: string): Generator<Sample> {
-  for (const line of page.split('\n')) {
-    const [, name, labels = '', value] = /^([a-z_:][\w:]*)(?:\{(.*)\})? (\S+)/i.exec(line) ?? [];
-    if (name === undefined) continue;
-    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, text]) => [key, text]);
-    yield { name, labels: Object.fromEntries(pairs), value: Number(value) };
+  /** Returns the current end of the log, in bytes. */
+  end(): number {
+    return statSync(this.#file()).size;
   }
+
+  /** Returns the requests of a user between two ends of the log. */
+  async requests(user: string, { from, to }: { from: number; to: number }): Promise<Requests> {
+    if (to <= from) return countRequests(user, []);
+    const lines = createInterface({ input: createReadStream(this.#file(), { start: from, end: to - 1 }) });
+    return countRequests(user, lines);
+  }
+
+  #file(): string {
+    const [name, ...others] = readdirSync(this.#directory);
+    if (name === undefined || others.length > 0)
+      throw new Error(`${this.#directory} must contain one audit log, not ${others.length + 1}`);
+    return join(this.#directory, name);
+  }
+}
+
+/** Counts the requests of a user in the lines of an audit log. */
+export async function countRequests(
+  user: string,
+  lines: AsyncIterable<string> | Iterable<string>,
+): Promise<Requests> {
+  const counts = new Map<string, number>();
+  const requests: Requests = { total: 0, byKind: {}, rejected: 0 };
+  for await (const line of lines) {
+    // Most lines are of other users, and parsing is what takes time.
+    if (!line.includes(user)) continue;
+    const event = JSON.parse(line) as AuditEvent;
+    if (event.user?.username !== user || !isCounted(event)) continue;
+    const kind = kindOf(event);
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+    requests.total += 1;
+    if (event.objectRef?.subresource === 'eviction' && event.responseStatus?.code === 429)
+      requests.rejected += 1;
+  }
+  const sorted = [...counts].toSorted(([a, count], [b, other]) => other - count || (a < b ? -1 : 1));
+  return { ...requests, byKind: Object.fromEntries(sorted) };
+}
+
+/** A watch has two events: it starts, and it ends. */
+function isCounted({ stage, verb }: AuditEvent): boolean {
+  return stage === (verb === 'watch' ? 'ResponseStarted' : 'ResponseComplete');
+}
+
+function kindOf({ verb, objectRef, requestURI = '', responseStatus }: AuditEvent): string {
+  const { resource, subresource } = objectRef ?? {};
+  const object = [resource ?? requestURI.split('?')[0], subresource].filter(Boolean).join('/');
+  return `${verb} ${object} ${responseStatus?.code ?? '-'}`;
 }

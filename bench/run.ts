@@ -10,23 +10,27 @@ import {
 } from './thresholds.ts';
 import type { Testbed } from './testbed.ts';
 import { budgetFloor } from './budgetFloor.ts';
-import type { Target, TargetName } from './target.ts';
+import { isOperator, type Target, type TargetName } from './target.ts';
 import { floor } from './floor.ts';
 import { measureHeld } from './held.ts';
-import { kubectl } from './kubectl.ts';
+import { kubectl, kubectlPerNode } from './kubectl.ts';
 import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
 import { ours } from './ours.ts';
+import type { OperatorBuilds } from './peers/build.ts';
+import { operatorTarget } from './peers/target.ts';
 import { measureReadiness } from './readiness.ts';
-import type { BenchmarkResult } from './report.ts';
+import type { BenchmarkResult, Failure } from './report.ts';
 import { measureTakeOvers } from './takeOver.ts';
 import type { Benchmark, BenchmarkOf } from './benchmarks.ts';
 
-const targets: Record<TargetName, Target> = { ours, kubectl, floor };
+const ownTargets = { ours, kubectl, 'kubectl-per-node': kubectlPerNode, floor };
 
 /** Everything that a benchmark needs in addition to its testbed. */
 export interface Plan {
   options: Options;
+  /** The operators among the targets. */
+  builds: OperatorBuilds;
   report: (line: string) => void;
 }
 
@@ -55,19 +59,60 @@ export async function runBenchmark(
 
 async function runDrains(
   testbed: Testbed,
-  { options, report }: Plan,
+  plan: Plan,
   benchmark: BenchmarkOf<'Drain'>,
 ): Promise<BenchmarkResult> {
-  const runs = [];
-  for (const { name, run } of schedule(options)) {
-    report(`${benchmark.name}, run ${run}: ${name}`);
-    const measurement = await measureDrain(testbed, targets[name], benchmark.workload, run);
-    report(
-      `${benchmark.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
-    );
-    runs.push(measurement);
+  const { runs, failures } = await runAll(testbed, plan, {
+    name: benchmark.name,
+    schedule: schedule(plan.options),
+    measure: (target, run) => measureDrain(testbed, target, benchmark, run),
+  });
+  return { kind: 'Drain', benchmark, runs, failures, thresholds: checkDrain(benchmark.name, runs) };
+}
+
+interface Series<T extends DrainMeasurement> {
+  /** The name of the benchmark. */
+  name: string;
+  schedule: Turn[];
+  measure(target: Target, run: number): Promise<T>;
+}
+
+/** Measures the targets in turn. A peer that fails is reported and does not end the benchmark. */
+async function runAll<T extends DrainMeasurement>(
+  { signal }: Testbed,
+  { builds, report }: Plan,
+  series: Series<T>,
+): Promise<{ runs: T[]; failures: Failure[] }> {
+  const runs: T[] = [];
+  const failures: Failure[] = [];
+  for (const { name, run } of series.schedule) {
+    const title = `${series.name}, run ${run}: ${name}`;
+    const target = targetOf(name, builds);
+    if (typeof target === 'string') {
+      if (run === 1) failures.push({ target: name, reason: target });
+      continue;
+    }
+    report(title);
+    try {
+      const measurement = await series.measure(target, run);
+      report(`${title} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`);
+      runs.push(measurement);
+    } catch (error) {
+      if (name === 'ours' || signal.aborted) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      report(`${title} failed: ${reason}`);
+      failures.push({ target: name, run, reason });
+    }
   }
-  return { kind: 'Drain', benchmark, runs, thresholds: checkDrain(benchmark.name, runs) };
+  return { runs, failures };
+}
+
+/** Returns why the target cannot be measured, if it cannot. */
+function targetOf(name: TargetName, builds: OperatorBuilds): Target | string {
+  if (!isOperator(name)) return ownTargets[name];
+  const build = builds[name];
+  if (build === undefined) return 'it was not built';
+  return build.kind === 'Built' ? operatorTarget(name, build) : build.reason;
 }
 
 /** Returns a warning when other programs used more than a tenth of the machine: such a run is not comparable. */
@@ -77,8 +122,13 @@ function disturbance({ cpuSeconds, wallSeconds, reportedSeconds }: DrainMeasurem
   return share > 0.1 ? `; other programs used ${Math.round(share * 100)} % of the machine: run it again` : '';
 }
 
+interface Turn {
+  name: TargetName;
+  run: number;
+}
+
 /** Returns the runs in their order. Every run reverses the order of the targets, so that none always follows the same one. */
-function schedule(options: Options): { name: TargetName; run: number }[] {
+function schedule(options: Options): Turn[] {
   const runsOf = (name: TargetName) => (name === 'kubectl' ? options.kubectlRuns : options.runs);
   const runs = Math.max(...options.targets.map(runsOf));
   return Array.from({ length: runs }, (_, index) => index + 1).flatMap((run) => {
@@ -87,36 +137,33 @@ function schedule(options: Options): { name: TargetName; run: number }[] {
   });
 }
 
-/** Leaves kubectl out: it takes minutes, because it retries each rejected eviction in a loop. */
+/** Leaves one process of kubectl for all nodes out: it takes minutes, because it retries each rejected eviction in a loop. */
 async function runBudget(
   testbed: Testbed,
-  { options, report }: Plan,
+  plan: Plan,
   benchmark: BenchmarkOf<'Budget'>,
 ): Promise<BenchmarkResult> {
-  const runs = [];
-  const budgetTargets = { ours, floor: budgetFloor };
-  for (const { name, run } of schedule(options)) {
-    if (name === 'kubectl') continue;
-    report(`${benchmark.name}, run ${run}: ${name}`);
-    const measurement = await measureBudget(testbed, budgetTargets[name], benchmark, run);
-    report(
-      `${benchmark.name}, run ${run}: ${name} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`,
-    );
-    runs.push(measurement);
-  }
-  return { kind: 'Budget', benchmark, runs, thresholds: checkBudget(runs) };
+  const { runs, failures } = await runAll(testbed, plan, {
+    name: benchmark.name,
+    schedule: schedule(plan.options).filter(({ name }) => name !== 'kubectl'),
+    measure: (target, run) =>
+      measureBudget(testbed, target.name === 'floor' ? budgetFloor : target, benchmark, run),
+  });
+  return { kind: 'Budget', benchmark, runs, failures, thresholds: checkBudget(runs) };
 }
 
 /** Leaves the floor out: it does not retry rejected evictions. */
 async function runBlocked(
   testbed: Testbed,
-  { options, report }: Plan,
+  { options, builds, report }: Plan,
   benchmark: BenchmarkOf<'Blocked'>,
 ): Promise<BenchmarkResult> {
   const runs = [];
-  for (const name of options.targets.filter((target) => target !== 'floor')) {
+  for (const name of options.targets.filter((one) => one !== 'floor')) {
+    const target = targetOf(name, builds);
+    if (typeof target === 'string') continue;
     report(`${benchmark.name}: ${name}`);
-    runs.push(await measureBlocked(testbed, targets[name], benchmark.workload, benchmark.seconds));
+    runs.push(await measureBlocked(testbed, target, benchmark.workload, benchmark.seconds));
   }
   return { kind: 'Blocked', benchmark, runs, thresholds: checkBlocked(runs) };
 }

@@ -2,16 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { completeTiming } from '../kube/electionTiming.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
-import { type BenchmarkOf, podsOf } from './benchmarks.ts';
+import { type BenchmarkOf, podsOf, type Successor, successors } from './benchmarks.ts';
 import { withBudget } from './measure.ts';
 import { complete, maintenanceOf } from './ours.ts';
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 import { namespace, placePod, placeWorkload } from './workload.ts';
-
-/** Who replaces a leader that is killed: a worker that runs already, or one that is started then. */
-export const successors = ['standby', 'cold restart'] as const;
-type Successor = (typeof successors)[number];
 
 /** The kill of a leader in the middle of a drain. Times are in seconds. */
 export interface TakeOverMeasurement {

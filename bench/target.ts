@@ -1,18 +1,36 @@
 import type { Testbed } from './testbed.ts';
 
-export const targetNames = ['ours', 'kubectl', 'floor'] as const;
+/** The peers that are operators of their own, by the name of the folder of their sources. */
+export const operatorNames = ['node-maintenance-operator', 'node-maintenance-orchestrator'] as const;
+export type OperatorName = (typeof operatorNames)[number];
+
+export const targetNames = ['ours', 'kubectl', 'kubectl-per-node', ...operatorNames, 'floor'] as const;
 export type TargetName = (typeof targetNames)[number];
+
+export function isOperator(name: TargetName): name is OperatorName {
+  return (operatorNames as readonly string[]).includes(name);
+}
+
+/** What a benchmark asks a target for. */
+export interface DrainRequest {
+  /** All nodes that are drained. */
+  nodes: readonly string[];
+  /** The nodes of each maintenance; two maintenances may have nodes in common. */
+  maintenances: readonly (readonly string[])[];
+  /** Whether the target drains another node first, so that its code and its connections have been used. */
+  isWarm: boolean;
+}
 
 /** A program under test: it drains nodes. */
 export interface Target {
   readonly name: TargetName;
   /** Starts everything that also runs in a user's cluster before a drain is requested. */
-  prepare(testbed: Testbed, nodeNames: readonly string[]): Promise<Attempt>;
+  prepare(testbed: Testbed, request: DrainRequest): Promise<Attempt>;
 }
 
 /** One drain, from before its request until nothing is left of it. */
 export interface Attempt {
-  /** The target's process once it runs; absent when the target is this process. */
+  /** The target's process once it runs; absent when the target is this process, or several that end by themselves. */
   readonly pid?: number | undefined;
   /** Requests the drain before the first await; resolves when the target reports that it is done. */
   drain(signal: AbortSignal): Promise<void>;
@@ -26,7 +44,13 @@ export interface Attempt {
 export interface TargetMetrics {
   /** Requests counted by its own client, from `prepare` until it has settled. */
   ownRequests?: number;
-  /** Peak resident memory of the process. */
+  /** Peak resident memory; of several processes, the sum of their peaks. */
   residentMb?: number;
+  /** Events and bytes of the histories of its workflows. */
   historyEvents?: number;
+  historyBytes?: number;
+  /** Seconds from the start of the process until it is ready. */
+  startSeconds?: number;
+  /** The longest time in seconds for which the status of a maintenance did not change while it was draining. */
+  silentSeconds?: number;
 }

@@ -1,6 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
@@ -9,8 +10,10 @@ import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import type { ApiServer } from '../sandbox/apiserver.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
+import { Cordons } from './cordons.ts';
 import { adminOf, createIdentities } from './identities.ts';
 import { PodCount } from './podCount.ts';
+import { AuditLog } from './requests.ts';
 import type { TargetName } from './target.ts';
 import { namespace } from './workload.ts';
 
@@ -22,7 +25,9 @@ export interface Testbed {
   server: ApiServer;
   temporal: Client;
   kubeconfigs: Record<TargetName, string>;
+  auditLog: AuditLog;
   podCount: PodCount;
+  cordons: Cordons;
   maintenances: Informer<NodeMaintenance>;
   /** Names of the nodes; a workload uses the first ones. */
   nodes: readonly string[];
@@ -49,9 +54,12 @@ export async function withTestbed<T>(
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-bench-'));
   try {
     const { report, signal } = options;
-    const sandbox = await startSandbox({ dir, nodes: options.nodes, report, signal });
+    const auditLogs = join(dir, 'audit');
+    const auditPolicy = fileURLToPath(new URL('./audit-policy.yaml', import.meta.url));
+    await mkdir(auditLogs);
+    const sandbox = await startSandbox({ dir, nodes: options.nodes, auditLogs, auditPolicy, report, signal });
     try {
-      return await useSandbox(sandbox, options, use);
+      return await useSandbox({ sandbox, auditLog: new AuditLog(auditLogs) }, options, use);
     } finally {
       report('Stopping the sandbox');
       await sandbox.stop();
@@ -62,7 +70,7 @@ export async function withTestbed<T>(
 }
 
 async function useSandbox<T>(
-  sandbox: Sandbox,
+  { sandbox, auditLog }: Pick<Testbed, 'sandbox' | 'auditLog'>,
   { nodes, profile, log, signal }: TestbedOptions,
   use: (testbed: Testbed) => Promise<T>,
 ): Promise<T> {
@@ -75,10 +83,15 @@ async function useSandbox<T>(
     const podCount = new PodCount(kube, namespace, log);
     const maintenances = new Informer<NodeMaintenance>({ kube, resource: resources.nodeMaintenances, log });
     maintenances.start(closing.signal);
-    await Promise.all([podCount.start(closing.signal), maintenances.synced(signal)]);
+    const cordons = new Cordons(kube, log);
+    await Promise.all([
+      podCount.start(closing.signal),
+      cordons.start(closing.signal),
+      maintenances.synced(signal),
+    ]);
     const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
     const names = Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
-    const parts = { sandbox, kube, server, temporal, kubeconfigs, podCount, maintenances };
+    const parts = { sandbox, auditLog, kube, server, temporal, kubeconfigs, podCount, cordons, maintenances };
     return await use({ ...parts, nodes: names, profile, log, signal });
   } finally {
     closing.abort();

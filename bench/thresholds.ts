@@ -1,9 +1,10 @@
 import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
+import { successors } from './benchmarks.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
-import { successors, type TakeOverMeasurement } from './takeOver.ts';
-import type { TargetName } from './target.ts';
+import type { TakeOverMeasurement } from './takeOver.ts';
+import { type TargetName, targetNames } from './target.ts';
 
 /** A measured metric, and whether its median meets its threshold. */
 export interface ThresholdResult {
@@ -18,43 +19,89 @@ export interface ThresholdResult {
 
 type Bound = { atMost: number } | { atLeast: number };
 
-/** The required speed relative to kubectl and to the floor, by the name of the benchmark. */
-const speedThresholds: Record<string, { kubectl?: number; floor?: number; goal?: number }> = {
-  '1x250': { kubectl: 5 },
-  '10x70': { kubectl: 10, floor: 2, goal: 1.3 },
+/** The most that ours may take relative to the others, and the most that it may use, of a drain. */
+interface DrainBounds {
+  wallTime: Partial<Record<TargetName, number>>;
+  apiserverCpu: number;
+  cpuMsPerPod: number;
+  requestsPerPod: number;
+  firstEvictionSeconds: number;
+  silentSeconds: number;
+}
+
+const bounds: DrainBounds = {
+  wallTime: { 'node-maintenance-operator': 1, floor: 1.3 },
+  apiserverCpu: 1.2,
+  cpuMsPerPod: 4,
+  requestsPerPod: 3,
+  firstEvictionSeconds: 0.3,
+  silentSeconds: 1.5,
+};
+
+/** The bounds by the name of the benchmark. Another drain is only compared. */
+const drainBounds: Readonly<Record<string, DrainBounds>> = {
+  '1x250': { ...bounds, wallTime: { ...bounds.wallTime, kubectl: 0.2 } },
+  '10x70': { ...bounds, wallTime: { ...bounds.wallTime, kubectl: 0.1 } },
 };
 
 export function checkDrain(benchmark: string, runs: readonly DrainMeasurement[]): ThresholdResult[] {
-  const { kubectl, floor, goal } = speedThresholds[benchmark] ?? {};
+  const bound: Partial<DrainBounds> = drainBounds[benchmark] ?? {};
   const mine = runs.filter(({ target }) => target === 'ours');
+  const own = (value: (run: DrainMeasurement) => number | undefined) => spreadOf(mine.map(value));
   return [
+    ...othersIn(runs).map((name) =>
+      check({
+        metric: `wall time, ours / ${name}`,
+        value: ratio(runs, ['ours', name], ({ wallSeconds }) => wallSeconds),
+        unit: 'x',
+        ...atMost(bound.wallTime?.[name]),
+      }),
+    ),
     check({
-      metric: 'wall time, kubectl drain / ours',
-      value: ratio(runs, 'kubectl', 'ours'),
+      metric: 'CPU of the apiserver, ours / floor',
+      value: ratio(runs, ['ours', 'floor'], ({ cpuSeconds }) => cpuSeconds['kube-apiserver']),
       unit: 'x',
-      ...(kubectl === undefined ? {} : { bound: { atLeast: kubectl } }),
+      ...atMost(bound.apiserverCpu),
     }),
     check({
-      metric: 'wall time, ours / floor',
-      value: ratio(runs, 'ours', 'floor'),
-      unit: 'x',
-      ...(floor === undefined ? {} : { bound: { atMost: floor } }),
-      ...(goal === undefined ? {} : { goal }),
+      metric: 'CPU of the worker per evacuated pod',
+      value: own(({ cpuSeconds: { target }, pods }) => target && (target * 1_000) / pods),
+      unit: ' ms',
+      ...atMost(bound.cpuMsPerPod),
     }),
     check({
       metric: 'requests per evacuated pod',
-      value: spreadOf(mine.map(({ requests, pods }) => requests.total / pods)),
+      value: own(({ requests, pods }) => requests.total / pods),
       unit: '',
-      bound: { atMost: 6 },
-      goal: 4,
+      ...atMost(bound.requestsPerPod),
+    }),
+    check({
+      metric: 'first eviction after the request',
+      value: own(({ firstEvictionSeconds }) => firstEvictionSeconds),
+      unit: ' s',
+      ...atMost(bound.firstEvictionSeconds),
+    }),
+    check({
+      metric: 'longest time without a change of the status',
+      value: own(({ silentSeconds }) => silentSeconds),
+      unit: ' s',
+      ...atMost(bound.silentSeconds),
     }),
     check({
       metric: 'peak memory of the worker',
-      value: spreadOf(mine.map(({ residentMb }) => residentMb)),
+      value: own(({ residentMb }) => residentMb),
       unit: ' MB',
       bound: { atMost: 400 },
     }),
   ];
+}
+
+function atMost(bound: number | undefined): { bound?: Bound } {
+  return bound === undefined ? {} : { bound: { atMost: bound } };
+}
+
+function othersIn(runs: readonly DrainMeasurement[]): TargetName[] {
+  return targetNames.filter((name) => name !== 'ours' && runs.some(({ target }) => target === name));
 }
 
 /** A day of a maintenance that is held; and half a core for 500 of them. */
@@ -90,12 +137,14 @@ export function checkBlocked(runs: readonly BlockedMeasurement[]): ThresholdResu
 export function checkBudget(runs: readonly BudgetMeasurement[]): ThresholdResult[] {
   const mine = runs.filter(({ target }) => target === 'ours');
   return [
-    check({
-      metric: 'wall time, ours / floor',
-      value: ratio(runs, 'ours', 'floor'),
-      unit: 'x',
-      bound: { atMost: 1.2 },
-    }),
+    ...othersIn(runs).map((name) =>
+      check({
+        metric: `wall time, ours / ${name}`,
+        value: ratio(runs, ['ours', name], ({ wallSeconds }) => wallSeconds),
+        unit: 'x',
+        ...atMost(name === 'floor' ? 1.2 : undefined),
+      }),
+    ),
     check({
       metric: 'rejected evictions per second',
       value: spreadOf(mine.map(({ rejectedPerSecond }) => rejectedPerSecond)),
@@ -176,12 +225,17 @@ function check(measured: Omit<ThresholdResult, 'result'>): ThresholdResult {
   return { ...measured, result: isMet ? 'MET' : 'MISSED' };
 }
 
-/** Returns the ratio of wall times within each run that has both targets, because other load affects both alike. */
-function ratio(runs: readonly DrainMeasurement[], above: TargetName, below: TargetName): Spread | undefined {
+/** Returns the ratio of a figure within each run that has both targets, because other load affects both alike. */
+function ratio(
+  runs: readonly DrainMeasurement[],
+  [above, below]: readonly [TargetName, TargetName],
+  figure: (run: DrainMeasurement) => number | undefined,
+): Spread | undefined {
   const of = (name: TargetName) => runs.filter(({ target }) => target === name);
-  const ratios = of(above).map(({ run, wallSeconds }) => {
-    const partner = of(below).find((other) => other.run === run);
-    return partner && wallSeconds / partner.wallSeconds;
+  const ratios = of(above).map((mine) => {
+    const partner = of(below).find(({ run }) => run === mine.run);
+    const [numerator, denominator] = [figure(mine), partner && figure(partner)];
+    return numerator === undefined || denominator === undefined ? undefined : numerator / denominator;
   });
   return spreadOf(ratios);
 }

@@ -1,9 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { mutating, validating } from '../admission/registration.ts';
 import type { KubeObject } from '../api/core.ts';
 import {
@@ -18,7 +16,9 @@ import { renderManifests } from '../manifests/render.ts';
 import { until } from '../sandbox/until.ts';
 import { workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
-import { parseSamples } from './requests.ts';
+import { isRunning, killChild, stopChild } from './childProcess.ts';
+import { readMemoryMb } from './memory.ts';
+import { parseSamples } from './samples.ts';
 import type { Testbed } from './testbed.ts';
 
 const readyTimeoutMs = 60_000;
@@ -34,6 +34,7 @@ export class WorkerProcess {
   readonly #launchedAt = performance.now();
   readonly #ports: { health: number; metrics: number };
   readonly #log: string;
+  #startSeconds = NaN;
 
   private constructor(
     testbed: Testbed,
@@ -52,7 +53,7 @@ export class WorkerProcess {
     await register(testbed);
     const worker = await WorkerProcess.launch(testbed, ...args);
     try {
-      await worker.ready();
+      worker.#startSeconds = await worker.ready();
       const notLeading = () => worker.#notLeadingReason();
       await until('the worker to lead', notLeading, { timeoutMs: readyTimeoutMs, signal: testbed.signal });
     } catch (error) {
@@ -82,12 +83,17 @@ export class WorkerProcess {
   async ready(): Promise<number> {
     const { signal } = this.#testbed;
     const notReady = async () => {
-      if (!this.#isRunning) throw new Error(`The worker exited early: ${this.#logTail()}`);
+      if (!isRunning(this.#child)) throw new Error(`The worker exited early: ${this.#logTail()}`);
       const health = await fetch(`http://127.0.0.1:${this.#ports.health}/readyz`).catch(() => undefined);
       return health?.ok === true ? undefined : '/readyz does not answer 200';
     };
     await until('the worker to be ready', notReady, { timeoutMs: readyTimeoutMs, signal });
     return (performance.now() - this.#launchedAt) / 1_000;
+  }
+
+  /** Seconds from its start until it was ready, if `start` started it. */
+  get startSeconds(): number {
+    return this.#startSeconds;
   }
 
   get pid(): number | undefined {
@@ -113,43 +119,21 @@ export class WorkerProcess {
 
   /** Returns the peak resident memory. */
   peakMemoryMb(): number {
-    return this.#readMemoryMb('VmHWM');
+    return readMemoryMb(this.#child.pid, 'VmHWM') ?? NaN;
   }
 
   /** Returns the resident memory. */
   memoryMb(): number {
-    return this.#readMemoryMb('VmRSS');
-  }
-
-  #readMemoryMb(field: 'VmHWM' | 'VmRSS'): number {
-    const status = readFileSync(`/proc/${this.#child.pid}/status`, 'utf8');
-    return Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
+    return readMemoryMb(this.#child.pid, 'VmRSS') ?? NaN;
   }
 
   /** Ends it as a crash does. */
   async kill(): Promise<void> {
-    if (!this.#isRunning) return;
-    const exit = once(this.#child, 'exit');
-    this.#child.kill('SIGKILL');
-    await exit;
+    await killChild(this.#child);
   }
 
   async stop(): Promise<void> {
-    if (!this.#isRunning) return;
-    const exit = once(this.#child, 'exit');
-    this.#child.kill('SIGTERM');
-    const exited = new AbortController();
-    const kill = sleep(stopTimeoutMs, undefined, { signal: exited.signal }).then(
-      () => this.#child.kill('SIGKILL'),
-      () => undefined,
-    );
-    await exit;
-    exited.abort();
-    await kill;
-  }
-
-  get #isRunning(): boolean {
-    return this.#child.exitCode === null && this.#child.signalCode === null;
+    await stopChild(this.#child, stopTimeoutMs);
   }
 
   async #notLeadingReason(): Promise<string | undefined> {

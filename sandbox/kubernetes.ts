@@ -27,7 +27,7 @@ export async function kubernetesServers(
   layout: Layout,
   ports: Ports,
   toolchain: Toolchain,
-  auditLogs?: string,
+  audit: AuditOptions = {},
 ): Promise<Record<KubernetesServer, ServerCommand>> {
   const [clients, peers] = [`http://127.0.0.1:${ports.etcd}`, `http://127.0.0.1:${ports.etcdPeer}`];
   return {
@@ -51,7 +51,7 @@ export async function kubernetesServers(
       args: [
         ...apiserverArguments(layout, ports),
         ...(await alphaApis(toolchain['kube-apiserver'])),
-        ...auditArguments(auditLogs),
+        ...auditArguments(audit),
       ],
     },
     'kube-controller-manager': {
@@ -101,12 +101,21 @@ async function alphaApis(apiserver: string): Promise<string[]> {
   ];
 }
 
+/** The directory of the audit logs, without which there are none, and their policy. */
+interface AuditOptions {
+  auditLogs?: string | undefined;
+  auditPolicy?: string | undefined;
+}
+
 /** Several apiservers may write to the directory, so each log has a name of its own. */
-function auditArguments(directory: string | undefined): string[] {
-  if (directory === undefined) return [];
+function auditArguments({ auditLogs, auditPolicy }: AuditOptions): string[] {
+  if (auditLogs === undefined) return [];
+  const policy = auditPolicy ?? fileURLToPath(new URL('./audit-policy.yaml', import.meta.url));
   return [
-    `--audit-policy-file=${fileURLToPath(new URL('./audit-policy.yaml', import.meta.url))}`,
-    `--audit-log-path=${join(directory, `${randomUUID()}.log`)}`,
+    `--audit-policy-file=${policy}`,
+    `--audit-log-path=${join(auditLogs, `${randomUUID()}.log`)}`,
+    // One file: readers know its name, and how far they have read.
+    '--audit-log-maxsize=100000',
   ];
 }
 

@@ -46,6 +46,8 @@ export interface SandboxOptions {
   install?: boolean | undefined;
   /** Directory in which the apiserver writes a log of the requests of the project's accounts; it writes none by default. */
   auditLogs?: string | undefined;
+  /** File of the audit policy that says which requests the log contains, in place of `audit-policy.yaml`. */
+  auditPolicy?: string | undefined;
   /** Directory of the bundled commands of cli/; by default they run from source. */
   commands?: string | undefined;
   /** Receives messages for the user. */
@@ -143,7 +145,7 @@ async function prepareState(
 ): Promise<SandboxState> {
   const ports = await choosePorts(options.ports ?? {}, readState(layout)?.ports);
   const servers = {
-    ...(await kubernetes.kubernetesServers(layout, ports, toolchain, options.auditLogs)),
+    ...(await kubernetes.kubernetesServers(layout, ports, toolchain, options)),
     temporal: temporalServer(layout, ports, toolchain.temporal),
   };
   const state = { ports, servers, complete: false };

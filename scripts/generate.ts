@@ -8,6 +8,7 @@ import { windowAuthorPolicy } from '../admission/windowAuthorPolicy.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
+import { peersReference } from './reference/peers.ts';
 import { rbacReference } from './reference/rbac.ts';
 import { settingsReference } from './reference/settings.ts';
 
@@ -28,7 +29,7 @@ const header = (source: string, part: string) =>
 
 /** Returns every generated file with its expected content. */
 export function generatedFiles(): GeneratedFile[] {
-  return [...crdFiles(), ...policyFiles(), ...referenceFiles()];
+  return [...crdFiles(), ...policyFiles(), ...referenceFiles(), ...peerFiles()];
 }
 
 function crdFiles(): GeneratedFile[] {
@@ -88,6 +89,14 @@ function referenceFiles(): GeneratedFile[] {
     path: `docs/reference/${name}`,
     content: `<!-- ${header(source, part).slice('# '.length).trim()} -->\n\n${content}`,
   }));
+}
+
+/** The comparison with the peers, once its results are committed. */
+function peerFiles(): GeneratedFile[] {
+  const content = peersReference(ROOT);
+  if (content === undefined) return [];
+  const comment = header('bench/results/peers.json', 'results').slice('# '.length).trim();
+  return [{ path: 'docs/performance-peers.md', content: `<!-- ${comment} -->\n\n${content}` }];
 }
 
 function kustomization(resources: string[]): object {

@@ -91,6 +91,7 @@ const folders = {
   'scripts/reference/metrics.ts': { from: ['worker/metrics/definitions.ts'] },
   'scripts/reference/settings.ts': { from: ['worker/config.ts', 'worker/settings.ts', 'worker/codecServer/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
+  'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
   'scripts/generate.ts': {
     from: ['scripts', 'api', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],
   },
