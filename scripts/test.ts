@@ -102,8 +102,7 @@ async function main(given: readonly string[]): Promise<number> {
   }
   const result = await readResult(run);
   // Tests that failed may not have reached what needs a permission.
-  if (isWhole && result.success && problems.length === 0)
-    problems.push(...(await permissionProblems(run)));
+  if (isWhole && result.success && problems.length === 0) problems.push(...(await permissionProblems(run)));
   const leftovers = await clearUp(run);
   // An interrupted test had no chance to clear up after itself.
   if (leftovers.length > 0 && !stop.aborted)
