@@ -195,22 +195,29 @@ export function checkReadiness(runs: readonly ReadinessMeasurement[]): Threshold
 
 export function checkTakeOvers(runs: readonly TakeOverMeasurement[]): ThresholdResult[] {
   const longest = (times: readonly number[]) => spreadOf(times.length === 0 ? [] : [Math.max(...times)]);
-  return [
-    ...successors.map((successor) =>
+  return successors.flatMap((successor) => {
+    const own = runs.filter((run) => run.successor === successor);
+    return [
       check({
         metric: `killed leader until the first eviction, ${successor}, longest`,
-        value: longest(runs.filter((run) => run.successor === successor).map((run) => run.firstEviction)),
+        value: longest(own.map(({ firstEviction }) => firstEviction)),
         unit: ' s',
         bound: { atMost: 5 },
       }),
-    ),
-    check({
-      metric: 'start of a worker until it is ready',
-      value: spreadOf(runs.map(({ start }) => start)),
-      unit: ' s',
-      bound: { atMost: 3 },
-    }),
-  ];
+      check({
+        metric: `killed leader until the drain continues, ${successor}, longest`,
+        value: longest(own.map(({ drainContinues }) => drainContinues)),
+        unit: ' s',
+        bound: undefined,
+      }),
+      check({
+        metric: `start of a worker until it is ready, ${successor}`,
+        value: spreadOf(own.map(({ start }) => start)),
+        unit: ' s',
+        bound: { atMost: 3 },
+      }),
+    ];
+  });
 }
 
 function sum(counts: Readonly<Record<string, number>>): number {
