@@ -208,7 +208,6 @@ export function checkTakeOvers(runs: readonly TakeOverMeasurement[]): ThresholdR
         metric: `killed leader until the drain continues, ${successor}, longest`,
         value: longest(own.map(({ drainContinues }) => drainContinues)),
         unit: ' s',
-        bound: undefined,
       }),
       check({
         metric: `start of a worker until it is ready, ${successor}`,
