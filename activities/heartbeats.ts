@@ -15,7 +15,8 @@ interface Running {
 
 /**
  * Sends the heartbeats of all activities of this process: each as often as its timeout demands and no more, because Temporal bills every
- * heartbeat. The controllers start an activity again that sends none at its start (LostStarts). A process that was suspended sends all of them at once, and learns from the answers which activities other workers have taken over.
+ * heartbeat. The controllers start an activity again that sends none at its start (LostStarts). A process that was suspended sends all of them
+ * at once, and learns from the answers which activities other workers have taken over.
  */
 export class Heartbeats {
   readonly #running = new Set<Running>();

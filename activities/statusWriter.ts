@@ -30,7 +30,6 @@ export class StatusWriter {
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
   #error: unknown;
-  #isStopped = false;
 
   /** `lastWrites`: maintenance UID -> when any activity of this process last wrote its status, in milliseconds since the epoch. */
   constructor(kube: Kube, maintenance: NodeMaintenance, lastWrites: Map<string, number>) {
@@ -55,45 +54,35 @@ export class StatusWriter {
     this.#throwEarlierError();
     this.#change = change;
     this.#generation = this.#latest.metadata.generation ?? 0;
-    this.#schedule();
+    this.#timer ??= setTimeout(
+      () => this.#enqueueWrite(),
+      Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now()),
+    );
   }
 
   /** Writes the pending change now. Resolves when the apiserver has stored it. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
-    this.#enqueueWrite({ repeats: false });
+    this.#enqueueWrite();
     await this.#writing;
     this.#throwEarlierError();
   }
 
   /** Drops the pending change: the next activity decides again. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
     clearTimeout(this.#timer);
     this.#change = undefined;
     await this.#writing;
   }
 
-  #schedule(): void {
-    const delayMs = Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now());
-    this.#timer ??= setTimeout(() => this.#enqueueWrite({ repeats: true }), delayMs);
-  }
-
-  /** `repeats`: a change that others keep overtaking is written a second later, and fails nothing. */
-  #enqueueWrite({ repeats }: { repeats: boolean }): void {
+  #enqueueWrite(): void {
     this.#timer = undefined;
     const write = async () => {
       const change = this.#change;
       this.#change = undefined;
       if (change === undefined) return;
       this.#lastWrites.set(this.#uid, Date.now());
-      try {
-        await this.#write(change);
-      } catch (error) {
-        if (!repeats || this.#isStopped || !isKubeError(error, 'Conflict')) throw error;
-        this.#change ??= change;
-        this.#schedule();
-      }
+      await this.#write(change);
     };
     this.#writing = this.#writing.then(write).catch((error: unknown) => {
       this.#error = error;

@@ -1,8 +1,8 @@
-import { CLUSTER_UID_MEMO, clusterInTaskQueue, type TemporalNames, temporalNames } from '../api/names.ts';
+import { clusterInTaskQueue, type TemporalNames, temporalNames } from '../api/names.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
-import { listRuns } from '../temporal-config/runs.ts';
+import { claimedTaskQueues } from '../temporal-config/clusterClaims.ts';
 import { CommandError } from './output.ts';
 import type { Temporal } from './temporal.ts';
 
@@ -12,9 +12,8 @@ import type { Temporal } from './temporal.ts';
  */
 export async function claimedNames(kube: Kube, temporal: Temporal): Promise<TemporalNames> {
   const uid = await clusterUid(kube);
-  const query = 'WorkflowType = "clusterClaim" AND ExecutionStatus = "Running"';
-  for await (const { workflowId, memo } of listRuns(temporal.client, query))
-    if (memo[CLUSTER_UID_MEMO] === uid) return temporalNames(clusterInTaskQueue(workflowId));
+  for await (const taskQueue of claimedTaskQueues(temporal.client, uid))
+    return temporalNames(clusterInTaskQueue(taskQueue));
   const { namespace, address } = temporal;
   throw new CommandError(
     `no worker of this cluster (UID ${uid}) uses namespace ${namespace} of Temporal at ${address}: check TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and the kubeconfig context; kubectl maintenance workers shows the settings of the workers`,

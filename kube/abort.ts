@@ -5,15 +5,21 @@ export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   await pause(Math.max(ms, 0), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);
 }
 
+/** Resolves when the signal aborts. */
+export async function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
+
 /** Settles as the promise does, or rejects with the signal's reason as soon as it aborts. Removes its listener. */
 export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
+  const abort = Promise.withResolvers<never>();
+  const onAbort = () => abort.reject(signal.reason);
   if (signal.aborted) onAbort();
   else signal.addEventListener('abort', onAbort, { once: true });
   try {
-    return await Promise.race([promise, aborted.promise]);
+    return await Promise.race([promise, abort.promise]);
   } finally {
     signal.removeEventListener('abort', onAbort);
   }

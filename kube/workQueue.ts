@@ -12,7 +12,7 @@ export interface RunOptions {
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | 'BackOff' | void>;
   readonly signal: AbortSignal;
   readonly log: Log;
-  /** Returns what log lines about a key contain besides the key. */
+  /** Returns what log lines about a key contain in addition to the key. */
   readonly fieldsOf?: ((key: string) => Record<string, unknown>) | undefined;
   /** Observes the queue while it runs. */
   readonly observer?: WorkQueueObserver | undefined;

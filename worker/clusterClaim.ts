@@ -10,8 +10,9 @@ import { oneLine } from '../domain/common/text.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
+import { claimedTaskQueues } from '../temporal-config/clusterClaims.ts';
 import { readableMemo } from '../temporal-config/readableMemo.ts';
-import { describeRun, listRuns } from '../temporal-config/runs.ts';
+import { describeRun } from '../temporal-config/runs.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
 
@@ -64,12 +65,11 @@ async function explained<T>(attempt: Promise<T>): Promise<T> {
 
 /** Ends the claims that the cluster made before its `--cluster` was changed: the CLI searches them by UID. */
 async function releaseFormerClaims(client: Client, { uid, names }: ClusterScope, log: Log): Promise<void> {
-  const query = 'WorkflowType = "clusterClaim" AND ExecutionStatus = "Running"';
-  for await (const { workflowId, memo } of listRuns(client, query)) {
-    if (workflowId === names.taskQueue || memo[CLUSTER_UID_MEMO] !== uid) continue;
-    await client.workflow.getHandle(workflowId).terminate('--cluster was changed').catch(ignoreNotFound);
+  for await (const taskQueue of claimedTaskQueues(client, uid)) {
+    if (taskQueue === names.taskQueue) continue;
+    await client.workflow.getHandle(taskQueue).terminate('--cluster was changed').catch(ignoreNotFound);
     log.warn('The former claim of this cluster was ended: runs on its task queue have no worker any more', {
-      taskQueue: workflowId,
+      taskQueue,
     });
   }
 }

@@ -57,7 +57,7 @@ export function runtimeLogging(
   };
 }
 
-/** Activities name the run in another way than workflows. Whoever has the token of an activity can complete it. */
+/** Activities name the run in another way than workflows. Everyone who has the token of an activity can complete it. */
 function fieldsOf(
   { taskToken: _, workflowRunId, ...meta }: Record<string, unknown> = {},
   names: TemporalNames,

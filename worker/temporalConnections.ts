@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, type ConnectionLike } from '@temporalio/client';
 import { NativeConnection, type Worker } from '@temporalio/worker';
-import { errorMessage } from '../kube/errors.ts';
+import { repeat } from '../controllers/repeat.ts';
 import type { Log } from '../kube/log.ts';
 import { type ConnectionSettings, connectionSettings } from '../temporal-config/connection.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
@@ -45,7 +45,7 @@ export class TemporalConnections {
     while (this.#native === undefined) {
       const settings = this.#settings;
       const native = await NativeConnection.connect(settings.connectionOptions);
-      // The credentials may have been replaced meanwhile.
+      // The credentials may have been replaced during that.
       if (settings === this.#settings) this.#native = native;
       else await native.close();
     }
@@ -65,27 +65,17 @@ export class TemporalConnections {
     signal: AbortSignal,
     read: () => ConnectionSettings = connectionSettings,
   ): Promise<void> {
-    let loggedReason: string | undefined;
     let logged = serverOf(this.#settings);
-    for (;;) {
-      await sleep(reloadEveryMs, undefined, { signal }).catch(() => undefined);
-      if (signal.aborted) return;
-      try {
-        const next = read();
-        const server = serverOf(next);
-        if (!isDeepStrictEqual(server, logged)) this.#logServer(next, log);
-        logged = server;
-        if (await this.#replace(next)) log.info('Credentials of Temporal reloaded');
-        loggedReason = undefined;
-      } catch (error) {
-        const reason = errorMessage(error);
-        if (reason !== loggedReason)
-          log.warn('Credentials of Temporal could not be reloaded, and the former ones stay in use', {
-            reason,
-          });
-        loggedReason = reason;
-      }
-    }
+    const pass = async () => {
+      const next = read();
+      const server = serverOf(next);
+      if (!isDeepStrictEqual(server, logged)) this.#logServer(next, log);
+      logged = server;
+      if (await this.#replace(next)) log.info('Credentials of Temporal reloaded');
+    };
+    const failure = 'Credentials of Temporal could not be reloaded, and the former ones stay in use';
+    await sleep(reloadEveryMs, undefined, { signal }).catch(() => undefined);
+    await repeat(pass, { everyMs: reloadEveryMs, failure, log, signal });
   }
 
   /** Another server needs a restart: the claim of the cluster is there. */

@@ -29,7 +29,7 @@ import type { WorkerOptions } from '@temporalio/worker';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isCompleted } from '../domain/common/stage.ts';
 import { type TraceIds, traceIdsOf } from '../domain/maintenance/traceIds.ts';
-import { abortable, Deadline } from '../kube/abort.ts';
+import { abortable, aborted, Deadline } from '../kube/abort.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
@@ -139,8 +139,7 @@ async function observeCompletions(
     if (type === 'Deleted') completed.delete(uidOf(object));
     else if (isNew) completed.add(uidOf(object));
   });
-  if (!leading.aborted)
-    await new Promise<void>((resolve) => leading.addEventListener('abort', () => resolve(), { once: true }));
+  await aborted(leading);
   unsubscribe();
 }
 

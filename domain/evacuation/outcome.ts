@@ -6,7 +6,7 @@ export const EvacuationOutcome = {
   Evacuator: 'Evacuator',
   /** The pod left after the eviction API had accepted its eviction. */
   Evicted: 'Evicted',
-  /** The pod left otherwise: it finished, or somebody deleted it. */
+  /** The pod left otherwise: it finished, or a user deleted it. */
   Gone: 'Gone',
   /** The pod stayed: nothing requests its evacuation any more. */
   Withdrawn: 'Withdrawn',

@@ -156,7 +156,7 @@ describe('the log', () => {
     expect(about.filter(({ maintenance }) => maintenance !== name)).toEqual([]);
   });
 
-  test('contains no token with which somebody could complete an activity', () => {
+  test('contains no token that could complete an activity', () => {
     expect(worker.log()).not.toContain('taskToken');
   });
 });

@@ -1,15 +1,13 @@
 import type { Histogram, Registry } from 'prom-client';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { compareNames } from '../../domain/common/names.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { blockedPodsByReason, drainSecondsOf, nodesByStage } from '../../domain/maintenance/statistics.ts';
 import { waitingReasonOf } from '../../domain/maintenance/waiting.ts';
+import { aborted } from '../../kube/abort.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { metricDefinitions } from './definitions.ts';
+import { oldest } from './oldest.ts';
 import { registerGauge } from './register.ts';
-
-/** Whoever may create a maintenance adds a series: only the oldest ones have one. */
-const maxNamedMaintenances = 100;
 
 /** Registers the metrics of maintenances, their nodes and pods. */
 export function observeMaintenances(registry: Registry, { maintenances, evacuations }: Cluster): void {
@@ -33,22 +31,15 @@ export function observeMaintenances(registry: Registry, { maintenances, evacuati
 function waitingMaintenances(
   all: readonly NodeMaintenance[],
 ): Record<'maintenance' | 'stage' | 'reason', string>[] {
-  return all
-    .flatMap((maintenance) => {
-      const reason = waitingReasonOf(maintenance);
-      return reason === undefined ? [] : [{ maintenance, reason }];
-    })
-    .toSorted((a, b) => byAge(a.maintenance, b.maintenance))
-    .slice(0, maxNamedMaintenances)
-    .map(({ maintenance, reason }) => ({
-      maintenance: maintenance.metadata.name,
-      stage: stageOf(maintenance),
-      reason,
-    }));
-}
-
-function byAge({ metadata: a }: NodeMaintenance, { metadata: b }: NodeMaintenance): number {
-  return compareNames(a.creationTimestamp ?? '', b.creationTimestamp ?? '') || compareNames(a.name, b.name);
+  const waiting = all.flatMap((object) => {
+    const reason = waitingReasonOf(object);
+    return reason === undefined ? [] : [{ object, reason }];
+  });
+  return oldest(waiting).map(({ object, reason }) => ({
+    maintenance: object.metadata.name,
+    stage: stageOf(object),
+    reason,
+  }));
 }
 
 /**
@@ -79,9 +70,4 @@ export async function observeDrains(
 
 function uidOf({ metadata }: NodeMaintenance): string {
   return metadata.uid ?? '';
-}
-
-async function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }

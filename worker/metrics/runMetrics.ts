@@ -3,16 +3,13 @@ import type { Client } from '@temporalio/client';
 import type { Gauge, Registry } from 'prom-client';
 import { type ClusterScope, MAINTENANCE_WINDOW, NODE_MAINTENANCE } from '../../api/names.ts';
 import type { TemporalAvailability } from '../../controllers/temporalAvailability.ts';
-import { compareNames } from '../../domain/common/names.ts';
 import { stalledCondition } from '../../domain/common/stalledRun.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { metricDefinitions } from './definitions.ts';
+import { oldest } from './oldest.ts';
 import { registerGauge } from './register.ts';
-
-/** Whoever may create an object adds a series: only the oldest ones have one. */
-const maxNamedObjects = 100;
 
 /** Registers the metric of the objects whose workflow makes no progress. */
 export function observeStalledRuns(registry: Registry, { maintenances, windows }: Cluster): void {
@@ -21,13 +18,12 @@ export function observeStalledRuns(registry: Registry, { maintenances, windows }
       ...maintenances.list().map((object) => ({ kind: NODE_MAINTENANCE.kind, object })),
       ...windows.list().map((object) => ({ kind: MAINTENANCE_WINDOW.kind, object })),
     ];
-    const stalled = objects.flatMap(({ kind, object: { metadata, status } }) => {
-      const condition = stalledCondition(status?.conditions);
-      return condition === undefined ? [] : [{ kind, metadata, reason: condition.reason }];
+    const stalled = objects.flatMap(({ kind, object }) => {
+      const condition = stalledCondition(object.status?.conditions);
+      return condition === undefined ? [] : [{ kind, object, reason: condition.reason }];
     });
-    const age = ({ metadata }: (typeof stalled)[number]) => metadata.creationTimestamp ?? '';
-    const oldest = stalled.toSorted((a, b) => compareNames(age(a), age(b))).slice(0, maxNamedObjects);
-    for (const { kind, metadata, reason } of oldest) gauge.set({ kind, name: metadata.name, reason }, 1);
+    for (const { kind, object, reason } of oldest(stalled))
+      gauge.set({ kind, name: object.metadata.name, reason }, 1);
   });
 }
 

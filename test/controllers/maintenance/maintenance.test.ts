@@ -285,7 +285,7 @@ describe('a NodeMaintenance', () => {
 });
 
 describe('a status that changes', () => {
-  test('costs no request to Temporal, whoever leads', async () => {
+  test('costs no request to Temporal, with any leader', async () => {
     const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Cordon' }));
     const counter = new DescribeCounter(lab.client.connection);
     for (let leader = 1; leader <= 2; leader++) {

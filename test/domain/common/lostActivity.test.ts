@@ -28,7 +28,7 @@ test('each attempt has the whole time', () => {
   ]);
 });
 
-test('an activity that has sent a heartbeat, or has ended, is not lost, and counts anew when it is silent again', () => {
+test('an activity that has sent a heartbeat, or has ended, is not lost, and counts from the start when it is silent again', () => {
   expect(lostAfter([0, '3#1'], [60_000], [60_001, '3#1'])).toEqual([[], [], []]);
 });
 
