@@ -62,7 +62,7 @@ export type StageRequest = 'Message' | 'Observation';
 export interface SelectedNodes {
   nodes: string[];
   /** The state of the object, which decides: the workflow may have been told another one. */
-  observed?: Interrupted;
+  observed?: Interrupted | undefined;
   details?: DetailsSnapshot;
 }
 

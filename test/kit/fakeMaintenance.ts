@@ -158,7 +158,9 @@ export class FakeMaintenance {
       },
       startStage: async (_, stage) => {
         this.#note('startStage', stage);
-        return { ...this.#selectedNodes(), observed: this.#observed() };
+        const read = { ...this.#selectedNodes(), observed: this.#observed() };
+        await this.#blocked.get('startStage');
+        return read;
       },
       keepCordoned: (ref, stage) => {
         const paused = stage === 'Drain' ? true : undefined;

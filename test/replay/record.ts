@@ -17,9 +17,10 @@ import type { Progress } from '../../workflows/maintenance/run.ts';
 import type { WindowRunProgress } from '../../workflows/windows/run.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
 import { startTestEndpoint } from '../kit/notificationEndpoint.ts';
+import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
 import { clusterRoles, selectNodes } from '../kit/resources.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { ownTemporal } from '../kit/workflows.ts';
+import { ownTemporal, workflowLab } from '../kit/workflows.ts';
 import { createWorld, drained, finished, stageStarted } from '../kit/world.ts';
 
 /**
@@ -122,6 +123,28 @@ const shapes: Record<string, Shape> = {
     await world.temporal.workflow.getHandle(workflowIdOf(name)).cancel();
     await world.eventually(name, 'it to be finished', finished);
     return ended(workflowIdOf(name));
+  },
+
+  /** Its activities have no cluster behind them: only so can one be held while a hint arrives. */
+  async 'stage-changed-while-idle-starts'(name) {
+    const lab = await workflowLab(world.sandbox.temporalAddress);
+    const fake = new FakeMaintenance({ name });
+    const release = fake.block('startStage');
+    const run = await lab.startMaintenance(fake);
+    await eventuallyHolds(
+      'Idle to start',
+      () => fake.calls,
+      (calls) => calls.includes('startStage Idle'),
+    );
+    await run.signal('observe', fake.edited('Complete'));
+    await signalled(run, 'observe');
+    release();
+    await run.result();
+    const close = async () => {
+      await lab.clear();
+      await lab.close();
+    };
+    return { workflowId: run.workflowId, close };
   },
 
   async rejected(name) {

@@ -4,6 +4,7 @@ import {
   condition,
   continueAsNew,
   log,
+  patched,
   proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
@@ -136,7 +137,10 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
   async Idle(run) {
     // "The controller should not touch the pods or nodes ... in any way in the Idle stage" (KEP-4212 > Idle).
     const { hints, paused } = run;
-    applyDetails(run, await startStage(run, 'Idle'));
+    const started = await startStage(run, 'Idle');
+    // A hint that arrived in the meantime says that the object is newer than what was read.
+    const isOutdated = run.hints !== hints && patched('keep-newer-hint');
+    applyDetails(run, isOutdated ? { ...started, observed: undefined } : started);
     publishState(run);
     await condition(() => run.hints !== hints || run.stage !== 'Idle' || run.paused !== paused || run.gone);
   },

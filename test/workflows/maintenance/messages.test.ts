@@ -146,8 +146,15 @@ describe('advance', () => {
   });
 
   test('advances from the stage that a user has just requested with kubectl', async () => {
-    const { fake, handle } = await startedIn('Idle');
+    const fake = new FakeMaintenance({ stage: 'Idle' });
+    const release = fake.block('startStage');
+    const handle = await lab.startMaintenance(fake);
+    await eventually('Idle to start', () => expect(fake.calls).toContain('startStage Idle'));
     await handle.signal('observe', fake.edited('Drain'));
+    await eventuallyProgress(handle, { stage: 'Drain' });
+    release();
+    await fake.inProgress('drain 0');
+    expect(fake.calls.filter((call) => call === 'startStage Idle')).toHaveLength(1);
     expect(await update(handle, 'advance', { from: 'Drain' })).toMatchObject({ stage: 'Complete' });
     expect(await handle.result()).toMatchObject({ name: fake.name });
   });
