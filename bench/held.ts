@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { NODE_MAINTENANCE } from '../api/names.ts';
+import { NODE_MAINTENANCE, temporalNames } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { isCompleted } from '../domain/common/stage.ts';
 import { forEachBounded } from '../kube/bounded.ts';
@@ -20,6 +20,8 @@ export interface HeldMeasurement {
   /** Actions per maintenance and day while nothing happens, extrapolated from their number in `seconds`. */
   heldPerDay: Record<string, number>;
   completing: Record<string, number>;
+  /** Seconds until the update `cancel` of a maintenance was answered, and until its node was given back, while all others are held. */
+  cancel: { answerSeconds: number; completeSeconds: number }[];
   /** Requests for DescribeWorkflowExecution per maintenance and day while nothing happens. */
   describesPerDay: number;
   seconds: number;
@@ -33,6 +35,8 @@ export interface HeldMeasurement {
 }
 
 const maxInFlight = 16;
+/** Number of maintenances that are cancelled, one after the other, while the others are held. */
+const cancellations = 10;
 const timeoutMs = 900_000;
 const secondsOfDay = 86_400;
 /** What starts and ends maintenances is over by then. */
@@ -64,6 +68,8 @@ export async function measureHeld(
     const started = await read();
     const held = await observe(testbed, worker, seconds);
     report(`Held for ${seconds} s: ${JSON.stringify({ ...held.actions, cores: held.cores })}`);
+    const cancel = [];
+    for (const name of names.slice(0, cancellations)) cancel.push(await measureCancel(testbed, name));
     await forEachBounded(maxInFlight, names, (name) => setStage(testbed, name, 'Complete'));
     await untilAll(testbed, names, 'to be complete', isCompleted);
     const completed = await read();
@@ -75,6 +81,7 @@ export async function measureHeld(
       starting: perMaintenance(actionsBetween(before, started).actions),
       heldPerDay: perMaintenance(held.actions.actions, 1 / days),
       completing: perMaintenance(actionsBetween(held.after, completed).actions),
+      cancel,
       describesPerDay: held.actions.describes / maintenances / days,
       cores: held.cores,
       residentMb: worker.memoryMb(),
@@ -110,6 +117,22 @@ async function observe(testbed: Testbed, worker: WorkerProcess, seconds: number)
         .filter(([, count]) => count > 0),
     ),
   };
+}
+
+async function measureCancel(
+  { temporal, maintenances, signal }: Testbed,
+  name: string,
+): Promise<HeldMeasurement['cancel'][number]> {
+  const startedAt = performance.now();
+  const seconds = () => (performance.now() - startedAt) / 1_000;
+  await temporal.workflow.getHandle(temporalNames(undefined).maintenanceId(name)).executeUpdate('cancel');
+  const answerSeconds = seconds();
+  const isOver = () => {
+    const found = maintenances.get(name);
+    return found !== undefined && isCompleted(found);
+  };
+  while (!isOver()) await maintenances.changed(signal);
+  return { answerSeconds, completeSeconds: seconds() };
 }
 
 function isHeld({ status }: Readonly<NodeMaintenance>): boolean {

@@ -104,7 +104,7 @@ function othersIn(runs: readonly DrainMeasurement[]): TargetName[] {
   return targetNames.filter((name) => name !== 'ours' && runs.some(({ target }) => target === name));
 }
 
-/** A day of a maintenance that is held; and half a core for 500 of them. */
+/** A day of a maintenance that is held; half a core for 500 of them; and an order in the meantime. */
 export function checkHeld(runs: readonly HeldMeasurement[]): ThresholdResult[] {
   return [
     check({
@@ -124,6 +124,12 @@ export function checkHeld(runs: readonly HeldMeasurement[]): ThresholdResult[] {
       value: spreadOf(runs.map(({ cores }) => cores['temporal'] ?? 0)),
       unit: ' cores',
       bound: { atMost: 0.5 },
+    }),
+    check({
+      metric: 'cancel of one until its node is given back',
+      value: spreadOf(runs.flatMap(({ cancel }) => cancel.map(({ completeSeconds }) => completeSeconds))),
+      unit: ' s',
+      bound: { atMost: 2 },
     }),
   ];
 }

@@ -16,7 +16,7 @@ import { jestOptions, root, toolEnvironment } from './tools.ts';
  * `npm test [-- <arguments of jest>]` runs tests in shards side by side, because most of a test's time is waiting.
  * A shard is a process of Jest with a sandbox: it takes the longest file that is left, as soon as it is free. Nothing
  * keeps running, however the run ends.
- * Without arguments it leaves out the files `*.slow.test.ts`, which take as long as all others together. `npm run test:all` runs them,
+ * Without arguments it leaves out the files `*.slow.test.ts`, which take longer than all others together. `npm run test:all` runs them,
  * too, and also fails if deploy/ grants a permission to the worker that none of its processes used.
  * The last line is `<n> passed, <n> failed`, as counted by Jest. A file that could not be run counts as one failed test;
  * so does, once, a problem of the run as a whole.

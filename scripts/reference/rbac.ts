@@ -7,7 +7,7 @@ export function rbacReference(): string {
   return `# What each role can cause
 
 Each cell was sent as a request of the account, as by \`kubectl --as\`, to an apiserver with the roles and policies of \`deploy/\` and a worker that serves admission
-(\`test/e2e/rbac.test.ts\`). The nodes \`node-1\` and \`node-2\` are "theirs": operators and schedulers have the verb \`delete\` for these, and for no other
+(\`test/e2e/rbac.slow.test.ts\`). The nodes \`node-1\` and \`node-2\` are "theirs": operators and schedulers have the verb \`delete\` for these, and for no other
 node. \`team-a\` is the tenant's "own" namespace. "yes" means that the apiserver accepts the request; a number refers to what the request then
 causes, below the table.
 

@@ -18,7 +18,7 @@ import {
 } from '../../api/names.ts';
 
 /**
- * What users with the roles of deploy/ may do, from which docs/reference/rbac.md is generated. test/e2e/rbac.test.ts sends each cell as
+ * What users with the roles of deploy/ may do, from which docs/reference/rbac.md is generated. test/e2e/rbac.slow.test.ts sends each cell as
  * `kubectl --as` does, in a cluster with the nodes and namespaces that are named here.
  */
 

@@ -4,7 +4,6 @@ import {
   condition,
   continueAsNew,
   log,
-  patched,
   proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
@@ -139,7 +138,7 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
     const { hints, paused } = run;
     const started = await startStage(run, 'Idle');
     // A hint that arrived in the meantime says that the object is newer than what was read.
-    const isOutdated = run.hints !== hints && patched('keep-newer-hint');
+    const isOutdated = run.hints !== hints;
     applyDetails(run, isOutdated ? { ...started, observed: undefined } : started);
     publishState(run);
     await condition(() => run.hints !== hints || run.stage !== 'Idle' || run.paused !== paused || run.gone);
