@@ -95,7 +95,8 @@ export const eventReasons = {
   Evicted: {
     type: 'Normal',
     on: ['Pod'],
-    meaning: 'The pod was evicted through the eviction API.',
+    meaning:
+      'The pod, which has evacuators, was evicted through the eviction API. Without evacuators its condition `DisruptionTarget` says so.',
   },
   EvictionRejected: {
     type: 'Warning',

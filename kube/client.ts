@@ -233,6 +233,26 @@ export class Kube {
     }
   }
 
+  /**
+   * Deletes what a namespace contained at a version of the collection, and nothing that was created since. Rejects as Expired if the
+   * apiserver does not have that version any more.
+   */
+  async deleteCollection(
+    resource: Resource,
+    { namespace, resourceVersion }: { namespace: string; resourceVersion: string },
+    options: RequestOptions = {},
+  ): Promise<void> {
+    await this.#send({
+      name: nameOf('deletecollection', resource, { namespace }),
+      method: 'DELETE',
+      path: pathOf(resource, { namespace }),
+      query: { resourceVersion, resourceVersionMatch: 'Exact' },
+      // Without a body the apiserver takes the version for a precondition of each object.
+      body: { apiVersion: 'v1', kind: 'DeleteOptions' },
+      ...requestOptionsOf(options),
+    });
+  }
+
   /** Requests an eviction once. Throttling is retried; a rejection by a PodDisruptionBudget is an outcome. */
   async evict(target: EvictionTarget, options: RequestOptions = {}): Promise<EvictionOutcome> {
     const { namespace, name, uid } = target;

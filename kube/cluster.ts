@@ -187,7 +187,10 @@ function evacuationInformer({ kube, log, namespace }: WatchOptions): Informer<Ev
     kube,
     namespace,
     resource: resources.evacuations,
-    indexes: { [byPodUid]: (evacuation: Evacuation) => [evacuation.spec.podRef.uid] },
+    indexes: {
+      [byPodUid]: (evacuation: Evacuation) => [evacuation.spec.podRef.uid],
+      [byNamespace]: (evacuation: Evacuation) => [evacuation.metadata.namespace ?? ''],
+    },
     log,
   });
 }

@@ -113,6 +113,11 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return this.#reported;
   }
 
+  /** The version of the collection that the store contains; undefined before the first list, and after the watch has expired. */
+  get resourceVersion(): string | undefined {
+    return this.#resourceVersion;
+  }
+
   get size(): number {
     return this.#store.size;
   }

@@ -77,6 +77,11 @@ export class WorkQueue {
     return this.#waiting.size;
   }
 
+  /** True while a key waits for a worker, or is in progress. */
+  get isBusy(): boolean {
+    return this.#waiting.size > 0 || this.#working.size > 0;
+  }
+
   /** Returns how long each key in progress has been in progress. */
   workingSeconds(): number[] {
     return [...this.#working.values()].map(secondsSince);

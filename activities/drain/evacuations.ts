@@ -25,8 +25,8 @@ import type { Deps } from '../deps.ts';
 import { isCompleting, isDraining, namesOf, nodeStatusOf, nodesOf, planOf } from '../view.ts';
 
 const concurrentWrites = 12;
-/** Limits the Evacuations that one pass creates, so that progress is published in between. */
-const maxPerPass = 200;
+/** One pass creates Evacuations for this long, so that progress is published in between. */
+const maxPassMs = 500;
 /** Delay before a rejected Evacuation is tried again. */
 const rejectionRetryMs = 30_000;
 /** An Evacuation that was created, and that the informer does not show, counts for this long. */
@@ -87,15 +87,16 @@ export class Evacuations {
 
   /**
    * Ensures that the pods have Evacuations, except pods of a namespace that is being deleted, which terminate by themselves. Skips the pods of
-   * a node whose Lease has been lost (`isHeld`).
+   * a node whose Lease has been lost (`isHeld`). The next call continues if there are too many for one.
    */
   async start(pods: readonly Pod[], isHeld: (node: string) => boolean): Promise<void> {
     const due = pods.filter(({ metadata }) => {
       const rejected = this.#rejected.get(metadata.uid ?? '');
       return rejected === undefined || Date.now() - rejected.at >= rejectionRetryMs;
     });
-    await forEachBounded(concurrentWrites, due.slice(0, maxPerPass), async (pod) => {
-      if (!isHeld(pod.spec.nodeName ?? '')) return;
+    const endsAt = performance.now() + maxPassMs;
+    await forEachBounded(concurrentWrites, due, async (pod) => {
+      if (performance.now() >= endsAt || !isHeld(pod.spec.nodeName ?? '')) return;
       const uid = pod.metadata.uid ?? '';
       const rejection = await this.#ensure(pod);
       if (rejection === undefined) this.#rejected.delete(uid);

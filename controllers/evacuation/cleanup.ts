@@ -1,9 +1,11 @@
 import type { Evacuation } from '../../api/evacuation.ts';
 import { FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../../api/names.ts';
-import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import { byNamespace, type FencedCluster } from '../../kube/cluster.ts';
+import { errorMessage, ignoreConflict, isKubeError, isRejection } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
+import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import { podOf } from './podOf.ts';
 
@@ -14,22 +16,30 @@ interface Deps {
   isEvicting: () => boolean;
 }
 
-/** Number of Evacuations that are deleted in parallel. */
+/** Number of Evacuations that are deleted or released in parallel. */
 const workers = 16;
+/** Number of namespaces in which Evacuations are deleted in parallel. */
+const namespaceWorkers = 4;
 /** Clean-up yields to evictions for at most this long. */
 const maxDelayMs = 120_000;
 const retryMs = 200;
+/** Longer than a retry, so that all Evacuations that were waiting for the last eviction are deleted together. */
+const collectMs = 300;
 
-/** Deletes Evacuations whose pods are gone. Evictions have priority over it. */
+/**
+ * Deletes Evacuations whose pods are gone, with one request if nothing else is left in the namespace, and then removes the instigator finalizer of
+ * each. Evictions have priority over it.
+ */
 export class EvacuationCleanup {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #isEvicting: () => boolean;
   readonly #queue = new WorkQueue('evacuation-cleanup');
+  readonly #namespaces = new WorkQueue('evacuation-deletion');
   /** UID of a deleted pod that still has an Evacuation -> when the informer showed its deletion. */
   readonly #podDeletedAtMs = new Map<string, number>();
-  /** UIDs of deleted Evacuations that the informer still shows. */
-  readonly #deleted = new Set<string>();
+  /** Namespace -> keys of the Evacuations that are to be deleted. */
+  readonly #due = new Map<string, Set<string>>();
 
   constructor({ cluster, log, isEvicting }: Deps) {
     this.#cluster = cluster;
@@ -37,9 +47,14 @@ export class EvacuationCleanup {
     this.#isEvicting = isEvicting;
   }
 
-  run(signal: AbortSignal): Promise<void> {
+  async run(signal: AbortSignal): Promise<void> {
+    const options = { signal, log: this.#log, observer: this.#cluster.queues };
     const reconcile = (key: string) => this.#reconcile(key);
-    return this.#queue.run({ workers, reconcile, signal, log: this.#log, observer: this.#cluster.queues });
+    const deleteDue = (namespace: string) => this.#deleteDue(namespace);
+    await Promise.all([
+      this.#queue.run({ workers, reconcile, ...options }),
+      this.#namespaces.run({ workers: namespaceWorkers, reconcile: deleteDue, ...options }),
+    ]);
   }
 
   enqueue(key: string): void {
@@ -50,44 +65,74 @@ export class EvacuationCleanup {
     this.#podDeletedAtMs.set(podUid, Date.now());
   }
 
-  forget({ metadata, spec }: Evacuation): void {
+  forget({ spec }: Evacuation): void {
     this.#podDeletedAtMs.delete(spec.podRef.uid);
-    this.#deleted.delete(metadata.uid ?? '');
   }
 
   async #reconcile(key: string): Promise<Requeue | undefined> {
     const evacuation = this.#cluster.evacuations.get(key);
     if (evacuation === undefined || podOf(this.#cluster, evacuation) !== undefined) return undefined;
-    if (this.#deleted.has(evacuation.metadata.uid ?? '')) return undefined;
     const deletedAtMs = this.#podDeletedAtMs.get(evacuation.spec.podRef.uid);
     if (this.#isEvicting() && Date.now() - (deletedAtMs ?? 0) < maxDelayMs)
       return { requeueAfterMs: retryMs };
     // A pod whose deletion the informer did not show may be missing because the informer has not seen it yet.
     if (deletedAtMs === undefined && (await this.#podExists(evacuation))) return { requeueAfterMs: retryMs };
-    await this.#delete(evacuation).catch(ignoreConflict);
+    // A policy in the apiserver rejects the deletion while cancellation is forbidden. Each of these writes triggers another reconcile.
+    if (evacuation.metadata.deletionTimestamp !== undefined) await this.#release(evacuation);
+    else if (evacuation.status?.evacuationCancellationPolicy === 'Forbid')
+      await this.#allowCancellation(evacuation);
+    else this.#enqueueDeletion(key, evacuation);
     return undefined;
   }
 
-  /** Removes our instigator finalizer, then deletes the object. The finalizers of other instigators stay. */
-  async #delete(evacuation: Evacuation): Promise<void> {
-    const { kube } = this.#cluster;
-    const { name, namespace = '', uid = '', resourceVersion } = evacuation.metadata;
-    const { finalizers = [], deletionTimestamp } = evacuation.metadata;
-    // A policy in the apiserver rejects the deletion while cancellation is forbidden. The patch triggers another reconcile.
-    if (evacuation.status?.evacuationCancellationPolicy === 'Forbid') {
-      await this.#allowCancellation(evacuation);
-      return;
-    }
+  /** Removes our instigator finalizer. The finalizers of other instigators stay. */
+  async #release({ metadata }: Evacuation): Promise<void> {
+    const { name, namespace = '', uid, resourceVersion, finalizers = [] } = metadata;
     const others = finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
-    if (others.length < finalizers.length) {
-      const patch = { metadata: { uid, resourceVersion, finalizers: others } };
-      await kube.mergePatch(resources.evacuations, { namespace, name }, patch, {
-        fieldManager: FIELD_MANAGER,
-      });
+    if (others.length === finalizers.length) return;
+    const patch = { metadata: { uid, resourceVersion, finalizers: others } };
+    await this.#cluster.kube
+      .mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER })
+      .catch(ignoreConflict);
+  }
+
+  #enqueueDeletion(key: string, { metadata: { namespace = '' } }: Evacuation): void {
+    const keys = this.#due.get(namespace) ?? new Set();
+    this.#due.set(namespace, keys.add(key));
+    this.#namespaces.addAfter(namespace, collectMs);
+  }
+
+  async #deleteDue(namespace: string): Promise<void> {
+    const { evacuations, kube } = this.#cluster;
+    const keys = this.#due.get(namespace) ?? new Set();
+    this.#due.delete(namespace);
+    const left = evacuations
+      .byIndex(byNamespace, namespace)
+      .filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+    const due = left.filter((evacuation) => keys.has(keyOf(evacuation)));
+    try {
+      const isAll = due.length > 1 && due.length === left.length;
+      if (isAll && (await this.#deleteAll(namespace, evacuations.resourceVersion))) return;
+      await forEachBounded(workers, due, ({ metadata: { name, uid = '' } }) =>
+        kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreConflict),
+      );
+    } catch (error) {
+      this.#due.set(namespace, new Set([...keys, ...(this.#due.get(namespace) ?? [])]));
+      throw error;
     }
-    if (deletionTimestamp === undefined)
-      await kube.delete(resources.evacuations, { namespace, name }, { uid });
-    this.#deleted.add(uid);
+  }
+
+  /** Deletes what the informer shows of the namespace, and nothing that was created since. Returns false if that is not possible. */
+  async #deleteAll(namespace: string, resourceVersion: string | undefined): Promise<boolean> {
+    if (resourceVersion === undefined) return false;
+    try {
+      await this.#cluster.kube.deleteCollection(resources.evacuations, { namespace, resourceVersion });
+      return true;
+    } catch (error) {
+      if (!isRejection(error) && !isKubeError(error, 'Expired', 'Conflict')) throw error;
+      this.#log.debug('Evacuations are deleted one by one', { namespace, error: errorMessage(error) });
+      return false;
+    }
   }
 
   async #allowCancellation({ metadata: { name, namespace = '', uid } }: Evacuation): Promise<void> {

@@ -73,8 +73,11 @@ export class EvacuationController {
       messages: this.#messages,
       maintenancesOf: (pod) => this.#handover.maintenancesOf(pod),
       onEvicted: (evacuation, pod, maintenances) => {
-        const message = `Evicted from node ${pod.spec.nodeName} for ${describeInstigators(evacuation, maintenances)}.`;
-        events.record(aboutPod(pod), { type: 'Normal', reason: 'Evicted', message, related: evacuation });
+        // Of a pod without evacuators the condition DisruptionTarget says as much.
+        if (evacuation.spec.evacuators !== undefined) {
+          const message = `Evicted from node ${pod.spec.nodeName} for ${describeInstigators(evacuation, maintenances)}.`;
+          events.record(aboutPod(pod), { type: 'Normal', reason: 'Evicted', message, related: evacuation });
+        }
         for (const { metadata } of maintenances)
           log.debug('Pod evicted', {
             maintenance: metadata.name,
@@ -84,7 +87,7 @@ export class EvacuationController {
           });
       },
     });
-    const isEvicting = () => this.#eviction.isSettling() || this.#queue.length > 0;
+    const isEvicting = () => this.#eviction.isSettling() || this.#queue.isBusy;
     this.#cleanup = new EvacuationCleanup({ cluster, log, isEvicting });
   }
 

@@ -86,6 +86,18 @@ describe('objects', () => {
     expect(taken.spec.holderIdentity).toBe('two');
   });
 
+  test('of a namespace are deleted together, but not those that were created since', async () => {
+    const space = await freshNamespace(kube, 'collection');
+    const leaseIn = (name: string) => ({ ...lease(name), metadata: { name, namespace: space } });
+    for (const name of ['first', 'second']) await kube.create(resources.leases, leaseIn(name));
+    const { resourceVersion } = await kube.list(resources.leases, { namespace: space });
+    await kube.create(resources.leases, leaseIn('since'));
+    await kube.deleteCollection(resources.leases, { namespace: space, resourceVersion });
+    const { items } = await kube.list(resources.leases, { namespace: space });
+    expect(items.map(({ metadata }) => metadata.name)).toEqual(['since']);
+    await dropNamespace(kube, space);
+  });
+
   test('are deleted only at the given resourceVersion, if the deletion has one', async () => {
     const { metadata } = await kube.create(resources.leases, lease('deleted-at-version'));
     const { uid = '', resourceVersion } = metadata;

@@ -74,7 +74,7 @@ async function computedBudget(
 }
 
 describe('An Evacuation', () => {
-  test('evicts its pod, then loses our finalizer, then is deleted', async () => {
+  test('evicts its pod, then is deleted, then loses our finalizer', async () => {
     const pod = await c.podOn(node);
     const evacuation = await requestEvacuation(pod);
     await c.eventuallyGone(pod);
@@ -87,6 +87,35 @@ describe('An Evacuation', () => {
         'patch evacuations.evacuation.coordination.k8s.io',
       ]),
     );
+  });
+
+  test('that is left with others in its namespace is deleted together with them', async () => {
+    await stop();
+    const pods = await c.podsOn(node, 20);
+    for (const pod of pods) await requestEvacuation(pod);
+    stop = startController();
+    for (const pod of pods) await c.eventuallyGone(pod);
+    await eventuallyNoneLeft();
+    expect(c.requests.count('deletecollection evacuations.evacuation.coordination.k8s.io')).toBe(1);
+    expect(c.requests.count('delete evacuations.evacuation.coordination.k8s.io')).toBe(0);
+    expect(c.requests.count('patch evacuations.evacuation.coordination.k8s.io')).toBe(20);
+  });
+
+  test('is deleted alone while a pod with an Evacuation is left in its namespace', async () => {
+    const app = c.named('app');
+    const [blocked] = await c.podsOn(node, 1, { labels: { app } });
+    const budget = await computedBudget({ app }, { minAvailable: 1 }, 1);
+    const kept = await requestEvacuation(blocked as Pod);
+    const pods = await c.podsOn(node, 3);
+    for (const pod of pods) await requestEvacuation(pod);
+    for (const pod of pods) await c.eventuallyGone(pod);
+    await eventually('one Evacuation to be left', () => expect(left()).toEqual([kept.metadata.name]));
+    expect(c.requests.count('deletecollection evacuations.evacuation.coordination.k8s.io')).toBe(0);
+    const { name, namespace = '' } = kept.metadata;
+    const { metadata } = (await c.admin.get(resources.evacuations, { name, namespace })) as Evacuation;
+    expect(metadata.deletionTimestamp).toBeUndefined();
+    await c.patched(resources.podDisruptionBudgets, budget, { spec: { minAvailable: 0 } });
+    await eventuallyNoneLeft();
   });
 
   test('that exists before the controller starts is reconciled', async () => {
@@ -153,6 +182,13 @@ describe('An Evacuation', () => {
     await eventuallyReleased(pod);
   });
 });
+
+const left = () =>
+  c.cluster.evacuations
+    .list()
+    .filter(({ metadata }) => metadata.namespace === c.namespace)
+    .map(({ metadata }) => metadata.name);
+const eventuallyNoneLeft = () => eventually('no Evacuation to be left', () => expect(left()).toEqual([]));
 
 /** Waits until only the finalizer of the other instigator remains. */
 async function eventuallyReleased(pod: Pod): Promise<void> {

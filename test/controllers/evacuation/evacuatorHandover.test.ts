@@ -374,8 +374,10 @@ describe('An Evacuation', () => {
     const maintenance = await c.applied(
       c.maintenance({ nodes: [node], stage: 'Drain', name: c.named('rack') }),
     );
-    const pod = await c.podOn(node);
-    await requestEvacuation(pod, { finalizers: [other, INSTIGATOR_FINALIZER] });
+    const pod = await podWith({ 'first.io': '1/x' });
+    const evacuation = await requestEvacuation(pod, { finalizers: [other, INSTIGATOR_FINALIZER] });
+    await eventuallyActive(pod, 'first.io');
+    await report(evacuation, { activeEvacuatorCompleted: true });
     const event = await eventually('the Event Evicted', async () => {
       const [evicted] = (await c.eventsAbout(pod)).filter((one) => one.startsWith('Evicted: '));
       expect(evicted).toBeDefined();
@@ -383,6 +385,13 @@ describe('An Evacuation', () => {
     });
     expect(event).toContain(maintenance.metadata.name);
     expect(event).toMatch(/ and descheduler\.example\.com\.$/);
+  });
+
+  test('of a pod without evacuators has no Events', async () => {
+    const pod = await c.podOn(node);
+    await requestEvacuation(pod);
+    await c.eventuallyGone(pod);
+    expect((await c.eventsAbout(pod)).filter((one) => !one.startsWith('Killing'))).toEqual([]);
   });
 
   test('of a static pod without an evacuator reports that it is never evicted', async () => {
