@@ -16,7 +16,7 @@ import { loadWorkflows } from '../worker/bundle.ts';
 import { createLogger, toLog } from '../worker/log.ts';
 
 /**
- * `node --max-semi-space-size=4 --heap-growing-percent=20 --max-old-space-size=MB bench/workflowCache.ts [COUNT...]`: prints the memory of a
+ * `node --max-semi-space-size=8 --heap-growing-percent=20 --max-old-space-size=MB bench/workflowCache.ts [COUNT...]`: prints the memory of a
  * worker that caches so many drained maintenances, which is what most cached workflows are. It has no informers, whose memory depends on the
  * cluster.
  */

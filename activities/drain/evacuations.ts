@@ -24,7 +24,7 @@ import type { MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { isCompleting, isDraining, namesOf, nodeStatusOf, nodesOf, planOf } from '../view.ts';
 
-const concurrentWrites = 12;
+const concurrentWrites = 24;
 /** One pass creates Evacuations for this long, so that progress is published in between. */
 const maxPassMs = 500;
 /** Delay before a rejected Evacuation is tried again. */
