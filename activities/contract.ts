@@ -74,6 +74,11 @@ export type DrainStep =
   | PauseChanged
   | Interrupted;
 
+/** The activity has used its time, and must be called again. */
+export interface Unfinished {
+  kind: 'Unfinished';
+}
+
 /** `type` of every ApplicationFailure that an activity raises. */
 export const FailureType = {
   /** The input of the workflow cannot become a maintenance. Final. */
@@ -121,8 +126,8 @@ export interface NodeMaintenanceActivities {
   drain(ref: MaintenanceRef, position: number, pace?: Pace): Promise<DrainStep>;
   /** Evacuates pods that appear after the drain, until the stage changes or the object is paused. */
   keepDrained(ref: MaintenanceRef): Promise<Interrupted | PauseChanged>;
-  /** Deletes the Evacuations that no other maintenance needs. */
-  removeEvacuations(ref: MaintenanceRef): Promise<void>;
+  /** Deletes the Evacuations that no other maintenance needs; Unfinished if there are too many for one call. */
+  removeEvacuations(ref: MaintenanceRef): Promise<Unfinished | undefined>;
   /**
    * Uncordons the nodes, unless they were cordoned before or another maintenance holds them, and releases their Leases. Waits while someone
    * else holds the Lease of a node that was cordoned for the maintenance.

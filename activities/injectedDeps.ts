@@ -17,6 +17,8 @@ export interface InjectedDeps {
   heartbeatTimeoutSeconds: number;
   /** Time without any progress after which an activity only waits. */
   stalledAfterMs: number;
+  /** One call of `removeEvacuations` takes about this long at most. */
+  removalMs: number;
   /** The permissions of the users who request maintenances. */
   permissions: NodePermissions;
   events: EventRecorder;

@@ -18,6 +18,8 @@ export type Benchmark =
   | { kind: 'Readiness'; name: string; nodes: number; gates: number }
   /** Measures what maintenances cost that are only held, for some seconds. */
   | { kind: 'Held'; name: string; maintenances: number; seconds: number }
+  /** Measures what ordinary requests cost the apiserver, beside a control plane without this project. */
+  | { kind: 'Traffic'; name: string; rounds: number }
   /** Measures how long a drain stands still when the worker that leads is killed. */
   | { kind: 'TakeOver'; name: string; workload: Workload; runs: number };
 
@@ -55,6 +57,10 @@ const numbered: readonly Numbered[] = [
       workload: { nodes: 1, podsPerNode: 10 },
       runs,
     }),
+  },
+  {
+    pattern: /^traffic(?::(\d+))?$/,
+    benchmarkOf: (name, [rounds = 10]) => (rounds < 1 ? undefined : { kind: 'Traffic', name, rounds }),
   },
   {
     pattern: /^readiness:(\d+)x(\d+)$/,

@@ -58,10 +58,7 @@ export async function measureHeld(
       );
     const before = await read();
     const startedAt = performance.now();
-    await forEachBounded(maxInFlight, names, (name) =>
-      testbed.kube.create(resources.nodeMaintenances, maintenanceOf(name), { fieldManager: 'bench' }),
-    );
-    await untilAll(testbed, names, 'to be held', isHeld);
+    await holdNodes(testbed, names);
     const startSeconds = (performance.now() - startedAt) / 1_000;
     report(`All ${maintenances} are held after ${startSeconds.toFixed(0)} s`);
     await sleep(settleMs, undefined, { signal: testbed.signal });
@@ -70,8 +67,7 @@ export async function measureHeld(
     report(`Held for ${seconds} s: ${JSON.stringify({ ...held.actions, cores: held.cores })}`);
     const cancel = [];
     for (const name of names.slice(0, cancellations)) cancel.push(await measureCancel(testbed, name));
-    await forEachBounded(maxInFlight, names, (name) => setStage(testbed, name, 'Complete'));
-    await untilAll(testbed, names, 'to be complete', isCompleted);
+    await giveNodesBack(testbed, names);
     const completed = await read();
     const days = seconds / secondsOfDay;
     return {
@@ -90,8 +86,22 @@ export async function measureHeld(
   } finally {
     await worker.stop();
     await unregister(testbed);
-    await remove(testbed, names);
+    await removeHeld(testbed, names);
   }
+}
+
+/** Creates a maintenance for each node, of the same name, and waits until all nodes are cordoned. */
+export async function holdNodes(testbed: Testbed, names: readonly string[]): Promise<void> {
+  await forEachBounded(maxInFlight, names, (name) =>
+    testbed.kube.create(resources.nodeMaintenances, maintenanceOf(name), { fieldManager: 'bench' }),
+  );
+  await untilAll(testbed, names, 'to be held', isHeld);
+}
+
+/** Completes the maintenances of `holdNodes`. */
+export async function giveNodesBack(testbed: Testbed, names: readonly string[]): Promise<void> {
+  await forEachBounded(maxInFlight, names, (name) => setStage(testbed, name, 'Complete'));
+  await untilAll(testbed, names, 'to be complete', isCompleted);
 }
 
 /** Observes for a while in which nobody asks for anything. */
@@ -159,7 +169,8 @@ async function setStage({ kube }: Testbed, name: string, stage: NodeMaintenanceS
   await kube.mergePatch(resources.nodeMaintenances, { name }, { spec: { stage } }, { fieldManager: 'bench' });
 }
 
-async function remove({ kube, maintenances }: Testbed, names: readonly string[]): Promise<void> {
+/** Deletes the maintenances of `holdNodes`, and their nodes. */
+export async function removeHeld({ kube, maintenances }: Testbed, names: readonly string[]): Promise<void> {
   await forEachBounded(maxInFlight, names, async (name) => {
     const uid = maintenances.get(name)?.metadata.uid;
     if (uid !== undefined) await kube.delete(resources.nodeMaintenances, { name }, { uid });

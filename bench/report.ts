@@ -4,6 +4,7 @@ import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
+import { type TrafficKind, trafficKinds, type TrafficMeasurement, type Turn } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
 import type { ThresholdResult } from './thresholds.ts';
@@ -32,6 +33,7 @@ export type BenchmarkResult = { thresholds: ThresholdResult[] } & (
     }
   | { kind: 'Readiness'; benchmark: Benchmark & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
   | { kind: 'Held'; benchmark: Benchmark & { kind: 'Held' }; runs: HeldMeasurement[] }
+  | { kind: 'Traffic'; benchmark: Benchmark & { kind: 'Traffic' }; runs: TrafficMeasurement[] }
   | { kind: 'TakeOver'; benchmark: Benchmark & { kind: 'TakeOver' }; runs: TakeOverMeasurement[] }
 );
 
@@ -50,6 +52,8 @@ export function titleOf(benchmark: Benchmark): string {
     return `${benchmark.name}: ${workloadText(benchmark.workload)}, one PodDisruptionBudget of maxUnavailable ${benchmark.maxUnavailable}`;
   if (benchmark.kind === 'Held')
     return `${benchmark.name}: ${benchmark.maintenances} maintenances in Cordon, each with one node, observed for ${benchmark.seconds} s`;
+  if (benchmark.kind === 'Traffic')
+    return `${benchmark.name}: requests of workloads and kubelets, ${benchmark.rounds} rounds, beside a control plane without this project`;
   if (benchmark.kind === 'TakeOver')
     return `${benchmark.name}: the leader is killed ${benchmark.runs} times during a drain, for each kind of successor`;
   return `${benchmark.name}: ${benchmark.nodes} nodes that join at the same time, each with ${benchmark.gates} readiness gates`;
@@ -92,6 +96,8 @@ function tableOf(result: BenchmarkResult): string[] {
       return result.runs.flatMap(readinessLines);
     case 'Held':
       return result.runs.flatMap(heldLines);
+    case 'Traffic':
+      return result.runs.flatMap(trafficLines);
     case 'TakeOver':
       return [...takeOverTable(result.runs), ''];
     default:
@@ -108,6 +114,23 @@ function heldLines(run: HeldMeasurement): string[] {
     `  a cancel while the others are held: answered after ${secondsText(run.cancel.map((one) => one.answerSeconds))}, node given back after ${secondsText(run.cancel.map((one) => one.completeSeconds))}`,
     `  requests to Kubernetes while held, per maintenance and hour: ${countsText(run.requestsPerHour, 1)}`,
     `  cores while held: ${countsText(cores, 2)}; memory of the worker ${residentMb.toFixed(0)} MB`,
+    '',
+  ];
+}
+
+function trafficLines({ maintenances, rounds }: TrafficMeasurement): string[] {
+  const total = (turns: readonly Turn[]) => turns.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
+  const [bare, installed] = [rounds.map((round) => round.bare), rounds.map((round) => round.installed)];
+  const times = (turns: readonly Turn[], kind: TrafficKind) => {
+    const sorted = turns.flatMap(({ seconds }) => seconds[kind]).toSorted((a, b) => a - b);
+    const text = (share: number) => ((percentile(sorted, share) ?? NaN) * 1_000).toFixed(1);
+    return `${text(0.5)} / ${text(0.99)}`;
+  };
+  return [
+    `  ${maintenances} open maintenances: CPU of the apiserver ${total(bare).toFixed(1)} s without, ${total(installed).toFixed(1)} s with this project`,
+    ...trafficKinds.map(
+      (kind) => `    ${kind}, ms p50 / p99: ${times(bare, kind)} without, ${times(installed, kind)} with`,
+    ),
     '',
   ];
 }

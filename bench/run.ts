@@ -7,6 +7,7 @@ import {
   checkHeld,
   checkReadiness,
   checkTakeOvers,
+  checkTraffic,
 } from './thresholds.ts';
 import type { Testbed } from './testbed.ts';
 import { budgetFloor } from './budgetFloor.ts';
@@ -22,6 +23,7 @@ import { operatorTarget } from './peers/target.ts';
 import { measureReadiness } from './readiness.ts';
 import type { BenchmarkResult, Failure } from './report.ts';
 import { measureTakeOvers } from './takeOver.ts';
+import { measureTraffic } from './traffic.ts';
 import type { Benchmark, BenchmarkOf } from './benchmarks.ts';
 
 const ownTargets = { ours, kubectl, 'kubectl-per-node': kubectlPerNode, floor };
@@ -50,6 +52,8 @@ export async function runBenchmark(
       return runReadiness(testbed, plan, benchmark);
     case 'Held':
       return runHeld(testbed, plan, benchmark);
+    case 'Traffic':
+      return runTraffic(testbed, plan, benchmark);
     case 'TakeOver':
       return runTakeOvers(testbed, plan, benchmark);
     default:
@@ -188,6 +192,16 @@ async function runHeld(
   report(benchmark.name);
   const runs = options.targets.includes('ours') ? [await measureHeld(testbed, benchmark, report)] : [];
   return { kind: 'Held', benchmark, runs, thresholds: checkHeld(runs) };
+}
+
+async function runTraffic(
+  testbed: Testbed,
+  { options, report }: Plan,
+  benchmark: BenchmarkOf<'Traffic'>,
+): Promise<BenchmarkResult> {
+  report(benchmark.name);
+  const runs = options.targets.includes('ours') ? await measureTraffic(testbed, benchmark, report) : [];
+  return { kind: 'Traffic', benchmark, runs, thresholds: checkTraffic(runs) };
 }
 
 async function runTakeOvers(

@@ -5,6 +5,7 @@ import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
+import type { TrafficMeasurement } from './traffic.ts';
 
 /** A measured metric, and whether its median meets its threshold. */
 export interface ThresholdResult {
@@ -132,6 +133,29 @@ export function checkHeld(runs: readonly HeldMeasurement[]): ThresholdResult[] {
       bound: { atMost: 2 },
     }),
   ];
+}
+
+/** CPU time is compared round by round, because both turns of a round find the machine in about the same state. */
+export function checkTraffic(runs: readonly TrafficMeasurement[]): ThresholdResult[] {
+  return runs.flatMap(({ maintenances, rounds }) => [
+    check({
+      metric: `CPU of the apiserver for ordinary requests with ${maintenances} open maintenances, with / without this project`,
+      value: spreadOf(rounds.map(({ bare, installed }) => installed.cpuSeconds / bare.cpuSeconds)),
+      unit: 'x',
+      bound: { atMost: 1.02 },
+    }),
+    check({
+      metric: `99th percentile of the time to create a pod with ${maintenances} open maintenances, with / without this project`,
+      value: spreadOf([p99Of(rounds, 'installed') / p99Of(rounds, 'bare')]),
+      unit: 'x',
+      bound: { atMost: 1.1 },
+    }),
+  ]);
+}
+
+function p99Of(rounds: TrafficMeasurement['rounds'], plane: 'bare' | 'installed'): number {
+  const sorted = rounds.flatMap((round) => round[plane].seconds['create pod']).toSorted((a, b) => a - b);
+  return percentile(sorted, 0.99) ?? NaN;
 }
 
 export function checkBlocked(runs: readonly BlockedMeasurement[]): ThresholdResult[] {

@@ -77,6 +77,8 @@ import { setCurrentVersion } from './workerDeployment.ts';
 
 /** Time without any progress after which an activity sends fewer heartbeats. */
 const stalledAfterMs = 60_000;
+/** Half of the timeout of a short activity. */
+const removalMs = 30_000;
 /** Events that are not written this long after the work has ended are lost. */
 const flushTimeoutMs = 5_000;
 
@@ -274,6 +276,7 @@ async function prepareWorkers(
       revealsDeaths: !config.identityLeases.enabled,
     }),
     stalledAfterMs,
+    removalMs,
     readinessGatesEnabled: config.readinessGates,
     starterOf: temporal.starterOf,
     isRunning: temporal.isRunning,

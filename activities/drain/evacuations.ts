@@ -20,7 +20,7 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import { byNode, byPodUid, type Cluster } from '../../kube/cluster.ts';
 import { isRejection, KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
-import type { MaintenanceRef } from '../contract.ts';
+import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { isCompleting, isDraining, namesOf, nodeStatusOf, nodesOf, planOf } from '../view.ts';
 
@@ -188,12 +188,16 @@ function isInstigated({ metadata }: Evacuation): boolean {
  * "The controller will attempt to remove all Evacuations that match the node maintenance, unless there is [another]
  * maintenance in progress" (KEP-4212 > Uncordon (Complete)). Lists them from the apiserver, because the last one may have been created a moment ago.
  */
-export async function removeEvacuations({ cluster, authority }: Deps, ref: MaintenanceRef): Promise<void> {
+export async function removeEvacuations(
+  { cluster, authority, removalMs }: Deps,
+  ref: MaintenanceRef,
+): Promise<Unfinished | undefined> {
+  const endsAt = performance.now() + removalMs;
   const { kube, nodes } = cluster;
   // If two maintenances are cancelled together, the later one must see that the other needs nothing any more.
   const { items: all } = await kube.list(resources.nodeMaintenances);
   const maintenance = all.find(({ metadata }) => metadata.uid === ref.uid);
-  if (maintenance === undefined || !isCompleting(maintenance)) return;
+  if (maintenance === undefined || !isCompleting(maintenance)) return undefined;
   const existing = nodesOf(maintenance, nodes.list());
   const names = namesOf(existing);
   const draining = all.filter((one) => one !== maintenance && isDraining(one));
@@ -205,7 +209,13 @@ export async function removeEvacuations({ cluster, authority }: Deps, ref: Maint
     (evacuation) =>
       names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') && isUnneeded(cluster, others, evacuation),
   );
-  await forEachBounded(concurrentWrites, ours, (evacuation) => withdraw(cluster, evacuation));
+  let left = ours.length;
+  await forEachBounded(concurrentWrites, ours, async (evacuation) => {
+    if (performance.now() >= endsAt) return;
+    await withdraw(cluster, evacuation);
+    left -= 1;
+  });
+  return left > 0 ? { kind: 'Unfinished' } : undefined;
 }
 
 /** Returns the other maintenances that may drain the node. */

@@ -31,6 +31,7 @@ interface ActivityOptions {
   timing?: ReviewTiming;
   scope?: ClusterScope;
   stalledAfterMs?: number;
+  removalMs?: number;
   leaseDurationSeconds?: number;
 }
 
@@ -44,6 +45,7 @@ export function activitiesOn(
     timing = defaultReviewTiming,
     scope = testScope,
     stalledAfterMs = 60_000,
+    removalMs = 30_000,
     leaseDurationSeconds = 900,
   }: ActivityOptions = {},
 ): {
@@ -66,6 +68,7 @@ export function activitiesOn(
     leases,
     heartbeatTimeoutSeconds: 540,
     stalledAfterMs,
+    removalMs,
     readinessGatesEnabled,
     mayRunJobs: jobPermission(cluster.kube),
     starterOf,

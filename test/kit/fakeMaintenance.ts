@@ -62,6 +62,8 @@ export class FakeMaintenance {
   details: DetailsSnapshot | undefined;
   /** The Lease of a node that is to be uncordoned is held by someone else. */
   awaitsLeases = false;
+  /** The number of calls that it takes to remove all Evacuations. */
+  removals = 1;
   readonly planLength = 12;
   readonly #heartbeatMs: number;
   readonly #failures = new Map<string, Error[]>();
@@ -177,6 +179,8 @@ export class FakeMaintenance {
       removeEvacuations: async () => {
         this.#note('removeEvacuations');
         await this.#blocked.get('removeEvacuations');
+        this.removals -= 1;
+        return this.removals > 0 ? { kind: 'Unfinished' } : undefined;
       },
       uncordonNodes: async (_, pace = 'Active') => {
         this.#note('uncordonNodes', pace === 'Active' ? '' : pace);

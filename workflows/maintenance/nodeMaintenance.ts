@@ -192,7 +192,7 @@ async function complete(run: Run): Promise<Outcome> {
   if (!run.gone) {
     run.stage = 'Complete';
     await enterStage(run, 'Complete');
-    await removeEvacuations(refTo(run));
+    while ((await removeEvacuations(refTo(run)))?.kind === 'Unfinished');
     await uncordonAll(run);
     await finish(refTo(run));
   }

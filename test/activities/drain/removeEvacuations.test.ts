@@ -2,7 +2,7 @@ import type { NodeMaintenanceActivities } from '../../../activities/contract.ts'
 import type { Pod } from '../../../api/core.ts';
 import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
-import { activitiesOn, performedTwice, refOf } from '../../kit/activity.ts';
+import { activitiesOn, performed, performedTwice, refOf } from '../../kit/activity.ts';
 import { pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
@@ -41,6 +41,17 @@ test('an Evacuation with only our finalizer is removed', async () => {
   const { pod, withdraw } = await completing();
   await c.applied(c.evacuation(pod));
   await performedTwice(c, withdraw);
+  expect(await c.evacuationOf(pod)).toBeUndefined();
+});
+
+test('a call that has used its time says so, and the next one continues', async () => {
+  const { pod, applied, withdraw } = await completing();
+  await c.applied(c.evacuation(pod));
+  const { activities } = activitiesOn(c, { removalMs: 0 });
+  const short = await performed(() => activities.removeEvacuations(refOf(applied)));
+  expect(short).toEqual({ kind: 'Unfinished' });
+  expect((await c.evacuationOf(pod))?.metadata.deletionTimestamp).toBeUndefined();
+  expect(await performed(withdraw)).toBeUndefined();
   expect(await c.evacuationOf(pod)).toBeUndefined();
 });
 

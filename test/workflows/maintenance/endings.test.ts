@@ -52,6 +52,15 @@ function completionCalls({ calls }: FakeMaintenance): string[] {
   return calls.filter((call) => completion.includes(call));
 }
 
+test('Evacuations that are too many for one call are removed by several, before the nodes are uncordoned', async () => {
+  const { fake, handle } = await startedIn(states[2]);
+  fake.removals = 3;
+  await handle.signal('cancel');
+  await handle.result();
+  const removal = 'removeEvacuations';
+  expect(completionCalls(fake)).toEqual([removal, removal, removal, 'uncordonNodes', 'finish']);
+});
+
 describe('The nodes are uncordoned once, after their Evacuations are removed,', () => {
   const requests = [
     { by: 'a cancel signal', send: (handle: Handle) => handle.signal('cancel') },

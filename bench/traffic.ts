@@ -1,0 +1,261 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { KubeObject } from '../api/core.ts';
+import { forEachBounded } from '../kube/bounded.ts';
+import { connectKube, type Kube } from '../kube/client.ts';
+import { microTime } from '../kube/leaseRecord.ts';
+import { type RawPod, type Resource, resources } from '../kube/resources.ts';
+import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
+import { until } from '../sandbox/until.ts';
+import type { BenchmarkOf } from './benchmarks.ts';
+import { readCpu } from './cpu.ts';
+import { giveNodesBack, holdNodes, removeHeld } from './held.ts';
+import type { Testbed } from './testbed.ts';
+import { unregister, WorkerProcess } from './worker.ts';
+
+/**
+ * What the traffic of everybody else costs the apiserver with the policies and webhooks of deploy/, a worker and open maintenances, relative to a
+ * control plane without them. Both run at the same time, and their turns alternate.
+ */
+export interface TrafficMeasurement {
+  /** Number of open maintenances. */
+  maintenances: number;
+  rounds: { bare: Turn; installed: Turn }[];
+}
+
+/** The same requests in the same time, for each turn. */
+export interface Turn {
+  /** CPU time of the apiserver. */
+  cpuSeconds: number;
+  /** Seconds until each request was answered, by kind. */
+  seconds: Record<TrafficKind, number[]>;
+}
+
+/** Requests that a cluster makes without pause: workloads that change, and what every kubelet reports. */
+export const trafficKinds = ['create pod', 'pod status', 'delete pod', 'node Lease', 'node status'] as const;
+export type TrafficKind = (typeof trafficKinds)[number];
+
+/** Requests of each kind in a tick. */
+const perTick: Record<TrafficKind, number> = {
+  'create pod': 2,
+  'pod status': 2,
+  'delete pod': 2,
+  'node Lease': 2,
+  'node status': 1,
+};
+const tickMs = 100;
+const turnMs = 5_000;
+/** What a turn has caused is over by then. */
+const settleMs = 1_000;
+const openMaintenances = [0, 1, 50];
+const namespace = 'bench-traffic';
+const timeoutMs = 120_000;
+const maxInFlight = 16;
+
+interface ControlPlane {
+  sandbox: Sandbox;
+  kube: Kube;
+}
+
+export async function measureTraffic(
+  testbed: Testbed,
+  { rounds }: BenchmarkOf<'Traffic'>,
+  report: (line: string) => void,
+): Promise<TrafficMeasurement[]> {
+  const { signal, log } = testbed;
+  const names = Array.from({ length: Math.max(...openMaintenances) }, (_, index) => `traffic-${index + 1}`);
+  const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-bench-bare-'));
+  try {
+    const sandbox = await startSandbox({ dir, nodes: testbed.nodes.length, install: false, signal });
+    const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'bench', log });
+    try {
+      for (const one of [sandbox, testbed.sandbox]) await one.addNodes(names);
+      return await compare(testbed, { bare: { sandbox, kube }, names, rounds, report });
+    } finally {
+      await kube.close();
+      await sandbox.stop();
+    }
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+interface Comparison {
+  bare: ControlPlane;
+  /** Names of the nodes. */
+  names: readonly string[];
+  rounds: number;
+  report: (line: string) => void;
+}
+
+async function compare(
+  testbed: Testbed,
+  { bare, names, rounds, report }: Comparison,
+): Promise<TrafficMeasurement[]> {
+  const worker = await WorkerProcess.start(testbed);
+  const measurements: TrafficMeasurement[] = [];
+  let open = 0;
+  try {
+    for (const maintenances of openMaintenances) {
+      await holdNodes(testbed, names.slice(open, maintenances));
+      open = maintenances;
+      const planes = { bare, installed: testbed, names };
+      const pairs = [];
+      for (let round = 1; round <= rounds; round++) pairs.push(await runRound(planes, round, testbed.signal));
+      measurements.push({ maintenances, rounds: pairs });
+      report(`${rounds} rounds with ${maintenances} open maintenances`);
+    }
+    await giveNodesBack(testbed, names.slice(0, open));
+    return measurements;
+  } finally {
+    await worker.stop();
+    await unregister(testbed);
+    await removeHeld(testbed, names);
+  }
+}
+
+interface ControlPlanes {
+  bare: ControlPlane;
+  installed: ControlPlane;
+  names: readonly string[];
+}
+
+/** The control planes take turns, in the reverse order each second time. */
+async function runRound(
+  { bare, installed, names }: ControlPlanes,
+  round: number,
+  signal: AbortSignal,
+): Promise<TrafficMeasurement['rounds'][number]> {
+  const turn = (plane: ControlPlane) => takeTurn(plane, names, signal);
+  if (round % 2 === 1) return { bare: await turn(bare), installed: await turn(installed) };
+  const first = await turn(installed);
+  return { bare: await turn(bare), installed: first };
+}
+
+async function takeTurn(
+  { sandbox, kube }: ControlPlane,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<Turn> {
+  await awaitNamespace(kube, signal);
+  const existing = await placePods(kube, names);
+  await sleep(settleMs, undefined, { signal });
+  const seconds = emptyTimes();
+  const cpuSeconds = () => readCpu({ apiserver: sandbox.server('kube-apiserver').pid() })['apiserver'] ?? NaN;
+  const before = cpuSeconds();
+  const answers: Promise<void>[] = [];
+  for (let tick = 0; tick < ticks; tick++) {
+    for (const kind of trafficKinds)
+      for (let index = tick * perTick[kind]; index < (tick + 1) * perTick[kind]; index++)
+        answers.push(timed(seconds[kind], () => requests[kind]({ kube, names, existing }, index)));
+    await sleep(tickMs, undefined, { signal });
+  }
+  await Promise.all(answers);
+  await sleep(settleMs, undefined, { signal });
+  const used = cpuSeconds() - before;
+  await removePods(kube, signal);
+  return { cpuSeconds: used, seconds };
+}
+
+const ticks = turnMs / tickMs;
+
+function emptyTimes(): Turn['seconds'] {
+  return { 'create pod': [], 'pod status': [], 'delete pod': [], 'node Lease': [], 'node status': [] };
+}
+
+async function timed(seconds: number[], send: () => Promise<unknown>): Promise<void> {
+  const startedAt = performance.now();
+  await send();
+  seconds.push((performance.now() - startedAt) / 1_000);
+}
+
+interface Target {
+  kube: Kube;
+  names: readonly string[];
+  /** The pods that exist when a turn starts: half of them get a status, the others are deleted. */
+  existing: readonly KubeObject[];
+}
+
+const requests: Record<TrafficKind, (target: Target, index: number) => Promise<unknown>> = {
+  'create pod': ({ kube, names }, index) => kube.create(resources.pods, podOn(names, `new-${index}`, index)),
+  'pod status': ({ kube, existing }, index) => {
+    const { name } = podAt(existing, index * 2).metadata;
+    const conditions = [{ type: 'ContainersReady', status: 'True', message: `probe ${index}` }];
+    return kube.mergePatch(
+      resources.pods,
+      { namespace, name },
+      { status: { conditions } },
+      { subresource: 'status' },
+    );
+  },
+  'delete pod': ({ kube, existing }, index) => {
+    const { name, uid = '' } = podAt(existing, index * 2 + 1).metadata;
+    return kube.delete(resources.pods, { namespace, name }, { uid });
+  },
+  'node Lease': ({ kube, names }, index) => {
+    const key = { namespace: 'kube-node-lease', name: nameAt(names, index) };
+    return kube.mergePatch(resources.leases, key, { spec: { renewTime: microTime(new Date()) } });
+  },
+  'node status': ({ kube, names }, index) => {
+    const images = [{ names: [`image-${index}`], sizeBytes: index }];
+    const key = { name: nameAt(names, index) };
+    return kube.mergePatch(resources.nodes, key, { status: { images } }, { subresource: 'status' });
+  },
+};
+
+function nameAt(names: readonly string[], index: number): string {
+  return names[index % names.length] ?? '';
+}
+
+function podAt(pods: readonly KubeObject[], index: number): KubeObject {
+  const pod = pods[index];
+  if (pod === undefined) throw new Error(`only ${pods.length} pods were placed`);
+  return pod;
+}
+
+function podOn(names: readonly string[], name: string, index: number): RawPod {
+  const spec = { nodeName: nameAt(names, index), containers: [{ name: 'main', image: 'pause' }] };
+  return { metadata: { namespace, name }, spec } as unknown as RawPod;
+}
+
+/** The ServiceAccount of a new namespace, without which no pod is created, comes a moment later. */
+async function awaitNamespace(kube: Kube, signal: AbortSignal): Promise<void> {
+  await kube.apply(resources.namespaces, { metadata: { name: namespace } }, { fieldManager: 'bench' });
+  const missing = async () => {
+    const account = await kube.get(serviceAccounts, { namespace, name: 'default' });
+    return account === undefined ? 'its ServiceAccount is missing' : undefined;
+  };
+  await until('the namespace to be usable', missing, { timeoutMs, signal });
+}
+
+const serviceAccounts: Resource = {
+  group: '',
+  version: 'v1',
+  plural: 'serviceaccounts',
+  kind: 'ServiceAccount',
+  namespaced: true,
+};
+
+async function placePods(kube: Kube, names: readonly string[]): Promise<KubeObject[]> {
+  const count = ticks * (perTick['pod status'] + perTick['delete pod']);
+  const pods: KubeObject[] = [];
+  const indexes = Array.from({ length: count }, (_, index) => index);
+  await forEachBounded(maxInFlight, indexes, async (index) => {
+    pods.push(await kube.create(resources.pods, podOn(names, `old-${index}`, index)));
+  });
+  return pods;
+}
+
+async function removePods(kube: Kube, signal: AbortSignal): Promise<void> {
+  const { items } = await kube.list(resources.pods, { namespace });
+  await forEachBounded(maxInFlight, items, ({ metadata: { name, uid = '' } }) =>
+    kube.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 }),
+  );
+  const left = async () => {
+    const remaining = await kube.list(resources.pods, { namespace });
+    return remaining.items.length === 0 ? undefined : `${remaining.items.length} pods are left`;
+  };
+  await until('the pods of a turn to be gone', left, { timeoutMs, signal });
+}
