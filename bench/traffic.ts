@@ -140,16 +140,19 @@ async function takeTurn(
   signal: AbortSignal,
 ): Promise<Turn> {
   await awaitNamespace(kube, signal);
-  const existing = await placePods(kube, names);
+  // kwok deletes pods by name: a new one must not have the name of a previous one.
+  const prefix = crypto.randomUUID().slice(0, 8);
+  const existing = await placePods(kube, names, prefix);
   await sleep(settleMs, undefined, { signal });
   const seconds = emptyTimes();
   const cpuSeconds = () => readCpu({ apiserver: sandbox.server('kube-apiserver').pid() })['apiserver'] ?? NaN;
   const before = cpuSeconds();
+  const target = { kube, names, prefix, existing };
   const answers: Promise<void>[] = [];
   for (let tick = 0; tick < ticks; tick++) {
     for (const kind of trafficKinds)
       for (let index = tick * perTick[kind]; index < (tick + 1) * perTick[kind]; index++)
-        answers.push(timed(seconds[kind], () => requests[kind]({ kube, names, existing }, index)));
+        answers.push(handled(timed(seconds[kind], () => requests[kind](target, index))));
     await sleep(tickMs, undefined, { signal });
   }
   await Promise.all(answers);
@@ -165,6 +168,12 @@ function emptyTimes(): Turn['seconds'] {
   return { 'create pod': [], 'pod status': [], 'delete pod': [], 'node Lease': [], 'node status': [] };
 }
 
+/** A rejection is reported when all are awaited, and must not end the process before. */
+function handled<T>(answer: Promise<T>): Promise<T> {
+  answer.catch(() => undefined);
+  return answer;
+}
+
 async function timed(seconds: number[], send: () => Promise<unknown>): Promise<void> {
   const startedAt = performance.now();
   await send();
@@ -174,12 +183,15 @@ async function timed(seconds: number[], send: () => Promise<unknown>): Promise<v
 interface Target {
   kube: Kube;
   names: readonly string[];
+  /** Of the names of pods. */
+  prefix: string;
   /** The pods that exist when a turn starts: half of them get a status, the others are deleted. */
   existing: readonly KubeObject[];
 }
 
 const requests: Record<TrafficKind, (target: Target, index: number) => Promise<unknown>> = {
-  'create pod': ({ kube, names }, index) => kube.create(resources.pods, podOn(names, `new-${index}`, index)),
+  'create pod': ({ kube, names, prefix }, index) =>
+    kube.create(resources.pods, podOn(names, `${prefix}-new-${index}`, index)),
   'pod status': ({ kube, existing }, index) => {
     const { name } = podAt(existing, index * 2).metadata;
     const conditions = [{ type: 'ContainersReady', status: 'True', message: `probe ${index}` }];
@@ -215,9 +227,11 @@ function podAt(pods: readonly KubeObject[], index: number): KubeObject {
   return pod;
 }
 
+/** Returns a pod as a Deployment creates it. */
 function podOn(names: readonly string[], name: string, index: number): RawPod {
   const spec = { nodeName: nameAt(names, index), containers: [{ name: 'main', image: 'pause' }] };
-  return { metadata: { namespace, name }, spec } as unknown as RawPod;
+  const metadata = { namespace, name, labels: { 'pod-template-hash': 'traffic' } };
+  return { metadata, spec } as unknown as RawPod;
 }
 
 /** The ServiceAccount of a new namespace, without which no pod is created, comes a moment later. */
@@ -238,12 +252,12 @@ const serviceAccounts: Resource = {
   namespaced: true,
 };
 
-async function placePods(kube: Kube, names: readonly string[]): Promise<KubeObject[]> {
+async function placePods(kube: Kube, names: readonly string[], prefix: string): Promise<KubeObject[]> {
   const count = ticks * (perTick['pod status'] + perTick['delete pod']);
   const pods: KubeObject[] = [];
   const indexes = Array.from({ length: count }, (_, index) => index);
   await forEachBounded(maxInFlight, indexes, async (index) => {
-    pods.push(await kube.create(resources.pods, podOn(names, `old-${index}`, index)));
+    pods.push(await kube.create(resources.pods, podOn(names, `${prefix}-old-${index}`, index)));
   });
   return pods;
 }

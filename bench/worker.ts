@@ -14,7 +14,7 @@ import { resources } from '../kube/resources.ts';
 import { readManifests } from '../manifests/read.ts';
 import { renderManifests } from '../manifests/render.ts';
 import { until } from '../sandbox/until.ts';
-import { workerArguments } from '../scripts/tools.ts';
+import { deployedNodeOptions, workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
 import { isRunning, killChild, stopChild } from './childProcess.ts';
 import { readMemoryMb } from './memory.ts';
@@ -72,7 +72,12 @@ export class WorkerProcess {
       testbed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${testbed.profile}`];
     const flags = [`--health-port=${ports.health}`, `--metrics-port=${ports.metrics}`, ...args];
     const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...flags], {
-      env: { ...testbed.sandbox.env, HOME: testbed.sandbox.dir, KUBECONFIG: testbed.kubeconfigs.ours },
+      env: {
+        ...testbed.sandbox.env,
+        HOME: testbed.sandbox.dir,
+        KUBECONFIG: testbed.kubeconfigs.ours,
+        NODE_OPTIONS: deployedNodeOptions(),
+      },
       stdio: ['ignore', output, output],
     });
     closeSync(output);

@@ -103,9 +103,9 @@ describe('An Evacuation', () => {
 
   test('is deleted alone while a pod with an Evacuation is left in its namespace', async () => {
     const app = c.named('app');
-    const [blocked] = await c.podsOn(node, 1, { labels: { app } });
+    const protectedPod = await c.podOn(node, { labels: { app } });
     const budget = await computedBudget({ app }, { minAvailable: 1 }, 1);
-    const kept = await requestEvacuation(blocked as Pod);
+    const kept = await requestEvacuation(protectedPod);
     const pods = await c.podsOn(node, 3);
     for (const pod of pods) await requestEvacuation(pod);
     for (const pod of pods) await c.eventuallyGone(pod);
