@@ -20,7 +20,7 @@ export interface HeldMeasurement {
   /** Actions per maintenance and day while nothing happens, extrapolated from their number in `seconds`. */
   heldPerDay: Record<string, number>;
   completing: Record<string, number>;
-  /** Seconds until the update `cancel` of a maintenance was answered, and until its node was given back, while all others are held. */
+  /** Seconds until the update `cancel` of a maintenance was answered, and until its node was uncordoned, while all others are held. */
   cancel: { answerSeconds: number; completeSeconds: number }[];
   /** Requests for DescribeWorkflowExecution per maintenance and day while nothing happens. */
   describesPerDay: number;
@@ -67,7 +67,7 @@ export async function measureHeld(
     report(`Held for ${seconds} s: ${JSON.stringify({ ...held.actions, cores: held.cores })}`);
     const cancel = [];
     for (const name of names.slice(0, cancellations)) cancel.push(await measureCancel(testbed, name));
-    await giveNodesBack(testbed, names);
+    await completeHeld(testbed, names);
     const completed = await read();
     const days = seconds / secondsOfDay;
     return {
@@ -99,7 +99,7 @@ export async function holdNodes(testbed: Testbed, names: readonly string[]): Pro
 }
 
 /** Completes the maintenances of `holdNodes`. */
-export async function giveNodesBack(testbed: Testbed, names: readonly string[]): Promise<void> {
+export async function completeHeld(testbed: Testbed, names: readonly string[]): Promise<void> {
   await forEachBounded(maxInFlight, names, (name) => setStage(testbed, name, 'Complete'));
   await untilAll(testbed, names, 'to be complete', isCompleted);
 }

@@ -111,7 +111,7 @@ function heldLines(run: HeldMeasurement): string[] {
     `  billed actions to start and cordon, per maintenance: ${countsText(starting, 1)}; all are held after ${startSeconds.toFixed(0)} s`,
     `  billed actions while held, per maintenance and day: ${countsText(heldPerDay, 0)}; DescribeWorkflowExecution ${describesPerDay.toFixed(0)}`,
     `  billed actions to complete, per maintenance: ${countsText(completing, 1)}`,
-    `  a cancel while the others are held: answered after ${secondsText(run.cancel.map((one) => one.answerSeconds))}, node given back after ${secondsText(run.cancel.map((one) => one.completeSeconds))}`,
+    `  a cancel while the others are held: answered after ${secondsText(run.cancel.map((one) => one.answerSeconds))}, node uncordoned after ${secondsText(run.cancel.map((one) => one.completeSeconds))}`,
     `  requests to Kubernetes while held, per maintenance and hour: ${countsText(run.requestsPerHour, 1)}`,
     `  cores while held: ${countsText(cores, 2)}; memory of the worker ${residentMb.toFixed(0)} MB`,
     '',

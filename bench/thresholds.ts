@@ -127,7 +127,7 @@ export function checkHeld(runs: readonly HeldMeasurement[]): ThresholdResult[] {
       bound: { atMost: 0.5 },
     }),
     check({
-      metric: 'cancel of one until its node is given back',
+      metric: 'cancel of one until its node is uncordoned',
       value: spreadOf(runs.flatMap(({ cancel }) => cancel.map(({ completeSeconds }) => completeSeconds))),
       unit: ' s',
       bound: { atMost: 2 },

@@ -11,7 +11,7 @@ import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
 import { until } from '../sandbox/until.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
 import { readCpu } from './cpu.ts';
-import { giveNodesBack, holdNodes, removeHeld } from './held.ts';
+import { completeHeld, holdNodes, removeHeld } from './held.ts';
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
@@ -107,7 +107,7 @@ async function compare(
       measurements.push({ maintenances, rounds: pairs });
       report(`${rounds} rounds with ${maintenances} open maintenances`);
     }
-    await giveNodesBack(testbed, names.slice(0, open));
+    await completeHeld(testbed, names.slice(0, open));
     return measurements;
   } finally {
     await worker.stop();
