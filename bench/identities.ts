@@ -12,7 +12,7 @@ import { type TargetName, targetNames } from './target.ts';
 /** The namespace of the peers' ServiceAccounts. */
 const namespace = 'bench-identities';
 
-const serviceAccounts: Resource = {
+export const serviceAccounts: Resource = {
   group: '',
   version: 'v1',
   plural: 'serviceaccounts',

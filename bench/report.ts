@@ -4,7 +4,7 @@ import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
-import { type TrafficKind, trafficKinds, type TrafficMeasurement, type Turn } from './traffic.ts';
+import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Turn } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
 import type { ThresholdResult } from './thresholds.ts';
@@ -122,7 +122,7 @@ function trafficLines({ maintenances, rounds }: TrafficMeasurement): string[] {
   const total = (turns: readonly Turn[]) => turns.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
   const [bare, installed] = [rounds.map((round) => round.bare), rounds.map((round) => round.installed)];
   const times = (turns: readonly Turn[], kind: TrafficKind) => {
-    const sorted = turns.flatMap(({ seconds }) => seconds[kind]).toSorted((a, b) => a - b);
+    const sorted = answersOf(turns, kind);
     const text = (share: number) => ((percentile(sorted, share) ?? NaN) * 1_000).toFixed(1);
     return `${text(0.5)} / ${text(0.99)}`;
   };

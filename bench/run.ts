@@ -172,44 +172,51 @@ async function runBlocked(
   return { kind: 'Blocked', benchmark, runs, thresholds: checkBlocked(runs) };
 }
 
+/** Returns the runs of a benchmark that has no other target than ours. */
+async function runsOfOurs<Run>(
+  { options, report }: Plan,
+  { name }: Benchmark,
+  measure: () => Promise<Run[]>,
+): Promise<Run[]> {
+  report(name);
+  return options.targets.includes('ours') ? measure() : [];
+}
+
 /** Runs once: the measurement covers many nodes. */
 async function runReadiness(
   testbed: Testbed,
-  { options, report }: Plan,
+  plan: Plan,
   benchmark: BenchmarkOf<'Readiness'>,
 ): Promise<BenchmarkResult> {
-  report(benchmark.name);
-  const runs = options.targets.includes('ours') ? [await measureReadiness(testbed, benchmark)] : [];
+  const runs = await runsOfOurs(plan, benchmark, async () => [await measureReadiness(testbed, benchmark)]);
   return { kind: 'Readiness', benchmark, runs, thresholds: checkReadiness(runs) };
 }
 
 /** Runs once: the measurement covers many maintenances. */
 async function runHeld(
   testbed: Testbed,
-  { options, report }: Plan,
+  plan: Plan,
   benchmark: BenchmarkOf<'Held'>,
 ): Promise<BenchmarkResult> {
-  report(benchmark.name);
-  const runs = options.targets.includes('ours') ? [await measureHeld(testbed, benchmark, report)] : [];
+  const measure = async () => [await measureHeld(testbed, benchmark, plan.report)];
+  const runs = await runsOfOurs(plan, benchmark, measure);
   return { kind: 'Held', benchmark, runs, thresholds: checkHeld(runs) };
 }
 
 async function runTraffic(
   testbed: Testbed,
-  { options, report }: Plan,
+  plan: Plan,
   benchmark: BenchmarkOf<'Traffic'>,
 ): Promise<BenchmarkResult> {
-  report(benchmark.name);
-  const runs = options.targets.includes('ours') ? await measureTraffic(testbed, benchmark, report) : [];
+  const runs = await runsOfOurs(plan, benchmark, () => measureTraffic(testbed, benchmark, plan.report));
   return { kind: 'Traffic', benchmark, runs, thresholds: checkTraffic(runs) };
 }
 
 async function runTakeOvers(
   testbed: Testbed,
-  { options, report }: Plan,
+  plan: Plan,
   benchmark: BenchmarkOf<'TakeOver'>,
 ): Promise<BenchmarkResult> {
-  report(benchmark.name);
-  const runs = options.targets.includes('ours') ? await measureTakeOvers(testbed, benchmark, report) : [];
+  const runs = await runsOfOurs(plan, benchmark, () => measureTakeOvers(testbed, benchmark, plan.report));
   return { kind: 'TakeOver', benchmark, runs, thresholds: checkTakeOvers(runs) };
 }

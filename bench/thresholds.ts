@@ -5,7 +5,7 @@ import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
-import type { TrafficMeasurement } from './traffic.ts';
+import { answersOf, type TrafficMeasurement } from './traffic.ts';
 
 /** A measured metric, and whether its median meets its threshold. */
 export interface ThresholdResult {
@@ -154,8 +154,8 @@ export function checkTraffic(runs: readonly TrafficMeasurement[]): ThresholdResu
 }
 
 function p99Of(rounds: TrafficMeasurement['rounds'], plane: 'bare' | 'installed'): number {
-  const sorted = rounds.flatMap((round) => round[plane].seconds['create pod']).toSorted((a, b) => a - b);
-  return percentile(sorted, 0.99) ?? NaN;
+  const turns = rounds.map((round) => round[plane]);
+  return percentile(answersOf(turns, 'create pod'), 0.99) ?? NaN;
 }
 
 export function checkBlocked(runs: readonly BlockedMeasurement[]): ThresholdResult[] {

@@ -6,12 +6,13 @@ import type { KubeObject } from '../api/core.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { microTime } from '../kube/leaseRecord.ts';
-import { type RawPod, type Resource, resources } from '../kube/resources.ts';
+import { type RawPod, resources } from '../kube/resources.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
 import { until } from '../sandbox/until.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
 import { readCpu } from './cpu.ts';
 import { completeHeld, holdNodes, removeHeld } from './held.ts';
+import { serviceAccounts } from './identities.ts';
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
@@ -33,6 +34,11 @@ export interface Turn {
   seconds: Record<TrafficKind, number[]>;
 }
 
+/** Returns the seconds until requests of a kind were answered, ascending. */
+export function answersOf(turns: readonly Turn[], kind: TrafficKind): number[] {
+  return turns.flatMap(({ seconds }) => seconds[kind]).toSorted((a, b) => a - b);
+}
+
 /** Requests that a cluster makes without pause: workloads that change, and what every kubelet reports. */
 export const trafficKinds = ['create pod', 'pod status', 'delete pod', 'node Lease', 'node status'] as const;
 export type TrafficKind = (typeof trafficKinds)[number];
@@ -46,7 +52,8 @@ const perTick: Record<TrafficKind, number> = {
   'node status': 1,
 };
 const tickMs = 100;
-const turnMs = 5_000;
+/** Of a turn, which takes five seconds. */
+const ticks = 50;
 /** What a turn has caused is over by then. */
 const settleMs = 1_000;
 const openMaintenances = [0, 1, 50];
@@ -71,7 +78,10 @@ export async function measureTraffic(
     const sandbox = await startSandbox({ dir, nodes: testbed.nodes.length, install: false, signal });
     const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'bench', log });
     try {
-      for (const one of [sandbox, testbed.sandbox]) await one.addNodes(names);
+      for (const plane of [{ sandbox, kube }, testbed]) {
+        await plane.sandbox.addNodes(names);
+        await createNamespace(plane.kube, signal);
+      }
       return await compare(testbed, { bare: { sandbox, kube }, names, rounds, report });
     } finally {
       await kube.close();
@@ -139,7 +149,6 @@ async function takeTurn(
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<Turn> {
-  await awaitNamespace(kube, signal);
   // kwok deletes pods by name: a new one must not have the name of a previous one.
   const prefix = crypto.randomUUID().slice(0, 8);
   const existing = await placePods(kube, names, prefix);
@@ -161,8 +170,6 @@ async function takeTurn(
   await removePods(kube, signal);
   return { cpuSeconds: used, seconds };
 }
-
-const ticks = turnMs / tickMs;
 
 function emptyTimes(): Turn['seconds'] {
   return { 'create pod': [], 'pod status': [], 'delete pod': [], 'node Lease': [], 'node status': [] };
@@ -235,7 +242,7 @@ function podOn(names: readonly string[], name: string, index: number): RawPod {
 }
 
 /** The ServiceAccount of a new namespace, without which no pod is created, comes a moment later. */
-async function awaitNamespace(kube: Kube, signal: AbortSignal): Promise<void> {
+async function createNamespace(kube: Kube, signal: AbortSignal): Promise<void> {
   await kube.apply(resources.namespaces, { metadata: { name: namespace } }, { fieldManager: 'bench' });
   const missing = async () => {
     const account = await kube.get(serviceAccounts, { namespace, name: 'default' });
@@ -243,14 +250,6 @@ async function awaitNamespace(kube: Kube, signal: AbortSignal): Promise<void> {
   };
   await until('the namespace to be usable', missing, { timeoutMs, signal });
 }
-
-const serviceAccounts: Resource = {
-  group: '',
-  version: 'v1',
-  plural: 'serviceaccounts',
-  kind: 'ServiceAccount',
-  namespaced: true,
-};
 
 async function placePods(kube: Kube, names: readonly string[], prefix: string): Promise<KubeObject[]> {
   const count = ticks * (perTick['pod status'] + perTick['delete pod']);

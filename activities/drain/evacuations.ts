@@ -1,4 +1,4 @@
-import type { Node, ObjectMeta, Pod } from '../../api/core.ts';
+import type { Node, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -9,7 +9,9 @@ import { positionOf } from '../../domain/drain/plan.ts';
 import {
   currentEvacuation,
   evacuationName,
+  finalizersOfOthers,
   isEvacuationName,
+  isInstigated,
   isKeptByOthers,
   replacementName,
 } from '../../domain/evacuation/evacuation.ts';
@@ -19,6 +21,7 @@ import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { byNode, byPodUid, type Cluster } from '../../kube/cluster.ts';
 import { isRejection, KubeError } from '../../kube/errors.ts';
+import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { resources } from '../../kube/resources.ts';
 import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
@@ -66,7 +69,10 @@ export class Evacuations {
       // We remove our finalizer from an Evacuation that is being deleted: only the finalizers of others block the pod.
       const isDeleted = evacuation?.metadata.deletionTimestamp !== undefined;
       const effective = isDeleted
-        ? { ...evacuation, metadata: withoutOurFinalizer(evacuation.metadata) }
+        ? {
+            ...evacuation,
+            metadata: { ...evacuation.metadata, finalizers: finalizersOfOthers(evacuation.metadata) },
+          }
         : evacuation;
       const blocker = blockerOf(pod, effective, now) ?? this.#rejectionOf(pod);
       return { pod, evacuating: this.has(pod), blocker };
@@ -94,14 +100,14 @@ export class Evacuations {
       const rejected = this.#rejected.get(metadata.uid ?? '');
       return rejected === undefined || Date.now() - rejected.at >= rejectionRetryMs;
     });
-    const endsAt = performance.now() + maxPassMs;
-    await forEachBounded(concurrentWrites, due, async (pod) => {
-      if (performance.now() >= endsAt || !isHeld(pod.spec.nodeName ?? '')) return;
+    const ensure = async (pod: Pod) => {
+      if (!isHeld(pod.spec.nodeName ?? '')) return;
       const uid = pod.metadata.uid ?? '';
       const rejection = await this.#ensure(pod);
       if (rejection === undefined) this.#rejected.delete(uid);
       else this.#rejected.set(uid, { message: rejection, at: Date.now() });
-    });
+    };
+    await forEachBounded(concurrentWrites, due, ensure, performance.now() + maxPassMs);
   }
 
   #rejectionOf({ metadata }: Pod): Blocker | undefined {
@@ -117,7 +123,8 @@ export class Evacuations {
       else if (existing.metadata.deletionTimestamp === undefined)
         await joinEvacuation(this.#cluster, existing);
       // A user deleted the Evacuation. The next one can be created when its name is free.
-      else if (isInstigated(existing)) await dropFinalizer(this.#cluster, existing);
+      else if (isInstigated(existing))
+        await setFinalizers(this.#cluster.kube, existing, finalizersOfOthers(existing.metadata));
       else if (isKeptByOthers(existing, this.#cluster.kube.now()))
         await this.#create(pod, replacementName(pod.metadata, existing.metadata));
       return undefined;
@@ -156,32 +163,15 @@ export class Evacuations {
 }
 
 /** Adds our finalizer to an Evacuation that another instigator created. */
-async function joinEvacuation({ kube }: Cluster, { metadata }: Evacuation): Promise<void> {
-  const { name, namespace = '', uid, resourceVersion, finalizers = [] } = metadata;
-  const patch = { metadata: { uid, resourceVersion, finalizers: [...finalizers, INSTIGATOR_FINALIZER] } };
-  await kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
-}
-
-function withoutOurFinalizer(metadata: ObjectMeta): ObjectMeta {
-  const finalizers = (metadata.finalizers ?? []).filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
-  return { ...metadata, finalizers };
-}
-
-async function dropFinalizer({ kube }: Cluster, { metadata }: Evacuation): Promise<Evacuation> {
-  const { name, namespace = '', uid, resourceVersion } = metadata;
-  const { finalizers } = withoutOurFinalizer(metadata);
-  const patch = { metadata: { uid, resourceVersion, finalizers } };
-  return kube.mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER });
+async function joinEvacuation({ kube }: Cluster, evacuation: Evacuation): Promise<void> {
+  const { finalizers = [] } = evacuation.metadata;
+  await setFinalizers(kube, evacuation, [...finalizers, INSTIGATOR_FINALIZER]);
 }
 
 /** Returns true for errors that need no reaction: the next pass finds the Evacuation in the informer, or the namespace deletes the pod. */
 function isResolvedLater(error: unknown): boolean {
   const resolved: readonly string[] = ['AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating'];
   return error instanceof KubeError && resolved.includes(error.kind);
-}
-
-function isInstigated({ metadata }: Evacuation): boolean {
-  return metadata.finalizers?.includes(INSTIGATOR_FINALIZER) ?? false;
 }
 
 /**
@@ -209,12 +199,12 @@ export async function removeEvacuations(
     (evacuation) =>
       names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') && isUnneeded(cluster, others, evacuation),
   );
-  let left = ours.length;
-  await forEachBounded(concurrentWrites, ours, async (evacuation) => {
-    if (performance.now() >= endsAt) return;
-    await withdraw(cluster, evacuation);
-    left -= 1;
-  });
+  const left = await forEachBounded(
+    concurrentWrites,
+    ours,
+    (evacuation) => withdraw(cluster, evacuation),
+    endsAt,
+  );
   return left > 0 ? { kind: 'Unfinished' } : undefined;
 }
 
@@ -259,11 +249,11 @@ function desiredTargetsOf(maintenance: NodeMaintenance): DrainTargets {
 async function withdraw(cluster: Cluster, { metadata }: Evacuation): Promise<void> {
   const { kube } = cluster;
   const { name, namespace = '', uid = '' } = metadata;
-  const isShared = (metadata.finalizers ?? []).some((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+  const isShared = finalizersOfOthers(metadata).length > 0;
   if (!isShared) await kube.delete(resources.evacuations, { namespace, name }, { uid });
   const current = await kube.get(resources.evacuations, { namespace, name });
   if (current === undefined || current.metadata.uid !== uid) return;
-  const { metadata: latest } = await dropFinalizer(cluster, current);
+  const { metadata: latest } = await setFinalizers(kube, current, finalizersOfOthers(current.metadata));
   // If the other instigators removed their finalizers at the same time, each of them has left the deletion to the last.
   const hasNoInstigator = latest.deletionTimestamp === undefined && !latest.finalizers?.length;
   if (hasNoInstigator) await kube.delete(resources.evacuations, { namespace, name }, { uid });

@@ -1,8 +1,10 @@
 import type { Evacuation } from '../../api/evacuation.ts';
-import { FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import { FIELD_MANAGER } from '../../api/names.ts';
+import { finalizersOfOthers, isInstigated } from '../../domain/evacuation/evacuation.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { byNamespace, type FencedCluster } from '../../kube/cluster.ts';
 import { errorMessage, ignoreConflict, isKubeError, isRejection } from '../../kube/errors.ts';
+import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
@@ -38,8 +40,8 @@ export class EvacuationCleanup {
   readonly #namespaces = new WorkQueue('evacuation-deletion');
   /** UID of a deleted pod that still has an Evacuation -> when the informer showed its deletion. */
   readonly #podDeletedAtMs = new Map<string, number>();
-  /** Namespace -> keys of the Evacuations that are to be deleted. */
-  readonly #due = new Map<string, Set<string>>();
+  /** Keys of the Evacuations that are to be deleted, until the informer shows that they are gone. */
+  readonly #due = new Set<string>();
 
   constructor({ cluster, log, isEvicting }: Deps) {
     this.#cluster = cluster;
@@ -65,8 +67,9 @@ export class EvacuationCleanup {
     this.#podDeletedAtMs.set(podUid, Date.now());
   }
 
-  forget({ spec }: Evacuation): void {
-    this.#podDeletedAtMs.delete(spec.podRef.uid);
+  forget(evacuation: Evacuation): void {
+    this.#podDeletedAtMs.delete(evacuation.spec.podRef.uid);
+    this.#due.delete(keyOf(evacuation));
   }
 
   async #reconcile(key: string): Promise<Requeue | undefined> {
@@ -78,48 +81,33 @@ export class EvacuationCleanup {
     // A pod whose deletion the informer did not show may be missing because the informer has not seen it yet.
     if (deletedAtMs === undefined && (await this.#podExists(evacuation))) return { requeueAfterMs: retryMs };
     // A policy in the apiserver rejects the deletion while cancellation is forbidden. Each of these writes triggers another reconcile.
-    if (evacuation.metadata.deletionTimestamp !== undefined) await this.#release(evacuation);
-    else if (evacuation.status?.evacuationCancellationPolicy === 'Forbid')
+    if (evacuation.metadata.deletionTimestamp !== undefined) {
+      if (isInstigated(evacuation)) {
+        const others = finalizersOfOthers(evacuation.metadata);
+        await setFinalizers(this.#cluster.kube, evacuation, others).catch(ignoreConflict);
+      }
+    } else if (evacuation.status?.evacuationCancellationPolicy === 'Forbid')
       await this.#allowCancellation(evacuation);
     else this.#enqueueDeletion(key, evacuation);
     return undefined;
   }
 
-  /** Removes our instigator finalizer. The finalizers of other instigators stay. */
-  async #release({ metadata }: Evacuation): Promise<void> {
-    const { name, namespace = '', uid, resourceVersion, finalizers = [] } = metadata;
-    const others = finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
-    if (others.length === finalizers.length) return;
-    const patch = { metadata: { uid, resourceVersion, finalizers: others } };
-    await this.#cluster.kube
-      .mergePatch(resources.evacuations, { namespace, name }, patch, { fieldManager: FIELD_MANAGER })
-      .catch(ignoreConflict);
-  }
-
   #enqueueDeletion(key: string, { metadata: { namespace = '' } }: Evacuation): void {
-    const keys = this.#due.get(namespace) ?? new Set();
-    this.#due.set(namespace, keys.add(key));
+    this.#due.add(key);
     this.#namespaces.addAfter(namespace, collectMs);
   }
 
   async #deleteDue(namespace: string): Promise<void> {
     const { evacuations, kube } = this.#cluster;
-    const keys = this.#due.get(namespace) ?? new Set();
-    this.#due.delete(namespace);
     const left = evacuations
       .byIndex(byNamespace, namespace)
       .filter(({ metadata }) => metadata.deletionTimestamp === undefined);
-    const due = left.filter((evacuation) => keys.has(keyOf(evacuation)));
-    try {
-      const isAll = due.length > 1 && due.length === left.length;
-      if (isAll && (await this.#deleteAll(namespace, evacuations.resourceVersion))) return;
-      await forEachBounded(workers, due, ({ metadata: { name, uid = '' } }) =>
-        kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreConflict),
-      );
-    } catch (error) {
-      this.#due.set(namespace, new Set([...keys, ...(this.#due.get(namespace) ?? [])]));
-      throw error;
-    }
+    const due = left.filter((evacuation) => this.#due.has(keyOf(evacuation)));
+    const isAll = due.length > 1 && due.length === left.length;
+    if (isAll && (await this.#deleteAll(namespace, evacuations.resourceVersion))) return;
+    await forEachBounded(workers, due, ({ metadata: { name, uid = '' } }) =>
+      kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreConflict),
+    );
   }
 
   /** Deletes what the informer shows of the namespace, and nothing that was created since. Returns false if that is not possible. */

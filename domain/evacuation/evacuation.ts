@@ -55,9 +55,19 @@ export const keptByOthersAfterMs = 10_000;
  * (KEP-4212 > Uncordon (Complete)): theirs stay, but must not keep the pod on its node.
  */
 export function isKeptByOthers(evacuation: Pick<Evacuation, 'metadata' | 'status'>, now: Date): boolean {
-  const { deletionTimestamp = '', finalizers = [] } = evacuation.metadata;
+  const { deletionTimestamp = '' } = evacuation.metadata;
   const isOverdue = now.getTime() - Date.parse(deletionTimestamp) > keptByOthersAfterMs;
-  return isWithdrawn(evacuation) && isOverdue && finalizers.some((one) => one !== INSTIGATOR_FINALIZER);
+  return isWithdrawn(evacuation) && isOverdue && finalizersOfOthers(evacuation.metadata).length > 0;
+}
+
+/** Reports whether node maintenance requests the evacuation. */
+export function isInstigated({ metadata }: Pick<Evacuation, 'metadata'>): boolean {
+  return metadata.finalizers?.includes(INSTIGATOR_FINALIZER) ?? false;
+}
+
+/** Returns the finalizers other than that of node maintenance. */
+export function finalizersOfOthers({ finalizers = [] }: ObjectMeta): string[] {
+  return finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
 }
 
 /** Reports whether the podRef of an Evacuation refers to this pod, and not to another pod of the same name. */

@@ -8,6 +8,7 @@ import { isKubeError } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { type RawPod, resources } from '../../kube/resources.ts';
 import { until } from '../../sandbox/until.ts';
+import { serviceAccounts } from '../kit/resources.ts';
 
 export interface LogRecorder extends Log {
   readonly lines: { level: string; message: string; fields?: Record<string, unknown> | undefined }[];
@@ -35,15 +36,8 @@ export async function freshNamespace(kube: Kube, prefix: string): Promise<string
   const { metadata } = await kube.create(resources.namespaces, {
     metadata: { generateName: `${prefix}-`, name: '' },
   });
-  const account = {
-    group: '',
-    version: 'v1',
-    plural: 'serviceaccounts',
-    kind: 'ServiceAccount',
-    namespaced: true,
-  };
   await eventually(`the service account of namespace ${metadata.name}`, async () => {
-    const found = await kube.get(account, { namespace: metadata.name, name: 'default' });
+    const found = await kube.get(serviceAccounts, { namespace: metadata.name, name: 'default' });
     return found === undefined ? 'none' : undefined;
   });
   return metadata.name;
