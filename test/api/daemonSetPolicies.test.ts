@@ -50,7 +50,7 @@ function daemonPod({ node = 'six', owner, annotations, labels, priorityClassName
       generateName: 'agent-',
       namespace: c.namespace,
       ...(annotations && { annotations }),
-      ...(labels && { labels }),
+      labels: { 'controller-revision-hash': '6d8f7', 'pod-template-generation': '1', ...labels },
       ...(owner === null ? {} : { ownerReferences: [owner ?? controller] }),
     },
     spec: {
