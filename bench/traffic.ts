@@ -13,7 +13,7 @@ import type { BenchmarkOf } from './benchmarks.ts';
 import { readCpu } from './cpu.ts';
 import { completeHeld, holdNodes, removeHeld } from './held.ts';
 import { serviceAccounts } from './identities.ts';
-import type { Testbed } from './testbed.ts';
+import { auditOptions, type Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
 /**
@@ -75,7 +75,13 @@ export async function measureTraffic(
   const names = Array.from({ length: Math.max(...openMaintenances) }, (_, index) => `traffic-${index + 1}`);
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-bench-bare-'));
   try {
-    const sandbox = await startSandbox({ dir, nodes: testbed.nodes.length, install: false, signal });
+    const sandbox = await startSandbox({
+      dir,
+      nodes: testbed.nodes.length,
+      install: false,
+      ...(await auditOptions(dir)),
+      signal,
+    });
     const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'bench', log });
     try {
       for (const plane of [{ sandbox, kube }, testbed]) {

@@ -22,7 +22,7 @@ interface BundleOptions {
   traces: boolean;
 }
 
-interface LoadOptions extends BundleOptions {
+export interface LoadOptions extends BundleOptions {
   /** File that printBundle.ts wrote; undefined: the one that an earlier start has kept. */
   file: string | undefined;
 }
@@ -110,12 +110,6 @@ export async function bundleWorkflows(
   const inputs = await digestsOf([...files].map((path) => relative(root, path)));
   const end = code.lastIndexOf(sourceMapComment);
   return { code: `${code.slice(0, end)}${inputsComment}${JSON.stringify(inputs)}\n${code.slice(end)}` };
-}
-
-/** Returns the workflows with a setting for workflows/failureConverter.ts. */
-export function withEncodedFailures({ code }: { code: string }): { code: string } {
-  // On the line of the bundle's first statement, so that the line numbers of its source map stay right.
-  return { code: `globalThis.encodesFailures = true; ${code}` };
 }
 
 async function readNamed(file: string, { traces }: BundleOptions): Promise<WorkflowBundle> {

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
@@ -18,7 +19,6 @@ import {
   temporalSettings,
 } from '../temporal-config/connection.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
-import { withEncodedFailures } from './bundle.ts';
 import type { Config } from './config.ts';
 import { type TemporalAnswers, withReportedResults } from './reportedResults.ts';
 import { ensureSearchAttributes } from './searchAttributes.ts';
@@ -111,7 +111,10 @@ export async function connectWorkers({ settings, connections }: Temporal): Promi
   };
 }
 
-const failureConverterPath = fileURLToPath(new URL('../temporal-config/encodedFailures.ts', import.meta.url));
+/** In an image it is compiled, like this file. */
+const failureConverterPath = fileURLToPath(
+  new URL(`../temporal-config/encodedFailures${extname(import.meta.filename)}`, import.meta.url),
+);
 
 export interface WorkerOptions extends Pick<Config, 'workflowCache' | 'workerDeployment'> {
   workflows: WorkflowBundle;
@@ -181,4 +184,10 @@ export function createNotificationWorker(
     shutdownGraceTime: secondMs,
     shutdownForceTime: 20 * secondMs,
   });
+}
+
+/** Returns the workflows with a setting for workflows/failureConverter.ts. */
+function withEncodedFailures({ code }: { code: string }): { code: string } {
+  // On the line of the bundle's first statement, so that the line numbers of its source map stay right.
+  return { code: `globalThis.encodesFailures = true; ${code}` };
 }
