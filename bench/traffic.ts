@@ -10,6 +10,7 @@ import { type RawPod, resources } from '../kube/resources.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
 import { until } from '../sandbox/until.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
+import { Cordons } from './cordons.ts';
 import { readCpu } from './cpu.ts';
 import { completeHeld, holdNodes, removeHeld } from './held.ts';
 import { serviceAccounts } from './identities.ts';
@@ -43,12 +44,12 @@ export function answersOf(turns: readonly Turn[], kind: TrafficKind): number[] {
 export const trafficKinds = ['create pod', 'pod status', 'delete pod', 'node Lease', 'node status'] as const;
 export type TrafficKind = (typeof trafficKinds)[number];
 
-/** Requests of each kind in a tick. */
+/** Requests of each kind in a tick: most are of kubelets, as in a cluster of a thousand nodes. */
 const perTick: Record<TrafficKind, number> = {
-  'create pod': 2,
-  'pod status': 2,
-  'delete pod': 2,
-  'node Lease': 2,
+  'create pod': 3,
+  'pod status': 6,
+  'delete pod': 3,
+  'node Lease': 10,
   'node status': 1,
 };
 const tickMs = 100;
@@ -83,13 +84,17 @@ export async function measureTraffic(
       signal,
     });
     const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'bench', log });
+    const watching = new AbortController();
     try {
+      // The testbed has this watch too, and the apiserver sends it every status of a node.
+      await new Cordons(kube, log).start(watching.signal);
       for (const plane of [{ sandbox, kube }, testbed]) {
         await plane.sandbox.addNodes(names);
         await createNamespace(plane.kube, signal);
       }
       return await compare(testbed, { bare: { sandbox, kube }, names, rounds, report });
     } finally {
+      watching.abort();
       await kube.close();
       await sandbox.stop();
     }
@@ -198,7 +203,7 @@ interface Target {
   names: readonly string[];
   /** Of the names of pods. */
   prefix: string;
-  /** The pods that exist when a turn starts: half of them get a status, the others are deleted. */
+  /** The pods that exist when a turn starts: the first ones are deleted, the others get a status. */
   existing: readonly KubeObject[];
 }
 
@@ -206,7 +211,7 @@ const requests: Record<TrafficKind, (target: Target, index: number) => Promise<u
   'create pod': ({ kube, names, prefix }, index) =>
     kube.create(resources.pods, podOn(names, `${prefix}-new-${index}`, index)),
   'pod status': ({ kube, existing }, index) => {
-    const { name } = podAt(existing, index * 2).metadata;
+    const { name } = podAt(existing, existing.length - 1 - index).metadata;
     const conditions = [{ type: 'ContainersReady', status: 'True', message: `probe ${index}` }];
     return kube.mergePatch(
       resources.pods,
@@ -216,7 +221,7 @@ const requests: Record<TrafficKind, (target: Target, index: number) => Promise<u
     );
   },
   'delete pod': ({ kube, existing }, index) => {
-    const { name, uid = '' } = podAt(existing, index * 2 + 1).metadata;
+    const { name, uid = '' } = podAt(existing, index).metadata;
     return kube.delete(resources.pods, { namespace, name }, { uid });
   },
   'node Lease': ({ kube, names }, index) => {
