@@ -10,6 +10,8 @@ import { nodeStatusOf } from './view.ts';
 
 /** Delay between the first change and the next pass, so that changes that arrive together need one pass. */
 const debounceMs = 40;
+/** A pass that computed for some time is followed by at least four times as long for everything else that this process does. */
+const restPerComputation = 4;
 /** Longest time between two passes without any change. */
 export const resyncEveryMs = 10_000;
 
@@ -36,6 +38,8 @@ export interface Focus {
    * these changes would start a pass of all of them at once.
    */
   pace: Pace;
+  /** Returns the milliseconds that the last pass computed; 0 unless given. */
+  computedMs?: () => number;
 }
 
 /**
@@ -44,7 +48,7 @@ export interface Focus {
  */
 export function reconcile<T>(
   { cluster, leases }: Pick<Deps, 'cluster' | 'leases'>,
-  { maintenance, isRelevant = () => false, pace }: Focus,
+  { maintenance, isRelevant = () => false, pace, computedMs = () => 0 }: Focus,
   pass: () => Promise<T | undefined>,
 ): Promise<T> {
   const { nodes, maintenances, evacuations, pods } = cluster;
@@ -60,7 +64,10 @@ export function reconcile<T>(
       within(pods, ({ object }) => (isRelevant(object) ? debounceMs : undefined)),
     ],
     pass,
-    () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds)),
+    {
+      withinMs: () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds)),
+      restMs: () => restPerComputation * computedMs(),
+    },
   );
 }
 
@@ -94,13 +101,17 @@ export function within<T>(
 
 /**
  * Runs `pass` now and after every change of the watched sources, until it resolves with a result. Level-triggered: a change starts a
- * pass and carries no instruction. The next pass starts after `withinMs()` even if nothing changed, because some facts have no watch.
+ * pass and carries no instruction. The next pass starts after `withinMs()` even if nothing changed, because some facts have no watch, and
+ * not before `restMs()` whatever changes.
  * Rejects at once when the activity is cancelled.
  */
 export async function reconcileOn<T>(
   watched: readonly Watched[],
   pass: () => Promise<T | undefined>,
-  withinMs: () => number = () => resyncEveryMs,
+  {
+    withinMs = () => resyncEveryMs,
+    restMs = () => 0,
+  }: { withinMs?: () => number; restMs?: () => number } = {},
 ): Promise<T> {
   const context = Context.current();
   const changes = new Changes(watched);
@@ -111,7 +122,7 @@ export async function reconcileOn<T>(
       changes.reset();
       const result = await pass();
       if (result !== undefined) return result;
-      await changes.next(withinMs());
+      await changes.next(withinMs(), restMs());
     }
   } finally {
     changes.stop();
@@ -135,9 +146,9 @@ class Changes {
     this.#dueAt = Infinity;
   }
 
-  /** Resolves when a change is due, or after `withinMs`. Rejects when the activity was cancelled. */
-  async next(withinMs: number): Promise<void> {
-    const earliestAt = performance.now() + debounceMs;
+  /** Resolves when a change is due, or after `withinMs`, but not before `restMs`. Rejects when the activity was cancelled. */
+  async next(withinMs: number, restMs: number): Promise<void> {
+    const earliestAt = performance.now() + Math.max(debounceMs, restMs);
     const latestAt = performance.now() + withinMs;
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {

@@ -18,6 +18,8 @@ export type Benchmark =
   | { kind: 'Readiness'; name: string; nodes: number; gates: number }
   /** Measures what maintenances cost that are only held, for some seconds. */
   | { kind: 'Held'; name: string; maintenances: number; seconds: number }
+  /** Measures what a worker costs in clusters of up to this size while no maintenance is open. */
+  | { kind: 'Idle'; name: string; nodes: number; podsPerNode: number }
   /** Measures what ordinary requests cost the apiserver, beside a control plane without this project. */
   | { kind: 'Traffic'; name: string; rounds: number }
   /** Measures how long a drain stands still when the worker that leads is killed. */
@@ -69,6 +71,11 @@ const numbered: readonly Numbered[] = [
   {
     pattern: /^held:(\d+)(?:x(\d+))?$/,
     benchmarkOf: (name, [maintenances = 0, seconds = 120]) => ({ kind: 'Held', name, maintenances, seconds }),
+  },
+  {
+    pattern: /^idle:(\d+)x(\d+)$/,
+    benchmarkOf: (name, [nodes = 0, podsPerNode = 0]) =>
+      nodes < 4 || podsPerNode > maxPodsPerNode ? undefined : { kind: 'Idle', name, nodes, podsPerNode },
   },
   {
     pattern: /^(\d+)x(\d+)$/,

@@ -1,6 +1,7 @@
 import { assertNever } from '../domain/common/assertNever.ts';
 import { type Benchmark, successors, type Workload } from './benchmarks.ts';
 import type { HeldMeasurement } from './held.ts';
+import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
@@ -33,6 +34,7 @@ export type BenchmarkResult = { thresholds: ThresholdResult[] } & (
     }
   | { kind: 'Readiness'; benchmark: Benchmark & { kind: 'Readiness' }; runs: ReadinessMeasurement[] }
   | { kind: 'Held'; benchmark: Benchmark & { kind: 'Held' }; runs: HeldMeasurement[] }
+  | { kind: 'Idle'; benchmark: Benchmark & { kind: 'Idle' }; runs: IdleMeasurement[] }
   | { kind: 'Traffic'; benchmark: Benchmark & { kind: 'Traffic' }; runs: TrafficMeasurement[] }
   | { kind: 'TakeOver'; benchmark: Benchmark & { kind: 'TakeOver' }; runs: TakeOverMeasurement[] }
 );
@@ -52,6 +54,8 @@ export function titleOf(benchmark: Benchmark): string {
     return `${benchmark.name}: ${workloadText(benchmark.workload)}, one PodDisruptionBudget of maxUnavailable ${benchmark.maxUnavailable}`;
   if (benchmark.kind === 'Held')
     return `${benchmark.name}: ${benchmark.maintenances} maintenances in Cordon, each with one node, observed for ${benchmark.seconds} s`;
+  if (benchmark.kind === 'Idle')
+    return `${benchmark.name}: up to ${benchmark.nodes} nodes x ${benchmark.podsPerNode} pods, no maintenance is open`;
   if (benchmark.kind === 'Traffic')
     return `${benchmark.name}: requests of workloads and kubelets, ${benchmark.rounds} rounds, beside a control plane without this project`;
   if (benchmark.kind === 'TakeOver')
@@ -96,6 +100,8 @@ function tableOf(result: BenchmarkResult): string[] {
       return result.runs.flatMap(readinessLines);
     case 'Held':
       return result.runs.flatMap(heldLines);
+    case 'Idle':
+      return [...idleTable(result.runs), ''];
     case 'Traffic':
       return result.runs.flatMap(trafficLines);
     case 'TakeOver':
@@ -116,6 +122,34 @@ function heldLines(run: HeldMeasurement): string[] {
     `  cores while held: ${countsText(cores, 2)}; memory of the worker ${residentMb.toFixed(0)} MB`,
     '',
   ];
+}
+
+function idleTable(runs: readonly IdleMeasurement[]): string[] {
+  const titles = [
+    'nodes',
+    'pods',
+    'start s',
+    'RSS MB',
+    'peak MB',
+    'requests/s',
+    'cores',
+    'apiserver cores',
+    'CPU ms per churned pod',
+  ];
+  const rows = runs.map(
+    ({ nodes, pods, startSeconds, residentMb, requestsPerSecond, cores, churnMsPerPod }) => [
+      String(nodes),
+      String(pods),
+      startSeconds.toFixed(2),
+      residentMb.idle.toFixed(0),
+      residentMb.peak.toFixed(0),
+      requestsPerSecond.toFixed(2),
+      (cores['worker'] ?? NaN).toFixed(3),
+      (cores['kube-apiserver'] ?? NaN).toFixed(3),
+      churnMsPerPod.toFixed(2),
+    ],
+  );
+  return aligned([titles, ...rows]);
 }
 
 function trafficLines({ maintenances, rounds }: TrafficMeasurement): string[] {

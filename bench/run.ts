@@ -14,6 +14,7 @@ import { budgetFloor } from './budgetFloor.ts';
 import { isOperator, type Target, type TargetName } from './target.ts';
 import { floor } from './floor.ts';
 import { measureHeld } from './held.ts';
+import { measureIdle } from './idle.ts';
 import { kubectl, kubectlPerNode } from './kubectl.ts';
 import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
@@ -52,6 +53,8 @@ export async function runBenchmark(
       return runReadiness(testbed, plan, benchmark);
     case 'Held':
       return runHeld(testbed, plan, benchmark);
+    case 'Idle':
+      return runIdle(testbed, plan, benchmark);
     case 'Traffic':
       return runTraffic(testbed, plan, benchmark);
     case 'TakeOver':
@@ -201,6 +204,15 @@ async function runHeld(
   const measure = async () => [await measureHeld(testbed, benchmark, plan.report)];
   const runs = await runsOfOurs(plan, benchmark, measure);
   return { kind: 'Held', benchmark, runs, thresholds: checkHeld(runs) };
+}
+
+async function runIdle(
+  testbed: Testbed,
+  plan: Plan,
+  benchmark: BenchmarkOf<'Idle'>,
+): Promise<BenchmarkResult> {
+  const runs = await runsOfOurs(plan, benchmark, () => measureIdle(testbed, benchmark, plan.report));
+  return { kind: 'Idle', benchmark, runs, thresholds: [] };
 }
 
 async function runTraffic(

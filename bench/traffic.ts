@@ -6,14 +6,13 @@ import type { KubeObject } from '../api/core.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import { microTime } from '../kube/leaseRecord.ts';
-import { type RawPod, resources } from '../kube/resources.ts';
+import { resources } from '../kube/resources.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
-import { until } from '../sandbox/until.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
 import { Cordons } from './cordons.ts';
 import { readCpu } from './cpu.ts';
+import { createNamespace, nameAt, podOn, removePods, trafficNamespace } from './pods.ts';
 import { completeHeld, holdNodes, removeHeld } from './held.ts';
-import { serviceAccounts } from './identities.ts';
 import { auditOptions, type Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
@@ -58,8 +57,7 @@ const ticks = 50;
 /** What a turn has caused is over by then. */
 const settleMs = 1_000;
 const openMaintenances = [0, 1, 50];
-const namespace = 'bench-traffic';
-const timeoutMs = 120_000;
+const namespace = trafficNamespace;
 const maxInFlight = 16;
 
 interface ControlPlane {
@@ -235,31 +233,10 @@ const requests: Record<TrafficKind, (target: Target, index: number) => Promise<u
   },
 };
 
-function nameAt(names: readonly string[], index: number): string {
-  return names[index % names.length] ?? '';
-}
-
 function podAt(pods: readonly KubeObject[], index: number): KubeObject {
   const pod = pods[index];
   if (pod === undefined) throw new Error(`only ${pods.length} pods were placed`);
   return pod;
-}
-
-/** Returns a pod as a Deployment creates it. */
-function podOn(names: readonly string[], name: string, index: number): RawPod {
-  const spec = { nodeName: nameAt(names, index), containers: [{ name: 'main', image: 'pause' }] };
-  const metadata = { namespace, name, labels: { 'pod-template-hash': 'traffic' } };
-  return { metadata, spec } as unknown as RawPod;
-}
-
-/** The ServiceAccount of a new namespace, without which no pod is created, comes a moment later. */
-async function createNamespace(kube: Kube, signal: AbortSignal): Promise<void> {
-  await kube.apply(resources.namespaces, { metadata: { name: namespace } }, { fieldManager: 'bench' });
-  const missing = async () => {
-    const account = await kube.get(serviceAccounts, { namespace, name: 'default' });
-    return account === undefined ? 'its ServiceAccount is missing' : undefined;
-  };
-  await until('the namespace to be usable', missing, { timeoutMs, signal });
 }
 
 async function placePods(kube: Kube, names: readonly string[], prefix: string): Promise<KubeObject[]> {
@@ -270,16 +247,4 @@ async function placePods(kube: Kube, names: readonly string[], prefix: string): 
     pods.push(await kube.create(resources.pods, podOn(names, `${prefix}-old-${index}`, index)));
   });
   return pods;
-}
-
-async function removePods(kube: Kube, signal: AbortSignal): Promise<void> {
-  const { items } = await kube.list(resources.pods, { namespace });
-  await forEachBounded(maxInFlight, items, ({ metadata: { name, uid = '' } }) =>
-    kube.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 }),
-  );
-  const left = async () => {
-    const remaining = await kube.list(resources.pods, { namespace });
-    return remaining.items.length === 0 ? undefined : `${remaining.items.length} pods are left`;
-  };
-  await until('the pods of a turn to be gone', left, { timeoutMs, signal });
 }

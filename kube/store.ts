@@ -44,7 +44,12 @@ export class Store<T extends KubeObject> {
     const keysByValue = this.#keysByIndex.get(index);
     if (keysByValue === undefined)
       throw new Error(`informer has no index "${index}": declare it in its options`);
-    return [...(keysByValue.get(value) ?? [])].flatMap((key) => this.#objects.get(key) ?? []);
+    const found: T[] = [];
+    for (const key of keysByValue.get(value) ?? []) {
+      const object = this.#objects.get(key);
+      if (object !== undefined) found.push(object);
+    }
+    return found;
   }
 
   /** Stores the current state of an object. The same name with another UID is another object: the previous one is reported as Deleted first. */

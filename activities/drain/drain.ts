@@ -102,6 +102,8 @@ class DrainRun<T extends { kind: string }> {
   readonly #blocked: BlockedNotifications;
   readonly #peaks = new PodPeaks();
   #writer: StatusWriter | undefined;
+  /** Milliseconds that the latest decision took. */
+  #decisionMs = 0;
   /** Names of the nodes whose pods the latest decision used. */
   #watched: ReadonlySet<string> = new Set();
 
@@ -119,7 +121,12 @@ class DrainRun<T extends { kind: string }> {
   async run(): Promise<T | Interrupted | PauseChanged> {
     const isRelevant = (pod: Pod) => this.#watched.has(pod.spec.nodeName ?? '');
     try {
-      const focus = { maintenance: this.#ref.name, isRelevant, pace: this.#pace };
+      const focus = {
+        maintenance: this.#ref.name,
+        isRelevant,
+        pace: this.#pace,
+        computedMs: () => this.#decisionMs,
+      };
       return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
     } finally {
       await this.#writer?.stop();
@@ -180,10 +187,12 @@ class DrainRun<T extends { kind: string }> {
     const { cluster } = this.#deps;
     const podSnapshot = this.#evacuations.snapshotOf(cluster.kube.now());
     const observed = await withPermissions(this.#deps, view, informerState(cluster));
+    const startedAt = performance.now();
     const snapshot = takeSnapshot(view, position, observed, podSnapshot);
     const names = [...snapshot.nodes, ...snapshot.waiting].map((node) => node.name);
     this.#watched = new Set(names);
     const decision = decideDrain(snapshot);
+    this.#decisionMs = performance.now() - startedAt;
     if (decision.overruled.length === 0) return decision;
     // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
     const state = await withPermissions(this.#deps, view, await apiserverState(cluster, names));

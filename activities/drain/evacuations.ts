@@ -50,10 +50,9 @@ export class Evacuations {
     this.#cluster = cluster;
   }
 
-  /** Returns true if the pod has an Evacuation that node maintenance requests. */
-  has(pod: Pod): boolean {
+  /** Returns true if node maintenance requests this Evacuation of the pod, or has just created it. */
+  #isRequested(pod: Pod, evacuation: Evacuation | undefined): boolean {
     const uid = pod.metadata.uid ?? '';
-    const evacuation = this.#find(pod);
     if (evacuation !== undefined) {
       this.#created.delete(uid);
       return isInstigated(evacuation) && evacuation.metadata.deletionTimestamp === undefined;
@@ -75,7 +74,7 @@ export class Evacuations {
           }
         : evacuation;
       const blocker = blockerOf(pod, effective, now) ?? this.#rejectionOf(pod);
-      return { pod, evacuating: this.has(pod), blocker };
+      return { pod, evacuating: this.#isRequested(pod, evacuation), blocker };
     };
   }
 

@@ -69,7 +69,7 @@ export function rollOut(
     within(jobs),
     within(nodeDisruptionBudgets),
   ];
-  return reconcileOn<WindowStep>(watched, pass, withinMs);
+  return reconcileOn<WindowStep>(watched, pass, { withinMs });
 }
 
 function reported(state: WindowState | undefined): Omit<WindowState, 'waitingSince'> | undefined {

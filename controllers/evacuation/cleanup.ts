@@ -25,6 +25,8 @@ const namespaceWorkers = 4;
 /** Clean-up yields to evictions for at most this long. */
 const maxDelayMs = 120_000;
 const retryMs = 200;
+/** While pods of a namespace still go one after the other, their Evacuations are deleted together at the end. */
+const stillGoingMs = 3_000;
 /** Longer than a retry, so that all Evacuations that were waiting for the last eviction are deleted together. */
 const collectMs = 300;
 
@@ -40,8 +42,8 @@ export class EvacuationCleanup {
   readonly #namespaces = new WorkQueue('evacuation-deletion');
   /** UID of a deleted pod that still has an Evacuation -> when the informer showed its deletion. */
   readonly #podDeletedAtMs = new Map<string, number>();
-  /** Keys of the Evacuations that are to be deleted, until the informer shows that they are gone. */
-  readonly #due = new Set<string>();
+  /** Key of an Evacuation that is to be deleted -> since when, until the informer shows that it is gone. */
+  readonly #due = new Map<string, number>();
 
   constructor({ cluster, log, isEvicting }: Deps) {
     this.#cluster = cluster;
@@ -93,21 +95,36 @@ export class EvacuationCleanup {
   }
 
   #enqueueDeletion(key: string, { metadata: { namespace = '' } }: Evacuation): void {
-    this.#due.add(key);
+    if (!this.#due.has(key)) this.#due.set(key, Date.now());
     this.#namespaces.addAfter(namespace, collectMs);
   }
 
-  async #deleteDue(namespace: string): Promise<void> {
+  async #deleteDue(namespace: string): Promise<Requeue | undefined> {
     const { evacuations, kube } = this.#cluster;
     const left = evacuations
       .byIndex(byNamespace, namespace)
       .filter(({ metadata }) => metadata.deletionTimestamp === undefined);
     const due = left.filter((evacuation) => this.#due.has(keyOf(evacuation)));
     const isAll = due.length > 1 && due.length === left.length;
-    if (isAll && (await this.#deleteAll(namespace, evacuations.resourceVersion))) return;
+    if (!isAll && this.#areOthersGoing(due, left)) return { requeueAfterMs: collectMs };
+    if (isAll && (await this.#deleteAll(namespace, evacuations.resourceVersion))) return undefined;
     await forEachBounded(workers, due, ({ metadata: { name, uid = '' } }) =>
       kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreConflict),
     );
+    return undefined;
+  }
+
+  /** Reports whether the pods of other Evacuations are about to go, so that one request can delete all. */
+  #areOthersGoing(due: readonly Evacuation[], all: readonly Evacuation[]): boolean {
+    const since = due.map((evacuation) => this.#due.get(keyOf(evacuation)) ?? 0);
+    const [first, last] = [Math.min(...since), Math.max(...since)];
+    const nowMs = Date.now();
+    if (nowMs - last > stillGoingMs || nowMs - first > maxDelayMs) return false;
+    const isGoing = (evacuation: Evacuation) => {
+      const pod = podOf(this.#cluster, evacuation);
+      return pod === undefined || pod.metadata.deletionTimestamp !== undefined;
+    };
+    return all.some((evacuation) => !this.#due.has(keyOf(evacuation)) && isGoing(evacuation));
   }
 
   /** Deletes what the informer shows of the namespace, and nothing that was created since. Returns false if that is not possible. */

@@ -25,6 +25,8 @@ export const messageIntervalMs = 30_000;
  */
 const writeIntervalMs = 200;
 const writeIntervalPerWaitingMs = 1;
+/** Reports about pods that terminate are this far apart: in a large drain most pods are gone before theirs is due. */
+const terminationIntervalMs = 100;
 
 /** Writes the message and the Blocked condition of Evacuations, at a limited rate. */
 export class StatusMessages {
@@ -34,6 +36,10 @@ export class StatusMessages {
   readonly #queue = new WorkQueue('evacuation-status');
   /** Key of an Evacuation -> when its message was last written, and which version of it was read before. */
   readonly #written = new Map<string, { atMs: number; resourceVersion: string | undefined }>();
+
+  /** Key of an Evacuation -> when the report about its terminating pod is due. */
+  readonly #terminationDueAtMs = new Map<string, number>();
+  #nextTerminationAtMs = 0;
 
   constructor({ cluster, log, waitingReason }: Deps) {
     this.#cluster = cluster;
@@ -85,8 +91,22 @@ export class StatusMessages {
     return true;
   }
 
+  /** Returns how long the report about the terminating pod of an Evacuation has to wait for those of others. */
+  terminationDelayMs(key: string): number {
+    const nowMs = Date.now();
+    const dueAtMs = this.#terminationDueAtMs.get(key) ?? Math.max(nowMs, this.#nextTerminationAtMs);
+    if (dueAtMs > nowMs) {
+      if (!this.#terminationDueAtMs.has(key)) this.#nextTerminationAtMs = dueAtMs + terminationIntervalMs;
+      this.#terminationDueAtMs.set(key, dueAtMs);
+      return dueAtMs - nowMs;
+    }
+    if (!this.#terminationDueAtMs.delete(key)) this.#nextTerminationAtMs = nowMs + terminationIntervalMs;
+    return 0;
+  }
+
   forget(key: string): void {
     this.#written.delete(key);
+    this.#terminationDueAtMs.delete(key);
   }
 
   async #writeWaiting(key: string, signal: AbortSignal): Promise<Requeue | undefined> {

@@ -5,6 +5,7 @@ import {
   stuckTerminating,
   stuckTerminatingAfterMs,
 } from '../../domain/evacuation/blocker.ts';
+import { keyOf } from '../../kube/store.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
 import type { StatusMessages } from './statusMessages.ts';
 
@@ -43,6 +44,8 @@ export async function reportTermination(
   const hasOutdatedBlocker = reportedBlocker(evacuation.status) !== undefined;
   if (now.getTime() < reportAtMs && !hasOutdatedBlocker)
     return { requeueAfterMs: reportAtMs - now.getTime() };
+  const delayMs = messages.terminationDelayMs(keyOf(evacuation));
+  if (delayMs > 0) return { requeueAfterMs: delayMs };
   const stuck = stuckTerminating(pod, now, stuckAfterMs);
   // An evacuator that deleted the pod has written its own message.
   const message =
