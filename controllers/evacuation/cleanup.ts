@@ -16,7 +16,15 @@ interface Deps {
   log: Log;
   /** Reports whether pods are being evicted. */
   isEvicting: () => boolean;
+  timing: CleanupTiming;
 }
+
+export interface CleanupTiming {
+  /** Evacuations of a namespace are kept, to be deleted together, until no pod of one has gone for this long. */
+  readonly stillGoingMs: number;
+}
+
+export const defaultCleanupTiming: CleanupTiming = { stillGoingMs: 3_000 };
 
 /** Number of Evacuations that are deleted or released in parallel. */
 const workers = 16;
@@ -25,8 +33,6 @@ const namespaceWorkers = 4;
 /** Clean-up yields to evictions for at most this long. */
 const maxDelayMs = 120_000;
 const retryMs = 200;
-/** While pods of a namespace still go one after the other, their Evacuations are deleted together at the end. */
-const stillGoingMs = 3_000;
 /** Longer than a retry, so that all Evacuations that were waiting for the last eviction are deleted together. */
 const collectMs = 300;
 
@@ -38,6 +44,7 @@ export class EvacuationCleanup {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #isEvicting: () => boolean;
+  readonly #timing: CleanupTiming;
   readonly #queue = new WorkQueue('evacuation-cleanup');
   readonly #namespaces = new WorkQueue('evacuation-deletion');
   /** UID of a deleted pod that still has an Evacuation -> when the informer showed its deletion. */
@@ -45,10 +52,11 @@ export class EvacuationCleanup {
   /** Key of an Evacuation that is to be deleted -> since when, until the informer shows that it is gone. */
   readonly #due = new Map<string, number>();
 
-  constructor({ cluster, log, isEvicting }: Deps) {
+  constructor({ cluster, log, isEvicting, timing }: Deps) {
     this.#cluster = cluster;
     this.#log = log;
     this.#isEvicting = isEvicting;
+    this.#timing = timing;
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -119,7 +127,7 @@ export class EvacuationCleanup {
     const since = due.map((evacuation) => this.#due.get(keyOf(evacuation)) ?? 0);
     const [first, last] = [Math.min(...since), Math.max(...since)];
     const nowMs = Date.now();
-    if (nowMs - last > stillGoingMs || nowMs - first > maxDelayMs) return false;
+    if (nowMs - last > this.#timing.stillGoingMs || nowMs - first > maxDelayMs) return false;
     const isGoing = (evacuation: Evacuation) => {
       const pod = podOf(this.#cluster, evacuation);
       return pod === undefined || pod.metadata.deletionTimestamp !== undefined;

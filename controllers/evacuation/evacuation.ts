@@ -9,7 +9,7 @@ import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
-import { EvacuationCleanup } from './cleanup.ts';
+import { type CleanupTiming, defaultCleanupTiming, EvacuationCleanup } from './cleanup.ts';
 import { EvacuatorHandover } from './evacuatorHandover.ts';
 import { PodEviction } from './eviction.ts';
 import { EvictionQueue } from './evictionQueue.ts';
@@ -25,6 +25,7 @@ interface Deps {
   log: Log;
   evacuators?: EvacuatorSettings;
   termination?: TerminationTiming;
+  cleanup?: CleanupTiming;
   /** Called for each Evacuation that was deleted. */
   onEnd?: ((outcome: EvacuationOutcome) => void) | undefined;
 }
@@ -56,6 +57,7 @@ export class EvacuationController {
     log,
     evacuators = defaultEvacuatorSettings,
     termination = defaultTerminationTiming,
+    cleanup = defaultCleanupTiming,
     onEnd,
   }: Deps) {
     this.#onEnd = onEnd;
@@ -88,7 +90,7 @@ export class EvacuationController {
       },
     });
     const isEvicting = () => this.#eviction.isSettling() || this.#queue.isBusy;
-    this.#cleanup = new EvacuationCleanup({ cluster, log, isEvicting });
+    this.#cleanup = new EvacuationCleanup({ cluster, log, isEvicting, timing: cleanup });
   }
 
   async run(signal: AbortSignal): Promise<void> {

@@ -32,8 +32,7 @@ test.each(['deploy/worker', 'deploy/admission-server', 'docs/examples/temporal-w
   'the PodDisruptionBudget of %s selects the pods of its workload',
   async (folder) => {
     const budget = await rendered(folder, 'PodDisruptionBudget');
-    const workload =
-      (await rendered(folder, 'Deployment')) ?? (await rendered(folder, 'WorkerDeployment'));
+    const workload = (await rendered(folder, 'Deployment')) ?? (await rendered(folder, 'WorkerDeployment'));
     const labels = workload?.spec.template.metadata.labels ?? {};
     const { matchLabels } = budget?.spec.selector ?? {};
     expect(matchLabels).toMatchObject({ 'app.kubernetes.io/name': labels['app.kubernetes.io/name'] });

@@ -1,3 +1,4 @@
+import type { CleanupTiming } from '../../controllers/evacuation/cleanup.ts';
 import { EvacuationController } from '../../controllers/evacuation/evacuation.ts';
 import type { EvacuatorSettings } from '../../controllers/evacuation/knownEvacuators.ts';
 import type { TerminationTiming } from '../../controllers/evacuation/termination.ts';
@@ -7,6 +8,7 @@ import { silentLog, type TestCluster } from './cluster.ts';
 interface Options {
   evacuators?: EvacuatorSettings;
   termination?: TerminationTiming;
+  cleanup?: CleanupTiming;
 }
 
 /** Starts the controller; the returned function ends it as a crash does: only objects and its last Events remain. */

@@ -1,6 +1,7 @@
 import type { Condition, Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import { keyOf } from '../../../kube/store.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
@@ -99,6 +100,27 @@ describe('An Evacuation', () => {
     expect(c.requests.count('deletecollection evacuations.evacuation.coordination.k8s.io')).toBe(1);
     expect(c.requests.count('delete evacuations.evacuation.coordination.k8s.io')).toBe(0);
     expect(c.requests.count('patch evacuations.evacuation.coordination.k8s.io')).toBe(20);
+  });
+
+  test('is deleted together with those whose pods go later, one after the other', async () => {
+    await stop();
+    const held = await c.podsOn(node, 3, { finalizers: ['example.com/held'] });
+    const pods = [...(await c.podsOn(node, 3)), ...held];
+    for (const pod of pods) await requestEvacuation(pod);
+    stop = evacuationControllerOn(c, { cleanup: { stillGoingMs: 60_000 } });
+    for (const pod of pods.slice(0, 3)) await c.eventuallyGone(pod);
+    for (const { metadata } of held) {
+      await eventually('the pod to be terminating', () =>
+        expect(c.cluster.pods.get(keyOf({ metadata }))?.metadata.deletionTimestamp).toBeDefined(),
+      );
+      // Longer than it takes until Evacuations that are due are deleted.
+      await throughout('no Evacuation to be deleted', 800, () => expect(left()).toHaveLength(6));
+      const { name, namespace = '' } = metadata;
+      await c.admin.mergePatch(resources.pods, { name, namespace }, { metadata: { finalizers: [] } });
+    }
+    await eventuallyNoneLeft();
+    expect(c.requests.count('deletecollection evacuations.evacuation.coordination.k8s.io')).toBe(1);
+    expect(c.requests.count('delete evacuations.evacuation.coordination.k8s.io')).toBe(0);
   });
 
   test('is deleted alone while a pod with an Evacuation is left in its namespace', async () => {
