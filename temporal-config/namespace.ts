@@ -30,7 +30,8 @@ const Namespace = z.strictObject({
 });
 export type Namespace = z.infer<typeof Namespace>;
 
-const own = new URL('namespace.yaml', import.meta.url);
+/** The same file for programs that are bundled into another folder. */
+const own = new URL('../temporal-config/namespace.yaml', import.meta.url);
 
 /** Returns the requirements of the workflows of this project. Throws an Error of one line if the file is invalid. */
 export function declaredNamespace(): Namespace {

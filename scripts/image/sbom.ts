@@ -25,7 +25,7 @@ interface Component {
  * @param packages folders of packages, relative to the root
  */
 export function sbomOf(packages: readonly string[], base: readonly DebianPackage[]): Sbom {
-  const text = execFileSync('npm', ['sbom', '--sbom-format=cyclonedx', '--omit=dev'], {
+  const text = execFileSync('npm', ['sbom', '--sbom-format=cyclonedx'], {
     cwd: root,
     env: toolEnvironment(),
     encoding: 'utf8',

@@ -1,0 +1,29 @@
+import { spawnSync } from 'node:child_process';
+
+/**
+ * `node scripts/debianPackages.ts` installs what tests with containers need, as root on Debian. Elsewhere it says what is left out, and exits 0: these
+ * tests are skipped then.
+ */
+
+const packages = ['buildah', 'containerd', 'runc'];
+
+const run = (command: string, ...args: string[]) =>
+  spawnSync(command, args, { encoding: 'utf8', env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
+
+function problem(): string | undefined {
+  if (run('dpkg-query', '--show', ...packages).status === 0) return undefined;
+  if (process.getuid?.() !== 0) return 'only root may install packages';
+  const options = ['--quiet', '--yes', '--no-install-recommends'];
+  for (const args of [['update'], ['install', ...options, ...packages]]) {
+    const { status, stderr, error } = run('apt-get', ...args);
+    if (status !== 0) return `apt-get ${args[0]}: ${(error?.message ?? stderr).trim().split('\n').at(-1)}`;
+  }
+  return undefined;
+}
+
+const found = problem();
+console.log(
+  found === undefined
+    ? `Installed: ${packages.join(', ')}`
+    : `Tests with containers will be skipped, because they need ${packages.join(', ')}: ${found}`,
+);

@@ -1,0 +1,109 @@
+import { execFile } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Containerd, missingForContainers } from '../kit/containers.ts';
+import { eventually } from '../kit/eventually.ts';
+import { createWorld, drained, type World } from '../kit/world.ts';
+import { freePort } from '../../worker/http.ts';
+
+const image = 'docker.io/library/node-maintenance:0.1.0';
+const missing = missingForContainers();
+/** Where the machine cannot run containers, says so in one line. */
+const withContainers = (name: string, check: () => Promise<void>) =>
+  test(name, async () => {
+    if (missing === undefined) await check();
+    else console.warn(`skipped, because ${missing}: ${name}`);
+  });
+
+let dir: string;
+let archive: string;
+let containerd: Containerd | undefined;
+let world: World | undefined;
+let printed: string;
+
+beforeAll(async () => {
+  if (missing !== undefined) return;
+  dir = mkdtempSync(join(tmpdir(), 'nm-image-'));
+  archive = join(dir, 'image.oci.tar');
+  ({ stdout: printed } = await promisify(execFile)('npm', ['run', '-s', 'image', '--', '--output', archive]));
+  containerd = await Containerd.start(join(dir, 'containerd'));
+  await containerd.import(archive);
+});
+
+afterAll(async () => {
+  await world?.close();
+  await containerd?.stop();
+  if (missing === undefined) rmSync(dir, { recursive: true, force: true });
+});
+
+const run = (...command: string[]) =>
+  containerd?.output({ image, name: `program-${crypto.randomUUID()}`, command: ['node', ...command] });
+
+withContainers('npm run image prints the sizes, and writes a bill of materials', async () => {
+  expect(printed).toMatch(/^ {2}archive {2}\S+ \(\d+ MB\)\n {2}image {4}\d+ MB unpacked$/m);
+  expect(statSync(archive).size).toBeLessThan(120_000_000);
+  const unpacked = Number(/(\d+) MB unpacked/.exec(printed)?.[1]);
+  expect(unpacked).toBeLessThanOrEqual(250);
+  const sbom = JSON.parse(readFileSync(join(dir, 'image.cdx.json'), 'utf8')) as {
+    bomFormat: string;
+    components: { name: string; version: string }[];
+  };
+  expect(sbom.bomFormat).toBe('CycloneDX');
+  const names = sbom.components.map(({ name }) => name);
+  expect(names).toEqual(
+    expect.arrayContaining(['node', 'libc6', '@temporalio/core-bridge', 'undici', 'pino']),
+  );
+  // They are needed to build the image only.
+  expect(names).not.toEqual(expect.arrayContaining(['webpack']));
+  expect(names).not.toEqual(expect.arrayContaining(['jest']));
+});
+
+withContainers('the image contains the other programs', async () => {
+  expect(await run('/app/worker/codecServer.js', '--help')).toContain('codec-server');
+  expect(await run('/app/worker/replay.js', '--help')).toContain('replay');
+  expect(await run('/app/temporal-config/main.js', '--help')).toContain('temporal-config');
+  expect(await run('/app/cli/main.js', '--help')).toContain('kubectl maintenance');
+});
+
+withContainers('its worker drains a node as user 65532 without a writable file system', async () => {
+  world = await createWorld({ nodes: 3 });
+  const { sandbox } = world;
+  const config = join(dir, 'config');
+  mkdirSync(config);
+  copyFileSync(sandbox.workerKubeconfig, join(config, 'worker'));
+  copyFileSync(sandbox.admissionKubeconfig, join(config, 'admission'));
+  await promisify(execFile)('chown', ['-R', '65532', config]);
+  const health = await freePort();
+  const pid = await containerd?.start({
+    image,
+    name: 'worker',
+    folders: { '/config': config },
+    env: {
+      KUBECONFIG: '/config/worker',
+      ADMISSION_KUBECONFIG: '/config/admission',
+      TEMPORAL_ADDRESS: sandbox.temporalAddress,
+      TEMPORAL_NAMESPACE: sandbox.temporalNamespace,
+      HEALTH_PORT: String(health),
+      METRICS_PORT: String(await freePort()),
+      WEBHOOK_PORT: String(await freePort()),
+    },
+  });
+  await eventually('the worker to be ready', async () => {
+    const answer = await fetch(`http://127.0.0.1:${health}/readyz`).catch(() => undefined);
+    const log = readFileSync(containerd?.logOf('worker') ?? '', 'utf8').slice(-2_000);
+    expect({ status: answer?.status, log }).toMatchObject({ status: 200 });
+  });
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  expect(/^Uid:\s+(.*)$/m.exec(status)?.[1]?.split('\t')).toEqual(['65532', '65532', '65532', '65532']);
+  await world.placePods('node-1', 3);
+  await world.apply('image', { nodes: ['node-1'], stage: 'Drain' });
+  await world.eventually('image', 'the node to be drained', drained);
+  expect(await world.podsOn('node-1')).toEqual([]);
+  expect(readFileSync(containerd?.logOf('worker') ?? '', 'utf8')).not.toMatch(
+    /EROFS|EACCES|MODULE_NOT_FOUND/,
+  );
+  await containerd?.end('worker');
+  expect(readFileSync(containerd?.logOf('worker') ?? '', 'utf8')).toMatch(/"msg":"Stopped"\}\s*$/);
+});
