@@ -14,7 +14,7 @@ const missing = missingForContainers();
 const withContainers = (name: string, check: () => Promise<void>) =>
   test(name, async () => {
     if (missing === undefined) await check();
-    else console.warn(`skipped, because ${missing}: ${name}`);
+    else process.stderr.write(`skipped, because ${missing}: ${name}\n`);
   });
 
 let dir: string;
