@@ -219,17 +219,17 @@ describe('a pod of a DaemonSet is gated', () => {
     );
   });
 
-  test('on each of a thousand nodes of a maintenance', async () => {
-    const nodes = Array.from({ length: 1_000 }, (_, i) => `thousand-${i}`);
-    const targets = [entry('Default', max), entry('DaemonSet', max)];
+  test('on each of five thousand nodes of a maintenance', async () => {
+    const nodes = Array.from({ length: 5_000 }, (_, i) => `thousand-${i}`);
+    const targets = [entry('Default', max), entry('DaemonSet', max), entry('Static', max)];
     const applied = await c.applied(c.maintenance({ nodes: ['thousand-0'], stage: 'Drain' }));
     await c.withStatus(applied, {
       nodeStatuses: nodes.map((name) => ({ nodeRef: { name }, drainTargets: targets })),
     });
     await eventuallyGated(
       [daemonPod({ node: 'thousand-0' }), gated],
-      [daemonPod({ node: 'thousand-999' }), gated],
-      [daemonPod({ node: 'thousand-1000' }), []],
+      [daemonPod({ node: 'thousand-4999' }), gated],
+      [daemonPod({ node: 'thousand-5000' }), []],
     );
   });
 });
