@@ -4,7 +4,6 @@ import type { NodeMaintenance, NodeMaintenanceStage } from '../api/nodeMaintenan
 import { isCompleted } from '../domain/common/stage.ts';
 import { forEachBounded } from '../kube/bounded.ts';
 import { resources } from '../kube/resources.ts';
-import { serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
 import { actionsBetween, type Reading, readActions } from './actions.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
@@ -107,10 +106,7 @@ export async function completeHeld(testbed: Testbed, names: readonly string[]): 
 /** Observes for a while in which nobody asks for anything. */
 async function observe(testbed: Testbed, worker: WorkerProcess, seconds: number) {
   const { sandbox, signal } = testbed;
-  const processes = {
-    worker: worker.pid,
-    ...Object.fromEntries(serverNames.map((name) => [name, sandbox.server(name).pid()])),
-  };
+  const { processes } = worker;
   const before: Reading = await readActions(sandbox.temporalMetrics);
   const [cpu, requests] = [readCpu(processes), await worker.requestsByKind()];
   await sleep(seconds * 1_000, undefined, { signal });

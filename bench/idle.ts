@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { forEachBounded } from '../kube/bounded.ts';
 import { resources } from '../kube/resources.ts';
-import { serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
 import { cpuBetween, readCpu } from './cpu.ts';
@@ -87,9 +86,9 @@ async function measureSize(testbed: Testbed, { names, podsPerNode }: Size): Prom
   const worker = await WorkerProcess.start(testbed);
   try {
     await sleep(settleMs, undefined, { signal });
-    const idle = await observe(testbed, worker, () => sleep(observedSeconds * 1_000, undefined, { signal }));
+    const idle = await observe(worker, () => sleep(observedSeconds * 1_000, undefined, { signal }));
     const idleMb = worker.memoryMb();
-    const churning = await observe(testbed, worker, () => churn(testbed, names));
+    const churning = await observe(worker, () => churn(testbed, names));
     const idleCores = (idle.cpu['worker'] ?? NaN) / idle.seconds;
     return {
       nodes: names.length,
@@ -106,11 +105,8 @@ async function measureSize(testbed: Testbed, { names, podsPerNode }: Size): Prom
   }
 }
 
-async function observe({ sandbox }: Testbed, worker: WorkerProcess, work: () => Promise<unknown>) {
-  const processes = {
-    worker: worker.pid,
-    ...Object.fromEntries(serverNames.map((name) => [name, sandbox.server(name).pid()])),
-  };
+async function observe(worker: WorkerProcess, work: () => Promise<unknown>) {
+  const { processes } = worker;
   const [cpu, requests, startedAt] = [readCpu(processes), await worker.requests(), performance.now()];
   await work();
   const seconds = (performance.now() - startedAt) / 1_000;

@@ -13,6 +13,7 @@ import {
 import { resources } from '../kube/resources.ts';
 import { readManifests } from '../manifests/read.ts';
 import { renderManifests } from '../manifests/render.ts';
+import { serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
 import { deployedNodeOptions, workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
@@ -103,6 +104,13 @@ export class WorkerProcess {
 
   get pid(): number | undefined {
     return this.#child.pid;
+  }
+
+  /** Process ids of the worker and of the servers of the sandbox, by name. */
+  get processes(): Record<string, number | undefined> {
+    const { sandbox } = this.#testbed;
+    const servers = serverNames.map((name) => [name, sandbox.server(name).pid()]);
+    return { worker: this.pid, ...Object.fromEntries(servers) };
   }
 
   /** Returns the number of requests to Kubernetes so far, by the worker's own counter. */

@@ -6,9 +6,14 @@ import { spawnSync } from 'node:child_process';
  */
 
 const packages = ['buildah', 'containerd', 'runc'];
+const timeoutMs = 300_000;
 
 const run = (command: string, ...args: string[]) =>
-  spawnSync(command, args, { encoding: 'utf8', env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
+  spawnSync(command, args, {
+    encoding: 'utf8',
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    timeout: timeoutMs,
+  });
 
 function problem(): string | undefined {
   if (run('dpkg-query', '--show', ...packages).status === 0) return undefined;

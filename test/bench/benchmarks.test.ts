@@ -12,9 +12,18 @@ test.each([
   expect(parseBenchmark(name)).toEqual({ kind: 'Drain', name, workload, division, isWarm });
 });
 
-test.each(['0x5', '5x0', '1x501', 'overlap:3x10', 'warm:1x1', '10'])('%s is no benchmark', (name) => {
-  expect(parseBenchmark(name)).toBeUndefined();
+test('idle:1000x5 is a cluster without an open maintenance, which brings its own nodes', () => {
+  const idle = parseBenchmark('idle:1000x5');
+  expect(idle).toEqual({ kind: 'Idle', name: 'idle:1000x5', nodes: 1_000, podsPerNode: 5 });
+  expect(nodesFor(idle === undefined ? [] : [idle])).toBe(1);
 });
+
+test.each(['idle:3x1', 'idle:4x501', '0x5', '5x0', '1x501', 'overlap:3x10', 'warm:1x1', '10'])(
+  '%s is no benchmark',
+  (name) => {
+    expect(parseBenchmark(name)).toBeUndefined();
+  },
+);
 
 test('One maintenance drains all nodes', () => {
   expect(divide(nodes, 'One')).toEqual([nodes]);

@@ -12,13 +12,16 @@ const namespace = 'k8s.io';
 /** Returns what containers need and this machine lacks; undefined if it has everything. `scripts/debianPackages.ts` installs the packages. */
 export function missingForContainers(): string | undefined {
   if (process.getuid?.() !== 0) return 'containers need root';
-  const missing = ['buildah', 'containerd', 'ctr', 'runc'].filter((name) => !isInstalled(name));
-  return missing.length === 0 ? undefined : `not installed: ${missing.join(', ')}`;
+  const missing = ['buildah', 'containerd', 'ctr', 'runc'].filter((name) => !succeeds(name, '--version'));
+  if (missing.length > 0) return `not installed: ${missing.join(', ')}`;
+  return succeeds('unshare', '--mount', '--ipc', '--uts', '--pid', '--fork', 'true')
+    ? undefined
+    : 'this machine forbids new namespaces';
 }
 
-function isInstalled(name: string): boolean {
+function succeeds(command: string, ...args: string[]): boolean {
   try {
-    execFileSync(name, ['--version'], { stdio: 'ignore' });
+    execFileSync(command, args, { stdio: 'ignore' });
     return true;
   } catch {
     return false;
