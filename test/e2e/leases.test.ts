@@ -12,7 +12,7 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, finished, type World } from '../kit/world.ts';
 
 /** Long enough for a worker to start on a machine that is several times slower. */
-const durationSeconds = 45;
+const durationSeconds = 60;
 const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 const node = 'node-1';
 

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { WorkflowHandle } from '@temporalio/client';
 import type { KubeObject, Pod } from '../../api/core.ts';
-import { WindowAnnotation } from '../../api/names.ts';
+import { READINESS_CONDITION, WindowAnnotation } from '../../api/names.ts';
 import { windowWorkflowIdOf } from '../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { nodeResultOf } from '../../domain/windows/nodeResult.ts';
@@ -288,8 +288,15 @@ describe('a window whose nodes have readiness gates', () => {
     await probed(agent, false);
     await storageOn(first);
     await gatesOf(first, { gates: '1/2', blockedBy: 'network' });
+    const gates = `gate network: pod is not ready: default/${agent.metadata.name} (Running)`;
+    // The condition of the Node, which the failure quotes, is written after that.
+    await eventually('the condition of the node', async () => {
+      const { conditions = [] } = (await world.node(first)).status ?? {};
+      const condition = conditions.find(({ type }) => type === READINESS_CONDITION);
+      expect(condition?.message).toContain(gates);
+    });
     await windows.patched('gated', { rollout: { readyTimeoutSeconds: 1 } });
-    const why = `readiness gates are not ready (gate network: pod is not ready: default/${agent.metadata.name} (Running))`;
+    const why = `readiness gates are not ready (${gates})`;
     await eventually('the failure to be reported', async () => {
       const { progress, active } = (await windows.now('gated')).status ?? {};
       expect(progress).toMatchObject({ done: 1, inProgress: 1, failed: 1, remaining: 1 });

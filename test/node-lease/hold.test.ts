@@ -307,7 +307,8 @@ describe('a node that another client holds is waited for', () => {
     };
     const held = [dead, investigated, stale].map((node) => leases.hold(node, () => node, { onWaiting }));
     expect(await Promise.all(held)).toEqual([dead, investigated, stale]);
-    expect(holders.toSorted()).toEqual(['dead', 'kubeadm:jane', 'stale']);
+    // On a slow machine the first has expired before anybody waits for it.
+    expect(holders.filter((holder) => holder !== 'dead').toSorted()).toEqual(['kubeadm:jane', 'stale']);
   });
 
   test('until the caller aborts, also if the apiserver does not respond', async () => {
@@ -363,7 +364,9 @@ describe('a node that another client holds is waited for', () => {
       calls++;
       running--;
     };
-    const clients = Array.from({ length: 6 }, (_, index) => fixture.client(`one-${index}`));
+    // None expires on a slow machine.
+    const overrides = { leaseDurationSeconds: 600 };
+    const clients = Array.from({ length: 6 }, (_, index) => fixture.client(`one-${index}`, overrides));
     await Promise.all(clients.flatMap((leases) => [leases.hold(node, act), leases.hold(node, act)]));
     expect({ maxRunning, calls }).toEqual({ maxRunning: 1, calls: 12 });
   });
