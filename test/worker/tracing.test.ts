@@ -26,8 +26,8 @@ afterEach(() => {
 });
 
 /** Returns what exports the span of a maintenance that has completed. */
-async function tracingOf(log: ReturnType<typeof recordedLog>) {
-  const tracing = startTracing(log, 100);
+async function tracingOf(log: ReturnType<typeof recordedLog>, timeoutMs: number) {
+  const tracing = startTracing(log, timeoutMs);
   const metadata = { name: 'rack-7', uid: crypto.randomUUID(), creationTimestamp: new Date().toISOString() };
   const object = { metadata, spec: { stage: 'Complete' } } as NodeMaintenance;
   type Subscriber = Parameters<Cluster['maintenances']['subscribe']>[0];
@@ -45,7 +45,7 @@ async function tracingOf(log: ReturnType<typeof recordedLog>) {
 test('a collector that refuses connections fails nothing, and is logged once', async () => {
   collector.close();
   const log = recordedLog();
-  const tracing = await tracingOf(log);
+  const tracing = await tracingOf(log, 60_000);
   await tracing.close();
   await tracing.close();
   expect(log.lines).toEqual([
@@ -59,7 +59,7 @@ test('a collector that refuses connections fails nothing, and is logged once', a
 
 test('a collector that never answers delays the end of the process for a limited time, and is logged', async () => {
   const log = recordedLog();
-  const tracing = await tracingOf(log);
+  const tracing = await tracingOf(log, 100);
   await tracing.close();
   const [socket] = (await connected) as [Socket];
   // The request has not failed yet.
