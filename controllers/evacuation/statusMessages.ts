@@ -94,14 +94,14 @@ export class StatusMessages {
   /** Returns how long the report about the terminating pod of an Evacuation has to wait for those of others. */
   terminationDelayMs(key: string): number {
     const nowMs = Date.now();
-    const dueAtMs = this.#terminationDueAtMs.get(key) ?? Math.max(nowMs, this.#nextTerminationAtMs);
-    if (dueAtMs > nowMs) {
-      if (!this.#terminationDueAtMs.has(key)) this.#nextTerminationAtMs = dueAtMs + terminationIntervalMs;
-      this.#terminationDueAtMs.set(key, dueAtMs);
-      return dueAtMs - nowMs;
+    let dueAtMs = this.#terminationDueAtMs.get(key);
+    if (dueAtMs === undefined) {
+      dueAtMs = Math.max(nowMs, this.#nextTerminationAtMs);
+      this.#nextTerminationAtMs = dueAtMs + terminationIntervalMs;
     }
-    if (!this.#terminationDueAtMs.delete(key)) this.#nextTerminationAtMs = nowMs + terminationIntervalMs;
-    return 0;
+    if (dueAtMs > nowMs) this.#terminationDueAtMs.set(key, dueAtMs);
+    else this.#terminationDueAtMs.delete(key);
+    return Math.max(0, dueAtMs - nowMs);
   }
 
   forget(key: string): void {
