@@ -1,4 +1,6 @@
 import { readFileSync } from 'node:fs';
+import { serverNames } from '../sandbox/layout.ts';
+import type { Sandbox } from '../sandbox/sandbox.ts';
 
 /**
  * Seconds of CPU time that each process has used since it started; `machine` is the sum over all processes so far, `children`
@@ -8,6 +10,11 @@ export type CpuTimes = Record<string, number> & { machine: number };
 
 /** Clock ticks of /proc in a second: a constant of the Linux ABI. */
 const ticksPerSecond = 100;
+
+/** Returns the process ids of the servers of a sandbox, by name. */
+export function serverProcesses(sandbox: Pick<Sandbox, 'server'>): Record<string, number | undefined> {
+  return Object.fromEntries(serverNames.map((name) => [name, sandbox.server(name).pid()]));
+}
 
 /** Reads the CPU time of processes, given by name and process id. Omits processes that do not run. */
 export function readCpu(processes: Readonly<Record<string, number | undefined>>): CpuTimes {
@@ -34,6 +41,11 @@ export function cpuBetween(before: CpuTimes, after: CpuTimes): Record<string, nu
   const known = Object.values(used).reduce((sum, seconds) => sum + seconds, 0);
   const sorted = Object.entries(used).toSorted((a, b) => b[1] - a[1]);
   return { ...Object.fromEntries(sorted), elsewhere: Math.max(0, (machine ?? 0) - known) };
+}
+
+/** Returns the cores that each process used on average, from the seconds of CPU time that it used in `seconds`. */
+export function coresOf(used: Readonly<Record<string, number>>, seconds: number): Record<string, number> {
+  return Object.fromEntries(Object.entries(used).map(([name, busy]) => [name, busy / seconds]));
 }
 
 /** user, nice, system, idle, iowait, irq, softirq, steal, ... (proc(5)) */

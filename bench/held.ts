@@ -7,7 +7,7 @@ import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { actionsBetween, type Reading, readActions } from './actions.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
-import { cpuBetween, readCpu } from './cpu.ts';
+import { coresOf, cpuBetween, readCpu } from './cpu.ts';
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
@@ -116,7 +116,7 @@ async function observe(testbed: Testbed, worker: WorkerProcess, seconds: number)
   return {
     after,
     actions: actionsBetween(before, after),
-    cores: Object.fromEntries(Object.entries(used).map(([name, busy]) => [name, busy / seconds])),
+    cores: coresOf(used, seconds),
     requests: Object.fromEntries(
       Object.entries(requestsAfter)
         .map(([kind, count]): [string, number] => [kind, count - (requests[kind] ?? 0)])

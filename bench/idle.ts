@@ -3,7 +3,7 @@ import { forEachBounded } from '../kube/bounded.ts';
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
-import { cpuBetween, readCpu } from './cpu.ts';
+import { coresOf, cpuBetween, readCpu } from './cpu.ts';
 import { createNamespace, podOn, removePods, trafficNamespace } from './pods.ts';
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
@@ -89,15 +89,16 @@ async function measureSize(testbed: Testbed, { names, podsPerNode }: Size): Prom
     const idle = await observe(worker, () => sleep(observedSeconds * 1_000, undefined, { signal }));
     const idleMb = worker.memoryMb();
     const churning = await observe(worker, () => churn(testbed, names));
-    const idleCores = (idle.cpu['worker'] ?? NaN) / idle.seconds;
+    const cores = coresOf(idle.cpu, idle.seconds);
+    const churnedSeconds = (churning.cpu['worker'] ?? NaN) - (cores['worker'] ?? NaN) * churning.seconds;
     return {
       nodes: names.length,
       pods: names.length * podsPerNode,
       startSeconds: worker.startSeconds,
       residentMb: { idle: idleMb, peak: worker.peakMemoryMb() },
-      cores: Object.fromEntries(Object.entries(idle.cpu).map(([name, busy]) => [name, busy / idle.seconds])),
+      cores,
       requestsPerSecond: idle.requests / idle.seconds,
-      churnMsPerPod: (((churning.cpu['worker'] ?? NaN) - idleCores * churning.seconds) * 1_000) / churned,
+      churnMsPerPod: (churnedSeconds * 1_000) / churned,
     };
   } finally {
     await worker.stop();

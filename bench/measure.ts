@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PodDisruptionBudget } from '../api/core.ts';
 import { resources } from '../kube/resources.ts';
-import { type ServerName, serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
 import { type BenchmarkOf, divide, podsOf, type Workload } from './benchmarks.ts';
-import { cpuBetween, readCpu } from './cpu.ts';
+import { cpuBetween, readCpu, serverProcesses } from './cpu.ts';
 import { watchDisruptionLatency } from './disruptionLatency.ts';
 import { userOf } from './identities.ts';
 import type { Requests } from './requests.ts';
@@ -118,11 +117,7 @@ function ofTarget({ children = 0, target = 0, ...others }: Record<string, number
 }
 
 function processesOf({ sandbox }: Testbed, { pid }: Attempt): Record<string, number | undefined> {
-  const servers = serverNames.map((name): [ServerName, number | undefined] => [
-    name,
-    sandbox.server(name).pid(),
-  ]);
-  return { ...Object.fromEntries(servers), target: pid, bench: process.pid };
+  return { ...serverProcesses(sandbox), target: pid, bench: process.pid };
 }
 
 function histogram(seconds: readonly number[]): number[] {

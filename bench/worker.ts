@@ -13,13 +13,13 @@ import {
 import { resources } from '../kube/resources.ts';
 import { readManifests } from '../manifests/read.ts';
 import { renderManifests } from '../manifests/render.ts';
-import { serverNames } from '../sandbox/layout.ts';
 import { until } from '../sandbox/until.ts';
 import { deployedNodeOptions, workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
 import { isRunning, killChild, stopChild } from './childProcess.ts';
 import { readMemoryMb } from './memory.ts';
 import { parseSamples } from './samples.ts';
+import { serverProcesses } from './cpu.ts';
 import type { Testbed } from './testbed.ts';
 
 const readyTimeoutMs = 60_000;
@@ -108,9 +108,7 @@ export class WorkerProcess {
 
   /** Process ids of the worker and of the servers of the sandbox, by name. */
   get processes(): Record<string, number | undefined> {
-    const { sandbox } = this.#testbed;
-    const servers = serverNames.map((name) => [name, sandbox.server(name).pid()]);
-    return { worker: this.pid, ...Object.fromEntries(servers) };
+    return { worker: this.pid, ...serverProcesses(this.#testbed.sandbox) };
   }
 
   /** Returns the number of requests to Kubernetes so far, by the worker's own counter. */
