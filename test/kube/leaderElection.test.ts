@@ -423,15 +423,11 @@ describe('a leader that was stopped for longer than its lease duration, and resu
     expect(all.slice(start, end).filter((writer) => writer === 'first').length).toBeLessThanOrEqual(1);
     expect([all[0], all.at(-1)]).toEqual(['first', 'first']);
     const timeline = first.output().filter((line) => /^(Leadership|The work) /.test(line));
-    // On a slow machine it also loses the Lease at other times.
-    expect(timeline[0]).toBe('Leadership was acquired');
-    const lost = timeline.indexOf('Leadership was lost');
-    expect(timeline.slice(lost, lost + 2)).toEqual(['Leadership was lost', 'The work has ended']);
-    expect(timeline.slice(-3)).toEqual([
-      'Leadership was acquired',
-      'The work has ended',
-      'Leadership was released',
-    ]);
+    // On a slow machine it also loses the Lease at other times, and may release it after that.
+    const lost =
+      'Leadership was acquired, Leadership was lost, The work has ended(, Leadership was released)?, ';
+    const last = 'Leadership was acquired, The work has ended, Leadership was released';
+    expect(timeline.join(', ')).toMatch(new RegExp(`^(${lost})+${last}$`));
   });
 });
 
