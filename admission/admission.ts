@@ -14,6 +14,7 @@ import {
 } from './certificates.ts';
 import { type WebhookClients, watchClientCa } from './clientCa.ts';
 import { evacuationReviewer, evictionReviewer, type PlainEvictions } from './evacuations.ts';
+import { mutationWebhooks } from './mutations.ts';
 import { type Endpoint, hostsOf, mutating, paths, registrationPatch, validating } from './registration.ts';
 import { evacuationWebhook, evictionWebhook, maintenanceWebhook, readinessPolicyWebhook } from './review.ts';
 import {
@@ -78,6 +79,7 @@ export class Admission {
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
         [paths.evictions]: evictionWebhook(evictionReviewer(view.kube, plainEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),
+        ...mutationWebhooks(view),
       },
       { log, onRejection, ...(limits && { limits }), clients },
     );

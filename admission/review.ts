@@ -67,8 +67,28 @@ const readinessPolicyRequest = z.object({
   }),
 });
 
+/** The webhooks of policies see objects of several kinds before their schemas are validated. */
+const mutated = z.looseObject({
+  metadata: z.looseObject({ annotations: z.record(z.string(), z.string()).optional() }),
+  spec: z.looseObject({}).optional(),
+});
+
+const mutationRequest = z.object({
+  ...common,
+  operation: z.enum(['CREATE', 'UPDATE']),
+  object: mutated,
+  oldObject: mutated.nullish().transform((object) => object ?? undefined),
+  options: z.looseObject({ fieldManager: z.string().optional() }).nullish(),
+});
+
 /** The request of each webhook. */
-const requests = { maintenanceRequest, evacuationRequest, evictionRequest, readinessPolicyRequest };
+const requests = {
+  maintenanceRequest,
+  evacuationRequest,
+  evictionRequest,
+  readinessPolicyRequest,
+  mutationRequest,
+};
 
 interface AdmissionRequest {
   uid: string;
@@ -89,6 +109,9 @@ export type EvictionRequest = AdmissionRequest & { namespace: string; name: stri
 
 export type ReadinessPolicyRequest = AdmissionRequest & { object: NodeReadinessPolicy };
 
+/** A request that one of the MutatingAdmissionPolicies of deploy/ would change. */
+export type MutationRequest = AdmissionRequest & Omit<z.infer<typeof mutationRequest>, 'uid' | 'userInfo'>;
+
 export type ReviewResult =
   | { kind: 'Allowed'; warnings?: readonly string[]; patch?: readonly JsonPatchOperation[] }
   | { kind: 'Denied'; reason: 'Forbidden' | 'Invalid' | 'TooManyRequests'; message: string };
@@ -105,6 +128,8 @@ export const maintenanceWebhook = (reviewer: Reviewer<MaintenanceRequest>) =>
 export const evacuationWebhook = (reviewer: Reviewer<EvacuationRequest>) =>
   webhook('evacuationRequest', reviewer);
 export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook('evictionRequest', reviewer);
+
+export const mutationWebhook = (reviewer: Reviewer<MutationRequest>) => webhook('mutationRequest', reviewer);
 
 export const readinessPolicyWebhook = (reviewer: Reviewer<ReadinessPolicyRequest>) =>
   webhook('readinessPolicyRequest', reviewer);

@@ -68,9 +68,10 @@ const variables = [
       "variables.terms.all(term, term.?matchFields.orValue([]).exists(field, field.key == 'metadata.name' && field.operator == 'In'))",
   },
   {
+    // Kubernetes 1.33 cannot flatten lists. No name of a node contains a comma.
     name: 'names',
     expression:
-      "variables.terms.map(term, term.?matchFields.orValue([]).filter(field, field.key == 'metadata.name' && field.operator == 'In').map(field, field.values)).flatten().flatten()",
+      "variables.terms.map(term, term.?matchFields.orValue([]).filter(field, field.key == 'metadata.name' && field.operator == 'In').map(field, field.values.join(',')).join(',')).join(',').split(',').filter(name, name != '')",
   },
   { name: 'mayDeleteEveryNode', expression: `${nodes}.check('delete').allowed()` },
   {

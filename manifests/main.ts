@@ -15,10 +15,13 @@ interface Options {
   namespace: string;
   webhookHost: string[];
   windowJobs: boolean;
+  mutatingPolicies: boolean;
   workPodSecurity?: PodSecurityLevel;
 }
 
-const { namespace, webhookHost, windowJobs, workPodSecurity } = new Command('npm run manifests --')
+const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies } = new Command(
+  'npm run manifests --',
+)
   .description('Prints the manifests of deploy/ for an installation, for kubectl apply --server-side -f -')
   .option('--namespace <name>', 'namespace of the worker and the admission server', SYSTEM_NAMESPACE)
   .option(
@@ -33,6 +36,10 @@ const { namespace, webhookHost, windowJobs, workPodSecurity } = new Command('npm
       'with --window-jobs: pod security of the namespace in which Jobs of windows run; default: baseline',
     ).choices(podSecurityLevels),
   )
+  .option(
+    '--no-mutating-policies',
+    'webhooks in place of MutatingAdmissionPolicies, which Kubernetes serves since 1.36',
+  )
   .parse()
   .opts<Options>();
 
@@ -45,6 +52,7 @@ try {
     windowJobs: windowJobs
       ? { kind: 'Enabled', podSecurity: workPodSecurity ?? 'baseline' }
       : { kind: 'None' },
+    mutatingPolicies,
   };
   const rendered = renderManifests(await readInstallation(options), options);
   // Long CEL expressions stay on one line, as in deploy/.

@@ -7,6 +7,7 @@ import {
   WEBHOOK_HOSTS_ANNOTATION,
   WORK_NAMESPACE,
 } from '../api/names.ts';
+import { withoutMutatingPolicies } from './mutatingWebhooks.ts';
 
 /** The levels of the Pod Security Standards. */
 export const podSecurityLevels = ['restricted', 'baseline', 'privileged'] as const;
@@ -22,6 +23,8 @@ export interface InstallationOptions {
   /** Hosts at which an admission server outside the cluster may register itself; none: the webhooks call its Service. */
   readonly webhookHosts?: readonly string[];
   readonly windowJobs?: WindowJobs;
+  /** False if the apiserver does not serve MutatingAdmissionPolicies: webhooks replace them. */
+  readonly mutatingPolicies?: boolean;
 }
 
 /** Port of the first URL, until an admission server registers its own. */
@@ -38,11 +41,13 @@ export function renderManifests(
     namespace = SYSTEM_NAMESPACE,
     webhookHosts = [],
     windowJobs = { kind: 'None' },
+    mutatingPolicies = true,
   }: InstallationOptions = {},
 ): KubeObject[] {
   const problem = namespaceProblem(namespace);
   if (problem !== undefined) throw new Error(`namespace: ${problem} (got "${namespace}")`);
-  return manifests.map((manifest) => {
+  const served = mutatingPolicies ? manifests : withoutMutatingPolicies(manifests);
+  return served.map((manifest) => {
     const moved = inNamespace(manifest, namespace);
     return withWebhookHosts(withPodSecurity(moved, windowJobs), webhookHosts);
   });

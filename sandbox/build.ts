@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { type BinaryName, binarySources, buildFlags, toolchainSource } from './binaries.ts';
+import { binarySources, buildFlags, type ToolchainPart } from './binaries.ts';
 import { BuildProgress, type BuildStep } from './buildProgress.ts';
 import { goBuild, type GoPackage, type GoRun, listPackages } from './go.ts';
 
@@ -16,7 +16,7 @@ export interface BuildOptions {
 
 /** Builds binaries from source and moves them to the target directory when all are complete. */
 export async function buildBinaries(
-  names: readonly BinaryName[],
+  { source, names }: ToolchainPart,
   target: string,
   go: string,
   { env, report, progress, signal }: BuildOptions,
@@ -27,7 +27,7 @@ export async function buildBinaries(
   report(`The binaries are kept in ${target}; docs/how-to/first-run.md says how to use your own`);
   // Go builds in this order. Temporal comes first, so that the end of its build, which uses one CPU, overlaps with the rest.
   const packages = names.map((name) => binarySources[name].package).toReversed();
-  const run = { source: toolchainSource, packages, log: `${target}.log`, env, signal };
+  const run = { source, packages, log: `${target}.log`, env, signal };
   const display = new ProgressDisplay(progress ?? report, progress ? 1_000 : 15_000);
   try {
     rmSync(run.log, { force: true });
@@ -36,7 +36,7 @@ export async function buildBinaries(
     report(
       `Compiling ${steps.length} packages: about ${spell(expectedSeconds(steps))}, less if Go has some in its cache`,
     );
-    await compile({ ...run, flags: buildFlags(), output: staging, name: list }, steps, display);
+    await compile({ ...run, flags: buildFlags(source), output: staging, name: list }, steps, display);
     for (const name of names) {
       const file = outputName(binarySources[name].package);
       renameSync(join(staging, file), join(target, name));

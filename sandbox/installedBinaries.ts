@@ -3,22 +3,38 @@ import { accessSync, constants, realpathSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { type BinaryName, binaryNames, binarySources, pinnedVersion, type Toolchain } from './binaries.ts';
+import { type BinaryName, binaryNames, binarySources, nodeBinaryNames, pinnedVersion } from './binaries.ts';
 import { SandboxError } from './errors.ts';
 
+/** Paths of binaries that were found. */
+type Binaries = Partial<Record<BinaryName, string>>;
+
 /**
- * Returns the binaries that the user names with KUBEBUILDER_ASSETS and TEMPORAL_CLI, whatever their versions. Throws
- * SandboxError for a variable that names none.
+ * Returns those of the binaries that the user names with KUBEBUILDER_ASSETS and TEMPORAL_CLI, whatever their versions. Throws
+ * SandboxError for a variable that names none, and if the user also selects a version of Kubernetes.
  */
-export function namedBinaries(env: NodeJS.ProcessEnv): Partial<Toolchain> {
-  return { ...kubebuilderAssets(env), ...temporalCli(env) };
+export function namedBinaries(
+  names: readonly BinaryName[],
+  env: NodeJS.ProcessEnv,
+  kubernetes?: string,
+): Binaries {
+  const named = Object.entries({ ...kubebuilderAssets(env, kubernetes), ...temporalCli(env) });
+  return Object.fromEntries(named.filter(([name]) => names.includes(name as BinaryName)));
 }
 
 /** KUBEBUILDER_ASSETS is envtest's variable: a directory with etcd, kube-apiserver and kubectl. Others in it are used too. */
-function kubebuilderAssets(env: NodeJS.ProcessEnv): Partial<Toolchain> {
+function kubebuilderAssets(env: NodeJS.ProcessEnv, kubernetes?: string): Binaries {
   const assets = env['KUBEBUILDER_ASSETS'];
   if (!assets) return {};
-  const names = binaryNames.filter((name) => name !== 'temporal' && isExecutable(join(assets, name)));
+  if (kubernetes !== undefined) {
+    const remedy = 'unset it, or leave out the version';
+    throw new SandboxError(
+      `KUBEBUILDER_ASSETS names the Kubernetes of ${assets}, and Kubernetes ${kubernetes} is asked for: ${remedy}`,
+    );
+  }
+  const names = [...binaryNames, ...nodeBinaryNames].filter(
+    (name) => name !== 'temporal' && isExecutable(join(assets, name)),
+  );
   if (names.length === 0) {
     const remedy = 'name a directory with etcd, kube-apiserver and kubectl, or unset it to have them built';
     throw new SandboxError(
@@ -28,7 +44,7 @@ function kubebuilderAssets(env: NodeJS.ProcessEnv): Partial<Toolchain> {
   return Object.fromEntries(names.map((name) => [name, resolve(assets, name)]));
 }
 
-function temporalCli(env: NodeJS.ProcessEnv): Partial<Toolchain> {
+function temporalCli(env: NodeJS.ProcessEnv): Binaries {
   const temporal = env['TEMPORAL_CLI'];
   if (!temporal) return {};
   if (!isExecutable(temporal)) {
@@ -43,23 +59,25 @@ function temporalCli(env: NodeJS.ProcessEnv): Partial<Toolchain> {
  * not use one of another version.
  */
 export async function binariesOnPath(
+  source: string,
   names: readonly BinaryName[],
   env: NodeJS.ProcessEnv,
   report: (line: string) => void,
-): Promise<Partial<Toolchain>> {
-  const found = await Promise.all(names.map((name) => binaryOnPath(name, env, report)));
+): Promise<Binaries> {
+  const found = await Promise.all(names.map((name) => binaryOnPath(name, source, env, report)));
   return Object.fromEntries(found.flat());
 }
 
 async function binaryOnPath(
   name: BinaryName,
+  source: string,
   env: NodeJS.ProcessEnv,
   report: (line: string) => void,
 ): Promise<[BinaryName, string][]> {
   const directories = (env['PATH'] ?? '').split(delimiter).filter((directory) => directory !== '');
   const file = directories.map((directory) => resolve(directory, name)).find(isExecutable);
   if (file === undefined) return [];
-  const pinned = pinnedVersion(name);
+  const pinned = pinnedVersion(name, source);
   const version = await versionOf(name, file);
   if (version !== pinned) {
     report(`Not using ${file}: its version is ${version ?? 'unknown'}, the sandbox needs ${pinned}`);

@@ -409,17 +409,35 @@ async function applyDefinition(
 const customResourceDefinitions = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions';
 
 /** Applies deploy/ with what is optional there, and waits until its CRDs are served and its policy is in effect. */
-export async function install(layout: Layout, server: ApiServer, wait: WaitOptions): Promise<void> {
-  const file = await writeManifests(layout);
+export async function install(
+  layout: Layout,
+  server: ApiServer,
+  mutatingPolicies: boolean,
+  wait: WaitOptions,
+): Promise<void> {
+  const file = await writeManifests(layout, mutatingPolicies);
   await until('deploy/ to be applied', () => apply(layout, ['-f', file]), wait);
   await until(`${temporalUser} to be applied`, () => apply(layout, ['-k', temporalUser]), wait);
   await until('the CustomResourceDefinitions to be Established', () => unestablished(server), wait);
-  await until('the policy for drain plans to be in effect', () => incompletePlan(server), wait);
+  // Without the policies, nobody can create a NodeMaintenance until an admission server runs.
+  if (mutatingPolicies)
+    await until('the policy for drain plans to be in effect', () => incompletePlan(server), wait);
+}
+
+/** Reports whether the apiserver serves MutatingAdmissionPolicies, which it does since Kubernetes 1.36. */
+export async function servesMutatingPolicies(server: ApiServer): Promise<boolean> {
+  const { status } = await ask(
+    server,
+    'GET',
+    '/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies',
+  );
+  return status === 200;
 }
 
 /** Writes the manifests for admission servers that run outside the cluster, on any port of this host. */
-async function writeManifests(layout: Layout): Promise<string> {
+async function writeManifests(layout: Layout, mutatingPolicies: boolean): Promise<string> {
   const options: InstallationOptions = {
+    mutatingPolicies,
     webhookHosts: ['127.0.0.1'],
     windowJobs: { kind: 'Enabled', podSecurity: 'baseline' },
   };

@@ -1,4 +1,5 @@
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { kubernetesVersions } from './binaries.ts';
 import { SandboxError } from './errors.ts';
 import { type PortName, portOptions } from './ports.ts';
 import {
@@ -17,7 +18,9 @@ interface DirOption {
   dir: string;
 }
 
-type UpOptions = DirOption & { nodes: number; install: boolean } & Partial<Record<`${PortName}Port`, number>>;
+type UpOptions = DirOption & { nodes: number; install: boolean; kubernetes?: string } & Partial<
+    Record<`${PortName}Port`, number>
+  >;
 
 const program = new Command('sandbox')
   .description(
@@ -32,6 +35,7 @@ const up = program
   .description('start it; missing binaries are built from source first, once per user and version')
   .option(...dirOption)
   .option('--nodes <number>', 'number of kwok nodes', nodeCount, 3)
+  .addOption(kubernetesOption())
   .option('--no-install', 'do not apply deploy/ (CRDs, policies, permissions)');
 for (const option of Object.values(portOptions))
   up.option(`${option} <port>`, 'use this port instead of a free one', port);
@@ -53,6 +57,7 @@ program
 program
   .command('build')
   .description('build missing binaries now, so that the first up, demo or test starts at once')
+  .addOption(kubernetesOption())
   .action(build);
 
 async function start(options: UpOptions): Promise<void> {
@@ -76,8 +81,14 @@ async function start(options: UpOptions): Promise<void> {
   showAddresses(sandbox, options.dir);
 }
 
-async function build(): Promise<void> {
-  const binaries = await ensureToolchain(reporting());
+function kubernetesOption(): Option {
+  const versions = kubernetesVersions();
+  const description = `version of Kubernetes; ${versions.at(-1)} by default`;
+  return new Option('--kubernetes <version>', description).choices(versions);
+}
+
+async function build({ kubernetes }: { kubernetes?: string }): Promise<void> {
+  const binaries = await ensureToolchain({ ...reporting(), kubernetes });
   print("The sandbox's binaries are available:");
   for (const [name, path] of Object.entries(binaries)) print(`  ${name.padEnd(24)} ${path}`);
 }

@@ -30,6 +30,7 @@ import {
 } from './servers.ts';
 import { temporalServer } from './temporal.ts';
 import { ensureToolchain } from './toolchain.ts';
+import type { WaitOptions } from './until.ts';
 import { writeWebhookClient } from './webhookClient.ts';
 
 export type { ServerName } from './layout.ts';
@@ -40,10 +41,14 @@ export interface SandboxOptions {
   dir: string;
   /** Number of kwok nodes `node-1`, `node-2`, ...; 3 by default. */
   nodes?: number | undefined;
+  /** Minor version of Kubernetes, such as `1.34`; by default the newest that a sandbox can run. */
+  kubernetes?: string | undefined;
   /** Ports of 127.0.0.1 that it must use; the others are chosen among the free ones. */
   ports?: Partial<Ports> | undefined;
   /** Applies deploy/; true by default. */
   install?: boolean | undefined;
+  /** False installs webhooks in place of MutatingAdmissionPolicies, as for an apiserver that does not serve them. */
+  mutatingPolicies?: boolean | undefined;
   /** Directory in which the apiserver writes a log of the requests of the project's accounts; it writes none by default. */
   auditLogs?: string | undefined;
   /** File of the audit policy that says which requests the log contains, in place of `audit-policy.yaml`. */
@@ -200,12 +205,22 @@ async function startKubernetes(start: Start, options: SandboxOptions, report: Re
   await Promise.all([
     kubernetes.untilControllersWork(server, wait),
     kubernetes.addNodes(server, names, {}, wait),
-    isInstalled && kubernetes.install(layout, server, wait),
+    isInstalled && installDeploy(layout, server, options, wait),
   ]);
   report(
     `${names.length} ${names.length === 1 ? 'node is' : 'nodes are'} Ready, the controllers are running`,
   );
   if (isInstalled) report('deploy/ is installed');
+}
+
+async function installDeploy(
+  layout: Layout,
+  server: ApiServer,
+  { mutatingPolicies = true }: SandboxOptions,
+  wait: WaitOptions,
+): Promise<void> {
+  const isServed = await kubernetes.servesMutatingPolicies(server);
+  await kubernetes.install(layout, server, mutatingPolicies && isServed, wait);
 }
 
 async function startTemporal(start: Start, report: Report): Promise<void> {

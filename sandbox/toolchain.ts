@@ -2,7 +2,14 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { type BinaryName, binaryNames, buildFlags, type Toolchain, toolchainSource } from './binaries.ts';
+import {
+  type BinaryName,
+  buildFlags,
+  type Toolchain,
+  type ToolchainPart,
+  toolchainParts,
+  type ToolchainSelection,
+} from './binaries.ts';
 import { type BuildOptions, buildBinaries } from './build.ts';
 import { hasCode, SandboxError } from './errors.ts';
 import { requireGo } from './go.ts';
@@ -10,7 +17,7 @@ import { binariesOnPath, namedBinaries } from './installedBinaries.ts';
 import { commandName, identify, type Lock, tryLock } from './processes.ts';
 import { until } from './until.ts';
 
-export interface ToolchainOptions {
+export interface ToolchainOptions extends ToolchainSelection {
   /** PATH, HOME, XDG_CACHE_HOME, KUBEBUILDER_ASSETS and TEMPORAL_CLI are read from it; process.env by default. */
   env?: NodeJS.ProcessEnv | undefined;
   /** Receives messages for the user. */
@@ -27,23 +34,37 @@ export interface ToolchainOptions {
 export async function ensureToolchain(options: ToolchainOptions = {}): Promise<Toolchain> {
   const env = options.env ?? process.env;
   const report = options.report ?? (() => undefined);
-  const named = namedBinaries(env);
-  const uncached = missingBinaries(env, named);
-  const onPath = await binariesOnPath(uncached, env, report);
+  const found: Partial<Record<BinaryName, string>> = {};
+  for (const part of toolchainParts(options))
+    Object.assign(found, await ensureBinaries(part, { ...options, env, report }));
+  return found as Toolchain;
+}
+
+async function ensureBinaries(
+  part: ToolchainPart,
+  options: BuildOptions & ToolchainSelection,
+): Promise<Partial<Record<BinaryName, string>>> {
+  const { env, report } = options;
+  const named = namedBinaries(part.names, env, options.kubernetes);
+  const onPath = await binariesOnPath(part.source, missingBinaries(part, env, named), env, report);
   const installed = { ...onPath, ...named };
-  if (missingBinaries(env, installed).length > 0) await buildAll(installed, { ...options, env, report });
-  const cached = binaryNames.map((name) => [name, join(cacheDirectory(env), name)] as const);
-  return { ...Object.fromEntries(cached), ...installed } as Toolchain;
+  if (missingBinaries(part, env, installed).length > 0) await buildMissing(part, installed, options);
+  const cache = cacheDirectory(part.source, env);
+  return Object.fromEntries(part.names.map((name) => [name, installed[name] ?? join(cache, name)]));
 }
 
 /** Returns the binaries that are neither installed nor in the cache. */
-function missingBinaries(env: NodeJS.ProcessEnv, installed: Partial<Toolchain>): BinaryName[] {
-  const cache = cacheDirectory(env);
-  return binaryNames.filter((name) => !installed[name] && !existsSync(join(cache, name)));
+function missingBinaries(
+  { source, names }: ToolchainPart,
+  env: NodeJS.ProcessEnv,
+  installed: Partial<Record<BinaryName, string>>,
+): BinaryName[] {
+  const cache = cacheDirectory(source, env);
+  return names.filter((name) => !installed[name] && !existsSync(join(cache, name)));
 }
 
-function cacheDirectory(env: NodeJS.ProcessEnv): string {
-  return join(cacheRoot(env), cacheName(toolchainSource, buildFlags()));
+function cacheDirectory(source: string, env: NodeJS.ProcessEnv): string {
+  return join(cacheRoot(env), cacheName(source, buildFlags(source)));
 }
 
 /**
@@ -67,15 +88,20 @@ export function cacheRoot(env: NodeJS.ProcessEnv): string {
  * Builds everything that is missing. A lock lets one process build at a time, because two would take twice as long. It only
  * saves time: each binary is moved to its place by a rename, so two builders would leave the same complete files.
  */
-async function buildAll(installed: Partial<Toolchain>, options: BuildOptions): Promise<void> {
-  const target = cacheDirectory(options.env);
-  const go = await requireGo(toolchainSource, options.env);
+async function buildMissing(
+  part: ToolchainPart,
+  installed: Partial<Record<BinaryName, string>>,
+  options: BuildOptions,
+): Promise<void> {
+  const { source } = part;
+  const target = cacheDirectory(source, options.env);
+  const go = await requireGo(source, options.env);
   await explainFullDisk(options.env, async () => {
     const lock = await waitForLock(target, options);
     try {
       removeAbandonedBuilds(target);
-      const names = missingBinaries(options.env, installed);
-      if (names.length > 0) await buildBinaries(names, target, go, options);
+      const names = missingBinaries(part, options.env, installed);
+      if (names.length > 0) await buildBinaries({ source, names }, target, go, options);
     } finally {
       lock.release();
     }

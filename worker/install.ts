@@ -20,8 +20,8 @@ const policy = (kind: string, plural: string): Resource => ({
   namespaced: false,
 });
 
-/** The kind of deploy/ that Kubernetes introduced last. */
-const newestKind = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
+/** Served since Kubernetes 1.36: webhooks replace it before. */
+const mutatingPolicies = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
 
 /** The kinds of the objects in deploy/. */
 const kinds: Record<string, Resource> = {
@@ -41,7 +41,7 @@ const kinds: Record<string, Resource> = {
     kind: 'NetworkPolicy',
     namespaced: true,
   },
-  MutatingAdmissionPolicy: newestKind,
+  MutatingAdmissionPolicy: mutatingPolicies,
   MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
   ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
   ValidatingAdmissionPolicyBinding: policy(
@@ -64,19 +64,22 @@ const kinds: Record<string, Resource> = {
   ),
 };
 
-/** Returns why the apiserver is too old for deploy/; undefined if it is not. */
-export async function versionProblem(kube: Kube): Promise<string | undefined> {
-  if (await kube.serves(newestKind)) return undefined;
-  const { kind, group, version } = newestKind;
-  return `the apiserver does not serve ${kind} of ${group}/${version}`;
+const minMinorVersion = 33;
+
+/** Returns why the apiserver is too old for deploy/; undefined if it is not. `version` is one such as `v1.37.1`. */
+export function versionProblem(version: string): string | undefined {
+  const [, major, minor] = /^v?(\d+)\.(\d+)/.exec(version) ?? [];
+  const isOld = Number(major) === 1 && Number(minor) < minMinorVersion;
+  return isOld ? `the apiserver has version ${version}` : undefined;
 }
 
 /** Applies deploy/ by server-side apply, like `npm run manifests`, and adds a digest of each manifest. */
 export async function install(kube: Kube, options: InstallationOptions, log: Log): Promise<void> {
   const { namespace } = options;
   const manifests = await readInstallation(options);
-  const plain = renderManifests(manifests, namespace === undefined ? {} : { namespace });
-  for (const [i, manifest] of renderManifests(manifests, options).entries()) {
+  const served = { mutatingPolicies: await kube.serves(mutatingPolicies) };
+  const plain = renderManifests(manifests, { ...served, ...(namespace !== undefined && { namespace }) });
+  for (const [i, manifest] of renderManifests(manifests, { ...options, ...served }).entries()) {
     const object = withDigest(manifest, digestOf(plain[i] ?? manifest));
     await kube.apply(resourceOf(manifest), object, { fieldManager: FIELD_MANAGER, force: true });
     log.info('Manifest applied', { kind: manifest.kind, name: manifest.metadata.name });
@@ -98,7 +101,7 @@ export async function installationProblems({
 }: InstallationCheck): Promise<string[]> {
   const isChecked = ({ kind = '' }: KubeObject) =>
     kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
-  const manifests = renderManifests(await readManifests(), { namespace }).filter(isChecked);
+  const manifests = (await installedManifests(kube, namespace)).filter(isChecked);
   const found = await Promise.all(
     manifests.map(async (manifest) => {
       const { name } = manifest.metadata;
@@ -115,6 +118,20 @@ export async function installationProblems({
   ];
 }
 
+/**
+ * Returns the manifests of deploy/ that are installed: with MutatingAdmissionPolicies if there are any, otherwise with webhooks in place of
+ * them, also after the control plane was upgraded to a version that serves them.
+ */
+async function installedManifests(kube: Kube, namespace: string): Promise<KubeObject[]> {
+  const manifests = await readManifests();
+  const policies = manifests.filter(({ kind }) => kind === mutatingPolicies.kind);
+  const installed = (await kube.serves(mutatingPolicies))
+    ? await Promise.all(policies.map(({ metadata: { name } }) => kube.get(mutatingPolicies, { name })))
+    : [];
+  const hasPolicies = installed.some((policy) => policy !== undefined);
+  return renderManifests(manifests, { namespace, mutatingPolicies: hasPolicies });
+}
+
 /** Returns the namespaces of the ServiceAccounts that the policy names. */
 function namespacesIn(installed: KubeObject | undefined): string[] {
   const accounts = JSON.stringify(installed ?? {}).matchAll(
@@ -129,7 +146,7 @@ function otherNamespaceProblem(installed: readonly string[], namespace: string):
 
 /** Returns a sentence for each webhook configuration that is missing or whose webhooks are those of another release. */
 export async function webhookProblems(kube: Kube, namespace: string): Promise<string[]> {
-  const manifests = renderManifests(await readManifests(), { namespace });
+  const manifests = await installedManifests(kube, namespace);
   const problems = [validating, mutating].map(async (resource) => {
     const manifest = manifests.find(({ kind }) => kind === resource.kind);
     const installed = await kube.get(resource, { name: WEBHOOK_CONFIGURATION });

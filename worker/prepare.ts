@@ -16,9 +16,9 @@ export async function prepareCluster(
   const api = { name: 'the Kubernetes API', remedy: 'check KUBECONFIG and the apiserver', ...wait };
   const version = await retryUntilAvailable(api, () => kube.serverVersion({ signal }));
   log.info('Connected to Kubernetes', { version });
-  const required = { name: 'Kubernetes 1.36 or later', remedy: 'upgrade the control plane', ...wait };
+  const required = { name: 'Kubernetes 1.33 or later', remedy: 'upgrade the control plane', ...wait };
   await retryUntilAvailable(required, async () => {
-    const problem = await versionProblem(kube);
+    const problem = versionProblem(await kube.serverVersion({ signal }));
     if (problem !== undefined) throw new Error(problem);
   });
   if (config.install) await install(kube, { namespace, windowJobs, webhookHosts: hostsOf(config) }, log);

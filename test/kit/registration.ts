@@ -5,11 +5,13 @@ import type { Kube } from '../../kube/client.ts';
 import { readManifests } from '../../manifests/read.ts';
 import { renderManifests } from '../../manifests/render.ts';
 
-const configurations = [validating, mutating];
+/** The tests that run with webhooks in place of policies keep the mutating ones (test/api/mutatingWebhooks.test.ts). */
+const configurations = () =>
+  process.env['NM_TEST_MUTATING_WEBHOOKS'] === undefined ? [validating, mutating] : [validating];
 
 /** Deletes the webhook configurations. */
 export async function removeRegistration(admin: Kube): Promise<void> {
-  for (const resource of configurations) {
+  for (const resource of configurations()) {
     const uid = (await admin.get(resource, { name: WEBHOOK_CONFIGURATION }))?.metadata.uid;
     if (uid !== undefined) await admin.delete(resource, { name: WEBHOOK_CONFIGURATION }, { uid });
   }
@@ -18,7 +20,7 @@ export async function removeRegistration(admin: Kube): Promise<void> {
 /** Applies the webhook configurations as the sandbox does. */
 export async function installRegistration(admin: Kube): Promise<void> {
   const manifests = renderManifests(await readManifests(), { webhookHosts: ['127.0.0.1'] });
-  for (const resource of configurations)
+  for (const resource of configurations())
     for (const manifest of manifests.filter(({ kind }) => kind === resource.kind))
       await admin.apply<KubeObject>(resource, manifest, { fieldManager: 'kubectl', force: true });
 }

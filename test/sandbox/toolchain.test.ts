@@ -3,10 +3,12 @@ import { chmod, cp, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
-  type BinaryName,
   binaryNames,
   binarySources,
+  defaultKubernetes,
+  kubernetesVersions,
   pinnedVersion,
+  toolchainParts,
   toolchainSource,
 } from '../../sandbox/binaries.ts';
 import { cacheName, ensureToolchain } from '../../sandbox/toolchain.ts';
@@ -100,10 +102,53 @@ describe('A build', () => {
     expect(await calls()).toHaveLength(1);
   });
 
-  test('builds every package that tools.go pins', async () => {
-    const tools = await readFile(join(toolchainSource, 'tools.go'), 'utf8');
-    const pinned = [...tools.matchAll(/_ "(.*)"/g)].map(([, path = '']) => path);
-    expect(new Set(pinned)).toEqual(new Set(Object.values(binarySources).map((source) => source.package)));
+  test.each(kubernetesVersions())(
+    'of Kubernetes %s builds every package that tools.go pins',
+    async (kubernetes) => {
+      for (const { source, names } of toolchainParts({ kubernetes, realNodes: true })) {
+        const tools = await readFile(join(source, 'tools.go'), 'utf8');
+        const pinned = [...tools.matchAll(/_ "(.*)"/g)].map(([, path = '']) => path);
+        const packages = names.map((name) => binarySources[name].package);
+        if (kubernetes === defaultKubernetes() || source !== toolchainSource)
+          expect(new Set(pinned)).toEqual(new Set(packages));
+        expect(pinned).toEqual(expect.arrayContaining(packages));
+      }
+    },
+  );
+
+  test('of another version of Kubernetes takes the other servers from the usual module', async () => {
+    const env = await userWith(fakeGo);
+    const usual = await ensureToolchain({ env });
+    const { kubelet, ...other } = await ensureToolchain({ env, kubernetes: '1.34', realNodes: true });
+    for (const name of ['etcd', 'kwok', 'temporal'] as const) expect(other[name]).toBe(usual[name]);
+    for (const name of ['kube-apiserver', 'kubectl'] as const) expect(other[name]).not.toBe(usual[name]);
+    expect(await readFile(other['kube-apiserver'], 'utf8')).toBe('k8s.io/kubernetes/cmd/kube-apiserver\n');
+    expect(await readFile(kubelet ?? '', 'utf8')).toBe('k8s.io/kubernetes/cmd/kubelet\n');
+    // One for each module: the usual one was built before.
+    expect(await calls()).toHaveLength(2);
+  });
+
+  test('includes what real nodes need only if they are asked for', async () => {
+    const env = await userWith(fakeGo);
+    expect(await ensureToolchain({ env })).not.toHaveProperty('kubelet');
+    expect(await ensureToolchain({ env, realNodes: true })).toMatchObject({
+      kubelet: expect.stringMatching(/\/kubelet$/),
+      'kube-proxy': expect.stringMatching(/\/kube-proxy$/),
+    });
+  });
+
+  test('of a version of Kubernetes that has no module is refused with the versions that have one', async () => {
+    const env = await userWith(fakeGo);
+    await expect(ensureToolchain({ env, kubernetes: '1.12' })).rejects.toThrow(
+      /^Kubernetes 1\.12 is not supported: choose one of 1\.33, 1\.34, /,
+    );
+  });
+
+  test('of a version is refused when KUBEBUILDER_ASSETS names another Kubernetes', async () => {
+    const env = { ...(await userWith(fakeGo)), KUBEBUILDER_ASSETS: '/usr/local/kubebuilder/bin' };
+    await expect(ensureToolchain({ env, kubernetes: '1.34' })).rejects.toThrow(
+      'KUBEBUILDER_ASSETS names the Kubernetes of /usr/local/kubebuilder/bin, and Kubernetes 1.34 is asked for: unset it, or leave out the version',
+    );
   });
 
   test('has the versions that docs/how-to/first-run.md names', async () => {
@@ -232,7 +277,7 @@ describe('Binaries that KUBEBUILDER_ASSETS and TEMPORAL_CLI name', () => {
 
 describe('Binaries on PATH', () => {
   /** The output of each released binary that is asked for its version. */
-  const outputs: Record<BinaryName, (version: string) => string> = {
+  const outputs: Record<(typeof binaryNames)[number], (version: string) => string> = {
     etcd: (version) => `etcd Version: ${version.slice(1)}\nGit SHA: 1234567\nGo Version: go1.26.8`,
     'kube-apiserver': (version) => `Kubernetes ${version}`,
     'kube-controller-manager': (version) => `Kubernetes ${version}`,
@@ -242,7 +287,7 @@ describe('Binaries on PATH', () => {
     temporal: (version) => `temporal version ${version.slice(1)} (Server 1.29.1, UI 2.42.1)`,
   };
 
-  async function install(name: BinaryName, version = pinnedVersion(name)): Promise<string> {
+  async function install(name: (typeof binaryNames)[number], version = pinnedVersion(name)): Promise<string> {
     const file = join(root, 'tools', name);
     await writeProgram(file, `echo '${outputs[name](version)}'`);
     return file;
