@@ -38,8 +38,10 @@ const flowSchemas: Resource = {
 export function adminOf({ kubeconfig }: Sandbox): ApiServer {
   const { clusters, users } = parse(readFileSync(kubeconfig, 'utf8')) as KubeConfigFile;
   const { server, 'certificate-authority-data': ca } = clusters[0].cluster;
+  const { hostname: host, port } = new URL(server);
   return {
-    port: Number(new URL(server).port),
+    host,
+    port: Number(port),
     ca: Buffer.from(ca, 'base64').toString(),
     token: users[0].user.token,
   };

@@ -29,11 +29,14 @@ interface WebhookConfiguration extends KubeObject {
 
 /** Returns the manifests for an apiserver that does not serve MutatingAdmissionPolicies. */
 export function withoutMutatingPolicies(manifests: readonly KubeObject[]): KubeObject[] {
-  const policies = manifests.filter(({ kind }) => kind === policyKind) as MutatingAdmissionPolicy[];
-  const webhooks = policies.map(webhookOf);
+  const webhooks = manifests.filter(isMutatingPolicy).map(webhookOf);
   return manifests
     .filter(({ kind }) => kind !== policyKind && kind !== `${policyKind}Binding`)
     .map((manifest) => (manifest.kind === configurationKind ? withWebhooks(manifest, webhooks) : manifest));
+}
+
+export function isMutatingPolicy(manifest: KubeObject): manifest is MutatingAdmissionPolicy {
+  return manifest.kind === policyKind;
 }
 
 function withWebhooks(manifest: KubeObject, webhooks: readonly object[]): KubeObject {

@@ -4,7 +4,7 @@ import { errorMessage, SandboxError } from './errors.ts';
 
 /** The address of a kube-apiserver, and the credentials of a user. */
 export interface ApiServer {
-  /** Port of 127.0.0.1. */
+  host: string;
   port: number;
   /** Certificate authorities of the server, as PEM. */
   ca: string;
@@ -35,7 +35,7 @@ export async function ask(
   return new Promise((resolve, reject) => {
     const outgoing = request(
       {
-        host: '127.0.0.1',
+        host: server.host,
         port: server.port,
         ca: server.ca,
         method,

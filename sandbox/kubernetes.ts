@@ -13,7 +13,8 @@ import { type ApiServer, ask, get } from './apiserver.ts';
 import type { Toolchain } from './binaries.ts';
 import { errorMessage, SandboxError } from './errors.ts';
 import { type Layout, type ServerCommand, writePrivate } from './layout.ts';
-import type { Ports } from './ports.ts';
+import { type Addresses, loopback } from './ports.ts';
+import { maxRealNodes, realNodeName } from './realNodes/network.ts';
 import { until, type WaitOptions } from './until.ts';
 
 /** The ServiceAccounts to which deploy/ grants its permissions. */
@@ -25,10 +26,11 @@ type KubernetesServer = 'etcd' | 'kube-apiserver' | 'kube-controller-manager' | 
 /** Returns the servers of a control plane whose nodes kwok simulates. */
 export async function kubernetesServers(
   layout: Layout,
-  ports: Ports,
+  addresses: Addresses,
   toolchain: Toolchain,
   audit: AuditOptions = {},
 ): Promise<Record<KubernetesServer, ServerCommand>> {
+  const { ports } = addresses;
   const [clients, peers] = [`http://127.0.0.1:${ports.etcd}`, `http://127.0.0.1:${ports.etcdPeer}`];
   return {
     etcd: {
@@ -49,7 +51,7 @@ export async function kubernetesServers(
       command: toolchain['kube-apiserver'],
       port: ports.apiserver,
       args: [
-        ...apiserverArguments(layout, ports),
+        ...apiserverArguments(layout, addresses),
         ...(await alphaApis(toolchain['kube-apiserver'])),
         ...auditArguments(audit),
       ],
@@ -67,19 +69,17 @@ export async function kubernetesServers(
   };
 }
 
-function apiserverArguments(layout: Layout, ports: Ports): string[] {
+function apiserverArguments(layout: Layout, { host, ports }: Addresses): string[] {
   return [
-    '--bind-address=127.0.0.1',
-    // No endpoints for the `kubernetes` Service, so that a loopback interface is sufficient.
-    '--advertise-address=127.0.0.1',
-    '--endpoint-reconciler-type=none',
+    `--bind-address=${host}`,
+    `--advertise-address=${host}`,
+    ...(host === loopback ? loopbackArguments : realNodeArguments),
     `--secure-port=${ports.apiserver}`,
     `--cert-dir=${layout.certificates}`,
     `--etcd-servers=http://127.0.0.1:${ports.etcd}`,
     '--service-account-issuer=https://kubernetes.default.svc',
     `--service-account-key-file=${layout.serviceAccountKey}`,
     `--service-account-signing-key-file=${layout.serviceAccountKey}`,
-    '--authorization-mode=RBAC',
     `--token-auth-file=${layout.tokens}`,
     `--admission-control-config-file=${layout.admission}`,
     '--service-cluster-ip-range=10.0.0.0/16',
@@ -89,6 +89,16 @@ function apiserverArguments(layout: Layout, ports: Ports): string[] {
     '--max-mutating-requests-inflight=1000',
   ];
 }
+
+/** No endpoints for the `kubernetes` Service, which would refuse those of a loopback interface. */
+const loopbackArguments = ['--endpoint-reconciler-type=none', '--authorization-mode=RBAC'];
+
+const realNodeArguments = [
+  '--authorization-mode=Node,RBAC',
+  '--enable-admission-plugins=NodeRestriction',
+  // Webhooks are called at the addresses of their pods: this host has no kube-proxy.
+  '--enable-aggregator-routing=true',
+];
 
 /** Enables the eviction-request API and the node conditions of Kubernetes, which are alpha since 1.37 and unknown before. */
 async function alphaApis(apiserver: string): Promise<string[]> {
@@ -152,34 +162,52 @@ export function writeCredentials(layout: Layout): void {
     const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     writePrivate(layout.serviceAccountKey, privateKey.export({ type: 'sec1', format: 'pem' }).toString());
   }
-  if (existsSync(layout.tokens)) return;
+  if (existsSync(layout.tokens) && readFileSync(layout.tokens, 'utf8').includes(kubeProxyUser)) return;
+  const nodes = Array.from({ length: maxRealNodes }, (_, index) => nodeUser(realNodeName(index)));
   const rows = [
     [randomToken(), 'sandbox-admin', 'sandbox-admin', '"system:masters"'],
     tokenOf(workerIdentity),
     tokenOf(admissionIdentity),
+    [randomToken(), kubeProxyUser, kubeProxyUser],
+    ...nodes.map((user) => [randomToken(), user, user, '"system:nodes"']),
   ];
   writePrivate(layout.tokens, `${rows.map((row) => row.join(',')).join('\n')}\n`);
 }
 
+const kubeProxyUser = 'system:kube-proxy';
+
+function nodeUser(name: string): string {
+  return `system:node:${name}`;
+}
+
 /** Returns a row of the token file with the user name and the groups of a ServiceAccount. */
-function tokenOf({ namespace, name }: { namespace: string; name: string }): string[] {
-  const user = `system:serviceaccount:${namespace}:${name}`;
+function tokenOf(identity: ServiceAccount): string[] {
+  const { namespace } = identity;
+  const user = userOf(identity);
   const groups = ['system:serviceaccounts', `system:serviceaccounts:${namespace}`, 'system:authenticated'];
   return [randomToken(), user, user, `"${groups.join(',')}"`];
+}
+
+interface ServiceAccount {
+  namespace: string;
+  name: string;
+}
+
+function userOf({ namespace, name }: ServiceAccount): string {
+  return `system:serviceaccount:${namespace}:${name}`;
 }
 
 function randomToken(): string {
   return randomBytes(24).toString('hex');
 }
 
-/** Reads the bearer tokens of `writeCredentials`. */
-function readTokens(layout: Layout): { admin: string; worker: string; admission: string } {
-  const [admin, worker, admission] = readFileSync(layout.tokens, 'utf8')
-    .split('\n')
-    .map((row) => row.split(',')[0]);
-  if (!admin || !worker || !admission)
+/** Reads the bearer token of a user from the file of `writeCredentials`. */
+function tokenFor(layout: Layout, user: string): string {
+  const rows = readFileSync(layout.tokens, 'utf8').split('\n');
+  const [token] = rows.map((row) => row.split(',')).find(([, name]) => name === user) ?? [];
+  if (!token)
     throw new SandboxError(`${layout.tokens} is damaged: delete ${layout.dir} and start the sandbox again`);
-  return { admin, worker, admission };
+  return token;
 }
 
 /** Returns the file of the apiserver's self-signed certificate, which it writes at its first start. */
@@ -188,22 +216,41 @@ function certificateOf(layout: Layout): string {
 }
 
 /** Returns the access of the administrator to the sandbox's apiserver. */
-export function apiServerOf(layout: Layout, ports: Ports): ApiServer {
+export function apiServerOf(layout: Layout, { host, ports }: Addresses): ApiServer {
   return {
+    host,
     port: ports.apiserver,
     ca: readFileSync(certificateOf(layout), 'utf8'),
-    token: readTokens(layout).admin,
+    token: tokenFor(layout, 'sandbox-admin'),
   };
 }
 
 /** Writes the kubeconfigs of the administrator, the worker and the admission server. The apiserver must have written its certificate. */
-export function writeKubeconfigs(layout: Layout, ports: Ports): void {
+export function writeKubeconfigs(layout: Layout, addresses: Addresses): void {
+  const cluster = clusterOf(layout, addresses);
+  const write = (file: string, name: string, user: string) =>
+    writePrivate(file, kubeconfig(cluster, name, tokenFor(layout, user)));
+  write(layout.kubeconfig, 'sandbox-admin', 'sandbox-admin');
+  write(layout.workerKubeconfig, 'sandbox-worker', userOf(workerIdentity));
+  write(layout.admissionKubeconfig, 'sandbox-admission', userOf(admissionIdentity));
+}
+
+/** Returns the kubeconfigs of a real node. */
+export function nodeKubeconfigs(
+  layout: Layout,
+  addresses: Addresses,
+  name: string,
+): { kubelet: string; kubeProxy: string } {
+  const cluster = clusterOf(layout, addresses);
+  return {
+    kubelet: kubeconfig(cluster, name, tokenFor(layout, nodeUser(name))),
+    kubeProxy: kubeconfig(cluster, 'kube-proxy', tokenFor(layout, kubeProxyUser)),
+  };
+}
+
+function clusterOf(layout: Layout, { host, ports }: Addresses): object {
   const ca = readFileSync(certificateOf(layout)).toString('base64');
-  const tokens = readTokens(layout);
-  const cluster = { server: `https://127.0.0.1:${ports.apiserver}`, 'certificate-authority-data': ca };
-  writePrivate(layout.kubeconfig, kubeconfig(cluster, 'sandbox-admin', tokens.admin));
-  writePrivate(layout.workerKubeconfig, kubeconfig(cluster, 'sandbox-worker', tokens.worker));
-  writePrivate(layout.admissionKubeconfig, kubeconfig(cluster, 'sandbox-admission', tokens.admission));
+  return { server: `https://${host}:${ports.apiserver}`, 'certificate-authority-data': ca };
 }
 
 function kubeconfig(cluster: object, name: string, token: string): string {
@@ -217,14 +264,23 @@ function kubeconfig(cluster: object, name: string, token: string): string {
   });
 }
 
+/** What kwok nodes have in addition to the usual labels. */
+interface NodeOptions {
+  labels?: Readonly<Record<string, string>>;
+  taints?: readonly object[];
+}
+
+/** Keeps pods that do not tolerate it from simulated nodes, where they would not run. */
+export const fakeNodeTaint = { key: 'kwok.x-k8s.io/node', value: 'fake', effect: 'NoSchedule' } as const;
+
 /** Creates those kwok nodes that do not exist. Returns when all are Ready and schedulable and kwok runs their pods. */
 export async function addNodes(
   server: ApiServer,
   names: readonly string[],
-  labels: Readonly<Record<string, string>>,
+  { labels = {}, taints = [] }: NodeOptions,
   wait: WaitOptions,
 ): Promise<void> {
-  await Promise.all(names.map((name) => createNode(server, name, labels)));
+  await Promise.all(names.map((name) => createNode(server, name, { labels, taints })));
   const waiting = new Set(names);
   const notReady = async () => {
     const ready = await readyNodes(server, waiting);
@@ -241,19 +297,15 @@ const manyNodes = 20;
 /** Lists of many nodes are expensive for the apiserver. */
 const manyNodesIntervalMs = 250;
 
-async function createNode(
-  server: ApiServer,
-  name: string,
-  labels: Readonly<Record<string, string>>,
-): Promise<void> {
-  const answer = await ask(server, 'POST', '/api/v1/nodes', fakeNode(name, labels));
+async function createNode(server: ApiServer, name: string, options: Required<NodeOptions>): Promise<void> {
+  const answer = await ask(server, 'POST', '/api/v1/nodes', fakeNode(name, options));
   const exists = answer.status === 409;
   if (answer.status !== 201 && !exists) {
     throw new SandboxError(`Node ${name} was refused with ${answer.status}: ${answer.body.slice(0, 300)}`);
   }
 }
 
-function fakeNode(name: string, labels: Readonly<Record<string, string>>): object {
+function fakeNode(name: string, { labels, taints }: Required<NodeOptions>): object {
   const capacity = { cpu: '32', memory: '256Gi', pods: '500' };
   return {
     apiVersion: 'v1',
@@ -269,8 +321,23 @@ function fakeNode(name: string, labels: Readonly<Record<string, string>>): objec
         ...labels,
       },
     },
+    ...(taints.length > 0 && { spec: { taints } }),
     status: { capacity, allocatable: capacity },
   };
+}
+
+/** Waits until real nodes have registered themselves and are Ready. */
+export async function untilRegistered(
+  server: ApiServer,
+  names: readonly string[],
+  wait: WaitOptions,
+): Promise<void> {
+  const probe = async () => {
+    const ready = await readyNodes(server, new Set(names));
+    const missing = names.filter((name) => !ready.has(name));
+    return missing.length === 0 ? undefined : `not Ready: ${missing.join(', ')}`;
+  };
+  await until('the real nodes to be Ready', probe, { ...wait, intervalMs: 250 });
 }
 
 interface ListedNode extends KubeObject {
@@ -381,12 +448,16 @@ const definitions = join(deployment, 'crd');
  * same way. The apiserver reads the schemas every 5 s, and until it has read ours it rejects objects that a
  * MutatingAdmissionPolicy matches, so an early start saves time.
  */
-export async function applyDefinitions(layout: Layout, ports: Ports, wait: WaitOptions): Promise<void> {
+export async function applyDefinitions(
+  layout: Layout,
+  addresses: Addresses,
+  wait: WaitOptions,
+): Promise<void> {
   const objects = readdirSync(definitions)
     .filter((file) => file.endsWith('.yaml') && file !== 'kustomization.yaml')
     .map((file) => parse(readFileSync(join(definitions, file), 'utf8')) as KubeObject);
   const probe = async () => {
-    const answers = await Promise.all(objects.map((object) => applyDefinition(layout, ports, object)));
+    const answers = await Promise.all(objects.map((object) => applyDefinition(layout, addresses, object)));
     return answers.find((answer) => answer !== undefined);
   };
   await until('the CustomResourceDefinitions to be applied', probe, wait);
@@ -394,12 +465,12 @@ export async function applyDefinitions(layout: Layout, ports: Ports, wait: WaitO
 
 async function applyDefinition(
   layout: Layout,
-  ports: Ports,
+  addresses: Addresses,
   object: KubeObject,
 ): Promise<string | undefined> {
   const path = `${customResourceDefinitions}/${object.metadata.name}?fieldManager=kubectl&force=true`;
   try {
-    const { status, body } = await ask(apiServerOf(layout, ports), 'PATCH', path, object);
+    const { status, body } = await ask(apiServerOf(layout, addresses), 'PATCH', path, object);
     return status === 200 || status === 201 ? undefined : body.slice(0, 300);
   } catch (error) {
     return errorMessage(error);

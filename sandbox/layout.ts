@@ -8,7 +8,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import type { Ports } from './ports.ts';
+import type { Addresses } from './ports.ts';
 
 /** The servers of a sandbox, in the order of their start; they stop in the reverse order. */
 export const serverNames = [
@@ -19,7 +19,9 @@ export const serverNames = [
   'kwok',
   'temporal',
 ] as const;
-export type ServerName = (typeof serverNames)[number];
+/** A real node, with containerd, kubelet and kube-proxy. */
+export type RealNodeName = `real-${number}`;
+export type ServerName = (typeof serverNames)[number] | RealNodeName;
 
 /** The command of a server, sufficient to start it again from another process. */
 export interface ServerCommand {
@@ -30,9 +32,10 @@ export interface ServerCommand {
 }
 
 /** The content of sandbox.json, written before the first process starts. It contains no tokens. */
-export interface SandboxState {
-  ports: Ports;
-  servers: Record<ServerName, ServerCommand>;
+export interface SandboxState extends Addresses {
+  servers: Record<(typeof serverNames)[number], ServerCommand> & Partial<Record<RealNodeName, ServerCommand>>;
+  /** The network of real nodes; absent without any. */
+  realNodes?: { network: number; count: number } | undefined;
   /** False until the first complete start; stays false when the launcher is killed. */
   complete: boolean;
 }

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { kubernetesVersions } from './binaries.ts';
 import { SandboxError } from './errors.ts';
 import { type PortName, portOptions } from './ports.ts';
+import { maxRealNodes } from './realNodes/network.ts';
 import {
   attachSandbox,
   purgeSandbox,
@@ -18,9 +19,12 @@ interface DirOption {
   dir: string;
 }
 
-type UpOptions = DirOption & { nodes: number; install: boolean; kubernetes?: string } & Partial<
-    Record<`${PortName}Port`, number>
-  >;
+type UpOptions = DirOption & {
+  nodes: number;
+  install: boolean;
+  kubernetes?: string;
+  realNode?: number | true;
+} & Partial<Record<`${PortName}Port`, number>>;
 
 const program = new Command('sandbox')
   .description(
@@ -35,6 +39,11 @@ const up = program
   .description('start it; missing binaries are built from source first, once per user and version')
   .option(...dirOption)
   .option('--nodes <number>', 'number of kwok nodes', nodeCount, 3)
+  .option(
+    '--real-node [number]',
+    'also start this many nodes, 1 by default, that run containers; needs root and Linux',
+    realNodeCount,
+  )
   .addOption(kubernetesOption())
   .option('--no-install', 'do not apply deploy/ (CRDs, policies, permissions)');
 for (const option of Object.values(portOptions))
@@ -58,6 +67,7 @@ program
   .command('build')
   .description('build missing binaries now, so that the first up, demo or test starts at once')
   .addOption(kubernetesOption())
+  .option('--real-node', 'also what real nodes need', false)
   .action(build);
 
 async function start(options: UpOptions): Promise<void> {
@@ -75,6 +85,7 @@ async function start(options: UpOptions): Promise<void> {
   );
   const sandbox = await startSandbox({
     ...options,
+    realNodes: Number(options.realNode ?? 0),
     ports: requestedPorts(options),
     ...reporting(),
   });
@@ -87,8 +98,9 @@ function kubernetesOption(): Option {
   return new Option('--kubernetes <version>', description).choices(versions);
 }
 
-async function build({ kubernetes }: { kubernetes?: string }): Promise<void> {
-  const binaries = await ensureToolchain({ ...reporting(), kubernetes });
+async function build(options: { kubernetes?: string; realNode: boolean }): Promise<void> {
+  const { kubernetes, realNode: realNodes } = options;
+  const binaries = await ensureToolchain({ ...reporting(), kubernetes, realNodes });
   print("The sandbox's binaries are available:");
   for (const [name, path] of Object.entries(binaries)) print(`  ${name.padEnd(24)} ${path}`);
 }
@@ -165,6 +177,13 @@ function nodeCount(text: string): number {
   const number = Number(text);
   if (!Number.isInteger(number) || number < 0)
     throw new InvalidArgumentError('Must be a whole number, 0 or more.');
+  return number;
+}
+
+function realNodeCount(text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 1 || number > maxRealNodes)
+    throw new InvalidArgumentError(`Must be a whole number between 1 and ${maxRealNodes}.`);
   return number;
 }
 

@@ -14,6 +14,15 @@ export const portOptions = {
 export type PortName = keyof typeof portOptions;
 export type Ports = Record<PortName, number>;
 
+export const loopback = '127.0.0.1';
+
+/** Where the servers of a sandbox listen. etcd always listens on 127.0.0.1. */
+export interface Addresses {
+  /** 127.0.0.1, or the address of the bridge to which real nodes are connected. */
+  host: string;
+  ports: Ports;
+}
+
 /**
  * Chooses a free port of 127.0.0.1 for each name. A port in `requested` is used or refused with SandboxError; one in
  * `preferred` is used if it is free, so that a restarted sandbox keeps its addresses.

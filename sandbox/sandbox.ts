@@ -15,8 +15,11 @@ import {
   serverNames,
   writeState,
 } from './layout.ts';
-import { choosePorts, type Ports, retryOnPortConflict } from './ports.ts';
+import { choosePorts, loopback, type Ports, retryOnPortConflict } from './ports.ts';
 import * as processes from './processes.ts';
+import { createNetwork, hostAddress, realNodes } from './realNodes/network.ts';
+import { configureNode, importImage, realNodeServer } from './realNodes/node.ts';
+import { requireRealNodes } from './realNodes/requirements.ts';
 import {
   killServers,
   runningProcesses,
@@ -41,6 +44,8 @@ export interface SandboxOptions {
   dir: string;
   /** Number of kwok nodes `node-1`, `node-2`, ...; 3 by default. */
   nodes?: number | undefined;
+  /** Number of real nodes `real-1`, `real-2`, ..., which run containers; 0 by default. They need root (realNodes/requirements.ts). */
+  realNodes?: number | undefined;
   /** Minor version of Kubernetes, such as `1.34`; by default the newest that a sandbox can run. */
   kubernetes?: string | undefined;
   /** Ports of 127.0.0.1 that it must use; the others are chosen among the free ones. */
@@ -88,6 +93,8 @@ export interface Sandbox {
   server(name: ServerName): SandboxServer;
   /** Adds kwok nodes (32 CPUs, 256 GiB, 500 pods) with the given labels in addition to the usual ones; waits until they are Ready. */
   addNodes(names: string[], labels?: Record<string, string>): Promise<void>;
+  /** Gives an image to every real node, from its archive. */
+  importImage(archive: string): Promise<void>;
   /** Stops every server; the data stays in `dir`. */
   stop(): Promise<void>;
   /** Kills every server at once and deletes `dir`. */
@@ -119,7 +126,9 @@ async function startLocked(layout: Layout, options: SandboxOptions): Promise<San
   if (runningProcesses(layout).length > 0) {
     throw new SandboxError(`A sandbox is already running in ${layout.dir}: attach to it, or stop it first`);
   }
-  const toolchain = await ensureToolchain(options);
+  const hasRealNodes = (options.realNodes ?? 0) > 0;
+  if (hasRealNodes) requireRealNodes(layout);
+  const toolchain = await ensureToolchain({ ...options, realNodes: hasRealNodes });
   linkBinaries(layout, toolchain, options.commands);
   kubernetes.writeCredentials(layout);
   await writeWebhookClient(layout);
@@ -142,18 +151,32 @@ async function startOnce(layout: Layout, toolchain: Toolchain, options: SandboxO
   }
 }
 
-/** Chooses the ports, and writes the state before the first server starts. */
+/** Chooses the ports, creates the network of real nodes, and writes the state before the first server starts. */
 async function prepareState(
   layout: Layout,
   toolchain: Toolchain,
   options: SandboxOptions,
 ): Promise<SandboxState> {
-  const ports = await choosePorts(options.ports ?? {}, readState(layout)?.ports);
+  const before = readState(layout);
+  const ports = await choosePorts(options.ports ?? {}, before?.ports);
+  const count = options.realNodes ?? 0;
+  const network = count === 0 ? undefined : await createNetwork(count, before?.realNodes?.network);
+  const addresses = { host: network === undefined ? loopback : hostAddress(network), ports };
+  // The certificate of the apiserver names its address.
+  if (before !== undefined && before.host !== addresses.host)
+    rmSync(layout.certificates, { recursive: true, force: true });
+  const nodes = network === undefined ? [] : realNodes(network, count);
   const servers = {
-    ...(await kubernetes.kubernetesServers(layout, ports, toolchain, options)),
-    temporal: temporalServer(layout, ports, toolchain.temporal),
+    ...(await kubernetes.kubernetesServers(layout, addresses, toolchain, options)),
+    temporal: temporalServer(layout, addresses, toolchain.temporal),
+    ...Object.fromEntries(nodes.map((node) => [node.name, realNodeServer(layout, node, toolchain)])),
   };
-  const state = { ports, servers, complete: false };
+  const state: SandboxState = {
+    ...addresses,
+    servers,
+    complete: false,
+    ...(network !== undefined && { realNodes: { network, count } }),
+  };
   writeState(layout, state);
   return state;
 }
@@ -193,24 +216,44 @@ async function startKubernetes(start: Start, options: SandboxOptions, report: Re
   const isInstalled = options.install !== false;
   await Promise.all([
     startServer(start, 'kube-apiserver'),
-    isInstalled && kubernetes.applyDefinitions(layout, state.ports, wait),
+    isInstalled && kubernetes.applyDefinitions(layout, state, wait),
   ]);
-  report(`etcd and kube-apiserver answer on https://127.0.0.1:${state.ports.apiserver}`);
-  kubernetes.writeKubeconfigs(layout, state.ports);
-  const server = kubernetes.apiServerOf(layout, state.ports);
+  report(`etcd and kube-apiserver answer on https://${state.host}:${state.ports.apiserver}`);
+  kubernetes.writeKubeconfigs(layout, state);
+  const server = kubernetes.apiServerOf(layout, state);
   await kubernetes.deleteRootCertificate(server);
   for (const name of ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const)
     await startServer(start, name);
   const names = nodeNames(options.nodes ?? 3);
   await Promise.all([
     kubernetes.untilControllersWork(server, wait),
-    kubernetes.addNodes(server, names, {}, wait),
+    kubernetes.addNodes(server, names, { taints: taintsOf(state) }, wait),
+    startRealNodes(start, server),
     isInstalled && installDeploy(layout, server, options, wait),
   ]);
-  report(
-    `${names.length} ${names.length === 1 ? 'node is' : 'nodes are'} Ready, the controllers are running`,
-  );
+  const count = names.length + (state.realNodes?.count ?? 0);
+  report(`${count} ${count === 1 ? 'node is' : 'nodes are'} Ready, the controllers are running`);
   if (isInstalled) report('deploy/ is installed');
+}
+
+/** Where there are real nodes, pods run on simulated ones only if they tolerate it. */
+function taintsOf({ realNodes: real }: SandboxState): object[] {
+  return real === undefined ? [] : [kubernetes.fakeNodeTaint];
+}
+
+async function startRealNodes(start: Start, server: ApiServer): Promise<void> {
+  const { layout, state, wait } = start;
+  if (state.realNodes === undefined) return;
+  const nodes = realNodes(state.realNodes.network, state.realNodes.count);
+  for (const node of nodes) {
+    await configureNode(layout, node, kubernetes.nodeKubeconfigs(layout, state, node.name));
+    await startServer(start, node.name);
+  }
+  await kubernetes.untilRegistered(
+    server,
+    nodes.map(({ name }) => name),
+    wait,
+  );
 }
 
 async function installDeploy(
@@ -225,7 +268,7 @@ async function installDeploy(
 
 async function startTemporal(start: Start, report: Report): Promise<void> {
   await startServer(start, 'temporal');
-  report(`Temporal serves on 127.0.0.1:${start.state.ports.temporal}`);
+  report(`Temporal serves on ${start.state.host}:${start.state.ports.temporal}`);
 }
 
 function nodeNames(count: number): string[] {
@@ -273,20 +316,22 @@ export type SandboxStatus = { kind: 'Up' | 'Degraded'; servers: ServerStatus[] }
 export function sandboxStatus(dir: string): SandboxStatus {
   const layout = layoutOf(dir);
   const state = readState(layout);
-  const servers = serverNames.map((name) => ({
+  const names = state === undefined ? serverNames : (Object.keys(state.servers) as ServerName[]);
+  const servers = names.map((name) => ({
     name,
     pid: runningServer(layout, name)?.pid,
-    port: state?.servers[name].port,
+    port: state?.servers[name]?.port,
   }));
   if (state?.complete && servers.every(({ pid }) => pid !== undefined)) return { kind: 'Up', servers };
   return runningProcesses(layout).length === 0 ? { kind: 'Down' } : { kind: 'Degraded', servers };
 }
 
 function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
-  const temporalAddress = `127.0.0.1:${state.ports.temporal}`;
-  const temporalUi = `http://127.0.0.1:${state.ports.temporalUi}`;
+  const { host } = state;
+  const temporalAddress = `${host}:${state.ports.temporal}`;
+  const temporalUi = `http://${host}:${state.ports.temporalUi}`;
   const wait = { timeoutMs: stepTimeoutMs };
-  const apiServer = (): ApiServer => kubernetes.apiServerOf(layout, state.ports);
+  const apiServer = (): ApiServer => kubernetes.apiServerOf(layout, state);
   return {
     dir: layout.dir,
     kubeconfig: layout.kubeconfig,
@@ -295,7 +340,7 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     webhookClientCa: layout.webhookClientCa,
     temporalAddress,
     temporalUi,
-    temporalMetrics: `http://127.0.0.1:${state.ports.temporalMetrics}/metrics`,
+    temporalMetrics: `http://${host}:${state.ports.temporalMetrics}/metrics`,
     temporalNamespace: defaultNamespace,
     bin: layout.bin,
     env: {
@@ -307,7 +352,12 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
       PATH: `${layout.bin}:${process.env['PATH'] ?? ''}`,
     },
     server: (name) => serverOf(layout, state, name),
-    addNodes: async (names, labels = {}) => kubernetes.addNodes(apiServer(), names, labels, wait),
+    addNodes: async (names, labels = {}) =>
+      kubernetes.addNodes(apiServer(), names, { labels, taints: taintsOf(state) }, wait),
+    importImage: async (archive) => {
+      const { network, count } = state.realNodes ?? { network: 0, count: 0 };
+      for (const node of realNodes(network, count)) await importImage(layout, node, archive);
+    },
     stop: async () => void (await stopSandbox(layout.dir)),
     discard: async () => {
       await killServers(layout);

@@ -3,9 +3,11 @@ import { dirname, join } from 'node:path';
 import { readiness } from './apiserver.ts';
 import { errorMessage, PortConflictError, SandboxError } from './errors.ts';
 import * as kubernetes from './kubernetes.ts';
-import type { Layout, SandboxState, ServerName } from './layout.ts';
+import { type Layout, readState, type RealNodeName, type SandboxState, type ServerName } from './layout.ts';
 import { listensOn } from './ports.ts';
 import * as processes from './processes.ts';
+import { removeRealNodes } from './realNodes/node.ts';
+import { nodePath } from './realNodes/requirements.ts';
 import { temporalReadiness } from './temporal.ts';
 import { until, type WaitOptions } from './until.ts';
 
@@ -39,8 +41,10 @@ export interface Start {
 /** Starts one server and waits until it answers. Throws PortConflictError when another process has its port. */
 export async function startServer({ layout, state, wait }: Start, name: ServerName): Promise<void> {
   wait.signal?.throwIfAborted();
-  if (name === 'kwok') await kubernetes.deleteKwokLeases(kubernetes.apiServerOf(layout, state.ports));
-  const { command, args, port } = state.servers[name];
+  if (name === 'kwok') await kubernetes.deleteKwokLeases(kubernetes.apiServerOf(layout, state));
+  const server = state.servers[name];
+  if (server === undefined) throw new SandboxError(`The sandbox in ${layout.dir} has no ${name}`);
+  const { command, args, port } = server;
   const logOffset = statSync(layout.log(name), { throwIfNoEntry: false })?.size ?? 0;
   const identity = processes.launch({
     command,
@@ -50,7 +54,7 @@ export async function startServer({ layout, state, wait }: Start, name: ServerNa
     env: {
       [mark]: layout.dir,
       HOME: layout.dir,
-      PATH: layout.bin,
+      PATH: isRealNode(name) ? nodePath : layout.bin,
       TMPDIR: join(layout.dir, 'run'),
       GOGC: '200',
     },
@@ -72,9 +76,8 @@ const probes: Partial<
   Record<ServerName, (layout: Layout, state: SandboxState) => Promise<string | undefined>>
 > = {
   etcd: async (_, { ports }) => etcdReadiness(ports.etcd),
-  'kube-apiserver': async (layout, { ports }) => readiness(kubernetes.apiServerOf(layout, ports)),
-  temporal: async (layout, { ports, servers }) =>
-    temporalReadiness(layout, ports.temporal, servers.temporal.command),
+  'kube-apiserver': async (layout, state) => readiness(kubernetes.apiServerOf(layout, state)),
+  temporal: async (layout, state) => temporalReadiness(layout, state, state.servers.temporal.command),
 };
 
 async function etcdReadiness(port: number): Promise<string | undefined> {
@@ -111,7 +114,9 @@ function readFrom(file: string, offset: number): string {
 /** Stops every process of the sandbox. Returns the names of those that ran. */
 export async function stopServers(layout: Layout): Promise<string[]> {
   const stopped: string[] = [];
-  for (const group of stopOrder) {
+  const state = readState(layout);
+  const nodes = Object.keys(state?.servers ?? {}).filter(isRealNode);
+  for (const group of [nodes, ...stopOrder]) {
     const running = group.flatMap((name) => {
       const identity = runningServer(layout, name);
       return identity ? [{ name, identity }] : [];
@@ -125,9 +130,14 @@ export async function stopServers(layout: Layout): Promise<string[]> {
     stopped.push(processes.commandName(identity.pid));
     await processes.kill(identity);
   }
+  await removeRealNodes(layout, state?.realNodes);
   rmSync(layout.env, { force: true });
   rmSync(dirname(layout.pidFile('etcd')), { recursive: true, force: true });
   return stopped;
+}
+
+function isRealNode(name: string): name is RealNodeName {
+  return name.startsWith('real-');
 }
 
 /** Clients stop before the servers they talk to, so that they log no errors. */
@@ -139,11 +149,14 @@ const stopOrder: readonly (readonly ServerName[])[] = [
 
 /** Returns the time between SIGTERM and SIGKILL. A kube-apiserver with open watches would take more than a minute to exit. */
 function gracePeriodMs(name: ServerName): number {
+  // Everything in a real node ends with its first process.
+  if (isRealNode(name)) return 0;
   return name === 'kube-apiserver' ? 1_000 : 5_000;
 }
 
 export async function killServers(layout: Layout): Promise<void> {
   await Promise.all(runningProcesses(layout).map(processes.kill));
+  await removeRealNodes(layout, readState(layout)?.realNodes);
 }
 
 /** Returns all processes of the sandbox, also those that a killed launcher left without a pid file. */
@@ -173,8 +186,7 @@ export function serverOf(layout: Layout, state: SandboxState, name: ServerName):
     start: async () => {
       if (running()) return;
       await startServer({ layout, state, wait: { timeoutMs: stepTimeoutMs } }, name);
-      if (name === 'kube-apiserver')
-        await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state.ports));
+      if (name === 'kube-apiserver') await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state));
     },
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),

@@ -3,17 +3,17 @@ import { promisify } from 'node:util';
 import { defaultNamespace, tunedArguments } from '../temporal-config/devServer.ts';
 import { declaredNamespace } from '../temporal-config/namespace.ts';
 import type { Layout, ServerCommand } from './layout.ts';
-import type { Ports } from './ports.ts';
+import type { Addresses } from './ports.ts';
 
 /** Returns Temporal's development server with its database in a file, so that it can be killed and started again. */
-export function temporalServer(layout: Layout, ports: Ports, temporal: string): ServerCommand {
+export function temporalServer(layout: Layout, { host, ports }: Addresses, temporal: string): ServerCommand {
   return {
     command: temporal,
     port: ports.temporal,
     args: [
       'server',
       'start-dev',
-      '--ip=127.0.0.1',
+      `--ip=${host}`,
       `--port=${ports.temporal}`,
       `--ui-port=${ports.temporalUi}`,
       `--metrics-port=${ports.temporalMetrics}`,
@@ -31,7 +31,7 @@ export function temporalServer(layout: Layout, ports: Ports, temporal: string): 
  */
 export async function temporalReadiness(
   layout: Layout,
-  port: number,
+  { host, ports }: Addresses,
   temporal: string,
 ): Promise<string | undefined> {
   // The command pairs names and types by position.
@@ -39,7 +39,11 @@ export async function temporalReadiness(
     `--name=${name}`,
     `--type=${type}`,
   ]);
-  const server = [`--address=127.0.0.1:${port}`, `--namespace=${defaultNamespace}`, '--command-timeout=5s'];
+  const server = [
+    `--address=${host}:${ports.temporal}`,
+    `--namespace=${defaultNamespace}`,
+    '--command-timeout=5s',
+  ];
   const args = ['operator', 'search-attribute', 'create', ...pairs, ...server];
   try {
     // Without the user's environment: its TEMPORAL_ variables and profiles are about another server.

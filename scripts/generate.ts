@@ -1,11 +1,14 @@
+import { readFileSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { stringify } from 'yaml';
+import { parse, parseAllDocuments, stringify } from 'yaml';
 import { drainPlanPolicy } from '../admission/drainPlanPolicy.ts';
 import { webhookConfigurations } from '../admission/registration.ts';
 import { windowAuthorPolicy } from '../admission/windowAuthorPolicy.ts';
+import type { KubeObject } from '../api/core.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
+import { isMutatingPolicy, webhookOf } from '../manifests/mutatingWebhooks.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
 import { peersReference } from './reference/peers.ts';
@@ -29,7 +32,7 @@ const header = (source: string, part: string) =>
 
 /** Returns every generated file with its expected content. */
 export function generatedFiles(): GeneratedFile[] {
-  return [...crdFiles(), ...policyFiles(), ...referenceFiles(), ...peerFiles()];
+  return [...crdFiles(), ...policyFiles(), webhooksOfPolicies(), ...referenceFiles(), ...peerFiles()];
 }
 
 function crdFiles(): GeneratedFile[] {
@@ -58,6 +61,28 @@ function policyFiles(): GeneratedFile[] {
     path: `deploy/admission/${name}`,
     content: header(source, 'policy') + objects.map(toYaml).join('---\n'),
   }));
+}
+
+/** The webhooks of deploy/before-1.36, in the order of deploy/admission. */
+function webhooksOfPolicies(): GeneratedFile {
+  const folder = join(ROOT, 'deploy', 'admission');
+  const { resources } = parse(readFileSync(join(folder, 'kustomization.yaml'), 'utf8')) as {
+    resources: string[];
+  };
+  const objects = resources.flatMap((name) =>
+    name === 'drain-plan-policy.yaml'
+      ? drainPlanPolicy()
+      : parseAllDocuments(readFileSync(join(folder, name), 'utf8')).map(
+          (document) => document.toJS() as KubeObject,
+        ),
+  );
+  const patch = objects
+    .filter(isMutatingPolicy)
+    .map((policy) => ({ op: 'add', path: '/webhooks/-', value: webhookOf(policy) }));
+  return {
+    path: 'deploy/before-1.36/webhooks.yaml',
+    content: header('the policies in deploy/admission', 'policy') + toYaml(patch),
+  };
 }
 
 function referenceFiles(): GeneratedFile[] {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createWriteStream, existsSync, statSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative, resolve as absolute } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -18,6 +18,7 @@ import { jestOptions, root, toolEnvironment } from './tools.ts';
  * keeps running, however the run ends.
  * Without arguments it leaves out the files `*.slow.test.ts`, which take longer than all others together. `npm run test:all` runs them,
  * too, and also fails if deploy/ grants a permission to the worker that none of its processes used.
+ * NM_TEST_KUBERNETES runs them with another version of Kubernetes, such as 1.34.
  * The last line is `<n> passed, <n> failed`, as counted by Jest. A file that could not be run counts as one failed test;
  * so does, once, a problem of the run as a whole.
  */
@@ -73,6 +74,9 @@ const mark = 'NM_TEST_RUN';
  */
 const auditLogs = 'NM_AUDIT_LOGS';
 
+/** In the environment of a run: the file to which it copies the result of Jest. */
+const report = 'NM_TEST_REPORT';
+
 /** Within this time Jest must end after it has written its result. */
 const jestEndsWithinMs = 20_000;
 
@@ -101,6 +105,7 @@ async function main(given: readonly string[]): Promise<number> {
     problems.push(error instanceof Error ? error.message : String(error));
   }
   const result = await readResult(run);
+  if (process.env[report] && existsSync(run.result)) await copyFile(run.result, process.env[report]);
   // Tests that failed may not have reached what needs a permission.
   if (isWhole && result.success && problems.length === 0) problems.push(...(await permissionProblems(run)));
   const leftovers = await clearUp(run);
@@ -151,6 +156,7 @@ async function startServers(run: Run, shards: number, signal: AbortSignal): Prom
     startSandbox({
       dir: join(run.sandboxes, `${index + 1}`),
       nodes: 3,
+      kubernetes: process.env['NM_TEST_KUBERNETES'],
       auditLogs: run.auditLogs,
       commands: run.commands,
       report: (line) => console.log(`${index + 1}: ${line}`),

@@ -7,13 +7,14 @@ import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
 import { servedAdmission, type TestAdmission } from '../kit/admission.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { runOptions } from '../kit/sandbox.ts';
 
 /**
  * Runs the tests of the MutatingAdmissionPolicies once more, on an installation for apiservers that do not serve them: an admission server does
  * what the policies do.
  */
 
-const { JEST_WORKER_ID: worker = '1', NM_TEST_COMMANDS: commands, NM_AUDIT_LOGS: auditLogs } = process.env;
+const { JEST_WORKER_ID: worker = '1' } = process.env;
 const parent = await mkdtemp(join(tmpdir(), 'nm-webhooks-'));
 // The tests attach to the sandbox that they find here, and leave the webhooks of policies alone.
 process.env['NM_TEST_SANDBOXES'] = parent;
@@ -24,7 +25,7 @@ let c: TestCluster;
 let served: TestAdmission;
 
 beforeAll(async () => {
-  sandbox = await startSandbox({ commands, auditLogs, dir: join(parent, worker), mutatingPolicies: false });
+  sandbox = await startSandbox({ ...runOptions(), dir: join(parent, worker), mutatingPolicies: false });
   c = await testCluster(sandbox, { prefix: 'webhooks' });
   served = await servedAdmission(c);
   await eventually('the registration of the webhooks', async () => {

@@ -24,14 +24,19 @@ export async function testSandbox(options?: Omit<SandboxOptions, 'dir'>): Promis
   if (shared !== undefined && !options) return withCompileCache(await attachSandbox(shared));
   const dir = await mkdtemp(join(tmpdir(), 'nm-sandbox-'));
   try {
-    const { NM_TEST_COMMANDS: commands, NM_AUDIT_LOGS: auditLogs } = process.env;
-    const sandbox = await startSandbox({ commands, auditLogs, ...options, dir });
+    const sandbox = await startSandbox({ ...runOptions(), ...options, dir });
     own.add(sandbox.dir);
     return withCompileCache(sandbox);
   } catch (error) {
     await rm(dir, { recursive: true, force: true });
     throw error;
   }
+}
+
+/** The options that the run of tests sets for all its sandboxes. */
+export function runOptions(): Pick<SandboxOptions, 'commands' | 'auditLogs' | 'kubernetes'> {
+  const { NM_TEST_COMMANDS, NM_AUDIT_LOGS, NM_TEST_KUBERNETES } = process.env;
+  return { commands: NM_TEST_COMMANDS, auditLogs: NM_AUDIT_LOGS, kubernetes: NM_TEST_KUBERNETES };
 }
 
 /** Hands on the cache of compiled code that `npm test` gives all its processes: programs of the sandbox start in half the time. */
