@@ -24,6 +24,7 @@ import {
   warningReviewer,
 } from './reviewers.ts';
 import {
+  authoritiesIn,
   bundleOf,
   materialOf,
   type Secret,
@@ -40,6 +41,8 @@ export interface AdmissionOptions extends Omit<AdmissionServerOptions, 'clients'
   readonly namespace: string;
   readonly plainEvictions: PlainEvictions;
   readonly lifetimes?: Lifetimes;
+  /** managed: this server issues and renews its certificate; external: another program writes the Secret. managed by default. */
+  readonly certificates?: 'managed' | 'external';
   /** The clients that are answered; undefined: all. */
   readonly clients?: WebhookClients | undefined;
   /** Observes the queue of the registration. */
@@ -141,12 +144,18 @@ export class Admission {
   }
 
   async #reconcile(kube: FencedKube, endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
-    const { namespace } = this.#options;
+    const { namespace, certificates = 'managed' } = this.#options;
     const secret = await kube.get(secrets, { namespace, name: secretName });
+    if (certificates === 'external') {
+      const authorities = authoritiesIn(secret);
+      if (authorities === undefined) this.#reportRegistration([missingCertificate(namespace)]);
+      else await this.#register(kube, endpoint, authorities);
+      return { requeueAfterMs: resyncMs };
+    }
     const before = validMaterial(materialOf(secret));
     const { material, until } = await this.#renew(before, hostsOf(endpoint));
     if (material !== before) await storeMaterial(kube, namespace, secret, material);
-    await this.#register(kube, endpoint, material);
+    await this.#register(kube, endpoint, bundleOf(material));
     return { requeueAfterMs: Math.min(until - kube.now().getTime(), resyncMs) };
   }
 
@@ -189,11 +198,15 @@ export class Admission {
     });
   }
 
-  async #register(kube: FencedKube, endpoint: Endpoint, material: Material): Promise<void> {
-    const caBundle = Buffer.from(bundleOf(material)).toString('base64');
+  async #register(kube: FencedKube, endpoint: Endpoint, authorities: string): Promise<void> {
+    const caBundle = Buffer.from(authorities).toString('base64');
     const problems: string[] = [];
     for (const resource of [validating, mutating])
       problems.push(...(await this.#registerIn(resource, kube, endpoint, caBundle)));
+    this.#reportRegistration(problems);
+  }
+
+  #reportRegistration(problems: readonly string[]): void {
     const problem = problems.length === 0 ? undefined : `requests are not checked: ${problems.join('; ')}`;
     if (problem !== undefined && problem !== this.#registrationProblem)
       this.#options.log.error('Admission server could not be registered', { problem });
@@ -224,4 +237,8 @@ export class Admission {
       return [`${object} was not changed: ${errorMessage(error)}`];
     }
   }
+}
+
+function missingCertificate(namespace: string): string {
+  return `Secret ${namespace}/${secretName} has no ca.crt, tls.crt and tls.key: let cert-manager write it, or start the admission server with --webhook-certificates managed`;
 }

@@ -48,6 +48,12 @@ export function servingOf(secret: Secret | undefined): KeyPair | undefined {
   return certificate === '' || key === '' ? undefined : { certificate, key };
 }
 
+/** Returns the authorities that another program wrote, as PEM; undefined until they and the serving certificate are there. */
+export function authoritiesIn(secret: Secret | undefined): string | undefined {
+  const authorities = textOf(secret, keys.authorities);
+  return authorities === '' || servingOf(secret) === undefined ? undefined : authorities;
+}
+
 /** Returns the `caBundle` of all trusted authorities. */
 export function bundleOf({ authorities }: Material): string {
   return authorities.map(({ certificate }) => certificate).join('');

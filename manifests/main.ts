@@ -16,10 +16,11 @@ interface Options {
   webhookHost: string[];
   windowJobs: boolean;
   mutatingPolicies: boolean;
+  readinessGates: boolean;
   workPodSecurity?: PodSecurityLevel;
 }
 
-const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies } = new Command(
+const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies, readinessGates } = new Command(
   'npm run manifests --',
 )
   .description('Prints the manifests of deploy/ for an installation, for kubectl apply --server-side -f -')
@@ -40,6 +41,7 @@ const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies } 
     '--no-mutating-policies',
     'webhooks in place of MutatingAdmissionPolicies, which Kubernetes serves since 1.36',
   )
+  .option('--no-readiness-gates', 'nothing that taints new nodes, for workers with READINESS_GATES=false')
   .parse()
   .opts<Options>();
 
@@ -53,6 +55,7 @@ try {
       ? { kind: 'Enabled', podSecurity: workPodSecurity ?? 'baseline' }
       : { kind: 'None' },
     mutatingPolicies,
+    readinessGates,
   };
   const rendered = renderManifests(await readInstallation(options), options);
   // Long CEL expressions stay on one line, as in deploy/.

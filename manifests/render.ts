@@ -25,6 +25,8 @@ export interface InstallationOptions {
   readonly windowJobs?: WindowJobs;
   /** False if the apiserver does not serve MutatingAdmissionPolicies: webhooks replace them. */
   readonly mutatingPolicies?: boolean;
+  /** False installs nothing that taints new nodes, for workers that run without readiness gates and would not remove the taint. */
+  readonly readinessGates?: boolean;
 }
 
 /** Port of the first URL, until an admission server registers its own. */
@@ -42,15 +44,22 @@ export function renderManifests(
     webhookHosts = [],
     windowJobs = { kind: 'None' },
     mutatingPolicies = true,
+    readinessGates = true,
   }: InstallationOptions = {},
 ): KubeObject[] {
   const problem = namespaceProblem(namespace);
   if (problem !== undefined) throw new Error(`namespace: ${problem} (got "${namespace}")`);
-  const served = mutatingPolicies ? manifests : withoutMutatingPolicies(manifests);
+  const enabled = readinessGates ? manifests : manifests.filter((manifest) => !taintsNewNodes(manifest));
+  const served = mutatingPolicies ? enabled : withoutMutatingPolicies(enabled);
   return served.map((manifest) => {
     const moved = inNamespace(manifest, namespace);
     return withWebhookHosts(withPodSecurity(moved, windowJobs), webhookHosts);
   });
+}
+
+/** Reports whether this is a policy that gives new nodes the readiness taint. */
+export function taintsNewNodes({ metadata }: KubeObject): boolean {
+  return /^(prepared-)?readiness-taint\./.test(metadata.name);
 }
 
 /** Other users write to the namespaces that have a purpose of their own. */

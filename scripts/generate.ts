@@ -8,6 +8,7 @@ import { webhookConfigurations } from '../admission/registration.ts';
 import { windowAuthorPolicy } from '../admission/windowAuthorPolicy.ts';
 import type { KubeObject } from '../api/core.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
+import { chartFiles } from '../manifests/chart/chart.ts';
 import { isMutatingPolicy, webhookOf } from '../manifests/mutatingWebhooks.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
@@ -32,7 +33,8 @@ const header = (source: string, part: string) =>
 
 /** Returns every generated file with its expected content. */
 export function generatedFiles(): GeneratedFile[] {
-  return [...crdFiles(), ...policyFiles(), webhooksOfPolicies(), ...referenceFiles(), ...peerFiles()];
+  const deploy = [...crdFiles(), ...policyFiles()];
+  return [...deploy, webhooksOfPolicies(), ...chart(deploy), ...referenceFiles(), ...peerFiles()];
 }
 
 function crdFiles(): GeneratedFile[] {
@@ -83,6 +85,19 @@ function webhooksOfPolicies(): GeneratedFile {
     path: 'deploy/before-1.36/webhooks.yaml',
     content: header('the policies in deploy/admission', 'policy') + toYaml(patch),
   };
+}
+
+/** The generated files of the chart; others are written by hand. */
+function chart(deploy: readonly GeneratedFile[]): GeneratedFile[] {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+  const generated = Object.fromEntries(deploy.map(({ path, content }) => [path, content]));
+  return Object.entries(chartFiles(version, generated)).map(([name, text]) => ({
+    path: `deploy/chart/${name}`,
+    // JSON has no comments, and the files are copies.
+    content: /^(files\/|.*\.json$)/.test(name)
+      ? text
+      : header('deploy/ and manifests/chart', 'source') + text,
+  }));
 }
 
 function referenceFiles(): GeneratedFile[] {

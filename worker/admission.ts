@@ -27,10 +27,17 @@ export async function startAdmission(
   { elections, ...options }: AdmissionObservers,
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
-  const { namespace, plainEvictions, webhookClients, leaderElection } = config;
+  const { namespace, plainEvictions, webhookClients, leaderElection, webhookCertificates } = config;
   const { log } = options;
   const clients = webhookClients && { ...webhookClients, ca: await readClientCa(webhookClients.caFile) };
-  const admission = new Admission({ ...options, view, namespace, plainEvictions, clients });
+  const admission = new Admission({
+    ...options,
+    view,
+    namespace,
+    plainEvictions,
+    clients,
+    certificates: webhookCertificates,
+  });
   const port = await listenOn(admission.server, config.webhookPort, 'webhook');
   admission.start(signal);
   const endpoint = endpointOf(config, port);

@@ -38,6 +38,8 @@ export interface Config {
   /** The apiservers that the admission server answers; undefined: every client. */
   webhookClients: { caFile: string; names: string[] } | undefined;
   /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
+  /** Who issues the certificate of the admission server: the server itself, or another one that writes the Secret. */
+  webhookCertificates: 'managed' | 'external';
   plainEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
   /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
@@ -101,7 +103,7 @@ export interface Port {
 /** Throws an Error that names flag, variable and remedy of each invalid setting, or commander's CommanderError. */
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
   const settings = parseSettings(Settings, { command: commandLine(), argv, env });
-  const { logLevel, plainEvictions, readinessGates } = settings;
+  const { logLevel, plainEvictions, readinessGates, webhookCertificates } = settings;
   const { namespace, cluster, workflowBundle, workflowCache, install } = settings;
   const { components, admissionKubeconfig } = settings;
   return {
@@ -111,6 +113,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookPort: { ...settings.webhookPort, address: settings.webhookBindAddress },
     webhookHost: webhookHostOf(settings),
     webhookClients: webhookClientsOf(settings),
+    webhookCertificates,
     plainEvictions,
     evacuators: { responseSeconds: settings.evacuatorResponse, knownClasses: settings.evacuatorClasses },
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
@@ -156,6 +159,7 @@ const oneOf = (choices: readonly string[]) => ({ error: `expected one of ${choic
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 const traceExporters = ['none', 'otlp'] as const;
+const certificateIssuers = ['managed', 'external'] as const;
 const evictionPolicies = ['reject', 'allow'] as const;
 const classesError = {
   error: 'expected evacuator classes separated by commas, such as migrate.example.com, or * for every class',
@@ -201,6 +205,14 @@ const Settings = z
       variable: 'WEBHOOK_CLIENT_NAMES',
       description: 'common names of these certificates, separated by commas',
       defaultText: 'every name',
+    }),
+    webhookCertificates: setting(z.enum(certificateIssuers, oneOf(certificateIssuers)).default('managed'), {
+      flags: '--webhook-certificates <issuer>',
+      variable: 'WEBHOOK_CERTIFICATES',
+      description:
+        'managed: the admission server issues its certificate; external: another one, such as cert-manager, writes Secret node-maintenance-webhook with ca.crt, tls.crt and tls.key',
+      choices: certificateIssuers,
+      defaultText: 'managed',
     }),
     plainEvictions: setting(z.enum(evictionPolicies, oneOf(evictionPolicies)).default('reject'), {
       flags: '--plain-evictions <policy>',

@@ -78,7 +78,11 @@ export async function install(kube: Kube, options: InstallationOptions, log: Log
   const { namespace } = options;
   const manifests = await readInstallation(options);
   const served = { mutatingPolicies: await kube.serves(mutatingPolicies) };
-  const plain = renderManifests(manifests, { ...served, ...(namespace !== undefined && { namespace }) });
+  const plain = renderManifests(manifests, {
+    ...served,
+    ...(namespace !== undefined && { namespace }),
+    ...(options.readinessGates !== undefined && { readinessGates: options.readinessGates }),
+  });
   for (const [i, manifest] of renderManifests(manifests, { ...options, ...served }).entries()) {
     const object = withDigest(manifest, digestOf(plain[i] ?? manifest));
     await kube.apply(resourceOf(manifest), object, { fieldManager: FIELD_MANAGER, force: true });
@@ -91,6 +95,8 @@ export interface InstallationCheck {
   kube: Kube;
   namespace: string;
   component: Component;
+  /** Whether the process runs with readiness gates. */
+  readinessGates: boolean;
 }
 
 /** Returns a sentence for each object that is missing, or belongs to another release or to another namespace. */
@@ -98,10 +104,11 @@ export async function installationProblems({
   kube,
   namespace,
   component,
+  readinessGates,
 }: InstallationCheck): Promise<string[]> {
   const isChecked = ({ kind = '' }: KubeObject) =>
     kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
-  const manifests = (await installedManifests(kube, namespace)).filter(isChecked);
+  const manifests = (await installedManifests(kube, { namespace, readinessGates })).filter(isChecked);
   const found = await Promise.all(
     manifests.map(async (manifest) => {
       const { name } = manifest.metadata;
@@ -114,7 +121,7 @@ export async function installationProblems({
   if (others.size > 0) return [otherNamespaceProblem([...others].toSorted(), namespace)];
   return [
     ...found.flatMap(({ manifest, installed }) => manifestProblems(manifest, installed)),
-    ...(await permissionProblems({ kube, namespace, component })),
+    ...(await permissionProblems({ kube, namespace, component, readinessGates })),
   ];
 }
 
@@ -122,14 +129,17 @@ export async function installationProblems({
  * Returns the manifests of deploy/ that are installed: with MutatingAdmissionPolicies if there are any, otherwise with webhooks in place of
  * them, also after the control plane was upgraded to a version that serves them.
  */
-async function installedManifests(kube: Kube, namespace: string): Promise<KubeObject[]> {
+async function installedManifests(
+  kube: Kube,
+  options: Pick<InstallationCheck, 'namespace' | 'readinessGates'>,
+): Promise<KubeObject[]> {
   const manifests = await readManifests();
   const policies = manifests.filter(({ kind }) => kind === mutatingPolicies.kind);
   const installed = (await kube.serves(mutatingPolicies))
     ? await Promise.all(policies.map(({ metadata: { name } }) => kube.get(mutatingPolicies, { name })))
     : [];
   const hasPolicies = installed.some((policy) => policy !== undefined);
-  return renderManifests(manifests, { namespace, mutatingPolicies: hasPolicies });
+  return renderManifests(manifests, { ...options, mutatingPolicies: hasPolicies });
 }
 
 /** Returns the namespaces of the ServiceAccounts that the policy names. */
@@ -145,8 +155,12 @@ function otherNamespaceProblem(installed: readonly string[], namespace: string):
 }
 
 /** Returns a sentence for each webhook configuration that is missing or whose webhooks are those of another release. */
-export async function webhookProblems(kube: Kube, namespace: string): Promise<string[]> {
-  const manifests = await installedManifests(kube, namespace);
+export async function webhookProblems({
+  kube,
+  namespace,
+  readinessGates,
+}: Omit<InstallationCheck, 'component'>): Promise<string[]> {
+  const manifests = await installedManifests(kube, { namespace, readinessGates });
   const problems = [validating, mutating].map(async (resource) => {
     const manifest = manifests.find(({ kind }) => kind === resource.kind);
     const installed = await kube.get(resource, { name: WEBHOOK_CONFIGURATION });

@@ -11,7 +11,7 @@ export async function prepareCluster(
   wait: WaitOptions,
 ): Promise<void> {
   const { log, signal } = wait;
-  const { namespace, windowJobs } = config;
+  const { namespace, windowJobs, readinessGates } = config;
   // Retries rejected requests too: an apiserver that is starting rejects what it allows a moment later.
   const api = { name: 'the Kubernetes API', remedy: 'check KUBECONFIG and the apiserver', ...wait };
   const version = await retryUntilAvailable(api, () => kube.serverVersion({ signal }));
@@ -21,19 +21,26 @@ export async function prepareCluster(
     const problem = versionProblem(await kube.serverVersion({ signal }));
     if (problem !== undefined) throw new Error(problem);
   });
-  if (config.install) await install(kube, { namespace, windowJobs, webhookHosts: hostsOf(config) }, log);
+  if (config.install)
+    await install(kube, { namespace, windowJobs, readinessGates, webhookHosts: hostsOf(config) }, log);
   const installation = { name: 'CRDs, policies and RBAC', remedy: 'npm start -- --install applies them' };
-  await untilWithoutProblems(installation, wait, () => installationProblems({ kube, namespace, component }));
+  await untilWithoutProblems(installation, wait, () =>
+    installationProblems({ kube, namespace, component, readinessGates }),
+  );
 }
 
 /** Waits for the webhook configurations of the installation, with the client of admission: the worker may not read them. */
-export function checkWebhooks(kube: Kube, namespace: string, wait: WaitOptions): Promise<void> {
+export function checkWebhooks(
+  kube: Kube,
+  { namespace, readinessGates }: Config,
+  wait: WaitOptions,
+): Promise<void> {
   const webhooks = {
     name: 'webhook configurations',
     remedy:
       'npm start -- --install applies them; to read them, admission needs the permissions of ServiceAccount node-maintenance-admission (--admission-kubeconfig)',
   };
-  return untilWithoutProblems(webhooks, wait, () => webhookProblems(kube, namespace));
+  return untilWithoutProblems(webhooks, wait, () => webhookProblems({ kube, namespace, readinessGates }));
 }
 
 function untilWithoutProblems(

@@ -314,7 +314,7 @@ async function serveAdmission(options: SyncedOptions): Promise<void> {
   // A client of its own: the requests of a drain must not delay the answers to the apiserver.
   const userAgent = 'node-maintenance-admission';
   const kube = connectKube({ kubeconfig: config.admissionKubeconfig, userAgent, log, maxInFlight: 16 });
-  await checkWebhooks(kube, config.namespace, waitOptionsOf(state, log, signal));
+  await checkWebhooks(kube, config, waitOptionsOf(state, log, signal));
   const { nodes, maintenances } = cluster;
   const observers = {
     onRejection: metrics.onRejection,

@@ -38,7 +38,7 @@ export async function runAdmission(config: Config, logger: Logger, signal: Abort
     const wait = waitOptionsOf(state, log, signal);
     await prepareCluster(kube, { config, component: Component.Admission }, wait);
     const { namespace } = config;
-    await checkWebhooks(kube, namespace, wait);
+    await checkWebhooks(kube, config, wait);
     const component = Component.Admission;
     const identity = { kube, namespace, component, ...config.identityLeases, log };
     const published = await publishIdentity(identity, wait);

@@ -1,0 +1,155 @@
+import { stringify } from 'yaml';
+import * as z from 'zod';
+
+/** The values of the chart: deploy/chart/values.yaml and its schema are generated from this. */
+
+const name = z.string().max(253);
+const secret = (purpose: string) => name.default('').describe(`Secret ${purpose}; none if empty`);
+const labels = z.record(z.string(), z.string());
+/** An object of Kubernetes, which the apiserver validates. */
+const anyObject = z.looseObject({});
+
+const workload = z.strictObject({
+  replicas: z.int().min(0).default(2).describe('one leads, the others take over within seconds'),
+  resources: anyObject.describe('of the container; NODE_OPTIONS of the worker belongs to the memory limit'),
+  nodeSelector: labels.default({}),
+  affinity: anyObject.default({}),
+  tolerations: z.array(anyObject).default([]).describe('in addition to that of the readiness taint'),
+  priorityClassName: name.default('system-cluster-critical'),
+  podAnnotations: labels.default({}),
+  podLabels: labels.default({}),
+  env: z
+    .array(z.looseObject({ name: z.string().min(1) }))
+    .default([])
+    .describe('more environment variables: docs/reference/settings.md'),
+});
+
+const resources = (cpu: string) => ({ requests: { cpu, memory: '256Mi' }, limits: { memory: '1Gi' } });
+
+export const valuesSchema = z.strictObject({
+  image: z
+    .strictObject({
+      repository: z.string().min(1).default('node-maintenance'),
+      tag: z.string().default('').describe('the version of the chart if empty'),
+      pullPolicy: z
+        .enum(['', 'Always', 'IfNotPresent', 'Never'])
+        .default('')
+        .describe('that of Kubernetes if empty'),
+      pullSecrets: z.array(z.strictObject({ name })).default([]),
+    })
+    .prefault({}),
+  cluster: z
+    .string()
+    .regex(/^([a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?)?$/)
+    .default('')
+    .describe('name of this cluster, required if clusters share a namespace of Temporal'),
+  logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error']).default('info'),
+  crds: z
+    .strictObject({
+      install: z.boolean().default(true).describe('false: you apply deploy/crd before, and at each upgrade'),
+      keep: z.boolean().default(true).describe('helm uninstall keeps the CRDs, and so every object'),
+    })
+    .prefault({}),
+  mutatingPolicies: z
+    .enum(['auto', 'policies', 'webhooks'])
+    .default('auto')
+    .describe(
+      'MutatingAdmissionPolicies, or webhooks in place of them; auto: policies if the apiserver serves them, which it does since Kubernetes 1.36',
+    ),
+  temporal: z
+    .strictObject({
+      address: z.string().min(1).default('temporal-frontend.temporal:7233').describe('host and port'),
+      namespace: z.string().min(1).default('default'),
+      tlsSecret: secret('with ca.crt, tls.crt and tls.key, for mutual TLS'),
+      apiKeySecret: secret('with the key api-key'),
+      payloadKeysSecret: secret('with the keys that payloads are encrypted with'),
+    })
+    .prefault({}),
+  worker: workload.prefault({ resources: resources('200m') }),
+  admission: workload.prefault({ resources: resources('100m') }),
+  webhook: z
+    .strictObject({
+      certificates: z
+        .enum(['managed', 'cert-manager'])
+        .default('managed')
+        .describe('managed: the admission server issues and renews them'),
+      issuerRef: z
+        .strictObject({
+          kind: z.enum(['Issuer', 'ClusterIssuer']).default('ClusterIssuer'),
+          name: name.default(''),
+        })
+        .prefault({})
+        .describe('of cert-manager'),
+    })
+    .prefault({}),
+  readinessGates: z.strictObject({ enabled: z.boolean().default(true) }).prefault({}),
+  windowJobs: z
+    .strictObject({
+      enabled: z.boolean().default(false).describe('lets maintenance windows run Jobs'),
+      podSecurity: z
+        .enum(['restricted', 'baseline', 'privileged'])
+        .default('baseline')
+        .describe('with privileged, users who may create Jobs there are root on every node'),
+    })
+    .prefault({}),
+  temporalUser: z
+    .strictObject({
+      allNodes: z.boolean().default(false).describe('lets every client of Temporal maintain all nodes'),
+    })
+    .prefault({}),
+  userRoles: z.strictObject({ create: z.boolean().default(true) }).prefault({}),
+  networkPolicy: z.strictObject({ enabled: z.boolean().default(true) }).prefault({}),
+  podDisruptionBudget: z.strictObject({ enabled: z.boolean().default(true) }).prefault({}),
+  monitoring: z
+    .strictObject({
+      podMonitor: z
+        .strictObject({
+          enabled: z.boolean().default(false).describe('for the Prometheus operator'),
+          interval: z.string().default('30s'),
+          labels: labels.default({}),
+        })
+        .prefault({}),
+      prometheusRule: z
+        .strictObject({
+          enabled: z.boolean().default(false).describe('the alerts of deploy/monitoring'),
+          labels: labels.default({}),
+        })
+        .prefault({}),
+      dashboard: z
+        .strictObject({
+          enabled: z.boolean().default(false).describe('a ConfigMap for the sidecar of Grafana'),
+          labels: labels.default({ grafana_dashboard: '1' }),
+        })
+        .prefault({}),
+    })
+    .prefault({}),
+  global: anyObject.optional().describe('values of parent charts'),
+});
+
+/** Returns the JSON schema that Helm validates the values with. */
+export function valuesJsonSchema(): object {
+  return z.toJSONSchema(valuesSchema, { io: 'input', target: 'draft-7' });
+}
+
+interface SchemaNode {
+  description?: string;
+  properties?: Record<string, SchemaNode>;
+}
+
+/** Returns values.yaml: every value with its default, and what it means. */
+export function valuesYaml(): string {
+  return valueLines(valuesSchema.parse({}), valuesJsonSchema() as SchemaNode, '').join('\n');
+}
+
+function valueLines(values: Readonly<Record<string, unknown>>, schema: SchemaNode, indent: string): string[] {
+  return Object.entries(values).flatMap(([key, value]) => {
+    const node = schema.properties?.[key] ?? {};
+    const comment = node.description === undefined ? [] : [`${indent}# ${node.description}`];
+    if (Object.keys(node.properties ?? {}).length === 0) {
+      const text = stringify({ [key]: value }, { lineWidth: 0 }).trimEnd();
+      return [...comment, ...text.split('\n').map((line) => `${indent}${line}`)];
+    }
+    const inner = valueLines(value as Record<string, unknown>, node, `${indent}  `);
+    return [...comment, `${indent}${key}:`, ...inner];
+  });
+}

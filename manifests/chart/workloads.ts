@@ -1,0 +1,193 @@
+import type { KubeObject } from '../../api/core.ts';
+import { block, type Expression, lines, onlyIf, templateOf, value } from './templates.ts';
+
+/** The templates of deploy/worker and deploy/admission-server. */
+
+/** A folder of deploy/: the labels of its kustomization, and its manifests. */
+export interface Workload {
+  name: 'worker' | 'admission';
+  labels: Readonly<Record<string, string>>;
+  manifests: readonly KubeObject[];
+}
+
+interface PodTemplate {
+  metadata?: object;
+  spec: { containers: [Container]; tolerations: object[]; volumes: { name: string }[] } & Record<
+    string,
+    unknown
+  >;
+}
+
+interface Container {
+  env: object[];
+  [field: string]: unknown;
+}
+
+interface Deployment extends KubeObject {
+  spec: { template: PodTemplate } & Record<string, unknown>;
+}
+
+interface WithSelector extends KubeObject {
+  spec: Record<string, unknown>;
+}
+
+/** Returns the template of a workload. */
+export function workloadTemplate({ name, labels, manifests }: Workload): string {
+  const parts = manifests.map((manifest) => {
+    const labelled = { ...manifest, metadata: inRelease(manifest, labels) } as WithSelector;
+    switch (manifest.kind) {
+      case 'Deployment':
+        return templateOf([deployment(labelled as unknown as Deployment, name, labels)]);
+      case 'Service':
+        return templateOf([withSpec(labelled, { selector: labels })]);
+      case 'PodDisruptionBudget':
+        return onlyIf(
+          '.Values.podDisruptionBudget.enabled',
+          templateOf([withMatchLabels(labelled, 'selector', labels)]),
+        );
+      case 'NetworkPolicy':
+        return onlyIf(
+          '.Values.networkPolicy.enabled',
+          templateOf([withMatchLabels(labelled, 'podSelector', labels)]),
+        );
+      default:
+        throw new Error(`deploy/${name} contains a ${manifest.kind}`);
+    }
+  });
+  // The separator stands before each, so that none is left when a part is not there.
+  return parts.map((part) => `---\n${part}`).join('');
+}
+
+function inRelease({ metadata }: KubeObject, labels: Readonly<Record<string, string>>): object {
+  return { ...metadata, namespace: value('.Release.Namespace'), labels };
+}
+
+function withSpec(manifest: WithSelector, fields: object): KubeObject {
+  return { ...manifest, spec: { ...manifest.spec, ...fields } } as KubeObject;
+}
+
+function withMatchLabels(
+  manifest: WithSelector,
+  field: string,
+  labels: Readonly<Record<string, string>>,
+): KubeObject {
+  return withSpec(manifest, { [field]: { matchLabels: labels } });
+}
+
+function deployment(
+  manifest: Deployment,
+  name: Workload['name'],
+  labels: Readonly<Record<string, string>>,
+): KubeObject {
+  const of = (field: string): Expression => `.Values.${name}.${field}`;
+  const { template, ...spec } = manifest.spec;
+  const { containers, tolerations, topologySpreadConstraints, volumes, ...pod } = template.spec;
+  const [container] = containers;
+  const podSpec = {
+    ...pod,
+    priorityClassName: value(of('priorityClassName')),
+    imagePullSecrets: block('.Values.image.pullSecrets'),
+    nodeSelector: block(of('nodeSelector')),
+    affinity: block(of('affinity')),
+    tolerations: [...tolerations, appended(of('tolerations'))],
+    topologySpreadConstraints: (topologySpreadConstraints as object[]).map((constraint) => ({
+      ...constraint,
+      labelSelector: { matchLabels: labels },
+    })),
+    containers: [
+      {
+        ...container,
+        image: value('include "node-maintenance.image" .'),
+        imagePullPolicy: lines(
+          '{{- with .Values.image.pullPolicy }}',
+          'imagePullPolicy: {{ . }}',
+          '{{- end }}',
+        ),
+        env: [...container.env, ...settings(name), appended(of('env'))],
+        resources: block(of('resources')),
+      },
+    ],
+    volumes: name === 'worker' ? volumes.map(temporalVolume) : volumes,
+  };
+  return {
+    ...manifest,
+    spec: {
+      ...spec,
+      replicas: value(of('replicas')),
+      selector: { matchLabels: labels },
+      template: {
+        metadata: {
+          labels: { ...labels, more: appended(of('podLabels')) },
+          annotations: lines(...annotations(name)),
+        },
+        spec: podSpec,
+      },
+    },
+  } as unknown as KubeObject;
+}
+
+/** A change of the ConfigMap restarts the worker. */
+function annotations(name: Workload['name']): string[] {
+  const checksum =
+    '  checksum/config: {{ include (print $.Template.BasePath "/worker-config.yaml") . | sha256sum }}';
+  return name === 'worker'
+    ? [
+        'annotations:',
+        checksum,
+        '  {{- with .Values.worker.podAnnotations }}',
+        '  {{- toYaml . | nindent 8 }}',
+        '  {{- end }}',
+      ]
+    : [
+        `{{- with .Values.${name}.podAnnotations }}`,
+        'annotations:',
+        '  {{- toYaml . | nindent 8 }}',
+        '{{- end }}',
+      ];
+}
+
+/** The items or fields of a value, after others. */
+function appended(expression: Expression): string {
+  return lines(`{{- with ${expression} }}`, '{{- toYaml . | nindent @indent }}', '{{- end }}');
+}
+
+/** Environment variables that depend on values. */
+function settings(name: Workload['name']): string[] {
+  const common = [
+    setting('LOG_LEVEL', 'ne .Values.logLevel "info"', '{{ .Values.logLevel }}'),
+    setting('READINESS_GATES', 'not .Values.readinessGates.enabled', '"false"'),
+  ];
+  return name === 'worker'
+    ? [...common, setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}')]
+    : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];
+}
+
+function setting(name: string, condition: Expression, text: string): string {
+  return lines(`{{- if ${condition} }}`, `- name: ${name}`, `  value: ${text}`, '{{- end }}');
+}
+
+/** The Secrets that values name; by default those of deploy/, which are optional. */
+function temporalVolume(volume: { name: string }): object {
+  const secret = (field: string, name: string) => ({
+    name: value(`.Values.temporal.${field} | default "${name}"`),
+    optional: value(`empty .Values.temporal.${field}`),
+  });
+  switch (volume.name) {
+    case 'temporal':
+      return {
+        name: volume.name,
+        projected: {
+          sources: [
+            { secret: secret('tlsSecret', 'node-maintenance-temporal-tls') },
+            { secret: secret('apiKeySecret', 'node-maintenance-temporal') },
+          ],
+        },
+      };
+    case 'payload-keys': {
+      const { name: secretName, optional } = secret('payloadKeysSecret', 'node-maintenance-payload-keys');
+      return { name: volume.name, secret: { secretName, optional } };
+    }
+    default:
+      return volume;
+  }
+}
