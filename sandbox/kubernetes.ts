@@ -96,6 +96,8 @@ const loopbackArguments = ['--endpoint-reconciler-type=none', '--authorization-m
 const realNodeArguments = [
   '--authorization-mode=Node,RBAC',
   '--enable-admission-plugins=NodeRestriction',
+  // There is no DNS for the names of nodes.
+  '--kubelet-preferred-address-types=InternalIP',
   // Webhooks are called at the addresses of their pods: this host has no kube-proxy.
   '--enable-aggregator-routing=true',
 ];
@@ -326,18 +328,10 @@ function fakeNode(name: string, { labels, taints }: Required<NodeOptions>): obje
   };
 }
 
-/** Waits until real nodes have registered themselves and are Ready. */
-export async function untilRegistered(
-  server: ApiServer,
-  names: readonly string[],
-  wait: WaitOptions,
-): Promise<void> {
-  const probe = async () => {
-    const ready = await readyNodes(server, new Set(names));
-    const missing = names.filter((name) => !ready.has(name));
-    return missing.length === 0 ? undefined : `not Ready: ${missing.join(', ')}`;
-  };
-  await until('the real nodes to be Ready', probe, { ...wait, intervalMs: 250 });
+/** A probe for `until`: returns undefined when a real node has registered itself and is Ready. */
+export async function nodeReadiness(server: ApiServer, name: string): Promise<string | undefined> {
+  const ready = await readyNodes(server, new Set([name]));
+  return ready.has(name) ? undefined : `Node ${name} is not Ready`;
 }
 
 interface ListedNode extends KubeObject {

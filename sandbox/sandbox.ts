@@ -228,7 +228,7 @@ async function startKubernetes(start: Start, options: SandboxOptions, report: Re
   await Promise.all([
     kubernetes.untilControllersWork(server, wait),
     kubernetes.addNodes(server, names, { taints: taintsOf(state) }, wait),
-    startRealNodes(start, server),
+    startRealNodes(start),
     isInstalled && installDeploy(layout, server, options, wait),
   ]);
   const count = names.length + (state.realNodes?.count ?? 0);
@@ -241,19 +241,13 @@ function taintsOf({ realNodes: real }: SandboxState): object[] {
   return real === undefined ? [] : [kubernetes.fakeNodeTaint];
 }
 
-async function startRealNodes(start: Start, server: ApiServer): Promise<void> {
-  const { layout, state, wait } = start;
+async function startRealNodes(start: Start): Promise<void> {
+  const { layout, state } = start;
   if (state.realNodes === undefined) return;
   const nodes = realNodes(state.realNodes.network, state.realNodes.count);
-  for (const node of nodes) {
+  for (const node of nodes)
     await configureNode(layout, node, kubernetes.nodeKubeconfigs(layout, state, node.name));
-    await startServer(start, node.name);
-  }
-  await kubernetes.untilRegistered(
-    server,
-    nodes.map(({ name }) => name),
-    wait,
-  );
+  await Promise.all(nodes.map(({ name }) => startServer(start, name)));
 }
 
 async function installDeploy(

@@ -61,7 +61,7 @@ export async function startServer({ layout, state, wait }: Start, name: ServerNa
     log: layout.log(name),
     pidFile: layout.pidFile(name),
   });
-  const probe = probes[name] ?? (async () => undefined);
+  const probe = isRealNode(name) ? realNodeReadiness(name) : (probes[name] ?? (async () => undefined));
   const notReady = async () => {
     if (!processes.isAlive(identity)) throw exitError(layout, name, logOffset);
     // Another process may have the port, even a server of another sandbox: its answers must not count.
@@ -79,6 +79,11 @@ const probes: Partial<
   'kube-apiserver': async (layout, state) => readiness(kubernetes.apiServerOf(layout, state)),
   temporal: async (layout, state) => temporalReadiness(layout, state, state.servers.temporal.command),
 };
+
+function realNodeReadiness(name: RealNodeName) {
+  return (layout: Layout, state: SandboxState) =>
+    kubernetes.nodeReadiness(kubernetes.apiServerOf(layout, state), name);
+}
 
 async function etcdReadiness(port: number): Promise<string | undefined> {
   try {

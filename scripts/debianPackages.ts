@@ -5,7 +5,16 @@ import { spawnSync } from 'node:child_process';
  * tests are skipped then.
  */
 
-const packages = ['buildah', 'containerd', 'runc'];
+const packages = [
+  'buildah',
+  'busybox-static',
+  'containerd',
+  'containernetworking-plugins',
+  'iproute2',
+  'iptables',
+  'runc',
+  'util-linux',
+];
 const timeoutMs = 300_000;
 
 const run = (command: string, ...args: string[]) =>

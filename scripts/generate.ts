@@ -10,6 +10,7 @@ import type { KubeObject } from '../api/core.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
 import { chartFiles } from '../manifests/chart/chart.ts';
 import { isMutatingPolicy, webhookOf } from '../manifests/mutatingWebhooks.ts';
+import { compatibilityReference } from './reference/compatibility.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
 import { peersReference } from './reference/peers.ts';
@@ -125,10 +126,18 @@ function referenceFiles(): GeneratedFile[] {
     name: 'rbac.md',
     content: rbacReference(),
   };
-  return [metrics, eventsAndConditions, settings, rbac].map(({ source, part, name, content }) => ({
-    path: `docs/reference/${name}`,
-    content: `<!-- ${header(source, part).slice('# '.length).trim()} -->\n\n${content}`,
-  }));
+  const compatibility = {
+    source: 'scripts/matrix/results.json',
+    part: 'results',
+    name: 'compatibility.md',
+    content: compatibilityReference(),
+  };
+  return [metrics, eventsAndConditions, settings, rbac, compatibility].map(
+    ({ source, part, name, content }) => ({
+      path: `docs/reference/${name}`,
+      content: `<!-- ${header(source, part).slice('# '.length).trim()} -->\n\n${content}`,
+    }),
+  );
 }
 
 /** The comparison with the peers, once its results are committed. */

@@ -138,7 +138,7 @@ async function installedManifests(
   const installed = (await kube.serves(mutatingPolicies))
     ? await Promise.all(policies.map(({ metadata: { name } }) => kube.get(mutatingPolicies, { name })))
     : [];
-  const hasPolicies = installed.some((policy) => policy !== undefined);
+  const hasPolicies = installed.some((one) => one !== undefined);
   return renderManifests(manifests, { ...options, mutatingPolicies: hasPolicies });
 }
 

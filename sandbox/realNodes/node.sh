@@ -19,4 +19,6 @@ ctr --address "$dir/containerd.sock" --namespace k8s.io images import "$dir/paus
 "$kube_proxy" --config="$dir/kube-proxy.yaml" --hostname-override="$name" >>"$dir/log/kube-proxy.log" 2>&1 &
 "$kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/kubelet.kubeconfig" --hostname-override="$name" \
   --node-ip="$address" --node-labels=type=real --cert-dir="$dir/pki" >>"$dir/log/kubelet.log" 2>&1 &
-wait -n
+wait -n || true
+echo "error: containerd, kubelet or kube-proxy of $name ended; their logs are in $dir/log" >&2
+exit 1

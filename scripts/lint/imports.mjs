@@ -83,7 +83,7 @@ const folders = {
     not: onlyKube,
   },
   'worker/notifications/endpoint.ts': { from: ['api', 'domain', 'worker'], packages: ['node:', 'undici'] },
-  manifests: { from: ['api'], packages: ['node:', 'commander', 'yaml'] },
+  manifests: { from: ['api'], packages: ['node:', 'commander', 'yaml', 'zod'] },
   sandbox: { from: ['api', 'manifests', 'temporal-config'], not: onlyKube },
   'sandbox/webhookClient.ts': { from: ['admission/issue.ts', 'sandbox'] },
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
@@ -93,7 +93,7 @@ const folders = {
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
   'scripts/generate.ts': {
-    from: ['scripts', 'api', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],
+    from: ['scripts', 'api', 'manifests', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],
   },
 };
 

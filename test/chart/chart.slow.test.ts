@@ -85,7 +85,9 @@ async function kustomized(folders: readonly string[], components: readonly strin
 }
 
 async function templated(...args: string[]): Promise<Rendered> {
-  return comparable(await helm.output('template', 'nm', chart, '--kube-version', '1.36.0', '--namespace', namespace, ...args));
+  return comparable(
+    await helm.output('template', 'nm', chart, '--kube-version', '1.36.0', '--namespace', namespace, ...args),
+  );
 }
 
 /** Webhooks in the order of their names: kustomize appends them one by one. */
@@ -131,7 +133,16 @@ describe('the chart', () => {
   });
 
   test('names the namespace of the release everywhere', async () => {
-    const text = await helm.output('template', 'nm', chart, '--kube-version', '1.36.0', '--namespace', 'berlin', ...policiesServed);
+    const text = await helm.output(
+      'template',
+      'nm',
+      chart,
+      '--kube-version',
+      '1.36.0',
+      '--namespace',
+      'berlin',
+      ...policiesServed,
+    );
     expect(text).not.toMatch(/system:serviceaccount:node-maintenance:/);
     expect(text).toContain('system:serviceaccount:berlin:node-maintenance-worker');
     expect(text).not.toMatch(/namespace: node-maintenance$/m);
@@ -187,7 +198,15 @@ describe('the chart', () => {
     { set: 'worker.replicas=-1', message: /replicas/ },
     { set: 'webhook.certificates=cert-manager', message: /webhook\.issuerRef\.name: name the issuer/ },
   ])('rejects $set with the field', async ({ set, message }) => {
-    const { code, stderr } = await helm.answer('template', 'nm', chart, '--kube-version', '1.36.0', '--set', set);
+    const { code, stderr } = await helm.answer(
+      'template',
+      'nm',
+      chart,
+      '--kube-version',
+      '1.36.0',
+      '--set',
+      set,
+    );
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(message) });
   });
 });

@@ -1,0 +1,244 @@
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { stringify } from 'yaml';
+import type { Node, Pod } from '../../api/core.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import { readInstallation } from '../../manifests/read.ts';
+import { renderManifests } from '../../manifests/render.ts';
+import { fakeNodeTaint } from '../../sandbox/kubernetes.ts';
+import { pauseImage } from '../../sandbox/realNodes/node.ts';
+import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
+import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { eventually } from '../kit/eventually.ts';
+import { chart, ensureHelm, Helm } from '../kit/helm.ts';
+import { missingForRealNodes, withRealNodes } from '../kit/realNodes.ts';
+import { runOptions } from '../kit/sandbox.ts';
+
+let dir: string;
+let sandbox: Sandbox;
+let kubectl: Kubectl;
+let helm: Helm;
+
+beforeAll(async () => {
+  if (missingForRealNodes !== undefined) return;
+  dir = await mkdtemp(join(tmpdir(), 'nm-cluster-'));
+  const archive = join(dir, 'image.oci.tar');
+  const [path] = await Promise.all([
+    ensureHelm(),
+    promisify(execFile)('npm', ['run', '-s', 'image', '--', '--output', archive]),
+  ]);
+  sandbox = await startSandbox({
+    ...runOptions(),
+    dir: join(dir, 'sandbox'),
+    nodes: 2,
+    realNodes: 2,
+    install: false,
+  });
+  await sandbox.importImage(archive);
+  kubectl = kubectlOf(sandbox);
+  helm = new Helm(path, dir, sandbox.env);
+}, 1_800_000);
+
+afterAll(async () => {
+  if (missingForRealNodes !== undefined) return;
+  await sandbox?.discard();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const get = async <T>(...args: string[]): Promise<T> =>
+  JSON.parse(await succeeds(kubectl(['get', '-o', 'json', ...args]))) as T;
+
+const podsOn = async (node: string, namespace: string) =>
+  (await get<{ items: Pod[] }>('pods', '-n', namespace, '--field-selector', `spec.nodeName=${node}`)).items;
+
+const maintenanceNamed = (name: string) => get<NodeMaintenance>('nodemaintenance', name);
+
+/** A maintenance of one node, as a user writes it. */
+const maintenance = (name: string, node: string, stage: string) => ({
+  apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+  kind: 'NodeMaintenance',
+  metadata: { name },
+  spec: {
+    stage,
+    nodeSelector: {
+      nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: [node] }] }],
+    },
+  },
+});
+
+const apply = (object: object, ...args: string[]) =>
+  succeeds(kubectl(['apply', '--server-side', ...args, '-f', '-'], object));
+
+const drained = (name: string) =>
+  eventually(`${name} to be drained`, async () => {
+    const { status } = await maintenanceNamed(name);
+    expect({ drained: isTrue(status?.conditions, 'Drained'), status }).toMatchObject({ drained: true });
+  });
+
+const rolledOut = (namespace: string) =>
+  succeeds(
+    kubectl([
+      'rollout',
+      'status',
+      '-n',
+      namespace,
+      '--timeout=4m',
+      'deployment/node-maintenance-admission',
+      'deployment/node-maintenance-worker',
+    ]),
+  );
+
+/** An ordinary Deployment, whose pods run on the nodes with a label. */
+function workload(name: string, nodeType: string, replicas: number): object {
+  const labels = { app: name };
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name, namespace: 'default' },
+    spec: {
+      replicas,
+      selector: { matchLabels: labels },
+      template: {
+        metadata: { labels },
+        spec: {
+          nodeSelector: { type: nodeType },
+          tolerations: [fakeNodeTaint].map(({ key, value, effect }) => ({ key, value, effect })),
+          terminationGracePeriodSeconds: 1,
+          containers: [{ name: 'main', image: pauseImage, imagePullPolicy: 'IfNotPresent' }],
+        },
+      },
+    },
+  };
+}
+
+/** An overlay of a folder of deploy/, for this namespace and this Temporal. */
+async function overlay(folder: string, namespace: string): Promise<string> {
+  const path = await mkdtemp(join(dir, 'overlay-'));
+  const base = relative(path, fileURLToPath(new URL(`../../deploy/${folder}`, import.meta.url)));
+  const address = {
+    name: 'node-maintenance-worker',
+    behavior: 'merge',
+    literals: [`TEMPORAL_ADDRESS=${sandbox.temporalAddress}`],
+  };
+  await mkdir(path, { recursive: true });
+  await writeFile(
+    join(path, 'kustomization.yaml'),
+    stringify({
+      namespace,
+      resources: [base],
+      ...(folder === 'worker' && { configMapGenerator: [address] }),
+    }),
+  );
+  return path;
+}
+
+const namespace = 'berlin';
+
+withRealNodes(
+  'it is installed in a namespace of the user by kubectl, and its pods become ready',
+  async () => {
+    const manifests = renderManifests(await readInstallation({}), { namespace });
+    const list = { apiVersion: 'v1', kind: 'List', items: manifests };
+    // The first attempt creates the CRDs.
+    await eventually('deploy/ to be applied', () => apply(list, '--force-conflicts'));
+    for (const folder of ['admission-server', 'worker'])
+      await succeeds(kubectl(['apply', '-k', await overlay(folder, namespace)]));
+    await rolledOut(namespace);
+    const nodes = (await get<{ items: Pod[] }>('pods', '-n', namespace)).items.map(
+      ({ spec }) => spec.nodeName,
+    );
+    expect(new Set(nodes)).toEqual(new Set(['real-1', 'real-2']));
+  },
+);
+
+withRealNodes('the apiserver asks its webhooks by their Service', async () => {
+  await eventually('the registration', async () => {
+    const { webhooks } = await get<{ webhooks: { clientConfig: { caBundle?: string; service?: object } }[] }>(
+      'validatingwebhookconfiguration',
+      'nodemaintenance.k8s.io',
+    );
+    expect(webhooks.every(({ clientConfig }) => clientConfig.caBundle && clientConfig.service)).toBe(true);
+  });
+  await succeeds(
+    kubectl([
+      'create',
+      'clusterrolebinding',
+      'jane',
+      '--clusterrole=node-maintenance-operator',
+      '--user=jane',
+    ]),
+  );
+  const answer = await kubectl(
+    ['create', '--as=jane', '-f', '-'],
+    maintenance('forbidden', 'node-1', 'Idle'),
+  );
+  expect(answer).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('user "jane" may not delete node node-1'),
+  });
+});
+
+withRealNodes('it drains a simulated node', async () => {
+  await apply(workload('web', 'kwok', 4));
+  await eventually('the pods', async () => expect(await podsOn('node-1', 'default')).not.toEqual([]));
+  await apply(maintenance('simulated', 'node-1', 'Drain'));
+  await drained('simulated');
+  expect(await podsOn('node-1', 'default')).toEqual([]);
+  await apply(maintenance('simulated', 'node-1', 'Complete'));
+});
+
+withRealNodes('it drains the real node that it runs on, and moves itself away last', async () => {
+  await apply(workload('db', 'real', 4));
+  await succeeds(kubectl(['rollout', 'status', 'deployment/db', '-n', 'default', '--timeout=2m']));
+  const own = await podsOn('real-1', namespace);
+  expect(own.length).toBeGreaterThan(0);
+  expect(await podsOn('real-1', 'default')).not.toEqual([]);
+  await apply(maintenance('own', 'real-1', 'Drain'));
+  // As long as ordinary pods are on the node, ours are, too.
+  await eventually('the own pods to leave', async () => {
+    const [ordinary, ours] = [await podsOn('real-1', 'default'), await podsOn('real-1', namespace)];
+    const leaving = ours.filter(({ metadata }) => metadata.deletionTimestamp !== undefined);
+    if (ordinary.length > 0)
+      expect({ ours: ours.length, leaving: leaving.length }).toEqual({ ours: own.length, leaving: 0 });
+    expect(ours).toEqual([]);
+  });
+  await drained('own');
+  await rolledOut(namespace);
+  await apply(maintenance('own', 'real-1', 'Complete'));
+  await eventually('the node to be back in service', async () => {
+    const { spec } = await get<Node>('node', 'real-1');
+    expect(spec.unschedulable ?? false).toBe(false);
+  });
+});
+
+withRealNodes('it is installed by Helm in another namespace, and drains a node', async () => {
+  await succeeds(kubectl(['delete', 'nodemaintenance', '--all', '--wait=true', '--timeout=2m']));
+  const manifests = renderManifests(await readInstallation({}), { namespace });
+  // The CRDs remain; Helm refuses objects that it did not create.
+  const others = manifests.filter(({ kind }) => kind !== 'CustomResourceDefinition');
+  await succeeds(
+    kubectl(['delete', '--wait=true', '-f', '-'], { apiVersion: 'v1', kind: 'List', items: others }),
+  );
+  await helm.output(
+    'install',
+    'nm',
+    chart,
+    '--namespace',
+    'hamburg',
+    '--create-namespace',
+    '--wait',
+    '--timeout',
+    '4m',
+    '--set',
+    `crds.install=false,temporal.address=${sandbox.temporalAddress}`,
+  );
+  expect(await helm.output('test', 'nm', '--namespace', 'hamburg')).toContain('Phase:          Succeeded');
+  await apply(maintenance('helm', 'node-2', 'Drain'));
+  await drained('helm');
+  expect(await podsOn('node-2', 'default')).toEqual([]);
+});
