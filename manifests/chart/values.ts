@@ -26,7 +26,7 @@ const workload = z.strictObject({
 
 const resources = (cpu: string) => ({ requests: { cpu, memory: '256Mi' }, limits: { memory: '1Gi' } });
 
-export const valuesSchema = z.strictObject({
+const valuesSchema = z.strictObject({
   image: z
     .strictObject({
       repository: z.string().min(1).default('node-maintenance'),

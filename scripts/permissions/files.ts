@@ -17,7 +17,8 @@ import {
 export async function readPermissions(dir = join(root, 'deploy')): Promise<Permission[]> {
   const names = await readdir(dir, { recursive: true });
   const texts = names
-    .filter((name) => name.endsWith('.yaml'))
+    // The templates of the chart are made from the others.
+    .filter((name) => name.endsWith('.yaml') && !name.startsWith('chart/'))
     .map((name) => readFile(join(dir, name), 'utf8'));
   const documents = (await Promise.all(texts)).flatMap((text) => parseAllDocuments(text));
   return permissionsIn(documents.map((document) => document.toJS() as Manifest));
