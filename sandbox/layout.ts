@@ -21,7 +21,9 @@ export const serverNames = [
 ] as const;
 /** A real node, with containerd, kubelet and kube-proxy. */
 export type RealNodeName = `real-${number}`;
-export type ServerName = (typeof serverNames)[number] | RealNodeName;
+/** What a sandbox with real nodes runs in addition; socat lets their pods connect to Temporal. */
+export type AdditionalServerName = RealNodeName | 'socat';
+export type ServerName = (typeof serverNames)[number] | AdditionalServerName;
 
 /** The command of a server, sufficient to start it again from another process. */
 export interface ServerCommand {
@@ -33,7 +35,8 @@ export interface ServerCommand {
 
 /** The content of sandbox.json, written before the first process starts. It contains no tokens. */
 export interface SandboxState extends Addresses {
-  servers: Record<(typeof serverNames)[number], ServerCommand> & Partial<Record<RealNodeName, ServerCommand>>;
+  servers: Record<(typeof serverNames)[number], ServerCommand> &
+    Partial<Record<AdditionalServerName, ServerCommand>>;
   /** The network of real nodes; absent without any. */
   realNodes?: { network: number; count: number } | undefined;
   /** False until the first complete start; stays false when the launcher is killed. */
@@ -105,6 +108,10 @@ export function makeDirectories(layout: Layout): void {
   for (const name of ['bin', 'data', 'logs', 'run']) {
     mkdirSync(join(layout.dir, name), { recursive: true, mode: 0o700 });
   }
+}
+
+export function isAdditional(name: ServerName): name is AdditionalServerName {
+  return !serverNames.some((one) => one === name);
 }
 
 /** Reads the state. Returns undefined when no sandbox was ever started here. */

@@ -31,7 +31,7 @@ import {
   stepTimeoutMs,
   stopServers,
 } from './servers.ts';
-import { temporalServer } from './temporal.ts';
+import { temporalForwarder, temporalServer } from './temporal.ts';
 import { ensureToolchain } from './toolchain.ts';
 import type { WaitOptions } from './until.ts';
 import { writeWebhookClient } from './webhookClient.ts';
@@ -169,6 +169,7 @@ async function prepareState(
   const servers = {
     ...(await kubernetes.kubernetesServers(layout, addresses, toolchain, options)),
     temporal: temporalServer(layout, addresses, toolchain.temporal),
+    ...(network !== undefined && { socat: temporalForwarder(addresses) }),
     ...Object.fromEntries(nodes.map((node) => [node.name, realNodeServer(layout, node, toolchain)])),
   };
   const state: SandboxState = {
@@ -247,6 +248,7 @@ async function startRealNodes(start: Start): Promise<void> {
   const nodes = realNodes(state.realNodes.network, state.realNodes.count);
   for (const node of nodes)
     await configureNode(layout, node, kubernetes.nodeKubeconfigs(layout, state, node.name));
+  await startServer(start, 'socat');
   await Promise.all(nodes.map(({ name }) => startServer(start, name)));
 }
 
@@ -323,7 +325,7 @@ export function sandboxStatus(dir: string): SandboxStatus {
 function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
   const { host } = state;
   const temporalAddress = `${host}:${state.ports.temporal}`;
-  const temporalUi = `http://${host}:${state.ports.temporalUi}`;
+  const temporalUi = `http://${loopback}:${state.ports.temporalUi}`;
   const wait = { timeoutMs: stepTimeoutMs };
   const apiServer = (): ApiServer => kubernetes.apiServerOf(layout, state);
   return {
@@ -334,7 +336,7 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
     webhookClientCa: layout.webhookClientCa,
     temporalAddress,
     temporalUi,
-    temporalMetrics: `http://${host}:${state.ports.temporalMetrics}/metrics`,
+    temporalMetrics: `http://${loopback}:${state.ports.temporalMetrics}/metrics`,
     temporalNamespace: defaultNamespace,
     bin: layout.bin,
     env: {

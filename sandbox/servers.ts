@@ -3,7 +3,14 @@ import { dirname, join } from 'node:path';
 import { readiness } from './apiserver.ts';
 import { errorMessage, PortConflictError, SandboxError } from './errors.ts';
 import * as kubernetes from './kubernetes.ts';
-import { type Layout, readState, type RealNodeName, type SandboxState, type ServerName } from './layout.ts';
+import {
+  isAdditional,
+  type Layout,
+  readState,
+  type RealNodeName,
+  type SandboxState,
+  type ServerName,
+} from './layout.ts';
 import { listensOn } from './ports.ts';
 import * as processes from './processes.ts';
 import { removeRealNodes } from './realNodes/node.ts';
@@ -54,7 +61,7 @@ export async function startServer({ layout, state, wait }: Start, name: ServerNa
     env: {
       [mark]: layout.dir,
       HOME: layout.dir,
-      PATH: isRealNode(name) ? nodePath : layout.bin,
+      PATH: isAdditional(name) ? nodePath : layout.bin,
       TMPDIR: join(layout.dir, 'run'),
       GOGC: '200',
     },
@@ -120,8 +127,8 @@ function readFrom(file: string, offset: number): string {
 export async function stopServers(layout: Layout): Promise<string[]> {
   const stopped: string[] = [];
   const state = readState(layout);
-  const nodes = Object.keys(state?.servers ?? {}).filter(isRealNode);
-  for (const group of [nodes, ...stopOrder]) {
+  const additional = (Object.keys(state?.servers ?? {}) as ServerName[]).filter(isAdditional);
+  for (const group of [additional, ...stopOrder]) {
     const running = group.flatMap((name) => {
       const identity = runningServer(layout, name);
       return identity ? [{ name, identity }] : [];

@@ -3,17 +3,18 @@ import { promisify } from 'node:util';
 import { defaultNamespace, tunedArguments } from '../temporal-config/devServer.ts';
 import { declaredNamespace } from '../temporal-config/namespace.ts';
 import type { Layout, ServerCommand } from './layout.ts';
-import type { Addresses } from './ports.ts';
+import { type Addresses, loopback } from './ports.ts';
 
 /** Returns Temporal's development server with its database in a file, so that it can be killed and started again. */
-export function temporalServer(layout: Layout, { host, ports }: Addresses, temporal: string): ServerCommand {
+export function temporalServer(layout: Layout, { ports }: Addresses, temporal: string): ServerCommand {
   return {
     command: temporal,
     port: ports.temporal,
     args: [
       'server',
       'start-dev',
-      `--ip=${host}`,
+      // Its parts connect to each other at 127.0.0.1, so that it works at no other address.
+      `--ip=${loopback}`,
       `--port=${ports.temporal}`,
       `--ui-port=${ports.temporalUi}`,
       `--metrics-port=${ports.temporalMetrics}`,
@@ -25,13 +26,23 @@ export function temporalServer(layout: Layout, { host, ports }: Addresses, tempo
   };
 }
 
+/** Returns what lets pods of real nodes connect to Temporal, at the same port. */
+export function temporalForwarder({ host, ports }: Addresses): ServerCommand {
+  const { temporal: port } = ports;
+  return {
+    command: 'socat',
+    port,
+    args: [`TCP-LISTEN:${port},bind=${host},reuseaddr,fork`, `TCP:${loopback}:${port}`],
+  };
+}
+
 /**
  * A probe for `until`: returns undefined when the server serves the namespace and has the search attributes. It registers them
  * each time, because `--search-attribute` of start-dev does nothing on an existing database.
  */
 export async function temporalReadiness(
   layout: Layout,
-  { host, ports }: Addresses,
+  { ports }: Addresses,
   temporal: string,
 ): Promise<string | undefined> {
   // The command pairs names and types by position.
@@ -40,7 +51,7 @@ export async function temporalReadiness(
     `--type=${type}`,
   ]);
   const server = [
-    `--address=${host}:${ports.temporal}`,
+    `--address=${loopback}:${ports.temporal}`,
     `--namespace=${defaultNamespace}`,
     '--command-timeout=5s',
   ];

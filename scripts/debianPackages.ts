@@ -13,6 +13,7 @@ const packages = [
   'iproute2',
   'iptables',
   'runc',
+  'socat',
   'util-linux',
 ];
 const timeoutMs = 300_000;

@@ -11,6 +11,7 @@ const programs = {
   iproute2: ['ip'],
   iptables: ['iptables'],
   runc: ['runc'],
+  socat: ['socat'],
   'util-linux': ['nsenter', 'unshare'],
 } as const;
 

@@ -179,7 +179,7 @@ withRealNodes('the apiserver asks its webhooks by their Service', async () => {
   );
   expect(answer).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('user "jane" may not delete node node-1'),
+    stderr: expect.stringContaining('user "jane" may not delete node "node-1"'),
   });
 });
 

@@ -1,0 +1,145 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import type { Pod } from '../../api/core.ts';
+import { pauseImage } from '../../sandbox/realNodes/node.ts';
+import { attachSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
+import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { eventually } from '../kit/eventually.ts';
+import { missingForRealNodes, withRealNodes } from '../kit/realNodes.ts';
+
+const main = fileURLToPath(new URL('../../sandbox/main.ts', import.meta.url));
+let dir: string;
+let sandbox: Sandbox;
+let kubectl: Kubectl;
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'nm-real-'));
+});
+
+afterAll(async () => {
+  if (missingForRealNodes === undefined) await command('down', '--dir', dir, '--purge');
+  await rm(dir, { recursive: true, force: true });
+});
+
+const command = async (...args: string[]) => {
+  const { stdout } = await promisify(execFile)(process.execPath, [main, ...args]);
+  return stdout;
+};
+
+const failure = async (args: string[], options: object = {}) => {
+  try {
+    await promisify(execFile)(process.execPath, [main, ...args], options);
+    return 'it succeeded';
+  } catch (error) {
+    return (error as { stderr: string }).stderr;
+  }
+};
+
+/** The interfaces, namespaces and routes of this sandbox on the host. Others may run at the same time. */
+function network(): string[] {
+  const [, number] = /^10\.201\.(\d+)\.1:/.exec(sandbox.temporalAddress) ?? [];
+  const ip = (...args: string[]) => execFileSync('ip', args, { encoding: 'utf8' }).split('\n');
+  const lines = [...ip('-oneline', 'link'), ...ip('netns'), ...ip('route')];
+  return lines.filter((line) => new RegExp(`\\bnm${number}\\b`).test(line));
+}
+
+const podOf = (args: string[]) => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: 'web', labels: { app: 'web' } },
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: 'main', image: pauseImage, command: ['/bin/sh', '-c'], args }],
+  },
+});
+
+const service = {
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: { name: 'web' },
+  spec: { selector: { app: 'web' }, ports: [{ port: 80, targetPort: 8080 }] },
+};
+
+test('a number of nodes that is not possible is rejected with the bounds', async () => {
+  expect(await failure(['up', '--dir', dir, '--real-node', '9'])).toContain(
+    'Must be a whole number between 1 and 4.',
+  );
+});
+
+withRealNodes('a user who is not root is told so', async () => {
+  // Some uid that is not 0; its home must exist.
+  const options = { uid: 65_534, gid: 65_534, env: { ...process.env, HOME: '/nonexistent' } };
+  expect(await failure(['up', '--dir', '/tmp/nm-nobody', '--real-node'], options)).toContain(
+    'real nodes need root: run this command as root',
+  );
+  await rm('/tmp/nm-nobody', { recursive: true, force: true });
+});
+
+withRealNodes('a directory that a node hides by its own is rejected', async () => {
+  expect(await failure(['up', '--dir', '/run/nm-sandbox', '--real-node'])).toContain(
+    '/run/nm-sandbox: a real node has a /run of its own: choose a directory elsewhere',
+  );
+  await rm('/run/nm-sandbox', { recursive: true, force: true });
+});
+
+withRealNodes('a pod runs on a node that the command starts, behind a Service', async () => {
+  expect(await command('up', '--dir', dir, '--nodes', '1', '--real-node', '--no-install')).toContain(
+    '2 nodes are Ready',
+  );
+  sandbox = await attachSandbox(dir);
+  expect(network().length).toBeGreaterThanOrEqual(4);
+  kubectl = kubectlOf(sandbox);
+  const script =
+    'mkdir -p /tmp/www; echo hello >/tmp/www/index.html; exec /bin/busybox httpd -f -v -p 8080 -h /tmp/www';
+  for (const object of [podOf([script]), service])
+    await eventually('the object to be created', () =>
+      succeeds(kubectl(['apply', '--server-side', '-f', '-'], object)),
+    );
+  await succeeds(kubectl(['wait', 'pod/web', '--for=condition=Ready', '--timeout=1m']));
+  const pod = JSON.parse(await succeeds(kubectl(['get', 'pod', 'web', '-o', 'json']))) as Pod;
+  expect(pod.spec.nodeName).toBe('real-1');
+  const { spec } = JSON.parse(await succeeds(kubectl(['get', 'service', 'web', '-o', 'json']))) as {
+    spec: { clusterIP: string };
+  };
+  const ask = (url: string) =>
+    succeeds(kubectl(['exec', 'web', '--', '/bin/busybox', 'wget', '-q', '-O', '-', url]));
+  await eventually('the Service to answer', async () =>
+    expect(await ask(`http://${spec.clusterIP}/`)).toBe('hello\n'),
+  );
+  expect(await succeeds(kubectl(['logs', 'web']))).toContain('response:200');
+});
+
+withRealNodes('a node whose power is cut is not Ready, and returns with its pods', async () => {
+  const node = sandbox.server('real-1');
+  await node.kill();
+  const ready = () =>
+    succeeds(
+      kubectl(['get', 'node', 'real-1', '-o', 'jsonpath={.status.conditions[?(@.type=="Ready")].status}']),
+    );
+  await eventually('the node to be unknown', async () => expect(await ready()).toBe('Unknown'));
+  await node.start();
+  await eventually('the node to be Ready', async () => expect(await ready()).toBe('True'));
+  await eventually('the pod to run again', async () =>
+    expect(
+      await succeeds(
+        kubectl(['get', 'pod', 'web', '-o', 'jsonpath={.status.containerStatuses[0].restartCount}']),
+      ),
+    ).not.toBe('0'),
+  );
+});
+
+withRealNodes('an imported image can be run', async () => {
+  const archive = join(dir, 'nodes', 'pause.tar');
+  await sandbox.importImage(archive);
+  await writeFile(join(dir, 'not-an-image.tar'), 'no');
+  await expect(sandbox.importImage(join(dir, 'not-an-image.tar'))).rejects.toThrow(/not-an-image\.tar/);
+});
+
+withRealNodes('down leaves nothing behind', async () => {
+  expect(await command('down', '--dir', dir)).toContain('real-1');
+  expect(network()).toEqual([]);
+});
