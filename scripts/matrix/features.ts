@@ -6,10 +6,6 @@ export interface Feature {
 
 /** The rows of docs/reference/compatibility.md. */
 export const features: readonly Feature[] = [
-  {
-    name: 'API: schemas, validation, defaults',
-    files: ['test/api/crd.test.ts', 'test/api/maintenanceInput.test.ts'],
-  },
   { name: 'Starting, advancing and completing a maintenance', files: ['test/e2e/start.test.ts'] },
   { name: 'Drain, PodDisruptionBudgets', files: ['test/e2e/blocked.test.ts', 'test/e2e/cancel.test.ts'] },
   { name: 'Overlapping maintenances', files: ['test/e2e/overlap.test.ts'] },
@@ -22,14 +18,17 @@ export const features: readonly Feature[] = [
     name: 'Admission of unprivileged users',
     files: ['test/admission/requests.test.ts', 'test/e2e/rbac.slow.test.ts'],
   },
-  { name: 'Mutations by webhooks', files: ['test/api/mutatingWebhooks.test.ts'] },
+  { name: 'API with mutations by webhooks', files: ['test/api/mutatingWebhooks.test.ts'] },
+  { name: 'Helm chart', files: ['test/chart/chart.slow.test.ts'] },
   { name: 'kubectl plugin', files: ['test/e2e/cli.test.ts'] },
 ];
 
-/** Mutations by policies: the apiserver serves them since 1.36. */
+/** The apiserver serves the policies since 1.36. */
 export const policyFeature: Feature = {
-  name: 'Mutations by policies in the apiserver',
+  name: 'API with mutations by policies in the apiserver',
   files: [
+    'test/api/crd.test.ts',
+    'test/api/maintenanceInput.test.ts',
     'test/api/daemonSetPolicies.test.ts',
     'test/api/drainPlanPolicy.test.ts',
     'test/api/readiness.test.ts',

@@ -7,12 +7,11 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from '@jest/globals';
 import { parseAllDocuments, stringify } from 'yaml';
 import type { KubeObject } from '../../api/core.ts';
-import { NODE_MAINTENANCE } from '../../api/names.ts';
+import { NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import { validating } from '../../admission/registration.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually } from '../kit/eventually.ts';
 import { chart, ensureHelm, Helm } from '../kit/helm.ts';
 import { deployments } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -215,6 +214,7 @@ describe('a release', () => {
   let c: TestCluster;
   const install = ['--namespace', namespace, '--create-namespace', '--wait', '--timeout', '3m'];
 
+  const budgets = async () => (await c.admin.list(resources.nodeDisruptionBudgets)).items;
   const replicasOf = async (name: string) => {
     const found = await c.admin.get<KubeObject & { spec?: { replicas?: number } }>(deployments as never, {
       namespace,
@@ -233,26 +233,20 @@ describe('a release', () => {
   });
 
   test('is upgraded and rolled back, and keeps the objects', async () => {
-    const maintenance = c.maintenance({ nodes: { rack: 'none' } });
-    // No admission server runs, and the authorization of the administrator needs none.
-    const { name } = maintenance.metadata;
-    await eventually('the maintenance to be stored', async () => {
-      await c.admin.apply(resources.nodeMaintenances, maintenance, { fieldManager: 'kubectl', force: true });
-    });
+    const budget = { metadata: { name: NODE_DISRUPTION_BUDGET_NAME }, spec: { maxUnavailable: 1 } };
+    await c.admin.apply(resources.nodeDisruptionBudgets, budget as never, { fieldManager: 'kubectl' });
     await helm.output('upgrade', 'nm', chart, ...install, '--set', 'worker.replicas=3');
     expect(await replicasOf('node-maintenance-worker')).toBe(3);
     await helm.output('rollback', 'nm', '1', '--namespace', namespace, '--wait');
     expect(await replicasOf('node-maintenance-worker')).toBe(2);
-    expect(await c.admin.get(resources.nodeMaintenances, { name })).toBeDefined();
+    expect(await budgets()).toHaveLength(1);
   });
 
   test('is uninstalled without its CRDs and their objects', async () => {
     await helm.output('uninstall', 'nm', '--namespace', namespace, '--wait');
     expect(await replicasOf('node-maintenance-worker')).toBeUndefined();
     expect(await c.admin.get(validating, { name: 'nodemaintenance.k8s.io' })).toBeUndefined();
-    const { items } = await c.admin.list(resources.nodeMaintenances);
-    expect(items).toHaveLength(1);
-    expect(items[0]).toMatchObject({ apiVersion: NODE_MAINTENANCE.apiVersion });
+    expect(await budgets()).toHaveLength(1);
     await c.close();
   });
 });

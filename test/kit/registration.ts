@@ -4,6 +4,7 @@ import { WEBHOOK_CONFIGURATION } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
 import { readManifests } from '../../manifests/read.ts';
 import { renderManifests } from '../../manifests/render.ts';
+import { mutatingPolicies } from './resources.ts';
 
 /** The tests that run with webhooks in place of policies keep the mutating ones (test/api/mutatingWebhooks.test.ts). */
 const configurations = () =>
@@ -17,9 +18,15 @@ export async function removeRegistration(admin: Kube): Promise<void> {
   }
 }
 
+/** Reports whether policies make the mutations, and not webhooks: Kubernetes serves them since 1.36. */
+export async function hasMutatingPolicies(admin: Kube): Promise<boolean> {
+  return (await admin.serves(mutatingPolicies)) && (await admin.list(mutatingPolicies)).items.length > 0;
+}
+
 /** Applies the webhook configurations as the sandbox does. */
 export async function installRegistration(admin: Kube): Promise<void> {
-  const manifests = renderManifests(await readManifests(), { webhookHosts: ['127.0.0.1'] });
+  const options = { webhookHosts: ['127.0.0.1'], mutatingPolicies: await hasMutatingPolicies(admin) };
+  const manifests = renderManifests(await readManifests(), options);
   for (const resource of configurations())
     for (const manifest of manifests.filter(({ kind }) => kind === resource.kind))
       await admin.apply<KubeObject>(resource, manifest, { fieldManager: 'kubectl', force: true });

@@ -33,6 +33,7 @@ export const roleBindings = rbac('rolebindings', 'RoleBinding', true);
 export const clusterRoles = rbac('clusterroles', 'ClusterRole', false);
 export const clusterRoleBindings = rbac('clusterrolebindings', 'ClusterRoleBinding', false);
 export const policies = admission('validatingadmissionpolicies', 'ValidatingAdmissionPolicy', false);
+export const mutatingPolicies = admission('mutatingadmissionpolicies', 'MutatingAdmissionPolicy', false);
 export const policyBindings = admission(
   'validatingadmissionpolicybindings',
   'ValidatingAdmissionPolicyBinding',
