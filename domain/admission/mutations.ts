@@ -6,7 +6,7 @@ import { REQUESTER_ANNOTATION } from '../../api/names.ts';
 import type { Requester } from '../../api/requester.ts';
 import { canonicalJson } from '../common/canonicalJson.ts';
 import { countsForEveryNode } from '../common/requester.ts';
-import { completeDrainPlan, drainPlanProblems } from '../drain/plan.ts';
+import { completeDrainPlan, drainPlanProblems, podTypes } from '../drain/plan.ts';
 import { targetsPod } from '../drain/targets.ts';
 import { gatesInEffect, policiesOf } from '../readiness/gates.ts';
 
@@ -90,10 +90,15 @@ export function planToStore(
   plan: readonly DrainPlanEntry[] | undefined,
   before: Pick<NodeMaintenance, 'spec'> | undefined,
 ): DrainPlanEntry[] | undefined {
-  if (drainPlanProblems(plan ?? []).length > 0) return undefined;
+  if (plan?.every(isWellFormed) === false || drainPlanProblems(plan ?? []).length > 0) return undefined;
   const complete = completeDrainPlan(plan);
   const isRepeated = before === undefined || isSame(complete, before.spec.drainPlan);
   return isRepeated ? complete : undefined;
+}
+
+/** The schema, which rejects other entries, is validated later. */
+function isWellFormed({ podType, podPriority }: DrainPlanEntry): boolean {
+  return podTypes.includes(podType) && podPriority >= -2_147_483_648 && podPriority <= 2_147_483_647;
 }
 
 function isSame(a: unknown, b: unknown): boolean {

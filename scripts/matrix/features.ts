@@ -18,7 +18,10 @@ export const features: readonly Feature[] = [
     name: 'Admission of unprivileged users',
     files: ['test/admission/requests.test.ts', 'test/e2e/rbac.slow.test.ts'],
   },
-  { name: 'API with mutations by webhooks', files: ['test/api/mutatingWebhooks.test.ts'] },
+  {
+    name: 'API with mutations by webhooks',
+    files: ['test/api/mutatingWebhooks.test.ts', 'test/api/maintenanceInput.test.ts'],
+  },
   { name: 'Helm chart', files: ['test/chart/chart.slow.test.ts'] },
   { name: 'kubectl plugin', files: ['test/e2e/cli.test.ts'] },
 ];
@@ -28,7 +31,6 @@ export const policyFeature: Feature = {
   name: 'API with mutations by policies in the apiserver',
   files: [
     'test/api/crd.test.ts',
-    'test/api/maintenanceInput.test.ts',
     'test/api/daemonSetPolicies.test.ts',
     'test/api/drainPlanPolicy.test.ts',
     'test/api/readiness.test.ts',

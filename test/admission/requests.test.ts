@@ -41,6 +41,8 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
+  // Without policies, finalizers cannot be removed when no server runs any more.
+  await c?.maintenancesDropped();
   await served?.stopped();
   await resetRegistration(c.admin);
   await operatorsDropped(c);

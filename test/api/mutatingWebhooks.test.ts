@@ -10,7 +10,7 @@ import { eventually } from '../kit/eventually.ts';
 import { runOptions } from '../kit/sandbox.ts';
 
 /**
- * Runs the tests of the API and of the MutatingAdmissionPolicies once more, on an installation for apiservers that do not serve them: an admission server does
+ * Runs the tests of the MutatingAdmissionPolicies once more, on an installation for apiservers that do not serve them: an admission server does
  * what the policies do.
  */
 
@@ -36,10 +36,8 @@ beforeAll(async () => {
   });
 });
 
-await import('./crd.test.ts');
 await import('./daemonSetPolicies.test.ts');
 await import('./drainPlanPolicy.test.ts');
-await import('./maintenanceInput.test.ts');
 await import('./readiness.test.ts');
 await import('./requester.test.ts');
 

@@ -96,6 +96,8 @@ describe('a drain plan', () => {
 
   test('stays as it is when it is invalid or another one', () => {
     expect(planToStore([...complete].toReversed(), undefined)).toBeUndefined();
+    expect(planToStore([{ podType: 'Default', podPriority: 2_147_483_648 }], undefined)).toBeUndefined();
+    expect(planToStore([{ podType: 'Pod' as 'Default', podPriority: 1 }], undefined)).toBeUndefined();
     const before = { spec: { drainPlan: completeDrainPlan() } } as Parameters<typeof planToStore>[1];
     expect(planToStore(plan, before)).toBeUndefined();
   });
