@@ -58,6 +58,8 @@ export class Helm {
     this.#path = path;
     this.#env = {
       ...env,
+      // Its client of Kubernetes keeps files there.
+      HOME: dir,
       HELM_CACHE_HOME: join(dir, 'cache'),
       HELM_CONFIG_HOME: join(dir, 'config'),
       HELM_DATA_HOME: join(dir, 'data'),
