@@ -1,6 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { Command, CommanderError } from 'commander';
@@ -21,14 +22,14 @@ interface Options {
 }
 
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
-const work = join(root, 'dist', 'image');
+/** Other builds, and `npm run build`, which empties dist/, may run at the same time. */
+const work = join(tmpdir(), `node-maintenance-image-${process.pid}`);
 const baseTag = 'localhost/node-maintenance-base';
 /** The storage is removed with the work folder; chroot needs no container runtime. */
 const storage = ['--storage-driver', 'vfs', '--root', join(work, 'storage'), '--runroot', join(work, 'run')];
 
 async function buildImage({ output, base, tag }: Options): Promise<void> {
   await requireTools(base === undefined ? ['buildah', 'apt-get', 'dpkg-deb'] : ['buildah']);
-  rmSync(work, { recursive: true, force: true });
   const files = join(work, 'files', 'image');
   console.log('Bundling the programs and the workflows');
   const packages = await writeApplication(join(files, 'app'));
@@ -55,7 +56,6 @@ async function buildImage({ output, base, tag }: Options): Promise<void> {
   const sbomFile = `${archive.replace(/\.oci\.tar$/, '')}.cdx.json`;
   writeFileSync(sbomFile, `${JSON.stringify(sbom, null, 2)}\n`);
   const unpacked = await sizeOf(tag);
-  rmSync(work, { recursive: true });
   console.log(`${tag}
   archive  ${archive} (${megabytes(statSync(archive).size)})
   image    ${unpacked} unpacked
@@ -135,4 +135,6 @@ try {
   if (!(error instanceof CommanderError))
     console.error(`error: ${error instanceof Error ? error.message : String(error)}`);
   process.exitCode = error instanceof CommanderError ? (error.exitCode === 0 ? 0 : 2) : 1;
+} finally {
+  rmSync(work, { recursive: true, force: true });
 }
