@@ -17,7 +17,7 @@ export function compatibilityReference(): string {
 \`npm run matrix\` runs the tests of each feature with each version of Kubernetes, on a real control plane of that version, with its kubectl. A cell has the number of
 tests that passed.
 
-${table.join('\n')}
+${versions.length === 0 ? 'No results of a complete run are committed yet.' : table.join('\n')}
 
 ## What differs
 
