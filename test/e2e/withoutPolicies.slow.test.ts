@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Node } from '../../api/core.ts';
+import { READINESS_TAINT, REQUESTED_BY_ANNOTATION, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { eventually } from '../kit/eventually.ts';
+import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
+import { selectNodes } from '../kit/resources.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+
+// An installation for an apiserver that does not serve MutatingAdmissionPolicies: the worker's admission server does what they do.
+
+let sandbox: Sandbox;
+let kubectl: Kubectl;
+let worker: WorkerProcess;
+
+beforeAll(async () => {
+  sandbox = await testSandbox({ nodes: 2, mutatingPolicies: false });
+  kubectl = kubectlOf(sandbox);
+  worker = startWorker(sandbox);
+  await worker.ready();
+});
+
+afterAll(async () => {
+  await worker?.stop();
+  await releaseSandbox(sandbox);
+});
+
+const get = async <T>(...args: string[]) =>
+  JSON.parse(await succeeds(kubectl(['get', '-o', 'json', ...args]))) as T;
+
+test('a maintenance is recorded with its requester, gets its plan, and drains', async () => {
+  const maintenance = {
+    apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+    kind: 'NodeMaintenance',
+    metadata: { name: 'rack' },
+    spec: { stage: 'Drain', nodeSelector: selectNodes(['node-1']) },
+  };
+  await eventually('the webhooks to answer', () =>
+    succeeds(kubectl(['apply', '--server-side', '-f', '-'], maintenance)),
+  );
+  const { metadata, spec } = await get<NodeMaintenance>('nodemaintenance', 'rack');
+  expect(metadata.annotations?.[REQUESTED_BY_ANNOTATION]).toBe('user sandbox-admin (field manager kubectl)');
+  expect(spec.drainPlan).toHaveLength(12);
+  await eventually('the drain', async () =>
+    expect(
+      isTrue((await get<NodeMaintenance>('nodemaintenance', 'rack')).status?.conditions, 'Drained'),
+    ).toBe(true),
+  );
+});
+
+test('a user who uncordons a node is recorded', async () => {
+  await succeeds(kubectl(['cordon', 'node-2']));
+  await succeeds(kubectl(['uncordon', 'node-2']));
+  const { metadata } = await get<Node>('node', 'node-2');
+  // Not every version of kubectl sends its field manager.
+  expect(metadata.annotations?.[UNCORDONED_BY_ANNOTATION]).toMatch(/^user sandbox-admin/);
+});
+
+test('a new node is created with the taint of its gates, another one without', async () => {
+  const policy = readinessPolicy('agents', ofPool('gated'), [
+    gate({ name: 'cni', namespace: 'kube-system' }),
+  ]);
+  await succeeds(kubectl(['apply', '--server-side', '-f', '-'], policy));
+  const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'new', labels: { pool: 'gated' } } };
+  const created = await succeeds(kubectl(['create', '-o', 'json', '-f', '-'], node));
+  expect((JSON.parse(created) as Node).spec.taints).toEqual(
+    expect.arrayContaining([expect.objectContaining(READINESS_TAINT)]),
+  );
+  const other = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'other' } };
+  const plain = JSON.parse(await succeeds(kubectl(['create', '-o', 'json', '-f', '-'], other))) as Node;
+  expect(plain.spec.taints ?? []).not.toContainEqual(expect.objectContaining(READINESS_TAINT));
+});
