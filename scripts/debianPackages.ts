@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 
 /**
- * `node scripts/debianPackages.ts` installs what tests with containers need, as root on Debian. Elsewhere it says what is left out, and exits 0: these
+ * `npm run debian-packages` installs what tests with containers need, as root on Debian. Elsewhere it says what is left out, and exits 0: these
  * tests are skipped then.
  */
 

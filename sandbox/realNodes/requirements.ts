@@ -1,6 +1,7 @@
-import { execFileSync } from 'node:child_process';
-import { accessSync, constants, existsSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { SandboxError } from '../errors.ts';
 import type { Layout } from '../layout.ts';
 
@@ -30,9 +31,10 @@ export function realNodeProblem(): string | undefined {
     const remedy = `apt-get install ${missing.join(' ')}`;
     return `real nodes need programs of these packages: ${missing.join(', ')} (on Debian: ${remedy})`;
   }
-  return mayUnshare()
+  const forbidden = forbiddenByThisMachine();
+  return forbidden === undefined
     ? undefined
-    : 'real nodes need new namespaces, which this machine forbids: use another one, or a container with more privileges';
+    : `real nodes need what this machine forbids (${forbidden}): use another one, or run this with more privileges`;
 }
 
 function missingPackages(): string[] {
@@ -67,17 +69,19 @@ function isExecutable(file: string): boolean {
   }
 }
 
-function mayUnshare(): boolean {
-  try {
-    execFileSync('unshare', ['--mount', '--net', '--pid', '--ipc', '--uts', '--fork', 'true'], {
-      stdio: 'ignore',
-      env: { PATH: nodePath },
-    });
-    return existsSync('/sys/fs/cgroup');
-  } catch {
-    return false;
-  }
+/** Returns the first message of a trial that fails. */
+function forbiddenByThisMachine(): string | undefined {
+  const script = fileURLToPath(new URL('./trial.sh', import.meta.url));
+  const { status, stderr, error } = spawnSync('bash', [script, busybox() ?? ''], {
+    encoding: 'utf8',
+    env: { PATH: nodePath },
+    timeout: trialTimeoutMs,
+  });
+  if (status === 0) return undefined;
+  return error?.message ?? (stderr.trim().split('\n')[0] || `exit code ${status}`);
 }
+
+const trialTimeoutMs = 30_000;
 
 /** Folders that a node replaces by its own. */
 const replaced = ['/var/lib', '/var/log', '/run'];

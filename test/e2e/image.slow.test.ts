@@ -3,20 +3,13 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { Containerd, missingForContainers } from '../kit/containers.ts';
+import { Containerd } from '../kit/containers.ts';
 import { eventually } from '../kit/eventually.ts';
+import { missingForContainers, withContainers } from '../kit/realNodes.ts';
 import { createWorld, drained, type World } from '../kit/world.ts';
 import { freePort } from '../../worker/http.ts';
 
 const image = 'docker.io/library/node-maintenance:0.1.0';
-const missing = missingForContainers();
-/** Where the machine cannot run containers, says so in one line. */
-const withContainers = (name: string, check: () => Promise<void>) =>
-  test(name, async () => {
-    if (missing === undefined) await check();
-    else process.stderr.write(`skipped, because ${missing}: ${name}\n`);
-  });
-
 let dir: string;
 let archive: string;
 let containerd: Containerd | undefined;
@@ -24,7 +17,7 @@ let world: World | undefined;
 let printed: string;
 
 beforeAll(async () => {
-  if (missing !== undefined) return;
+  if (missingForContainers !== undefined) return;
   dir = mkdtempSync(join(tmpdir(), 'nm-image-'));
   archive = join(dir, 'image.oci.tar');
   ({ stdout: printed } = await promisify(execFile)('npm', ['run', '-s', 'image', '--', '--output', archive]));
@@ -35,7 +28,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await world?.close();
   await containerd?.stop();
-  if (missing === undefined) rmSync(dir, { recursive: true, force: true });
+  if (missingForContainers === undefined) rmSync(dir, { recursive: true, force: true });
 });
 
 const run = (...command: string[]) =>

@@ -16,7 +16,7 @@ import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { chart, ensureHelm, Helm } from '../kit/helm.ts';
-import { missingForRealNodes, withRealNodes } from '../kit/realNodes.ts';
+import { missingForContainers, withContainers } from '../kit/realNodes.ts';
 import { runOptions } from '../kit/sandbox.ts';
 
 let dir: string;
@@ -25,7 +25,7 @@ let kubectl: Kubectl;
 let helm: Helm;
 
 beforeAll(async () => {
-  if (missingForRealNodes !== undefined) return;
+  if (missingForContainers !== undefined) return;
   dir = await mkdtemp(join(tmpdir(), 'nm-cluster-'));
   const archive = join(dir, 'image.oci.tar');
   const [path] = await Promise.all([
@@ -45,7 +45,7 @@ beforeAll(async () => {
 }, 1_800_000);
 
 afterAll(async () => {
-  if (missingForRealNodes !== undefined) return;
+  if (missingForContainers !== undefined) return;
   await sandbox?.discard();
   await rm(dir, { recursive: true, force: true });
 });
@@ -139,7 +139,7 @@ async function overlay(folder: string, namespace: string): Promise<string> {
 
 const namespace = 'berlin';
 
-withRealNodes(
+withContainers(
   'it is installed in a namespace of the user by kubectl, and its pods become ready',
   async () => {
     const manifests = renderManifests(await readInstallation({}), { namespace });
@@ -156,7 +156,7 @@ withRealNodes(
   },
 );
 
-withRealNodes('the apiserver asks its webhooks by their Service', async () => {
+withContainers('the apiserver asks its webhooks by their Service', async () => {
   await eventually('the registration', async () => {
     const { webhooks } = await get<{ webhooks: { clientConfig: { caBundle?: string; service?: object } }[] }>(
       'validatingwebhookconfiguration',
@@ -183,7 +183,7 @@ withRealNodes('the apiserver asks its webhooks by their Service', async () => {
   });
 });
 
-withRealNodes('it drains a simulated node', async () => {
+withContainers('it drains a simulated node', async () => {
   await apply(workload('web', 'kwok', 4));
   await eventually('the pods', async () => expect(await podsOn('node-1', 'default')).not.toEqual([]));
   await apply(maintenance('simulated', 'node-1', 'Drain'));
@@ -192,7 +192,7 @@ withRealNodes('it drains a simulated node', async () => {
   await apply(maintenance('simulated', 'node-1', 'Complete'));
 });
 
-withRealNodes('it drains the real node that it runs on, and moves itself away last', async () => {
+withContainers('it drains the real node that it runs on, and moves itself away last', async () => {
   await apply(workload('db', 'real', 4));
   await succeeds(kubectl(['rollout', 'status', 'deployment/db', '-n', 'default', '--timeout=2m']));
   const own = await podsOn('real-1', namespace);
@@ -216,7 +216,7 @@ withRealNodes('it drains the real node that it runs on, and moves itself away la
   });
 });
 
-withRealNodes('it is installed by Helm in another namespace, and drains a node', async () => {
+withContainers('it is installed by Helm in another namespace, and drains a node', async () => {
   await succeeds(kubectl(['delete', 'nodemaintenance', '--all', '--wait=true', '--timeout=2m']));
   const manifests = renderManifests(await readInstallation({}), { namespace });
   // The CRDs remain; Helm refuses objects that it did not create.

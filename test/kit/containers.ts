@@ -1,4 +1,4 @@
-import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,25 +8,6 @@ import { eventually } from './eventually.ts';
 const execute = promisify(execFile);
 /** The namespace in which the kubelet looks for images. */
 const namespace = 'k8s.io';
-
-/** Returns what containers need and this machine lacks; undefined if it has everything. `scripts/debianPackages.ts` installs the packages. */
-export function missingForContainers(): string | undefined {
-  if (process.getuid?.() !== 0) return 'containers need root';
-  const missing = ['buildah', 'containerd', 'ctr', 'runc'].filter((name) => !succeeds(name, '--version'));
-  if (missing.length > 0) return `not installed: ${missing.join(', ')}`;
-  return succeeds('unshare', '--mount', '--ipc', '--uts', '--pid', '--fork', 'true')
-    ? undefined
-    : 'this machine forbids new namespaces';
-}
-
-function succeeds(command: string, ...args: string[]): boolean {
-  try {
-    execFileSync(command, args, { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 interface RunOptions {
   image: string;

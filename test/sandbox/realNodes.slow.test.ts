@@ -11,7 +11,7 @@ import { realNodeProblem } from '../../sandbox/realNodes/requirements.ts';
 import { attachSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
-import { missingForRealNodes, withRealNodes } from '../kit/realNodes.ts';
+import { missingForContainers, withContainers } from '../kit/realNodes.ts';
 
 const main = fileURLToPath(new URL('../../sandbox/main.ts', import.meta.url));
 let dir: string;
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  if (missingForRealNodes === undefined) await command('down', '--dir', dir, '--purge');
+  if (missingForContainers === undefined) await command('down', '--dir', dir, '--purge');
   await rm(dir, { recursive: true, force: true });
 });
 
@@ -81,14 +81,14 @@ test('a user who is not root is told so', () => {
   }
 });
 
-withRealNodes('a directory that a node hides by its own is rejected', async () => {
+withContainers('a directory that a node hides by its own is rejected', async () => {
   expect(await failure(['up', '--dir', '/run/nm-sandbox', '--real-node'])).toContain(
     '/run/nm-sandbox: a real node has a /run of its own: choose a directory elsewhere',
   );
   await rm('/run/nm-sandbox', { recursive: true, force: true });
 });
 
-withRealNodes('a pod runs on a node that the command starts, behind a Service', async () => {
+withContainers('a pod runs on a node that the command starts, behind a Service', async () => {
   expect(await command('up', '--dir', dir, '--nodes', '1', '--real-node', '--no-install')).toContain(
     '2 nodes are Ready',
   );
@@ -115,7 +115,7 @@ withRealNodes('a pod runs on a node that the command starts, behind a Service', 
   expect(await succeeds(kubectl(['logs', 'web']))).toContain('response:200');
 });
 
-withRealNodes('a node whose power is cut is not Ready, and returns with its pods', async () => {
+withContainers('a node whose power is cut is not Ready, and returns with its pods', async () => {
   const node = sandbox.server('real-1');
   await node.kill();
   const ready = () =>
@@ -134,14 +134,14 @@ withRealNodes('a node whose power is cut is not Ready, and returns with its pods
   );
 });
 
-withRealNodes('an imported image can be run', async () => {
+withContainers('an imported image can be run', async () => {
   const archive = join(dir, 'nodes', 'pause.tar');
   await sandbox.importImage(archive);
   await writeFile(join(dir, 'not-an-image.tar'), 'no');
   await expect(sandbox.importImage(join(dir, 'not-an-image.tar'))).rejects.toThrow(/not-an-image\.tar/);
 });
 
-withRealNodes('down leaves nothing behind', async () => {
+withContainers('down leaves nothing behind', async () => {
   expect(await command('down', '--dir', dir)).toContain('real-1');
   expect(network()).toEqual([]);
 });
