@@ -451,11 +451,16 @@ describe('a window', () => {
     return eventuallyHolds('the expected state', pass, holds);
   }
 
-  async function succeeded({ metadata: { name, creationTimestamp } }: Job): Promise<void> {
-    const conditions = [is('SuccessCriteriaMet'), is('Complete')];
-    const times = { startTime: creationTimestamp, completionTime: new Date().toISOString() };
-    const status = { ...times, succeeded: 1, active: null, conditions };
+  async function succeeded({ metadata: { name } }: Job): Promise<void> {
     const key = { namespace: WORK_NAMESPACE, name };
+    // The Job controller sets the time of the start, which then is immutable.
+    await eventuallyHolds(
+      'the Job to have started',
+      () => c.admin.get(resources.jobs, key),
+      (job) => job?.status?.startTime !== undefined,
+    );
+    const conditions = [is('SuccessCriteriaMet'), is('Complete')];
+    const status = { completionTime: new Date().toISOString(), succeeded: 1, active: null, conditions };
     await c.admin.mergePatch(resources.jobs, key, { status }, { subresource: 'status' });
   }
 
