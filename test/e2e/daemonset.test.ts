@@ -1,78 +1,39 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { KubeObject, Pod } from '../../api/core.ts';
+import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { MAINTENANCE_GATE } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
-import { trimPod } from '../../kube/transform.ts';
+import { generationOf, isHeld, TestDaemonSet } from '../kit/daemonSet.ts';
 import { eventuallyHolds, throughout } from '../kit/eventually.ts';
 import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
+/** A process of its own, as in deploy/: it outlives the workers. */
+let admission: WorkerProcess;
+let daemons: TestDaemonSet;
 
-const namespace = 'critical-workloads';
-const name = 'critical-ds';
-const labels = { app: name, 'sandbox.nodemaintenance.k8s.io/slow-exit': 'true' };
+const controllers = { args: ['--components', 'controllers'] };
 
 beforeAll(async () => {
   world = await createWorld({ nodes: 3 });
-  worker = startWorker(world.sandbox);
-  await worker.ready();
-  await world.kube.create(resources.namespaces, { metadata: { name: namespace } });
-  await world.kube.create(resources.daemonSets, {
-    metadata: { name, namespace },
-    spec: {
-      selector: { matchLabels: { app: name } },
-      template: {
-        metadata: { labels },
-        spec: {
-          containers: [{ name: 'main', image: 'none' }],
-          // Node agents do the same.
-          tolerations: [{ operator: 'Exists' }],
-          terminationGracePeriodSeconds: 60,
-        },
-      },
-    },
-  } as KubeObject);
+  admission = startWorker(world.sandbox, { args: ['--components', 'admission'] });
+  worker = startWorker(world.sandbox, controllers);
+  await Promise.all([admission.ready(), worker.ready()]);
+  daemons = new TestDaemonSet(world);
+  await daemons.create();
   await eventuallyOn(['node-1', 'node-2', 'node-3'], '1');
 });
 
 afterAll(async () => {
   await worker?.kill();
+  await admission?.kill();
   await world?.close();
 });
 
-async function daemonPods(): Promise<Pod[]> {
-  const { items } = await world.kube.list(resources.pods, { namespace, labelSelector: `app=${name}` });
-  return items.map(trimPod).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
-}
-
-const nodesOf = (pods: Pod[]) =>
-  ['node-1', 'node-2', 'node-3'].filter((node) => pods.some(({ spec }) => spec.nodeName === node)).join();
-const isHeld = ({ spec }: Pod) => spec.schedulingGates?.includes(MAINTENANCE_GATE) === true;
-const generationOf = ({ metadata }: Pod) => metadata.labels?.['pod-template-generation'] ?? '';
-
-/** Waits until each of these nodes has one ready pod of this generation of the DaemonSet, and no other node has any. */
-async function eventuallyOn(nodes: string[], generation: string): Promise<Pod[]> {
-  const found = await eventuallyHolds(
-    `generation ${generation} to run on ${nodes.join(', ')}`,
-    async () => (await daemonPods()).filter(({ spec }) => spec.nodeName !== undefined),
-    (pods) =>
-      pods.length === nodes.length &&
-      nodesOf(pods) === nodes.join() &&
-      pods.every((pod) => pod.status.ready && generationOf(pod) === generation),
-  );
-  return found;
-}
-
-const eventuallyHeld = (fact: string, holds: (pod: Pod) => boolean = () => true) =>
-  eventuallyHolds(
-    fact,
-    async () => (await daemonPods()).filter(isHeld),
-    ([pod, ...others]) =>
-      pod !== undefined && others.length === 0 && pod.spec.madeForNode === 'node-1' && holds(pod),
-  ) as Promise<[Pod]>;
+const eventuallyOn = (nodes: string[], generation: string) => daemons.eventuallyOn(nodes, generation);
+const eventuallyHeld = (fact: string, holds?: (pod: Pod) => boolean) =>
+  daemons.eventuallyHeld(fact, 'node-1', holds);
 
 describe('The pods of a DaemonSet', () => {
   let last: Pod;
@@ -81,11 +42,11 @@ describe('The pods of a DaemonSet', () => {
     await world.deployment('web', 6);
     await world.placePods('node-1', 2);
     const before = await world.podsOn('node-1');
-    last = before.find(({ metadata }) => metadata.labels?.['app'] === name) as Pod;
+    last = before.find(({ metadata }) => metadata.labels?.['app'] === daemons.name) as Pod;
     await world.apply('os-upgrade', { nodes: ['node-1'], stage: 'Drain', reason: 'OS upgrade' });
     await eventuallyHolds(
       'the evacuator reports',
-      async () => (await world.kube.list(resources.evacuations, { namespace })).items,
+      async () => (await world.kube.list(resources.evacuations, { namespace: daemons.namespace })).items,
       ([evacuation]) => evacuation?.status?.expectedEvacuationFinishTime !== undefined,
     ).then(([evacuation]) => expectAsInTheKep(evacuation as Evacuation));
     const others = before
@@ -99,9 +60,9 @@ describe('The pods of a DaemonSet', () => {
     const uid = last.metadata.uid ?? '';
     expect(metadata).toMatchObject({
       finalizers: ['evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io'],
-      labels,
+      labels: daemons.labels,
       name: `${uid}-${last.metadata.name}`,
-      namespace,
+      namespace: daemons.namespace,
     });
     expect(spec).toEqual({
       podRef: { name: last.metadata.name, uid },
@@ -139,6 +100,7 @@ describe('The pods of a DaemonSet', () => {
   });
 
   test('are still updated on the other nodes', async () => {
+    const { name, namespace } = daemons;
     const key = { namespace, name };
     const template = { metadata: { annotations: { 'example.com/revision': '2' } } };
     await world.kube.mergePatch(resources.daemonSets, key, { spec: { template } });
@@ -151,10 +113,14 @@ describe('The pods of a DaemonSet', () => {
 
   test('stay away while every worker is dead', async () => {
     await worker.kill();
-    const [held] = await eventuallyHeld('a pod waits for node-1');
+    const held = await eventuallyHeld('a pod waits for node-1');
     const { uid = '' } = held.metadata;
-    await world.kube.delete(resources.pods, { namespace, name: held.metadata.name }, { uid });
-    const [next] = await eventuallyHeld('another pod waits for node-1', (pod) => pod.metadata.uid !== uid);
+    await world.kube.delete(
+      resources.pods,
+      { namespace: daemons.namespace, name: held.metadata.name },
+      { uid },
+    );
+    const next = await eventuallyHeld('another pod waits for node-1', (pod) => pod.metadata.uid !== uid);
     await throughout('no pod runs there', 2_000, async () =>
       expect(await world.podsOn('node-1')).toEqual([]),
     );
@@ -162,8 +128,8 @@ describe('The pods of a DaemonSet', () => {
   });
 
   test('are gated again when one that runs there is deleted while every worker is dead', async () => {
-    const [held] = await eventuallyHeld('a pod waits for node-1');
-    const key = { namespace, name: held.metadata.name };
+    const held = await eventuallyHeld('a pod waits for node-1');
+    const key = { namespace: daemons.namespace, name: held.metadata.name };
     await world.kube.mergePatch(resources.pods, key, { spec: { schedulingGates: [] } });
     await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     const { uid = '' } = held.metadata;
@@ -173,9 +139,9 @@ describe('The pods of a DaemonSet', () => {
   });
 
   test('run again when the maintenance is complete and the next worker has removed the gate', async () => {
-    const [held] = await eventuallyHeld('a pod waits for node-1');
+    const held = await eventuallyHeld('a pod waits for node-1');
     await world.patch('os-upgrade', { stage: 'Complete' });
-    worker = await startNextWorker(world);
+    worker = await startNextWorker(world, controllers);
     const running = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     expect(running.map(({ metadata }) => metadata.uid)).toContain(held.metadata.uid);
     await world.eventually('os-upgrade', 'it is finished', finished);
@@ -198,12 +164,12 @@ describe('The pods of a DaemonSet', () => {
     await world.apply('short', { nodes: ['node-3'], stage: 'Drain' });
     await eventuallyHolds(
       'the pod of node-3 to be terminating',
-      async () => (await daemonPods()).map(({ spec }) => spec.nodeName),
+      async () => (await daemons.pods()).map(({ spec }) => spec.nodeName),
       (nodes) => !nodes.includes('node-3'),
     );
     await world.patch('short', { stage: 'Complete' });
     await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     await world.eventually('short', 'it is finished', finished);
-    expect((await daemonPods()).filter(isHeld)).toEqual([]);
+    expect((await daemons.pods()).filter(isHeld)).toEqual([]);
   });
 });

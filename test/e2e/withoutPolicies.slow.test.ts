@@ -2,31 +2,31 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Node } from '../../api/core.ts';
 import { READINESS_TAINT, REQUESTED_BY_ANNOTATION, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { isTrue } from '../../domain/common/conditions.ts';
-import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { resources } from '../../kube/resources.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
+import { TestDaemonSet } from '../kit/daemonSet.ts';
 import { eventually } from '../kit/eventually.ts';
 import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
 import { selectNodes } from '../kit/resources.ts';
-import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // An installation for an apiserver that does not serve MutatingAdmissionPolicies: the worker's admission server does what they do.
 
-let sandbox: Sandbox;
+let world: World;
 let kubectl: Kubectl;
 let worker: WorkerProcess;
 
 beforeAll(async () => {
-  sandbox = await testSandbox({ nodes: 2, mutatingPolicies: false });
-  kubectl = kubectlOf(sandbox);
-  worker = startWorker(sandbox);
+  world = await createWorld({ nodes: 2, mutatingPolicies: false });
+  kubectl = kubectlOf(world.sandbox);
+  worker = startWorker(world.sandbox);
   await worker.ready();
 });
 
 afterAll(async () => {
   await worker?.stop();
-  await releaseSandbox(sandbox);
+  await world?.close();
 });
 
 const get = async <T>(...args: string[]) =>
@@ -45,11 +45,9 @@ test('a maintenance is recorded with its requester, gets its plan, and drains', 
   const { metadata, spec } = await get<NodeMaintenance>('nodemaintenance', 'rack');
   expect(metadata.annotations?.[REQUESTED_BY_ANNOTATION]).toBe('user sandbox-admin (field manager kubectl)');
   expect(spec.drainPlan).toHaveLength(12);
-  await eventually('the drain', async () =>
-    expect(
-      isTrue((await get<NodeMaintenance>('nodemaintenance', 'rack')).status?.conditions, 'Drained'),
-    ).toBe(true),
-  );
+  await world.eventually('rack', 'it is drained', drained);
+  await world.patch('rack', { stage: 'Complete' });
+  await world.eventually('rack', 'it is finished', finished);
 });
 
 test('a user who uncordons a node is recorded', async () => {
@@ -58,6 +56,22 @@ test('a user who uncordons a node is recorded', async () => {
   const { metadata } = await get<Node>('node', 'node-2');
   // Not every version of kubectl sends its field manager.
   expect(metadata.annotations?.[UNCORDONED_BY_ANNOTATION]).toMatch(/^user sandbox-admin/);
+});
+
+test('a pod of a DaemonSet returns while no admission server runs, and is evacuated again', async () => {
+  const daemons = new TestDaemonSet(world);
+  await daemons.create();
+  await daemons.eventuallyOn(['node-1', 'node-2'], '1');
+  await world.apply('upgrade', { nodes: ['node-1'], stage: 'Drain' });
+  await world.eventually('upgrade', 'it is drained', drained);
+  const held = await daemons.eventuallyHeld('a pod waits for node-1', 'node-1');
+  await worker.kill();
+  const key = { namespace: daemons.namespace, name: held.metadata.name };
+  await world.kube.delete(resources.pods, key, { uid: held.metadata.uid ?? '' });
+  await daemons.eventuallyOn(['node-1', 'node-2'], '1');
+  worker = await startNextWorker(world);
+  await daemons.eventuallyHeld('the pod to have left node-1 again', 'node-1');
+  await world.eventually('upgrade', 'it is drained again', drained);
 });
 
 test('a new node is created with the taint of its gates, another one without', async () => {

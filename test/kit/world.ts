@@ -47,6 +47,8 @@ export interface WorldOptions {
   install?: boolean;
   /** Whether the tests need servers of their own, because they stop them for long or change how they were installed. */
   ownServers?: boolean;
+  /** As in SandboxOptions; if false, the tests have servers of their own. */
+  mutatingPolicies?: boolean;
 }
 
 /** A whole sandbox for one test file, with the verbs of the end-to-end tests. */
@@ -182,9 +184,10 @@ export async function createWorld({
   nodes,
   install = true,
   ownServers = false,
+  mutatingPolicies = true,
 }: WorldOptions): Promise<World> {
-  const shared = install && !ownServers;
-  const sandbox = await testSandbox(shared ? undefined : { nodes, install });
+  const shared = install && mutatingPolicies && !ownServers;
+  const sandbox = await testSandbox(shared ? undefined : { nodes, install, mutatingPolicies });
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
