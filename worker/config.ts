@@ -115,7 +115,11 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookClients: webhookClientsOf(settings),
     webhookCertificates,
     plainEvictions,
-    evacuators: { responseSeconds: settings.evacuatorResponse, knownClasses: settings.evacuatorClasses },
+    evacuators: {
+      responseSeconds: settings.evacuatorResponse,
+      knownClasses: settings.evacuatorClasses,
+      deployments: settings.deploymentEvacuator,
+    },
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
     historyRetentionDays: settings.historyRetention,
@@ -238,6 +242,17 @@ const Settings = z
         variable: 'EVACUATOR_CLASSES',
         description: 'known classes, whose evacuators may take the whole progress deadline to respond',
         defaultText: 'the built-in ones, and those that have responded',
+      },
+    ),
+    deploymentEvacuator: setting(
+      onOff.default('true').transform((value) => value === 'true'),
+      {
+        flags: '--deployment-evacuator <true|false>',
+        variable: 'DEPLOYMENT_EVACUATOR',
+        description:
+          'replace pods of Deployments that ask for it before they are evicted; false: another controller serves deployment.apps.k8s.io',
+        choices: onOff.options,
+        defaultText: 'true',
       },
     ),
     // KEP-1411 allows at most an hour.

@@ -462,7 +462,7 @@ async function runEvacuationControllers(
 ): Promise<void> {
   await Promise.all([
     new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
-    runDeploymentEvacuator({ cluster, events, log }, signal),
+    evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
     runDaemonSetEvacuator({ cluster, log }, signal),
   ]);
 }

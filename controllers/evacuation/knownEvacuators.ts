@@ -1,5 +1,5 @@
 import type { Evacuation } from '../../api/evacuation.ts';
-import { DEFAULT_EVACUATOR_RESPONSE_SECONDS } from '../../api/names.ts';
+import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, DEPLOYMENT_EVACUATOR } from '../../api/names.ts';
 import { builtInEvacuators, hasResponded } from '../../domain/evacuation/evacuatorSelection.ts';
 
 /** Settings for evacuators that do not respond. */
@@ -8,11 +8,14 @@ export interface EvacuatorSettings {
   readonly responseSeconds: number;
   /** Classes that are known from the start; `*` stands for every class. */
   readonly knownClasses: readonly string[];
+  /** Whether this installation evacuates pods of Deployments; otherwise another controller may serve their class. */
+  readonly deployments: boolean;
 }
 
 export const defaultEvacuatorSettings: EvacuatorSettings = {
   responseSeconds: DEFAULT_EVACUATOR_RESPONSE_SECONDS,
   knownClasses: [],
+  deployments: true,
 };
 
 /** The maximum number of classes that are remembered. */
@@ -29,7 +32,8 @@ export class KnownEvacuators {
 
   constructor(settings: EvacuatorSettings) {
     this.#settings = settings;
-    this.#known = new Set([...builtInEvacuators, ...settings.knownClasses]);
+    const served = builtInEvacuators.filter((name) => settings.deployments || name !== DEPLOYMENT_EVACUATOR);
+    this.#known = new Set([...served, ...settings.knownClasses]);
   }
 
   /** Undefined if every class has the whole progress deadline. */

@@ -83,6 +83,14 @@ const valuesSchema = z.strictObject({
     })
     .prefault({}),
   readinessGates: z.strictObject({ enabled: z.boolean().default(true) }).prefault({}),
+  deploymentEvacuator: z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(true)
+        .describe('replaces pods of Deployments that ask for it before they are evicted'),
+    })
+    .prefault({}),
   windowJobs: z
     .strictObject({
       enabled: z.boolean().default(false).describe('lets maintenance windows run Jobs'),

@@ -158,7 +158,11 @@ function settings(name: Workload['name']): string[] {
     setting('READINESS_GATES', 'not .Values.readinessGates.enabled', '"false"'),
   ];
   return name === 'worker'
-    ? [...common, setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}')]
+    ? [
+        ...common,
+        setting('DEPLOYMENT_EVACUATOR', 'not .Values.deploymentEvacuator.enabled', '"false"'),
+        setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}'),
+      ]
     : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];
 }
 

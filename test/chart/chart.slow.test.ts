@@ -151,15 +151,15 @@ describe('the chart', () => {
     const off = await templated(
       ...policiesServed,
       '--set',
-      'crds.install=false,userRoles.create=false,readinessGates.enabled=false,networkPolicy.enabled=false,podDisruptionBudget.enabled=false',
+      'crds.install=false,userRoles.create=false,readinessGates.enabled=false,deploymentEvacuator.enabled=false,networkPolicy.enabled=false,podDisruptionBudget.enabled=false',
     );
     const names = Object.keys(off).join('\n');
     expect(names).not.toMatch(
       /CustomResourceDefinition|NetworkPolicy|PodDisruptionBudget|readiness-taint|node-maintenance-viewer/,
     );
-    expect(JSON.stringify(off['Deployment node-maintenance/node-maintenance-worker'])).toContain(
-      '{"name":"READINESS_GATES","value":"false"}',
-    );
+    const disabled = JSON.stringify(off['Deployment node-maintenance/node-maintenance-worker']);
+    for (const feature of ['READINESS_GATES', 'DEPLOYMENT_EVACUATOR'])
+      expect(disabled).toContain(`{"name":"${feature}","value":"false"}`);
     const on = await templated(
       '--set',
       'cluster=berlin-1,temporal.tlsSecret=tls,temporal.apiKeySecret=key,webhook.certificates=cert-manager,webhook.issuerRef.name=ca,monitoring.podMonitor.enabled=true,monitoring.prometheusRule.enabled=true,monitoring.dashboard.enabled=true',

@@ -192,6 +192,29 @@ describe('an application of one replica', () => {
     expect(Math.min(...one.endpoints.counts)).toBe(1);
     await setUnschedulable(nodes, null);
   });
+
+  test('is left to another controller if this installation does not replace pods of Deployments', async () => {
+    await worker.stop();
+    worker = startWorker(world.sandbox, {
+      args: ['--deployment-evacuator', 'false', '--evacuator-response', '3'],
+    });
+    await worker.ready();
+    const one = await app('other');
+    await world.apply('other', { nodes: [one.node], stage: 'Drain' });
+    await eventuallyHolds(
+      'its class to be active, and nobody to respond',
+      async () => (await world.kube.list(resources.evacuations, { namespace })).items,
+      ([evacuation]) =>
+        evacuation?.status?.activeEvacuatorClass === 'deployment.apps.k8s.io' &&
+        (evacuation.status.message ?? '') === '',
+    );
+    await world.eventually('other', 'its pod is evicted, because no evacuator responds', drained);
+    const reasons = (await world.kube.list(resources.events, { namespace })).items.map(
+      ({ reason }) => reason,
+    );
+    expect(reasons).toContain('EvacuatorNotResponding');
+    await completed('other');
+  });
 });
 
 /** Returns everything that kubectl drain printed; it gives up after some seconds. */

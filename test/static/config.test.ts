@@ -64,11 +64,20 @@ test('readiness gates are enabled, unless a flag or the environment disables the
 
 describe('evacuator classes', () => {
   test('are known by a list, and have 300 s to respond otherwise', () => {
-    expect(parseConfig([], {}).evacuators).toEqual({ responseSeconds: 300, knownClasses: [] });
-    const env = { EVACUATOR_CLASSES: 'a.example.com, *', EVACUATOR_RESPONSE: '60' };
+    expect(parseConfig([], {}).evacuators).toEqual({
+      responseSeconds: 300,
+      knownClasses: [],
+      deployments: true,
+    });
+    const env = {
+      EVACUATOR_CLASSES: 'a.example.com, *',
+      EVACUATOR_RESPONSE: '60',
+      DEPLOYMENT_EVACUATOR: 'false',
+    };
     expect(parseConfig([], env).evacuators).toEqual({
       responseSeconds: 60,
       knownClasses: ['a.example.com', '*'],
+      deployments: false,
     });
   });
 

@@ -34,7 +34,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-const startController = (evacuators?: EvacuatorSettings) =>
+const startController = (evacuators?: Partial<EvacuatorSettings>) =>
   evacuationControllerOn(c, evacuators && { evacuators });
 
 const registered = (classes: Record<string, string>) =>
