@@ -4,20 +4,23 @@ import type { Evacuation } from '../../api/evacuation.ts';
 import { resources } from '../../kube/resources.ts';
 import { generationOf, isHeld, TestDaemonSet } from '../kit/daemonSet.ts';
 import { eventuallyHolds, throughout } from '../kit/eventually.ts';
-import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import {
+  controllers,
+  startAdmission,
+  startNextWorker,
+  startWorker,
+  type WorkerProcess,
+} from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
-/** A process of its own, as in deploy/: it outlives the workers. */
 let admission: WorkerProcess;
 let daemons: TestDaemonSet;
 
-const controllers = { args: ['--components', 'controllers'] };
-
 beforeAll(async () => {
   world = await createWorld({ nodes: 3 });
-  admission = startWorker(world.sandbox, { args: ['--components', 'admission'] });
+  admission = startAdmission(world.sandbox);
   worker = startWorker(world.sandbox, controllers);
   await Promise.all([admission.ready(), worker.ready()]);
   daemons = new TestDaemonSet(world);

@@ -12,11 +12,19 @@ import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { silentLog as log } from '../kit/cluster.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
-import { controllersLease, startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import {
+  controllers,
+  controllersLease,
+  startAdmission,
+  startNextWorker,
+  startWorker,
+  type WorkerProcess,
+} from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
 
 let world: World;
 let worker: WorkerProcess;
+let admission: WorkerProcess;
 let policies: ReadinessPolicies;
 let nodes: Informer<Node>;
 let pods: Informer<Pod, RawPod>;
@@ -30,7 +38,8 @@ const createdTainted = new Set<string>();
 beforeAll(async () => {
   world = await createWorld({ nodes: 1 });
   worker = start();
-  await worker.ready();
+  admission = startAdmission(world.sandbox);
+  await Promise.all([worker.ready(), admission.ready()]);
   const { kube } = world;
   policies = new ReadinessPolicies(kube, world.sandbox);
   nodes = new Informer({ kube, resource: resources.nodes, transform: trimNode, log });
@@ -53,12 +62,13 @@ beforeAll(async () => {
 afterAll(async () => {
   watching.abort();
   await worker?.kill();
+  await admission?.kill();
   await world?.close();
 });
 
 const env = { READINESS_GRACE: '10' };
-const start = () => startWorker(world.sandbox, { env });
-const startNext = () => startNextWorker(world, { env });
+const start = () => startWorker(world.sandbox, { ...controllers, env });
+const startNext = () => startNextWorker(world, { ...controllers, env });
 
 /** Kills the worker as soon as a watch shows that a condition is met. */
 async function killedWhen(isMet: () => boolean): Promise<void> {
@@ -297,7 +307,7 @@ test('the documented examples: a policy, and a gate that a user adds and removes
 
 test('with gates switched off, the worker ignores them, and warns of the nodes that wait for them', async () => {
   await worker.stop();
-  worker = startWorker(world.sandbox, { env: { ...env, READINESS_GATES: 'false' } });
+  worker = startWorker(world.sandbox, { ...controllers, env: { ...env, READINESS_GATES: 'false' } });
   await eventuallyHolds(
     'the warning',
     () => worker.log(),

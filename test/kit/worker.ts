@@ -48,6 +48,13 @@ export async function startNextWorker(
   return startWorker(sandbox, options);
 }
 
+/** Starts an admission server as a process of its own, as in deploy/: it outlives workers that run only `controllers`. */
+export function startAdmission(sandbox: Sandbox): WorkerProcess {
+  return startWorker(sandbox, { args: ['--components', 'admission'] });
+}
+
+export const controllers = { args: ['--components', 'controllers'] };
+
 /** Starts a worker. In `npm test` it finds the workflows bundled already: WORKFLOW_BUNDLE is in the environment. */
 export function startWorker(sandbox: Sandbox, { env = {}, args = [] }: WorkerOptions = {}): WorkerProcess {
   // Test files that share a sandbox must not read each other's logs.
