@@ -44,6 +44,9 @@ export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
 /** Annotation of a MaintenanceWindow that `kubectl maintenance window pause` has suspended; `resume` unsuspends only such a window. */
 export const SUSPENDED_BY_PAUSE_ANNOTATION = 'nodemaintenance.k8s.io/suspended-by-pause';
 
+/** Label of every object of deploy/: the release of its manifest. Processes decide by it whether they work with the installation. */
+export const VERSION_LABEL = 'app.kubernetes.io/version';
+
 /** Labels of a NodeMaintenance that belongs to a window: the window, and the revision of its template. */
 export const WINDOW_LABEL = 'nodemaintenance.k8s.io/window';
 export const REVISION_LABEL = 'nodemaintenance.k8s.io/window-revision';

@@ -57,6 +57,13 @@ export function renderManifests(
   });
 }
 
+/** Adds labels, as the labels of a kustomization do. */
+export function withLabels(manifest: KubeObject, labels: Readonly<Record<string, string>>): KubeObject {
+  if (Object.keys(labels).length === 0) return manifest;
+  const { metadata } = manifest;
+  return { ...manifest, metadata: { ...metadata, labels: { ...metadata.labels, ...labels } } };
+}
+
 /** Reports whether this is a policy that gives new nodes the readiness taint. */
 export function taintsNewNodes({ metadata }: KubeObject): boolean {
   return /^(prepared-)?readiness-taint\./.test(metadata.name);

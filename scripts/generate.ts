@@ -8,8 +8,10 @@ import { webhookConfigurations } from '../admission/registration.ts';
 import { windowAuthorPolicy } from '../admission/windowAuthorPolicy.ts';
 import type { KubeObject } from '../api/core.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
+import { VERSION_LABEL } from '../api/names.ts';
 import { chartFiles } from '../manifests/chart/chart.ts';
 import { isMutatingPolicy, webhookOf } from '../manifests/mutatingWebhooks.ts';
+import { withLabels } from '../manifests/render.ts';
 import { compatibilityReference } from './reference/compatibility.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
@@ -34,14 +36,28 @@ const header = (source: string, part: string) =>
 
 /** Returns every generated file with its expected content. */
 export function generatedFiles(): GeneratedFile[] {
-  const deploy = [...crdFiles(), ...policyFiles()];
+  const deploy = [...crdFiles(), ...policyFiles(), versionFile()];
   return [...deploy, webhooksOfPolicies(), ...chart(deploy), ...referenceFiles(), ...peerFiles()];
+}
+
+function packageVersion(): string {
+  return (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version;
+}
+
+/** Labels all objects of deploy/. The CRDs have the label also where they are applied alone. */
+function versionFile(): GeneratedFile {
+  const labels = [{ pairs: { [VERSION_LABEL]: packageVersion() } }];
+  const component = { apiVersion: 'kustomize.config.k8s.io/v1alpha1', kind: 'Component', labels };
+  return {
+    path: 'deploy/version/kustomization.yaml',
+    content: header('package.json', 'version') + toYaml(component),
+  };
 }
 
 function crdFiles(): GeneratedFile[] {
   const crds = customResourceDefinitions().map((crd) => ({
     name: `${crd.metadata.name}.yaml`,
-    content: crd,
+    content: withLabels(crd as unknown as KubeObject, { [VERSION_LABEL]: packageVersion() }),
   }));
   const list = { name: 'kustomization.yaml', content: kustomization(crds.map(({ name }) => name)) };
   return [...crds, list].map(({ name, content }) => ({
@@ -90,9 +106,8 @@ function webhooksOfPolicies(): GeneratedFile {
 
 /** The generated files of the chart; others are written by hand. */
 function chart(deploy: readonly GeneratedFile[]): GeneratedFile[] {
-  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
   const generated = Object.fromEntries(deploy.map(({ path, content }) => [path, content]));
-  return Object.entries(chartFiles(version, generated)).map(([name, text]) => ({
+  return Object.entries(chartFiles(packageVersion(), generated)).map(([name, text]) => ({
     path: `deploy/chart/${name}`,
     // JSON has no comments, and the files are copies.
     content: /^(files\/|.*\.json$)/.test(name)

@@ -1,15 +1,21 @@
 import type { Component } from '../api/names.ts';
+import type { InstallationReview } from '../domain/installation/review.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Config } from './config.ts';
-import { install, installationProblems, versionProblem, webhookProblems } from './install.ts';
+import { install, versionProblem } from './install.ts';
+import { type InstallationCheck, reviewManifests, reviewWebhooks } from './installation.ts';
+import { packageVersion } from './packageVersion.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 
-/** Waits for the Kubernetes API and for the installation. Applies the installation first with --install. */
+/**
+ * Waits for the Kubernetes API and for an installation that this release works with. Applies the installation first with --install. Returns what to
+ * check, and the result of the first check.
+ */
 export async function prepareCluster(
   kube: Kube,
   { config, component }: { config: Config; component: Component },
   wait: WaitOptions,
-): Promise<void> {
+): Promise<{ check: InstallationCheck; review: InstallationReview }> {
   const { log, signal } = wait;
   const { namespace, windowJobs, readinessGates } = config;
   // Retries rejected requests too: an apiserver that is starting rejects what it allows a moment later.
@@ -24,13 +30,12 @@ export async function prepareCluster(
   if (config.install)
     await install(kube, { namespace, windowJobs, readinessGates, webhookHosts: hostsOf(config) }, log);
   const installation = { name: 'CRDs, policies and RBAC', remedy: 'npm start -- --install applies them' };
-  await untilWithoutProblems(installation, wait, () =>
-    installationProblems({ kube, namespace, component, readinessGates }),
-  );
+  const check = { kube, namespace, component, readinessGates, release: packageVersion() };
+  return { check, review: await untilWithoutProblems(installation, wait, () => reviewManifests(check)) };
 }
 
 /** Waits for the webhook configurations of the installation, with the client of admission: the worker may not read them. */
-export function checkWebhooks(
+export async function checkWebhooks(
   kube: Kube,
   { namespace, readinessGates }: Config,
   wait: WaitOptions,
@@ -40,17 +45,21 @@ export function checkWebhooks(
     remedy:
       'npm start -- --install applies them; to read them, admission needs the permissions of ServiceAccount node-maintenance-admission (--admission-kubeconfig)',
   };
-  return untilWithoutProblems(webhooks, wait, () => webhookProblems({ kube, namespace, readinessGates }));
+  const check = { kube, namespace, readinessGates, release: packageVersion() };
+  const { difference } = await untilWithoutProblems(webhooks, wait, () => reviewWebhooks(check));
+  if (difference !== undefined)
+    wait.log.warn('The webhook configurations belong to another release', { difference });
 }
 
 function untilWithoutProblems(
   dependency: { name: string; remedy: string },
   wait: WaitOptions,
-  problemsOf: () => Promise<string[]>,
-): Promise<void> {
+  reviewed: () => Promise<InstallationReview>,
+): Promise<InstallationReview> {
   return retryUntilAvailable({ ...dependency, ...wait }, async () => {
-    const problems = await problemsOf();
-    if (problems.length > 0) throw new Error(problems.join('; '));
+    const review = await reviewed();
+    if (review.problems.length > 0) throw new Error(review.problems.join('; '));
+    return review;
   });
 }
 

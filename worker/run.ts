@@ -52,6 +52,7 @@ import { claimNames, keepClaim, readScope } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
+import { type InstallationState, watchInstallation } from './installationWatch.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
 import { startNotifications } from './notifications/notifications.ts';
@@ -83,7 +84,7 @@ const removalMs = 30_000;
 const flushTimeoutMs = 5_000;
 
 /** State of the process, for the health endpoints. */
-interface State extends StartupState {
+interface State extends StartupState, InstallationState {
   needsAdmission: boolean;
   cluster?: Cluster;
   admission?: ServedAdmission;
@@ -122,7 +123,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const workflows = startLoading({ file: config.workflowBundle, traces }, log);
   if (config.workflowBundle !== undefined) await workflows;
   const observer = new LeaseObserver({ kube, ...controllersLease(config), log, signal });
-  await prepareCluster(kube, { config, component: Component.Worker }, wait);
+  const { check, review } = await prepareCluster(kube, { config, component: Component.Worker }, wait);
   const scope = await readScope(kube, config.cluster, wait);
   const identity = await publishWorker(kube, { ...settings, config, scope }, wait);
   if (config.identityLeases.enabled) metrics.observeIdentity(identity);
@@ -141,6 +142,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
     await runTogether(signal, [
       (stop) => monitor.run(stop),
       (stop) => temporal.connections.reload(log, stop),
+      (stop) => watchInstallation(check, { review, state, metrics, log, signal: stop }),
       async (stop) => {
         await Promise.all([cluster.synced(stop), leases.synced(stop)]);
         const [nodes, pods] = [cluster.nodes.list().length, cluster.pods.list().length];
@@ -562,7 +564,8 @@ function readinessOf(state: State): Answer {
   const outage = blocked ?? temporalProblem(state);
   const isReady =
     blocked === undefined && (outage === undefined || needsAdmission || workers?.hasStarted === true);
-  const body = isReady && outage !== undefined ? `ok, but ${outage}` : (outage ?? 'ok');
+  const details = [outage, state.installation].filter((detail) => detail !== undefined).join('; ');
+  const body = isReady ? `ok${details === '' ? '' : `, but ${details}`}` : outage;
   return { status: isReady ? 200 : 503, type: 'text/plain', body: `${body}\n` };
 }
 

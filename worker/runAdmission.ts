@@ -10,12 +10,13 @@ import { type ServedAdmission, startAdmission } from './admission.ts';
 import type { Config } from './config.ts';
 import { serve } from './http.ts';
 import { publishIdentity } from './identity.ts';
+import { type InstallationState, watchInstallation } from './installationWatch.ts';
 import { toLog } from './log.ts';
 import { createMetrics, metricsAnswer } from './metrics/metrics.ts';
 import { checkWebhooks, prepareCluster } from './prepare.ts';
 import { type StartupState, waitOptionsOf } from './startupRetry.ts';
 
-interface State extends StartupState {
+interface State extends StartupState, InstallationState {
   admission?: ServedAdmission;
 }
 
@@ -36,7 +37,8 @@ export async function runAdmission(config: Config, logger: Logger, signal: Abort
   const kube = connectKube({ kubeconfig, userAgent: 'node-maintenance-admission', log, onRequest });
   try {
     const wait = waitOptionsOf(state, log, signal);
-    await prepareCluster(kube, { config, component: Component.Admission }, wait);
+    const { check, review } = await prepareCluster(kube, { config, component: Component.Admission }, wait);
+    void watchInstallation(check, { review, state, metrics, log, signal });
     const { namespace } = config;
     await checkWebhooks(kube, config, wait);
     const component = Component.Admission;
@@ -57,9 +59,10 @@ export async function runAdmission(config: Config, logger: Logger, signal: Abort
   }
 }
 
-function readinessOf({ waiting, admission }: State): Answer {
+function readinessOf({ waiting, admission, installation }: State): Answer {
   const problem = admission === undefined ? (waiting ?? 'admission is not served yet') : admission.problem();
+  const detail = installation === undefined ? '' : `, but ${installation}`;
   return problem === undefined
-    ? { status: 200, type: 'text/plain', body: 'ok\n' }
+    ? { status: 200, type: 'text/plain', body: `ok${detail}\n` }
     : { status: 503, type: 'text/plain', body: `${problem}\n` };
 }

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { parse, parseAllDocuments, stringify } from 'yaml';
 import type { KubeObject } from '../../api/core.ts';
+import { VERSION_LABEL } from '../../api/names.ts';
+import { withLabels } from '../render.ts';
 import { installationTemplates, optionalTemplates } from './installation.ts';
 import { valuesJsonSchema, valuesYaml } from './values.ts';
 import { type Workload, workloadTemplate } from './workloads.ts';
@@ -44,7 +46,9 @@ export function chartFiles(
   generated: Readonly<Record<string, string>>,
 ): Record<string, string> {
   const templates = {
-    ...installationTemplates(readObjects(deploy, generated)),
+    ...installationTemplates(
+      readObjects(deploy, generated).map((manifest) => withLabels(manifest, { [VERSION_LABEL]: version })),
+    ),
     ...optionalTemplates(
       readObjects(new URL('window-jobs/', deploy), {}),
       readObjects(new URL('temporal-user/', deploy), {}),

@@ -23,7 +23,7 @@ const folders = {
     packages: ['croner'],
     layers: [
       ['common'],
-      ['budget', 'evacuation', 'leases', 'readiness'],
+      ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
       ['admission', 'maintenance', 'windows'],
     ],

@@ -55,6 +55,18 @@ export const metricDefinitions = {
     help: 'Open workflow runs of this cluster in Temporal, by workflow type. The leader counts them every 15 seconds.',
     labels: ['type'],
   },
+  installedManifests: {
+    name: 'node_maintenance_installed_manifests',
+    type: 'gauge',
+    help: 'CRDs and admission policies of this release by what is installed: same, changed (of this release, with other fields), older or newer (of a release that this one works with), unsupported, or missing. Checked every 5 minutes.',
+    labels: ['state'],
+  },
+  unknownFields: {
+    name: 'node_maintenance_unknown_fields',
+    type: 'gauge',
+    help: 'Fields that this process writes and the installed CRDs do not have: the apiserver drops them.',
+    labels: [],
+  },
   leaderStatus: {
     name: 'node_maintenance_leader_election_master_status',
     type: 'gauge',

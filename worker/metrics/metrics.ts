@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { EvacuationOutcome } from '../../domain/evacuation/outcome.ts';
+import type { InstallationReview } from '../../domain/installation/review.ts';
 import type { Answer, Rejection } from '../../http/server.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import type { LeaderElectionMetrics } from '../../kube/leaderElection.ts';
@@ -31,6 +32,7 @@ export interface Metrics {
   onDecryptionFailure: () => void;
   onRestart: (workflow: 'nodeMaintenance' | 'maintenanceWindow') => void;
   onRetention: (retention: { actualSeconds: number; requiredSeconds: number }) => void;
+  onInstallation: (review: Pick<InstallationReview, 'counts' | 'unknownFields'>) => void;
   /** Observes the work queues of the control loops. */
   queues: WorkQueueObserver;
   /** Observes the leader elections that this process takes part in. */
@@ -80,6 +82,7 @@ export function createMetrics(): Metrics {
     observeRuns: (deps, leading) => countOpenRuns(openRuns, deps, leading),
     onRestart: (workflow) => restarts.inc({ workflow }),
     onRetention: (observed) => (retention = observed),
+    onInstallation: observeInstallation(registry),
     onRejection: (server, reason) => rejections.inc({ server, reason }),
     onDecryptionFailure: () => decryptionFailures.inc(),
     onNotification: (outcome) => notifications.inc({ outcome }),
@@ -111,6 +114,18 @@ export function createMetrics(): Metrics {
 /** Returns the response to Prometheus. */
 export async function metricsAnswer(metrics: Metrics, sdkAddress?: string): Promise<Answer> {
   return { status: 200, type: 'text/plain; version=0.0.4', body: await metrics.scrape(sdkAddress) };
+}
+
+/** Returns a function that sets what the gauges show. They have no series before. */
+function observeInstallation(registry: Registry): Metrics['onInstallation'] {
+  let latest: Parameters<Metrics['onInstallation']>[0] | undefined;
+  registerGauge(registry, metricDefinitions.installedManifests, (gauge) => {
+    for (const [state, count] of Object.entries(latest?.counts ?? {})) gauge.set({ state }, count);
+  });
+  registerGauge(registry, metricDefinitions.unknownFields, (gauge) => {
+    if (latest !== undefined) gauge.set(latest.unknownFields.length);
+  });
+  return (review) => (latest = review);
 }
 
 function observeIdentity(registry: Registry, identity: IdentityLease): void {
