@@ -36,6 +36,8 @@ export const controllersLease = { namespace: SYSTEM_NAMESPACE, name: 'node-maint
 interface WorkerOptions {
   env?: NodeJS.ProcessEnv;
   args?: string[];
+  /** Directory of the sources of another release; by default these. */
+  source?: string;
 }
 
 /** Starts the worker after one that was killed, whose Lease it need not wait for. */
@@ -56,13 +58,21 @@ export function startAdmission(sandbox: Sandbox): WorkerProcess {
 export const controllers = { args: ['--components', 'controllers'] };
 
 /** Starts a worker. In `npm test` it finds the workflows bundled already: WORKFLOW_BUNDLE is in the environment. */
-export function startWorker(sandbox: Sandbox, { env = {}, args = [] }: WorkerOptions = {}): WorkerProcess {
+export function startWorker(
+  sandbox: Sandbox,
+  { env = {}, args = [], source }: WorkerOptions = {},
+): WorkerProcess {
   // Test files that share a sandbox must not read each other's logs.
   const logFile = join(sandbox.dir, `worker-${crypto.randomUUID()}.log`);
   const log = openSync(logFile, 'a');
-  const child = spawn(process.execPath, ['--import', bundledModules, ...workerArguments(), ...args], {
-    cwd: root,
-    env: { ...process.env, ...sandbox.env, KUBECONFIG: sandbox.workerKubeconfig, NODE_OPTIONS: '', ...env },
+  // What the run of tests has prepared is of these sources.
+  const prepared = source === undefined ? {} : { WORKFLOW_BUNDLE: undefined };
+  const program =
+    source === undefined ? ['--import', bundledModules, ...workerArguments()] : programIn(source);
+  const own = { ...sandbox.env, KUBECONFIG: sandbox.workerKubeconfig, NODE_OPTIONS: '' };
+  const child = spawn(process.execPath, [...program, ...args], {
+    cwd: source ?? root,
+    env: { ...process.env, ...own, ...prepared, ...env },
     stdio: ['ignore', log, log],
   });
   closeSync(log);
@@ -81,6 +91,10 @@ export function startWorker(sandbox: Sandbox, { env = {}, args = [] }: WorkerOpt
     readyz: () => readiness(child, read()),
     metrics: async () => (await fetch(`http://127.0.0.1:${portIn(read(), 'metrics')}/metrics`)).text(),
   };
+}
+
+function programIn(source: string): string[] {
+  return workerArguments().map((arg) => (arg.startsWith(root) ? join(source, arg.slice(root.length)) : arg));
 }
 
 async function end(

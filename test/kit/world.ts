@@ -49,6 +49,8 @@ export interface WorldOptions {
   ownServers?: boolean;
   /** As in SandboxOptions; if false, the tests have servers of their own. */
   mutatingPolicies?: boolean;
+  /** With servers of their own: directory in which the apiserver logs the requests of the worker. */
+  auditLogs?: string;
 }
 
 /** A whole sandbox for one test file, with the verbs of the end-to-end tests. */
@@ -185,9 +187,11 @@ export async function createWorld({
   install = true,
   ownServers = false,
   mutatingPolicies = true,
+  auditLogs,
 }: WorldOptions): Promise<World> {
   const shared = install && mutatingPolicies && !ownServers;
-  const sandbox = await testSandbox(shared ? undefined : { nodes, install, mutatingPolicies });
+  const own = { nodes, install, mutatingPolicies, ...(auditLogs !== undefined && { auditLogs }) };
+  const sandbox = await testSandbox(shared ? undefined : own);
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
