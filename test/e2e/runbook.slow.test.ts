@@ -1,11 +1,8 @@
-import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, test } from '@jest/globals';
+import { afterAll, beforeAll, describe } from '@jest/globals';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
-import { eventually } from '../kit/eventually.ts';
-import { isAsShown, type Listing, partsOf, type Step } from '../kit/transcript.ts';
+import { ExecutedDocument, testParts } from '../kit/executedDocument.ts';
+import { partsOf } from '../kit/transcript.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
 
@@ -14,14 +11,13 @@ const parts = partsOf(readFileSync(document, 'utf8'));
 
 let world: World;
 let worker: WorkerProcess;
-let directory: string;
+let runbook: ExecutedDocument;
 
 beforeAll(async () => {
   world = await createWorld({ nodes: 4 });
   worker = startWorker(world.sandbox);
   await worker.ready();
-  directory = join(world.sandbox.dir, 'runbook');
-  await mkdir(directory);
+  runbook = await ExecutedDocument.in(world, 'runbook');
   const kubectl = kubectlOf(world.sandbox);
   await succeeds(kubectl(['label', 'node', 'node-1', 'node-2', 'rack=7']));
   await succeeds(kubectl(['create', 'namespace', 'shop']));
@@ -71,49 +67,6 @@ function application(name: string, replicas: number, budget: object, nodes: stri
   ];
 }
 
-/** Commands that only read are repeated until they print what the runbook shows: a reader types slower than a test. */
-const reads =
-  /^(kubectl (.* )?(get|events|describe|maintenance (plan|status|history|workers|windows))|temporal .*(query|show|describe|list))\b/;
-
-function run(command: string): Promise<string> {
-  const { env } = world.sandbox;
-  return new Promise((resolve) => {
-    // Both streams, as a terminal shows them, and the exit code if it is not 0.
-    const shell = ['-c', `exec 2>&1\n${command}`];
-    execFile('bash', shell, { cwd: directory, env: { ...env, HOME: directory } }, (error, stdout) =>
-      resolve(error === null ? stdout : `${stdout}(exit code ${error.code})\n`),
-    );
-  });
-}
-
-async function performed({ command, output }: Step): Promise<void> {
-  const onlyOutput = reads.test(command) ? undefined : await run(command);
-  const options = onlyOutput === undefined ? {} : { timeoutMs: 0 };
-  await eventually(
-    'the output that the runbook shows',
-    async () => {
-      const observed = onlyOutput ?? (await run(command));
-      if (!isAsShown(output, observed)) throw new Error(`\n$ ${command}\n${observed}`);
-    },
-    options,
-  );
-}
-
-async function saved({ name, text }: Listing): Promise<void> {
-  await writeFile(join(directory, name), text);
-}
-
 describe('each step of docs/how-to/runbook.md does what it shows:', () => {
-  let hasFailed = false;
-  const titled = parts.map((part) => ({
-    title: 'step' in part ? `line ${part.step.line}: ${part.step.command}` : part.listing.name,
-    part,
-  }));
-  test.each(titled)('$title', async ({ part }) => {
-    // The steps build on each other.
-    if (hasFailed) throw new Error('an earlier step has failed');
-    hasFailed = true;
-    await ('step' in part ? performed(part.step) : saved(part.listing));
-    hasFailed = false;
-  });
+  testParts(parts, () => runbook);
 });
