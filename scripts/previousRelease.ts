@@ -12,10 +12,10 @@ import { root } from './tools.ts';
  */
 
 /** What a worker consists of, without its packages. */
-const paths = [
-  ...['activities', 'admission', 'api', 'controllers', 'deploy', 'domain', 'evacuator-kit', 'http', 'kube'],
-  ...['manifests', 'node-lease', 'package.json', 'temporal-config', 'worker', 'workflows'],
-];
+const paths =
+  'activities admission api controllers deploy domain evacuator-kit http kube manifests node-lease package.json temporal-config worker workflows'.split(
+    ' ',
+  );
 
 const file = join(root, 'test', 'release', 'previous.tar.br');
 const usage = 'Usage: npm run previous-release -- COMMIT | --verify';

@@ -135,6 +135,8 @@ describe.each([
     world = await createWorld({ nodes: 7, install: false, ownServers: true, auditLogs });
     installer = await installerOf(world);
     await installer.install();
+    // The test opens its window from Temporal.
+    await succeeds(kubectlOf(world.sandbox)(['apply', '-k', join(root, 'deploy', 'temporal-user')]));
     windows = await Windows.in(world, { patched: ['node-5'] });
     worker = startWorker(world.sandbox, { args, source: previous });
     await worker.ready();
