@@ -20,7 +20,8 @@ export async function claimedNames(kube: Kube, temporal: Temporal): Promise<Temp
   );
 }
 
-async function clusterUid(kube: Kube): Promise<string> {
+/** Returns the UID of namespace kube-system, which identifies the cluster. */
+export async function clusterUid(kube: Kube): Promise<string> {
   try {
     const found = await kube.get(resources.namespaces, { name: 'kube-system' });
     return found?.metadata.uid ?? '';

@@ -36,8 +36,15 @@ export function stageOption(flags: string, description: string, stages: NodeMain
 
 const unitsMs: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1_000 };
 
+/** Parses the name of a namespace. */
+export function namespaceName(name: string): string {
+  const isName = name.length <= 63 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name);
+  if (!isName) throw new InvalidArgumentError('expected the name of a namespace');
+  return name;
+}
+
 /** Parses a Go duration such as `1h30m`, `90s` or `0` to milliseconds. */
-function duration(text: string): number {
+export function duration(text: string): number {
   if (text === '0') return 0;
   const parts = [...text.matchAll(/(\d+)([hms])/g)];
   const isWhole = text !== '' && parts.map(([part]) => part).join('') === text;

@@ -10,6 +10,7 @@ import { addStatusVerb } from './maintenance/status.ts';
 import { addStageVerbs } from './maintenance/stage.ts';
 import { addWindowVerbs } from './windows/window.ts';
 import { addWindowsVerb } from './windows/windows.ts';
+import { addUninstallVerb } from './uninstall/uninstall.ts';
 import { uiOption } from './maintenance/temporalUi.ts';
 import { addWorkersVerb } from './workers/workers.ts';
 
@@ -54,6 +55,7 @@ function commandLine(): Command {
   addWindowVerbs(program);
   addLeaseVerbs(program);
   addWorkersVerb(program);
+  addUninstallVerb(program);
   addCompletionVerbs(program);
   return program;
 }

@@ -10,6 +10,7 @@ import type { KubeObject } from '../api/core.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
 import { VERSION_LABEL } from '../api/names.ts';
 import { chartFiles } from '../manifests/chart/chart.ts';
+import { installedKeys } from '../manifests/installedObjects.ts';
 import { isMutatingPolicy, webhookOf } from '../manifests/mutatingWebhooks.ts';
 import { withLabels } from '../manifests/render.ts';
 import { compatibilityReference } from './reference/compatibility.ts';
@@ -37,7 +38,14 @@ const header = (source: string, part: string) =>
 /** Returns every generated file with its expected content. */
 export function generatedFiles(): GeneratedFile[] {
   const deploy = [...crdFiles(), ...policyFiles(), versionFile()];
-  return [...deploy, webhooksOfPolicies(), ...chart(deploy), ...referenceFiles(), ...peerFiles()];
+  return [
+    ...deploy,
+    webhooksOfPolicies(),
+    ...chart(deploy),
+    installedObjects(deploy),
+    ...referenceFiles(),
+    ...peerFiles(),
+  ];
 }
 
 function packageVersion(): string {
@@ -114,6 +122,36 @@ function chart(deploy: readonly GeneratedFile[]): GeneratedFile[] {
       ? text
       : header('deploy/ and manifests/chart', 'source') + text,
   }));
+}
+
+/** What `kubectl maintenance uninstall` removes: the command does not have the files of deploy/. */
+function installedObjects(deploy: readonly GeneratedFile[]): GeneratedFile {
+  const generated = Object.fromEntries(deploy.map(({ path, content }) => [path, content]));
+  const rows = installedKeys(generated).map(({ kind, namespace, name }) => {
+    const fields = [
+      `kind: '${kind}'`,
+      ...(namespace ? [`namespace: '${namespace}'`] : []),
+      `name: '${name}'`,
+    ];
+    const row = `  { ${fields.join(', ')} },`;
+    // As the formatter writes it.
+    return row.length <= 110 ? row : ['  {', ...fields.map((field) => `    ${field},`), '  },'].join('\n');
+  });
+  const comment = header('deploy/', 'manifest').replace('# ', '// ');
+  const content = [
+    'interface InstalledKey {',
+    '  readonly kind: string;',
+    '  readonly namespace?: string;',
+    '  readonly name: string;',
+    '}',
+    '',
+    '/** The objects that an installation in the default namespace can have. */',
+    'export const installedObjects: readonly InstalledKey[] = [',
+    ...rows,
+    '];',
+    '',
+  ].join('\n');
+  return { path: 'cli/uninstall/installedObjects.ts', content: `${comment}\n${content}` };
 }
 
 function referenceFiles(): GeneratedFile[] {

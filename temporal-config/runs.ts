@@ -64,15 +64,20 @@ const statuses = [
 ];
 
 function runOf({ execution, status, startTime, closeTime, memo }: RawRun): Run {
-  const entries = Object.entries(memo?.fields ?? {});
   return {
     workflowId: execution?.workflowId ?? '',
     runId: execution?.runId ?? '',
     status: statuses[Number(status)] ?? 'UNKNOWN',
     startTime: requiredTsToDate(startTime, 'startTime'),
     closeTime: optionalTsToDate(closeTime),
-    memo: Object.fromEntries(entries.map(([name, payload]) => [name, textOf(payload as Payload)])),
+    memo: memoTexts(memo),
   };
+}
+
+/** Returns the entries of a memo that are text; the other ones are empty. */
+export function memoTexts(memo: { fields?: Record<string, unknown> | null } | null | undefined) {
+  const entries = Object.entries(memo?.fields ?? {});
+  return Object.fromEntries(entries.map(([name, payload]) => [name, textOf(payload as Payload)]));
 }
 
 function textOf(payload: Payload): string {

@@ -1,67 +1,18 @@
 import { createHash } from 'node:crypto';
-import { mutating, validating } from '../admission/registration.ts';
 import type { KubeObject } from '../api/core.ts';
 import { FIELD_MANAGER } from '../api/names.ts';
 import type { Kube } from '../kube/client.ts';
+import { installationKinds } from '../kube/installationKinds.ts';
 import type { Log } from '../kube/log.ts';
-import { type Resource, resources } from '../kube/resources.ts';
+import type { Resource } from '../kube/resources.ts';
 import { readInstallation } from '../manifests/read.ts';
 import { type InstallationOptions, renderManifests } from '../manifests/render.ts';
 
 /** Shows whether an installed object is the one of this release. */
 const digestAnnotation = 'nodemaintenance.k8s.io/manifest-digest';
 
-const policy = (kind: string, plural: string): Resource => ({
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  plural,
-  kind,
-  namespaced: false,
-});
-
 /** Served since Kubernetes 1.36: webhooks replace it before. */
-export const mutatingPolicies = policy('MutatingAdmissionPolicy', 'mutatingadmissionpolicies');
-
-/** The kinds of the objects in deploy/. */
-const kinds: Record<string, Resource> = {
-  Namespace: resources.namespaces,
-  CustomResourceDefinition: resources.customResourceDefinitions,
-  ServiceAccount: {
-    group: '',
-    version: 'v1',
-    plural: 'serviceaccounts',
-    kind: 'ServiceAccount',
-    namespaced: true,
-  },
-  NetworkPolicy: {
-    group: 'networking.k8s.io',
-    version: 'v1',
-    plural: 'networkpolicies',
-    kind: 'NetworkPolicy',
-    namespaced: true,
-  },
-  MutatingAdmissionPolicy: mutatingPolicies,
-  MutatingAdmissionPolicyBinding: policy('MutatingAdmissionPolicyBinding', 'mutatingadmissionpolicybindings'),
-  ValidatingAdmissionPolicy: policy('ValidatingAdmissionPolicy', 'validatingadmissionpolicies'),
-  ValidatingAdmissionPolicyBinding: policy(
-    'ValidatingAdmissionPolicyBinding',
-    'validatingadmissionpolicybindings',
-  ),
-  [validating.kind]: validating,
-  [mutating.kind]: mutating,
-  ...Object.fromEntries(
-    ['Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'].map((kind) => [
-      kind,
-      {
-        group: 'rbac.authorization.k8s.io',
-        version: 'v1',
-        plural: `${kind.toLowerCase()}s`,
-        kind,
-        namespaced: !kind.startsWith('Cluster'),
-      },
-    ]),
-  ),
-};
+export const mutatingPolicies = resourceOfKind('MutatingAdmissionPolicy');
 
 const minMinorVersion = 33;
 
@@ -123,11 +74,15 @@ function digestOf(manifest: KubeObject): string {
   return createHash('sha256').update(JSON.stringify(manifest)).digest('hex').slice(0, 16);
 }
 
-export function resourceOf(manifest: KubeObject): Resource {
-  const resource = kinds[manifest.kind ?? ''];
+export function resourceOf({ kind = '' }: KubeObject): Resource {
+  return resourceOfKind(kind);
+}
+
+function resourceOfKind(kind: string): Resource {
+  const resource = installationKinds[kind];
   if (resource === undefined)
     throw new Error(
-      `deploy/ contains a ${manifest.kind}, which --install does not support: use kubectl apply -k deploy`,
+      `deploy/ contains a ${kind}, which --install does not support: use kubectl apply -k deploy`,
     );
   return resource;
 }

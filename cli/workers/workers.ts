@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import {
   leaderOf,
@@ -11,6 +11,7 @@ import { errorMessage } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import { withRemedy } from '../../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { namespaceName } from '../options.ts';
 import { age, formatList, print, printError, escapeForTerminal, type Structured } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import { type Polls, pollersOf } from './taskQueues.ts';
@@ -31,12 +32,6 @@ export function addWorkersVerb(program: Command): void {
     .option('-n, --namespace <name>', 'namespace of the installation', namespaceName, SYSTEM_NAMESPACE)
     .addOption(new Option('-o, --output <format>').choices(['json', 'yaml']))
     .action((_options, command: Command) => show(command.optsWithGlobals()));
-}
-
-function namespaceName(name: string): string {
-  const isName = name.length <= 63 && /^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(name);
-  if (!isName) throw new InvalidArgumentError('expected the name of a namespace');
-  return name;
 }
 
 const remedy = 'bind the ClusterRole node-maintenance-view';

@@ -1,5 +1,7 @@
 import type { Node } from '../../api/core.ts';
+import { FIELD_MANAGER } from '../../api/names.ts';
 import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
+import { isManagedBy, type Managed } from './managedFields.ts';
 
 /** Returns true if the node accepts no new pods. */
 export function isCordoned(node: Node): boolean {
@@ -7,16 +9,25 @@ export function isCordoned(node: Node): boolean {
 }
 
 /**
+ * Reports whether a maintenance has cordoned the node, as the apiserver knows: nobody else has set the field since. The record of the maintenance
+ * is lost if its object was removed by force, or restored from a backup without its status.
+ */
+export function isCordonedByMaintenance(node: Node & Managed): boolean {
+  return isCordoned(node) && isManagedBy(node, FIELD_MANAGER, ['f:spec', 'f:unschedulable']);
+}
+
+/**
  * Returns whether the node was unschedulable before the first maintenance cordoned it. A recorded value never changes. A maintenance that
- * joins a node of another maintenance inherits the record of that one; otherwise it would take our own cordon for a user's.
+ * joins a node of another maintenance inherits the record of that one; otherwise it would take our own cordon for a user's. Without a record,
+ * the managed fields of the node show whose the cordon is.
  */
 export function unschedulableBefore(
-  node: Node,
+  node: Node & Managed,
   own: NodeMaintenanceNodeStatus | undefined,
   holders: readonly (NodeMaintenanceNodeStatus | undefined)[],
 ): boolean {
   const recorded = [own, ...holders].find((status) => status?.unschedulableBefore !== undefined);
-  return recorded?.unschedulableBefore ?? isCordoned(node);
+  return recorded?.unschedulableBefore ?? (isCordoned(node) && !isCordonedByMaintenance(node));
 }
 
 export type UncordonDecision =

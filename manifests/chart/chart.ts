@@ -23,8 +23,8 @@ function kustomizationOf(folder: URL): Kustomization {
   return parse(readFileSync(new URL('kustomization.yaml', folder), 'utf8')) as Kustomization;
 }
 
-/** Reads the objects of a kustomization. `generated` replaces files that are generated from the code, too. */
-function readObjects(folder: URL, generated: Readonly<Record<string, string>>): KubeObject[] {
+/** Reads the objects of a kustomization, without the labels and the namespace that it adds. `generated` replaces files that are generated from the code, too. */
+export function readObjects(folder: URL, generated: Readonly<Record<string, string>>): KubeObject[] {
   return kustomizationOf(folder).resources.flatMap((entry) => {
     if (!entry.endsWith('.yaml')) return readObjects(new URL(`${entry}/`, folder), generated);
     const file = new URL(entry, folder);

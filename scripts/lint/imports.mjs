@@ -26,6 +26,7 @@ const folders = {
       ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
       ['admission', 'maintenance', 'windows'],
+      ['uninstall'],
     ],
   },
   workflows: {
@@ -62,7 +63,7 @@ const folders = {
     from: ['api', 'domain', 'kube', 'node-lease', 'temporal-config'],
     types: ['workflows', 'activities'],
     not: onlyKube,
-    layers: [['terminal'], ['completion', 'leases', 'maintenance', 'workers'], ['windows']],
+    layers: [['terminal'], ['completion', 'leases', 'maintenance', 'workers'], ['windows'], ['uninstall']],
   },
   worker: {
     from: [

@@ -1,0 +1,42 @@
+/** Who wrote which fields of an object: `metadata.managedFields`, as far as this project reads it. */
+
+interface ManagedFields {
+  manager?: string;
+  /** A tree of fields: `f:<name>` for a field, `k:<JSON>` for an item of a list by its keys. */
+  fieldsV1?: unknown;
+}
+
+/** An object with its managed fields, which informers do not keep. */
+export interface Managed {
+  metadata: { managedFields?: readonly ManagedFields[] | undefined };
+}
+
+/** Reports whether the manager has set the field at this path, such as `['f:spec', 'f:unschedulable']`. */
+export function isManagedBy({ metadata }: Managed, manager: string, path: readonly string[]): boolean {
+  return ownedBy({ metadata }, manager).some((fields) => at(fields, path) !== undefined);
+}
+
+const conditionKey = /^k:\{"type":"(.+)"\}$/;
+
+/** Returns the types of the conditions that the manager has set, sorted. */
+export function conditionsManagedBy(object: Managed, manager: string): string[] {
+  const types = ownedBy(object, manager).flatMap((fields) =>
+    Object.keys(at(fields, ['f:status', 'f:conditions']) ?? {}).flatMap(
+      (key) => conditionKey.exec(key)?.[1] ?? [],
+    ),
+  );
+  return [...new Set(types)].toSorted();
+}
+
+function ownedBy({ metadata: { managedFields = [] } }: Managed, manager: string): unknown[] {
+  return managedFields.filter((one) => one.manager === manager).map(({ fieldsV1 }) => fieldsV1);
+}
+
+function at(fields: unknown, path: readonly string[]): object | undefined {
+  let current = fields;
+  for (const key of path) {
+    if (typeof current !== 'object' || current === null) return undefined;
+    current = (current as Record<string, unknown>)[key];
+  }
+  return typeof current === 'object' && current !== null ? current : undefined;
+}

@@ -1,0 +1,108 @@
+import type { Lease, Node } from '../../api/core.ts';
+import {
+  leaseHolderOf,
+  MAINTENANCE_FINALIZER,
+  NODE_CONDITIONS_MANAGER,
+  READINESS_CONDITION_MANAGER,
+  READINESS_TAINT,
+  UNCORDONED_BY_ANNOTATION,
+} from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isCordoned, isCordonedByMaintenance } from '../common/cordon.ts';
+import { conditionsManagedBy, type Managed } from '../common/managedFields.ts';
+import { listed } from '../common/names.ts';
+import { leaseStateOf } from '../leases/lease.ts';
+import type { UninstallFacts } from './facts.ts';
+import { itemsAbout, removeAt, removeKey, type UninstallItem } from './item.ts';
+
+/** Restores a node: its cordon as it was before the first maintenance, without taint, conditions and annotation of node maintenance. */
+export function nodeItems(node: Node & Managed, facts: UninstallFacts): UninstallItem[] {
+  return [
+    ...cordonItems(node, facts),
+    ...taintItems(node),
+    ...conditionItems(node),
+    ...annotationItems(node),
+  ];
+}
+
+const about = (node: Node) => itemsAbout({ phase: 'Nodes', kind: 'Node' }, node);
+
+function cordonItems(node: Node & Managed, { maintenances, nodeLeases, namespace, now }: UninstallFacts) {
+  if (!isCordoned(node)) return [];
+  const { name } = node.metadata;
+  switch (cordonOf(node, maintenances)) {
+    case 'OfAnother':
+      return [about(node).keep(`another client has cordoned it; kubectl uncordon ${name}`)];
+    case 'FromBefore':
+      return [about(node).keep(`it was cordoned before its maintenance; kubectl uncordon ${name}`)];
+    case 'OfMaintenance': {
+      const lease = nodeLeases.find(({ metadata }) => metadata.name === name);
+      const holder = otherHolderOf(lease, namespace, now);
+      if (holder !== undefined)
+        return [
+          about(node).blocked(
+            `stays cordoned: ${holder} holds its maintenance Lease, and may be working on it; when that is over, kubectl uncordon ${name}`,
+          ),
+        ];
+      const path = '/spec/unschedulable';
+      return [
+        about(node).patch('uncordon', [
+          { op: 'test', path, value: true },
+          { op: 'remove', path },
+        ]),
+      ];
+    }
+  }
+}
+
+/** Whose the cordon of a node is. */
+type Cordon = 'OfMaintenance' | 'FromBefore' | 'OfAnother';
+
+/**
+ * The managed fields of the node show a cordon that a maintenance has set, also after its object was removed by force, and if it has cordoned the
+ * node again after another client had uncordoned it. Otherwise the record of an unfinished maintenance decides.
+ */
+function cordonOf(node: Node & Managed, maintenances: readonly NodeMaintenance[]): Cordon {
+  if (isCordonedByMaintenance(node)) return 'OfMaintenance';
+  const recorded = maintenances
+    .filter(({ metadata }) => metadata.finalizers?.includes(MAINTENANCE_FINALIZER))
+    .flatMap(({ status }) => status?.nodeStatuses ?? [])
+    .filter(({ nodeRef }) => nodeRef.name === node.metadata.name)
+    .flatMap(({ unschedulableBefore }) => unschedulableBefore ?? []);
+  if (recorded.includes(true)) return 'FromBefore';
+  return recorded.includes(false) ? 'OfMaintenance' : 'OfAnother';
+}
+
+/** Returns who else holds the maintenance Lease; undefined if nobody does. */
+export function otherHolderOf(lease: Lease | undefined, namespace: string, now: number): string | undefined {
+  const state = leaseStateOf(lease, now);
+  if (state.kind !== 'Held' && state.kind !== 'HeldByAdministrator') return undefined;
+  return state.holder === leaseHolderOf(namespace) ? undefined : state.holder;
+}
+
+function taintItems(node: Node): UninstallItem[] {
+  const { taints = [] } = node.spec;
+  const index = taints.findIndex(
+    ({ key, effect }) => key === READINESS_TAINT.key && effect === READINESS_TAINT.effect,
+  );
+  if (index === -1) return [];
+  const reason = `${READINESS_TAINT.key}:${READINESS_TAINT.effect}`;
+  return [about(node).patch('remove taint', removeAt('/spec/taints', index, taints[index]), reason)];
+}
+
+function conditionItems(node: Node & Managed): UninstallItem[] {
+  const existing = new Set(node.status?.conditions?.map(({ type }) => type));
+  const { uid = '' } = node.metadata;
+  return [NODE_CONDITIONS_MANAGER, READINESS_CONDITION_MANAGER].flatMap((manager) => {
+    const types = conditionsManagedBy(node, manager).filter((type) => existing.has(type));
+    if (types.length === 0) return [];
+    return [about(node).item('remove conditions', { kind: 'RemoveConditions', uid, manager }, listed(types))];
+  });
+}
+
+function annotationItems(node: Node): UninstallItem[] {
+  const value = node.metadata.annotations?.[UNCORDONED_BY_ANNOTATION];
+  if (value === undefined) return [];
+  const operations = removeKey('/metadata/annotations', UNCORDONED_BY_ANNOTATION, value);
+  return [about(node).patch('remove annotation', operations, UNCORDONED_BY_ANNOTATION)];
+}
