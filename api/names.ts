@@ -140,6 +140,12 @@ export const REQUESTED_BY_ANNOTATION = 'nodemaintenance.k8s.io/requested-by';
  */
 export const REQUESTER_ANNOTATION = 'nodemaintenance.k8s.io/requester';
 
+/**
+ * Annotation of a NodeMaintenance: when it was completed. Backups keep it and often not the status, without which a completed maintenance could
+ * not be told from one that is to uncordon its nodes.
+ */
+export const COMPLETED_ANNOTATION = 'nodemaintenance.k8s.io/completed';
+
 /** Annotation of a pod that was released from its ReplicaSet: the ReplicaSet, so that it can adopt the pod again (domain/evacuation/podRelease.ts). */
 export const RELEASED_ANNOTATION = 'nodemaintenance.k8s.io/released-from';
 

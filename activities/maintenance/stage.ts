@@ -1,6 +1,6 @@
 import { log } from '@temporalio/activity';
 import type { Node } from '../../api/core.ts';
-import { FIELD_MANAGER, MAINTENANCE_FINALIZER, WINDOW_LABEL } from '../../api/names.ts';
+import { COMPLETED_ANNOTATION, FIELD_MANAGER, MAINTENANCE_FINALIZER, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { withCondition } from '../../domain/common/conditions.ts';
 import { hasReached, isCompleted, stageOf } from '../../domain/common/stage.ts';
@@ -172,8 +172,11 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
   if (current === undefined || !isCompleting(current)) return;
   if (await hasNodesToUncordon(deps, current)) await uncordonNodes(deps, ref, 'Waiting');
   await notifyFinished(deps, ref);
-  const released = await changeFinalizers(deps, ref, (finalizers) =>
-    finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER),
+  const released = await changeFinalizers(
+    deps,
+    ref,
+    (finalizers) => finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER),
+    { [COMPLETED_ANNOTATION]: deps.cluster.kube.now().toISOString() },
   );
   if (!released?.changed) return;
   deps.events.record(released.maintenance, {
@@ -206,6 +209,7 @@ async function changeFinalizers(
   deps: Deps,
   ref: MaintenanceRef,
   change: (finalizers: string[]) => string[],
+  annotations?: Record<string, string>,
 ): Promise<{ maintenance: NodeMaintenance; changed: boolean } | undefined> {
   for (let attempt = 1; ; attempt++) {
     const current = await read(deps, ref);
@@ -220,7 +224,7 @@ async function changeFinalizers(
       const maintenance = await deps.cluster.kube.mergePatch(
         resources.nodeMaintenances,
         { name: ref.name },
-        { metadata: { uid, resourceVersion, finalizers } },
+        { metadata: { uid, resourceVersion, finalizers, ...(annotations && { annotations }) } },
         { fieldManager: FIELD_MANAGER },
       );
       return { maintenance, changed: true };

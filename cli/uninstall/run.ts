@@ -13,7 +13,7 @@ interface Uninstallation {
   readonly temporal: Temporal | undefined;
   /** Observes, and decides what is left to do. */
   readonly plan: () => Promise<UninstallItem[]>;
-  /** Of each phase. */
+  /** Of each phase; 0 disables it. */
   readonly timeoutMs: number;
 }
 
@@ -46,7 +46,8 @@ function isOfTemporal({ phase }: UninstallItem): boolean {
 
 /** Plans again after each pass: other clients, and the worker that is asked, change the cluster at the same time. */
 async function carryOutPhase(uninstallation: Uninstallation, phase: UninstallPhase): Promise<void> {
-  const deadline = performance.now() + uninstallation.timeoutMs;
+  const { timeoutMs } = uninstallation;
+  const deadline = timeoutMs === 0 ? Infinity : performance.now() + timeoutMs;
   const announced = new Set<string>();
   const problems = new Map<string, string>();
   for (;;) {

@@ -48,7 +48,7 @@ export function addUninstallVerb(program: Command): void {
     .addOption(
       new Option(
         '--timeout <duration>',
-        'how long a running worker may take to return nodes to service, and then each phase of the command',
+        'how long a running worker may take to return nodes to service, and then each phase of the command; 0: no timeout',
       )
         .argParser(duration)
         .default(duration(defaultTimeout), defaultTimeout),

@@ -1,4 +1,4 @@
-import { MAINTENANCE_FINALIZER } from '../../api/names.ts';
+import { COMPLETED_ANNOTATION, MAINTENANCE_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 
 /** "The order of the stages is Idle -> Cordon -> Drain -> Complete." (KEP-4212 > NodeMaintenance API) */
@@ -96,7 +96,13 @@ export function hasStarted(
 }
 
 /** Returns true after Complete: "The finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
-export function isCompleted(maintenance: Pick<NodeMaintenance, 'metadata' | 'status'>): boolean {
+export function isCompleted(maintenance: NodeMaintenance): boolean {
   const { finalizers = [] } = maintenance.metadata;
-  return hasStarted(maintenance, 'Complete') && !finalizers.includes(MAINTENANCE_FINALIZER);
+  if (finalizers.includes(MAINTENANCE_FINALIZER)) return false;
+  return hasStarted(maintenance, 'Complete') || isRestoredAsCompleted(maintenance);
+}
+
+/** The annotation alone decides nothing in another stage: users copy manifests with all annotations. */
+function isRestoredAsCompleted({ metadata, spec }: NodeMaintenance): boolean {
+  return spec.stage === 'Complete' && metadata.annotations?.[COMPLETED_ANNOTATION] !== undefined;
 }

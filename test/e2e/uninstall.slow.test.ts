@@ -130,7 +130,6 @@ const uninstall = (...args: string[]) => kubectl(['maintenance', 'uninstall', ..
 
 async function removeWorkload(): Promise<void> {
   await succeeds(kubectl(['delete', 'pods,poddisruptionbudgets', '-l', 'app!=agent', '--wait=false']));
-  await succeeds(kubectl(['delete', 'poddisruptionbudget', 'db', '--ignore-not-found']));
 }
 
 /** Everything in the cluster that an installation could change. */
@@ -175,6 +174,7 @@ async function inTemporal(of: World): Promise<{ runs: string[]; schedules: strin
 
 async function nothingIsLeft(): Promise<void> {
   await worker?.kill();
+  await removeWorkload();
   await eventually('the cluster to be as it was before', async () => expect(await dump()).toEqual(before));
   const { items: leases } = await world.kube.list(resources.leases);
   expect(
@@ -200,7 +200,6 @@ async function nothingIsLeft(): Promise<void> {
   const { memo } = await world.temporal.workflow.getHandle('berlin-1.node-maintenance-rack').describe();
   expect(memo?.[CLUSTER_UID_MEMO]).toBe(await clusterUid(other));
   expect((await other.node('node-1')).spec.unschedulable).toBe(true);
-  await removeWorkload();
 }
 
 interface Row {

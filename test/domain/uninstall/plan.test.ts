@@ -345,21 +345,23 @@ const someChoices = fc.record({ crds: fc.boolean(), helmObjects: fc.boolean() })
 
 const isPending = ({ action }: UninstallItem) => action.kind !== 'Keep' && action.kind !== 'Blocked';
 
-/** Carries out the phases in order. The worker that is asked does nothing: the command goes on without it. */
+/** Several items about one object are decided at the same time: those whose tests fail change nothing. */
+function attempted(current: UninstallFacts, item: UninstallItem): UninstallFacts {
+  try {
+    return carriedOut(current, item);
+  } catch (error) {
+    expect(String(error)).toContain('test of ');
+    return current;
+  }
+}
+
+/** Carries out the phases in order. The worker that is asked does nothing: the command continues without it. */
 function uninstalled(start: UninstallFacts, choices: UninstallChoices): UninstallFacts {
   let current = start;
   for (const phase of uninstallPhases)
     for (let pass = 0; pass < 10; pass++) {
       const items = planUninstall(current, choices).filter((item) => item.phase === phase && isPending(item));
-      if (items.length === 0) break;
-      for (const item of items) {
-        // Several items about one object are sent at the same time: a test that fails is tried again.
-        try {
-          current = carriedOut(current, item);
-        } catch (error) {
-          expect(String(error)).toContain('test of ');
-        }
-      }
+      current = items.reduce(attempted, current);
     }
   return current;
 }
@@ -417,13 +419,8 @@ describe('for anything that can be found', () => {
   test('an interruption changes nothing about the end', () => {
     fc.assert(
       fc.property(someFacts, someChoices, fc.nat({ max: 20 }), (found, choices, count) => {
-        let current = facts(found);
-        for (const item of planUninstall(current, choices).filter(isPending).slice(0, count))
-          try {
-            current = carriedOut(current, item);
-          } catch (error) {
-            expect(String(error)).toContain('test of ');
-          }
+        const pending = planUninstall(facts(found), choices).filter(isPending);
+        const current = pending.slice(0, count).reduce(attempted, facts(found));
         expect(uninstalled(current, choices)).toEqual(uninstalled(facts(found), choices));
       }),
     );
