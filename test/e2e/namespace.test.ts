@@ -135,3 +135,20 @@ test('a worker of another namespace than that of the policies waits, and names b
   expect(other.log()).not.toContain('Informers synced');
   expect(await other.stop()).toBe(0);
 });
+
+test('uninstall finds the namespace', async () => {
+  const { items } = JSON.parse(
+    await succeeds(kubectl(['maintenance', 'uninstall', '--plan', '-o', 'json'])),
+  ) as { items: { kind: string; namespace?: string; name: string; action: string }[] };
+  expect(items).toContainEqual({
+    phase: 'Installation',
+    kind: 'Namespace',
+    name: namespace,
+    action: 'delete',
+    left: false,
+  });
+  expect(items.filter(({ kind }) => kind === 'ServiceAccount').map((one) => one.namespace)).toEqual([
+    namespace,
+    namespace,
+  ]);
+});

@@ -10,6 +10,7 @@ import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
 import { remove, replaceNodes } from '../kit/reset.ts';
+import { workflowIdOf } from '../kit/temporalNames.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 import { Windows } from './windows.ts';
@@ -39,7 +40,6 @@ beforeEach(async () => {
   world = await createWorld({ nodes: 5, ownServers: true });
   kubectl = kubectlOf(world.sandbox);
   windows = await Windows.in(world, pools);
-  await succeeds(kubectl(['cordon', 'node-3']));
   worker = startWorker(world.sandbox);
   await worker.ready();
   await inMidWork();
@@ -52,6 +52,10 @@ afterEach(async () => {
 });
 
 async function inMidWork(): Promise<void> {
+  await world.apply('done', { nodes: ['node-3'], stage: 'Complete' });
+  await world.eventually('done', 'it is finished', finished);
+  // By a user, after the maintenance of the node.
+  await succeeds(kubectl(['cordon', 'node-3']));
   const gates = [gate({ name: 'cni', namespace: 'kube-system' })];
   await succeeds(
     kubectl(['apply', '--server-side', '-f', '-'], readinessPolicy('agents', ofPool('gated'), gates)),
@@ -60,7 +64,6 @@ async function inMidWork(): Promise<void> {
   await world.budget('db', { app: 'db' }, { minAvailable: 2 });
   await world.apply('blocked', { nodes: ['node-1'], stage: 'Drain', reason: 'firmware' });
   await world.apply('cordoned', { nodes: ['node-2', 'node-3'], stage: 'Cordon' });
-  await world.apply('done', { nodes: ['node-2'], stage: 'Complete' });
   await windows.setBudget(1);
   await windows.applied('os', { pool: 'patched' });
   await windows.applied('daily', { pool: 'patched', schedule: passedSchedule() });
@@ -73,7 +76,6 @@ async function inMidWork(): Promise<void> {
     'its pods are being evacuated',
     (one) => one.status?.podsEvacuating === 2,
   );
-  await world.eventually('done', 'it is finished', finished);
   for (const node of ['node-1', 'node-2', 'node-4'])
     await eventually(`${node} to be cordoned`, async () => expect(await windows.isCordoned(node)).toBe(true));
 }
@@ -140,7 +142,11 @@ async function completed(): Promise<void> {
     await world.eventually(name, 'it is finished', finished);
   }
   await windows.schedulable(['node-1', 'node-2']);
+  // The completed maintenance of this node is not carried out again.
   expect(await windows.isCordoned('node-3')).toBe(true);
+  expect(await world.temporal.workflow.count(`WorkflowId = "${workflowIdOf('done')}"`)).toMatchObject({
+    count: 0,
+  });
 }
 
 const workDone = async (node: string) => {
@@ -196,8 +202,6 @@ describe('restored with their status', () => {
     await schedulesAreBack();
     await windowContinues();
     await completed();
-    // The completed one stays so.
-    expect(finished((await world.maintenance('done')) as NodeMaintenance)).toBe(true);
   });
 });
 

@@ -1,10 +1,12 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import type { NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import { COMPLETED_ANNOTATION, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import {
   advanceProblem,
   destinationOf,
   holdsNodes,
+  isCompleted,
   missingFromProblem,
   stagesAfter,
   transitionProblem,
@@ -101,4 +103,27 @@ describe('an order to advance', () => {
       expect(missingFromProblem(current, order, sinceMs) !== undefined).toBe(isAsked);
     },
   );
+});
+
+describe('a maintenance that was completed, restored without its status,', () => {
+  const restored = (stage: NodeMaintenanceStage, finalizers: string[] = []) =>
+    ({
+      metadata: { name: 'm', finalizers, annotations: { [COMPLETED_ANNOTATION]: '2026-01-01T00:00:00Z' } },
+      spec: { stage, nodeSelector: { nodeSelectorTerms: [] } },
+    }) as NodeMaintenance;
+
+  test('is completed', () => {
+    expect(isCompleted(restored('Complete'))).toBe(true);
+  });
+
+  test.each(['Idle', 'Cordon', 'Drain'] as const)(
+    'starts in stage %s, if a user has copied it for that',
+    (stage) => {
+      expect(isCompleted(restored(stage))).toBe(false);
+    },
+  );
+
+  test('is not completed while it has the finalizer', () => {
+    expect(isCompleted(restored('Complete', [MAINTENANCE_FINALIZER]))).toBe(false);
+  });
 });
