@@ -1,7 +1,7 @@
 import type { Condition, Job } from '../../api/core.ts';
 import { gatesNotReady, notReadyReason, outOfServiceReason } from '../budget/nodeService.ts';
 import { type ConditionFacts, isTrue } from '../common/conditions.ts';
-import { isCompleted, stageOf } from '../common/stage.ts';
+import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
 import { isCancelled, nodeResultOf, workResultOf, workStarted, workSucceeded } from './nodeResult.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
@@ -60,6 +60,7 @@ type Phase = (facts: Facts) => NodeStep | undefined;
  * | finishCancelled           | Complete | False, Cancelled |                                    | DeleteMaintenance                |
  * | finishSucceeded           | Complete | True             |                                    | Succeeded, DeleteMaintenance     |
  * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail  |
+ * | repeatRestored            | Complete | absent           | restored without its status        | DeleteMaintenance                |
  * | detectEarlyCompletion     | Complete | absent           | drain or Job not finished          | Fail                             |
  * | awaitService              | Complete |                  |                                    | AwaitNode, Fail, Succeed         |
  * | awaitJobOfAdvancedNode    | Drain    | Unknown          | Job not succeeded                  | Wait, Fail                       |
@@ -84,6 +85,7 @@ const phases: readonly Phase[] = [
   finishCancelled,
   finishSucceeded,
   handleMissingNode,
+  repeatRestored, // nobody knows whether the work has succeeded
   detectEarlyCompletion,
   awaitService,
   awaitJobOfAdvancedNode,
@@ -191,6 +193,11 @@ function handleMissingNode({ node, isComplete, job, workResult }: Facts): NodeSt
     message:
       'the Node was recreated after its Job had started: check the node, then delete the NodeMaintenance to let the window maintain the new Node',
   };
+}
+
+function repeatRestored({ isUncordoned, result, maintenance }: Facts): NodeStep | undefined {
+  const isRestored = isUncordoned && result === undefined && !hasStarted(maintenance, 'Complete');
+  return isRestored ? { kind: 'DeleteMaintenance' } : undefined;
 }
 
 function detectEarlyCompletion({

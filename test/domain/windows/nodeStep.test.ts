@@ -83,7 +83,7 @@ function maintenanceOf({
   };
 }
 
-function step(differs: Differs) {
+function step(differs: Differs, maintenance = maintenanceOf(differs)) {
   const { node = ready, lastHeartbeat, isMissingReadinessTaint = false } = differs;
   const { stage: _stage, conditions: _conditions, uncordoned: _uncordoned, ...input } = differs;
   return decideNodeStep({
@@ -97,7 +97,7 @@ function step(differs: Differs) {
     readyTimeoutSeconds: 60,
     nowMs,
     ...input,
-    maintenance: maintenanceOf(differs),
+    maintenance,
     node:
       typeof node === 'string'
         ? { kind: node }
@@ -113,6 +113,16 @@ const waitForUncordon = { kind: 'Wait', message: 'the node is being uncordoned' 
 const waitForJob = { kind: 'Wait', message: 'Job work is running' };
 const awaitReady = { kind: 'AwaitNode', message: 'not ready' };
 const awaitGates = { kind: 'AwaitNode', message: 'readiness gates are not ready' };
+
+test('a completed maintenance that was restored without its status is deleted, so that its node is maintained again', () => {
+  const annotations = { 'nodemaintenance.k8s.io/completed': before(1_000) };
+  const restored = {
+    metadata: { name: 'maintenance', annotations },
+    spec: { stage: 'Complete' as const, nodeSelector: { nodeSelectorTerms: [] } },
+  };
+  for (const work of ['None', 'Job'] as const)
+    expect(step({ work }, restored)).toEqual({ kind: 'DeleteMaintenance' });
+});
 
 describe('a node whose Job the worker may not see', () => {
   const unseen = { kind: 'Wait', message: expect.stringContaining('apply deploy/window-jobs') };
