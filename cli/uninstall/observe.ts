@@ -27,6 +27,9 @@ import { type Resource, resources } from '../../kube/resources.ts';
 import { installedObjects } from './installedObjects.ts';
 
 const concurrentReads = 32;
+const partOfLabel = 'app.kubernetes.io/part-of=node-maintenance';
+/** Those of an installation that do not depend on where it is installed. */
+const otherNamespaces: readonly string[] = [NODE_LEASE_NAMESPACE, WORK_NAMESPACE];
 /** Lease by which one worker runs the control loops. */
 const electionLease = 'node-maintenance-controllers';
 
@@ -79,7 +82,7 @@ export async function observeCluster(
   };
 }
 
-/** Returns the namespace of the installation: the one that its objects name, or the default one. */
+/** Returns the namespace of the installation: the one that its objects name; if these are gone, the one that has its label, or the default one. */
 export async function installedNamespace(kube: Kube): Promise<string> {
   const named = installedObjects.filter(({ namespace }) => namespace === undefined);
   const found = await existing(kube, named);
@@ -90,7 +93,11 @@ export async function installedNamespace(kube: Kube): Promise<string> {
     const [, namespace] = account.exec(text) ?? subject.exec(text) ?? [];
     if (namespace !== undefined) return namespace;
   }
-  return SYSTEM_NAMESPACE;
+  const { items } = await kube.list(resources.namespaces, { labelSelector: partOfLabel });
+  const labelled = items
+    .map(({ metadata }) => metadata.name)
+    .filter((name) => !otherNamespaces.includes(name));
+  return labelled[0] ?? SYSTEM_NAMESPACE;
 }
 
 /** Lists the objects of a kind; none if the cluster does not serve it, because its CRD is gone. */
@@ -144,9 +151,7 @@ async function installedOf(kube: Kube, namespace: string): Promise<InstalledObje
 
 /** Their names end with a hash of what they contain. */
 async function configMapsOf(kube: Kube, namespace: string): Promise<InstalledObject[]> {
-  const resource = kindOf('ConfigMap');
-  const labelSelector = 'app.kubernetes.io/part-of=node-maintenance';
-  return listServed(kube, resource, { namespace, labelSelector });
+  return listServed(kube, kindOf('ConfigMap'), { namespace, labelSelector: partOfLabel });
 }
 
 interface Key {

@@ -41,7 +41,7 @@ const rules: readonly AccessRule[] = [
   rule(resources.jobs as Resource, ['list', 'delete']),
   rule(resources.leases as Resource, ['get', 'list', 'delete']),
   ...Object.values(installationKinds).map((resource) => rule(resource, ['get', 'delete'])),
-  ...['ConfigMap', 'Secret', 'ServiceAccount', 'Role', 'RoleBinding'].flatMap((kind) => {
+  ...['Namespace', 'ConfigMap', 'Secret', 'ServiceAccount', 'Role', 'RoleBinding'].flatMap((kind) => {
     const resource = installationKinds[kind];
     return resource === undefined ? [] : [rule(resource, ['list'])];
   }),
