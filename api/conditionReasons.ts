@@ -96,6 +96,23 @@ export const conditionReasons = {
         },
       },
     },
+    MutationsInApiserver: {
+      meaning:
+        'Policies in the apiserver record who requests a change and keep pods of DaemonSets off drained nodes. Missing unless webhooks of the admission server replaced them once.',
+      reasons: {
+        PoliciesInstalled: { status: ['True'], meaning: 'The policies are installed by now.' },
+        PoliciesNotInstalled: {
+          status: ['False'],
+          meaning:
+            'Webhooks replace the policies, which the apiserver would serve: apply the installation again.',
+        },
+        PoliciesNotServed: {
+          status: ['False'],
+          meaning:
+            'Webhooks replace the policies, which Kubernetes before 1.36 does not serve: what is weaker while no admission server runs is in the message.',
+        },
+      },
+    },
     NodeLeasesHeld: {
       meaning: 'The maintenance holds the maintenance Leases of all its nodes.',
       reasons: {

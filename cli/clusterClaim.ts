@@ -20,7 +20,7 @@ export async function claimedNames(kube: Kube, temporal: Temporal): Promise<Temp
   );
 }
 
-/** Returns the UID of namespace kube-system, which identifies the cluster. */
+/** Returns the UID that identifies the cluster. Rejects with a CommandError that names the missing right. */
 export async function clusterUid(kube: Kube): Promise<string> {
   try {
     const found = await kube.get(resources.namespaces, { name: 'kube-system' });

@@ -1,4 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander';
+import { SYSTEM_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenanceStage } from '../api/nodeMaintenance.ts';
 import { type Structured, UsageError } from './output.ts';
 
@@ -28,6 +29,13 @@ export function waitOptions(): Option[] {
 
 export function outputOption(): Option {
   return new Option('-o, --output <format>').choices(['json', 'yaml'] satisfies Structured[]);
+}
+
+/** The option for the namespace of an installation. */
+export function namespaceOption(): Option {
+  return new Option('-n, --namespace <name>', 'namespace of the installation')
+    .argParser(namespaceName)
+    .default(SYSTEM_NAMESPACE);
 }
 
 export function stageOption(flags: string, description: string, stages: NodeMaintenanceStage[]): Option {

@@ -2,6 +2,7 @@ import { Command, CommanderError } from 'commander';
 import { errorMessage } from '../kube/errors.ts';
 import { addCompletionVerbs } from './completion/completion.ts';
 import { addLeaseVerbs } from './leases/lease.ts';
+import { addDoctorVerb } from './doctor/doctor.ts';
 import { addHistoryVerb } from './maintenance/history.ts';
 import { printError, UsageError } from './output.ts';
 import { addPlanVerb } from './maintenance/plan.ts';
@@ -56,6 +57,7 @@ function commandLine(): Command {
   addLeaseVerbs(program);
   addWorkersVerb(program);
   addUninstallVerb(program);
+  addDoctorVerb(program);
   addCompletionVerbs(program);
   return program;
 }

@@ -11,18 +11,10 @@ export type Permission =
   /** `nodes` are the first denied nodes in the given order; `unchecked` is the number of nodes that were not checked. */
   | { readonly kind: 'Denied'; readonly nodes: readonly string[]; readonly unchecked: number };
 
-/** An action on a node, or on the object of its name. */
-interface NodeAction {
-  group: string;
-  version: string;
-  resource: string;
-  verb: string;
-}
-
 interface SubjectAccessReview extends KubeObject {
   spec: Omit<Requester, 'username'> & {
     user: string;
-    resourceAttributes: NodeAction & { name?: string };
+    resourceAttributes: ReviewedRequest & { version?: string };
   };
   status?: { allowed: boolean };
 }
@@ -107,7 +99,7 @@ export async function mayGateNode(
 async function isAllowed(
   kube: Kube,
   { username, uid, groups, extra }: Requester,
-  resourceAttributes: NodeAction & { name?: string },
+  resourceAttributes: ReviewedRequest & { version?: string },
   options: RequestOptions,
 ): Promise<boolean> {
   const review: SubjectAccessReview = {
@@ -117,6 +109,31 @@ async function isAllowed(
   };
   const { status } = await kube.create(subjectAccessReviews, review, options);
   return status?.allowed === true;
+}
+
+/** A request that access reviews judge. Empty fields do not restrict it. */
+export interface ReviewedRequest {
+  readonly group: string;
+  /** Plural. */
+  readonly resource: string;
+  readonly subresource?: string | undefined;
+  readonly verb: string;
+  readonly namespace?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/** Returns the requests that a user may not make, in their order. */
+export async function deniedRequests(
+  kube: Kube,
+  requester: Requester,
+  requests: readonly ReviewedRequest[],
+  options: RequestOptions = {},
+): Promise<ReviewedRequest[]> {
+  const denied = new Set<ReviewedRequest>();
+  await forEachBounded(maxConcurrentReviews, requests, async (request) => {
+    if (!(await isAllowed(kube, requester, request, options))) denied.add(request);
+  });
+  return requests.filter((request) => denied.has(request));
 }
 
 /** An RBAC rule for a resource. */

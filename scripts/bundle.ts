@@ -66,7 +66,8 @@ export async function bundleCommands(directory: string) {
     outdir: directory,
     splitting: true,
     metafile: true,
-    chunkNames: 'chunks/[name]-[hash]',
+    // All in one folder: modules find the files of the package by their own address.
+    chunkNames: '[name]-[hash]',
   });
 }
 

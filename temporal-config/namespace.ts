@@ -73,3 +73,12 @@ export async function addAttributes(
   );
   await operatorService.addSearchAttributes({ namespace, searchAttributes });
 }
+
+/** Returns the command with which an administrator creates search attributes. */
+export function createAttributesCommand(
+  namespace: string,
+  attributes: Readonly<Record<string, AttributeType>>,
+): string {
+  const pairs = Object.entries(attributes).map(([name, type]) => `--name ${name} --type ${type}`);
+  return `temporal operator search-attribute create --namespace ${namespace} ${pairs.join(' ')}`;
+}

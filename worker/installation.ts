@@ -1,20 +1,16 @@
-import { mutating, validating, type WebhookConfiguration } from '../admission/registration.ts';
+import { mutating, validating } from '../admission/registration.ts';
 import type { KubeObject } from '../api/core.ts';
-import { type Component, VERSION_LABEL, WEBHOOK_CONFIGURATION } from '../api/names.ts';
-import { type Definition, definitionProblem, unknownFields } from '../domain/installation/definition.ts';
-import {
-  type InstalledObject,
-  type InstallationReview,
-  type ReviewedObject,
-  reviewInstallation,
-} from '../domain/installation/review.ts';
+import type { Component } from '../api/names.ts';
+import type { MutatingPolicies } from '../domain/common/mutations.ts';
+import { type InstallationReview, reviewInstallation } from '../domain/installation/review.ts';
 import { findMissingRules } from '../kube/authorization.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
+import { mutatingPoliciesIn, resourceOfManifest } from '../kube/installationKinds.ts';
 import { resources } from '../kube/resources.ts';
+import { isCompared, namespacesIn, reviewedObject } from '../manifests/comparison.ts';
 import { readManifests } from '../manifests/read.ts';
 import { renderManifests } from '../manifests/render.ts';
-import { contains, hasDigest, mutatingPolicies, resourceOf } from './install.ts';
 
 /** The part of the installation that a process checks, with the client whose permissions it checks. */
 export interface InstallationCheck {
@@ -30,13 +26,12 @@ export interface InstallationCheck {
 /** Compares the installed CRDs and policies with those of this release. */
 export async function reviewManifests(check: InstallationCheck): Promise<InstallationReview> {
   const { kube, namespace, release } = check;
-  const isChecked = ({ kind = '' }: KubeObject) =>
-    kind === 'CustomResourceDefinition' || kind.includes('AdmissionPolicy');
-  const manifests = (await installedManifests(kube, check)).filter(isChecked);
+  const manifests = (await installedManifests(kube, check)).filter(isCompared);
   const found = await Promise.all(
     manifests.map(async (manifest) => ({ manifest, installed: await read(kube, manifest) })),
   );
-  const review = reviewInstallation(found.map(reviewed), release);
+  const objects = found.map(({ manifest, installed }) => reviewedObject(manifest, installed));
+  const review = reviewInstallation(objects, release);
   const others = new Set(found.flatMap(({ installed }) => namespacesIn(installed)));
   others.delete(namespace);
   const problems =
@@ -54,54 +49,23 @@ export async function reviewWebhooks({
   ...options
 }: Omit<InstallationCheck, 'component'>): Promise<InstallationReview> {
   const manifests = await installedManifests(kube, options);
-  const objects = [validating, mutating].map(async ({ kind }): Promise<ReviewedObject> => {
+  const objects = [validating, mutating].map(async ({ kind }) => {
     const manifest = manifests.find((one) => one.kind === kind);
     if (manifest === undefined) throw new Error(`deploy/ contains no ${kind}`);
-    const installed = await read(kube, manifest);
-    const isOurs = (one: KubeObject) =>
-      contains(
-        withoutAddresses(one as WebhookConfiguration),
-        withoutAddresses(manifest as WebhookConfiguration),
-      );
-    return {
-      kind,
-      name: WEBHOOK_CONFIGURATION,
-      installed: installed && { release: releaseOf(installed), isOurs: isOurs(installed), unknownFields: [] },
-    };
+    return reviewedObject(manifest, await read(kube, manifest));
   });
   return reviewInstallation(await Promise.all(objects), release);
 }
 
 /** Returns undefined also if the process may not read the object: its permissions name the objects of one release. */
 async function read(kube: Kube, manifest: KubeObject): Promise<KubeObject | undefined> {
+  const resource = resourceOfManifest(manifest);
+  if (resource === undefined) throw new Error(`No installation contains a ${manifest.kind}`);
   const { name } = manifest.metadata;
-  return kube.get(resourceOf(manifest), { name }).catch((error: unknown) => {
+  return kube.get(resource, { name }).catch((error: unknown) => {
     if (isKubeError(error, 'Forbidden')) return undefined;
     throw error;
   });
-}
-
-function reviewed({
-  manifest,
-  installed,
-}: {
-  manifest: KubeObject;
-  installed: KubeObject | undefined;
-}): ReviewedObject {
-  const { kind = '', metadata } = manifest;
-  return { kind, name: metadata.name, installed: installed && compared(installed, manifest) };
-}
-
-function compared(installed: KubeObject, manifest: KubeObject): InstalledObject {
-  const common = { release: releaseOf(installed), isOurs: hasDigest(installed, manifest) };
-  if (manifest.kind !== 'CustomResourceDefinition') return { ...common, unknownFields: [] };
-  const [actual, wanted] = [installed, manifest] as unknown as [Definition, Definition];
-  const problem = definitionProblem(actual, wanted);
-  return { ...common, problem, unknownFields: problem === undefined ? unknownFields(actual, wanted) : [] };
-}
-
-function releaseOf({ metadata }: KubeObject): string | undefined {
-  return metadata.labels?.[VERSION_LABEL];
 }
 
 /**
@@ -112,30 +76,17 @@ async function installedManifests(
   kube: Kube,
   options: Pick<InstallationCheck, 'namespace' | 'readinessGates'>,
 ): Promise<KubeObject[]> {
-  const manifests = await readManifests();
-  const policies = manifests.filter(({ kind }) => kind === mutatingPolicies.kind);
-  const installed = (await kube.serves(mutatingPolicies))
-    ? await Promise.all(policies.map(({ metadata: { name } }) => kube.get(mutatingPolicies, { name })))
-    : [];
-  const hasPolicies = installed.some((one) => one !== undefined);
-  return renderManifests(manifests, { ...options, mutatingPolicies: hasPolicies });
+  const hasPolicies = (await installedPolicies(kube)) === 'Installed';
+  return renderManifests(await readManifests(), { ...options, mutatingPolicies: hasPolicies });
 }
 
-/** Returns the namespaces of the ServiceAccounts that the policy names. */
-function namespacesIn(installed: KubeObject | undefined): string[] {
-  const accounts = JSON.stringify(installed ?? {}).matchAll(
-    /system:serviceaccount:([a-z0-9-]+):node-maintenance-/g,
-  );
-  return [...accounts].flatMap(([, namespace]) => namespace ?? []);
+/** Returns whether MutatingAdmissionPolicies of deploy/ are installed, and not webhooks in place of them. */
+export async function installedPolicies(kube: Kube): Promise<MutatingPolicies> {
+  return mutatingPoliciesIn(kube, await readManifests());
 }
 
 function otherNamespaceProblem(installed: readonly string[], namespace: string): string {
   return `the installed policies apply to the worker in namespace ${installed.join(', ')}, not in ${namespace}: start it with --namespace ${installed[0]}, or install for this namespace (npm start -- --install --namespace ${namespace}, or npm run -s manifests -- --namespace ${namespace} | kubectl apply --server-side --force-conflicts -f -)`;
-}
-
-/** The admission server registers its own address. */
-function withoutAddresses({ webhooks }: WebhookConfiguration): object {
-  return { webhooks: webhooks.map(({ clientConfig: _, ...webhook }) => webhook) };
 }
 
 /** Checks the permissions of the Role by access reviews, because the process may not read the Role. */

@@ -1,8 +1,9 @@
 import type { Component } from '../api/names.ts';
+import { versionProblem } from '../domain/common/kubernetesVersion.ts';
 import type { InstallationReview } from '../domain/installation/review.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Config } from './config.ts';
-import { install, versionProblem } from './install.ts';
+import { install } from './install.ts';
 import { type InstallationCheck, reviewManifests, reviewWebhooks } from './installation.ts';
 import { packageVersion } from './packageVersion.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';

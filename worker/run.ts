@@ -16,6 +16,7 @@ import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
+import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
 import { runProgressingController } from '../controllers/maintenance/progressing.ts';
 import { runNodeDisruptionBudgetController } from '../controllers/windows/nodeDisruptionBudget.ts';
 import { runOrphanedActivitiesController } from '../controllers/orphanedActivities.ts';
@@ -52,6 +53,7 @@ import { claimNames, keepClaim, readScope } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
+import { installedPolicies } from './installation.ts';
 import { type InstallationState, watchInstallation } from './installationWatch.ts';
 import { runtimeLogging, toLog } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
@@ -432,7 +434,7 @@ async function lead({
         runMaintenanceController({ ...runs, onRestart: () => metrics.onRestart('nodeMaintenance') }, leading),
         runOrphanedActivitiesController({ ...runs, workers: liveness }, leading),
         runWindowControllers({ ...runs, mayRunJobs, metrics }, leading),
-        runProgressingController({ cluster: fencedCluster, availability, events, log }, leading),
+        runConditionControllers({ cluster: fencedCluster, availability, events, log }, leading),
         runOutageLeasesController({ cluster: fencedCluster, leases, availability, log }, leading),
         runEvacuationControllers(
           { cluster: fencedCluster, events: podEvents, config, metrics, log },
@@ -450,6 +452,18 @@ async function lead({
       log.info('Control loops stopped', { identity });
     },
   );
+}
+
+/** Runs what reports on maintenances why they wait or what guards them less. */
+async function runConditionControllers(
+  deps: Parameters<typeof runProgressingController>[0],
+  signal: AbortSignal,
+): Promise<void> {
+  const readPolicies = () => installedPolicies(deps.cluster.kube);
+  await Promise.all([
+    runProgressingController(deps, signal),
+    runMutationsController({ ...deps, readPolicies }, signal),
+  ]);
 }
 
 async function runEvacuationControllers(

@@ -4,6 +4,7 @@ import { Code, grpcStatusOf, oneLine } from '../temporal-config/connectionErrors
 import {
   addAttributes,
   type AttributeType,
+  createAttributesCommand,
   declaredNamespace,
   knownAttributes,
 } from '../temporal-config/namespace.ts';
@@ -25,7 +26,7 @@ export async function ensureSearchAttributes(
   if (names.length === 0) return;
   await addAttributes(connection, namespace, missing).catch((error: unknown) => {
     const reason = `search attributes ${names.join(', ')} of namespace ${namespace} are missing, and this worker could not register them (${oneLine(error)})`;
-    const remedy = `${createCommand(namespace, required)}; in Temporal Cloud use its UI or tcld namespace search-attributes add`;
+    const remedy = `${createAttributesCommand(namespace, required)}; in Temporal Cloud use its UI or tcld namespace search-attributes add`;
     throw new Error(`${reason}: ${remedy}`, { cause: error });
   });
   log.info('Search attributes registered', { namespace, names });
@@ -69,9 +70,4 @@ async function unknownToVisibility(
       missing.push([name, type]);
     }
   return Object.fromEntries(missing);
-}
-
-function createCommand(namespace: string, attributes: Attributes): string {
-  const pairs = Object.entries(attributes).map(([name, type]) => `--name ${name} --type ${type}`);
-  return `temporal operator search-attribute create --namespace ${namespace} ${pairs.join(' ')}`;
 }

@@ -18,7 +18,7 @@ export async function permitted<T>(work: Promise<T>, withRemedy = remedy): Promi
 }
 
 /** A rejection by a webhook names no kind, and one by an admission policy has a cause. */
-function isFromAdmission(error: unknown): boolean {
+export function isFromAdmission(error: unknown): boolean {
   if (!isKubeError(error, 'Forbidden')) return false;
   return error.details?.kind === undefined || (error.details.causes ?? []).length > 0;
 }

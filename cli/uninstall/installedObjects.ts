@@ -9,6 +9,7 @@ interface InstalledKey {
 /** The objects that an installation in the default namespace can have. */
 export const installedObjects: readonly InstalledKey[] = [
   { kind: 'ClusterRole', name: 'node-maintenance-admission' },
+  { kind: 'ClusterRole', name: 'node-maintenance-doctor' },
   { kind: 'ClusterRole', name: 'node-maintenance-edit' },
   { kind: 'ClusterRole', name: 'node-maintenance-evacuator' },
   { kind: 'ClusterRole', name: 'node-maintenance-gate-writer' },

@@ -1,17 +1,18 @@
 import { type Command, Option } from 'commander';
-import { COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import { COMPONENT_LABEL } from '../../api/names.ts';
 import {
   leaderOf,
   type ProcessSummary,
   processOf,
   type TemporalWorker,
 } from '../../domain/leases/processSummary.ts';
-import type { Kube } from '../../kube/client.ts';
+import type { Lease } from '../../api/core.ts';
+import type { Kube, RequestOptions } from '../../kube/client.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import { withRemedy } from '../../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
-import { namespaceName } from '../options.ts';
+import { namespaceOption } from '../options.ts';
 import { age, formatList, print, printError, escapeForTerminal, type Structured } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import { type Polls, pollersOf } from './taskQueues.ts';
@@ -29,7 +30,7 @@ export function addWorkersVerb(program: Command): void {
   program
     .command('workers')
     .description('list the processes of the installation: state, leader and polled task queues')
-    .option('-n, --namespace <name>', 'namespace of the installation', namespaceName, SYSTEM_NAMESPACE)
+    .addOption(namespaceOption())
     .addOption(new Option('-o, --output <format>').choices(['json', 'yaml']))
     .action((_options, command: Command) => show(command.optsWithGlobals()));
 }
@@ -54,23 +55,30 @@ function noProcesses(namespace: string): string {
   return `No process publishes an identity Lease in namespace ${namespace}: none runs for it, or all run with --identity-leases false.`;
 }
 
-interface Installation {
+export interface Installation {
   readonly processes: readonly ProcessSummary[];
   /** Holder of the leader election Lease. */
   readonly leader: string | undefined;
+  /** That Lease, also after it has expired. */
+  readonly election: Lease | undefined;
 }
 
-async function installationOf(kube: Kube, namespace: string): Promise<Installation> {
+/** Reads the processes of an installation from their identity Leases. */
+export async function installationOf(
+  kube: Kube,
+  namespace: string,
+  request: RequestOptions = {},
+): Promise<Installation> {
   const [{ items }, election] = await Promise.all([
-    kube.list(resources.leases, { namespace, labelSelector: COMPONENT_LABEL }),
-    kube.get(resources.leases, { namespace, name: 'node-maintenance-controllers' }),
+    kube.list(resources.leases, { namespace, labelSelector: COMPONENT_LABEL, ...request }),
+    kube.get(resources.leases, { namespace, name: 'node-maintenance-controllers' }, request),
   ]);
   const now = kube.now();
   const leader = leaderOf(election, now);
   const processes = items
     .map((lease) => processOf(lease, leader, now))
     .toSorted((a, b) => sortKeyOf(a).localeCompare(sortKeyOf(b)));
-  return { processes, leader };
+  return { processes, leader, election };
 }
 
 function sortKeyOf({ component, host, holder }: ProcessSummary): string {

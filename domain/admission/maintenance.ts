@@ -134,10 +134,12 @@ export function describeWholeSelection(
   return `all ${all} control plane nodes`;
 }
 
+/** The warning by which `kubectl maintenance doctor` recognizes an answer of the webhook. */
+export const noNodeSelectedWarning =
+  'spec.nodeSelector matches no node: check the names and labels of the nodes';
+
 function selectsNoNode({ selected }: RuleInput): string | undefined {
-  return selected.length > 0
-    ? undefined
-    : 'spec.nodeSelector matches no node: check the names and labels of the nodes';
+  return selected.length > 0 ? undefined : noNodeSelectedWarning;
 }
 
 function namesUnknownNodes({ spec, nodes }: RuleInput): string | undefined {

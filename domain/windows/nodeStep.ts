@@ -184,8 +184,8 @@ function finishSucceeded({ result, revision, node }: Facts): NodeStep | undefine
 function handleMissingNode({ node, isComplete, job, workResult }: Facts): NodeStep | undefined {
   if (node.kind === 'Present') return undefined;
   if (isComplete) return { kind: 'DeleteMaintenance' };
-  const hasStarted = job !== undefined || workResult !== undefined;
-  if (node.kind === 'Absent' || !hasStarted) return { kind: 'Cancel' };
+  const workHasStarted = job !== undefined || workResult !== undefined;
+  if (node.kind === 'Absent' || !workHasStarted) return { kind: 'Cancel' };
   // A Job that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
   return {
     kind: 'Fail',

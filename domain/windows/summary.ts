@@ -73,7 +73,7 @@ export function windowSummaryOf(
     ...(progress && { progress: countsOf(progress) }),
     ...(waiting && { waiting }),
     awaitsApproval: waiting?.reason === 'ApprovalNeeded',
-    problems: problemsOf(conditions),
+    problems: windowProblems(conditions),
     nodes: nodes.toSorted((a, b) => compareNames(a.node, b.node)),
   };
 }
@@ -104,7 +104,8 @@ function countsOf({
 /** Suspended is intended, and InvalidSpec only repeats condition Valid. */
 const expectedReasons = ['Suspended', 'InvalidSpec'];
 
-function problemsOf(conditions: Status['conditions']): WindowSummary['problems'] {
+/** Returns the conditions of a window that a user should do something about. */
+export function windowProblems(conditions: Status['conditions']): WindowSummary['problems'] {
   if (conditions.length === 0)
     return [{ type: 'Valid', reason: 'Pending', message: 'No worker has reconciled the window yet.' }];
   return conditions

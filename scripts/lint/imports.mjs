@@ -26,7 +26,7 @@ const folders = {
       ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
       ['admission', 'maintenance', 'windows'],
-      ['uninstall'],
+      ['doctor', 'uninstall'],
     ],
   },
   workflows: {
@@ -60,10 +60,10 @@ const folders = {
     packages: ['@temporalio/', 'node:', 'commander', 'yaml', 'zod'],
   },
   cli: {
-    from: ['api', 'domain', 'kube', 'node-lease', 'temporal-config'],
+    from: ['api', 'domain', 'kube', 'manifests', 'node-lease', 'temporal-config'],
     types: ['workflows', 'activities'],
     not: onlyKube,
-    layers: [['terminal'], ['completion', 'leases', 'maintenance', 'workers'], ['windows'], ['uninstall']],
+    layers: [['terminal'], ['completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor'], ['uninstall']],
   },
   worker: {
     from: [
@@ -84,7 +84,7 @@ const folders = {
     not: onlyKube,
   },
   'worker/notifications/endpoint.ts': { from: ['api', 'domain', 'worker'], packages: ['node:', 'undici'] },
-  manifests: { from: ['api'], packages: ['node:', 'commander', 'yaml', 'zod'] },
+  manifests: { from: ['api', 'domain/installation'], packages: ['node:', 'commander', 'yaml', 'zod'] },
   sandbox: { from: ['api', 'manifests', 'temporal-config'], not: onlyKube },
   'sandbox/webhookClient.ts': { from: ['admission/issue.ts', 'sandbox'] },
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },

@@ -62,6 +62,11 @@ export const accounts = {
     has: 'ClusterRole `node-maintenance-view`',
     grants: [clusterRole('node-maintenance-view')],
   },
+  supporter: {
+    user: 'supporter',
+    has: 'ClusterRole `node-maintenance-doctor`',
+    grants: [clusterRole('node-maintenance-doctor')],
+  },
   tenant: {
     user: 'tenant',
     has: `the built-in ClusterRole \`edit\` in namespace \`${ownNamespace}\`, which includes \`node-maintenance-edit\``,
@@ -171,11 +176,9 @@ const policies = resourceOf(NODE_READINESS_POLICY);
 const leases = { group: 'coordination.k8s.io', version: 'v1', resource: 'leases' };
 const jobs = { group: 'batch', version: 'v1', resource: 'jobs' };
 const podBudgets = { group: 'policy', version: 'v1', resource: 'poddisruptionbudgets' };
-const webhooks = {
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  resource: 'validatingwebhookconfigurations',
-};
+const admission = (resource: string) => ({ group: 'admissionregistration.k8s.io', version: 'v1', resource });
+const webhooks = admission('validatingwebhookconfigurations');
+const definitions = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'customresourcedefinitions' };
 
 /** Objects that exist: `mine` is of the operator or the scheduler, `others` and `paused` of an administrator, for the other node. */
 export const [mine, others, paused] = ['mine', 'others', 'paused'];
@@ -752,6 +755,23 @@ export const sections: Section[] = [
           { verb: 'get', ...within(core('pods'), SYSTEM_NAMESPACE), name: 'worker', subresource: 'log' },
         ],
         allowed: [],
+      },
+      {
+        what: 'read the CRDs, policies and webhooks that are installed (`kubectl maintenance doctor` compares them)',
+        actions: [
+          { verb: 'get', ...definitions, name: `${NODE_MAINTENANCE.plural}.${NODE_MAINTENANCE.group}` },
+          ...['mutating', 'validating'].flatMap((type): Action[] => [
+            { verb: 'get', ...admission(`${type}webhookconfigurations`), name: NODE_MAINTENANCE.group },
+            ...['policies', 'policybindings'].map(
+              (kind): Action => ({
+                verb: 'get',
+                ...admission(`${type}admission${kind}`),
+                name: `requester.${NODE_MAINTENANCE.group}`,
+              }),
+            ),
+          ]),
+        ],
+        allowed: ['supporter'],
       },
       {
         what: 'redirect the webhooks',

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -47,6 +47,26 @@ describe('the commands of the package answer as those of the source:', () => {
     ]);
     expect(packed).toEqual(own);
     expect(packed.stdout + packed.stderr).not.toBe('');
+  });
+
+  test('a cluster that does not answer, for which doctor reads the manifests of its release first', async () => {
+    const kubeconfig = join(dir, 'unreachable.kubeconfig');
+    const config = {
+      apiVersion: 'v1',
+      kind: 'Config',
+      clusters: [{ name: 'c', cluster: { server: 'https://127.0.0.1:1' } }],
+      contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+      users: [{ name: 'u', user: { token: 'x' } }],
+      'current-context': 'c',
+    };
+    await writeFile(kubeconfig, JSON.stringify(config));
+    const args = ['doctor', '--kubeconfig', kubeconfig];
+    const [packed, own] = await Promise.all([
+      ran(join(installed, 'main.js'), args, unreachable),
+      ran(join(source, 'main.ts'), args, unreachable),
+    ]);
+    expect(packed).toEqual(own);
+    expect(packed).toMatchObject({ code: 1, stdout: expect.stringContaining('ECONNREFUSED 127.0.0.1:1') });
   });
 
   test('completion', async () => {

@@ -207,7 +207,7 @@ describe('an application of one replica', () => {
       async () => (await world.kube.list(resources.events, { namespace })).items,
       (events) =>
         events.some(
-          ({ reason, message = '' }) =>
+          ({ reason, message }) =>
             reason === 'EvacuatorNotResponding' && message.includes('deployment.apps.k8s.io'),
         ),
     );

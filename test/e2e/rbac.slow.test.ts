@@ -247,6 +247,8 @@ function isObject(value: unknown): value is Record<string, unknown> {
 function outcomeOf({ status, body: { reason, message } }: Response): string {
   // The apiserver asks for permission before it looks whether the object exists.
   if (status < 300 || reason === 'AlreadyExists') return 'allowed';
+  // And before it looks whether it serves the kind: MutatingAdmissionPolicies since Kubernetes 1.36.
+  if (status === 404 && reason === undefined) return 'allowed';
   const problem = `${status} (${reason}): ${message}`;
   return /forbidden/i.test(problem) ? 'denied' : problem;
 }

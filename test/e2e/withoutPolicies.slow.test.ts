@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Node } from '../../api/core.ts';
 import { READINESS_TAINT, REQUESTED_BY_ANNOTATION, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { DoctorReport } from '../../cli/doctor/doctor.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { TestDaemonSet } from '../kit/daemonSet.ts';
@@ -48,6 +49,34 @@ test('a maintenance is recorded with its requester, gets its plan, and drains', 
   await world.eventually('rack', 'it is drained', drained);
   await world.patch('rack', { stage: 'Complete' });
   await world.eventually('rack', 'it is finished', finished);
+});
+
+test('the maintenance and doctor say what is weaker', async () => {
+  const conditionOf = async () =>
+    (await get<NodeMaintenance>('nodemaintenance', 'rack')).status?.conditions.find(
+      ({ type }) => type === 'MutationsInApiserver',
+    );
+  const weaker = 'nobody but the worker creates or changes maintenances';
+  await eventually('the condition', async () =>
+    expect(await conditionOf()).toMatchObject({
+      status: 'False',
+      // Kubernetes before 1.36 does not serve the policies.
+      reason: expect.stringMatching(/^PoliciesNot(Served|Installed)$/),
+      message: expect.stringContaining(`While no admission server runs: ${weaker}`),
+    }),
+  );
+  const { stdout } = await kubectl(['maintenance', 'doctor', '-o', 'json']);
+  const { findings } = JSON.parse(stdout) as DoctorReport;
+  expect(findings).toContainEqual(
+    expect.objectContaining({
+      check: 'kubernetes',
+      result: 'warning',
+      message: expect.stringContaining(`while none runs: ${weaker}`),
+    }),
+  );
+  // The webhooks in place of the policies are compared with the release, and do what the policies do.
+  for (const check of ['installation', 'webhooks', 'certificates'])
+    expect(findings.filter((one) => one.check === check).map(({ result }) => result)).toEqual(['ok']);
 });
 
 test('a user who uncordons a node is recorded', async () => {

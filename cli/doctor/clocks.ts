@@ -1,0 +1,37 @@
+import type { Lease } from '../../api/core.ts';
+import { KUBELET_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import type { ClockFacts } from '../../domain/doctor/processes.ts';
+import type { Kube } from '../../kube/client.ts';
+import { resources } from '../../kube/resources.ts';
+import { storedAt } from './managedFields.ts';
+
+/**
+ * Compares clocks with that of the apiserver: that of this host by the Date of a response, those of clients by Leases, which contain the time of
+ * the client (renewTime) and the time at which the apiserver stored it (managedFields).
+ */
+export async function clockFacts(
+  kube: Kube,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<{ clocks: ClockFacts[]; localSkewMs: number }> {
+  const namespaces = [KUBELET_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE, namespace];
+  const lists = await Promise.all(
+    namespaces.map(async (one) => {
+      const { items } = await kube.list(resources.leases, { namespace: one, signal });
+      return items.flatMap((lease) => clockOf(lease, one) ?? []);
+    }),
+  );
+  return { clocks: lists.flat(), localSkewMs: Date.now() - kube.now().getTime() };
+}
+
+function clockOf(lease: Lease, namespace: string): ClockFacts | undefined {
+  const renewed = Date.parse(lease.spec.renewTime ?? '');
+  const stored = storedAt(lease, 'f:spec', 'f:renewTime');
+  if (stored === undefined || Number.isNaN(renewed)) return undefined;
+  const holder = lease.spec.holderIdentity ?? '';
+  const clock =
+    namespace === KUBELET_LEASE_NAMESPACE
+      ? `node ${lease.metadata.name}`
+      : `the holder of Lease ${namespace}/${lease.metadata.name}${holder === '' ? '' : ` (${holder})`}`;
+  return { clock, skewMs: renewed - stored };
+}

@@ -1,0 +1,101 @@
+import type { Lease, Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { NodeReadiness } from '../../api/nodeReadiness.ts';
+import { builtInEvacuators, registeredEvacuators } from '../../domain/evacuation/evacuatorSelection.ts';
+import { leaderOf } from '../../domain/leases/processSummary.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import type { Kube } from '../../kube/client.ts';
+import { resources } from '../../kube/resources.ts';
+import { trimNode, trimPod, trimPodDisruptionBudget } from '../../kube/transform.ts';
+import { managersOf } from './managedFields.ts';
+
+const maxConcurrentRequests = 8;
+/** Users can name any number of classes. */
+const maxClasses = 100;
+
+/** The objects that several checks read. Each kind is listed at most once, when the first check asks for it. */
+export class ClusterObjects {
+  readonly #kube: Kube;
+  readonly #signal: AbortSignal;
+  readonly #lists = new Map<string, Promise<unknown>>();
+
+  constructor(kube: Kube, signal: AbortSignal) {
+    this.#kube = kube;
+    this.#signal = signal;
+  }
+
+  maintenances(): Promise<NodeMaintenance[]> {
+    return this.#once('maintenances', () => this.#list(resources.nodeMaintenances));
+  }
+
+  windows(): Promise<MaintenanceWindow[]> {
+    return this.#once('windows', () => this.#list(resources.maintenanceWindows));
+  }
+
+  evacuations(): Promise<Evacuation[]> {
+    return this.#once('evacuations', () => this.#list(resources.evacuations));
+  }
+
+  readinesses(): Promise<NodeReadiness[]> {
+    return this.#once('readinesses', () => this.#list(resources.nodeReadinesses));
+  }
+
+  pods(): Promise<Pod[]> {
+    return this.#once('pods', async () => (await this.#list(resources.pods)).map(trimPod));
+  }
+
+  budgets(): Promise<PodDisruptionBudget[]> {
+    return this.#once('budgets', async () =>
+      (await this.#list(resources.podDisruptionBudgets)).map(trimPodDisruptionBudget),
+    );
+  }
+
+  nodeLeases(): Promise<Lease[]> {
+    return this.#once('nodeLeases', () => this.#list(resources.leases, NODE_LEASE_NAMESPACE));
+  }
+
+  nodes(): Promise<{ nodes: Node[]; cordonedByUs: ReadonlySet<string> }> {
+    return this.#once('nodes', async () => {
+      const raw = await this.#list(resources.nodes);
+      const cordonedByUs = new Set(
+        raw
+          .filter((node) => managersOf(node, 'f:spec', 'f:unschedulable').includes(FIELD_MANAGER))
+          .map(({ metadata }) => metadata.name),
+      );
+      return { nodes: raw.map(trimNode), cordonedByUs };
+    });
+  }
+
+  /** Returns the classes that pods name and for which a program of evacuator-kit leads. */
+  async leadingEvacuators(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const named = (await this.pods()).flatMap((pod) =>
+      registeredEvacuators(pod).evacuators.map(({ evacuatorClass }) => evacuatorClass),
+    );
+    const classes = [...new Set(named)].filter((one) => !builtInEvacuators.includes(one)).toSorted();
+    const leading = new Set<string>();
+    await forEachBounded(maxConcurrentRequests, classes.slice(0, maxClasses), async (evacuatorClass) => {
+      const fieldSelector = `metadata.name=evacuator-${evacuatorClass}`;
+      const { items } = await this.#kube.list(resources.leases, { fieldSelector, signal });
+      const now = this.#kube.now();
+      if (items.some((lease) => leaderOf(lease, now) !== undefined)) leading.add(evacuatorClass);
+    });
+    return leading;
+  }
+
+  async #list<T extends { metadata: { name: string } }>(
+    resource: Parameters<Kube['list']>[0] & { object?: T },
+    namespace?: string,
+  ): Promise<T[]> {
+    const { items } = await this.#kube.list(resource, { namespace, signal: this.#signal });
+    return items as T[];
+  }
+
+  #once<T>(name: string, read: () => Promise<T>): Promise<T> {
+    const known = this.#lists.get(name) ?? read();
+    this.#lists.set(name, known);
+    return known as Promise<T>;
+  }
+}

@@ -1,0 +1,132 @@
+import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { stageOf } from '../common/stage.ts';
+import { STALLED, stalledMessage } from '../common/stalledRun.ts';
+import { numbered } from '../common/text.ts';
+import { heldNodes } from '../maintenance/heldNodes.ts';
+import { progressProblemOf } from '../maintenance/progressing.ts';
+import { isFinished } from '../maintenance/runNeed.ts';
+import { WaitingReason, waitingReasonOf } from '../maintenance/waiting.ts';
+import { windowProblems } from '../windows/summary.ts';
+import { durationText, error, type Finding, listedFindings, warning } from './finding.ts';
+
+/** When something that should take seconds counts as stuck. */
+export interface StuckTiming {
+  readonly now: number;
+  readonly stuckAfterMs: number;
+}
+
+/** Judges maintenances that make no progress. */
+export function maintenanceFindings(
+  maintenances: readonly NodeMaintenance[],
+  timing: StuckTiming,
+): Finding[] {
+  const findings = maintenances.flatMap((maintenance) => problemOf(maintenance, timing) ?? []);
+  const open = maintenances.filter((one) => !isFinished(one)).length;
+  const held = heldNodes(maintenances).size;
+  return listedFindings(
+    findings,
+    `${numbered(open, 'unfinished maintenance')} with ${numbered(held, 'cordoned node')}: none is stuck`,
+  );
+}
+
+/** Judges windows that do not open or do not proceed. */
+export function windowFindings(
+  windows: readonly MaintenanceWindow[],
+  { now, stuckAfterMs }: StuckTiming,
+): Finding[] {
+  const findings = windows.flatMap(({ metadata: { name, creationTimestamp = '' }, status }) => {
+    const object = `maintenancewindow/${name}`;
+    const conditions = status?.conditions ?? [];
+    const isNew = conditions.length === 0 && !(now - Date.parse(creationTimestamp) > stuckAfterMs);
+    if (isNew) return [];
+    const remedy = `kubectl maintenance windows ${name} shows the window; correct its spec, or do what the message says`;
+    return windowProblems(conditions).map(({ type, message }) =>
+      type === STALLED ? error(message, remedy, object) : warning(message, remedy, object),
+    );
+  });
+  return listedFindings(
+    findings,
+    `${numbered(windows.length, 'MaintenanceWindow')}: each is scheduled or suspended`,
+  );
+}
+
+function problemOf(maintenance: NodeMaintenance, timing: StuckTiming): Finding | undefined {
+  const { metadata, status } = maintenance;
+  const object = `nodemaintenance/${metadata.name}`;
+  const stalled = stalledMessage(status?.conditions);
+  if (stalled !== undefined)
+    return error(stalled, 'do what the message says; see docs/how-to/stuck-runs.md', object);
+  return deletionProblem(maintenance, timing) ?? waitingProblem(maintenance, timing);
+}
+
+function deletionProblem(
+  { metadata: { name, deletionTimestamp, finalizers = [] } }: NodeMaintenance,
+  { now, stuckAfterMs }: StuckTiming,
+): Finding | undefined {
+  const deletedMs = now - Date.parse(deletionTimestamp ?? '');
+  if (!(deletedMs > stuckAfterMs)) return undefined;
+  return error(
+    `it was deleted ${durationText(deletedMs)} ago and still has finalizers ${finalizers.toSorted().join(', ')}`,
+    `check that a worker leads, and why it does not complete (kubectl maintenance status ${name}); finalizers of others are removed by their owners. Removing ours leaves its nodes cordoned`,
+    `nodemaintenance/${name}`,
+  );
+}
+
+function waitingProblem(
+  maintenance: NodeMaintenance,
+  { now, stuckAfterMs }: StuckTiming,
+): Finding | undefined {
+  const { metadata, status } = maintenance;
+  const object = `nodemaintenance/${metadata.name}`;
+  const messageOf = (type: string) => status?.conditions.find((one) => one.type === type)?.message ?? '';
+  const sinceMs = now - stageSince(maintenance);
+  const statusRemedy = `kubectl maintenance status ${metadata.name} shows what it waits for`;
+  switch (waitingReasonOf(maintenance)) {
+    case WaitingReason.TemporalUnavailable:
+      return error(
+        progressProblemOf(maintenance)?.message ?? '',
+        'check Temporal, and the log of the worker; see docs/how-to/temporal-outage.md',
+        object,
+      );
+    case WaitingReason.NotObserved:
+      return sinceMs > stuckAfterMs
+        ? error(
+            'no worker has taken up its latest change',
+            'check that a worker leads and polls Temporal (kubectl maintenance workers)',
+            object,
+          )
+        : undefined;
+    case WaitingReason.Blocked:
+      return warning(messageOf('Drained'), `resolve what blocks the pods; ${statusRemedy}`, object);
+    case WaitingReason.WaitingForNodeLease:
+      return warning(
+        messageOf('NodeLeasesHeld'),
+        'wait for the holder, or look at kubectl maintenance lease list',
+        object,
+      );
+    case WaitingReason.NotAuthorized:
+      return warning(
+        messageOf('NodesAuthorized'),
+        'grant its requester the verb delete on the nodes, or let another user request it',
+        object,
+      );
+    case WaitingReason.Completing:
+      return sinceMs > stuckAfterMs
+        ? error(
+            `it has been completing for ${durationText(sinceMs)}`,
+            `check that a worker leads; ${statusRemedy}`,
+            object,
+          )
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** Returns when the stage began; the creation of the object if none has. */
+function stageSince(maintenance: NodeMaintenance): number {
+  const { metadata, status } = maintenance;
+  const started = status?.stageStatuses.find(({ name }) => name === stageOf(maintenance))?.startTimestamp;
+  return Date.parse(started ?? metadata.creationTimestamp ?? '');
+}

@@ -1,0 +1,135 @@
+import { describe, expect, test } from '@jest/globals';
+import {
+  type PollerFacts,
+  type TemporalFacts,
+  temporalFindings,
+  type TemporalNamespaceFacts,
+} from '../../../domain/doctor/temporal.ts';
+
+const day = 86_400;
+const known = <T>(value: T) => ({ kind: 'Known', value }) as const;
+const denied = { kind: 'Unknown', problem: 'Request unauthorized.' } as const;
+const complete = known({ missing: [], mistyped: [], command: '' });
+
+const namespace = (differs: Partial<TemporalNamespaceFacts> = {}): TemporalNamespaceFacts => ({
+  name: 'prod',
+  retentionSeconds: known(30 * day),
+  attributes: complete,
+  ...differs,
+});
+const poller = (host: string, polls: PollerFacts['polls']): PollerFacts => ({
+  worker: { identity: `1@${host}`, namespace: 'prod', taskQueue: 'node-maintenance' },
+  host,
+  polls,
+});
+const polling = known({ workflow: 4_000, activity: 50_000 });
+type Available = Extract<TemporalFacts, { kind: 'Available' }>;
+const facts: Available = {
+  kind: 'Available',
+  address: 'temporal:7233',
+  namespaces: [namespace()],
+  pollers: [poller('a', polling)],
+  claims: known(['node-maintenance']),
+  requiredRetentionSeconds: 30 * day,
+};
+const problems = (differs: Partial<Available>) =>
+  temporalFindings({ ...facts, ...differs }).filter(({ result }) => result !== 'ok');
+
+describe('Temporal', () => {
+  test('is ok when workers poll, the cluster has its claim, and the namespace has what runs need', () => {
+    expect(temporalFindings(facts).map(({ result }) => result)).toEqual(['ok', 'ok', 'ok', 'ok', 'ok']);
+  });
+
+  test.each<{ when: string; differs: Partial<Available>; want: string; text: string; remedy: string }>([
+    {
+      when: 'the namespace does not exist',
+      differs: { namespaces: [namespace({ retentionSeconds: known(undefined), attributes: denied })] },
+      want: 'error',
+      text: 'namespace prod of Temporal does not exist',
+      remedy: 'npm run temporal-config -- apply',
+    },
+    {
+      when: 'histories are deleted early',
+      differs: { namespaces: [namespace({ retentionSeconds: known(3 * day) })] },
+      want: 'warning',
+      text: 'keeps histories of closed runs for 3 days only, and 30 days are expected',
+      remedy: '--retention 30d',
+    },
+    {
+      when: 'search attributes are missing',
+      differs: {
+        namespaces: [
+          namespace({
+            attributes: known({ missing: ['MaintenanceNodes'], mistyped: [], command: 'create it' }),
+          }),
+        ],
+      },
+      want: 'error',
+      text: 'no search attribute MaintenanceNodes',
+      remedy: 'create it',
+    },
+    {
+      when: 'a search attribute has another type',
+      differs: {
+        namespaces: [
+          namespace({ attributes: known({ missing: [], mistyped: ['MaintenanceNodes'], command: '' }) }),
+        ],
+      },
+      want: 'error',
+      text: 'MaintenanceNodes of namespace prod has another type',
+      remedy: 'search-attribute remove',
+    },
+    {
+      when: 'attributes cannot be listed, as in Temporal Cloud',
+      differs: { namespaces: [namespace({ attributes: denied })] },
+      want: 'warning',
+      text: 'not checked: Request unauthorized.',
+      remedy: 'Temporal Cloud',
+    },
+    {
+      when: 'the cluster has no claim',
+      differs: { claims: known([]) },
+      want: 'error',
+      text: 'has claimed its names',
+      remedy: 'TEMPORAL_NAMESPACE',
+    },
+    {
+      when: 'no live worker polls',
+      differs: { pollers: [poller('a', known({})), poller('b', known({ workflow: 1, activity: 600_000 }))] },
+      want: 'error',
+      text: 'a (node-maintenance, never), b (node-maintenance, last 0 s ago)',
+      remedy: 'log of these workers',
+    },
+    {
+      when: 'one of two does not poll',
+      differs: { pollers: [poller('a', polling), poller('b', known({}))] },
+      want: 'warning',
+      text: 'b (node-maintenance, never)',
+      remedy: 'log of these workers',
+    },
+    {
+      when: 'pollers cannot be described',
+      differs: { pollers: [poller('a', denied)] },
+      want: 'warning',
+      text: 'pollers not checked: Request unauthorized.',
+      remedy: 'read access',
+    },
+  ])('is reported when $when', ({ differs, want, text, remedy }) => {
+    const [finding, ...more] = problems(differs);
+    expect(more).toEqual([]);
+    expect(finding).toMatchObject({
+      result: want,
+      message: expect.stringContaining(text),
+      remedy: expect.stringContaining(remedy),
+    });
+  });
+
+  test('that this user cannot reach is a warning, unless the worker reports the same', () => {
+    const unavailable = { kind: 'Unavailable', problem: 'no response from x' } as const;
+    const results = (reported: string[] | undefined) =>
+      temporalFindings({ ...unavailable, reported }).map(({ result }) => result);
+    expect(results(undefined)).toEqual(['warning']);
+    expect(results([])).toEqual(['warning', 'ok']);
+    expect(results(['Temporal is unavailable'])).toEqual(['warning', 'error']);
+  });
+});
