@@ -48,13 +48,13 @@ describe('what is installed', () => {
       when: 'something is missing',
       differs: { differing: ['a is missing'], problems: ['a is missing', 'b lacks spec.c'] },
       want: 'error',
-      text: 'processes of release 0.1.0 do not start: a is missing and b lacks spec.c',
+      text: 'processes of release 0.1.0 do not start: a is missing, b lacks spec.c',
     },
     {
       when: 'the installation is of a release next to it',
       differs: { differing: ['a of release 0.2.0', 'b of release 0.2.0'] },
       want: 'warning',
-      text: '2 objects of 36 differ from release 0.1.0: a of release 0.2.0 and b of release 0.2.0',
+      text: '2 objects of 36 differ from release 0.1.0: a of release 0.2.0, b of release 0.2.0',
     },
     {
       when: 'the policies are those of another namespace, all of them differ',
