@@ -351,3 +351,10 @@ export interface ClusterScope {
   readonly uid: string;
   readonly names: TemporalNames;
 }
+
+/** The name of a cluster-scoped object, a node or a pod: a DNS subdomain of at most MAX_OBJECT_NAME_LENGTH characters. */
+export const OBJECT_NAME_PATTERN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+export const MAX_OBJECT_NAME_LENGTH = 253;
+/** What a message about another name says. */
+export const EXPECTED_OBJECT_NAME =
+  'expected lower case letters, digits, "-" and ".", starting and ending with a letter or digit, at most 253 characters';

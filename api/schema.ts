@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { EXPECTED_OBJECT_NAME, MAX_OBJECT_NAME_LENGTH, OBJECT_NAME_PATTERN } from './names.ts';
 
 /** Building blocks of the stored types. The error of each one states what it expects. */
 
@@ -62,13 +63,14 @@ export function timestamp() {
   return z.iso.datetime({ offset: true, error: 'expected a time such as 2024-04-22T21:40:32Z' });
 }
 
-const DNS_SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
-
 /** The name of a cluster-scoped object, a node or a pod. */
 export function objectName() {
-  const error =
-    'expected lower case letters, digits, "-" and ".", starting and ending with a letter or digit, at most 253 characters';
-  return z.string({ error }).min(1, { error }).max(253, { error }).regex(DNS_SUBDOMAIN, { error });
+  const error = EXPECTED_OBJECT_NAME;
+  return z
+    .string({ error })
+    .min(1, { error })
+    .max(MAX_OBJECT_NAME_LENGTH, { error })
+    .regex(OBJECT_NAME_PATTERN, { error });
 }
 
 /** A number or a percentage, like `maxUnavailable` of the Kubernetes types. */

@@ -9,37 +9,33 @@ import type { Log } from '../kube/log.ts';
 import { type RawPod, resources } from '../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../kube/workQueue.ts';
 import { requireClass } from './evacuatorClass.ts';
-import { EvacuationSession, type Progress, StopReason } from './session.ts';
+import { type Progress, StopReason } from './progress.ts';
+import { EvacuationSession } from './session.ts';
 
-/** A pod with all its fields, as just read from the apiserver. The type lists the fields that this package reads. */
-export type LivePod = RawPod & { readonly spec: Readonly<Record<string, unknown>> };
+/** A pod with all its fields, as just read from the apiserver. The type lists the fields that this project reads. */
+export type EvacuatedPod = RawPod & { readonly spec: Readonly<Record<string, unknown>> };
 
-/**
- * Moves or terminates one pod in an application-specific way. Contract:
- *
- * 1. It is called when `status.activeEvacuatorClass` is its class, for a pod that exists and is not terminating.
- * 2. When it returns, the evacuator has completed: the next evacuator becomes active, or the eviction API is used. The
- *    returned value is the last message.
- * 3. When it throws, the Evacuation reports the error, and the function is called again with back-off while its class is active.
- * 4. When `progress.signal` aborts, it must end soon. Its result is ignored then.
- * 5. After a restart it is called again for the same Evacuation: check which work is done already, and
- *    `evacuation.status`, before doing anything.
- */
-export type Evacuate = (
-  pod: LivePod,
+/** Moves or terminates one pod: the contract is that of `Evacuate`. */
+export type EvacuatePod = (
+  pod: EvacuatedPod,
   evacuation: Readonly<Evacuation>,
   progress: Progress,
 ) => Promise<string | void>;
 
+/** How a call ended. Stopped: its signal aborted. */
+export type Outcome = 'Completed' | 'Failed' | 'Stopped';
+
 export interface EvacuatorOptions {
   /** Class of the evacuator, for example `deployment.apps.k8s.io`: a DNS subdomain of at most 54 characters. */
   readonly evacuatorClass: string;
-  readonly evacuate: Evacuate;
+  readonly evacuate: EvacuatePod;
   /** Informers that the caller runs and may share. */
   readonly view: Pick<EvacuationView, 'pods' | 'evacuations' | 'queues'> & { readonly kube: FencedKube };
   readonly log: Log;
   /** Maximum number of pods that are evacuated in parallel. Others wait while their deadlines run. Default: 1000. */
   readonly maxConcurrent?: number | undefined;
+  /** Called when a call starts. Returns what to call when it has ended. */
+  readonly onCall?: (() => (outcome: Outcome) => void) | undefined;
 }
 
 const retries = { firstMs: 1_000, capMs: 60_000 };
@@ -175,28 +171,33 @@ export class Evacuator {
   }
 
   /** Reads the pod of an Evacuation; undefined when it is gone or terminating. */
-  async #livePod({ metadata, spec }: Readonly<Evacuation>): Promise<LivePod | undefined> {
+  async #livePod({ metadata, spec }: Readonly<Evacuation>): Promise<EvacuatedPod | undefined> {
     const key = { namespace: metadata.namespace, name: spec.podRef.name };
     const pod = await this.#options.view.kube.get(resources.pods, key);
     if (pod?.metadata.uid !== spec.podRef.uid || pod.metadata.deletionTimestamp !== undefined)
       return undefined;
-    return pod as LivePod;
+    return pod as EvacuatedPod;
   }
 
   async #call(
     session: EvacuationSession,
-    pod: LivePod,
+    pod: EvacuatedPod,
     evacuation: Readonly<Evacuation>,
   ): Promise<Requeue | undefined> {
     const fields = { evacuation: `${evacuation.metadata.namespace}/${evacuation.metadata.name}` };
-    const { evacuatorClass, evacuate, log } = this.#options;
+    const { evacuatorClass, evacuate, log, onCall } = this.#options;
     log.info('Evacuation started', { ...fields, evacuatorClass });
     if (!hasResponded(evacuation)) session.respond();
+    const ended = onCall?.();
     try {
       const message = await orAbandoned(evacuate(pod, evacuation, session), session.signal);
       if (session.signal.aborted) throw session.signal.reason;
       const completed = await session.complete(message ?? undefined);
-      if (completed === undefined) return this.#retryLater(session.uid);
+      if (completed === undefined) {
+        ended?.('Stopped');
+        return this.#retryLater(session.uid);
+      }
+      ended?.('Completed');
       this.#failures.delete(session.uid);
       this.#completed.set(session.uid, completed.status?.activeEvacuatorSince);
       log.info('Evacuation completed', fields);
@@ -205,8 +206,10 @@ export class Evacuator {
       if (session.signal.aborted) {
         const reason = errorMessage(session.signal.reason);
         log.info('Evacuation stopped', { ...fields, reason, error: errorMessage(error) });
+        ended?.('Stopped');
         return undefined;
       }
+      ended?.('Failed');
       return this.#failed(session, error, fields);
     }
   }

@@ -1,5 +1,5 @@
 import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
-import { runEvacuator } from 'node-maintenance/evacuator-kit';
+import { runEvacuator } from '@node-maintenance/evacuator-kit';
 
 const config = new KubeConfig();
 config.loadFromDefault();
@@ -8,8 +8,10 @@ const api = config.makeApiClient(CoreV1Api);
 /** Copies the data of a pod to the place where its replacement reads it, one record at a time. */
 await runEvacuator({
   evacuatorClass: 'migrate.example.com',
+  healthPort: Number(process.env['HEALTH_PORT'] ?? 8080),
+  metricsPort: Number(process.env['METRICS_PORT'] ?? 9464),
   evacuate: async ({ metadata }, _evacuation, progress) => {
-    const { namespace = '', name } = metadata;
+    const { namespace, name } = metadata;
     const { data: source = {} } = await api.readNamespacedConfigMap({ namespace, name: `${name}-data` });
     let target = await api.readNamespacedConfigMap({ namespace, name: 'migrated-data' });
     const missing = Object.keys(source).filter((key) => target.data?.[key] !== source[key]);

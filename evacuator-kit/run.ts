@@ -1,13 +1,18 @@
 import { hostname } from 'node:os';
-import { connectKube } from '../kube/client.ts';
-import { watchEvacuations } from '../kube/cluster.ts';
+import type { Registry } from 'prom-client';
+import { connectKube, type FencedKube, type Kube } from '../kube/client.ts';
+import { type EvacuationView, watchEvacuations } from '../kube/cluster.ts';
 import { defaultNamespace, type KubeConfigChoice } from '../kube/config.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
+import { toLivePod } from '../kube/livePod.ts';
 import type { Log } from '../kube/log.ts';
 import { defaultLog } from './defaultLog.ts';
-import { type Evacuate, Evacuator, stopTimeoutMs } from './evacuator.ts';
+import type { Evacuate } from './evacuate.ts';
+import { type EvacuatePod, Evacuator, stopTimeoutMs } from './evacuator.ts';
 import { requireClass } from './evacuatorClass.ts';
+import { EvacuatorMetrics } from './metrics.ts';
 import { checkCluster } from './preflight.ts';
+import { type Health, serve } from './serve.ts';
 
 export interface RunOptions extends KubeConfigChoice {
   /** Class of the evacuator, for example `migrate.example.com`: a DNS subdomain of at most 54 characters. */
@@ -19,7 +24,13 @@ export interface RunOptions extends KubeConfigChoice {
   readonly leaseNamespace?: string | undefined;
   /** Maximum number of pods that are evacuated in parallel. Others wait while their deadlines run. Default: 1000. */
   readonly maxConcurrent?: number | undefined;
-  /** Logger. Default: pino, which writes JSON lines to standard output. */
+  /** Port of /healthz and /readyz, on all addresses. Default: not served. */
+  readonly healthPort?: number | undefined;
+  /** Port of /metrics for Prometheus, on all addresses. Default: not served. */
+  readonly metricsPort?: number | undefined;
+  /** A registry of prom-client with metrics of your own, to which those of the evacuator are added. Default: a new one, with those of the process. */
+  readonly registry?: Registry | undefined;
+  /** Logger. Default: JSON lines on standard output, without those of level debug. */
   readonly log?: Log | undefined;
   /** Stops the evacuator. Default: SIGTERM and SIGINT stop it. */
   readonly signal?: AbortSignal | undefined;
@@ -32,48 +43,88 @@ export interface RunOptions extends KubeConfigChoice {
 const leaseDurationSeconds = 15;
 const renewDeadlineSeconds = leaseDurationSeconds - stopTimeoutMs / 1_000 - 2;
 
+/** What the parts of a running evacuator share. */
+interface Running {
+  readonly options: RunOptions;
+  readonly kube: Kube;
+  readonly leaseNamespace: string;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly health: Health;
+  readonly metrics: EvacuatorMetrics;
+}
+
 /**
  * Runs an evacuator as a process. Only the leader of its replicas acts. Resolves when the evacuator was stopped and all calls
  * have ended. Throws an Error with a one-line message for problems that waiting does not solve: an invalid class, no kubeconfig,
- * missing permissions, or a cluster without the Evacuation API.
+ * a port that is taken, missing permissions, or a cluster without the Evacuation API.
  */
 export async function runEvacuator(options: RunOptions): Promise<void> {
-  const {
-    evacuatorClass,
-    evacuate,
-    namespace,
-    maxConcurrent,
-    log = defaultLog(),
-    signal = stopSignal(),
-  } = options;
+  const { evacuatorClass, namespace, log = defaultLog(), signal = stopSignal() } = options;
   requireClass(evacuatorClass);
   const leaseNamespace = options.leaseNamespace ?? namespace ?? defaultNamespace(options);
-  const kube = connectKube({ ...options, userAgent: `evacuator/${evacuatorClass}`, log });
+  const metrics = new EvacuatorMetrics(options.registry);
+  const userAgent = `evacuator/${evacuatorClass}`;
+  const kube = connectKube({ ...options, userAgent, log, onRequest: metrics.onRequest });
+  const health: Health = { isReady: false };
+  const { healthPort, metricsPort } = options;
   try {
-    const view = watchEvacuations({ kube, namespace, log });
-    await checkCluster({ kube, log, signal, namespace, leaseNamespace });
-    if (signal.aborted) return;
-    view.start(signal);
-    log.info('Evacuator started', { evacuatorClass, namespace, leaseNamespace });
-    const election = {
-      name: `evacuator-${evacuatorClass}`,
-      namespace: leaseNamespace,
-      identity: `${hostname()}_${crypto.randomUUID()}`,
-      leaseDurationSeconds,
-      renewDeadlineSeconds,
-    };
-    await runWhenLeader({ kube, ...election, log, signal }, async (leading, fencedKube) => {
-      if (!(await isSynced(view, leading))) return;
-      const fencedView = { ...view, kube: fencedKube };
-      await new Evacuator({ evacuatorClass, evacuate, view: fencedView, log, maxConcurrent }).run(leading);
-    });
-    log.info('Evacuator stopped', { evacuatorClass });
+    const closeServers = await serve({ healthPort, metricsPort }, { health, metrics, log });
+    try {
+      await run({ options, kube, leaseNamespace, log, signal, health, metrics });
+    } finally {
+      closeServers();
+    }
   } finally {
     await kube.close();
   }
 }
 
-async function isSynced(view: ReturnType<typeof watchEvacuations>, signal: AbortSignal): Promise<boolean> {
+async function run(running: Running): Promise<void> {
+  const { options, kube, leaseNamespace, log, signal, health, metrics } = running;
+  const { evacuatorClass, namespace } = options;
+  const view = watchEvacuations({ kube, namespace, log });
+  await checkCluster({ kube, log, signal, namespace, leaseNamespace });
+  if (signal.aborted) return;
+  view.start(signal);
+  void isSynced(view, signal).then((synced) => {
+    health.isReady = synced;
+  });
+  log.info('Evacuator started', { evacuatorClass, namespace, leaseNamespace });
+  const election = {
+    name: `evacuator-${evacuatorClass}`,
+    namespace: leaseNamespace,
+    identity: `${hostname()}_${crypto.randomUUID()}`,
+    leaseDurationSeconds,
+    renewDeadlineSeconds,
+  };
+  metrics.leading(false);
+  await runWhenLeader({ kube, ...election, log, signal }, async (leading, fencedKube) => {
+    metrics.leading(true);
+    try {
+      if (await isSynced(view, leading)) await lead(running, { ...view, kube: fencedKube }, leading);
+    } finally {
+      metrics.leading(false);
+    }
+  });
+  log.info('Evacuator stopped', { evacuatorClass });
+}
+
+async function lead(
+  { options, log, metrics }: Running,
+  view: EvacuationView & { readonly kube: FencedKube },
+  leading: AbortSignal,
+): Promise<void> {
+  const { evacuatorClass, evacuate, maxConcurrent } = options;
+  const evacuatePod: EvacuatePod = async (pod, evacuation, progress) =>
+    evacuate(await toLivePod(pod), evacuation, progress);
+  const { onCall } = metrics;
+  await new Evacuator({ evacuatorClass, evacuate: evacuatePod, view, log, maxConcurrent, onCall }).run(
+    leading,
+  );
+}
+
+async function isSynced(view: Pick<EvacuationView, 'synced'>, signal: AbortSignal): Promise<boolean> {
   await view.synced(signal).catch((error: unknown) => {
     if (!signal.aborted) throw error;
   });

@@ -7,8 +7,10 @@ import { errorMessage } from './errors.ts';
 
 /** Selects the cluster. Without any setting: the cluster that kubectl would use, or the one that this process runs in. */
 export interface KubeConfigChoice {
-  /** One path, or several joined by `:` (`;` on Windows) as in KUBECONFIG; earlier files take precedence. */
-  readonly kubeconfig?: string | undefined;
+  /**
+   * One path, or several joined by `:` (`;` on Windows) as in KUBECONFIG; earlier files take precedence. Or a loaded KubeConfig, which is not changed.
+   */
+  readonly kubeconfig?: string | KubeConfig | undefined;
   /** Name of a context; default: the file's current-context. */
   readonly context?: string | undefined;
 }
@@ -18,13 +20,22 @@ export interface KubeConfigChoice {
  * KUBECONFIG is read here instead of in the configuration of the worker because every Kubernetes client uses it.
  */
 export function loadKubeConfig(choice: KubeConfigChoice): KubeConfig {
-  const paths = choice.kubeconfig ?? process.env['KUBECONFIG'];
-  const config = paths ? loadFiles(paths) : loadDefault();
-  const source = paths ? `kubeconfig ${paths}` : 'the default kubeconfig';
+  const { config, source } = load(choice.kubeconfig ?? process.env['KUBECONFIG']);
   if (choice.context !== undefined) config.setCurrentContext(choice.context);
   checkContext(config, source);
   allowPlainHttp(config);
   return config;
+}
+
+function load(given: string | KubeConfig | undefined): { config: KubeConfig; source: string } {
+  if (typeof given === 'object') return { config: copyOf(given), source: 'the given KubeConfig' };
+  if (given) return { config: loadFiles(given), source: `kubeconfig ${given}` };
+  return { config: loadDefault(), source: 'the default kubeconfig' };
+}
+
+/** Keeps the class and the authenticators that a program may have added. */
+function copyOf(config: KubeConfig): KubeConfig {
+  return Object.assign(Object.create(Object.getPrototypeOf(config) as object) as KubeConfig, config);
 }
 
 /** Returns the namespace that kubectl would use: the one of the context or, in a cluster, of the ServiceAccount. */

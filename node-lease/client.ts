@@ -1,22 +1,27 @@
+import { hostname } from 'node:os';
 import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
 import { anySignal } from '../kube/abort.ts';
 import { findMissingRules, ruleText } from '../kube/authorization.ts';
 import { connectKube, type Kube } from '../kube/client.ts';
 import type { KubeConfigChoice } from '../kube/config.ts';
+import { errorMessage } from '../kube/errors.ts';
 import { type Log, silentLog } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { Semaphore } from '../kube/semaphore.ts';
-import { Hold, type HoldOptions, type WhileHeld } from './hold.ts';
+import { NodeHeldError, NodeLeaseError, typed } from './errors.ts';
+import { Hold } from './hold.ts';
 import { requireNodeName } from './leaseObjects.ts';
-import { type Acquisition, type Lost, NodeLeases, type Release } from './nodeLeases.ts';
-import { withRemedy } from './remedy.ts';
+import { NodeLeases } from './nodeLeases.ts';
+import { stateOf, watchStates } from './reader.ts';
+import type { Acquisition, HoldOptions, Lost, NodeLeaseState, Release, WhileHeld } from './types.ts';
 
 export interface NodeLeaseOptions extends KubeConfigChoice {
   /**
    * A human-readable name of the holder: `reboot-daemon/worker-3`. Two processes with the same name are the same holder, so a daemon
-   * that restarts keeps its Lease. Processes that may run at the same time need different names.
+   * that restarts keeps its Lease. Processes that may run at the same time need different names. Default: `node-lease/<host>_<UUID>`, another
+   * one for each client, which after a restart waits until the Lease of its predecessor has expired.
    */
-  readonly holder: string;
+  readonly holder?: string | undefined;
   /** Time for which other clients wait for a holder that stopped renewing. 1 to 3600, default 900. */
   readonly leaseDurationSeconds?: number | undefined;
   /** Default: no log. `console` is possible. */
@@ -27,11 +32,25 @@ interface SignalOption {
   readonly signal?: AbortSignal | undefined;
 }
 
+export interface WatchOptions extends SignalOption {
+  /** Only this node. Default: all nodes. */
+  readonly node?: string | undefined;
+}
+
 /**
- * Holds the maintenance Leases of nodes. Every method rejects with a one-line Error that contains the problem and the remedy. After a
+ * Reads and holds the maintenance Leases of nodes. Every method rejects with a NodeLeaseError, or with the reason of an aborted signal. After a
  * rejection for an invalid name, a missing node or missing permissions nothing was changed.
  */
 export interface NodeLeaseClient {
+  /** The name under which this client holds Leases. */
+  readonly holder: string;
+  /** Reads the Lease of a node, as a client does that acts only on nodes that nobody holds. */
+  get(node: string, options?: SignalOption): Promise<NodeLeaseState>;
+  /**
+   * Yields the state of every node that has a Lease, then each state that changes, also by expiry. Of several changes of a node during one step of
+   * the consumer it yields the last one. Ends when the signal aborts or the client is closed; outlasts failures of the apiserver.
+   */
+  watch(options?: WatchOptions): AsyncIterable<NodeLeaseState>;
   /** Acquires the Lease for one duration if nobody else holds it; renews it if it is ours. Does not wait. */
   acquire(node: string, options?: SignalOption): Promise<Acquisition>;
   /** Renews the Lease for one more duration if it is still ours. */
@@ -41,20 +60,35 @@ export interface NodeLeaseClient {
   /**
    * Waits until it acquires the Lease, calls `act` while it renews the Lease, and releases it afterwards. Resolves with the result of
    * `act`. Rejects with the error of `act`, or with a NodeLeaseLostError if the Lease was lost before `act` returned. Calls for the
-   * same node run one after the other.
+   * same node run one after the other. With `wait: false`, rejects with a NodeHeldError instead of waiting.
    */
   hold<T>(node: string, act: WhileHeld<T>, options?: HoldOptions): Promise<T>;
-  /** Cancels waiting calls, aborts the signals of running ones and waits for them, releases their Leases, and closes connections. */
+  /** Ends watches, cancels waiting calls, aborts the signals of running ones and waits for them, releases their Leases, and closes connections. */
   close(): Promise<void>;
 }
 
 const remedy = 'grant the rules in node-lease/rbac.yaml';
 
-/** Creates a client. Throws a one-line Error for an invalid holder, an invalid duration, or a missing kubeconfig. */
-export function nodeLeases(options: NodeLeaseOptions): NodeLeaseClient {
-  const { holder, leaseDurationSeconds = 900, log = silentLog } = options;
-  const kube = connectKube({ ...options, userAgent: 'node-lease', log });
+const readVerbs = ['get', 'list', 'watch'];
+
+/** Creates a client. Throws a NodeLeaseError for an invalid holder, an invalid duration, or a missing kubeconfig. */
+export function nodeLeases(options: NodeLeaseOptions = {}): NodeLeaseClient {
+  const { holder = uniqueHolder(), leaseDurationSeconds = 900, log = silentLog } = options;
+  const kube = connect(options, log);
   return new Client(kube, new NodeLeases({ kube, holder, leaseDurationSeconds }), log);
+}
+
+/** The prefix tells what it is, and is none that KEP-1411 reserves, whatever the name of the host. */
+function uniqueHolder(): string {
+  return `node-lease/${hostname()}_${crypto.randomUUID()}`;
+}
+
+function connect(options: NodeLeaseOptions, log: Log): Kube {
+  try {
+    return connectKube({ ...options, userAgent: 'node-lease', log });
+  } catch (cause) {
+    throw new NodeLeaseError(errorMessage(cause), { kind: 'InvalidArgument', cause });
+  }
 }
 
 class Client implements NodeLeaseClient {
@@ -70,24 +104,51 @@ class Client implements NodeLeaseClient {
     this.#kube = kube;
     this.#leases = leases;
     this.#log = log;
-    this.#requirePermissions = once((signal) => requireRules(kube, signal));
+    // Without watch, a lost Lease would go unnoticed.
+    const verbs = [...readVerbs, 'create', 'patch'];
+    this.#requirePermissions = once((signal) => requireRules(kube, { verbs, to: 'hold a node' }, signal));
+  }
+
+  get holder(): string {
+    return this.#leases.holder;
+  }
+
+  async get(node: string, { signal }: SignalOption = {}): Promise<NodeLeaseState> {
+    const lease = await typed(this.#leases.read(node, { signal }), node, remedy);
+    return stateOf(node, lease, this.#kube.now());
+  }
+
+  async *watch({ node, signal }: WatchOptions = {}): AsyncGenerator<NodeLeaseState> {
+    if (node !== undefined) requireNodeName(node);
+    const [kube, log] = [this.#kube, this.#log];
+    const stop = anySignal(this.#closing.signal, signal);
+    try {
+      if (stop.signal.aborted) return;
+      await untilAborted(
+        typed(requireRules(kube, { verbs: readVerbs, to: 'watch Leases' }, stop.signal), node, remedy),
+        stop.signal,
+      );
+      yield* watchStates({ kube, log, node, signal: stop.signal });
+    } finally {
+      stop.dispose();
+    }
   }
 
   acquire(node: string, { signal }: SignalOption = {}): Promise<Acquisition> {
-    return withRemedy(this.#leases.acquire(node, { signal }), remedy);
+    return typed(this.#leases.acquire(node, { signal }), node, remedy);
   }
 
   renew(node: string, { signal }: SignalOption = {}): Promise<Acquisition | Lost> {
-    return withRemedy(this.#leases.renew(node, { signal }), remedy);
+    return typed(this.#leases.renew(node, { signal }), node, remedy);
   }
 
   release(node: string, { signal }: SignalOption = {}): Promise<Release> {
-    return withRemedy(this.#leases.release(node, { signal }), remedy);
+    return typed(this.#leases.release(node, { signal }), node, remedy);
   }
 
-  async hold<T>(node: string, act: WhileHeld<T>, { signal, onWaiting }: HoldOptions = {}): Promise<T> {
+  async hold<T>(node: string, act: WhileHeld<T>, { signal, ...options }: HoldOptions = {}): Promise<T> {
     const stop = anySignal(this.#closing.signal, signal);
-    const result = this.#hold(node, act, { signal: stop.signal, onWaiting });
+    const result = this.#hold(node, act, { ...options, signal: stop.signal });
     this.#holds.add(result);
     return result.finally(() => {
       stop.dispose();
@@ -96,7 +157,7 @@ class Client implements NodeLeaseClient {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort(new Error('the client of node Leases was closed'));
+    this.#closing.abort(new NodeLeaseError('the client of node Leases was closed', { kind: 'Closed' }));
     await Promise.allSettled(this.#holds);
     await this.#kube.close();
   }
@@ -104,7 +165,10 @@ class Client implements NodeLeaseClient {
   async #hold<T>(node: string, act: WhileHeld<T>, options: HoldOptions): Promise<T> {
     requireNodeName(node);
     options.signal?.throwIfAborted();
-    const lock = this.#locks.get(node) ?? new Semaphore(1);
+    // A call of this client holds the node, or waits for it.
+    const known = this.#locks.get(node);
+    if (known !== undefined && options.wait === false) throw new NodeHeldError(node, this.holder, undefined);
+    const lock = known ?? new Semaphore(1);
     this.#locks.set(node, lock);
     const unlock = await lock.acquire(options.signal);
     const [kube, leases, log, requirePermissions] = [
@@ -122,19 +186,25 @@ class Client implements NodeLeaseClient {
   }
 }
 
-/** Checks the permissions before a hold: without watch, a lost Lease would go unnoticed. */
-async function requireRules(kube: Kube, signal: AbortSignal | undefined): Promise<void> {
+/** Rejects with a NodeLeaseError that has the missing rules. */
+async function requireRules(
+  kube: Kube,
+  { verbs, to }: { verbs: readonly string[]; to: string },
+  signal: AbortSignal | undefined,
+): Promise<void> {
   const { group, plural: resource } = resources.leases;
-  const verbs = ['get', 'list', 'watch', 'create', 'patch'];
-  const missing = await findMissingRules(
-    kube,
-    [{ group, resource, verbs, namespace: NODE_LEASE_NAMESPACE }],
-    {
-      signal,
-    },
-  );
+  const rules = [{ group, resource, verbs, namespace: NODE_LEASE_NAMESPACE }];
+  const missing = await findMissingRules(kube, rules, { signal });
   if (missing.length === 0) return;
-  throw new Error(`missing RBAC permissions to hold a node: add ${missing.map(ruleText).join(' and ')}`);
+  const message = `missing RBAC permissions to ${to}: add ${missing.map(ruleText).join(' and ')}`;
+  throw new NodeLeaseError(message, { kind: 'Forbidden' });
+}
+
+/** Resolves also when the work rejects because the signal aborted. */
+async function untilAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  await work.catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
 }
 
 /** Repeats the work on each call until it has succeeded once. */

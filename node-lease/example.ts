@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { nodeLeases } from 'node-maintenance/node-lease';
+import { nodeLeases } from '@node-maintenance/node-lease';
 
 const [node = '', program = './reboot-and-wait.sh', ...args] = process.argv.slice(2);
 const run = promisify(execFile);

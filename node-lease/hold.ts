@@ -10,26 +10,9 @@ import type { Log } from '../kube/log.ts';
 import { currentInstant, elapsedMs, type Instant } from '../kube/monotonicTime.ts';
 import { resources } from '../kube/resources.ts';
 import { type Loss, lossOf, NodeLeaseLostError } from './lost.ts';
-import type { Acquisition, NodeLeases } from './nodeLeases.ts';
-import { addRemedy } from './remedy.ts';
-
-/** The current holder of a node that a call waits for. */
-export interface Waiting {
-  readonly node: string;
-  readonly holder: string;
-  /** Time at which the Lease expires unless it is renewed; undefined for an administrator, whose Lease does not expire. */
-  readonly until: Date | undefined;
-}
-
-export interface HoldOptions {
-  /** Cancels the wait, and aborts the signal of the function. */
-  readonly signal?: AbortSignal | undefined;
-  /** Called when another client holds the node, and again when the holder changes. */
-  readonly onWaiting?: ((waiting: Waiting) => void) | undefined;
-}
-
-/** The function that runs while the Lease is held; it must stop when the signal aborts. */
-export type WhileHeld<T> = (signal: AbortSignal) => Promise<T> | T;
+import { NodeHeldError, typedError } from './errors.ts';
+import type { NodeLeases } from './nodeLeases.ts';
+import type { Acquisition, HoldOptions, WhileHeld } from './types.ts';
 
 interface HoldParts {
   readonly kube: Kube;
@@ -74,9 +57,10 @@ export class Hold {
     return this.#parts.leases.leaseDurationSeconds * 1_000;
   }
 
-  async run<T>(act: WhileHeld<T>, { signal, onWaiting }: HoldOptions): Promise<T> {
+  async run<T>(act: WhileHeld<T>, options: HoldOptions): Promise<T> {
+    const { signal } = options;
     try {
-      const acquiredAt = await this.#acquire(signal, onWaiting);
+      const acquiredAt = await this.#acquire(options);
       signal?.throwIfAborted();
       return await this.#runGuarded(act, acquiredAt, signal);
     } finally {
@@ -85,12 +69,12 @@ export class Hold {
   }
 
   /** Waits for the Lease. Resolves with the time from which its duration counts. */
-  async #acquire(signal: AbortSignal | undefined, onWaiting: HoldOptions['onWaiting']): Promise<Instant> {
+  async #acquire({ signal, onWaiting, wait = true }: HoldOptions): Promise<Instant> {
     const { node, log } = this.#parts;
     let reportedHolder: string | undefined;
     for (let failures = 0; ; ) {
       const startedAt = currentInstant();
-      const acquisition = await this.#tryToAcquire(signal);
+      const acquisition = await this.#tryToAcquire(signal, wait);
       if (acquisition?.kind === 'Held') {
         if (elapsedMs(startedAt) < this.#durationMs) return startedAt;
         log.warn('Lease expired before the response arrived, trying again', { node });
@@ -103,14 +87,15 @@ export class Hold {
       }
       failures = 0;
       const { holder, until } = acquisition;
+      if (!wait) throw new NodeHeldError(node, holder, until);
       if (holder !== reportedHolder) onWaiting?.({ node, holder, until });
       reportedHolder = holder;
       await this.#untilChanged(acquisition, signal);
     }
   }
 
-  /** Resolves with undefined after a retryable error. */
-  async #tryToAcquire(signal: AbortSignal | undefined): Promise<Acquisition | undefined> {
+  /** Resolves with undefined after an error that is retried. */
+  async #tryToAcquire(signal: AbortSignal | undefined, mayRetry: boolean): Promise<Acquisition | undefined> {
     const { leases, node, log, requirePermissions, remedy } = this.#parts;
     signal?.throwIfAborted();
     try {
@@ -122,10 +107,8 @@ export class Hold {
     } catch (error) {
       // An aborted or unanswered request may still have been executed by the apiserver.
       signal?.throwIfAborted();
-      if (!isRetryable(error)) {
-        this.#mayHoldLease = false;
-        throw addRemedy(error, remedy);
-      }
+      if (!isRetryable(error)) this.#mayHoldLease = false;
+      if (!mayRetry || !isRetryable(error)) throw typedError(error, node, remedy);
       log.warn('Lease could not be acquired, trying again', { node, error: errorMessage(error) });
       return undefined;
     }

@@ -1,9 +1,14 @@
 import type { Lease, Node } from '../api/core.ts';
-import { NODE_LEASE_NAMESPACE } from '../api/names.ts';
-import { objectName } from '../api/schema.ts';
+import {
+  EXPECTED_OBJECT_NAME,
+  MAX_OBJECT_NAME_LENGTH,
+  NODE_LEASE_NAMESPACE,
+  OBJECT_NAME_PATTERN,
+} from '../api/names.ts';
 import type { JsonPatchOperation, Kube, RequestOptions } from '../kube/client.ts';
 import { isKubeError, KubeError } from '../kube/errors.ts';
 import { resources } from '../kube/resources.ts';
+import { NodeLeaseError } from './errors.ts';
 
 /** The number of attempts at a conditional write. */
 const maxAttempts = 5;
@@ -17,6 +22,11 @@ export class LeaseObjects {
 
   constructor(kube: Kube) {
     this.#kube = kube;
+  }
+
+  async read(node: string, options: RequestOptions): Promise<Lease | undefined> {
+    requireNodeName(node);
+    return this.#kube.get(resources.leases, leaseKeyOf(node), options);
   }
 
   /** Reads the Lease and acts on it. Repeats both if another client wrote it first. */
@@ -59,11 +69,14 @@ export class LeaseObjects {
     return this.#kube.create(resources.leases, { ...newLease(owner), spec }, options);
   }
 
-  /** Rejects with a one-line Error if the node does not exist. */
+  /** Rejects with a NodeLeaseError if the node does not exist. */
   async nodeOf(node: string, options: RequestOptions): Promise<Node> {
     const found = await this.#kube.get(resources.nodes, { name: node }, options);
     if (found === undefined)
-      throw new Error(`node: there is no node "${node}"; kubectl get nodes lists them`);
+      throw new NodeLeaseError(`node: there is no node "${node}"; kubectl get nodes lists them`, {
+        kind: 'NodeNotFound',
+        node,
+      });
     return found;
   }
 
@@ -107,10 +120,9 @@ function leaseKeyOf(node: string): { namespace: string; name: string } {
   return { namespace: NODE_LEASE_NAMESPACE, name: node };
 }
 
-/** Throws a one-line Error for an invalid node name. */
+/** Throws a NodeLeaseError for an invalid node name. */
 export function requireNodeName(node: string): void {
-  const parsed = objectName().safeParse(node);
-  if (parsed.success) return;
-  const shown = node.length > 253 ? `${node.length} characters` : JSON.stringify(node);
-  throw new Error(`node: ${parsed.error.issues[0]?.message} (got ${shown})`);
+  if (node.length <= MAX_OBJECT_NAME_LENGTH && OBJECT_NAME_PATTERN.test(node)) return;
+  const shown = node.length > MAX_OBJECT_NAME_LENGTH ? `${node.length} characters` : JSON.stringify(node);
+  throw new NodeLeaseError(`node: ${EXPECTED_OBJECT_NAME} (got ${shown})`, { kind: 'InvalidArgument' });
 }

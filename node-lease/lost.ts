@@ -1,4 +1,5 @@
 import type { Lease } from '../api/core.ts';
+import { NodeLeaseError } from './errors.ts';
 
 /** Why a Lease was lost while it was in use. */
 export type Loss =
@@ -12,14 +13,12 @@ export type Loss =
   | { readonly kind: 'Expired'; readonly lastError: string | undefined };
 
 /** The node is no longer ours: another holder may be working on it. `loss` is the reason. */
-export class NodeLeaseLostError extends Error {
+export class NodeLeaseLostError extends NodeLeaseError {
   override readonly name = 'NodeLeaseLostError';
-  readonly node: string;
   readonly loss: Loss;
 
   constructor(node: string, loss: Loss) {
-    super(`the maintenance Lease of node ${node} was lost: ${describeLoss(loss)}`);
-    this.node = node;
+    super(`the maintenance Lease of node ${node} was lost: ${describeLoss(loss)}`, { kind: 'Lost', node });
     this.loss = loss;
   }
 }

@@ -8,23 +8,9 @@ import {
 import type { Kube, RequestOptions } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { microTime } from '../kube/leaseRecord.ts';
+import { NodeLeaseError } from './errors.ts';
 import { LeaseObjects } from './leaseObjects.ts';
-
-export type Acquisition =
-  /** We hold the Lease until `until`, by the clock of the apiserver, unless we renew it. */
-  | { readonly kind: 'Held'; readonly until: Date; readonly lease: Lease }
-  /** `until` is undefined for an administrator, whose Lease does not expire. */
-  | { readonly kind: 'HeldByAnother'; readonly holder: string; readonly until: Date | undefined };
-
-/** The Lease was no longer ours when we renewed it, and nobody else holds it. Nothing was changed. */
-export interface Lost {
-  readonly kind: 'Lost';
-  /** The Lease as it was read; undefined if it is missing. */
-  readonly lease: Lease | undefined;
-}
-
-/** `NotOurs`: another client held the Lease, or nobody. Nothing was changed. */
-export type Release = 'Released' | 'NotOurs';
+import type { Acquisition, Lost, Release } from './types.ts';
 
 interface NodeLeasesOptions extends LeaseClient {
   readonly kube: Kube;
@@ -32,20 +18,20 @@ interface NodeLeasesOptions extends LeaseClient {
 
 /**
  * Acquires, renews and releases the maintenance Leases of nodes for one holder (KEP-1411 > Expected Client Behavior). It has no state
- * other than the Leases. Every method rejects with a KubeError, or with a one-line Error for an invalid node name.
+ * other than the Leases. Every method rejects with a KubeError, or with a NodeLeaseError for an invalid node name or a missing node.
  */
 export class NodeLeases {
   readonly #kube: Kube;
   readonly #objects: LeaseObjects;
   readonly #client: LeaseClient;
 
-  /** Throws a one-line Error for a holder or a duration that KEP-1411 does not allow. */
+  /** Throws a NodeLeaseError for a holder or a duration that KEP-1411 does not allow. */
   constructor({ kube, holder, leaseDurationSeconds }: NodeLeasesOptions) {
     this.#kube = kube;
     this.#objects = new LeaseObjects(kube);
     this.#client = { holder, leaseDurationSeconds };
     const problem = leaseClientProblem(this.#client);
-    if (problem !== undefined) throw new Error(problem);
+    if (problem !== undefined) throw new NodeLeaseError(problem, { kind: 'InvalidArgument' });
   }
 
   get holder(): string {
@@ -54,6 +40,11 @@ export class NodeLeases {
 
   get leaseDurationSeconds(): number {
     return this.#client.leaseDurationSeconds;
+  }
+
+  /** Reads the Lease; undefined if the node has none. */
+  read(node: string, options: RequestOptions = {}): Promise<Lease | undefined> {
+    return this.#objects.read(node, options);
   }
 
   /** Acquires the Lease if nobody else holds it, and renews it if we do. A missing Lease is created. */

@@ -15,7 +15,7 @@ export function linkBinaries(layout: Layout, toolchain: Toolchain, commands: str
     writeFileSync(join(layout.bin, name), pluginScript(command, commands), { mode: 0o700 });
 }
 
-/** The same commands as in package.json. */
+/** The same commands as in cli/package.json. */
 const plugin = { 'kubectl-maintenance': 'main', 'kubectl_complete-maintenance': 'completion/complete' };
 
 /** Runs a command of cli/ with this process's Node: the one on PATH may be too old. */

@@ -2,6 +2,7 @@ import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
+import { withEmbeddedFiles } from './embeddedFiles.ts';
 import { root } from './tools.ts';
 
 const clientNode = join('node_modules', '@kubernetes', 'client-node');
@@ -57,17 +58,22 @@ export const nodeOptions = {
   plugins: [withoutUnusedModels, withNamedExports],
 } satisfies BuildOptions;
 
+/** How the commands of cli/ are bundled. */
+export const commandOptions = {
+  ...nodeOptions,
+  plugins: [withEmbeddedFiles, ...nodeOptions.plugins],
+} satisfies BuildOptions;
+
 /** Bundles the commands of cli/ with all they import: they start in a quarter of the time. */
 export async function bundleCommands(directory: string) {
   return build({
-    ...nodeOptions,
+    ...commandOptions,
     entryPoints: ['cli/main.ts', 'cli/completion/complete.ts'],
     outbase: 'cli',
     outdir: directory,
     splitting: true,
     metafile: true,
-    // All in one folder: modules find the files of the package by their own address.
-    chunkNames: '[name]-[hash]',
+    chunkNames: 'chunks/[name]-[hash]',
   });
 }
 

@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process';
 
 /**
- * `npm run debian-packages` installs what tests with containers need, as root on Debian. Elsewhere it says what is left out, and exits 0: these
- * tests are skipped then.
+ * `npm run debian-packages` installs what tests with containers and with other shells need, as root on Debian. Elsewhere it says what is left
+ * out, and exits 0: these tests are skipped then.
  */
 
 const packages = [
@@ -10,11 +10,13 @@ const packages = [
   'busybox-static',
   'containerd',
   'containernetworking-plugins',
+  'fish',
   'iproute2',
   'iptables',
   'runc',
   'socat',
   'util-linux',
+  'zsh',
 ];
 const timeoutMs = 300_000;
 
@@ -40,5 +42,5 @@ const found = problem();
 console.log(
   found === undefined
     ? `Installed: ${packages.join(', ')}`
-    : `Tests with containers will be skipped, because they need ${packages.join(', ')}: ${found}`,
+    : `Tests with containers, zsh and fish may be skipped, because they need ${packages.join(', ')}: ${found}`,
 );

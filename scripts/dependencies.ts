@@ -42,8 +42,11 @@ export function dependencyProblems(dependencies: Dependencies): string[] {
   ];
 }
 
+/** Leaves out this project and its workspaces, which are not installed from a registry. */
 function lockedPackages({ lock }: Dependencies): [path: string, LockedPackage][] {
-  return Object.entries(lock.packages).filter(([path, { link }]) => path !== '' && link !== true);
+  return Object.entries(lock.packages).filter(
+    ([path, { link }]) => path.includes('node_modules/') && link !== true,
+  );
 }
 
 /** A digest that cannot be forged: SHA-1 is not enough. */
@@ -126,7 +129,7 @@ export function readDependencies(): Dependencies {
 function addIntegrity(): void {
   const lock = JSON.parse(read('package-lock.json')) as Dependencies['lock'];
   for (const [path, entry] of Object.entries(lock.packages)) {
-    if (path === '' || entry.link === true || entry.integrity !== undefined) continue;
+    if (!path.includes('node_modules/') || entry.link === true || entry.integrity !== undefined) continue;
     const { version, ...rest } = entry;
     const spec = `${nameAt(path)}@${version}`;
     const integrity = execFileSync('npm', ['view', spec, 'dist.integrity'], { cwd: root, encoding: 'utf8' });

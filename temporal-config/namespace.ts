@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
 import type { ConnectionLike } from '@temporalio/client';
 import { parse } from 'yaml';
 import * as z from 'zod';
 import { parseStrictly } from '../api/maintenanceInput.ts';
+import { namespaceFile } from './namespaceFile.ts';
 
 /** Requirements for a namespace of Temporal. namespace.yaml declares them for the worker, the sandbox and `temporal-config apply`. */
 
@@ -30,12 +30,9 @@ const Namespace = z.strictObject({
 });
 export type Namespace = z.infer<typeof Namespace>;
 
-/** The same file for programs that are bundled into another folder. */
-const own = new URL('../temporal-config/namespace.yaml', import.meta.url);
-
 /** Returns the requirements of the workflows of this project. Throws an Error of one line if the file is invalid. */
 export function declaredNamespace(): Namespace {
-  const parsed = parseNamespace(parse(readFileSync(own, 'utf8')));
+  const parsed = parseNamespace(parse(namespaceFile()));
   if (!parsed.ok) throw new Error(`temporal-config/namespace.yaml: ${parsed.problems.join('; ')}`);
   return parsed.input;
 }

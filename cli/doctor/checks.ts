@@ -25,7 +25,7 @@ import { errorMessage, isKubeError } from '../../kube/errors.ts';
 import { installationOf } from '../workers/workers.ts';
 import { accountFacts, userRoles } from './accounts.ts';
 import { clockFacts } from './clocks.ts';
-import { installationFacts, pluginVersion, policiesIn } from './installation.ts';
+import { installationFacts, ownRelease, policiesIn } from './installation.ts';
 import { ClusterObjects } from './objects.ts';
 import { temporalFacts } from './temporal.ts';
 import { authoritiesOf, probeWebhooks, readyEndpoints, registeredWebhooks } from './webhooks.ts';
@@ -159,7 +159,7 @@ async function checkProcesses({ kube, namespace, signal }: Context): Promise<Fin
   const { processes, leader, election } = await installationOf(kube, namespace, { signal });
   return processFindings({
     namespace,
-    version: pluginVersion(),
+    version: await ownRelease(),
     processes,
     leader,
     electedAt: election?.spec.renewTime,

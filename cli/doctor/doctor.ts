@@ -7,7 +7,7 @@ import { escapeForTerminal, formatObject, print, type Structured } from '../outp
 import { createScreen } from '../terminal/screen.ts';
 import { padTo, wrap } from '../terminal/width.ts';
 import { examine } from './checks.ts';
-import { pluginVersion } from './installation.ts';
+import { ownRelease } from './installation.ts';
 
 interface DoctorOptions extends ClusterOptions {
   readonly namespace: string;
@@ -47,7 +47,7 @@ async function run({ namespace, stuckAfter, output, ...cluster }: DoctorOptions)
     const findings = await examine(kube, { namespace, stuckAfterMs: stuckAfter });
     const report: DoctorReport = {
       result: worstOf(findings),
-      version: pluginVersion(),
+      version: await ownRelease(),
       checkedAt: kube.now().toISOString(),
       findings,
     };

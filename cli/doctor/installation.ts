@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import type { KubeObject } from '../../api/core.ts';
+import { VERSION_LABEL } from '../../api/names.ts';
 import type { MutatingPolicies } from '../../domain/common/mutations.ts';
 import type { InstallationFacts } from '../../domain/doctor/installation.ts';
 import { reviewInstallation, type ReviewedObject } from '../../domain/installation/review.ts';
@@ -12,10 +12,10 @@ import { renderManifests, taintsNewNodes } from '../../manifests/render.ts';
 
 const maxConcurrentRequests = 16;
 
-/** Returns the version of the plugin, such as `0.1.0`. The package has the same file, above the folder of its commands. */
-export function pluginVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
+/** Returns the release whose manifests this program contains, such as `0.1.0`. */
+export async function ownRelease(): Promise<string> {
+  const labels = (await readManifests()).flatMap(({ metadata }) => metadata.labels?.[VERSION_LABEL] ?? []);
+  return labels[0] ?? 'unknown';
 }
 
 /** Returns whether the apiserver has the MutatingAdmissionPolicies of deploy/. Rejects with a KubeError. */
@@ -43,7 +43,7 @@ export async function installationFacts(
   const withoutGates = gates.every(([, installed]) => installed === undefined);
   const compared = [...found].filter(([manifest]) => !(withoutGates && taintsNewNodes(manifest)));
   const objects = compared.map(([manifest, installed]) => reviewedObject(manifest, installed));
-  const version = pluginVersion();
+  const version = await ownRelease();
   return {
     version,
     namespace,

@@ -22,13 +22,14 @@ import {
   type Structured,
 } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
+import { addRunVerb } from './run.ts';
 
-/** kubectl maintenance lease list | acquire | release */
+/** kubectl maintenance lease list | acquire | release | run */
 export function addLeaseVerbs(program: Command): void {
   const lease = program
     .command('lease')
     .description(
-      'list the maintenance Leases of nodes, and acquire or release them as an administrator (KEP-1411)',
+      'list the maintenance Leases of nodes, acquire or release them as an administrator, or hold one while a command runs (KEP-1411)',
     )
     .helpCommand(false);
   lease
@@ -49,6 +50,7 @@ export function addLeaseVerbs(program: Command): void {
     .argument('<node...>')
     .option('--force', 'release the hold of another user, who may still be working on the node', false)
     .action((nodes: string[], _options, command: Command) => release(nodes, command.optsWithGlobals()));
+  addRunVerb(lease);
 }
 
 const readRemedy = 'bind the ClusterRole node-maintenance-view';

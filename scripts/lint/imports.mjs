@@ -47,11 +47,14 @@ const folders = {
     packages: [...temporal('client', 'common'), '@opentelemetry/api', 'node:util', 'node:timers/promises'],
     layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows']],
   },
-  'evacuator-kit': { from: ['api', 'domain', 'kube'], packages: ['node:os', 'pino'] },
+  'evacuator-kit': {
+    from: ['api', 'domain', 'http', 'kube'],
+    packages: ['@node-maintenance/api', 'node:http', 'node:os', 'prom-client'],
+  },
   // An example stands for an author's own program, and imports what an author has.
-  'evacuator-kit/example.ts': { packages: ['node-maintenance/evacuator-kit', '@kubernetes/client-node'] },
-  'node-lease': { from: ['api', 'domain', 'kube'], packages: [] },
-  'node-lease/example.ts': { packages: ['node-maintenance/node-lease', 'node:'] },
+  'evacuator-kit/example.ts': { packages: ['@node-maintenance/evacuator-kit', '@kubernetes/client-node'] },
+  'node-lease': { from: ['api', 'domain', 'kube'], packages: ['node:os'] },
+  'node-lease/example.ts': { packages: ['@node-maintenance/node-lease', 'node:'] },
   kube: { from: ['api', 'domain/common/text.ts'], packages: ['node:', '@kubernetes/client-node', 'undici'], not: ['node:process', 'process'] },
   http: { from: ['kube/errors.ts', 'kube/log.ts'], packages: ['node:'] },
   admission: { from: ['api', 'domain', 'http', 'kube'], packages: ['node:', '@peculiar/x509', 'reflect-metadata', 'zod'] },

@@ -3,17 +3,19 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { projectWithPackage } from '../kit/package.ts';
+import { projectWith } from '../kit/package.ts';
 
-// The package contains the commands bundled with the packages that they import; this project has nearly none of those.
+// The package contains the commands bundled with the packages that they import: the project has no others.
 
 const source = fileURLToPath(new URL('../../cli/', import.meta.url));
 
 let dir: string;
-let installed: string;
+let bin: string;
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'nm-package-'));
-  installed = join(await projectWithPackage(dir), 'node_modules', 'node-maintenance', 'dist', 'cli');
+  const project = await projectWith(dir, 'cli');
+  expect(project.installed).toBe(1);
+  bin = join(project.dir, 'node_modules', '.bin');
 });
 afterAll(() => rm(dir, { recursive: true, force: true }));
 
@@ -42,7 +44,7 @@ describe('the commands of the package answer as those of the source:', () => {
     { when: 'a Temporal that does not answer', args: ['history', 'rack-7'], env: unreachable },
   ])('$when', async ({ args, env }) => {
     const [packed, own] = await Promise.all([
-      ran(join(installed, 'main.js'), args, env),
+      ran(join(bin, 'kubectl-maintenance'), args, env),
       ran(join(source, 'main.ts'), args, env),
     ]);
     expect(packed).toEqual(own);
@@ -62,7 +64,7 @@ describe('the commands of the package answer as those of the source:', () => {
     await writeFile(kubeconfig, JSON.stringify(config));
     const args = ['doctor', '--kubeconfig', kubeconfig];
     const [packed, own] = await Promise.all([
-      ran(join(installed, 'main.js'), args, unreachable),
+      ran(join(bin, 'kubectl-maintenance'), args, unreachable),
       ran(join(source, 'main.ts'), args, unreachable),
     ]);
     expect(packed).toEqual(own);
@@ -71,7 +73,7 @@ describe('the commands of the package answer as those of the source:', () => {
 
   test('completion', async () => {
     const words = ['start', '--stage', ''];
-    const packed = await ran(join(installed, 'completion', 'complete.js'), words);
+    const packed = await ran(join(bin, 'kubectl_complete-maintenance'), words);
     expect(packed).toEqual(await ran(join(source, 'completion', 'complete.ts'), words));
     expect(packed.stdout).toContain('Drain');
   });

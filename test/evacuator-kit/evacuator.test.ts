@@ -1,12 +1,7 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
-import {
-  type Evacuate,
-  EvacuationStopped,
-  Evacuator,
-  type Progress,
-  StopReason,
-} from '../../evacuator-kit/index.ts';
+import { type EvacuatePod, Evacuator } from '../../evacuator-kit/evacuator.ts';
+import { EvacuationStopped, type Progress, StopReason } from '../../evacuator-kit/progress.ts';
 import { EvacuationSession } from '../../evacuator-kit/session.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -48,7 +43,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-function startEvacuator(evacuate: Evacuate, maxConcurrent?: number): void {
+function startEvacuator(evacuate: EvacuatePod, maxConcurrent?: number): void {
   const running = new AbortController();
   const evacuator = new Evacuator({
     evacuatorClass,
@@ -91,7 +86,7 @@ async function eventuallyStatus(pod: Pod, status: object): Promise<void> {
 /** Creates a function that runs until its signal aborts, and records its calls. */
 function untilAborted(before: (progress: Progress) => void | Promise<void> = () => undefined) {
   const record = { calls: 0, reasons: [] as unknown[] };
-  const evacuate: Evacuate = async (_pod, _evacuation, progress) => {
+  const evacuate: EvacuatePod = async (_pod, _evacuation, progress) => {
     record.calls += 1;
     await before(progress);
     await new Promise((resolve) => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,8 +15,9 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { kubeconfigOf } from '../kit/account.ts';
 import { silentLog, testCluster, type TestCluster } from '../kit/cluster.ts';
+import { freePort } from '../../worker/http.ts';
 import { eventually } from '../kit/eventually.ts';
-import { projectWithPackage, typeErrors } from '../kit/package.ts';
+import { npm, type Project, projectWith, typeErrors } from '../kit/package.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 // Runs the example of the README as a separate process with the permissions of its manifest.
@@ -82,11 +83,15 @@ interface Program {
   log(): string;
   /** Stops the process like a rollout. Resolves with the exit code. */
   stop(): Promise<number | null>;
+  page(path: string): Promise<{ status: number; body: string }>;
 }
 
 async function startProgram(program: string, args: string[] = []): Promise<Program> {
+  const [health, metrics] = [await freePort(), await freePort()];
   const env = {
     ...process.env,
+    HEALTH_PORT: String(health),
+    METRICS_PORT: String(metrics),
     KUBECONFIG: await kubeconfigOf(sandbox, { namespace: account, name: account }, dir),
     NODE_OPTIONS: '',
   };
@@ -98,7 +103,14 @@ async function startProgram(program: string, args: string[] = []): Promise<Progr
       output += chunk.toString();
     });
   await eventually('the evacuator to start', () => expect(output).toContain('Evacuator started'));
-  return { log: () => output, stop: () => terminate(child) };
+  return {
+    log: () => output,
+    stop: () => terminate(child),
+    page: async (path) => {
+      const response = await fetch(`http://127.0.0.1:${path === '/metrics' ? metrics : health}${path}`);
+      return { status: response.status, body: await response.text() };
+    },
+  };
 }
 
 /** Terminates the process gracefully. It releases its Lease, so that the next process need not wait. */
@@ -190,13 +202,123 @@ describe('the example of the README', () => {
     expect(replicas.every((replica) => replica.log().includes('Evacuation completed'))).toBe(true);
   });
 
-  test('runs from the npm package, with its types', async () => {
-    const project = await projectWithPackage(dir);
-    await copyFile(example, join(project, 'evacuator.ts'));
-    expect(await typeErrors(project, 'evacuator.ts')).toEqual([]);
-    await startProgram(join(project, 'evacuator.ts'));
+  test('says whether it is ready, and counts its calls', async () => {
+    const replicas = await Promise.all(
+      [1, 2].map(() => startProgram(example, ['--conditions=node-maintenance-source'])),
+    );
+    for (const { page } of replicas) {
+      expect(await page('/healthz')).toEqual({ status: 200, body: 'ok\n' });
+      await eventually('it to be ready', async () =>
+        expect(await page('/readyz')).toEqual({ status: 200, body: 'ok\n' }),
+      );
+    }
+    await migratePod();
+    const pages = await Promise.all(replicas.map(({ page }) => page('/metrics')));
+    const [leader, ...others] = pages
+      .map(({ body }) => body)
+      .toSorted((one, other) => valueOf(other, 'evacuator_leader') - valueOf(one, 'evacuator_leader'));
+    expect(valueOf(leader, 'evacuator_leader')).toBe(1);
+    expect(valueOf(leader, 'evacuator_calls_total{outcome="Completed"}')).toBe(1);
+    expect(valueOf(leader, 'evacuator_calls_in_progress')).toBe(0);
+    expect(leader).toMatch(
+      /^evacuator_kubernetes_requests_total\{verb="patch",resource="evacuations[^}]*code="200"\} [1-9]/m,
+    );
+    expect(leader).toContain('process_cpu_seconds_total');
+    expect(others.map((body) => valueOf(body, 'evacuator_leader'))).toEqual([0]);
+  });
+});
+
+/** Returns the value of a sample in the text format of Prometheus. */
+function valueOf(text: string | undefined, sample: string): number {
+  const line = text?.split('\n').find((one) => one.startsWith(`${sample} `));
+  return Number(line?.slice(sample.length));
+}
+
+describe('the package, installed from the registry in an empty project,', () => {
+  let project: Project;
+  beforeAll(async () => {
+    project = await projectWith(dir, 'api', 'evacuator-kit');
+    await copyFile(example, join(project.dir, 'evacuator.ts'));
+  });
+
+  test('installs at most 80 packages', () => {
+    expect(project.installed).toBeLessThanOrEqual(80);
+  });
+
+  test('has types without errors, among them those of the pod', async () => {
+    // The declarations of the Kubernetes client need it.
+    await npm(project.dir, 'install', '--save-dev', '--prefer-offline', '@types/ws');
+    expect(await typeErrors(project.dir, 'evacuator.ts')).toBe('');
+    const program = `
+import type { V1Pod } from '@kubernetes/client-node';
+import { runEvacuator } from '@node-maintenance/evacuator-kit';
+const age = ({ metadata }: V1Pod): number => Date.now() - (metadata?.creationTimestamp?.getTime() ?? 0);
+export const running = runEvacuator({
+  evacuatorClass: 'age.example.com',
+  evacuate: async (pod) => \`\${pod.metadata.name} on \${pod.spec.nodeName} is \${age(pod)} ms old\`,
+});
+`;
+    await writeFile(join(project.dir, 'types.ts'), program);
+    expect(await typeErrors(project.dir, 'types.ts')).toBe('');
+  });
+
+  test('runs by the instructions of its Dockerfile', async () => {
+    const image = join(dir, 'image');
+    await mkdir(image);
+    const [, ...command] = await followDockerfile(project.dir, image);
+    const program = await startProgram(join(image, command[0] ?? ''));
     const { messages } = await migratePod();
     expect(messages).toContainEqual(progressed);
+    expect(program.log()).toContain('Evacuation completed');
+  });
+
+  test('gives the function a pod whose times are Dates', async () => {
+    const program = `
+import { runEvacuator } from '@node-maintenance/evacuator-kit';
+await runEvacuator({
+  evacuatorClass: 'migrate.example.com',
+  evacuate: async ({ metadata, spec, status }) => {
+    const times = [metadata.creationTimestamp, status?.startTime].map((time) => time instanceof Date);
+    return \`\${spec.nodeName} \${spec.containers.length} \${times.join()}\`;
+  },
+});
+`;
+    await writeFile(join(project.dir, 'pod.ts'), program);
+    await startProgram(join(project.dir, 'pod.ts'));
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node, { annotations: { [annotation]: '5000/migrator' } });
+    const messages: string[] = [];
+    const end = c.cluster.evacuations.subscribe(({ object: { spec, status } }) => {
+      if (spec.podRef.uid === pod.metadata.uid) messages.push(status?.message ?? '');
+    });
+    await c.applied(c.evacuation(pod));
+    await c.eventuallyGone(pod);
+    end();
+    expect(messages).toContain(`${node} 1 true,true`);
+  });
+});
+
+/** Copies and installs into a folder what the Dockerfile says. Returns the command of the image. */
+async function followDockerfile(from: string, image: string): Promise<string[]> {
+  const text = await readFile(join(repository, 'evacuator-kit', 'Dockerfile'), 'utf8');
+  const instructions = [...text.matchAll(/^([A-Z]+) (.*)$/gm)].map(([, name, value = '']) => ({
+    name,
+    value,
+  }));
+  for (const { name, value } of instructions) {
+    const files = value.split(' ').slice(0, -1);
+    if (name === 'COPY') for (const file of files) await copyFile(join(from, file), join(image, file));
+    if (name === 'RUN') await run('sh', ['-c', value], { cwd: image });
+  }
+  return JSON.parse(instructions.find(({ name }) => name === 'CMD')?.value ?? '[]') as string[];
+}
+
+test('the Deployment of the sample is admitted to its namespace, whose pods are restricted', async () => {
+  await succeeds(kubectl(['apply', '-f', join(repository, 'evacuator-kit', 'deployment.yaml')]));
+  const namespace = account;
+  await eventually('its pods to be created', async () => {
+    const { items } = await c.admin.list(resources.pods, { namespace, labelSelector: 'app=my-evacuator' });
+    expect(items).toHaveLength(2);
   });
 });
 

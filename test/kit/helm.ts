@@ -1,10 +1,8 @@
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { goBuild, requireGo } from '../../sandbox/go.ts';
-import { cacheName, cacheRoot } from '../../sandbox/toolchain.ts';
+import { ensureGoTools } from './goTools.ts';
 
 const source = fileURLToPath(new URL('../chart/helm/', import.meta.url));
 const version = 'v3.18.4';
@@ -18,29 +16,8 @@ export const chart = fileURLToPath(new URL('../../deploy/chart', import.meta.url
 
 /** Returns the path of the helm that test/chart/helm pins. Builds it once per user and version. */
 export async function ensureHelm(): Promise<string> {
-  const target = join(cacheRoot(process.env), cacheName(source, flags).replace(/^servers/, 'helm'));
-  const helm = join(target, 'helm');
-  if (existsSync(helm)) return helm;
-  await requireGo(source, process.env);
-  const staging = `${target}.building-${process.pid}`;
-  mkdirSync(staging, { recursive: true });
-  try {
-    await goBuild({
-      source,
-      packages: ['helm.sh/helm/v3/cmd/helm'],
-      log: `${target}.log`,
-      env: process.env,
-      flags,
-      output: staging,
-      name: 'helm',
-      onPackage: () => undefined,
-    });
-    mkdirSync(target, { recursive: true });
-    renameSync(join(staging, 'helm'), helm);
-    return helm;
-  } finally {
-    rmSync(staging, { recursive: true, force: true });
-  }
+  const packages = ['helm.sh/helm/v3/cmd/helm'];
+  return join(await ensureGoTools({ name: 'helm', source, packages, flags }), 'helm');
 }
 
 export interface HelmAnswer {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +8,6 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { kubeconfigOf } from '../kit/account.ts';
 import { eventually } from '../kit/eventually.ts';
-import { projectWithPackage, typeErrors } from '../kit/package.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { LeaseFixture } from './nodes.ts';
 
@@ -101,25 +100,10 @@ describe('the example of the README', () => {
       `NodeLeaseLostError: the maintenance Lease of node ${node} was lost: it was taken by kubeadm`,
     );
   });
-
-  test('runs from the npm package, with its types', async () => {
-    const project = await projectWithPackage(dir);
-    await copyFile(example, join(project, 'reboot.ts'));
-    const node = await fixture.node();
-    const file = join(dir, 'packed');
-    const program = started(join(project, 'reboot.ts'), node, ...writeHolder, node, file);
-    const [code, errors] = await Promise.all([program.exited, typeErrors(project, 'reboot.ts')]);
-    expect({ code, errors, output: program.output() }).toEqual({
-      code: 0,
-      errors: [],
-      output: `${node} is done\n`,
-    });
-    expect(await readFile(file, 'utf8')).toBe(`reboot-daemon/${node}`);
-  });
 });
 
 const stoppable = `
-import { nodeLeases } from 'node-maintenance/node-lease';
+import { nodeLeases } from '@node-maintenance/node-lease';
 const leases = nodeLeases({ holder: 'first', leaseDurationSeconds: 3 });
 const untilAborted = (signal) => new Promise((resolve) => {
   console.log('first starts');

@@ -60,7 +60,9 @@ const allowed: Sample[] = [
       "export { a } from './b.ts';",
       "export { b } from '../domain/c.ts';",
       "export { c } from '../kube/d.ts';",
+      "export { d } from '../http/e.ts';",
       "export type { Pod } from '../api/core.ts';",
+      "export type { Evacuation } from '@node-maintenance/api';",
     ].join('\n'),
   },
   {
@@ -166,6 +168,7 @@ const forbidden: (Sample & { rule?: string })[] = [
   { folder: 'evacuator-kit', code: "export { program } from 'commander';" },
   { folder: 'node-lease', code: "export { a } from '../evacuator-kit/b.ts';" },
   { folder: 'node-lease', code: "export { a } from '../worker/run.ts';" },
+  { folder: 'node-lease', code: "export { a } from '../http/b.ts';" },
   { folder: 'node-lease', code: "export { KubeConfig } from '@kubernetes/client-node';" },
   { folder: 'domain', code: "export { a } from '../node-lease/b.ts';" },
   { folder: 'kube', code: "export { a } from '../node-lease/b.ts';" },

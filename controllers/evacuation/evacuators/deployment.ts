@@ -6,7 +6,8 @@ import {
   podTemplateHash,
   type Release,
 } from '../../../domain/evacuation/podRelease.ts';
-import { Evacuator, type LivePod, type Progress } from '../../../evacuator-kit/index.ts';
+import { type EvacuatedPod, Evacuator } from '../../../evacuator-kit/evacuator.ts';
+import type { Progress } from '../../../evacuator-kit/progress.ts';
 import type { BackOff } from '../../../kube/backOff.ts';
 import type { FencedCluster } from '../../../kube/cluster.ts';
 import type { EventRecorder } from '../../../kube/events.ts';
@@ -36,7 +37,11 @@ const maxConcurrent = 5_000;
 export async function runDeploymentEvacuator(deps: Deps, signal: AbortSignal): Promise<void> {
   const { cluster, events, log } = deps;
   const replacements = new Map<string, Replacement>();
-  const evacuate = async (pod: LivePod, deadlineSeconds: number, progress: Progress): Promise<string> => {
+  const evacuate = async (
+    pod: EvacuatedPod,
+    deadlineSeconds: number,
+    progress: Progress,
+  ): Promise<string> => {
     const release = await releaseOf(cluster, pod);
     if (release === undefined) return 'The pod does not belong to a Deployment, so nothing would replace it.';
     const { uid, name } = release.deployment;

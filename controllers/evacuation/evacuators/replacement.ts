@@ -13,7 +13,7 @@ import {
   type ReplacementStep,
   servicesOf,
 } from '../../../domain/evacuation/replacement.ts';
-import type { Progress } from '../../../evacuator-kit/index.ts';
+import type { Progress } from '../../../evacuator-kit/progress.ts';
 import { sleep } from '../../../kube/abort.ts';
 import { backOffMs } from '../../../kube/backOff.ts';
 import { forEachBounded } from '../../../kube/bounded.ts';
