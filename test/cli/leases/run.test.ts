@@ -99,7 +99,10 @@ test('with --no-wait it does not run the command on a node that another client h
 
 test('when an administrator takes the node, the command is stopped', async () => {
   const node = await fixture.node();
-  const run = leaseRun(node, ...sh('trap "echo stopped; exit 0" TERM; echo runs; sleep 600 & wait'));
+  const run = leaseRun(
+    node,
+    ...sh('sleep 600 >/dev/null 2>&1 & trap "kill $!; echo stopped; exit 0" TERM; echo runs; wait'),
+  );
   await eventually('the command to run', () => expect(run.stdout()).toBe('runs\n'));
   await fixture.edited(node, { holderIdentity: 'kubeadm' });
   expect(await run.ended).toEqual({
