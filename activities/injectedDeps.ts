@@ -29,6 +29,8 @@ export interface InjectedDeps {
   mayRunJobs: JobPermission;
   /** Enables the handling of readiness gates. */
   readinessGatesEnabled: boolean;
+  /** Held nodes carry the annotations that keep autoscalers from removing them. */
+  autoscalerAnnotationsEnabled: boolean;
   /** Returns the identity of the Temporal client that started the run. */
   starterOf: (workflowId: string, runId: string) => Promise<string>;
   /** Returns true if the workflow has an open run. */

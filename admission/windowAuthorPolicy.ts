@@ -1,5 +1,10 @@
 import type { KubeObject } from '../api/core.ts';
-import { MAINTENANCE_WINDOW, WindowRequestAnnotation, WORK_NAMESPACE } from '../api/names.ts';
+import {
+  MAINTENANCE_WINDOW,
+  WindowOverrideAnnotation,
+  WindowRequestAnnotation,
+  WORK_NAMESPACE,
+} from '../api/names.ts';
 
 /**
  * A MaintenanceWindow drains nodes and runs Jobs with the rights of the worker. This policy asks the apiserver for the rights of its
@@ -9,8 +14,9 @@ import { MAINTENANCE_WINDOW, WindowRequestAnnotation, WORK_NAMESPACE } from '../
  * 2. A window that runs a Job also requires the right to create Jobs in their namespace.
  * 3. Asking an open window by annotation requires the same: to approve or resume, because it then starts nodes; and to cancel, because nodes
  *    in the middle of their work are uncordoned, but without the right to create Jobs, because none starts.
- * 4. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
- * 5. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
+ * 4. Resuming a paused window, and no longer skipping an opening, requires the same, whether the spec or an annotation does it.
+ * 5. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
+ * 6. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
  *    CEL cost limits), which limits the number of names.
  */
 
@@ -45,12 +51,17 @@ const { Approve, Resume, Cancel } = WindowRequestAnnotation;
 /** The requests that are set or changed. Removing one withdraws it. */
 const requests = `[${[Approve, Resume, Cancel].map((key) => `'${key}'`).join(', ')}].filter(key, request.operation == 'UPDATE' && object.metadata.?annotations[?key].hasValue() && object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key])`;
 
+const { Paused, SkippedDates } = WindowOverrideAnnotation;
+
+/** The overrides of the spec that end, or skip fewer openings. */
+const withdrawn = `['${Paused}'].filter(key, request.operation == 'UPDATE' && oldObject.metadata.?annotations[?key].hasValue() && !object.metadata.?annotations[?key].hasValue()) + ['${SkippedDates}'].filter(key, request.operation == 'UPDATE' && !oldObject.metadata.?annotations[?key].orValue('').split(',').all(date, date == '' || date in object.metadata.?annotations[?key].orValue('').split(',')))`;
+
 const nodes = "authorizer.group('').resource('nodes')";
 const user = 'user "\' + request.userInfo.username + \'"';
 
 const variables = [
   { name: 'raisesRisk', expression: raisesRisk },
-  { name: 'requests', expression: requests },
+  { name: 'requests', expression: `${requests} + ${withdrawn}` },
   {
     // What the user has to change.
     name: 'field',
@@ -123,7 +134,7 @@ export function windowAuthorPolicy(): KubeObject[] {
         matchConditions: [
           {
             name: 'may-raise-the-risk',
-            expression: `${raisesRisk} || size(${requests}) > 0`,
+            expression: `${raisesRisk} || size(${requests} + ${withdrawn}) > 0`,
           },
         ],
         variables,

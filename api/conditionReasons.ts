@@ -210,6 +210,10 @@ export const conditionReasons = {
           status: ['Unknown'],
           meaning: 'The worker does not have the key with which the Schedule is encrypted.',
         },
+        Paused: {
+          status: ['False'],
+          meaning: 'The annotation `nodemaintenance.k8s.io/paused` pauses the window.',
+        },
         PausedInTemporal: { status: ['False'], meaning: 'A user paused the Schedule in Temporal.' },
         Rejected: { status: ['False'], meaning: 'Temporal rejected the Schedule.' },
         Scheduled: { status: ['True'], meaning: 'The Schedule in Temporal is up to date.' },

@@ -108,7 +108,9 @@ export const WindowSchedule = z
       )
       .max(MAX_EXCEPTIONS)
       .optional()
-      .describe('Local dates on which the window does not open, such as 2026-12-24.')
+      .describe(
+        'Local dates on which the window does not open, such as 2026-12-24. The annotation nodemaintenance.k8s.io/skipped-dates adds to them.',
+      )
       .meta(ATOMIC_LIST),
   })
   .meta(cel(cronOrCalendar));
@@ -260,7 +262,9 @@ export const MaintenanceWindowSpec = z.strictObject({
   suspend: z
     .boolean()
     .default(false)
-    .describe('The window does not open while this is true. A window that is open already continues.'),
+    .describe(
+      'The window does not open while this is true. A window that is open already continues. The annotation nodemaintenance.k8s.io/paused also pauses an open window, and no manifest reverts it.',
+    ),
 });
 export type MaintenanceWindowSpec = z.infer<typeof MaintenanceWindowSpec>;
 
@@ -340,7 +344,7 @@ export const MaintenanceWindowStatus = z.strictObject({
   schedule: text(256).optional().describe('Short form of the schedule.'),
   nextTime: timestamp()
     .optional()
-    .describe('Time of the next opening. Not set while the window is suspended or not valid.'),
+    .describe('Time of the next opening. Not set while the window is suspended, paused or not valid.'),
   active: ActiveWindow.optional().describe(
     'The open window, or a window that has ended and still has nodes in progress.',
   ),

@@ -41,8 +41,25 @@ export const NODE_DISRUPTION_BUDGET_NAME = 'cluster';
 /** Finalizer of a MaintenanceWindow: before the object is deleted, its Schedule is deleted and the maintenances in progress are ended. */
 export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
 
-/** Annotation of a MaintenanceWindow that `kubectl maintenance window pause` has suspended; `resume` unsuspends only such a window. */
-export const SUSPENDED_BY_PAUSE_ANNOTATION = 'nodemaintenance.k8s.io/suspended-by-pause';
+/**
+ * Annotations of a MaintenanceWindow by which users override its spec, which a manifest in git may own (ADR 54). Unlike the requests to an open
+ * window, they last until they are removed.
+ */
+export const WindowOverrideAnnotation = {
+  /** The window is paused: it does not open, and starts no further node while it is open. The value is the reason. */
+  Paused: 'nodemaintenance.k8s.io/paused',
+  /** Local dates on which the window does not open, separated by commas, in addition to `.spec.schedule.exceptions`. */
+  SkippedDates: 'nodemaintenance.k8s.io/skipped-dates',
+} as const;
+
+/**
+ * Field manager of these annotations. Flux removes what managers have written whose names begin with `kubectl`, unless a manifest contains
+ * it (fluxcd/pkg, ssa/patch.go).
+ */
+export const WINDOW_OVERRIDE_MANAGER = 'maintenance-window-override';
+
+/** Maximum number of dates in the annotation: the cost of a policy in the apiserver is limited. */
+export const MAX_SKIPPED_DATES = 100;
 
 /** Label of every object of deploy/: the release of its manifest. Processes decide by it whether they work with the installation. */
 export const VERSION_LABEL = 'app.kubernetes.io/version';
@@ -127,6 +144,15 @@ export const MAINTENANCE_GATE = 'nodemaintenance.k8s.io/maintenance';
  * apiserver, because an uncordon removes its owner from managedFields.
  */
 export const UNCORDONED_BY_ANNOTATION = 'nodemaintenance.k8s.io/uncordoned-by';
+
+/**
+ * Annotations of a Node, with value `"true"`, that keep Cluster Autoscaler and Karpenter from removing it. The worker sets them while a
+ * maintenance holds the node.
+ */
+export const AUTOSCALER_ANNOTATIONS: readonly string[] = [
+  'cluster-autoscaler.kubernetes.io/scale-down-disabled',
+  'karpenter.sh/do-not-disrupt',
+];
 
 /**
  * Annotation of a NodeMaintenance: who changed its spec last. The policy `requested-by.nodemaintenance.k8s.io` writes it in the apiserver; the

@@ -242,6 +242,14 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
     .describe(
       'Extension to KEP-4212: whether the node was unschedulable before a NodeMaintenance first cordoned it. If true, Complete does not uncordon the node.',
     ),
+  autoscalerAnnotationsBefore: z
+    .array(z.string().max(253))
+    .max(16)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: the annotations against the removal by autoscalers that the node had before a NodeMaintenance first held it. Complete removes the others. Missing if the NodeMaintenances set none on the node.',
+    )
+    .meta(ATOMIC_LIST),
   authorized: z
     .boolean()
     .optional()

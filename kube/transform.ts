@@ -9,15 +9,16 @@ import type {
   PodTemplate,
   Toleration,
 } from '../api/core.ts';
-import { READINESS_CONDITION, READINESS_TAINT } from '../api/names.ts';
+import { AUTOSCALER_ANNOTATIONS, READINESS_CONDITION, READINESS_TAINT } from '../api/names.ts';
 import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
 import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
 
-/** Annotations that this project reads: the source of a static pod, the evacuators of a pod, who uncordoned a node. */
+/** Annotations that this project reads: the source of a static pod, the evacuators of a pod, who uncordoned a node, what autoscalers may do. */
 const keptAnnotations = [
   'kubernetes.io/config.',
   'evacuation.coordination.k8s.io/',
   'nodemaintenance.k8s.io/',
+  ...AUTOSCALER_ANNOTATIONS,
 ];
 
 /** The Node conditions that this project writes; it does not read the heartbeats of the others. */

@@ -8,7 +8,7 @@ import { webhookConfigurations } from '../admission/registration.ts';
 import { windowAuthorPolicy } from '../admission/windowAuthorPolicy.ts';
 import type { KubeObject } from '../api/core.ts';
 import { customResourceDefinitions } from '../api/crd.ts';
-import { VERSION_LABEL } from '../api/names.ts';
+import { NODE_MAINTENANCE, VERSION_LABEL } from '../api/names.ts';
 import { chartFiles } from '../manifests/chart/chart.ts';
 import { installedKeys } from '../manifests/installedObjects.ts';
 import { isMutatingPolicy, webhookOf } from '../manifests/mutatingWebhooks.ts';
@@ -41,6 +41,7 @@ export function generatedFiles(): GeneratedFile[] {
   return [
     ...deploy,
     webhooksOfPolicies(),
+    argocdConfigMap(),
     ...chart(deploy),
     installedObjects(deploy),
     ...referenceFiles(),
@@ -110,6 +111,33 @@ function webhooksOfPolicies(): GeneratedFile {
     path: 'deploy/before-1.36/webhooks.yaml',
     content: header('the policies in deploy/admission', 'policy') + toYaml(patch),
   };
+}
+
+/** The settings of Argo CD: the health checks, and what its comparison has to ignore. */
+function argocdConfigMap(): GeneratedFile {
+  const folder = 'deploy/argocd/resource_customizations';
+  const checks = customResourceDefinitions().map(({ spec }) => {
+    const { group, names } = spec as { group: string; names: { kind: string } };
+    const script = readFileSync(join(ROOT, folder, group, names.kind, 'health.lua'), 'utf8');
+    return [`resource.customizations.health.${group}_${names.kind}`, script] as const;
+  });
+  const { group, kind } = NODE_MAINTENANCE;
+  // Admission completes the plan, which never changes afterwards.
+  const ignored = stringify({ jsonPointers: ['/spec/drainPlan'] });
+  const content = {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: {
+      name: 'argocd-cm',
+      namespace: 'argocd',
+      labels: { 'app.kubernetes.io/name': 'argocd-cm', 'app.kubernetes.io/part-of': 'argocd' },
+    },
+    data: Object.fromEntries([
+      ...checks,
+      [`resource.customizations.ignoreDifferences.${group}_${kind}`, ignored],
+    ]),
+  };
+  return { path: 'deploy/argocd/argocd-cm.yaml', content: header(folder, 'scripts') + toYaml(content) };
 }
 
 /** The generated files of the chart; others are written by hand. */

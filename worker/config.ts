@@ -50,6 +50,8 @@ export interface Config {
   historyRetentionDays: number;
   /** Enables readiness gates. */
   readinessGates: boolean;
+  /** Held nodes carry the annotations that keep autoscalers from removing them. */
+  autoscalerAnnotations: boolean;
   /** Grace period before a gate that became not ready taints the node. */
   readinessGraceSeconds: number;
   /** Durations of the elections among the processes of the installation. */
@@ -124,6 +126,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
     historyRetentionDays: settings.historyRetention,
     readinessGates,
+    autoscalerAnnotations: settings.autoscalerAnnotations,
     readinessGraceSeconds: settings.readinessGrace,
     leaderElection: completeTiming(timingOf(settings)),
     identityLeases: {
@@ -283,6 +286,17 @@ const Settings = z
         flags: '--readiness-gates <true|false>',
         variable: 'READINESS_GATES',
         description: 'enable readiness gates',
+        choices: onOff.options,
+        defaultText: 'true',
+      },
+    ),
+    autoscalerAnnotations: setting(
+      onOff.default('true').transform((value) => value === 'true'),
+      {
+        flags: '--autoscaler-annotations <true|false>',
+        variable: 'AUTOSCALER_ANNOTATIONS',
+        description:
+          'keep Cluster Autoscaler and Karpenter from removing nodes that a maintenance holds, by their annotations',
         choices: onOff.options,
         defaultText: 'true',
       },

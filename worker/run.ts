@@ -282,6 +282,7 @@ async function prepareWorkers(
     stalledAfterMs,
     removalMs,
     readinessGatesEnabled: config.readinessGates,
+    autoscalerAnnotationsEnabled: config.autoscalerAnnotations,
     starterOf: temporal.starterOf,
     isRunning: temporal.isRunning,
   });

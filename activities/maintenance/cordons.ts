@@ -1,6 +1,11 @@
 import type { Node } from '../../api/core.ts';
 import { FIELD_MANAGER, MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
+import {
+  autoscalerAnnotationsBefore,
+  autoscalerAnnotationsOf,
+  missingAutoscalerAnnotations,
+} from '../../domain/common/autoscalers.ts';
 import { isCordoned, isRace, raceCount, unschedulableBefore } from '../../domain/common/cordon.ts';
 import { numbered } from '../../domain/common/text.ts';
 import { wasCordonedByMaintenance, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
@@ -14,7 +19,9 @@ import { type HeldView, namesOf, nodeStatusOf } from '../view.ts';
 
 const concurrentPatches = 16;
 
-type CordonDeps = Pick<InjectedDeps, 'cluster' | 'events'> & { nodeLeases: NodeLeaseRegistry };
+type CordonDeps = Pick<InjectedDeps, 'cluster' | 'events' | 'autoscalerAnnotationsEnabled'> & {
+  nodeLeases: NodeLeaseRegistry;
+};
 
 /** The cordons of all maintenances of this process. They outlive the activities of a stage. */
 export class Cordons {
@@ -49,8 +56,8 @@ export class Cordon {
   }
 
   /**
-   * Cordons the held nodes. Records `unschedulableBefore` of all of them before it changes the first. Writes nothing to nodes if the view
-   * is outdated.
+   * Cordons the held nodes, and keeps autoscalers from removing them. Records the previous state of all of them before it changes the
+   * first. Writes nothing to nodes if the view is outdated.
    */
   async reconcile(view: HeldView, writer: StatusWriter): Promise<'Current' | 'Outdated'> {
     const { maintenance, held } = view;
@@ -59,9 +66,13 @@ export class Cordon {
     const open = held.filter((node) => !isCordoned(node));
     for (const { metadata } of held.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
     const undone = open.filter(({ metadata }) => this.#cordoned.delete(metadata.uid ?? ''));
-    if (open.length > 0 && !(await leases.isCurrent(maintenance))) return 'Outdated';
-    await forEachBounded(concurrentPatches, open, async (node) => {
-      if (leases.isHeld(node.metadata.name)) await setUnschedulable(this.#deps, node, true);
+    const records = new Map(
+      writer.latest.status?.nodeStatuses.map((record) => [record.nodeRef.name, record]),
+    );
+    const changes = held.flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
+    if (changes.length > 0 && !(await leases.isCurrent(maintenance))) return 'Outdated';
+    await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
+      if (leases.isHeld(node.metadata.name)) await changeNode(this.#deps, node, change);
     });
     for (const node of undone) this.#reportUndone(maintenance, node);
     this.#reportCordoned(view, open.length - undone.length);
@@ -112,16 +123,20 @@ function isRecorded({ nodes, held }: HeldView, { latest: { status } }: StatusWri
 }
 
 /**
- * Returns the status of every selected node, with `unschedulableBefore` of the held ones. A cordoned node that no maintenance has a record
- * of is read again from the apiserver: another maintenance may be uncordoning it at this moment.
+ * Returns the status of every selected node, with the previous state of the held ones. A cordoned or annotated node that no maintenance has
+ * a record of is read again from the apiserver: another maintenance may be uncordoning it at this moment.
  */
 async function recordNodes(
-  { cluster: { kube, maintenances } }: Pick<InjectedDeps, 'cluster'>,
+  {
+    cluster: { kube, maintenances },
+    autoscalerAnnotationsEnabled: enabled,
+  }: Pick<InjectedDeps, 'cluster' | 'autoscalerAnnotationsEnabled'>,
   view: HeldView,
   latest: NodeMaintenance,
 ): Promise<NodeMaintenanceNodeStatus[]> {
   const isUnexplained = (node: Node, all: readonly NodeMaintenance[]) =>
-    isCordoned(node) && recordsOf(node, latest, all).length === 0;
+    (isCordoned(node) || autoscalerAnnotationsOf(node).length > 0) &&
+    recordsOf(node, latest, all).length === 0;
   const cached = maintenances.list();
   const unexplained = view.held
     .filter((node) => isUnexplained(node, cached))
@@ -139,7 +154,12 @@ async function recordNodes(
     if (!held.has(name)) return nodeStatusOf(latest, selected) ?? newNodeStatus(name);
     const node = fresh.get(name) ?? selected;
     const [own, ...others] = [nodeStatusOf(latest, node), ...recordsOf(node, latest, all)];
-    return { ...(own ?? newNodeStatus(name)), unschedulableBefore: unschedulableBefore(node, own, others) };
+    const annotations = autoscalerAnnotationsBefore(node, own, { holders: others, enabled });
+    return {
+      ...(own ?? newNodeStatus(name)),
+      unschedulableBefore: unschedulableBefore(node, own, others),
+      ...(annotations && { autoscalerAnnotationsBefore: annotations }),
+    };
   });
 }
 
@@ -156,18 +176,38 @@ function recordsOf(
     .filter(wasCordonedByMaintenance);
 }
 
-/** Sets `.spec.unschedulable` of this Node object. A Node that is gone, or replaced by another of its name, needs no change. */
-export async function setUnschedulable(
+/** A change of a node. What is missing stays as it is. */
+interface NodeChange {
+  unschedulable?: boolean;
+  /** Null removes the annotation. */
+  annotations: Readonly<Record<string, string | null>>;
+}
+
+/** Returns what a held node lacks; undefined if nothing. */
+function changeOf(
+  node: Node,
+  record: NodeMaintenanceNodeStatus | undefined,
+): ({ node: Node } & NodeChange) | undefined {
+  const annotations = missingAutoscalerAnnotations(node, record);
+  if (!isCordoned(node)) return { node, unschedulable: true, annotations };
+  return Object.keys(annotations).length === 0 ? undefined : { node, annotations };
+}
+
+/** Changes this Node object with one request. A Node that is gone, or replaced by another of its name, needs no change. */
+export async function changeNode(
   { cluster }: Pick<InjectedDeps, 'cluster'>,
   node: Node,
-  unschedulable: boolean,
+  { unschedulable, annotations }: NodeChange,
 ): Promise<void> {
   const { name, uid } = node.metadata;
   // The UID makes the apiserver reject the patch for another Node object of the same name.
-  const patch = {
-    metadata: { uid, annotations: { [UNCORDONED_BY_ANNOTATION]: null } },
-    spec: { unschedulable },
-  };
+  const patch =
+    unschedulable === undefined
+      ? { metadata: { uid, annotations } }
+      : {
+          metadata: { uid, annotations: { ...annotations, [UNCORDONED_BY_ANNOTATION]: null } },
+          spec: { unschedulable },
+        };
   try {
     await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
   } catch (error) {

@@ -2,6 +2,7 @@ import type { Lease, Node } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
+import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isHeldBy, isReleasable } from '../../domain/leases/lease.ts';
@@ -19,7 +20,7 @@ import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
 import { reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
-import { setUnschedulable } from './cordons.ts';
+import { changeNode } from './cordons.ts';
 
 const concurrentNodes = 16;
 /** Delay before the next attempt if the worker may not list Leases. */
@@ -27,8 +28,8 @@ const leasesForbiddenRetryMs = 10_000;
 
 /**
  * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
- * (KEP-4212 > Uncordon (Complete)), and releases their Leases. If someone else has acquired the Lease of a node that was cordoned for the
- * maintenance, waits until they release it.
+ * (KEP-4212 > Uncordon (Complete)), removes the annotations against autoscalers, and releases their Leases. If someone else has acquired
+ * the Lease of a node that was cordoned for the maintenance, waits until they release it.
  */
 export async function uncordonNodes(
   deps: Deps,
@@ -68,15 +69,20 @@ export async function uncordonNodes(
 export async function hasNodesToUncordon(deps: Deps, maintenance: NodeMaintenance): Promise<boolean> {
   const { nodes, maintenances } = deps.cluster;
   const holders = await findHolders(deps, maintenance, nodes.list(), maintenances.list());
-  return holders.nodes.some((node) => decide(holders, node).kind === 'Uncordon');
+  return holders.nodes.some((node) => needsChange(holders, node));
 }
 
 /** Returns true if a Lease that the result waits for may be available, or its node needs nothing any more. */
-function isDue({ cluster, nodeLeases }: Deps, { waiting, leasesForbidden, at }: Uncordoned): boolean {
+function isDue(
+  { cluster, nodeLeases }: Deps,
+  { maintenance, waiting, leasesForbidden, at }: Uncordoned,
+): boolean {
   if (leasesForbidden && Date.now() - at < leasesForbiddenRetryMs) return false;
   return waiting.some(({ name }) => {
     const node = cluster.nodes.get(name);
-    return node === undefined || !isCordoned(node) || nodeLeases.shouldRetry(name);
+    if (node === undefined || nodeLeases.shouldRetry(name)) return true;
+    const annotations = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
+    return !isCordoned(node) && annotations.length === 0;
   });
 }
 
@@ -127,8 +133,8 @@ async function uncordonOnce(
 ): Promise<UncordonResult> {
   const before = await readState(deps, ref);
   if (before === undefined || !isCompleting(before.maintenance)) return { kind: 'Gone' };
-  const cordoned = before.nodes.filter((node) => decide(before, node).kind === 'Uncordon');
-  const acquisition = await deps.nodeLeases.of(ref.uid).acquire(before.maintenance, cordoned);
+  const changed = before.nodes.filter((node) => needsChange(before, node));
+  const acquisition = await deps.nodeLeases.of(ref.uid).acquire(before.maintenance, changed);
   if (acquisition.kind === 'Outdated') return acquisition;
   const state = acquisition.isNew ? await readState(deps, ref) : before;
   if (state === undefined) return { kind: 'Gone' };
@@ -209,6 +215,16 @@ function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecisi
   return decideUncordon(node, nodeStatusOf(maintenance, node), holdersOf(node));
 }
 
+/** Returns the annotations to remove: none while another maintenance holds the node. */
+function annotationsToRemove({ maintenance, holdersOf }: Holders, node: Node): string[] {
+  const own = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
+  return own.length > 0 && holdersOf(node).length > 0 ? [] : own;
+}
+
+function needsChange(holders: Holders, node: Node): boolean {
+  return decide(holders, node).kind === 'Uncordon' || annotationsToRemove(holders, node).length > 0;
+}
+
 /** Uncordons the node and releases its Lease. Resolves with the reason if the Lease has changed since it was read. */
 async function uncordonNode(
   deps: Deps,
@@ -221,12 +237,15 @@ async function uncordonNode(
   const decision = decide(state, node);
   const lease = state.leases?.get(name);
   events.record(state.maintenance, node, decision);
-  if (decision.kind === 'Uncordon') {
+  const isUncordoned = decision.kind === 'Uncordon';
+  const removed = annotationsToRemove(state, node);
+  if (isUncordoned || removed.length > 0) {
     if (state.leases === undefined) return leasesRejected;
     const isOurs = isHeldBy(lease, deps.leases.holder, deps.cluster.kube.now().getTime());
     if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return 'it was lost a moment ago';
-    await ensureReadinessTaint(deps, node);
-    await setUnschedulable(deps, node, false);
+    if (isUncordoned) await ensureReadinessTaint(deps, node);
+    const annotations = Object.fromEntries(removed.map((key) => [key, null]));
+    await changeNode(deps, node, { ...(isUncordoned && { unschedulable: false }), annotations });
   }
   const isNeeded = state.holdersOf(node).length > 0;
   if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return undefined;

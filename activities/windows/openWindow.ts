@@ -2,6 +2,7 @@ import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { parseWindowInput, type WindowInput } from '../../api/windowInput.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { windowOpened } from '../../domain/notifications/events.ts';
+import { scheduleOf, skippedBecause } from '../../domain/windows/overrides.ts';
 import { durationMs, isRepeatedOpening, opensAt } from '../../domain/windows/schedule.ts';
 import { type ActiveWindow, wasClosed } from '../../domain/windows/openWindow.ts';
 import { isPausedByWindow, windowMaintenancesOf } from '../../domain/windows/windowMaintenance.ts';
@@ -109,15 +110,16 @@ async function openingTimes(
   window: MaintenanceWindow,
   opening: Opening,
 ): Promise<{ start: string; end: string }> {
-  const { schedule, suspend } = window.spec;
+  const schedule = scheduleOf(window);
   const { input, startedAtMs, nominalMs } = opening;
   const openedAt = nominalMs ?? startedAtMs;
   const isScheduled = nominalMs !== undefined;
-  if (isScheduled && suspend) rejectSuspended(deps, window, opening);
+  const skipped = isScheduled ? skippedBecause(window, openedAt) : undefined;
+  if (skipped !== undefined) rejectOwnSchedule(deps, window, opening, skipped);
   // The author of the window authorized the openings of its own schedule, each once, for the duration in its spec.
   const isItsOwn =
     isScheduled &&
-    !suspend &&
+    skipped === undefined &&
     input.duration === undefined &&
     opensAt(schedule, openedAt) &&
     !wasClosed(window, openedAt);
@@ -128,15 +130,16 @@ async function openingTimes(
   return { start: isPast(deps, end) ? end : new Date(openedAt).toISOString(), end };
 }
 
-/** Its own Schedule may start a suspended window: before Temporal knew that it was suspended, or when it waited for another run. */
-function rejectSuspended(
+/** The window's own Schedule may start it nevertheless: before Temporal knew about it, or when it waited for another run or for a worker. */
+function rejectOwnSchedule(
   { scope }: Deps,
   { metadata: { name } }: MaintenanceWindow,
   { workflowId, nominalMs = 0 }: Opening,
+  because: string,
 ): void {
   const year = new Date(nominalMs).toISOString().slice(0, 4);
   if (workflowId.startsWith(`${scope.names.windowId(name)}-${year}`))
-    throw invalidInput(`The window was not opened: MaintenanceWindow "${name}" is suspended`);
+    throw invalidInput(`The window was not opened: MaintenanceWindow "${name}" ${because}`);
 }
 
 async function findWindow({ cluster }: Deps, name: string): Promise<MaintenanceWindow> {

@@ -3,6 +3,7 @@ import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { isNameOrUid, isRecord, shown } from '../../domain/common/untrusted.ts';
 import { decideAdvance, unknownJobProblem } from '../../domain/windows/advance.ts';
 import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
+import { pausedByAnnotation, pauseOf } from '../../domain/windows/overrides.ts';
 import { openedBy } from '../../domain/windows/openWindow.ts';
 import { withRequest } from '../../domain/windows/requests.ts';
 import { possibleJobRef, windowMaintenancesOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
@@ -25,6 +26,8 @@ export async function authorizeRequest(deps: Deps, ref: WindowRef, request: Wind
   if (window === undefined) return;
   const { workflowId } = currentExecution();
   if (openedBy(window, workflowId) === undefined) throw notOpen(ref.name, workflowId);
+  if (flags.paused === false && pauseOf(window) !== undefined)
+    throw invalidInput(pausedByAnnotation(ref.name));
   await authorizeWindow(deps, window);
   const selected = new Set(selectedNodeNames(deps, window));
   const unknown = approvedNodes.find((node) => !selected.has(node));

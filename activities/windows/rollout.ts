@@ -10,7 +10,7 @@ import {
   type WindowDecision,
   waitingSinceOf,
 } from '../../domain/windows/decideWindow.ts';
-import { type ActiveWindow, openedBy, recordedRequests } from '../../domain/windows/openWindow.ts';
+import { type ActiveWindow, effectiveRequests, openedBy } from '../../domain/windows/openWindow.ts';
 import { type KnownRequests, requestsUnknownTo } from '../../domain/windows/requests.ts';
 import {
   plausibleSignals,
@@ -118,7 +118,7 @@ class Rollout {
     const found = await this.#readOpen(ref);
     if (found === undefined) return { kind: 'Gone' };
     const { window, active } = found;
-    const requests = { ...recordedRequests(active), ended: false };
+    const requests = { ...effectiveRequests(window, active), ended: false };
     this.#endMs = Date.parse(requests.end);
     this.#waitingSince ??= this.#previousWaitingSince(active, nowMs());
     const observation = await observeWindow(deps, window, requests, this.#waitingSince);
@@ -137,7 +137,7 @@ class Rollout {
       rejections: this.#rejections,
     });
     await publishWindow(deps, ref, window, decision);
-    return this.#nextStep(decision, active);
+    return this.#nextStep(decision, window, active);
   }
 
   /** Reads the window and the record of its opening. Undefined if it is gone; fails if another workflow, or none, has it open. */
@@ -147,7 +147,8 @@ class Rollout {
     // The informer may not have the window yet, or show an earlier opening or earlier requests. A run that continued as new has another run
     // id than the opening.
     const known = cached?.metadata.uid === ref.uid ? openedBy(cached, workflowId) : undefined;
-    const isCurrent = known?.runId === runId && this.#unknownRequests(known) === undefined;
+    const isCurrent =
+      cached !== undefined && known?.runId === runId && this.#unknownRequests(cached, known) === undefined;
     const window = isCurrent ? cached : await readWindow(this.#deps, ref);
     if (window === undefined) return undefined;
     const active = openedBy(window, workflowId);
@@ -155,8 +156,8 @@ class Rollout {
     return { window, active };
   }
 
-  #unknownRequests(active: ActiveWindow): KnownRequests | undefined {
-    return requestsUnknownTo(this.#knownRequests, recordedRequests(active));
+  #unknownRequests(window: MaintenanceWindow, active: ActiveWindow): KnownRequests | undefined {
+    return requestsUnknownTo(this.#knownRequests, effectiveRequests(window, active));
   }
 
   /** After a retry, nobody has observed the nodes for a while. */
@@ -184,7 +185,11 @@ class Rollout {
     return rejected;
   }
 
-  async #nextStep(decision: WindowDecision, active: ActiveWindow): Promise<WindowStep> {
+  async #nextStep(
+    decision: WindowDecision,
+    window: MaintenanceWindow,
+    active: ActiveWindow,
+  ): Promise<WindowStep> {
     const retrySignals = this.#deps.cluster.kube.now().getTime() - this.#startedAt > retrySignalsAfterMs;
     const step = nextWindowStep(decision, {
       sentSignals: this.#sentSignals,
@@ -195,7 +200,7 @@ class Rollout {
       await forEachBounded(maxConcurrentNodes, decision.pause, ({ maintenance }) =>
         markPausedByWindow(this.#deps, maintenance, true),
       );
-    const requests = this.#unknownRequests(active);
+    const requests = this.#unknownRequests(window, active);
     const state = {
       ...step.state,
       ...(this.awaitsNodes() && { waitingSince: this.#waitingSince ?? {} }),

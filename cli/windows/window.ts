@@ -1,8 +1,15 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { MaintenanceWindow, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { SUSPENDED_BY_PAUSE_ANNOTATION, WindowAnnotation, WindowRequestAnnotation } from '../../api/names.ts';
+import {
+  WINDOW_OVERRIDE_MANAGER,
+  WindowAnnotation,
+  WindowOverrideAnnotation,
+  WindowRequestAnnotation,
+} from '../../api/names.ts';
 import { decideAdvance } from '../../domain/windows/advance.ts';
 import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
+import { pauseOf, scheduleOf, withSkippedDate } from '../../domain/windows/overrides.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
 import {
   type WindowMaintenance,
@@ -35,6 +42,11 @@ interface SkipOptions extends WindowOptions {
   readonly date?: string;
 }
 
+interface PauseOptions extends WindowOptions {
+  readonly reason?: string;
+}
+
+const { Paused, SkippedDates } = WindowOverrideAnnotation;
 const windowRemedy = 'bind the ClusterRole node-maintenance-scheduler';
 const nodeRemedy = 'bind the ClusterRole node-maintenance-operator';
 
@@ -57,16 +69,16 @@ export function addWindowVerbs(program: Command): void {
   verb('advance', 'mark the work on nodes as done: they are uncordoned when Ready')
     .addOption(nodes().makeOptionMandatory())
     .action(actionOf(advance, nodeRemedy));
-  verb('skip', 'skip one opening: adds its date to the exceptions of the schedule')
+  verb('skip', 'skip one opening: adds its date to an annotation of the window')
     .option(
       '--date <date>',
       'such as 2026-12-24, in the time zone of the window; default: the next one',
       date,
     )
     .action(actionOf(skip));
-  verb('pause', 'start no further node, and open no window; nodes in progress continue').action(
-    actionOf(pause),
-  );
+  verb('pause', 'start no further node, and open no window; nodes in progress continue')
+    .option('--reason <text>', 'why, for others who look at the window; default: the time', pauseReason)
+    .action(actionOf(pause));
   verb('resume', 'undo pause').action(actionOf(resume));
   verb('cancel', 'end the open window, and uncordon nodes whose work is not done').action(actionOf(cancel));
 }
@@ -99,6 +111,12 @@ function date(text: string): string {
     new Date(text).toISOString().startsWith(text);
   if (!isDate) throw new InvalidArgumentError('expected a date such as 2026-12-24');
   return text;
+}
+
+/** The apiserver accepts no other value of the annotation. */
+function pauseReason(text: string): string {
+  if (/^\S.{0,255}$/u.test(text) && !/\p{Cc}/u.test(text) && text !== 'false') return text;
+  throw new InvalidArgumentError('expected one line of at most 256 characters');
 }
 
 /** Approves by an annotation that names the opening, because an approval applies to no other one. */
@@ -146,22 +164,23 @@ async function rejectWhileJobRuns(kube: Kube, { node, maintenance }: WindowMaint
   if (decision.kind === 'Rejected') throw new CommandError(decision.problem);
 }
 
+/** Skips by annotation: a manifest in git may own the exceptions of the schedule. */
 async function skip(
   kube: Kube,
   window: MaintenanceWindow,
   { date: requested }: SkipOptions,
 ): Promise<string> {
-  const { schedule } = window.spec;
+  const schedule = scheduleOf(window);
   const skipped = requested ?? nextDate(schedule, kube.now().getTime());
   if (skipped === undefined)
     throw new CommandError(
       `${windowTitleOf(window.metadata.name)} does not open any more: there is nothing to skip`,
     );
-  const exceptions = schedule.exceptions ?? [];
-  if (exceptions.includes(skipped)) return `unchanged: ${skipped} is already an exception of its schedule`;
-  const value = [...exceptions, skipped].toSorted();
-  await patchUnchanged(kube, window, [{ op: 'add', path: '/spec/schedule/exceptions', value }]);
-  return `does not open on ${skipped}: the date was added to the exceptions of its schedule`;
+  if (window.spec.schedule.exceptions?.includes(skipped) === true)
+    return `unchanged: ${skipped} is already an exception of its schedule`;
+  if (schedule.exceptions?.includes(skipped) === true) return `unchanged: ${skipped} is already skipped`;
+  await annotate(kube, window, SkippedDates, withSkippedDate(window, skipped));
+  return `does not open on ${skipped}: the date was added to its annotation ${SkippedDates}`;
 }
 
 /** Returns the date of the next opening in the time zone of the schedule. */
@@ -170,59 +189,34 @@ function nextDate(schedule: WindowSchedule, nowMs: number): string | undefined {
   return next === undefined ? undefined : dateIn(new Date(next).toISOString(), schedule.timeZone);
 }
 
-async function pause(kube: Kube, window: MaintenanceWindow): Promise<string> {
-  const { suspend } = window.spec;
-  if (!suspend) await suspendByPause(kube, window);
-  const isSuspendedByPause = !suspend || hasPauseAnnotation(window);
-  if (window.status?.active === undefined)
-    return isSuspendedByPause
-      ? 'paused: it does not open until resume'
-      : 'already suspended: it does not open until spec.suspend is false';
-  await requestOf(kube, window, { annotation: WindowRequestAnnotation.Pause, verb: 'pause' });
-  return isSuspendedByPause
-    ? 'paused: it starts no further node and does not open until resume; nodes in progress continue'
-    : 'paused: it starts no further node until resume; nodes in progress continue';
+/** Pauses by annotation: a manifest in git may own spec.suspend, and would revert it. */
+async function pause(
+  kube: Kube,
+  window: MaintenanceWindow,
+  { reason = `since ${kube.now().toISOString()}` }: PauseOptions,
+): Promise<string> {
+  const isPaused = pauseOf(window) !== undefined;
+  if (!isPaused) await annotate(kube, window, Paused, reason);
+  const paused = isPaused ? 'unchanged: already paused' : 'paused';
+  return window.status?.active === undefined
+    ? `${paused}: it does not open until resume`
+    : `${paused}: it starts no further node and does not open until resume; nodes in progress continue`;
 }
 
-/** Sets spec.suspend and an annotation, so that `resume` does not change a window that was suspended before. */
-async function suspendByPause(kube: Kube, window: MaintenanceWindow): Promise<void> {
-  const path = '/metadata/annotations';
-  const ensureAnnotations: JsonPatchOperation[] =
-    window.metadata.annotations === undefined
-      ? [
-          { op: 'test', path, value: null },
-          { op: 'add', path, value: {} },
-        ]
-      : [];
-  await patchUnchanged(kube, window, [
-    ...ensureAnnotations,
-    { op: 'add', path: pauseAnnotationPath, value: 'true' },
-    { op: 'add', path: '/spec/suspend', value: true },
-  ]);
-}
-
-const pauseAnnotationPath = `/metadata/annotations/${SUSPENDED_BY_PAUSE_ANNOTATION.replace('/', '~1')}`;
-
-function hasPauseAnnotation({ metadata }: MaintenanceWindow): boolean {
-  return metadata.annotations?.[SUSPENDED_BY_PAUSE_ANNOTATION] !== undefined;
-}
-
+/** Undoes every pause of the window, but not what its manifest says. */
 async function resume(kube: Kube, window: MaintenanceWindow): Promise<string> {
   const { metadata, spec, status } = window;
-  const staysSuspended = spec.suspend && !hasPauseAnnotation(window);
-  const remedy = `to let its schedule open it, run kubectl patch mw ${metadata.name} --type merge -p '{"spec":{"suspend":false}}'`;
-  if (staysSuspended && status?.active === undefined)
-    throw new CommandError(
-      `${windowTitleOf(metadata.name)} was not suspended by pause and stays suspended: ${remedy}`,
-    );
-  if (hasPauseAnnotation(window))
-    await patchUnchanged(kube, window, [
-      { op: 'remove', path: pauseAnnotationPath },
-      { op: 'add', path: '/spec/suspend', value: false },
-    ]);
-  if (status?.active !== undefined)
+  const isPaused = pauseOf(window) !== undefined;
+  const isOpeningPaused = status?.active?.requests?.paused === true;
+  const remedy = `spec.suspend is true, so that it does not open: set it to false where its manifest is kept, or run kubectl patch mw ${metadata.name} --type merge -p '{"spec":{"suspend":false}}'`;
+  if (!isPaused && !isOpeningPaused) {
+    if (!spec.suspend) return 'unchanged: it is not paused';
+    throw new CommandError(`${windowTitleOf(metadata.name)} is not paused but suspended: ${remedy}`);
+  }
+  if (isPaused) await annotate(kube, window, Paused, undefined);
+  if (isOpeningPaused)
     await requestOf(kube, window, { annotation: WindowRequestAnnotation.Resume, verb: 'resume' });
-  return staysSuspended ? `resumed; it stays suspended as before the pause: ${remedy}` : 'resumed';
+  return spec.suspend ? `resumed; ${remedy}` : 'resumed';
 }
 
 async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
@@ -232,22 +226,32 @@ async function cancel(kube: Kube, window: MaintenanceWindow): Promise<string> {
 
 const fieldManager = 'kubectl-maintenance';
 
-/** Patches the object only if it has not changed since it was read: a concurrent change may conflict with this one. */
-async function patchUnchanged(
+/** Sets or removes an annotation of the window, if nobody has changed the annotation since it was read. */
+async function annotate(
   kube: Kube,
-  { metadata: { name, uid, resourceVersion: _, generation } }: MaintenanceWindow,
-  operations: JsonPatchOperation[],
+  { metadata: { name, uid, annotations } }: MaintenanceWindow,
+  key: string,
+  value: string | undefined,
 ): Promise<void> {
-  const tests: JsonPatchOperation[] = [
+  const all = '/metadata/annotations';
+  const path = `${all}/${key.replace('/', '~1')}`;
+  const missing: JsonPatchOperation[] = [
+    { op: 'test', path: all, value: null },
+    { op: 'add', path: all, value: {} },
+  ];
+  const operations: JsonPatchOperation[] = [
     { op: 'test', path: '/metadata/uid', value: uid },
-    { op: 'test', path: '/metadata/generation', value: generation },
+    ...(annotations === undefined ? missing : []),
+    { op: 'test', path, value: annotations?.[key] ?? null },
+    value === undefined ? { op: 'remove', path } : { op: 'add', path, value },
   ];
   try {
-    await kube.jsonPatch(resources.maintenanceWindows, { name }, [...tests, ...operations], { fieldManager });
+    const options = { fieldManager: WINDOW_OVERRIDE_MANAGER };
+    await kube.jsonPatch(resources.maintenanceWindows, { name }, operations, options);
   } catch (error) {
     if (!isKubeError(error, 'Invalid', 'Conflict')) throw error;
-    const current = await getWindow(kube, name);
-    if (current.metadata.uid === uid && current.metadata.generation === generation) throw error;
+    const { metadata } = await getWindow(kube, name);
+    if (metadata.uid === uid && isDeepStrictEqual(metadata.annotations, annotations)) throw error;
     throw new CommandError(
       `${windowTitleOf(name)} was changed by another client in the meantime: check it and try again`,
       { cause: error },

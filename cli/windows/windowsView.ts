@@ -38,10 +38,11 @@ export function windowColumns(viewer: Viewer): Column<WindowSummary>[] {
   ];
 }
 
-function remarks({ suspended, problems, awaitsApproval, waiting, open }: WindowSummary): string {
+function remarks({ suspended, paused, problems, awaitsApproval, waiting, open }: WindowSummary): string {
   return [
     ...(awaitsApproval ? ['waiting for approval'] : []),
     ...(open?.hasEnded === true ? ['ended, nodes in progress'] : []),
+    ...(paused === undefined ? [] : ['paused']),
     ...(suspended ? ['suspended'] : []),
     ...problems.map(({ type, reason }) => `${type}: ${reason}`),
     ...(waiting !== undefined && !awaitsApproval ? [waiting.reason] : []),
@@ -54,7 +55,7 @@ export interface WindowText {
   /** The schedule and the next openings. */
   readonly times: readonly string[];
   readonly progress: string;
-  /** Why the window starts no further node, and how to approve. */
+  /** Why the window does not open or starts no further node, and how to change that. */
   readonly waiting: readonly string[];
   /** Conditions that require action. */
   readonly problems: readonly string[];
@@ -68,6 +69,7 @@ export function windowText(summary: WindowSummary, viewer: Viewer): WindowText {
     times: [`opens ${escapeForTerminal(schedule)}`, ...(next.length === 0 ? [] : [`next: ${nextTimes}`])],
     progress: progressText(summary),
     waiting: [
+      ...stopLines(summary),
       ...(waiting === undefined ? [] : [escapeForTerminal(waiting.message, maxMessageLength)]),
       ...(summary.awaitsApproval ? [approvalHint(summary)] : []),
     ],
@@ -85,8 +87,23 @@ export function windowLines(summary: WindowSummary, viewer: Viewer): string[] {
   return [headline, ...[...times, progress, ...waiting, ...problems, ...rows].map(indented)];
 }
 
-function stateText({ open, suspended, timeZone }: WindowSummary, viewer: Viewer): string {
-  if (open === undefined) return suspended ? 'suspended' : 'closed';
+/** Says which of the two keeps the window from opening: the annotation or the spec. */
+function stopLines({ name, suspended, paused }: WindowSummary): string[] {
+  return [
+    ...(paused === undefined
+      ? []
+      : [
+          `paused by annotation (${escapeForTerminal(paused)}); to resume: kubectl maintenance window resume ${name}`,
+        ]),
+    ...(suspended ? ['suspended by spec.suspend: change it where its manifest is kept'] : []),
+  ];
+}
+
+function stateText({ open, suspended, paused, timeZone }: WindowSummary, viewer: Viewer): string {
+  if (open === undefined) {
+    if (paused !== undefined) return 'paused';
+    return suspended ? 'suspended' : 'closed';
+  }
   const until = formatTime(open.until, timeZone, viewer);
   if (open.hasEnded) return `ended ${until}, nodes in progress`;
   return `open until ${until}, ${duration(Date.parse(open.until) - viewer.nowMs)} left`;

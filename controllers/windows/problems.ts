@@ -2,7 +2,7 @@ import type { KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, WORK_NAMESPACE } from '../../api/names.ts';
 import type { WindowProblems } from '../../domain/windows/conditions.ts';
-import { scheduleProblems } from '../../domain/windows/schedule.ts';
+import { openingProblems } from '../../domain/windows/overrides.ts';
 import { newWindowMaintenance } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
 import type { Kube } from '../../kube/client.ts';
@@ -32,7 +32,7 @@ export async function windowProblems(
     job && (await dryRunProblem(kube, resources.jobs, { ...job, metadata }, (text) => warnings.push(text)));
   const podSecurity = job && (await podSecurityProblem(kube, warnings));
   const fields = [
-    ...scheduleProblems(window.spec.schedule, kube.now().getTime()),
+    ...openingProblems(window, kube.now().getTime()),
     ...(maintenanceProblem === undefined
       ? []
       : [`template: the apiserver rejected its NodeMaintenance, ${maintenanceProblem}`]),

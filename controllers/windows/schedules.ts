@@ -8,11 +8,17 @@ import {
 } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { CLUSTER_UID_MEMO, type ClusterScope, DECRYPTION_ERROR } from '../../api/names.ts';
+import {
+  CLUSTER_UID_MEMO,
+  type ClusterScope,
+  DECRYPTION_ERROR,
+  WindowOverrideAnnotation,
+} from '../../api/names.ts';
 import { windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { digest } from '../../domain/common/revision.ts';
 import type { ScheduleState } from '../../domain/windows/conditions.ts';
+import { scheduleOf as openingsOf, stopOf, type WindowStop } from '../../domain/windows/overrides.ts';
 import { cronExpressions, durationMs, exceptionsOf } from '../../domain/windows/schedule.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
@@ -34,8 +40,9 @@ interface Deps {
 const digestKey = 'maintenanceWindowDigest';
 /** The notes of a Schedule that was paused by this controller. */
 const suspendNote = 'spec.suspend of the MaintenanceWindow';
+const pauseNote = `annotation ${WindowOverrideAnnotation.Paused} of the MaintenanceWindow`;
 const problemNote = 'condition Valid of the MaintenanceWindow';
-const ownNotes = [suspendNote, problemNote];
+const ownNotes = [suspendNote, pauseNote, problemNote];
 const defaultTemporalTimeoutMs = 10_000;
 
 type Handle = ReturnType<Client['schedule']['getHandle']>;
@@ -195,16 +202,21 @@ function fingerprintOf({ spec, action, policies, state: { remainingActions } }: 
 async function reconcilePause(
   handle: Handle,
   { state: { paused, note = '' } }: ScheduleDescription,
-  { spec }: MaintenanceWindow,
+  window: MaintenanceWindow,
 ): Promise<ScheduleState> {
-  if (spec.suspend) {
-    if (!paused) await handle.pause(suspendNote);
-    return { kind: 'Suspended' };
+  const stop = stopOf(window);
+  if (stop !== undefined) {
+    if (!paused) await handle.pause(noteOf(stop));
+    return { kind: 'Suspended', stop };
   }
   if (!paused) return { kind: 'UpToDate' };
   if (!ownNotes.includes(note)) return { kind: 'PausedInTemporal', note };
   await handle.unpause('The MaintenanceWindow is scheduled again');
   return { kind: 'UpToDate' };
+}
+
+function noteOf({ paused }: WindowStop): string {
+  return paused === undefined ? suspendNote : pauseNote;
 }
 
 function ignoreScheduleNotFound(error: unknown): undefined {
@@ -224,7 +236,8 @@ function isInvalidArgument({ cause }: ServiceError): boolean {
 /** Builds the Schedule of a window. */
 function scheduleOf(window: MaintenanceWindow, scope: ClusterScope): ScheduleOptions {
   const { name } = window.metadata;
-  const { schedule, suspend } = window.spec;
+  const schedule = openingsOf(window);
+  const stop = stopOf(window);
   const summary = windowStaticSummaryOf(window, scope);
   return {
     scheduleId: scope.names.windowId(name),
@@ -255,7 +268,10 @@ function scheduleOf(window: MaintenanceWindow, scope: ClusterScope): ScheduleOpt
       // A window that opens late, after an outage, still ends on time: it need not open after its end.
       catchupWindow: durationMs(schedule.duration),
     },
-    state: { paused: suspend, note: suspend ? suspendNote : `Managed by MaintenanceWindow ${name}` },
+    state: {
+      paused: stop !== undefined,
+      note: stop === undefined ? `Managed by MaintenanceWindow ${name}` : noteOf(stop),
+    },
   };
 }
 
@@ -275,8 +291,9 @@ const months = [
 ] as const;
 
 /** Returns a digest of the fields of a window that its Schedule depends on. */
-function digestOf({ metadata, spec }: MaintenanceWindow): string {
-  return digest(JSON.stringify([metadata.uid, spec.schedule, spec.template.reason ?? '']));
+function digestOf(window: MaintenanceWindow): string {
+  const { metadata, spec } = window;
+  return digest(JSON.stringify([metadata.uid, openingsOf(window), spec.template.reason ?? '']));
 }
 
 /** Reports whether the controller of this cluster created the Schedule. */

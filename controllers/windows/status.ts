@@ -3,6 +3,7 @@ import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maint
 import { FIELD_MANAGER } from '../../api/names.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { oneLine } from '../../domain/common/text.ts';
+import { scheduleOf } from '../../domain/windows/overrides.ts';
 import { describeSchedule, nextOpening } from '../../domain/windows/schedule.ts';
 import type { Kube } from '../../kube/client.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
@@ -32,16 +33,18 @@ export async function publishWindowStatus(
 }
 
 function statusOf(
-  { metadata: { generation = 0 }, spec, status }: MaintenanceWindow,
+  window: MaintenanceWindow,
   facts: readonly ConditionFacts[],
   now: Date,
 ): Partial<MaintenanceWindowStatus> {
+  const { metadata, spec, status } = window;
+  const { generation = 0 } = metadata;
   const conditions = facts.reduce(
     (all, one) => withCondition(all, { ...one, observedGeneration: generation }, now.toISOString()),
     status?.conditions ?? [],
   );
   const isScheduled = facts.some((one) => one.type === 'Scheduled' && one.status === 'True');
-  const next = isScheduled ? nextOpening(spec.schedule, now.getTime()) : undefined;
+  const next = isScheduled ? nextOpening(scheduleOf(window), now.getTime()) : undefined;
   return {
     conditions,
     observedGeneration: generation,

@@ -1,10 +1,16 @@
 import type { Client } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { type ClusterScope, FIELD_MANAGER, WINDOW_FINALIZER } from '../../api/names.ts';
+import {
+  type ClusterScope,
+  FIELD_MANAGER,
+  WINDOW_FINALIZER,
+  WindowOverrideAnnotation,
+} from '../../api/names.ts';
 import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import { checkTiming } from '../../domain/common/stalledRun.ts';
 import type { Restarts } from '../../domain/maintenance/runRestarts.ts';
 import { scheduledCondition, validCondition } from '../../domain/windows/conditions.ts';
+import { scheduleOf } from '../../domain/windows/overrides.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
@@ -113,8 +119,17 @@ function hasChanged(before: MaintenanceWindow, { metadata, status }: Maintenance
   return (
     before.metadata.generation !== metadata.generation ||
     before.metadata.deletionTimestamp !== metadata.deletionTimestamp ||
+    hasOtherOverrides(before.metadata, metadata) ||
     (before.status?.active === undefined) !== (status?.active === undefined)
   );
+}
+
+/** An annotation has no generation. */
+function hasOtherOverrides(
+  { annotations: before }: MaintenanceWindow['metadata'],
+  { annotations }: MaintenanceWindow['metadata'],
+): boolean {
+  return Object.values(WindowOverrideAnnotation).some((key) => before?.[key] !== annotations?.[key]);
 }
 
 async function reconcileWindow(deps: Deps, window: MaintenanceWindow): Promise<Requeue> {
@@ -130,7 +145,7 @@ async function reconcileWindow(deps: Deps, window: MaintenanceWindow): Promise<R
     publishWindowStatus(kube, window, [...conditions, stalled], now);
   const run = await ensureRun(deps, window, publish);
   const now = kube.now().getTime();
-  const next = nextOpening(window.spec.schedule, now) ?? Infinity;
+  const next = nextOpening(scheduleOf(window), now) ?? Infinity;
   const requeueAfterMs = valid.reason === 'JobsNotEnabled' ? requeueNotEnabledMs : resyncAfterMs(deps, run);
   return { requeueAfterMs: Math.min(requeueAfterMs, next - now + requeueInProgressMs) };
 }

@@ -94,10 +94,12 @@ function mergedWith(
   const counted = { ...node, ...(podsPeak > 0 && { podsPeak }) };
   if (before === undefined) return counted;
   const recorded = node.unschedulableBefore ?? before.unschedulableBefore;
+  const annotations = node.autoscalerAnnotationsBefore ?? before.autoscalerAnnotationsBefore;
   return {
     ...counted,
     drainTargets: [...join([before.drainTargets, node.drainTargets])],
     ...(recorded === undefined ? {} : { unschedulableBefore: recorded }),
+    ...(annotations === undefined ? {} : { autoscalerAnnotationsBefore: annotations }),
   };
 }
 

@@ -8,6 +8,7 @@ import {
   UNCORDONED_BY_ANNOTATION,
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { ownAutoscalerAnnotations } from '../common/autoscalers.ts';
 import { isCordoned, isCordonedByMaintenance } from '../common/cordon.ts';
 import { conditionsManagedBy, type Managed } from '../common/managedFields.ts';
 import { listed } from '../common/names.ts';
@@ -100,9 +101,13 @@ function conditionItems(node: Node & Managed): UninstallItem[] {
   });
 }
 
-function annotationItems(node: Node): UninstallItem[] {
-  const value = node.metadata.annotations?.[UNCORDONED_BY_ANNOTATION];
-  if (value === undefined) return [];
-  const operations = removeKey('/metadata/annotations', UNCORDONED_BY_ANNOTATION, value);
-  return [about(node).patch('remove annotation', operations, UNCORDONED_BY_ANNOTATION)];
+function annotationItems(node: Node & Managed): UninstallItem[] {
+  const { annotations = {} } = node.metadata;
+  const keys = [
+    ...(annotations[UNCORDONED_BY_ANNOTATION] === undefined ? [] : [UNCORDONED_BY_ANNOTATION]),
+    ...ownAutoscalerAnnotations(node),
+  ];
+  return keys.map((key) =>
+    about(node).patch('remove annotation', removeKey('/metadata/annotations', key, annotations[key]), key),
+  );
 }

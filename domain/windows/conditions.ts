@@ -1,10 +1,11 @@
-import { WORK_NAMESPACE } from '../../api/names.ts';
+import { WindowOverrideAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
+import type { WindowStop } from './overrides.ts';
 
 /** The state of a window's Schedule in Temporal. */
 export type ScheduleState =
   | { kind: 'UpToDate' }
-  | { kind: 'Suspended' }
+  | { kind: 'Suspended'; stop: WindowStop }
   | { kind: 'PausedInTemporal'; note: string }
   | { kind: 'InvalidSpec' }
   /** Temporal is unavailable. */
@@ -42,11 +43,7 @@ export function scheduledCondition(state: ScheduleState): ConditionFacts {
     case 'UpToDate':
       return scheduled('True', 'Scheduled', '');
     case 'Suspended':
-      return scheduled(
-        'False',
-        'Suspended',
-        'spec.suspend is true: the window does not open until it is false.',
-      );
+      return suspended(state.stop);
     case 'PausedInTemporal':
       return scheduled(
         'False',
@@ -66,6 +63,21 @@ export function scheduledCondition(state: ScheduleState): ConditionFacts {
         `The Schedule cannot be read: ${state.message}. ${keyIsLost}`,
       );
   }
+}
+
+function suspended({ suspend, paused }: WindowStop): ConditionFacts {
+  if (paused === undefined)
+    return scheduled(
+      'False',
+      'Suspended',
+      'spec.suspend is true: the window does not open until it is false.',
+    );
+  const also = suspend ? ' spec.suspend is true as well.' : '';
+  return scheduled(
+    'False',
+    'Paused',
+    `The window is paused (${paused}): it does not open until kubectl maintenance window resume removes the annotation ${WindowOverrideAnnotation.Paused}.${also}`,
+  );
 }
 
 const keyIsLost =

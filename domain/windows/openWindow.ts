@@ -1,6 +1,7 @@
 import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
 import { numbered } from '../common/text.ts';
 import { decidePhase } from './decideWindow.ts';
+import { pauseOf } from './overrides.ts';
 
 /**
  * What an open window may do is decided by `.status.active` of its object, never by what its workflow says: a client that may write to the
@@ -21,6 +22,12 @@ export interface RecordedRequests {
 export function recordedRequests({ end, requests = {} }: ActiveWindow): RecordedRequests {
   const { approved = false, approvedNodes = [], paused = false, cancelled = false } = requests;
   return { end, approved, approvedNodes, paused, cancelled };
+}
+
+/** Returns the requests that the opening is subject to: an annotation of the window pauses it as well. */
+export function effectiveRequests(window: MaintenanceWindow, active: ActiveWindow): RecordedRequests {
+  const recorded = recordedRequests(active);
+  return { ...recorded, paused: recorded.paused || pauseOf(window) !== undefined };
 }
 
 /** Returns the record of the open window if this workflow has it open. */

@@ -3,6 +3,7 @@ import { MAX_APPROVED_NODES, WindowRequestAnnotation } from '../../api/names.ts'
 import { listed } from '../common/names.ts';
 import { isNameOrUid, isRecord, shown } from '../common/untrusted.ts';
 import type { ActiveWindow, RecordedRequests } from './openWindow.ts';
+import { pausedByAnnotation, pauseOf } from './overrides.ts';
 
 /** Requests of users to an open window: by annotation of the object, or through Temporal. Each applies to one opening. */
 
@@ -65,14 +66,18 @@ export function decideAnnotatedRequests(
 type RequestDecision = { kind: 'Accepted'; requests: Requests } | { kind: 'Rejected'; problem: string };
 
 function decideRequest(
-  { spec, status }: Readonly<MaintenanceWindow>,
+  window: Readonly<MaintenanceWindow>,
   { key, value }: { key: WindowRequestAnnotation; value: string },
   { recorded, isSelected }: { recorded: Requests | undefined; isSelected: (node: string) => boolean },
 ): RequestDecision {
+  const { spec, status } = window;
   const { runId, nodes } = parsedValue(key, value);
   const problem =
     openingProblem(status?.active, runId) ??
-    (key === WindowRequestAnnotation.Approve ? approvalProblem(spec.approval, nodes, isSelected) : undefined);
+    (key === WindowRequestAnnotation.Approve
+      ? approvalProblem(spec.approval, nodes, isSelected)
+      : undefined) ??
+    (key === WindowRequestAnnotation.Resume ? resumeProblem(window) : undefined);
   if (problem !== undefined) return { kind: 'Rejected', problem };
   const requests = withRequest(recorded, requestOf(key, nodes));
   if ((requests.approvedNodes?.length ?? 0) > MAX_APPROVED_NODES)
@@ -111,6 +116,10 @@ function approvalProblem(
   const unknown = nodes.filter((node) => !isNameOrUid(node) || !isSelected(node));
   if (unknown.length === 0) return undefined;
   return `the window does not select ${listed(unknown.map(shown))}: name only nodes that it selects`;
+}
+
+function resumeProblem(window: Readonly<MaintenanceWindow>): string | undefined {
+  return pauseOf(window) === undefined ? undefined : pausedByAnnotation(window.metadata.name);
 }
 
 function requestOf(key: WindowRequestAnnotation, nodes: readonly string[] | undefined): Requests {

@@ -5,6 +5,7 @@ import { needsAttention } from '../common/stalledRun.ts';
 import { stageOf } from '../common/stage.ts';
 import { type NodeOutcome, nodeOutcomeOf } from './nodeOutcome.ts';
 import { nodeResultOf } from './nodeResult.ts';
+import { pauseOf, scheduleOf, skippedDates } from './overrides.ts';
 import { nextOpening } from './schedule.ts';
 import { type WindowMaintenance, workTypeOf } from './windowMaintenance.ts';
 
@@ -17,7 +18,12 @@ export interface WindowSummary {
   duration: string;
   /** The next openings. Empty while the window does not open. */
   next: string[];
+  /** `.spec.suspend`, which a manifest may set. */
   suspended: boolean;
+  /** Reason of the pause, if an annotation pauses the window. */
+  paused?: string;
+  /** Local dates that an annotation skips. */
+  skipped?: string[];
   approval: MaintenanceWindow['spec']['approval'];
   /** The open window, or a window that has ended and still has nodes in progress. */
   open?: { since: string; until: string; hasEnded: boolean; workflowId: string };
@@ -46,11 +52,15 @@ const maxOpenings = 3;
 
 /** Summarizes the state of a window. */
 export function windowSummaryOf(
-  { metadata, spec, status }: MaintenanceWindow,
+  window: MaintenanceWindow,
   maintenances: readonly WindowMaintenance[],
   nowMs: number,
 ): WindowSummary {
-  const { schedule, suspend, approval } = spec;
+  const { metadata, spec, status } = window;
+  const { suspend, approval } = spec;
+  const schedule = scheduleOf(window);
+  const paused = pauseOf(window);
+  const skipped = skippedDates(window);
   const { active, progress, conditions = [] } = status ?? {};
   const waiting = active?.waiting;
   const nodes = maintenances.flatMap((one) => nodeSummaryOf(one, progress?.revision) ?? []);
@@ -61,6 +71,8 @@ export function windowSummaryOf(
     duration: schedule.duration,
     next: isTrue(conditions, 'Scheduled') ? openings(schedule, nowMs) : [],
     suspended: suspend,
+    ...(paused !== undefined && { paused }),
+    ...(skipped.length > 0 && { skipped }),
     approval,
     ...(active && {
       open: {
@@ -101,8 +113,8 @@ function countsOf({
   return { nodes, done, inProgress, failed, remaining };
 }
 
-/** Suspended is intended, and InvalidSpec only repeats condition Valid. */
-const expectedReasons = ['Suspended', 'InvalidSpec'];
+/** Suspended and Paused are intended, and InvalidSpec only repeats condition Valid. */
+const expectedReasons = ['Suspended', 'Paused', 'InvalidSpec'];
 
 /** Returns the conditions of a window that a user should do something about. */
 export function windowProblems(conditions: Status['conditions']): WindowSummary['problems'] {

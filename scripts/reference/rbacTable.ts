@@ -13,6 +13,7 @@ import {
   SYSTEM_NAMESPACE,
   TEMPORAL_USER,
   WINDOW_LABEL,
+  WindowOverrideAnnotation,
   WindowRequestAnnotation,
   WORK_NAMESPACE,
 } from '../../api/names.ts';
@@ -209,10 +210,15 @@ export const maintenanceOf = (name: string, nodeSelector: object, spec: object =
 const schedule = { timeZone: 'UTC', duration: '1h', calendar: [{ time: '02:00', years: [2099] }] };
 const job = { type: 'Job', job: { template: { spec: { containers: [{ name: 'patch', image: 'none' }] } } } };
 
-export const windowOf = (name: string, nodeSelector: object, spec: object = {}) => ({
+export const windowOf = (
+  name: string,
+  nodeSelector: object,
+  spec: object = {},
+  annotations: Readonly<Record<string, string>> = {},
+) => ({
   apiVersion: MAINTENANCE_WINDOW.apiVersion,
   kind: MAINTENANCE_WINDOW.kind,
-  metadata: { name },
+  metadata: { name, annotations },
   spec: { schedule, nodeSelector, ...spec },
 });
 
@@ -488,12 +494,18 @@ export const sections: Section[] = [
         actions: [
           ...change(windows, others, { spec: { schedule: { duration: '2h' } } }),
           patch(windows, paused, { spec: { suspend: false } }),
+          patch(windows, paused, annotated(WindowOverrideAnnotation.Paused, null)),
+          patch(windows, paused, annotated(WindowOverrideAnnotation.SkippedDates, null)),
         ],
         allowed: [],
       },
       {
-        what: 'suspend any',
-        actions: change(windows, others, { spec: { suspend: true } }),
+        what: 'suspend or pause any, and skip openings',
+        actions: [
+          ...change(windows, others, { spec: { suspend: true } }),
+          ...change(windows, others, annotated(WindowOverrideAnnotation.Paused, 'reason')),
+          ...change(windows, others, annotated(WindowOverrideAnnotation.SkippedDates, '2027-01-02')),
+        ],
         allowed: schedulers,
       },
       {

@@ -76,6 +76,7 @@ describe('the worker may', () => {
     'create subjectaccessreviews',
     'get validatingadmissionpolicies/evacuation-requester.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/released-pods.nodemaintenance.k8s.io',
+    'get validatingadmissionpolicies/window-annotations.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/window-author.nodemaintenance.k8s.io',
     'get validatingadmissionpolicybindings/window-maintenances.nodemaintenance.k8s.io',
     'get validatingadmissionpolicies/webhook-registrations.nodemaintenance.k8s.io',

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { MaintenanceWindowSpec, WindowSchedule } from '../../api/maintenanceWindow.ts';
-import { WindowRequestAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
+import { WindowOverrideAnnotation, WindowRequestAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
 import { comparedFields, comparedScheduleFields, maxNamedNodes } from '../../admission/windowAuthorPolicy.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubeconfigOf } from '../kit/account.ts';
@@ -76,6 +76,8 @@ const rootPod = {
 const job = { work: { type: 'Job', job: { template: rootPod } } };
 const { Approve, Pause, Resume, Cancel } = WindowRequestAnnotation;
 const asking = (key: string) => ({ metadata: { annotations: { [key]: 'run-id' } } });
+const { Paused, SkippedDates } = WindowOverrideAnnotation;
+const overriding = (annotations: Record<string, string | null>) => ({ metadata: { annotations } });
 const byName = (count: number) => ({ nodeSelector: selectNodes(namesOf(count)) });
 
 const windowOf = (spec: object, name = c.named('window')) => ({
@@ -90,9 +92,15 @@ const created = (user: string, spec: object): Promise<Answer> =>
   kubectl(['create', '--dry-run=server', '--as', user, '-f', '-'], windowOf(spec));
 
 /** Creates a window as the administrator, and patches it as the user without storing that. */
-async function patched(user: string, spec: object, patch: object): Promise<Answer> {
+async function patched(
+  user: string,
+  spec: object,
+  patch: object,
+  annotations: Record<string, string> = {},
+): Promise<Answer> {
   const name = c.named('window');
-  await succeeds(kubectl(['create', '-f', '-'], windowOf({ suspend: true, ...spec }, name)));
+  const { metadata, ...rest } = windowOf({ suspend: true, ...spec }, name);
+  await succeeds(kubectl(['create', '-f', '-'], { ...rest, metadata: { ...metadata, annotations } }));
   try {
     const options = ['--as', user, '--dry-run=server', '--type=merge', '-p', JSON.stringify(patch)];
     return await kubectl(['patch', 'mw', name, ...options]);
@@ -192,6 +200,47 @@ describe('a user who may write windows, and delete no node,', () => {
     await kubectl(['delete', 'mw', name, '--wait=false']);
   });
 
+  test.each([
+    { what: 'pause it', before: {}, after: { [Paused]: 'kernel bug' } },
+    {
+      what: 'pause it for another reason',
+      before: { [Paused]: 'kernel bug' },
+      after: { [Paused]: 'outage' },
+    },
+    { what: 'skip an opening', before: {}, after: { [SkippedDates]: '2027-01-02' } },
+    {
+      what: 'skip another opening',
+      before: { [SkippedDates]: '2027-01-02' },
+      after: { [SkippedDates]: '2026-12-24,2027-01-02' },
+    },
+  ])('may $what by annotation', async ({ before, after }) => {
+    expect(await patched(scheduler, {}, overriding(after), before)).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test.each([
+    { what: 'resume it', key: Paused, before: { [Paused]: 'kernel bug' }, after: { [Paused]: null } },
+    {
+      what: 'skip an opening no longer',
+      key: SkippedDates,
+      before: { [SkippedDates]: '2026-12-24,2027-01-02' },
+      after: { [SkippedDates]: '2027-01-02' },
+    },
+    {
+      what: 'skip nothing any more',
+      key: SkippedDates,
+      before: { [SkippedDates]: '2027-01-02' },
+      after: { [SkippedDates]: null },
+    },
+  ])('may not $what by annotation', async ({ key, before, after }) => {
+    const { code, stderr } = await patched(scheduler, {}, overriding(after), before);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
+    expect(stderr).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
+    expect(await patched(nodeOwner, {}, overriding(after), before)).toMatchObject({ code: 0, stderr: '' });
+    expect((await patched(nodeOwner, job, overriding(after), before)).stderr).toContain(
+      'may not create Jobs',
+    );
+  });
+
   test('may pause it while it is open', async () => {
     expect(await patched(scheduler, {}, asking(Pause))).toMatchObject({ code: 0, stderr: '' });
   });
@@ -201,6 +250,35 @@ describe('a user who may write windows, and delete no node,', () => {
     await succeeds(kubectl(['create', '-f', '-'], windowOf({ suspend: true }, name)));
     const deleted = await kubectl(['delete', 'mw', name, '--wait=false', '--as', scheduler]);
     expect(deleted).toMatchObject({ code: 0, stderr: '' });
+  });
+});
+
+describe('the annotations of a window', () => {
+  const skips = (dates: string) => ({ [SkippedDates]: dates });
+  const days = (count: number) =>
+    Array.from({ length: count }, (_, day) => new Date(day * 86_400_000).toISOString().slice(0, 10));
+
+  test.each([
+    { what: 'a pause without a reason', annotations: { [Paused]: ' ' }, key: Paused },
+    { what: 'a pause that is "false"', annotations: { [Paused]: 'false' }, key: Paused },
+    { what: 'a reason of two lines', annotations: { [Paused]: 'a\nb' }, key: Paused },
+    { what: 'a long reason', annotations: { [Paused]: 'a'.repeat(257) }, key: Paused },
+    { what: 'a time instead of a date', annotations: skips('2027-01-02T03:00'), key: SkippedDates },
+    { what: 'dates with spaces', annotations: skips('2027-01-02, 2027-01-03'), key: SkippedDates },
+    { what: 'no date', annotations: skips(''), key: SkippedDates },
+    { what: 'too many dates', annotations: skips(days(101).join(',')), key: SkippedDates },
+  ])('must not be $what', async ({ annotations, key }) => {
+    const before = await patched(nodeOwner, {}, overriding(annotations));
+    expect(before).toMatchObject({ code: 1 });
+    expect(before.stderr).toContain(`metadata.annotations[${key}]: expected `);
+  });
+
+  test('may be a reason, and as many dates as the policies can compare', async () => {
+    const [all, others] = [skips(days(100).join(',')), skips(days(200).slice(100).join(','))];
+    for (const annotations of [{ [Paused]: 'Störung: disk 1/2, see "runbook"' }, all])
+      expect(await patched(nodeOwner, {}, overriding(annotations))).toMatchObject({ code: 0, stderr: '' });
+    expect(await patched(nodeOwner, {}, overriding(others), all)).toMatchObject({ code: 0, stderr: '' });
+    expect(await patched(scheduler, {}, overriding({ label: 'x' }), all)).toMatchObject({ code: 0 });
   });
 });
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Node } from '../../api/core.ts';
+import { AUTOSCALER_ANNOTATIONS } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
 import { connectKube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
@@ -32,6 +33,9 @@ afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);
 });
+
+const againstAutoscalers = (value: string | null) =>
+  Object.fromEntries(AUTOSCALER_ANNOTATIONS.map((key) => [key, value]));
 
 const ready = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' };
 const condition = (type: string) => ({
@@ -77,6 +81,14 @@ describe('the worker may not', () => {
     {
       what: 'remove another annotation',
       patch: { metadata: { annotations: { 'kwok.x-k8s.io/node': null } } },
+    },
+    {
+      what: 'allow what an annotation against autoscalers prevents',
+      patch: { metadata: { annotations: { 'karpenter.sh/do-not-disrupt': 'false' } } },
+    },
+    {
+      what: 'set another annotation of an autoscaler',
+      patch: { metadata: { annotations: { 'cluster-autoscaler.kubernetes.io/safe-to-evict': 'true' } } },
     },
     { what: 'set a finalizer', patch: { metadata: { finalizers: ['example.com/x'] } } },
     {
@@ -132,6 +144,23 @@ describe('the worker may not', () => {
     });
   });
 
+  test('change or remove an annotation against autoscalers that has another value than its own', async () => {
+    const key = 'karpenter.sh/do-not-disrupt';
+    const valued = (value: string | null) => ({ metadata: { annotations: { [key]: value } } });
+    await c.admin.mergePatch(resources.nodes, { name }, valued('30m'));
+    try {
+      for (const value of ['true', null])
+        await expect(patched(valued(value))).rejects.toMatchObject({
+          kind: 'Forbidden',
+          message: expect.stringContaining(
+            'the worker may not change the annotations of a node, except remove nodemaintenance.k8s.io/uncordoned-by, and add and remove "true" as cluster-autoscaler.kubernetes.io/scale-down-disabled, karpenter.sh/do-not-disrupt',
+          ),
+        });
+    } finally {
+      await c.admin.mergePatch(resources.nodes, { name }, valued(null));
+    }
+  });
+
   test('remove the taint of another client', async () => {
     const taints = [{ key: 'example.com/kept', effect: 'NoSchedule' }];
     await c.admin.mergePatch(resources.nodes, { name }, { spec: { taints } });
@@ -155,6 +184,11 @@ describe('the worker may', () => {
       },
     },
     { what: 'uncordon a node', patch: { spec: { unschedulable: false } } },
+    {
+      what: 'add the annotations against autoscalers',
+      patch: { metadata: { annotations: againstAutoscalers('true') } },
+    },
+    { what: 'remove them', patch: { metadata: { annotations: againstAutoscalers(null) } } },
   ])('$what', async ({ patch }) => {
     expect(await patched(patch)).toMatchObject({ metadata: { name } });
   });

@@ -400,9 +400,14 @@ describe('a window', () => {
 
   test('does not open on a skipped date', async () => {
     expect(await succeeds(maintenance('window', 'skip', 'mw/os-patch'))).toBe(
-      'maintenancewindow/os-patch does not open on 2098-12-28: the date was added to the exceptions of its schedule\n',
+      'maintenancewindow/os-patch does not open on 2098-12-28: the date was added to its annotation nodemaintenance.k8s.io/skipped-dates\n',
     );
-    expect((await windowNow()).spec.schedule.exceptions).toEqual(['2098-12-28']);
+    const { metadata, spec } = await windowNow();
+    expect(metadata.annotations).toMatchObject({ 'nodemaintenance.k8s.io/skipped-dates': '2098-12-28' });
+    expect(spec.schedule.exceptions).toBeUndefined();
+    expect(await succeeds(maintenance('window', 'skip', 'os-patch', '--date', '2098-12-28'))).toBe(
+      'maintenancewindow/os-patch unchanged: 2098-12-28 is already skipped\n',
+    );
     await eventually('the next opening to be the other one', async () =>
       expect(await summaryNow()).toMatchObject({ next: ['2098-12-29T02:00:00.000Z'] }),
     );
@@ -464,32 +469,57 @@ describe('a window', () => {
     });
 
   test('is paused and resumed, in its object and in Temporal', async () => {
-    const paused = await succeeds(maintenance('window', 'pause', 'os-patch'));
+    const { generation } = (await windowNow()).metadata;
+    const paused = await succeeds(maintenance('window', 'pause', 'os-patch', '--reason', 'disk errors'));
     expect(paused).toBe(
       'maintenancewindow/os-patch paused: it starts no further node and does not open until resume; nodes in progress continue\n',
     );
-    expect((await windowNow()).spec.suspend).toBe(true);
+    expect((await windowNow()).metadata).toMatchObject({
+      generation,
+      annotations: { 'nodemaintenance.k8s.io/paused': 'disk errors' },
+    });
     await shownAsPaused(true);
     await eventually('no opening to be next', async () =>
-      expect(await summaryNow()).toMatchObject({ suspended: true, next: [], problems: [] }),
+      expect(await summaryNow()).toMatchObject({
+        suspended: false,
+        paused: 'disk errors',
+        next: [],
+        problems: [],
+      }),
+    );
+    expect(await succeeds(openings('os-patch'))).toContain(
+      '  paused by annotation (disk errors); to resume: kubectl maintenance window resume os-patch\n',
+    );
+    expect(await succeeds(maintenance('window', 'pause', 'os-patch'))).toMatch(
+      / unchanged: already paused: /,
     );
     const resumed = await succeeds(maintenance('window', 'resume', 'os-patch', '-o', 'json'));
-    expect(JSON.parse(resumed)).toMatchObject({ kind: 'MaintenanceWindow', spec: { suspend: false } });
+    const { metadata } = JSON.parse(resumed) as MaintenanceWindow;
+    expect(metadata.annotations).not.toHaveProperty('nodemaintenance.k8s.io/paused');
     await shownAsPaused(false);
+    expect(await succeeds(maintenance('window', 'resume', 'os-patch'))).toBe(
+      'maintenancewindow/os-patch unchanged: it is not paused\n',
+    );
   });
 
-  test('that was suspended before it was paused stays suspended when it is resumed, with a hint how to change that', async () => {
+  test('that is suspended by its manifest stays suspended when it is resumed, which says so', async () => {
     const suspend = (value: boolean) =>
       world.kube.mergePatch(resources.maintenanceWindows, { name: 'os-patch' }, { spec: { suspend: value } });
+    const remedy = `spec.suspend is true, so that it does not open: set it to false where its manifest is kept, or run kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}'`;
     await suspend(true);
-    expect(await succeeds(maintenance('window', 'pause', 'os-patch'))).toBe(
-      'maintenancewindow/os-patch paused: it starts no further node until resume; nodes in progress continue\n',
+    expect(await succeeds(openings('os-patch'))).toContain(
+      '  suspended by spec.suspend: change it where its manifest is kept\n',
     );
+    await succeeds(maintenance('window', 'pause', 'os-patch'));
     await shownAsPaused(true);
     expect(await succeeds(maintenance('window', 'resume', 'os-patch'))).toBe(
-      `maintenancewindow/os-patch resumed; it stays suspended as before the pause: to let its schedule open it, run kubectl patch mw os-patch --type merge -p '{"spec":{"suspend":false}}'\n`,
+      `maintenancewindow/os-patch resumed; ${remedy}\n`,
     );
     await shownAsPaused(false);
+    expect(await maintenance('window', 'resume', 'os-patch')).toMatchObject({
+      code: 1,
+      stderr: `error: maintenancewindow/os-patch is not paused but suspended: ${remedy}\n`,
+    });
     expect((await windowNow()).spec.suspend).toBe(true);
     await suspend(false);
   });

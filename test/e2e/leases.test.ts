@@ -8,7 +8,7 @@ import { resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { controllers, startAdmission, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, finished, type World } from '../kit/world.ts';
 
 /** Long enough for a worker to start on a machine that is several times slower. */
@@ -17,13 +17,15 @@ const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 const node = 'node-1';
 
 let world: World;
+let admission: WorkerProcess;
 let workers: WorkerProcess[] = [];
 let leases: Informer<Lease>;
 /** Every version of the node's Lease, oldest first. */
 const versions: Lease['spec'][] = [];
 const watching = new AbortController();
 
-const start = () => startWorker(world.sandbox, { env: { NODE_LEASE_DURATION: String(durationSeconds) } });
+const start = () =>
+  startWorker(world.sandbox, { ...controllers, env: { NODE_LEASE_DURATION: String(durationSeconds) } });
 const killAll = () => Promise.all(workers.splice(0).map((worker) => worker.kill()));
 
 beforeAll(async () => {
@@ -40,11 +42,13 @@ beforeAll(async () => {
   });
   leases.start(watching.signal);
   workers = [start(), start()];
-  await Promise.all(workers.map((worker) => worker.ready()));
+  admission = startAdmission(world.sandbox);
+  await Promise.all([admission, ...workers].map((worker) => worker.ready()));
 });
 
 afterAll(async () => {
   await killAll();
+  await admission?.kill();
   watching.abort();
   await world?.close();
 });

@@ -14,6 +14,9 @@ import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 const user = 'olga';
 const nodes = ['one', 'two', 'three', 'four'];
+/** Annotations against autoscalers. A person has set one of them on node two. */
+const scaleDownDisabled = 'cluster-autoscaler.kubernetes.io/scale-down-disabled';
+const doNotDisrupt = 'karpenter.sh/do-not-disrupt';
 const [a, b, c] = ['maintenance-a', 'maintenance-b', 'maintenance-c'] as const;
 
 let world: World;
@@ -25,6 +28,7 @@ beforeAll(async () => {
   await world.sandbox.addNodes(nodes);
   kubectl = kubectlOf(world.sandbox);
   await giveRights();
+  await succeeds(kubectl(['annotate', 'node', 'two', `${doNotDisrupt}=30m`]));
   worker = startWorker(world.sandbox);
   await worker.ready();
   await place('one', [4000, 9000, 14000]);
@@ -129,6 +133,7 @@ const on = (
   podsPendingEvacuation,
   podsEvacuating,
   unschedulableBefore: false,
+  autoscalerAnnotationsBefore: name === 'two' ? [doNotDisrupt] : [],
 });
 
 async function eventuallyShows(name: string, want: NodeMaintenanceNodeStatus[]): Promise<void> {
@@ -139,6 +144,18 @@ async function eventuallyShows(name: string, want: NodeMaintenanceNodeStatus[]):
       observed.toSorted((x, y) => nodes.indexOf(x.nodeRef.name) - nodes.indexOf(y.nodeRef.name)),
     ).toEqual(want);
   });
+}
+
+/** Returns the annotations against autoscalers that the nodes have. */
+async function protection(): Promise<Record<string, object>> {
+  const shown = await Promise.all(
+    nodes.map(async (name) => {
+      const { annotations = {} } = (await world.node(name)).metadata;
+      const keys = [scaleDownDisabled, doNotDisrupt].filter((key) => annotations[key] !== undefined);
+      return [name, Object.fromEntries(keys.map((key) => [key, annotations[key]]))] as const;
+    }),
+  );
+  return Object.fromEntries(shown);
 }
 
 async function eventsAbout(name: string): Promise<string[]> {
@@ -215,6 +232,18 @@ describe("the KEP's example of three maintenances that share node one", () => {
     });
   });
 
+  test('autoscalers do not remove the nodes, and the annotation of a person is not changed', async () => {
+    const ours = { [scaleDownDisabled]: 'true', [doNotDisrupt]: 'true' };
+    await eventually('the annotations', async () =>
+      expect(await protection()).toEqual({
+        one: ours,
+        two: { [scaleDownDisabled]: 'true', [doNotDisrupt]: '30m' },
+        three: ours,
+        four: ours,
+      }),
+    );
+  });
+
   test('all three are drained in the end, and no pod had two Evacuations', async () => {
     for (const name of [a, b, c])
       await eventually(`${name} to be drained`, async () => {
@@ -232,7 +261,13 @@ describe("the KEP's example of three maintenances that share node one", () => {
     await completed(a);
     expect((await world.node('two')).spec.unschedulable ?? false).toBe(false);
     expect((await world.node('one')).spec.unschedulable).toBe(true);
+    const [ours, theirs] = [
+      { [scaleDownDisabled]: 'true', [doNotDisrupt]: 'true' },
+      { [doNotDisrupt]: '30m' },
+    ];
+    expect(await protection()).toEqual({ one: ours, two: theirs, three: {}, four: ours });
     await completed(c);
+    expect(await protection()).toEqual({ one: {}, two: theirs, three: {}, four: {} });
     for (const node of nodes) expect((await world.node(node)).spec.unschedulable ?? false).toBe(false);
     await eventually('the conditions of node one to be gone', async () => {
       const types = (await world.node('one')).status?.conditions?.map(({ type }) => type);

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { parseAllDocuments } from 'yaml';
-import { NODE_LEASE_NAMESPACE, REQUESTER_ANNOTATION } from '../../api/names.ts';
+import { NODE_LEASE_NAMESPACE, REQUESTER_ANNOTATION, WindowOverrideAnnotation } from '../../api/names.ts';
 import { authorityOf } from '../../domain/common/requester.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
@@ -78,7 +78,15 @@ beforeAll(async () => {
   await applied(
     maintenanceOf(others, selecting(otherNode)),
     windowOf(others, selecting(otherNode)),
-    windowOf(paused, selecting(otherNode), { suspend: true }),
+    windowOf(
+      paused,
+      selecting(otherNode),
+      { suspend: true },
+      {
+        [WindowOverrideAnnotation.Paused]: 'reason',
+        [WindowOverrideAnnotation.SkippedDates]: '2027-01-02',
+      },
+    ),
     policyOf(others, selecting(otherNode)),
     readinessOf(ownNodes[1]),
     readinessOf(otherNode),

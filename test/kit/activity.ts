@@ -28,6 +28,7 @@ interface ActivityOptions {
   isRunning?: (workflowId: string) => Promise<boolean>;
   notifications?: NotificationOutbox;
   readinessGatesEnabled?: boolean;
+  autoscalerAnnotationsEnabled?: boolean;
   timing?: ReviewTiming;
   scope?: ClusterScope;
   stalledAfterMs?: number;
@@ -42,6 +43,7 @@ export function activitiesOn(
     isRunning = async () => false,
     notifications = noReceiver,
     readinessGatesEnabled = true,
+    autoscalerAnnotationsEnabled = true,
     timing = defaultReviewTiming,
     scope = testScope,
     stalledAfterMs = 60_000,
@@ -70,6 +72,7 @@ export function activitiesOn(
     stalledAfterMs,
     removalMs,
     readinessGatesEnabled,
+    autoscalerAnnotationsEnabled,
     mayRunJobs: jobPermission(cluster.kube),
     starterOf,
     isRunning,

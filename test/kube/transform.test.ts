@@ -1,3 +1,4 @@
+import { AUTOSCALER_ANNOTATIONS } from '../../api/names.ts';
 import type { Node, PodDisruptionBudget, Taint, Toleration } from '../../api/core.ts';
 import type { RawDaemonSet, RawPod } from '../../kube/resources.ts';
 import {
@@ -106,10 +107,15 @@ test.each([
   expect(trimPod(raw).status.ready).toBe(false);
 });
 
-test('a trimmed node keeps its labels, taints and spec.unschedulable', () => {
+test('a trimmed node keeps its labels, taints, spec.unschedulable, and the annotations against autoscalers', () => {
   const taints: Taint[] = [{ key: 'a', effect: 'NoSchedule' }];
-  const raw = { metadata, spec: { unschedulable: true, taints, podCIDR: '10.0.0.0/24' } } as Node;
-  expect(trimNode(raw)).toEqual({ metadata: kept, spec: { unschedulable: true, taints } });
+  const protection = Object.fromEntries(AUTOSCALER_ANNOTATIONS.map((key) => [key, 'true']));
+  const spec = { unschedulable: true, taints, podCIDR: '10.0.0.0/24' };
+  const raw = { metadata: { ...metadata, annotations: { ...annotations, ...protection } }, spec } as Node;
+  expect(trimNode(raw)).toEqual({
+    metadata: { ...kept, annotations: { ...kept.annotations, ...protection } },
+    spec: { unschedulable: true, taints },
+  });
 });
 
 test('a trimmed NodeReadiness keeps the owners of its gates', () => {

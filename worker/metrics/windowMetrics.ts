@@ -63,8 +63,8 @@ function oldestNodeStarted({ maintenances }: Cluster, { metadata }: MaintenanceW
 }
 
 function conditionsNotTrue({ status }: MaintenanceWindow): Series[] {
-  // A user suspended the window on purpose; InvalidSpec repeats what condition Valid reports.
-  const isIgnored = (reason: string) => reason === 'Suspended' || reason === 'InvalidSpec';
+  // A user suspended or paused the window on purpose; InvalidSpec repeats what condition Valid reports.
+  const isIgnored = (reason: string) => ['Suspended', 'Paused', 'InvalidSpec'].includes(reason);
   return (status?.conditions ?? [])
     .filter(({ type }) => type !== STALLED)
     .filter((condition) => condition.status !== 'True' && !isIgnored(condition.reason))

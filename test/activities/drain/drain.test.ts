@@ -171,6 +171,7 @@ describe('drain', () => {
       podsPeak: 2,
       podsPendingEvacuation: 1,
       unschedulableBefore: false,
+      autoscalerAnnotationsBefore: [],
     });
     await c.eventuallyCordoned(node);
     await drain.cancelled();

@@ -49,6 +49,20 @@ async function withRecord(maintenance: NodeMaintenance, before: Record<string, b
   return c.withStatus(maintenance, { nodeStatuses, nodes: nodeStatuses.length });
 }
 
+const protectedByUs = {
+  'cluster-autoscaler.kubernetes.io/scale-down-disabled': 'true',
+  'karpenter.sh/do-not-disrupt': 'true',
+};
+
+/** Returns the annotations against autoscalers that the node has. */
+async function protectionOf(node: string): Promise<Record<string, string>> {
+  const { annotations = {} } = (await c.node(node)).metadata;
+  return Object.fromEntries(Object.entries(annotations).filter(([key]) => key in protectedByUs));
+}
+
+const annotated = (node: string, annotations: Record<string, string | null>) =>
+  c.patched(resources.nodes, { name: node }, { metadata: { annotations } });
+
 /** Uncordons the node, and waits until the maintenance cordons it again. */
 async function undo(node: string): Promise<void> {
   const informerShows = (cordoned: boolean) =>
@@ -81,17 +95,62 @@ describe('keepCordoned', () => {
     c.requests.clear();
     const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
     await c.eventuallyCordoned(open);
+    await eventually('both to be protected', async () => {
+      for (const node of [open, closed]) expect(await protectionOf(node)).toEqual(protectedByUs);
+    });
     await cordon.cancelled();
     expect(await recorded(applied)).toEqual({ [open]: false, [closed]: true });
+    // The node that was cordoned already gets the annotations against autoscalers; the other one together with its cordon.
     expect(c.requests.writes()).toEqual([
       'create leases.coordination.k8s.io',
       'create leases.coordination.k8s.io',
       'patch nodemaintenances.nodemaintenance.k8s.io',
       'patch nodes',
+      'patch nodes',
     ]);
     expect((await c.node(other)).spec.unschedulable).toBeUndefined();
     await flushEvents();
     expect(await c.eventsAbout(applied)).toEqual(['NodesCordoned: Cordoned 1 of 2 nodes.']);
+  });
+
+  test('keeps autoscalers from removing a node with the request that cordons it, and leaves what is set already', async () => {
+    const [node, theirs] = [await c.nodeNamed('n'), await c.nodeNamed('theirs')];
+    await annotated(theirs, { 'karpenter.sh/do-not-disrupt': '30m' });
+    const applied = await c.applied(c.maintenance({ nodes: [node, theirs], stage: 'Cordon' }));
+    c.requests.clear();
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await c.eventuallyCordoned(theirs);
+    expect(c.requests.writes().filter((write) => write === 'patch nodes')).toHaveLength(2);
+    expect(await protectionOf(node)).toEqual(protectedByUs);
+    expect(await protectionOf(theirs)).toEqual({ ...protectedByUs, 'karpenter.sh/do-not-disrupt': '30m' });
+    const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+    expect(
+      Object.fromEntries(nodeStatuses.map((one) => [one.nodeRef.name, one.autoscalerAnnotationsBefore])),
+    ).toEqual({ [node]: [], [theirs]: ['karpenter.sh/do-not-disrupt'] });
+    await annotated(node, { 'karpenter.sh/do-not-disrupt': null });
+    await eventually('the annotation to be restored', async () =>
+      expect(await protectionOf(node)).toEqual(protectedByUs),
+    );
+    await cordon.cancelled();
+    await c.staged(applied.metadata.name, 'Complete');
+    c.requests.clear();
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    expect(c.requests.writes().filter((write) => write === 'patch nodes')).toHaveLength(2);
+    expect(await protectionOf(node)).toEqual({});
+    expect(await protectionOf(theirs)).toEqual({ 'karpenter.sh/do-not-disrupt': '30m' });
+  });
+
+  test('sets no annotations against autoscalers if they are turned off', async () => {
+    const node = await c.nodeNamed('n');
+    const { activities } = activitiesOn(c, { autoscalerAnnotationsEnabled: false });
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    expect(await protectionOf(node)).toEqual({});
+    const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+    expect(nodeStatuses[0]).not.toHaveProperty('autoscalerAnnotationsBefore');
   });
 
   test('writes nothing after a crash, and ends when the stage changes', async () => {
@@ -247,6 +306,32 @@ describe('uncordonNodes', () => {
     });
     await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
     await c.eventuallySchedulable(node);
+  });
+
+  test('removes the annotations against autoscalers from nodes that stay or are not cordoned, unless they are held', async () => {
+    const [before, open, shared] = [
+      await c.nodeNamed('before'),
+      await c.nodeNamed('open'),
+      await c.nodeNamed('shared'),
+    ];
+    for (const node of [before, shared]) await c.cordoned(node);
+    for (const node of [before, open, shared]) await annotated(node, protectedByUs);
+    const holder = await c.applied(c.maintenance({ nodes: [shared], stage: 'Drain' }));
+    const maintenance = await c.applied(c.maintenance({ nodes: [before, open, shared], stage: 'Complete' }));
+    const nodeStatuses = [before, open, shared].map((name) => ({
+      nodeRef: { name },
+      unschedulableBefore: name === before,
+      autoscalerAnnotationsBefore: [],
+    }));
+    const applied = await c.withStatus(maintenance, { nodeStatuses, nodes: 3 });
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    expect(await protectionOf(before)).toEqual({});
+    expect((await c.node(before)).spec.unschedulable).toBe(true);
+    expect(await protectionOf(open)).toEqual({});
+    expect(await protectionOf(shared)).toEqual(protectedByUs);
+    await c.deleted(holder);
+    await performed(() => acts.uncordonNodes(refOf(applied)));
+    expect(await protectionOf(shared)).toEqual({});
   });
 
   test('uncordons between Idle and Complete, as the KEP says', async () => {

@@ -191,6 +191,18 @@ describe('while another run has the window open', () => {
       performed(() => scheduledBy({ workflowId }, () => activities.authorizeRequest(ref, fields)));
     await request({ paused: true });
     await request({ approvedNodes: [node] });
+    const pausedBy = (reason: string | null) =>
+      c.patched(
+        resources.maintenanceWindows,
+        { name },
+        { metadata: { annotations: { 'nodemaintenance.k8s.io/paused': reason } } },
+      );
+    await pausedBy('disk');
+    await expect(request({ paused: false })).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: `the window is paused by its annotation nodemaintenance.k8s.io/paused: run kubectl maintenance window resume ${name}`,
+    });
+    await pausedBy(null);
     await expect(request({ approvedNodes: ['typo'] })).rejects.toMatchObject({ type: 'InvalidInput' });
     const next = {
       workflowId,
@@ -276,6 +288,24 @@ describe('users who open a window must be allowed to maintain its nodes', () => 
     await suspended(true);
     await expect(performed(() => open({ runId: 'run-11' }))).rejects.toMatchObject(rejected);
     await suspended(false);
+  });
+
+  test('while an annotation pauses it, and on a date that an annotation skips', async () => {
+    const annotated = (annotations: Record<string, string | null>) =>
+      c.admin.mergePatch(resources.maintenanceWindows, { name }, { metadata: { annotations } });
+    await annotated({ 'nodemaintenance.k8s.io/paused': 'disk' });
+    await expect(performed(() => open({ runId: 'run-16' }))).rejects.toMatchObject({
+      ...rejected,
+      message: `The window was not opened: MaintenanceWindow "${name}" is paused`,
+    });
+    await annotated({ 'nodemaintenance.k8s.io/paused': null });
+    await annotated({ 'nodemaintenance.k8s.io/skipped-dates': nominal.slice(0, 10) });
+    await expect(performed(() => open({ runId: 'run-17' }))).rejects.toMatchObject({
+      ...rejected,
+      message: `The window was not opened: MaintenanceWindow "${name}" skips this opening`,
+    });
+    await annotated({ 'nodemaintenance.k8s.io/skipped-dates': null });
+    await performed(() => open({ runId: 'run-18' }));
   });
 });
 

@@ -247,6 +247,22 @@ describe('a window', () => {
     expect((await onlyMaintenanceOf(window)).metadata.uid).not.toBe(maintenance.metadata.uid);
   });
 
+  test('starts no node while an annotation pauses it, which its workflow learns', async () => {
+    const window = await windowOf(1);
+    const pausedBy = (reason: string | null) =>
+      c.patched(
+        resources.maintenanceWindows,
+        { name: window.name },
+        { metadata: { annotations: { 'nodemaintenance.k8s.io/paused': reason } } },
+      );
+    await pausedBy('disk');
+    const step = await rolledOut(window, {}, waitsFor('Paused'));
+    expect(stateIn(step)).toMatchObject({ requests: { paused: true } });
+    expect(await maintenancesOf(window)).toEqual([]);
+    await pausedBy(null);
+    await rolledOut(window, {}, inProgress(...window.nodes));
+  });
+
   test('whose NodeMaintenances the apiserver rejects reports it, reserves no node, and continues', async () => {
     const drainPlan = Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority }));
     const window = await windowOf(2, { template: { drainPlan } });

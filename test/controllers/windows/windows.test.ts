@@ -2,7 +2,7 @@ import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } f
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { MaintenanceWindow, WindowSchedule } from '../../../api/maintenanceWindow.ts';
 import type { Condition, KubeObject } from '../../../api/core.ts';
-import { NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
+import { MAINTENANCE_WINDOW, NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
 import { TASK_QUEUE, testScope, windowWorkflowIdOf } from '../../kit/temporalNames.ts';
 import { runWindowsController } from '../../../controllers/windows/windows.ts';
 import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule.ts';
@@ -199,6 +199,71 @@ test('a suspended window pauses its Schedule, and unpauses it when it is not sus
   await patched(name, { suspend: true });
   await condition(name, 'Scheduled', { status: 'False', reason: 'Suspended' });
   expect((await scheduleOf(name))?.state.paused).toBe(true);
+});
+
+describe('what a manifest of the window does not say', () => {
+  const { apiVersion, kind } = MAINTENANCE_WINDOW;
+  /** Applies the manifest again as Argo CD heals it: it takes over every field of the manifest. */
+  const healed = async (name: string) => {
+    const { spec } = (await windowNow(name)) ?? {};
+    const manifest = {
+      apiVersion,
+      kind,
+      metadata: { name },
+      spec: { ...spec, schedule: weekly, suspend: false },
+    };
+    const options = { fieldManager: 'argocd-controller', force: true };
+    return c.admin.apply<MaintenanceWindow>(
+      resources.maintenanceWindows,
+      manifest as MaintenanceWindow,
+      options,
+    );
+  };
+  const annotated = (name: string, annotations: Record<string, string | null>) =>
+    c.admin.mergePatch(resources.maintenanceWindows, { name }, { metadata: { annotations } });
+
+  test('stays when it is applied again: a pause', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    await annotated(name, { 'nodemaintenance.k8s.io/paused': 'disk' });
+    await condition(name, 'Scheduled', { status: 'False', reason: 'Paused' });
+    expect((await scheduleOf(name))?.state).toMatchObject({
+      paused: true,
+      note: 'annotation nodemaintenance.k8s.io/paused of the MaintenanceWindow',
+    });
+    expect((await windowNow(name))?.status?.nextTime).toBeUndefined();
+    const generation = (await windowNow(name))?.metadata.generation;
+    expect((await healed(name)).metadata).toMatchObject({
+      generation,
+      annotations: { 'nodemaintenance.k8s.io/paused': 'disk' },
+    });
+    await patched(name, { approval: 'PerWindow' });
+    await condition(name, 'Valid', { status: 'True' });
+    expect((await scheduleOf(name))?.state.paused).toBe(true);
+    await annotated(name, { 'nodemaintenance.k8s.io/paused': null });
+    await condition(name, 'Scheduled', { status: 'True' });
+    expect((await scheduleOf(name))?.state.paused).toBe(false);
+  });
+
+  test('stays when it is applied again: an opening that is skipped', async () => {
+    const name = await applied();
+    await condition(name, 'Scheduled', { status: 'True' });
+    const next = (await windowNow(name))?.status?.nextTime ?? '';
+    const date = next.slice(0, 10);
+    await annotated(name, { 'nodemaintenance.k8s.io/skipped-dates': date });
+    const isSkipped = async () => {
+      expect(Date.parse((await windowNow(name))?.status?.nextTime ?? '')).toBeGreaterThan(Date.parse(next));
+      expect((await scheduleOf(name))?.info.nextActionTimes[0]?.toISOString()).not.toContain(date);
+    };
+    await eventually('the opening to be skipped', isSkipped);
+    const generation = (await windowNow(name))?.metadata.generation;
+    expect((await healed(name)).metadata.generation).toBe(generation);
+    await isSkipped();
+    await annotated(name, { 'nodemaintenance.k8s.io/skipped-dates': null });
+    await eventually('the opening to be the next', async () =>
+      expect((await windowNow(name))?.status?.nextTime).toBe(next),
+    );
+  });
 });
 
 test('a Schedule that a user paused in Temporal stays paused, and the window reports it', async () => {

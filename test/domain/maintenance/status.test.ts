@@ -81,6 +81,19 @@ test('remaining pods of a node that is no longer selected do not count as evacua
   expect(status.nodeStatuses).toMatchObject([{ podsPeak: 2, podsPendingEvacuation: 0, podsEvacuating: 0 }]);
 });
 
+test('a decision keeps what was recorded of a node before it was held', () => {
+  const decided = {
+    nodeRef: { name: 'one' },
+    drainTargets: [],
+    drainMessage: 'Drained',
+    podsPendingEvacuation: 0,
+    podsEvacuating: 0,
+  };
+  const record = { unschedulableBefore: true, autoscalerAnnotationsBefore: ['karpenter.sh/do-not-disrupt'] };
+  const before = { ...emptyStatus, nodeStatuses: [{ ...decided, ...record }] };
+  expect(withNodes(before, [decided], new Set(['one'])).nodeStatuses).toEqual([{ ...decided, ...record }]);
+});
+
 test('an earlier decision does not decrease published drain targets', () => {
   const target = (podPriority: number) => ({ podType: 'Default' as const, podPriority });
   const one = (podPriority: number) => ({

@@ -259,13 +259,25 @@ const someNode = fc
     tainted: fc.boolean(),
     conditions: fc.boolean(),
     note: fc.boolean(),
+    held: fc.constantFrom(undefined, 'karpenter.sh/do-not-disrupt'),
   })
-  .map(({ name, manager, tainted, conditions, note }) => ({
+  .map(({ name, manager, tainted, conditions, note, held }) => ({
     metadata: meta(name, {
       uid: `node-${name}`,
-      annotations: note ? { [UNCORDONED_BY_ANNOTATION]: 'jane', mine: 'x' } : {},
+      annotations: {
+        ...(note && { [UNCORDONED_BY_ANNOTATION]: 'jane', mine: 'x' }),
+        ...(held && { [held]: 'true', [`${held}-of-another`]: 'true' }),
+      },
       managedFields: [
         ...(manager === undefined ? [] : cordonedBy(manager)),
+        ...(held
+          ? [
+              {
+                manager: 'node-maintenance',
+                fieldsV1: { 'f:metadata': { 'f:annotations': { [`f:${held}`]: {} } } },
+              },
+            ]
+          : []),
         ...(conditions
           ? [
               {
@@ -393,7 +405,7 @@ describe('for anything that can be found', () => {
         for (const [index, one] of end.nodes.entries())
           expect(Object.keys(one.metadata.annotations ?? {})).toEqual(
             Object.keys(found.nodes[index]?.metadata['annotations' as never] ?? {}).filter(
-              (key) => key === 'mine',
+              (key) => key === 'mine' || key.endsWith('-of-another'),
             ),
           );
         for (const pod of end.pods) {

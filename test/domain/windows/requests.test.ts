@@ -42,6 +42,17 @@ const decided = (annotations: Record<string, string>, differs: Differs = {}) =>
   decideAnnotatedRequests(windowWith(annotations, differs), isSelected);
 
 describe('a request by annotation', () => {
+  test('does not resume a window that another annotation pauses', () => {
+    const annotations = { [Resume]: runId, 'nodemaintenance.k8s.io/paused': 'disk' };
+    const { requests, problems } = decided(annotations);
+    expect({ requests, problems }).toEqual({
+      requests: undefined,
+      problems: [
+        `metadata.annotations[${Resume}]: the window is paused by its annotation nodemaintenance.k8s.io/paused: run kubectl maintenance window resume os`,
+      ],
+    });
+  });
+
   test.each<{ of: string; annotations: Record<string, string>; requests: object }>([
     { of: 'approves the window', annotations: { [Approve]: runId }, requests: { approved: true } },
     {
@@ -126,7 +137,7 @@ describe('a request by annotation', () => {
   });
 
   test('leaves other annotations alone', () => {
-    const annotations = { 'nodemaintenance.k8s.io/suspended-by-pause': 'true', approve: runId };
+    const annotations = { 'nodemaintenance.k8s.io/paused': 'disk', approve: runId };
     expect(hasRequestAnnotation(windowWith(annotations))).toBe(false);
     expect(hasRequestAnnotation(windowWith(undefined))).toBe(false);
     expect(decided(annotations)).toEqual({ annotations: [], problems: [] });

@@ -129,6 +129,21 @@ describe('the summary of a window', () => {
       suspended: true,
       problems: [],
     });
+    const byAnnotation = windowed({
+      conditions: [condition('Valid', 'True', 'Valid'), condition('Scheduled', 'False', 'Paused')],
+    });
+    byAnnotation.metadata.annotations = {
+      'nodemaintenance.k8s.io/paused': 'disk',
+      'nodemaintenance.k8s.io/skipped-dates': '2026-12-24',
+    };
+    expect(windowSummaryOf(byAnnotation, [], now)).toMatchObject({
+      schedule: 'Saturday, Sunday at 03:00 Europe/Berlin, for 4h, not on 2026-12-24',
+      next: [],
+      suspended: false,
+      paused: 'disk',
+      skipped: ['2026-12-24'],
+      problems: [],
+    });
     const paused = {
       conditions: [condition('Valid', 'True', 'Valid'), condition('Scheduled', 'False', 'PausedInTemporal')],
     };

@@ -93,9 +93,9 @@ test('an open window has metrics for its end, its nodes by state, and what it wa
   expect(await scrape()).not.toContain(`waiting_since_timestamp_seconds{${of}`);
 });
 
-test('conditions that require action have a metric, a suspended window has none', async () => {
-  const [paused, suspended] = await Promise.all(
-    ['PausedInTemporal', 'Suspended'].map((reason) =>
+test('conditions that require action have a metric, a suspended or paused window has none', async () => {
+  const [paused, suspended, byAnnotation] = await Promise.all(
+    ['PausedInTemporal', 'Suspended', 'Paused'].map((reason) =>
       windowWith({ conditions: [{ type: 'Scheduled', status: 'False', reason, ...times }] }),
     ),
   );
@@ -106,7 +106,8 @@ test('conditions that require action have a metric, a suspended window has none'
       ),
     ).toBe(1),
   );
-  expect(await scrape()).not.toContain(`window_condition_not_true{window="${suspended}"`);
+  for (const window of [suspended, byAnnotation])
+    expect(await scrape()).not.toContain(`window_condition_not_true{window="${window}"`);
 });
 
 test('a window whose workflow makes no progress has a metric of its own', async () => {
