@@ -113,13 +113,14 @@ export async function probeWebhooks(kube: Kube, signal: AbortSignal): Promise<Pr
 
 /** No node has the label, and the stage is the one in which nothing is done. */
 function probeObject(): NodeMaintenance {
-  const key = 'nodemaintenance.k8s.io/doctor';
+  const name = `doctor-${crypto.randomUUID()}`;
+  const withoutNodes = { key: `nodemaintenance.k8s.io/${name}`, operator: 'Exists' as const };
   return {
-    metadata: { name: `doctor-${crypto.randomUUID()}` },
+    metadata: { name },
     spec: {
       stage: 'Idle',
       reason: 'dry run of kubectl maintenance doctor',
-      nodeSelector: { nodeSelectorTerms: [{ matchExpressions: [{ key, operator: 'Exists' }] }] },
+      nodeSelector: { nodeSelectorTerms: [{ matchExpressions: [withoutNodes] }] },
     },
   };
 }
