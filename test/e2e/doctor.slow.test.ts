@@ -381,7 +381,11 @@ describe('the admission server', () => {
     );
     // For an administrator all webhooks fail open.
     await eventuallyFinds({ check: 'webhooks', message: expect.stringContaining('gets no answer') });
+    // As the remedies say: the permission, and a restart.
     await world.kube.mergePatch(clusterRoles, key, { rules: role.rules });
+    await admission.kill();
+    admission = startWorker(world.sandbox, { args: ['--components', 'admission'] });
+    await admission.ready();
     await eventuallyHealthy();
   });
 
