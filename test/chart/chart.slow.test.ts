@@ -11,9 +11,10 @@ import { NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import { validating } from '../../admission/registration.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { chart, ensureHelm, Helm } from '../kit/helm.ts';
-import { deployments } from '../kit/resources.ts';
+import { clusterRoleBindings, deployments } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let dir: string;
@@ -239,6 +240,17 @@ describe('a release', () => {
     expect(await replicasOf('node-maintenance-worker')).toBe(3);
     await helm.output('rollback', 'nm', '1', '--namespace', namespace, '--wait');
     expect(await replicasOf('node-maintenance-worker')).toBe(2);
+    expect(await budgets()).toHaveLength(1);
+  });
+
+  test('is left to Helm by kubectl maintenance uninstall, but for what acts or permits to act', async () => {
+    const uninstalled = await succeeds(kubectlOf(sandbox)(['maintenance', 'uninstall', '--yes']));
+    expect(uninstalled).toMatch(
+      /ClusterRole +node-maintenance-worker +keep +Helm removes it: helm uninstall nm\n/,
+    );
+    expect(await replicasOf('node-maintenance-worker')).toBe(0);
+    expect(await c.admin.get(validating, { name: 'nodemaintenance.k8s.io' })).toBeUndefined();
+    expect(await c.admin.get(clusterRoleBindings, { name: 'node-maintenance-worker' })).toBeUndefined();
     expect(await budgets()).toHaveLength(1);
   });
 
