@@ -75,14 +75,28 @@ class Invariants {
   readonly cordoned = new Set<string>();
   /** Nodes that pods may be removed from. */
   readonly draining = new Set<string>();
+  /** Nodes that are cordoned, as the informer shows them. */
+  readonly #observed = new Set<string>();
   readonly #stop = new AbortController();
 
   constructor({ kube }: World) {
     const nodes = new Informer<Node>({ kube, resource: resources.nodes, log: silentLog });
-    nodes.subscribe(({ object: { metadata, spec } }) => {
-      if (this.cordoned.has(metadata.name) && spec.unschedulable !== true)
-        this.violations.push(`node ${metadata.name} was uncordoned during its maintenance`);
-    });
+    nodes.subscribe(
+      ({
+        object: {
+          metadata: { name },
+          spec,
+        },
+      }) => {
+        if (spec.unschedulable === true) {
+          this.#observed.add(name);
+          return;
+        }
+        // The informer may be behind the test that has seen the cordon.
+        if (this.#observed.delete(name) && this.cordoned.has(name))
+          this.violations.push(`node ${name} was uncordoned during its maintenance`);
+      },
+    );
     const pods = new Informer<Pod, RawPod>({
       kube,
       resource: resources.pods,
@@ -231,6 +245,9 @@ describe.each([
     await eventually('the Schedule', () => windows.scheduleOf('patch').describe());
     window = await windows.open('patch');
     await windows.inProgress(window, 'node-5');
+    await eventually('node-5 to be cordoned', async () =>
+      expect(await windows.isCordoned('node-5')).toBe(true),
+    );
     invariants.cordoned.add('node-5');
   });
 
