@@ -5,12 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kubernetesVersions, pinnedVersion, toolchainParts } from '../../sandbox/binaries.ts';
 import { root } from '../tools.ts';
-import { featuresOf } from './features.ts';
+import { type Feature, featuresOf } from './features.ts';
 import { type Outcome, type Results, resultsFile } from './results.ts';
 
 /**
- * `npm run matrix [-- VERSION...]` runs the tests of the features with each version of Kubernetes, all by default, prints a table, and updates the
- * results in scripts/matrix/results.json, from which `npm run generate` writes docs/reference/compatibility.md. Exits 1 if a test failed.
+ * `npm run matrix [-- [--failed] VERSION...]` runs the tests of the features with each version of Kubernetes, all by default, prints a table, and updates
+ * the results in scripts/matrix/results.json, from which `npm run generate` writes docs/reference/compatibility.md. `--failed` repeats only the
+ * features that have failed. Exits 1 if a test failed.
  */
 
 interface FileResult {
@@ -47,8 +48,7 @@ function count(tests: readonly { status: string }[]): Outcome {
   return { passed, failed: tests.length === 0 ? 1 : tests.length - passed };
 }
 
-async function outcomesOf(version: string): Promise<Record<string, Outcome>> {
-  const tested = featuresOf(version);
+async function outcomesOf(version: string, tested: readonly Feature[]): Promise<Record<string, Outcome>> {
   const files = await testsOf(
     version,
     tested.flatMap((feature) => feature.files),
@@ -83,7 +83,9 @@ function cell(outcome: Outcome | undefined): string {
 
 async function main(args: readonly string[]): Promise<number> {
   const known = kubernetesVersions();
-  const versions = args.length === 0 ? known : args;
+  const repeats = args.includes('--failed');
+  const named = args.filter((arg) => arg !== '--failed');
+  const versions = named.length === 0 ? known : named;
   const unknown = versions.filter((version) => !known.includes(version));
   if (unknown.length > 0) {
     console.error(`Kubernetes ${unknown.join(', ')} is not supported: choose among ${known.join(', ')}`);
@@ -91,8 +93,12 @@ async function main(args: readonly string[]): Promise<number> {
   }
   const stored = JSON.parse(await readFile(resultsFile, 'utf8').catch(() => '{}')) as Results;
   for (const version of versions) {
-    console.log(`Kubernetes ${releaseOf(version)}`);
-    stored[version] = { release: releaseOf(version), features: await outcomesOf(version) };
+    const release = releaseOf(version);
+    console.log(`Kubernetes ${release}`);
+    const before = stored[version]?.release === release ? stored[version].features : {};
+    const tested = featuresOf(version).filter(({ name }) => !repeats || before[name]?.failed !== 0);
+    if (tested.length === 0) continue;
+    stored[version] = { release, features: { ...before, ...(await outcomesOf(version, tested)) } };
     const sorted = Object.fromEntries(known.flatMap((one) => (stored[one] ? [[one, stored[one]]] : [])));
     await writeFile(resultsFile, `${JSON.stringify(sorted, null, 2)}\n`);
   }
