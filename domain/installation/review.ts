@@ -42,15 +42,14 @@ const maxNames = 4;
  */
 export function reviewInstallation(objects: readonly ReviewedObject[], release: string): InstallationReview {
   const found = objects.map((object) => ({ object, count: countOf(object, release) }));
-  // A newer release may have removed what this one still has.
-  const isNewer = found.some(({ count }) => count === 'newer') && found.every(isNewerOrRemoved);
+  const isNeighbour = isOf(found, 'newer') || isOf(found, 'older');
   const unknown = objects.flatMap(({ installed }) => installed?.unknownFields ?? []);
   const counts = Object.fromEntries(
     installationCounts.map((name) => [name, found.filter(({ count }) => count === name).length]),
   ) as InstallationCounts;
   return {
     problems: [
-      ...found.flatMap(({ object, count }) => (count === 'missing' && !isNewer ? [missing(object)] : [])),
+      ...found.flatMap(({ object, count }) => (count === 'missing' && !isNeighbour ? [missing(object)] : [])),
       ...objects.flatMap(unusable),
       ...unsupported(
         found.filter(({ count }) => count === 'unsupported').map(({ object }) => object),
@@ -65,8 +64,18 @@ export function reviewInstallation(objects: readonly ReviewedObject[], release: 
   };
 }
 
-function isNewerOrRemoved({ object, count }: { object: ReviewedObject; count: InstallationCount }): boolean {
-  return count === 'newer' || (count === 'missing' && object.kind !== 'CustomResourceDefinition');
+/** Reports whether the whole installation is of a newer release, which may have removed policies, or of an older one, which lacks new ones. */
+function isOf(
+  found: readonly { object: ReviewedObject; count: InstallationCount }[],
+  relation: 'newer' | 'older',
+): boolean {
+  return (
+    found.some(({ count }) => count === relation) &&
+    found.every(
+      ({ object, count }) =>
+        count === relation || (count === 'missing' && object.kind !== 'CustomResourceDefinition'),
+    )
+  );
 }
 
 function countOf({ installed }: ReviewedObject, release: string): InstallationCount {

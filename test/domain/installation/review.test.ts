@@ -50,6 +50,11 @@ describe('a process works with', () => {
       want: 'the installed manifests are of release 0.1.4 and this process of release 0.2.0 (2 older of 2 objects); the apiserver drops or rejects what this process writes: Car.status.a',
     },
     {
+      manifests: 'those of the previous minor version, which did not have a policy yet',
+      objects: [crd(older), policy(undefined)],
+      want: 'the installed manifests are of release 0.1.4 and this process of release 0.2.0 (1 older, 1 missing of 2 objects)',
+    },
+    {
       manifests: 'half of an upgrade',
       objects: [crd(newer), policy(found())],
       want: 'the installed manifests are of release 0.2.0, 0.3.0 and this process of release 0.2.0 (1 newer of 2 objects)',
@@ -78,9 +83,9 @@ describe('a process does not start with', () => {
       want: ['ValidatingAdmissionPolicy speed is missing, or this process may not read it'],
     },
     {
-      manifests: 'a policy that is missing from those of the previous minor version',
-      objects: [crd(older), policy(undefined)],
-      want: ['ValidatingAdmissionPolicy speed is missing, or this process may not read it'],
+      manifests: 'a policy that is missing while only some are older',
+      objects: [crd(older), policy(found()), policy(undefined, 'brakes')],
+      want: ['ValidatingAdmissionPolicy brakes is missing, or this process may not read it'],
     },
     {
       manifests: 'a policy that is missing while only some are newer',
