@@ -80,7 +80,10 @@ describe('the metrics', () => {
     const text = await scraped(worker);
     for (const election of ['node-maintenance-controllers', 'node-maintenance-admission']) {
       expect(valueOf(text, `node_maintenance_leader_election_master_status{name="${election}"}`)).toBe(1);
-      expect(valueOf(text, `node_maintenance_leader_election_acquired_total{name="${election}"}`)).toBe(1);
+      // On a slow machine a leader may lose its Lease, and acquire it again.
+      expect(
+        valueOf(text, `node_maintenance_leader_election_acquired_total{name="${election}"}`),
+      ).toBeGreaterThanOrEqual(1);
     }
     const loops = [
       'maintenance',
