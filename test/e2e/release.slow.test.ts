@@ -142,7 +142,7 @@ async function deniedIn(auditLogs: string, sinceMs: number): Promise<string[]> {
       // The permissions of one release name only its own policies.
       .filter(
         (request) =>
-          !/^get \/apis\/admissionregistration\.k8s\.io\/v1\/validatingadmissionpolic/.test(request),
+          !request.startsWith('get /apis/admissionregistration.k8s.io/v1/validatingadmissionpolic'),
       )
   );
 }
@@ -156,6 +156,7 @@ describe.each([
   let installer: Installer;
   let invariants: Invariants;
   let worker: WorkerProcess;
+  const started: WorkerProcess[] = [];
   let window: WorkflowHandle;
   let auditLogs: string;
   let startedAtMs: number;
@@ -169,13 +170,14 @@ describe.each([
     await succeeds(kubectlOf(world.sandbox)(['apply', '-k', join(root, 'deploy', 'temporal-user')]));
     windows = await Windows.in(world, { patched: ['node-5'] });
     worker = startWorker(world.sandbox, { args, source: previous });
+    started.push(worker);
     await worker.ready();
     startedAtMs = Date.now();
     invariants = new Invariants(world);
   });
 
   afterAll(async () => {
-    await worker?.kill();
+    for (const one of started) await one.kill();
     invariants?.close();
     windows?.close();
     await world?.close();
@@ -184,6 +186,7 @@ describe.each([
   /** As a rolling update does: the next process is there before the last one ends. */
   async function replaceWorker(options: { source?: string }): Promise<void> {
     const next = startWorker(world.sandbox, { args, ...options });
+    started.push(next);
     await eventually('the next worker to be ready', async () =>
       expect(await next.readyz()).toMatch(/^200 ok/),
     );
