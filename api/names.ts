@@ -257,6 +257,14 @@ export const Component = {
 } as const;
 export type Component = (typeof Component)[keyof typeof Component];
 
+/** Names of the Leases of leader election, in the namespace of the installation. */
+export const ElectionLease = {
+  /** Of the worker that runs the control loops. */
+  Controllers: 'node-maintenance-controllers',
+  /** Of the admission server that registers webhooks and renews their certificates. */
+  Admission: 'node-maintenance-admission',
+} as const;
+
 /** Labels of an identity Lease (KEP-1965 > Proposal). */
 export const COMPONENT_LABEL = 'k8s.io/component';
 export const HOSTNAME_LABEL = 'kubernetes.io/hostname';

@@ -3,7 +3,7 @@ import { Admission, type AdmissionOptions } from '../admission/admission.ts';
 import { readClientCa } from '../admission/clientCa.ts';
 import type { Endpoint } from '../admission/registration.ts';
 import type { AdmissionView } from '../admission/reviewers.ts';
-import { ADMISSION_SERVICE } from '../api/names.ts';
+import { ADMISSION_SERVICE, ElectionLease } from '../api/names.ts';
 import { type LeaderElectionMetrics, runWhenLeader } from '../kube/leaderElection.ts';
 import type { Config } from './config.ts';
 import { listenOn } from './http.ts';
@@ -43,7 +43,7 @@ export async function startAdmission(
   const endpoint = endpointOf(config, port);
   log.info('Admission server started', { webhook: port, registeredAs: endpoint });
   const identity = `${hostname()}_${process.pid}_${crypto.randomUUID()}`;
-  const name = 'node-maintenance-admission';
+  const name = ElectionLease.Admission;
   const election = {
     kube: view.kube,
     name,

@@ -4,6 +4,7 @@ import { createActivities } from '../activities/index.ts';
 import {
   type ClusterScope,
   Component,
+  ElectionLease,
   IdentityAnnotation,
   leaseHolderOf,
   READINESS_TAINT,
@@ -372,7 +373,7 @@ function publishWorker(
 
 /** Returns the Lease of the worker that runs the control loops. */
 function controllersLease({ namespace }: Config) {
-  return { namespace, name: 'node-maintenance-controllers' };
+  return { namespace, name: ElectionLease.Controllers };
 }
 
 interface LeaderOptions {

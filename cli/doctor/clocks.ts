@@ -1,9 +1,9 @@
 import type { Lease } from '../../api/core.ts';
 import { KUBELET_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import { type Managed, storedAt } from '../../domain/common/managedFields.ts';
 import type { ClockFacts } from '../../domain/doctor/processes.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
-import { storedAt } from './managedFields.ts';
 
 /**
  * Compares clocks with that of the apiserver: that of this host by the Date of a response, those of clients by Leases, which contain the time of
@@ -24,9 +24,9 @@ export async function clockFacts(
   return { clocks: lists.flat(), localSkewMs: Date.now() - kube.now().getTime() };
 }
 
-function clockOf(lease: Lease, namespace: string): ClockFacts | undefined {
+function clockOf(lease: Lease & Managed, namespace: string): ClockFacts | undefined {
   const renewed = Date.parse(lease.spec.renewTime ?? '');
-  const stored = storedAt(lease, 'f:spec', 'f:renewTime');
+  const stored = storedAt(lease, ['f:spec', 'f:renewTime']);
   if (stored === undefined || Number.isNaN(renewed)) return undefined;
   const holder = lease.spec.holderIdentity ?? '';
   const clock =

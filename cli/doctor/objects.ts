@@ -7,10 +7,10 @@ import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import { builtInEvacuators, registeredEvacuators } from '../../domain/evacuation/evacuatorSelection.ts';
 import { leaderOf } from '../../domain/leases/processSummary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
+import { isManagedBy, type Managed } from '../../domain/common/managedFields.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimNode, trimPod, trimPodDisruptionBudget } from '../../kube/transform.ts';
-import { managersOf } from './managedFields.ts';
 
 const maxConcurrentRequests = 8;
 /** Users can name any number of classes. */
@@ -59,10 +59,10 @@ export class ClusterObjects {
 
   nodes(): Promise<{ nodes: Node[]; cordonedByUs: ReadonlySet<string> }> {
     return this.#once('nodes', async () => {
-      const raw = await this.#list(resources.nodes);
+      const raw: readonly (Node & Managed)[] = await this.#list(resources.nodes);
       const cordonedByUs = new Set(
         raw
-          .filter((node) => managersOf(node, 'f:spec', 'f:unschedulable').includes(FIELD_MANAGER))
+          .filter((node) => isManagedBy(node, FIELD_MANAGER, ['f:spec', 'f:unschedulable']))
           .map(({ metadata }) => metadata.name),
       );
       return { nodes: raw.map(trimNode), cordonedByUs };

@@ -1,5 +1,6 @@
 import type { KubeObject, Lease, Node } from '../../api/core.ts';
 import {
+  ElectionLease,
   COMPONENT_LABEL,
   IdentityAnnotation,
   MAINTENANCE_GATE,
@@ -30,8 +31,6 @@ const concurrentReads = 32;
 const partOfLabel = 'app.kubernetes.io/part-of=node-maintenance';
 /** Those of an installation that do not depend on where it is installed. */
 const otherNamespaces: readonly string[] = [NODE_LEASE_NAMESPACE, WORK_NAMESPACE];
-/** Lease by which one worker runs the control loops. */
-const electionLease = 'node-maintenance-controllers';
 
 /** Reads everything that node maintenance can have left in the cluster. */
 export async function observeCluster(
@@ -55,7 +54,7 @@ export async function observeCluster(
     list(resources.jobs, { namespace: WORK_NAMESPACE, labelSelector: WINDOW_LABEL }),
     list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     processLeasesOf(kube, namespace),
-    kube.get(resources.leases, { namespace, name: electionLease }),
+    kube.get(resources.leases, { namespace, name: ElectionLease.Controllers }),
   ]);
   const installed = await installedOf(kube, namespace);
   const ofKind = (kind: string) => installed.filter((one) => one.kind === kind);
@@ -119,7 +118,7 @@ function isMarked({ metadata, spec }: MarkedPod): boolean {
   return isGated || metadata.annotations?.[RELEASED_ANNOTATION] !== undefined;
 }
 
-const electionLeases: readonly string[] = [electionLease, 'node-maintenance-admission'];
+const electionLeases: readonly string[] = Object.values(ElectionLease);
 
 async function processLeasesOf(kube: Kube, namespace: string): Promise<Lease[]> {
   const leases = await listServed(kube, resources.leases, { namespace });

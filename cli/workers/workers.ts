@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { COMPONENT_LABEL } from '../../api/names.ts';
+import { COMPONENT_LABEL, ElectionLease } from '../../api/names.ts';
 import {
   leaderOf,
   type ProcessSummary,
@@ -71,7 +71,7 @@ export async function installationOf(
 ): Promise<Installation> {
   const [{ items }, election] = await Promise.all([
     kube.list(resources.leases, { namespace, labelSelector: COMPONENT_LABEL, ...request }),
-    kube.get(resources.leases, { namespace, name: 'node-maintenance-controllers' }, request),
+    kube.get(resources.leases, { namespace, name: ElectionLease.Controllers }, request),
   ]);
   const now = kube.now();
   const leader = leaderOf(election, now);

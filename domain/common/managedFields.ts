@@ -2,6 +2,8 @@
 
 interface ManagedFields {
   manager?: string;
+  /** When the apiserver stored the last change of one of the fields. RFC 3339, whole seconds. */
+  time?: string;
   /** A tree of fields: `f:<name>` for a field, `k:<JSON>` for an item of a list by its keys. */
   fieldsV1?: unknown;
 }
@@ -14,6 +16,16 @@ export interface Managed {
 /** Reports whether the manager has set the field at this path, such as `['f:spec', 'f:unschedulable']`. */
 export function isManagedBy({ metadata }: Managed, manager: string, path: readonly string[]): boolean {
   return ownedBy({ metadata }, manager).some((fields) => at(fields, path) !== undefined);
+}
+
+/**
+ * Returns when the apiserver stored the last change by an owner of the field at this path, in milliseconds since the epoch; undefined if the object
+ * does not say so.
+ */
+export function storedAt({ metadata }: Managed, path: readonly string[]): number | undefined {
+  const owners = (metadata.managedFields ?? []).filter(({ fieldsV1 }) => at(fieldsV1, path) !== undefined);
+  const known = owners.map(({ time = '' }) => Date.parse(time)).filter((time) => !Number.isNaN(time));
+  return known.length === 0 ? undefined : Math.max(...known);
 }
 
 const conditionKey = /^k:\{"type":"(.+)"\}$/;

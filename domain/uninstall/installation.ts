@@ -1,3 +1,4 @@
+import { Component } from '../../api/names.ts';
 import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import type {
@@ -23,7 +24,7 @@ const actingKinds: readonly string[] = [
 ];
 /** Kinds that permit the processes to write. */
 const permittingKinds: readonly string[] = ['RoleBinding', 'ClusterRoleBinding'];
-const processNames: readonly string[] = ['node-maintenance-worker', 'node-maintenance-admission'];
+const processNames: readonly string[] = Object.values(Component);
 
 /** Reports whether Helm has installed the object, and removes it with its release. */
 function isOfHelm({ metadata }: InstalledObject): boolean {
