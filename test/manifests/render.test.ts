@@ -137,3 +137,9 @@ describe('npm run manifests', () => {
     });
   });
 });
+
+test('no policy adds a list of objects: the apiserver of Kubernetes 1.36 panics when it converts one', () => {
+  const policies = manifests.filter(({ kind }) => kind === 'MutatingAdmissionPolicy');
+  expect(policies).not.toEqual([]);
+  expect(JSON.stringify(policies)).not.toMatch(/\[\s*Object\./);
+});
