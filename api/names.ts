@@ -129,6 +129,47 @@ export const DAEMONSET_EVACUATOR = 'daemonset.apps.k8s.io';
 /** Class of the evacuator of Deployment pods (KEP-4212 › Drain). */
 export const DEPLOYMENT_EVACUATOR = 'deployment.apps.k8s.io';
 
+/** Class of the evacuator of static pods: the node agent, which does what KEP-4212 asks of the kubelet (KEP-4212 › kubelet: Static Pods). */
+export const STATIC_POD_EVACUATOR = 'kubelet.k8s.io';
+
+/**
+ * Label of the Evacuation of a static pod: the name of the node, whose agent watches these Evacuations alone. Absent where the name of the node
+ * is longer than a label.
+ */
+export const EVACUATION_NODE_LABEL = 'nodemaintenance.k8s.io/node';
+
+/**
+ * Annotation of a static pod of the control plane, in its manifest: with the value "true" a drain stops this pod, too. Without it the pod keeps
+ * running, because a cluster with one control plane node cannot bring it back.
+ */
+export const EVACUATE_CONTROL_PLANE_ANNOTATION = 'nodemaintenance.k8s.io/evacuate-control-plane';
+
+/** Namespace of the identity Leases of the node agents. Each has the name of its node, as in `kube-node-lease`. */
+export const AGENT_LEASE_NAMESPACE = 'kube-node-maintenance-agent';
+
+/** The ServiceAccount of the node agents, in the namespace of the installation. Their tokens are bound to their nodes. */
+export const AGENT_SERVICE_ACCOUNT = 'node-maintenance-agent';
+
+/** Key of a user's `extra` in which the apiserver names the node to which a token is bound. */
+export const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
+
+/** Annotations of a Node about reboots. */
+export const RebootAnnotation = {
+  /** The node needs a reboot, which the next window with `work.type: Reboot` performs. The value is the reason. Written by the agent and by users. */
+  Required: 'nodemaintenance.k8s.io/reboot-required',
+  /**
+   * The boot ID that the agent of the node is to end with a reboot. The worker writes it when the node is drained. Another boot ID fulfils the request,
+   * so that no node is rebooted twice for it.
+   */
+  Requested: 'nodemaintenance.k8s.io/reboot-requested',
+} as const;
+
+/** Prefix of the name of the NodeMaintenance that the agent of a node creates when the node shuts down; the name of the node follows. */
+export const SHUTDOWN_MAINTENANCE_PREFIX = 'shutdown-';
+
+/** Annotation of that NodeMaintenance: the boot ID that ends with the shutdown. It is completed when the node is Ready with another one. */
+export const SHUTDOWN_BOOT_ID_ANNOTATION = 'nodemaintenance.k8s.io/shutdown-boot-id';
+
 /** Annotation of every DaemonSet pod, added by the policy `daemonset-evacuator.nodemaintenance.k8s.io` or by the worker. */
 export const DAEMONSET_EVACUATOR_ANNOTATION = `evacuation.coordination.k8s.io/priority_${DAEMONSET_EVACUATOR}`;
 export const DAEMONSET_EVACUATOR_PRIORITY = '10000/controller';
@@ -264,6 +305,8 @@ export const ElectionLease = {
   /** Of the admission server that registers webhooks and renews their certificates. */
   Admission: 'node-maintenance-admission',
 } as const;
+/** Value of the label `k8s.io/component` of the identity Lease of a node agent. */
+export const AGENT_COMPONENT = 'node-maintenance-agent';
 
 /** Labels of an identity Lease (KEP-1965 > Proposal). */
 export const COMPONENT_LABEL = 'k8s.io/component';

@@ -57,6 +57,8 @@ const folders = {
   'node-lease/example.ts': { packages: ['@node-maintenance/node-lease', 'node:'] },
   kube: { from: ['api', 'domain/common/text.ts'], packages: ['node:', '@kubernetes/client-node', 'undici'], not: ['node:process', 'process'] },
   http: { from: ['kube/errors.ts', 'kube/log.ts'], packages: ['node:'] },
+  // A process of its own on every node: it needs no Temporal.
+  agent: { from: ['api', 'domain', 'http', 'kube', 'package.json'], packages: ['node:', 'commander', 'pino', '@homebridge/dbus-native', 'yaml'] },
   admission: { from: ['api', 'domain', 'http', 'kube'], packages: ['node:', '@peculiar/x509', 'reflect-metadata', 'zod'] },
   'temporal-config': {
     from: ['api', 'domain'],
