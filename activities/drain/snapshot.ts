@@ -6,7 +6,7 @@ import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
 import type { DrainingMaintenance } from '../../domain/drain/contention.ts';
 import type { DrainSnapshot } from '../../domain/drain/decide.ts';
 import { positionOf } from '../../domain/drain/plan.ts';
-import { type NodeAgent, noAgent } from '../../domain/leases/nodeAgent.ts';
+import type { NodeAgent } from '../../domain/leases/nodeAgent.ts';
 import { type DrainTargets, join } from '../../domain/drain/targets.ts';
 import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
@@ -126,12 +126,10 @@ export function takeSnapshot(
       name,
       pods: state.podsOn(name).map(podSnapshot),
       reached: join(reached.get(name) ?? []),
-      agent: noAgent,
     })),
     waiting: waiting.map((node) => ({
       ...node,
       pods: state.podsOn(node.name).map(podSnapshot),
-      agent: noAgent,
       wasCordonedByMaintenance: cordoned.has(node.name),
     })),
     published: new Map(

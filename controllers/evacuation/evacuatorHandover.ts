@@ -78,8 +78,7 @@ export class EvacuatorHandover {
       const step = nextEvacuatorStep(evacuation, pod, {
         now: this.#cluster.kube.now(),
         responseSeconds: this.#known.responseSeconds,
-        isKnown: (evacuatorClass) =>
-          evacuatorClass === STATIC_POD_EVACUATOR ? hasAgent : this.#known.has(evacuatorClass),
+        isKnown: (evacuatorClass) => hasAgent || this.#known.has(evacuatorClass),
       });
       return await this.#apply(evacuation, pod, step);
     } catch (error) {

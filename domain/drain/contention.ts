@@ -1,7 +1,7 @@
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { compareNames } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
-import type { NodeAgent } from '../leases/nodeAgent.ts';
+import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import type { PodSnapshot } from './podSnapshot.ts';
 import { type RemainingPod, remainingCause } from './remaining.ts';
 import { type DrainTargets, desiredTargetsAt, join, resolveDrainTargets, targetsPod } from './targets.ts';
@@ -23,7 +23,8 @@ export interface NodeSnapshot {
   pods: readonly PodSnapshot[];
   /** The drain targets that this node has reached since a maintenance started to drain it. */
   reached: DrainTargets;
-  agent: NodeAgent;
+  /** None unless given. */
+  agent?: NodeAgent;
 }
 
 /** The part of one maintenance in the contention for one node. */
@@ -94,7 +95,7 @@ function contestedNode(
   return {
     name: node.name,
     targets,
-    agent: node.agent,
+    agent: node.agent ?? noAgent,
     evacuable,
     remaining,
     targetedPods: evacuable.length - heldBack.length,
@@ -105,7 +106,7 @@ function contestedNode(
 /** Divides the pods of a node, sorted by name, into those that a drain evacuates and those that it leaves running. */
 export function divided({
   pods,
-  agent,
+  agent = noAgent,
 }: Pick<NodeSnapshot, 'pods' | 'agent'>): Pick<ContestedNode, 'evacuable' | 'remaining'> {
   const sorted = pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
   return {

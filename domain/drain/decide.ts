@@ -143,7 +143,7 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
 function agentVersion({
   agent,
 }: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion'> {
-  return agent.kind === 'Live' ? { agentVersion: agent.version } : {};
+  return agent?.kind === 'Live' ? { agentVersion: agent.version } : {};
 }
 
 /** Keeps the published targets: no new pod is evacuated, and Evacuations in progress continue. */

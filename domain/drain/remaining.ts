@@ -37,12 +37,12 @@ export function remainingText(remaining: readonly RemainingPod[]): string {
   const groups = Map.groupBy(sorted, ({ cause }) => cause.kind);
   return [...groups]
     .toSorted(([a], [b]) => compareNames(a, b))
-    .map(([, members]) => `${listed(members.map(({ pod }) => podName(pod)))} (${causeText(members)})`)
+    .map(([, members]) => `${listed(members.map(({ pod }) => podName(pod)))} (${remainingCauseText(members)})`)
     .join('; ');
 }
 
-/** The causes of the members are of one kind. */
-function causeText(members: readonly RemainingPod[]): string {
+/** Formats the cause of pods whose causes are of one kind, with the remedy. */
+export function remainingCauseText(members: readonly RemainingPod[]): string {
   const [first] = members;
   if (first === undefined) return '';
   switch (first.cause.kind) {
@@ -53,7 +53,7 @@ function causeText(members: readonly RemainingPod[]): string {
     case 'Unknown':
       return `the worker may not read the Lease of the node agent (${first.cause.because}): apply deploy/rbac again`;
     case 'NeedsConsent':
-      return `part of the control plane: to stop it, too, set the annotation ${EVACUATE_CONTROL_PLANE_ANNOTATION}: "true" in its manifest`;
+      return `part of the control plane, without consent: to stop it, too, set the annotation ${EVACUATE_CONTROL_PLANE_ANNOTATION}: "true" in its manifest`;
     case 'NotFromFile':
       return 'the kubelet does not have its manifest from a file: remove it from its source';
     default:
