@@ -1,6 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
-import { FIELD_MANAGER, STATIC_POD_EVACUATOR } from '../../api/names.ts';
+import { EVACUATION_NODE_LABEL, FIELD_MANAGER, STATIC_POD_EVACUATOR } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
@@ -68,10 +68,16 @@ export class EvacuatorHandover {
     const { evacuators, problems } = registeredEvacuators(pod);
     if (problems.length > 0) this.#warn(evacuation, pod, problems);
     try {
+      const labels = evacuationLabels(pod, evacuation.metadata.labels);
+      // The Evacuation was created while the admission server was down.
       if (evacuation.spec.evacuators === undefined && evacuators.length > 0) {
-        // The Evacuation was created while the admission server was down.
-        const labels = evacuationLabels(pod, evacuation.metadata.labels);
         await this.#patch(evacuation, { metadata: { labels }, spec: { evacuators } });
+        return { kind: 'Wait' };
+      }
+      // Without it the agent of the node would not see the Evacuation.
+      const nodeLabel = labels[EVACUATION_NODE_LABEL];
+      if (nodeLabel !== undefined && evacuation.metadata.labels?.[EVACUATION_NODE_LABEL] !== nodeLabel) {
+        await this.#patch(evacuation, { metadata: { labels } });
         return { kind: 'Wait' };
       }
       const hasAgent = await this.#awaitsLiveAgent(evacuation, pod);

@@ -4,9 +4,10 @@ import type { NodeAgent } from '../../../domain/leases/nodeAgent.ts';
 import { remainingCause, remainingText } from '../../../domain/drain/remaining.ts';
 import { daemonPod, liveAgent, mirrorPod, pod } from '../../kit/builders.ts';
 
-const none: NodeAgent = { kind: 'None' };
-const silent = (since?: string): NodeAgent => ({ kind: 'Silent', since });
-const unknown: NodeAgent = { kind: 'Unknown', because: 'leases is forbidden' };
+type Absent = Exclude<NodeAgent, { kind: 'Live' }>;
+const none: Absent = { kind: 'None' };
+const silent = (since?: string): Absent => ({ kind: 'Silent', since });
+const unknown: Absent = { kind: 'Unknown', because: 'leases is forbidden' };
 const mirror = 'kubernetes.io/config.mirror';
 const consent = 'nodemaintenance.k8s.io/evacuate-control-plane';
 const etcd = { component: 'etcd' };
@@ -35,7 +36,7 @@ describe('a drain', () => {
   });
 });
 
-const remaining = (name: string, node: string, cause: Exclude<NodeAgent, { kind: 'Live' }>) => {
+const remaining = (name: string, node: string, cause: Absent) => {
   const mirrored = mirrorPod({ name });
   return { pod: { ...mirrored, spec: { nodeName: node } }, cause };
 };
@@ -49,7 +50,7 @@ test('names each cause once, with its pods, its nodes and the remedy', () => {
     remaining('d', 'four', silent()),
     { pod: mirrorPod({ name: 'etcd' }), cause: { kind: 'NeedsConsent' } as const },
     { pod: mirrorPod({ name: 'url' }), cause: { kind: 'NotFromFile' } as const },
-    remaining('e', 'five', { kind: 'Unknown', because: 'leases is forbidden' }),
+    remaining('e', 'five', unknown),
   ];
   expect(remainingText(all).split('; ')).toEqual([
     'default/etcd (part of the control plane, without consent: to stop it, too, set the annotation nodemaintenance.k8s.io/evacuate-control-plane: "true" in its manifest)',

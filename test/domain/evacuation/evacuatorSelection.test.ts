@@ -454,8 +454,16 @@ describe('the labels of the Evacuation', () => {
       given: mirrorPod({ labels: { app: 'x', [key]: 'node-9' } }),
       want: { app: 'x', [key]: 'node-1' },
     },
-    { of: 'a static pod on a node whose name fits', given: on('n'.repeat(63), mirrorPod()), want: { [key]: 'n'.repeat(63) } },
-    { of: 'a static pod on a node whose name is too long', given: on('n'.repeat(64), mirrorPod()), want: undefined },
+    {
+      of: 'a static pod on a node whose name fits',
+      given: on('n'.repeat(63), mirrorPod()),
+      want: { [key]: 'n'.repeat(63) },
+    },
+    {
+      of: 'a static pod on a node whose name is too long',
+      given: on('n'.repeat(64), mirrorPod()),
+      want: undefined,
+    },
   ])('of $of', ({ given, want }) => {
     expect(evacuationOf(given, 1800).metadata.labels).toEqual(want);
   });
@@ -489,10 +497,15 @@ describe('the Evacuation of a static pod', () => {
   });
 
   test.each([
-    { when: 'it is new', of: { spec, status: undefined }, hasAgent: true, want: 'Activate' },
+    { when: 'it is new', of: { spec }, hasAgent: true, want: 'Activate' },
     { when: 'an agent may respond', of: since(400), hasAgent: true, want: 'AwaitProgress' },
     { when: 'no agent responds', of: since(400), hasAgent: false, want: 'AwaitProgress' },
-    { when: 'no agent has responded for the whole deadline', of: since(1_801), hasAgent: false, want: 'Activate' },
+    {
+      when: 'no agent has responded for the whole deadline',
+      of: since(1_801),
+      hasAgent: false,
+      want: 'Activate',
+    },
     { when: 'the agent reports no progress', of: since(1_801), hasAgent: true, want: 'Activate' },
   ])('is never an eviction: when $when', ({ of, hasAgent, want }) => {
     const step = nextEvacuatorStep(of, given, { now, responseSeconds: 300, isKnown: () => hasAgent });
