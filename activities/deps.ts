@@ -1,4 +1,5 @@
 import type { InjectedDeps } from './injectedDeps.ts';
+import type { NodeAgents } from './leases/nodeAgents.ts';
 import type { NodeAuthority } from './leases/nodeAuthority.ts';
 import type { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import type { Cordons } from './maintenance/cordons.ts';
@@ -13,6 +14,7 @@ export interface ProcessState {
   authority: NodeAuthority;
   cordons: Cordons;
   heldNodes: SharedRead<HeldNodes>;
+  nodeAgents: NodeAgents;
   nodeLeases: NodeLeaseRegistry;
   /** Maintenance UID -> when its status was last written, in milliseconds since the epoch (see StatusWriter). */
   lastStatusWrites: Map<string, number>;

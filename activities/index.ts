@@ -8,6 +8,7 @@ import { checkedMaintenance, checkedWindow } from './execution.ts';
 import { toFailure } from './failures.ts';
 import { Heartbeats } from './heartbeats.ts';
 import type { InjectedDeps } from './injectedDeps.ts';
+import { NodeAgents } from './leases/nodeAgents.ts';
 import { NodeAuthority } from './leases/nodeAuthority.ts';
 import { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import { admit } from './maintenance/admit.ts';
@@ -61,7 +62,11 @@ function withProcessState(injected: InjectedDeps): Deps {
   const nodeLeases = new NodeLeaseRegistry(injected);
   const cordons = new Cordons({ ...injected, nodeLeases });
   const heldNodes = new SharedRead(() => readHeldNodes(injected.cluster.kube));
+  const nodeAgents = new NodeAgents(injected.cluster.kube);
   const lastStatusWrites = new Map<string, number>();
+  injected.cluster.nodes.subscribe(({ type, object }) => {
+    if (type === 'Deleted') nodeAgents.forget(object.metadata.name);
+  });
   injected.cluster.maintenances.subscribe(({ type, object }) => {
     if (type !== 'Deleted' && !isReleased(object)) return;
     const { uid = '' } = object.metadata;
@@ -70,7 +75,7 @@ function withProcessState(injected: InjectedDeps): Deps {
     cordons.forget(uid);
     lastStatusWrites.delete(uid);
   });
-  return { ...injected, authority, cordons, heldNodes, nodeLeases, lastStatusWrites };
+  return { ...injected, authority, cordons, heldNodes, nodeAgents, nodeLeases, lastStatusWrites };
 }
 
 /** Returns true if no worker has anything left to do for the maintenance. */

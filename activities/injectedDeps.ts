@@ -11,6 +11,8 @@ export interface InjectedDeps {
   cluster: Cluster;
   /** The cluster, as the runs in Temporal name it. */
   scope: ClusterScope;
+  /** Namespace of the installation. */
+  namespace: string;
   /** Acquires Leases as the one holder that all workers of the installation share. */
   leases: NodeLeases;
   /** Heartbeat timeout of the activities that only wait. */

@@ -40,6 +40,8 @@ export interface Focus {
   pace: Pace;
   /** Returns the milliseconds that the last pass computed; 0 unless given. */
   computedMs?: () => number;
+  /** Returns the time within which the next pass has facts to read that no watch reports; unlimited unless given. */
+  dueInMs?: () => number;
 }
 
 /**
@@ -48,7 +50,7 @@ export interface Focus {
  */
 export function reconcile<T>(
   { cluster, leases }: Pick<Deps, 'cluster' | 'leases'>,
-  { maintenance, isRelevant = () => false, pace, computedMs = () => 0 }: Focus,
+  { maintenance, isRelevant = () => false, pace, computedMs = () => 0, dueInMs = () => Infinity }: Focus,
   pass: () => Promise<T | undefined>,
 ): Promise<T> {
   const { nodes, maintenances, evacuations, pods } = cluster;
@@ -65,7 +67,7 @@ export function reconcile<T>(
     ],
     pass,
     {
-      withinMs: () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds)),
+      withinMs: () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds), dueInMs()),
       restMs: () => restPerComputation * computedMs(),
     },
   );

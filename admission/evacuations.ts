@@ -1,10 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../api/core.ts';
 import type { Evacuation, Evacuator } from '../api/evacuation.ts';
-import { INSTIGATOR_FINALIZER } from '../api/names.ts';
+import { INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from '../api/names.ts';
 import { isTrue } from '../domain/common/conditions.ts';
 import { evacuationName, isEvacuationName } from '../domain/evacuation/evacuation.ts';
-import { exhaustedCondition, registeredEvacuators } from '../domain/evacuation/evacuatorSelection.ts';
+import {
+  evacuationLabels,
+  exhaustedCondition,
+  registeredEvacuators,
+} from '../domain/evacuation/evacuatorSelection.ts';
 import { isFinished, podName } from '../domain/common/pod.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
@@ -28,7 +32,7 @@ export function evacuationReviewer(kube: Kube): Reviewer<EvacuationRequest> {
 }
 
 function resolved(evacuation: Evacuation, pod: Pod): ReviewResult {
-  const { uid = '', labels = {} } = pod.metadata;
+  const { uid = '' } = pod.metadata;
   const { podRef, evacuators: given } = evacuation.spec;
   if (podRef.uid !== uid)
     return invalid(
@@ -50,16 +54,22 @@ function resolved(evacuation: Evacuation, pod: Pod): ReviewResult {
   return {
     kind: 'Allowed',
     warnings: [...problems.map((one) => `pod ${podName(pod)}: ${one}`), ...(isReplaced ? [warning] : [])],
-    patch: [...labelsPatch(evacuation, labels), ...evacuatorsPatch(given, evacuators)],
+    patch: [...labelsPatch(evacuation, pod), ...evacuatorsPatch(given, evacuators)],
   };
 }
 
-/** Adds the labels of the pod that the Evacuation does not have; existing labels are kept. */
-function labelsPatch({ metadata }: Evacuation, labels: Record<string, string>): JsonPatchOperation[] {
-  const missing = Object.entries(labels).filter(([key]) => metadata.labels?.[key] === undefined);
-  if (missing.length === 0) return [];
-  if (metadata.labels === undefined) return [{ op: 'add', path: '/metadata/labels', value: labels }];
-  return missing.map(([key, value]) => ({ op: 'add', path: `/metadata/labels/${escaped(key)}`, value }));
+/** Adds the labels of the pod that the Evacuation does not have; existing labels are kept, except that of the node. */
+function labelsPatch({ metadata }: Evacuation, pod: Pod): JsonPatchOperation[] {
+  const given = metadata.labels;
+  const labels = evacuationLabels(pod, given);
+  if (isDeepStrictEqual(labels, given ?? {})) return [];
+  if (given === undefined) return [{ op: 'add', path: '/metadata/labels', value: labels }];
+  const removed = Object.keys(given).filter((key) => labels[key] === undefined);
+  const added = Object.entries(labels).filter(([key, value]) => given[key] !== value);
+  return [
+    ...removed.map((key) => ({ op: 'remove', path: `/metadata/labels/${escaped(key)}` }) as const),
+    ...added.map(([key, value]) => ({ op: 'add', path: `/metadata/labels/${escaped(key)}`, value }) as const),
+  ];
 }
 
 function evacuatorsPatch(
@@ -90,7 +100,10 @@ export function evictionReviewer(kube: Kube, plainEvictions: PlainEvictions): Re
     const pod = raw && trimPod(raw);
     if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isFinished(pod))
       return { kind: 'Allowed' };
-    const classes = registeredEvacuators(pod).evacuators.map((one) => one.evacuatorClass);
+    // Most nodes have no agent, and evicting a mirror pod stops nothing: the kubelet creates it again.
+    const classes = registeredEvacuators(pod)
+      .evacuators.map((one) => one.evacuatorClass)
+      .filter((one) => one !== STATIC_POD_EVACUATOR);
     if (classes.length === 0) return { kind: 'Allowed' };
     const key = { namespace, name: evacuationName(pod.metadata) };
     const evacuation = await kube.get(resources.evacuations, key, { signal });

@@ -89,7 +89,7 @@ export const conditionReasons = {
           meaning:
             'Pods are left only on nodes that the user who requested the maintenance may not maintain.',
         },
-        StaticPodsRemain: { status: ['True'], meaning: 'Only static pods are left, which keep running.' },
+        StaticPodsRemain: { status: ['True'], meaning: 'Only static pods that keep running are left.' },
         WaitingForNodeLease: {
           status: ['False'],
           meaning: 'Other clients hold the maintenance Leases of nodes.',

@@ -112,6 +112,8 @@ export interface Pod extends KubeObject {
     madeForNode?: string;
     /** Only tolerations of the readiness taint. */
     tolerations?: Toleration[];
+    /** Only that of the node agent. */
+    serviceAccountName?: string;
   };
   status: { phase?: string; ready: boolean };
 }

@@ -89,8 +89,9 @@ export const eventReasons = {
   },
   EvacuatorNotResponding: {
     type: 'Warning',
-    on: ['Pod', 'Evacuation'],
-    meaning: 'No evacuator responded for a class that is not known to have one; the next evacuator follows.',
+    on: ['Pod', 'Evacuation', 'NodeMaintenance'],
+    meaning:
+      'No evacuator responded for a class that is not known to have one; the next evacuator follows. On a NodeMaintenance: a node agent reports, but does not respond to the Evacuation of a static pod.',
   },
   Evicted: {
     type: 'Normal',
@@ -236,7 +237,7 @@ export const eventReasons = {
   StaticPodsRemain: {
     type: 'Warning',
     on: ['NodeMaintenance'],
-    meaning: 'Static pods keep running because only the kubelet of their node can stop them.',
+    meaning: 'Static pods keep running; the message says why and how to stop them.',
   },
   StuckTerminating: {
     type: 'Warning',

@@ -250,6 +250,13 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
       'Extension to KEP-4212: the annotations against the removal by autoscalers that the node had before a NodeMaintenance first held it. Complete removes the others. Missing if the NodeMaintenances set none on the node.',
     )
     .meta(ATOMIC_LIST),
+  agentVersion: z
+    .string()
+    .max(64)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: the version of the node agent, present while it reports from this node. Only where it does, static pods are evacuated. Updated during the Drain stage.',
+    ),
   authorized: z
     .boolean()
     .optional()
@@ -310,7 +317,7 @@ export const NodeMaintenanceStatus = z.strictObject({
   podsRemaining: int32(0)
     .optional()
     .describe(
-      'Extension to KEP-4212: number of static pods, which keep running because only the kubelet of their node can stop them.',
+      'Extension to KEP-4212: number of static pods that keep running, because no node agent reports from their node or because they belong to the control plane. The condition Drained says why.',
     ),
   podsBlocked: int32(0)
     .optional()

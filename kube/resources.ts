@@ -55,6 +55,7 @@ export interface RawPod extends KubeObject {
     priority?: number;
     terminationGracePeriodSeconds?: number;
     schedulingGates?: { name: string }[];
+    serviceAccountName?: string;
     tolerations?: Toleration[];
     volumes?: { name: string; emptyDir?: { medium?: string } }[];
     affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };

@@ -9,11 +9,19 @@ import type {
   PodTemplate,
   Toleration,
 } from '../api/core.ts';
-import { AUTOSCALER_ANNOTATIONS, READINESS_CONDITION, READINESS_TAINT } from '../api/names.ts';
+import {
+  AGENT_SERVICE_ACCOUNT,
+  AUTOSCALER_ANNOTATIONS,
+  READINESS_CONDITION,
+  READINESS_TAINT,
+} from '../api/names.ts';
 import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
 import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
 
-/** Annotations that this project reads: the source of a static pod, the evacuators of a pod, who uncordoned a node, what autoscalers may do. */
+/**
+ * Annotations that this project reads: the source of a static pod, whether it may be stopped, the evacuators of a pod, who uncordoned a node, what
+ * autoscalers may do.
+ */
 const keptAnnotations = [
   'kubernetes.io/config.',
   'evacuation.coordination.k8s.io/',
@@ -34,7 +42,7 @@ export function withoutManagedFields<T extends KubeObject>(raw: T): T {
 const defaultGracePeriodSeconds = 30;
 
 export function trimPod(raw: RawPod): Pod {
-  const { nodeName, priority, terminationGracePeriodSeconds: grace } = raw.spec;
+  const { nodeName, priority, terminationGracePeriodSeconds: grace, serviceAccountName } = raw.spec;
   const phase = raw.status?.phase;
   const ready =
     raw.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true;
@@ -47,6 +55,7 @@ export function trimPod(raw: RawPod): Pod {
         : { terminationGracePeriodSeconds: grace }),
       ...trimSchedulingGates(raw),
       ...trimTolerations(raw.spec.tolerations),
+      ...(serviceAccountName === AGENT_SERVICE_ACCOUNT && { serviceAccountName }),
     },
     status: { ...present({ phase }), ready },
   };

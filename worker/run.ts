@@ -276,6 +276,7 @@ async function prepareWorkers(
     permissions: nodePermissions(kube, mayDeleteNode),
     nodeEvents: podEvents,
     notifications: outbox,
+    namespace: config.namespace,
     leases: nodeLeases(kube, config),
     heartbeatTimeoutSeconds: heartbeatTimeoutSeconds(config.nodeLeaseDurationSeconds, {
       revealsDeaths: !config.identityLeases.enabled,

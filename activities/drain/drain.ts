@@ -13,6 +13,7 @@ import { drained as drainedNotification } from '../../domain/notifications/event
 import { resources } from '../../kube/resources.ts';
 import type { DrainStep, Interrupted, MaintenanceRef, Pace, PauseChanged } from '../contract.ts';
 import type { Deps } from '../deps.ts';
+import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
 import { reconcile } from '../reconcile.ts';
@@ -22,7 +23,14 @@ import { DrainEvents } from './drainEvents.ts';
 import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
 import { Progress } from './progress.ts';
-import { apiserverState, informerState, takeSnapshot, withPermissions } from './snapshot.ts';
+import {
+  agentNodesOf,
+  apiserverState,
+  informerState,
+  takeSnapshot,
+  withAgents,
+  withPermissions,
+} from './snapshot.ts';
 
 /**
  * Evacuates what the drain plan targets at `position`, on all selected nodes together. Resolves with the next position that has pods, with
@@ -106,6 +114,8 @@ class DrainRun<T extends { kind: string }> {
   #decisionMs = 0;
   /** Names of the nodes whose pods the latest decision used. */
   #watched: ReadonlySet<string> = new Set();
+  /** The same nodes. */
+  #agentNodes: readonly AgentNode[] = [];
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -126,6 +136,7 @@ class DrainRun<T extends { kind: string }> {
         isRelevant,
         pace: this.#pace,
         computedMs: () => this.#decisionMs,
+        dueInMs: () => this.#deps.nodeAgents.dueInMs(this.#agentNodes),
       };
       return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
     } finally {
@@ -184,19 +195,25 @@ class DrainRun<T extends { kind: string }> {
   }
 
   async #decide(view: HeldView, position: number): Promise<DrainDecision> {
-    const { cluster } = this.#deps;
+    const { cluster, nodeAgents } = this.#deps;
     const podSnapshot = this.#evacuations.snapshotOf(cluster.kube.now());
-    const observed = await withPermissions(this.#deps, view, informerState(cluster));
+    const agentOf = (node: string) => nodeAgents.of(node);
+    const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
     const startedAt = performance.now();
     const snapshot = takeSnapshot(view, position, observed, podSnapshot);
-    const names = [...snapshot.nodes, ...snapshot.waiting].map((node) => node.name);
+    const snapshotMs = performance.now() - startedAt;
+    const agentNodes = agentNodesOf(snapshot);
+    const names = agentNodes.map(({ name }) => name);
+    this.#agentNodes = agentNodes;
     this.#watched = new Set(names);
-    const decision = decideDrain(snapshot);
-    this.#decisionMs = performance.now() - startedAt;
+    await nodeAgents.refresh(agentNodes);
+    const decidingAt = performance.now();
+    const decision = decideDrain(withAgents(snapshot, agentOf));
+    this.#decisionMs = snapshotMs + performance.now() - decidingAt;
     if (decision.overruled.length === 0) return decision;
     // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
-    const state = await withPermissions(this.#deps, view, await apiserverState(cluster, names));
-    return decideDrain(takeSnapshot(view, position, state, podSnapshot));
+    const state = await withPermissions(this.#deps, view, await apiserverState(this.#deps, names));
+    return decideDrain(withAgents(takeSnapshot(view, position, state, podSnapshot), agentOf));
   }
 
   #publish(

@@ -1,9 +1,9 @@
-import type { Pod } from '../../api/core.ts';
 import type { DrainTier, NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { listed } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
 import { numbered } from '../../domain/common/text.ts';
 import type { DrainDecision } from '../../domain/drain/decide.ts';
+import { type RemainingPod, remainingText } from '../../domain/drain/remaining.ts';
 import { type BlockerReason, requiresIntervention } from '../../domain/evacuation/blocker.ts';
 import { aboutPod } from '../../kube/events.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
@@ -79,9 +79,9 @@ export class DrainEvents {
     }
   }
 
-  #recordRemaining(maintenance: NodeMaintenance, remaining: readonly Pod[]): void {
+  #recordRemaining(maintenance: NodeMaintenance, remaining: readonly RemainingPod[]): void {
     const pods = remaining.length === 1 ? '1 static pod keeps' : `${remaining.length} static pods keep`;
-    const message = `${pods} running, because only the kubelet can stop static pods: ${listed(remaining.map(podName))}. Remove the manifests from the nodes to stop them.`;
+    const message = `${pods} running: ${remainingText(remaining)}.`;
     this.#deps.events.record(maintenance, { type: 'Warning', reason: 'StaticPodsRemain', message });
   }
 

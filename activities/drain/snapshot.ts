@@ -1,19 +1,20 @@
 import type { Node, Pod } from '../../api/core.ts';
-import { WORK_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
-import { isWork } from '../../domain/common/pod.ts';
+import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
 import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
 import type { DrainingMaintenance } from '../../domain/drain/contention.ts';
 import type { DrainSnapshot } from '../../domain/drain/decide.ts';
 import { positionOf } from '../../domain/drain/plan.ts';
+import type { NodeAgent } from '../../domain/leases/nodeAgent.ts';
 import { type DrainTargets, join } from '../../domain/drain/targets.ts';
 import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
-import { byNode, type Cluster } from '../../kube/cluster.ts';
+import { byNode } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import type { Deps } from '../deps.ts';
+import type { AgentNode } from '../leases/nodeAgents.ts';
 import { type HeldView, isDraining, planOf, selectedNodes } from '../view.ts';
 
 /** The maintenances and pods that a snapshot is taken of. */
@@ -48,33 +49,54 @@ function otherDrains({ metadata }: NodeMaintenance, { maintenances }: ClusterSta
   return maintenances.filter((one) => one.metadata.uid !== metadata.uid && isDraining(one));
 }
 
-/** Returns the state in the informers. */
-export function informerState({ maintenances, pods }: Cluster): ClusterState {
+/** Returns the state in the informers, without the pods that are left running. */
+export function informerState({ cluster, namespace }: Pick<Deps, 'cluster' | 'namespace'>): ClusterState {
+  const { maintenances, pods } = cluster;
   return {
     maintenances: maintenances.list(),
-    podsOn: (node) => pods.byIndex(byNode, node).filter(isEvacuable),
+    podsOn: (node) => pods.byIndex(byNode, node).filter((pod) => !isLeftRunning(pod, namespace)),
   };
-}
-
-/** Returns false for the pod of a Job that works on the node. */
-function isEvacuable(pod: Pod): boolean {
-  return !isWork(pod, WORK_NAMESPACE);
 }
 
 const concurrentLists = 8;
 
-/** Reads the state of these nodes from the apiserver, because one informer may lag behind another. */
-export async function apiserverState({ kube }: Cluster, names: readonly string[]): Promise<ClusterState> {
+/** Reads the same state of these nodes from the apiserver, because one informer may lag behind another. */
+export async function apiserverState(
+  { cluster: { kube }, namespace }: Pick<Deps, 'cluster' | 'namespace'>,
+  names: readonly string[],
+): Promise<ClusterState> {
   const { items: maintenances } = await kube.list(resources.nodeMaintenances);
   const pods = new Map<string, Pod[]>();
   await forEachBounded(concurrentLists, names, async (name) => {
     const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });
-    pods.set(name, items.map(trimPod).filter(isEvacuable));
+    pods.set(
+      name,
+      items.map(trimPod).filter((pod) => !isLeftRunning(pod, namespace)),
+    );
   });
   return { maintenances, podsOn: (node) => pods.get(node) ?? [] };
 }
 
-/** Takes a snapshot of a maintenance at a position, and of all draining maintenances that share nodes with it, directly or through others. */
+/** Returns the nodes of a snapshot whose agents the decision needs, or the status shows. */
+export function agentNodesOf({ nodes, waiting }: DrainSnapshot): AgentNode[] {
+  return [...nodes, ...waiting].map(({ name, pods }) => ({
+    name,
+    hasStaticPods: pods.some(({ pod }) => podTypeOf(pod) === 'Static'),
+  }));
+}
+
+export function withAgents(snapshot: DrainSnapshot, agentOf: (node: string) => NodeAgent): DrainSnapshot {
+  return {
+    ...snapshot,
+    nodes: snapshot.nodes.map((node) => ({ ...node, agent: agentOf(node.name) })),
+    waiting: snapshot.waiting.map((node) => ({ ...node, agent: agentOf(node.name) })),
+  };
+}
+
+/**
+ * Takes a snapshot of a maintenance at a position, and of all draining maintenances that share nodes with it, directly or through others. The
+ * agents of the nodes are added later (`withAgents`).
+ */
 export function takeSnapshot(
   { maintenance, existing, held, waiting }: HeldView,
   position: number,

@@ -4,7 +4,7 @@ import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
-import { builtInEvacuators, registeredEvacuators } from '../../domain/evacuation/evacuatorSelection.ts';
+import { ownEvacuators, registeredEvacuators } from '../../domain/evacuation/evacuatorSelection.ts';
 import { leaderOf } from '../../domain/leases/processSummary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isManagedBy, type Managed } from '../../domain/common/managedFields.ts';
@@ -74,7 +74,7 @@ export class ClusterObjects {
     const named = (await this.pods()).flatMap((pod) =>
       registeredEvacuators(pod).evacuators.map(({ evacuatorClass }) => evacuatorClass),
     );
-    const classes = [...new Set(named)].filter((one) => !builtInEvacuators.includes(one)).toSorted();
+    const classes = [...new Set(named)].filter((one) => !ownEvacuators.includes(one)).toSorted();
     const leading = new Set<string>();
     await forEachBounded(maxConcurrentRequests, classes.slice(0, maxClasses), async (evacuatorClass) => {
       const fieldSelector = `metadata.name=evacuator-${evacuatorClass}`;

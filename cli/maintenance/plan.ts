@@ -11,14 +11,18 @@ import { summaryOf } from '../../domain/leases/summary.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
 import { nameFor } from '../../domain/maintenance/name.ts';
-import { compareNames } from '../../domain/common/names.ts';
+import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
+import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
+import { type NodeAgent, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
+import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPodDisruptionBudget, trimPod } from '../../kube/transform.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { namespaceOption } from '../options.ts';
 import { readDocument, readDrainPlan } from './files.ts';
 import { getMaintenance, maintenanceName, permittedToRead, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
@@ -31,6 +35,7 @@ interface PlanOptions extends ClusterOptions, UiOptions {
   readonly filename?: string;
   readonly plan?: string;
   readonly check?: boolean;
+  readonly namespace: string;
   readonly output?: Structured | 'wide';
 }
 
@@ -55,16 +60,17 @@ export function addPlanVerb(program: Command): void {
       'file with a NodeMaintenance that is not applied yet; - is standard input',
     )
     .option('--plan <file>', 'file with a drain plan, in YAML or JSON')
+    .addOption(namespaceOption())
     .option('--check', 'exit with code 1 if the drain would not finish without intervention')
     .addOption(new Option('-o, --output <format>').choices(['wide', 'json', 'yaml']))
     .action((nodes: string[], _options, command: Command) => run(nodes, command.optsWithGlobals()));
 }
 
 async function run(args: readonly string[], options: PlanOptions): Promise<void> {
-  const { check, output } = options;
+  const { check, output, namespace } = options;
   await withCluster(options, async (kube) => {
     const maintenance = await permittedToRead(resolveMaintenance(kube, args, options));
-    const report = await permittedToRead(planReport(kube, maintenance));
+    const report = await permittedToRead(planReport(kube, maintenance, namespace));
     if (output === 'json' || output === 'yaml') print(formatObject(report, output));
     else {
       print(planLines(report, output === 'wide').join('\n'));
@@ -153,14 +159,20 @@ function parsed(input: object, prefix: string): NodeMaintenance {
 /** Pod lists that are read concurrently. */
 const maxConcurrentLists = 8;
 
-async function planReport(kube: Kube, maintenance: NodeMaintenance): Promise<PlanReport> {
+/** `namespace` is that of the installation. */
+async function planReport(
+  kube: Kube,
+  maintenance: NodeMaintenance,
+  namespace: string,
+): Promise<PlanReport> {
   const { items: existing } = await kube.list(resources.nodes);
   const nodes = existing
     .filter((node) => selectsNode(maintenance.spec.nodeSelector, node))
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const names = nodes.map(({ metadata }) => metadata.name);
-  const [pods, budgets, { held, warnings }] = await Promise.all([
-    podsOn(kube, names),
+  const pods = await podsOn(kube, names, namespace);
+  const [agents, budgets, { held, warnings }] = await Promise.all([
+    agentsOf(kube, pods),
     kube.list(resources.podDisruptionBudgets),
     warningsOn(kube, maintenance, { nodes, existing }),
   ]);
@@ -170,19 +182,38 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance): Promise<Pla
     ...(isDraining && { from: positionOf(maintenance), fromTier: maintenance.status?.drainTier }),
     pods,
     budgets: budgets.items.map(trimPodDisruptionBudget),
+    agents,
     now: kube.now(),
   });
   const blocked = preview.blocked || held.length > 0 || names.length === 0;
   return { nodes: names, held, ...preview, blocked, warnings };
 }
 
-async function podsOn(kube: Kube, names: readonly string[]): Promise<PreviewedPod[]> {
+/** Returns the agents of the nodes that have static pods. */
+async function agentsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise<Map<string, NodeAgent>> {
+  const withStaticPods = pods.filter(({ pod }) => podTypeOf(pod) === 'Static');
+  const nodes = new Set(withStaticPods.map(({ pod }) => pod.spec.nodeName ?? ''));
+  const agents = new Map<string, NodeAgent>();
+  await forEachBounded(maxConcurrentLists, [...nodes].filter(mayHaveAgent), async (node) => {
+    agents.set(node, nodeAgentOf(await readAgentLease(kube, node), kube.now()));
+  });
+  return agents;
+}
+
+/** Returns the pods on the nodes that a drain does not leave running whatever they are. */
+async function podsOn(
+  kube: Kube,
+  names: readonly string[],
+  namespace: string,
+): Promise<PreviewedPod[]> {
   const pods: PreviewedPod[] = [];
   await forEachBounded(maxConcurrentLists, names, async (name) => {
     const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });
     for (const raw of items) {
+      const pod = trimPod(raw);
+      if (isLeftRunning(pod, namespace)) continue;
       const emptyDirs = (raw.spec.volumes ?? []).filter(({ emptyDir }) => emptyDir !== undefined);
-      pods.push({ pod: trimPod(raw), emptyDirs: emptyDirs.map((volume) => volume.name) });
+      pods.push({ pod, emptyDirs: emptyDirs.map((volume) => volume.name) });
     }
   });
   return pods;

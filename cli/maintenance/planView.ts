@@ -1,6 +1,6 @@
 import { listed } from '../../domain/common/names.ts';
 import { numbered } from '../../domain/common/text.ts';
-import { isBypassed, isStuck, type PodPreview, type TierPreview } from '../../domain/drain/preview.ts';
+import { isBypassed, isStuck, NoteReason, type PodPreview, type TierPreview } from '../../domain/drain/preview.ts';
 import { escapeForTerminal } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import type { PlanReport } from './plan.ts';
@@ -17,7 +17,7 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
     ...tiers.flatMap((tier) => ['', ...tierLines(tier, tiers.at(-1)?.tier, isWide)]),
     ...(remaining.length === 0
       ? []
-      : ['', 'Static pods keep running: only the kubelet can stop them', ...rows(remaining, isWide)]),
+      : ['', 'Static pods keep running', ...rows(remaining, isWide)]),
     ...(budgets.length === 0
       ? []
       : ['', 'PodDisruptionBudgets that limit evictions', ...indentedTable(budgetColumns, budgets)]),
@@ -64,8 +64,8 @@ function firstAndCount([first, ...more]: readonly string[]): string | undefined 
   return more.length === 0 ? first : `${first} and ${more.length} more`;
 }
 
-function evacuatedBy({ podType, evacuators }: PodPreview): string | undefined {
-  if (podType === 'Static') return undefined;
+function evacuatedBy({ podType, evacuators, notes }: PodPreview): string | undefined {
+  if (notes.some(({ reason }) => reason === NoteReason.Remains)) return undefined;
   const evacuatorTexts = evacuators.map(({ evacuatorClass, priority }) => `${evacuatorClass} (${priority})`);
   return [...evacuatorTexts, ...(podType === 'Default' ? ['eviction'] : [])].join(', ');
 }

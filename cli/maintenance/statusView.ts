@@ -203,20 +203,20 @@ function drainedBar({ podsToEvacuate, podsEvacuated, tier }: NodeSummary): strin
 }
 
 /** Returns remarks on a stalled workflow, blockers, evacuators, static pods and gates that are not ready. */
-function remarksOn({ nodes, stage, stalled }: MaintenanceSummary): Remark[] {
+function remarksOn(summary: MaintenanceSummary): Remark[] {
+  const { stage, stalled } = summary;
   const first: Remark[] = stalled === undefined ? [] : [{ about: 'Stalled', text: stalled }];
-  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(nodes))].map(({ about, text }) => ({
+  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(summary))].map(({ about, text }) => ({
     about,
     text: escapeForTerminal(text, maxRemarkLength),
   }));
 }
 
-function drainRemarks(nodes: readonly NodeSummary[]): Remark[] {
-  const statics = nodes.flatMap(({ node, staticPods }) => staticPods.map((pod) => `${pod} (${node})`));
-  const staticText = `static pods keep running, only the kubelet can stop them: ${listed(statics)}`;
+function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary): Remark[] {
+  const staticText = `static pods keep running: ${staticPodsRemain}`;
   return [
     ...causesOn(nodes),
-    ...(statics.length === 0 ? [] : [{ about: 'StaticPods', text: staticText } as const]),
+    ...(staticPodsRemain === undefined ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>
       (gates?.notReady ?? []).map(
         ({ gate, message }) => ({ about: 'Gate', text: `${node}: gate ${gate}: ${message}` }) as const,

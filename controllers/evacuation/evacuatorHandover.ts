@@ -1,27 +1,31 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
-import { FIELD_MANAGER } from '../../api/names.ts';
+import { EVACUATION_NODE_LABEL, FIELD_MANAGER, STATIC_POD_EVACUATOR } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
-import { compareNames } from '../../domain/common/names.ts';
+import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { podTypeOf } from '../../domain/common/pod.ts';
 import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
 import { describeInstigators } from '../../domain/evacuation/evacuation.ts';
 import {
   activationMessage,
   deadlineSecondsOf,
+  evacuationLabels,
   exhaustedCondition,
   type HandOver,
   HandOverReason,
   handOverMessage,
+  hasResponded,
   type NextStep,
   nextEvacuatorStep,
   registeredEvacuators,
   successorsOf,
 } from '../../domain/evacuation/evacuatorSelection.ts';
+import { nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
+import { readAgentLease } from '../../kube/agentLease.ts';
 import type { Cluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { ignoreConflict, isRejection } from '../../kube/errors.ts';
 import { aboutPod, type EventContent, type EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { KnownEvacuators } from './knownEvacuators.ts';
@@ -64,21 +68,42 @@ export class EvacuatorHandover {
     const { evacuators, problems } = registeredEvacuators(pod);
     if (problems.length > 0) this.#warn(evacuation, pod, problems);
     try {
+      const labels = evacuationLabels(pod, evacuation.metadata.labels);
+      // The Evacuation was created while the admission server was down.
       if (evacuation.spec.evacuators === undefined && evacuators.length > 0) {
-        // The Evacuation was created while the admission server was down.
-        const labels = { ...pod.metadata.labels, ...evacuation.metadata.labels };
         await this.#patch(evacuation, { metadata: { labels }, spec: { evacuators } });
         return { kind: 'Wait' };
       }
+      // Without it the agent of the node would not see the Evacuation.
+      const nodeLabel = labels[EVACUATION_NODE_LABEL];
+      if (nodeLabel !== undefined && evacuation.metadata.labels?.[EVACUATION_NODE_LABEL] !== nodeLabel) {
+        await this.#patch(evacuation, { metadata: { labels } });
+        return { kind: 'Wait' };
+      }
+      const hasAgent = await this.#awaitsLiveAgent(evacuation, pod);
       const step = nextEvacuatorStep(evacuation, pod, {
         now: this.#cluster.kube.now(),
         responseSeconds: this.#known.responseSeconds,
-        isKnown: (evacuatorClass) => this.#known.has(evacuatorClass),
+        isKnown: (evacuatorClass) => hasAgent || this.#known.has(evacuatorClass),
       });
       return await this.#apply(evacuation, pod, step);
     } catch (error) {
       ignoreConflict(error);
       return { kind: 'Wait' };
+    }
+  }
+
+  /** Reports whether the Evacuation waits for the agent of its node, and that agent is alive. */
+  async #awaitsLiveAgent(evacuation: Evacuation, pod: Pod): Promise<boolean> {
+    const { nodeName = '' } = pod.spec;
+    if (evacuation.status?.activeEvacuatorClass !== STATIC_POD_EVACUATOR) return false;
+    if (podTypeOf(pod) !== 'Static' || hasResponded(evacuation) || !mayHaveAgent(nodeName)) return false;
+    const { kube } = this.#cluster;
+    try {
+      return nodeAgentOf(await readAgentLease(kube, nodeName), kube.now()).kind === 'Live';
+    } catch (error) {
+      if (!isRejection(error)) throw error;
+      return false;
     }
   }
 

@@ -1,5 +1,9 @@
 import type { Evacuation } from '../../api/evacuation.ts';
-import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, DEPLOYMENT_EVACUATOR } from '../../api/names.ts';
+import {
+  DEFAULT_EVACUATOR_RESPONSE_SECONDS,
+  DEPLOYMENT_EVACUATOR,
+  STATIC_POD_EVACUATOR,
+} from '../../api/names.ts';
 import { builtInEvacuators, hasResponded } from '../../domain/evacuation/evacuatorSelection.ts';
 
 /** Settings for evacuators that do not respond. */
@@ -48,6 +52,8 @@ export class KnownEvacuators {
   observe(evacuation: Evacuation): void {
     const evacuatorClass = evacuation.status?.activeEvacuatorClass;
     if (evacuatorClass === undefined || this.#known.has(evacuatorClass)) return;
+    // The agent of one node says nothing about that of another.
+    if (evacuatorClass === STATIC_POD_EVACUATOR) return;
     if (hasResponded(evacuation) && this.#known.size < maxObserved) this.#known.add(evacuatorClass);
   }
 }

@@ -11,3 +11,10 @@ export function listed(names: readonly string[]): string {
   const shown = names.slice(0, maxNames).join(', ');
   return names.length > maxNames ? `${shown} and ${names.length - maxNames} more` : shown;
 }
+
+const maxLabelLength = 63;
+
+/** Returns true for the name of a node that can have an agent: the name is also the value of a label of Evacuations (ADR 56). */
+export function mayHaveAgent(node: string): boolean {
+  return node.length > 0 && node.length <= maxLabelLength;
+}

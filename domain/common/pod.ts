@@ -1,4 +1,5 @@
 import type { OwnerReference, Pod } from '../../api/core.ts';
+import { AGENT_COMPONENT, AGENT_SERVICE_ACCOUNT, WORK_NAMESPACE } from '../../api/names.ts';
 import type { PodType } from '../../api/nodeMaintenance.ts';
 
 /** The kubelet publishes a static pod as a mirror pod that carries this annotation. */
@@ -14,14 +15,36 @@ export function podTypeOf(pod: Pod): PodType {
 }
 
 /**
- * Returns true if the pod belongs to a Job in `namespace`, where only administrators create Jobs: it does the work for which the node is drained,
- * and is not evacuated.
+ * Returns true for a pod that every drain leaves where it is: that of a Job of a window, for whose work the node is drained, and that of the node
+ * agent, which stops the static pods and starts them again. `namespace` is that of the installation.
  */
-export function isWork({ metadata }: Pod, namespace: string): boolean {
-  if (metadata.namespace !== namespace) return false;
+export function isLeftRunning(pod: Pod, namespace: string): boolean {
+  return isWork(pod) || isNodeAgent(pod, namespace);
+}
+
+/** Only administrators create Jobs in the namespace of work. */
+function isWork({ metadata }: Pod): boolean {
+  if (metadata.namespace !== WORK_NAMESPACE) return false;
   return (
     metadata.ownerReferences?.some(({ kind, controller }) => kind === 'Job' && controller === true) ?? false
   );
+}
+
+const nameLabel = 'app.kubernetes.io/name';
+
+/** A static pod cannot have a ServiceAccount. Only those who administer a node write its manifests. */
+function isNodeAgent(pod: Pod, namespace: string): boolean {
+  const { metadata, spec } = pod;
+  if (podTypeOf(pod) === 'Static') return metadata.labels?.[nameLabel] === AGENT_COMPONENT;
+  return metadata.namespace === namespace && spec.serviceAccountName === AGENT_SERVICE_ACCOUNT;
+}
+
+/** The kubelet names the source of every static pod: "file", or "http" for one from a URL. */
+const sourceAnnotation = 'kubernetes.io/config.source';
+
+/** Returns true unless the kubelet got the manifest of this static pod from elsewhere than its folder. */
+export function isFromFile({ metadata }: Pod): boolean {
+  return (metadata.annotations?.[sourceAnnotation] ?? 'file') === 'file';
 }
 
 /** Returns the owner reference of the DaemonSet that controls the pod. */

@@ -4,7 +4,7 @@ import { compareNames, listed } from '../common/names.ts';
 import { isFinished, podName } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
 import { reportedBlocker, requiresIntervention } from '../evacuation/blocker.ts';
-import { builtInEvacuators, hasResponded, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import { hasResponded, ownEvacuators, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 import { durationText, error, type Finding, listedFindings, warning } from './finding.ts';
 import type { StuckTiming } from './maintenances.ts';
 
@@ -94,7 +94,7 @@ export function evacuatorFindings(
     });
   const fine =
     named.size === 0
-      ? 'no pod names an evacuator other than those of the worker'
+      ? 'no pod names an evacuator other than those of this project'
       : `evacuators serve ${listed([...named.keys()].toSorted())}`;
   return listedFindings(findings, fine);
 }
@@ -106,7 +106,7 @@ function podsByClass(pods: readonly Pod[]): Map<string, string[]> {
     .flatMap((pod) =>
       registeredEvacuators(pod).evacuators.map(({ evacuatorClass }) => ({ evacuatorClass, pod })),
     )
-    .filter(({ evacuatorClass }) => !builtInEvacuators.includes(evacuatorClass));
+    .filter(({ evacuatorClass }) => !ownEvacuators.includes(evacuatorClass));
   const groups = Map.groupBy(named, ({ evacuatorClass }) => evacuatorClass);
   return new Map([...groups].map(([name, members]) => [name, members.map(({ pod }) => podName(pod))]));
 }

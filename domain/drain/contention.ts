@@ -1,7 +1,9 @@
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { compareNames } from '../common/names.ts';
-import { podName, podTypeOf } from '../common/pod.ts';
+import { podName } from '../common/pod.ts';
+import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import type { PodSnapshot } from './podSnapshot.ts';
+import { type RemainingPod, remainingCause } from './remaining.ts';
 import { type DrainTargets, desiredTargetsAt, join, resolveDrainTargets, targetsPod } from './targets.ts';
 
 /** The input about one maintenance in the Drain stage. */
@@ -21,6 +23,8 @@ export interface NodeSnapshot {
   pods: readonly PodSnapshot[];
   /** The drain targets that this node has reached since a maintenance started to drain it. */
   reached: DrainTargets;
+  /** None unless given. */
+  agent?: NodeAgent;
 }
 
 /** The part of one maintenance in the contention for one node. */
@@ -38,9 +42,10 @@ export interface NodeDemand {
 export interface ContestedNode {
   name: string;
   targets: DrainTargets;
-  /** Sorted by name. Static pods are among `remaining`, because only the kubelet of their node can stop them. */
+  agent: NodeAgent;
+  /** Sorted by name. Static pods that nothing may stop are among `remaining`. */
   evacuable: readonly PodSnapshot[];
-  remaining: readonly PodSnapshot[];
+  remaining: readonly (PodSnapshot & RemainingPod)[];
   /** Number of evacuable pods that the drain targets select. */
   targetedPods: number;
   /** Maintenance name -> its demand. */
@@ -85,22 +90,32 @@ function contestedNode(
   all: readonly DesiredTargets[],
   targets: DrainTargets,
 ): ContestedNode {
-  const pods = node.pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
-  const evacuable = pods.filter(isEvacuable);
+  const { evacuable, remaining } = divided(node);
   const heldBack = evacuable.filter(({ pod }) => !targetsPod(targets, pod));
   return {
     name: node.name,
     targets,
+    agent: node.agent ?? noAgent,
     evacuable,
-    remaining: pods.filter((pod) => !isEvacuable(pod)),
+    remaining,
     targetedPods: evacuable.length - heldBack.length,
     demands: new Map(all.map((own) => [own.maintenance.name, demand(own, all, { evacuable, heldBack })])),
   };
 }
 
-/** Returns false for static pods: only the kubelet of their node can stop them. */
-function isEvacuable({ pod }: PodSnapshot): boolean {
-  return podTypeOf(pod) !== 'Static';
+/** Divides the pods of a node, sorted by name, into those that a drain evacuates and those that it leaves running. */
+export function divided({
+  pods,
+  agent = noAgent,
+}: Pick<NodeSnapshot, 'pods' | 'agent'>): Pick<ContestedNode, 'evacuable' | 'remaining'> {
+  const sorted = pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
+  return {
+    evacuable: sorted.filter(({ pod }) => remainingCause(pod, agent) === undefined),
+    remaining: sorted.flatMap((one) => {
+      const cause = remainingCause(one.pod, agent);
+      return cause === undefined ? [] : [{ ...one, cause }];
+    }),
+  };
 }
 
 function demand(
@@ -168,7 +183,7 @@ function reachable(contention: Contention, from: string): Set<string> {
 export function grantDesiredTargets(contention: Contention, maintenance: string): Contention {
   const nodes = nodeContentionsOf(contention, maintenance).map(({ node, desired }) =>
     contestedNode(
-      { name: node.name, pods: [...node.evacuable, ...node.remaining], reached: [] },
+      { name: node.name, pods: [...node.evacuable, ...node.remaining], reached: [], agent: node.agent },
       [...node.demands.values()],
       join([node.targets, desired]),
     ),

@@ -1,6 +1,5 @@
 import type { Pod } from '../../api/core.ts';
 import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
-import { podTypeOf } from '../common/pod.ts';
 import type { PodSnapshot } from './podSnapshot.ts';
 import type { Blocker } from '../evacuation/blocker.ts';
 import { isDenied, type WaitingNode, waitingMessage } from '../leases/nodeLease.ts';
@@ -9,6 +8,7 @@ import {
   type Contention,
   type DrainingMaintenance,
   deadlockOf,
+  divided,
   grantDesiredTargets,
   type NodeContention,
   type NodeSnapshot,
@@ -16,6 +16,7 @@ import {
   resolveContention,
 } from './contention.ts';
 import { drainMessages, fastForwardedBy, isFastForwarded } from './message.ts';
+import type { RemainingPod } from './remaining.ts';
 import { type DrainTargets, exceeds, targetsPod } from './targets.ts';
 import { tiersWithPods } from './tiers.ts';
 
@@ -34,7 +35,7 @@ export interface DrainSnapshot {
 }
 
 export type WaitingSnapshot = WaitingNode &
-  Pick<NodeSnapshot, 'pods'> & {
+  Pick<NodeSnapshot, 'pods' | 'agent'> & {
     /** The maintenance cordoned the node before it had to wait. */
     wasCordonedByMaintenance: boolean;
   };
@@ -47,8 +48,8 @@ export interface DrainDecision {
   position: number;
   /** Positions of the tiers that still contain pods, on waiting nodes too, in order. */
   tiers: readonly number[];
-  /** Static pods. Nothing evacuates them; they keep running and are reported. */
-  remaining: readonly Pod[];
+  /** Static pods that nothing may stop. They keep running and are reported. */
+  remaining: readonly RemainingPod[];
   /** Targeted pods that cannot leave, and why. */
   blocked: readonly BlockedPod[];
   /** Nodes whose targets exceed those of this maintenance since this decision, and the maintenances that caused it. */
@@ -99,10 +100,10 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
       tiers,
       tiersOf(
         snapshot,
-        snapshot.waiting.flatMap(({ pods }) => pods),
+        snapshot.waiting.flatMap(evacuableOf),
       ),
     ),
-    remaining: contentions.flatMap(({ node }) => node.remaining.map(({ pod }) => pod)),
+    remaining: contentions.flatMap(({ node }) => node.remaining.map(({ pod, cause }) => ({ pod, cause }))),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
     fastForwarded: contentions
       .filter((own) => isNewlyFastForwarded(own, snapshot))
@@ -135,7 +136,14 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
     drainMessage: message,
     podsPendingEvacuation: node.evacuable.length - evacuating,
     podsEvacuating: evacuating,
+    ...agentVersion(node),
   };
+}
+
+function agentVersion({
+  agent,
+}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion'> {
+  return agent?.kind === 'Live' ? { agentVersion: agent.version } : {};
 }
 
 /** Keeps the published targets: no new pod is evacuated, and Evacuations in progress continue. */
@@ -148,6 +156,7 @@ function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): N
     drainMessage: waitingMessage(node),
     podsPendingEvacuation: evacuable.length - evacuating,
     podsEvacuating: evacuating,
+    ...agentVersion(node),
     ...(isDenied(node) && { authorized: false }),
   };
 }
@@ -157,8 +166,8 @@ function isUndrained(node: WaitingSnapshot): boolean {
   return !node.wasCordonedByMaintenance || evacuableOf(node).length > 0;
 }
 
-function evacuableOf({ pods }: WaitingSnapshot): PodSnapshot[] {
-  return pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
+function evacuableOf(node: WaitingSnapshot): readonly PodSnapshot[] {
+  return divided(node).evacuable;
 }
 
 function isNewlyFastForwarded(own: NodeContention, { published }: DrainSnapshot): boolean {

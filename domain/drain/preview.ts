@@ -9,6 +9,8 @@ import {
 } from '../evacuation/blocker.ts';
 import { multipleBudgetsMessage, budgetBlocker, budgetsOf, bypassesBudget } from '../evacuation/budgets.ts';
 import { entryText } from './plan.ts';
+import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import { type RemainingCause, remainingCause, remainingCauseText } from './remaining.ts';
 import { drainTierAt, tierPositionOf } from './tiers.ts';
 import { registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 import { compareNames } from '../common/names.ts';
@@ -25,6 +27,8 @@ export interface PreviewInput {
   /** The pods on the selected nodes. */
   pods: readonly PreviewedPod[];
   budgets: readonly PodDisruptionBudget[];
+  /** Node name -> its agent; none for other nodes. */
+  agents?: ReadonlyMap<string, NodeAgent>;
   now: Date;
 }
 
@@ -37,7 +41,7 @@ export interface PreviewedPod {
 /** The effects of a drain, tier by tier. Contains only tiers that have pods. */
 export interface Preview {
   readonly tiers: readonly TierPreview[];
-  /** Static pods, which are not evacuated. */
+  /** Static pods that keep running. */
   readonly remaining: readonly PodPreview[];
   /** Budgets that would block pods, or allow only some of them at a time. */
   readonly budgets: readonly BudgetPreview[];
@@ -70,8 +74,10 @@ export const NoteReason = {
   NoController: 'NoController',
   /** The data in its emptyDir volumes are lost. */
   EmptyDir: 'EmptyDir',
-  /** Its DaemonSet recreates it on this node after Complete. */
+  /** Its DaemonSet, or the node agent, recreates it on this node after Complete. */
   Recreated: 'Recreated',
+  /** The drain leaves it running. */
+  Remains: 'Remains',
   /** The pod is already terminating. */
   Terminating: 'Terminating',
   /** An evacuator annotation of the pod is invalid. */
@@ -100,7 +106,7 @@ export interface BudgetPreview {
 export function previewDrain(facts: PreviewInput): Preview {
   const { plan, from = 0, fromTier } = facts;
   const pods = facts.pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
-  const evacuable = pods.filter(({ pod }) => podTypeOf(pod) !== 'Static');
+  const evacuable = pods.filter(({ pod }) => causeToRemain(pod, facts) === undefined);
   const byPosition = Map.groupBy(evacuable, ({ pod }) => tierPositionOf(plan, from, pod));
   const reached = drainTierAt({ drainPosition: from, drainTier: fromTier }, from, [...byPosition.keys()]);
   const finished = (reached?.number ?? 0) - (byPosition.has(from) ? 1 : 0);
@@ -115,10 +121,16 @@ export function previewDrain(facts: PreviewInput): Preview {
   const blocked = tiers.some((tier) => tier.pods.some(isStuck)) || budgets.some(({ stuck = 0 }) => stuck > 0);
   return {
     tiers,
-    remaining: pods.filter(({ pod }) => podTypeOf(pod) === 'Static').map((one) => podPreview(one, facts)),
+    remaining: pods
+      .filter(({ pod }) => causeToRemain(pod, facts) !== undefined)
+      .map((one) => podPreview(one, facts)),
     budgets,
     blocked,
   };
+}
+
+function causeToRemain(pod: Pod, { agents }: PreviewInput): RemainingCause | undefined {
+  return remainingCause(pod, agents?.get(pod.spec.nodeName ?? '') ?? noAgent);
 }
 
 /** Returns true if neither time nor an evacuator resolves a blocker of the pod. */
@@ -148,7 +160,7 @@ function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewInput): PodP
     blockers: blockersOf(pod, facts),
     notes: [
       ...problems.map((message) => ({ reason: NoteReason.EvacuatorIgnored, message })),
-      ...notesOf(pod, emptyDirs),
+      ...notesOf(pod, emptyDirs, causeToRemain(pod, facts)),
     ],
   };
 }
@@ -172,7 +184,9 @@ function blockersOf(pod: Pod, { budgets, now }: PreviewInput): Blocker[] {
     .map((budget) => budgetBlocker(budget));
 }
 
-function notesOf(pod: Pod, emptyDirs: readonly string[]): Note[] {
+function notesOf(pod: Pod, emptyDirs: readonly string[], cause: RemainingCause | undefined): Note[] {
+  if (cause !== undefined)
+    return [{ reason: NoteReason.Remains, message: remainingCauseText([{ pod, cause }]) }];
   const notes: Note[] = [];
   const daemonSet = daemonSetOf(pod);
   const podType = podTypeOf(pod);
@@ -182,9 +196,11 @@ function notesOf(pod: Pod, emptyDirs: readonly string[]): Note[] {
     const message = `DaemonSet ${daemonSet.name} recreates it on this node after Complete`;
     notes.push({ reason: NoteReason.Recreated, message });
   }
+  if (podType === 'Static')
+    notes.push({ reason: NoteReason.Recreated, message: 'the node agent starts it again after Complete' });
   if (podType === 'Default' && !hasController(pod) && !isFinished(pod))
     notes.push({ reason: NoteReason.NoController, message: 'no controller recreates it' });
-  if (podType !== 'Static' && emptyDirs.length > 0)
+  if (emptyDirs.length > 0)
     notes.push({ reason: NoteReason.EmptyDir, message: `data in emptyDir ${emptyDirs.join(', ')} are lost` });
   return notes;
 }

@@ -10,15 +10,14 @@ export function tierPositionOf(plan: readonly DrainPlanEntry[], position: number
   return Math.max(position, indexOfTargeting(plan, pod));
 }
 
-/** Returns the positions of the tiers of a complete plan that still contain pods, from `position` on, in order. Static pods are not evacuated. */
+/** Returns the positions of the tiers of a complete plan that contain these pods, from `position` on, in order. */
 export function tiersWithPods(
   plan: readonly DrainPlanEntry[],
   position: number,
   pods: readonly Pod[],
 ): number[] {
-  const first = [...new Set(pods.map((pod) => indexOfTargeting(plan, pod)))];
-  const evacuable = first.filter((index) => plan[index]?.podType !== 'Static');
-  return [...new Set(evacuable.map((index) => Math.max(position, index)))].toSorted((a, b) => a - b);
+  const positions = pods.map((pod) => tierPositionOf(plan, position, pod));
+  return [...new Set(positions)].toSorted((a, b) => a - b);
 }
 
 /** Formats a tier: `tier 2 of 3`. */

@@ -1,7 +1,10 @@
 import type { Condition, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, STATIC_POD_EVACUATOR } from '../../api/names.ts';
 import { type ConditionFacts, withCondition } from '../common/conditions.ts';
+import { podTypeOf } from '../common/pod.ts';
 import { keptByOthersAfterMs } from './evacuation.ts';
+import { hasResponded } from './evacuatorSelection.ts';
 
 /** Extension to KEP-4212: True while an Evacuation cannot make progress. Its reason is a BlockerReason. */
 export const blockedCondition = 'Blocked';
@@ -23,6 +26,8 @@ export const BlockerReason = {
   PodRecreated: 'PodRecreated',
   /** The Evacuation was deleted, and its finalizers delay the creation of a new one. */
   EvacuationDeleted: 'EvacuationDeleted',
+  /** The agent of the node does not respond to the Evacuation of a static pod. */
+  EvacuatorNotResponding: 'EvacuatorNotResponding',
   /** The pod still exists after its grace period. */
   StuckTerminating: 'StuckTerminating',
 } as const;
@@ -56,7 +61,24 @@ export function blockerOf(
   if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, now);
   const { deletionTimestamp, finalizers = [] } = evacuation?.metadata ?? {};
   if (deletionTimestamp !== undefined && finalizers.length > 0) return evacuationDeleted(finalizers);
-  return reportedBlocker(evacuation?.status);
+  return reportedBlocker(evacuation?.status) ?? unresponsiveAgent(pod, evacuation, now);
+}
+
+/** Static pods are never evicted: without this, nothing would show that an agent which reports does nothing. */
+function unresponsiveAgent(
+  pod: Pod,
+  evacuation: Pick<Evacuation, 'status'> | undefined,
+  now: Date,
+): Blocker | undefined {
+  const { activeEvacuatorClass, activeEvacuatorSince = '' } = evacuation?.status ?? {};
+  if (evacuation === undefined || podTypeOf(pod) !== 'Static') return undefined;
+  if (activeEvacuatorClass !== STATIC_POD_EVACUATOR || hasResponded(evacuation)) return undefined;
+  const silentMs = now.getTime() - Date.parse(activeEvacuatorSince);
+  if (!(silentMs > DEFAULT_EVACUATOR_RESPONSE_SECONDS * 1_000)) return undefined;
+  return {
+    reason: BlockerReason.EvacuatorNotResponding,
+    message: `The agent of node ${pod.spec.nodeName} has not responded to the Evacuation since ${activeEvacuatorSince}: check its log, and that the manifest of the pod is in the folder of the kubelet.`,
+  };
 }
 
 /** Returns the blocker in the status of an Evacuation. */

@@ -1,15 +1,18 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus, Evacuator } from '../../api/evacuation.ts';
+import type { PodType } from '../../api/nodeMaintenance.ts';
 import {
   DAEMONSET_EVACUATOR,
   DEPLOYMENT_EVACUATOR,
+  EVACUATION_NODE_LABEL,
   MAX_EVACUATORS,
   MAX_PROGRESS_DEADLINE_SECONDS,
+  STATIC_POD_EVACUATOR,
 } from '../../api/names.ts';
 import { isTrue } from '../common/conditions.ts';
 import { assertNever } from '../common/assertNever.ts';
 import { evacuationName } from './evacuation.ts';
-import { compareNames } from '../common/names.ts';
+import { compareNames, mayHaveAgent } from '../common/names.ts';
 import { isFinished, podTypeOf } from '../common/pod.ts';
 
 /** Selects the evacuators of a pod and the active evacuator among them (KEP-4212 > Drain, DaemonSet Controller). */
@@ -37,8 +40,8 @@ export interface Registrations {
 
 /**
  * Returns the evacuators of a pod, highest priority first, from its annotations
- * `evacuation.coordination.k8s.io/priority_<CLASS>: "<priority>/<role>"`. A DaemonSet pod always has the DaemonSet evacuator,
- * even without the annotation.
+ * `evacuation.coordination.k8s.io/priority_<CLASS>: "<priority>/<role>"`. A DaemonSet pod always has the DaemonSet evacuator, and a static pod that
+ * of static pods, even without the annotation.
  */
 export function registeredEvacuators(pod: Pod): Registrations {
   const annotations = Object.entries(pod.metadata.annotations ?? {})
@@ -46,7 +49,7 @@ export function registeredEvacuators(pod: Pod): Registrations {
     .toSorted(([a], [b]) => compareNames(a, b));
   const parsed = annotations.map(([name, value]) => parseRegistration(name, value));
   const registered = parsed.flatMap((one) => (typeof one === 'string' ? [] : [one]));
-  const evacuators = withDaemonSetController(pod, registered).toSorted(byPriority);
+  const evacuators = withController(pod, registered).toSorted(byPriority);
   const problems = parsed.filter((one) => typeof one === 'string');
   const tooMany =
     evacuators.length > MAX_EVACUATORS
@@ -59,12 +62,28 @@ export function registeredEvacuators(pod: Pod): Registrations {
 
 /** Builds the Evacuation of a pod, with the labels and evacuators that admission would add. */
 export function evacuationOf(pod: Pod, progressDeadlineSeconds: number): Evacuation {
-  const { name, namespace = '', uid = '', labels } = pod.metadata;
+  const { name, namespace = '', uid = '' } = pod.metadata;
   const { evacuators } = registeredEvacuators(pod);
+  const labels = evacuationLabels(pod);
+  const hasLabels = Object.keys(labels).length > 0;
   return {
-    metadata: { name: evacuationName(pod.metadata), namespace, ...(labels && { labels }) },
+    metadata: { name: evacuationName(pod.metadata), namespace, ...(hasLabels && { labels }) },
     spec: { podRef: { name, uid }, progressDeadlineSeconds, ...(evacuators.length > 0 && { evacuators }) },
   };
+}
+
+/**
+ * Returns the labels of the Evacuation of a pod: those of the pod, with the label by which the agent of its node finds the Evacuation of a static
+ * pod. No pod names the node of its Evacuation itself. `given` are labels that it has already.
+ */
+export function evacuationLabels(
+  pod: Pod,
+  given: Readonly<Record<string, string>> = {},
+): Record<string, string> {
+  const { [EVACUATION_NODE_LABEL]: _ofPod, ...labels } = { ...pod.metadata.labels, ...given };
+  const { nodeName = '' } = pod.spec;
+  const isWatched = podTypeOf(pod) === 'Static' && mayHaveAgent(nodeName);
+  return isWatched ? { ...labels, [EVACUATION_NODE_LABEL]: nodeName } : labels;
 }
 
 function parseRegistration(name: string, value: string): Evacuator | string {
@@ -84,13 +103,19 @@ export function isClassName(name: string): boolean {
   return classPattern.test(name);
 }
 
-/** "The DaemonSet controller should register itself as a controller evacuator" (KEP-4212 > DaemonSet Controller). */
-function withDaemonSetController(pod: Pod, registered: Evacuator[]): Evacuator[] {
-  if (podTypeOf(pod) !== 'DaemonSet') return registered;
-  if (registered.some(({ evacuatorClass }) => evacuatorClass === DAEMONSET_EVACUATOR)) return registered;
+/** The evacuators of Kubernetes itself, which "should register" themselves (KEP-4212 > DaemonSet Controller, kubelet: Static Pods). */
+const controllers: Readonly<Partial<Record<PodType, string>>> = {
+  DaemonSet: DAEMONSET_EVACUATOR,
+  Static: STATIC_POD_EVACUATOR,
+};
+
+function withController(pod: Pod, registered: Evacuator[]): Evacuator[] {
+  const controller = controllers[podTypeOf(pod)];
+  if (controller === undefined) return registered;
+  if (registered.some(({ evacuatorClass }) => evacuatorClass === controller)) return registered;
   return [
     ...registered,
-    { evacuatorClass: DAEMONSET_EVACUATOR, priority: controllerPriority, role: controllerRole },
+    { evacuatorClass: controller, priority: controllerPriority, role: controllerRole },
   ];
 }
 
@@ -140,6 +165,9 @@ export interface EvacuatorDeadlines {
 
 /** The classes of the evacuators that run in the worker. */
 export const builtInEvacuators: readonly string[] = [DAEMONSET_EVACUATOR, DEPLOYMENT_EVACUATOR];
+
+/** The classes of all evacuators of this project: those in the worker, and the node agent. */
+export const ownEvacuators: readonly string[] = [...builtInEvacuators, STATIC_POD_EVACUATOR];
 
 /** Tolerated difference between the clocks of an evacuator and the apiserver. */
 const clockSkewMs = 30_000;
@@ -224,7 +252,8 @@ export function activationMessage(
   evacuatorClass: string,
   pod: Pod,
 ): string {
-  return `${awaitedResponse(evacuatorClass)}; next: ${successorsOf(evacuation, evacuatorClass, pod)}.`;
+  const agent = evacuatorClass === STATIC_POD_EVACUATOR ? `, the agent of node ${pod.spec.nodeName}` : '';
+  return `${awaitedResponse(evacuatorClass)}${agent}; next: ${successorsOf(evacuation, evacuatorClass, pod)}.`;
 }
 
 /** The beginning of the message above: what follows it depends on the pod. */
@@ -250,8 +279,11 @@ export function handOverMessage(
       return `${from} has completed, but the pod still exists.`;
     case HandOverReason.NoProgress:
       return `${from} has reported no progress for ${progressSeconds} s.`;
-    case HandOverReason.NoResponse:
-      return `${from} has not responded for ${responseSeconds} s: check that an evacuator of this class is running.`;
+    case HandOverReason.NoResponse: {
+      const evacuator =
+        from === STATIC_POD_EVACUATOR ? 'the node agent of its node' : 'an evacuator of this class';
+      return `${from} has not responded for ${responseSeconds} s: check that ${evacuator} is running.`;
+    }
     default:
       return assertNever(reason);
   }

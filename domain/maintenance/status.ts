@@ -1,4 +1,3 @@
-import type { Pod } from '../../api/core.ts';
 import type {
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
@@ -9,6 +8,7 @@ import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { numbered, oneLine } from '../common/text.ts';
 import type { BlockedPod, DrainDecision } from '../drain/decide.ts';
+import { type RemainingPod, remainingText } from '../drain/remaining.ts';
 import { join } from '../drain/targets.ts';
 import { drainTierAt } from '../drain/tiers.ts';
 import { requiresIntervention } from '../evacuation/blocker.ts';
@@ -110,9 +110,10 @@ export function wasCordonedByMaintenance(node: NodeMaintenanceNodeStatus | undef
 
 /** Clears the targets, so that pods may return to the node. The pods that are still there stay, and do not count as evacuated. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
+  const { agentVersion: _notRead, ...recorded } = node;
   const { podsPeak, podsPendingEvacuation, podsEvacuating } = node;
   return {
-    ...node,
+    ...recorded,
     ...(podsPeak !== undefined && {
       podsPeak: Math.max(0, podsPeak - podsPendingEvacuation - podsEvacuating),
     }),
@@ -286,11 +287,11 @@ function blockedPart(blocked: readonly BlockedPod[]): string {
   return `, of which ${blocked.length} cannot leave: ${listed(named)}`;
 }
 
-function drainedReason(remaining: readonly Pod[]): { reason: string; message: string } {
+function drainedReason(remaining: readonly RemainingPod[]): { reason: string; message: string } {
   if (remaining.length === 0) return { reason: 'AllPodsTerminated', message: 'No pod is left on the nodes.' };
   return {
     reason: 'StaticPodsRemain',
-    message: `Static pods keep running, because only the kubelet can stop them: ${listed(remaining.map(podName))}.`,
+    message: `Static pods keep running: ${remainingText(remaining)}.`,
   };
 }
 

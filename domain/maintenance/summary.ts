@@ -22,7 +22,9 @@ import {
   type ServiceContext,
   isInService,
 } from './backInService.ts';
-import { podName, podTypeOf } from '../common/pod.ts';
+import { podName } from '../common/pod.ts';
+import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
+import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import { progressProblemOf } from './progressing.ts';
 import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
 
@@ -69,6 +71,8 @@ export interface MaintenanceSummary {
   /** Nodes that the observer has seen in the maintenance, and that no longer exist. */
   readonly missingNodes?: readonly string[];
   readonly estimate?: Estimate;
+  /** The static pods that keep running, and why. Missing if there are none, and until the drain has looked for the agents of the nodes. */
+  readonly staticPodsRemain?: string;
   /** Why its workflow makes no progress, and what to do. */
   readonly stalled?: string;
 }
@@ -95,8 +99,10 @@ export interface NodeSummary {
   readonly message: string;
   /** Pods with an Evacuation. */
   readonly leaving: readonly LeavingPod[];
-  /** Pods that only the kubelet can stop. */
+  /** Static pods that keep running. */
   readonly staticPods: readonly string[];
+  /** Version of the node agent. Missing if none reports from the node. */
+  readonly agentVersion?: string;
   readonly gates?: GatesSummary;
   /** After Complete: why the node is out of service. */
   readonly outOfServiceReasons?: readonly string[];
@@ -147,6 +153,7 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
   const estimate =
     stage === 'Drain' ? estimateOf({ input, nodes, podsToEvacuate, ...counted, stageSince }) : undefined;
   const stalled = stalledMessage(maintenance.status?.conditions);
+  const remaining = stage === 'Drain' ? input.nodes.flatMap((one) => remainingOf(one, maintenance)) : [];
   return {
     name,
     stage,
@@ -162,6 +169,7 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     nodes,
     ...(missing.length > 0 && { missingNodes: missing }),
     ...(estimate !== undefined && { estimate }),
+    ...(remaining.length > 0 && { staticPodsRemain: remainingText(remaining) }),
     ...(stalled !== undefined && { stalled }),
   };
 }
@@ -192,6 +200,7 @@ function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): Nod
   const isComplete = stageOf(maintenance) === 'Complete';
   const notUncordoned = isComplete ? notUncordonedReason(own.node, maintenance) : undefined;
   const { podsToEvacuate, podsEvacuated } = countsOf(record, leaving.length);
+  const { agentVersion } = record ?? {};
   return {
     node: name,
     cordoned: isCordoned(own.node),
@@ -200,7 +209,8 @@ function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): Nod
     podsEvacuated,
     message: isComplete && isCompleted(maintenance) ? '' : (record?.drainMessage ?? ''),
     leaving,
-    staticPods: pods.filter((pod) => podTypeOf(pod) === 'Static').map(podName),
+    staticPods: pods.filter((pod) => remainingCause(pod, agentOf(record)) !== undefined).map(podName),
+    ...(agentVersion !== undefined && !isComplete && { agentVersion }),
     ...(gates !== undefined && { gates }),
     ...(isComplete && {
       outOfServiceReasons: outOfServiceReasons(own, maintenance, input),
@@ -208,6 +218,22 @@ function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): Nod
     }),
     ...(notUncordoned !== undefined && { notUncordoned }),
   };
+}
+
+/** The status does not say whether an agent that does not report has ever done so. */
+function agentOf(record: NodeMaintenanceNodeStatus | undefined): NodeAgent {
+  const version = record?.agentVersion;
+  return version === undefined ? noAgent : { kind: 'Live', version };
+}
+
+/** Returns the static pods that the drain leaves running on a node for which it has decided. */
+function remainingOf({ node, pods }: NodeServiceInput, maintenance: NodeMaintenance): RemainingPod[] {
+  const record = recordOf(maintenance, node.metadata.name);
+  if (record === undefined || record.drainTargets.length === 0) return [];
+  return pods.flatMap((pod) => {
+    const cause = remainingCause(pod, agentOf(record));
+    return cause === undefined ? [] : [{ pod, cause }];
+  });
 }
 
 /** Counts at least the pods that have an Evacuation, because the published status is up to one second old. */

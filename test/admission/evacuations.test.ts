@@ -9,6 +9,7 @@ import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
 import { servedAdmission, type TestAdmission } from '../kit/admission.ts';
 import { type PodDiffers, testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { mirrorPodOn } from '../kit/nodeAgent.ts';
 import { resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
@@ -95,6 +96,30 @@ describe('An Evacuation on admission', () => {
       metadata: { ...evacuation.metadata, labels: { app: 'mine' } },
     }));
     expect(metadata.labels).toEqual({ app: 'mine', 'example.com/tier': 'front' });
+  });
+
+  test('of a static pod names its node, whatever it and the pod say, and its agent', async () => {
+    const label = 'nodemaintenance.k8s.io/node';
+    const pod = await mirrorPodOn(c, node, { labels: { app: 'proxy', [label]: 'other' } });
+    for (const labels of [undefined, { mine: 'yes', [label]: 'third' }]) {
+      const { metadata, spec } = await resolved(pod, (evacuation) => ({
+        ...evacuation,
+        metadata: { ...evacuation.metadata, ...(labels && { labels }) },
+      }));
+      expect(metadata.labels).toEqual({ app: 'proxy', ...labels, [label]: node });
+      expect(spec.evacuators).toEqual([
+        { evacuatorClass: 'kubelet.k8s.io', priority: 10_000, role: 'controller' },
+      ]);
+    }
+  });
+
+  test('of another pod names no node', async () => {
+    const label = 'nodemaintenance.k8s.io/node';
+    const { metadata } = await resolved(await podWith({}, { labels: { [label]: node } }), (evacuation) => ({
+      ...evacuation,
+      metadata: { ...evacuation.metadata, labels: { [label]: 'third', mine: 'yes' } },
+    }));
+    expect(metadata.labels).toEqual({ mine: 'yes' });
   });
 
   test('of a pod without evacuators has none', async () => {

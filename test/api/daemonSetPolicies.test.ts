@@ -1,11 +1,18 @@
 import fc from 'fast-check';
 import type { Pod } from '../../api/core.ts';
-import { DAEMONSET_EVACUATOR_ANNOTATION, MAINTENANCE_GATE } from '../../api/names.ts';
+import {
+  AGENT_SERVICE_ACCOUNT,
+  DAEMONSET_EVACUATOR_ANNOTATION,
+  MAINTENANCE_GATE,
+  SYSTEM_NAMESPACE,
+} from '../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { targetsPod } from '../../domain/drain/targets.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
+import { remove } from '../kit/reset.ts';
+import { serviceAccounts } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { entry } from './objects.ts';
@@ -208,6 +215,21 @@ describe('a pod of a DaemonSet is gated', () => {
     });
     await c.deleted({ ...existing, kind: 'NodeMaintenance' });
     await eventuallyGated([daemonPod(), []]);
+  });
+
+  test('but not when it is the node agent of the installation', async () => {
+    await maintenance({ six: [entry('DaemonSet', max)] });
+    const spec = { serviceAccountName: AGENT_SERVICE_ACCOUNT };
+    const key = { namespace: SYSTEM_NAMESPACE, name: AGENT_SERVICE_ACCOUNT };
+    const isInstalled = (await c.admin.get(serviceAccounts, key)) !== undefined;
+    if (!isInstalled) await c.admin.create(serviceAccounts, { metadata: key });
+    await c.admin.create(serviceAccounts, { metadata: { ...key, namespace: c.namespace } });
+    const { metadata, ...rest } = daemonPod({ spec });
+    await eventuallyGated(
+      [{ ...rest, metadata: { ...metadata, namespace: SYSTEM_NAMESPACE } }, []],
+      [{ ...rest, metadata: { ...metadata, namespace: c.namespace } }, gated],
+    );
+    if (!isInstalled) await remove(c.admin, serviceAccounts, key);
   });
 
   test('but not when it does not belong to a DaemonSet, nor when it is already bound', async () => {

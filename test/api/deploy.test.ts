@@ -130,6 +130,8 @@ describe('the worker may not', () => {
     'impersonate users',
     'update leases -n kube-node-lease',
     'update leases -n kube-node-maintenance',
+    'list leases -n kube-node-maintenance-agent',
+    'patch leases -n kube-node-maintenance-agent',
     'update leases -n node-maintenance',
     'update nodemaintenances --subresource=finalizers',
     'update evacuations --subresource=finalizers --all-namespaces',

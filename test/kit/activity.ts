@@ -67,6 +67,7 @@ export function activitiesOn(
     }),
     nodeEvents: events,
     notifications,
+    namespace: SYSTEM_NAMESPACE,
     leases,
     heartbeatTimeoutSeconds: 540,
     stalledAfterMs,

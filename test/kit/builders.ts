@@ -1,5 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
+import type { NodeAgent } from '../../domain/leases/nodeAgent.ts';
 import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
 
 export const pods = (podPriority: number): DrainPlanEntry => ({ podType: 'Default', podPriority });
@@ -42,3 +43,6 @@ export const daemonPod = (differs: Parameters<typeof pod>[0] = {}): Pod =>
 
 export const mirrorPod = (differs: Parameters<typeof pod>[0] = {}): Pod =>
   pod({ annotations: { 'kubernetes.io/config.mirror': 'hash' }, ...differs });
+
+/** A node agent that reports. */
+export const liveAgent: NodeAgent = { kind: 'Live', version: '1.2.3' };

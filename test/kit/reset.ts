@@ -2,7 +2,12 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Client } from '@temporalio/client';
-import { KUBELET_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../api/names.ts';
+import {
+  AGENT_LEASE_NAMESPACE,
+  KUBELET_LEASE_NAMESPACE,
+  NODE_LEASE_NAMESPACE,
+  SYSTEM_NAMESPACE,
+} from '../../api/names.ts';
 import { TASK_QUEUE } from './temporalNames.ts';
 import type { KubeObject } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
@@ -130,7 +135,8 @@ async function objectsOf(kube: Kube, kind: Resource): Promise<{ id: string; obje
 
 /** Kubernetes makes some objects by itself, such as the Leases of kubelets and the default ServiceAccounts. */
 function isOfTests({ metadata: { namespace } }: KubeObject): boolean {
-  return namespace === undefined || !namespace.startsWith('kube-') || namespace === NODE_LEASE_NAMESPACE;
+  const ours: readonly string[] = [NODE_LEASE_NAMESPACE, AGENT_LEASE_NAMESPACE];
+  return namespace === undefined || !namespace.startsWith('kube-') || ours.includes(namespace);
 }
 
 /** Deletes an object, whatever holds it. One that is gone or changed already is left to the next attempt. */

@@ -80,6 +80,15 @@ test('a trimmed pod keeps the tolerations of the readiness taint', () => {
   expect(trimPod({ ...raw, spec: { tolerations: [all] } } as RawPod).spec).toEqual({ tolerations: [all] });
 });
 
+test('a trimmed pod keeps the ServiceAccount of the node agent, and the consent to stop it', () => {
+  const consent = { 'nodemaintenance.k8s.io/evacuate-control-plane': 'true' };
+  const raw = { metadata: { ...metadata, annotations: consent }, spec: { serviceAccountName: 'default' } };
+  expect(trimPod(raw as RawPod)).toMatchObject({ metadata: { annotations: consent }, spec: {} });
+  expect(trimPod(raw as RawPod).spec).toEqual({});
+  const spec = { serviceAccountName: 'node-maintenance-agent' };
+  expect(trimPod({ ...raw, spec } as RawPod).spec).toEqual(spec);
+});
+
 test('a trimmed DaemonSet keeps its update strategy, its status and its pod template', () => {
   const counts = { desiredNumberScheduled: 3, currentNumberScheduled: 2 };
   const updateStrategy = { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } };

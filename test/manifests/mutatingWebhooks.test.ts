@@ -51,6 +51,7 @@ describe('without MutatingAdmissionPolicies', () => {
     expect((webhookOf(gate as never) as Webhook).matchConditions.map(({ name }) => name)).toEqual([
       'is-created-by-a-daemonset',
       'has-no-node',
+      'is-no-node-agent',
       'has-no-such-gate',
     ]);
   });

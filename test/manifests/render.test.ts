@@ -56,6 +56,7 @@ describe('the manifests of an installation', () => {
     "x'||true||'",
     'a'.repeat(64),
     'kube-node-maintenance',
+    'kube-node-maintenance-agent',
     'node-maintenance-work',
   ])('cannot be rendered for namespace "%s"', (namespace) => {
     expect(() => renderManifests(manifests, { namespace })).toThrow(/^namespace: /);

@@ -20,6 +20,7 @@ const summary: MaintenanceSummary = {
   podsEvacuated: 26,
   podsBlocked: 2,
   estimate: { seconds: 39, basis: 'AverageRate', rate: { pods: 26, ms: 72_000 } },
+  staticPodsRemain: 'kube-system/etcd (part of the control plane)',
   nodes: [
     {
       node: 'node-1',
@@ -53,7 +54,7 @@ describe('the status', () => {
       '  node-1   ██████░░░░  65%   14            1/2     Default pods up to 1000000000   Evacuating',
       '  shop/a (node-1), shop/b (node-1) blocked: No room.',
       '  shop/c (node-1) data.example.com: copied 40 %',
-      '  static pods keep running, only the kubelet can stop them: kube-system/etcd (node-1)',
+      '  static pods keep running: kube-system/etcd (part of the control plane)',
       '  node-1: gate network: pod is not ready: kube-system/cni',
     ]);
   });

@@ -32,6 +32,7 @@ function summaryWith(text: string, stage: MaintenanceSummary['stage']): Maintena
     podsBlocked: 1,
     estimate: { basis: 'Evacuator', seconds: 60, evacuator: text },
     missingNodes: [text],
+    staticPodsRemain: text,
     nodes: [
       {
         node: 'node-1',

@@ -269,7 +269,7 @@ describe('drain', () => {
     expect(await c.evacuationOf(db as Pod)).toBeUndefined();
   });
 
-  test('evacuates DaemonSet pods after all others, and leaves static pods running', async () => {
+  test('evacuates DaemonSet pods after all others, and leaves static pods running on a node without an agent', async () => {
     const node = await c.nodeNamed('n');
     const app = await c.podOn(node, { priority: 1000 });
     const daemon = await c.daemonPodOn(node);
@@ -303,7 +303,7 @@ describe('drain', () => {
           type: 'Drained',
           status: 'True',
           reason: 'StaticPodsRemain',
-          message: `Static pods keep running, because only the kubelet can stop them: ${mirror.metadata.namespace}/${mirror.metadata.name}.`,
+          message: `Static pods keep running: ${mirror.metadata.namespace}/${mirror.metadata.name} (no node agent reports from node ${node}: install it there, or remove the manifests from the folder of the kubelet).`,
         },
       ],
     });

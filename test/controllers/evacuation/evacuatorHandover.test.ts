@@ -9,6 +9,7 @@ import { kubectlOf, succeeds } from '../../api/kubectl.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
+import { mirrorPodOn, PlayedAgent } from '../../kit/nodeAgent.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -396,13 +397,46 @@ describe('An Evacuation', () => {
 
   test('of a static pod without an evacuator reports that it is never evicted', async () => {
     const pod = await c.podOn(node, { annotations: { 'kubernetes.io/config.mirror': 'by-hand' } });
-    await requestEvacuation(pod);
+    const evacuation = c.evacuation(pod);
+    const spec = { ...evacuation.spec, evacuators: [] };
+    await c.admin.create(resources.evacuations, { ...evacuation, spec });
     await eventually('the message', async () =>
       expect((await statusOf(pod))?.message).toBe(
         'Pods of type Static are never evicted, and this pod has no evacuator.',
       ),
     );
     expect(isAlive(pod)).toBe(true);
+  });
+
+  test('of a static pod waits for the agent of its node, with its label, and for the whole deadline if that reports', async () => {
+    await stop();
+    stop = startController({ responseSeconds: 4 });
+    const silentNode = await c.nodeNamed('n');
+    await new PlayedAgent(c, node).reports();
+    const [served, unserved] = [await mirrorPodOn(c, node), await mirrorPodOn(c, silentNode)];
+    // Nobody writes the label but the controller, or the admission server.
+    const label = 'nodemaintenance.k8s.io/node';
+    const given = c.evacuation(served);
+    const metadata = { ...given.metadata, labels: { [label]: silentNode } };
+    const evacuators = [
+      { evacuatorClass: 'kubelet.k8s.io', priority: 10_000, role: 'controller' },
+      { evacuatorClass: 'second.io', priority: 1, role: 'helper' },
+    ];
+    await c.admin.create(resources.evacuations, { ...given, metadata, spec: { ...given.spec, evacuators } });
+    const other = c.evacuation(unserved);
+    await c.admin.create(resources.evacuations, { ...other, spec: { ...other.spec, evacuators } });
+    expect(await eventuallyActive(served, 'kubelet.k8s.io')).toMatchObject({
+      message: `Waiting for kubelet.k8s.io to respond, the agent of node ${node}; next: second.io, then kubelet.k8s.io again.`,
+    });
+    expect((await c.evacuationOf(served))?.metadata.labels).toEqual({ [label]: node });
+    await eventuallyActive(unserved, 'second.io');
+    await eventuallyEvent(
+      unserved,
+      'EvacuatorNotResponding: kubelet.k8s.io has not responded for 4 s: check that the node agent of its node is running.',
+    );
+    expect((await statusOf(served))?.activeEvacuatorClass).toBe('kubelet.k8s.io');
+    const uids = [node, silentNode].flatMap((one) => c.podsOf(one)).map(({ metadata: { uid } }) => uid);
+    expect(uids).toEqual(expect.arrayContaining([served.metadata.uid, unserved.metadata.uid]));
   });
 
   test('keeps its evacuators once they are resolved', async () => {

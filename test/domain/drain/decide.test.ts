@@ -6,7 +6,7 @@ import { BlockerReason } from '../../../domain/evacuation/blocker.ts';
 import type { NodeSnapshot } from '../../../domain/drain/contention.ts';
 import { type DrainSnapshot, decideDrain } from '../../../domain/drain/decide.ts';
 import { podTypeOf } from '../../../domain/common/pod.ts';
-import { daemonPod, mirrorPod, pod, pods } from '../../kit/builders.ts';
+import { daemonPod, liveAgent, mirrorPod, pod, pods, statics } from '../../kit/builders.ts';
 
 const node = (name: string, living: Pod[], differs: Partial<NodeSnapshot> = {}): NodeSnapshot => ({
   name,
@@ -62,11 +62,72 @@ describe('the next step of a drain', () => {
     expect(decideDrain(drain([node('one', [late])], 3)).evacuate).toEqual([late]);
   });
 
-  test('static pods do not hold the position, and are reported', () => {
+  test('static pods on a node without an agent do not hold the position, and are reported', () => {
     const mirror = mirrorPod({ name: 's' });
     const decision = decideDrain(drain([node('one', [mirror])]));
-    expect(decision).toMatchObject({ evacuate: [], position: plan.length, remaining: [mirror] });
+    const remaining = [{ pod: mirror, cause: { kind: 'None' } }];
+    expect(decision).toMatchObject({ evacuate: [], position: plan.length, tiers: [], remaining });
     expect(decision.nodeStatuses[0]?.drainMessage).toBe('Drained, left running: default/s.');
+    expect(decision.nodeStatuses[0]).not.toHaveProperty('agentVersion');
+  });
+
+  test('static pods on a node with an agent leave after all others, and the status names the agent', () => {
+    const [daemon, mirror] = [daemonPod({ priority: 2_000_001_000 }), mirrorPod({ priority: -5 })];
+    const one = (...living: Pod[]) => node('one', living, { agent: liveAgent });
+    const first = decideDrain(drain([one(daemon, mirror)]));
+    expect(plan[first.position]?.podType).toBe('DaemonSet');
+    expect(first.nodeStatuses[0]).toMatchObject({ podsPendingEvacuation: 2, agentVersion: '1.2.3' });
+    expect(decideDrain(drain([one(daemon, mirror)], first.position)).evacuate).toEqual([daemon]);
+    const { position } = decideDrain(drain([one(mirror)], first.position));
+    expect(plan[position]?.podType).toBe('Static');
+    const last = decideDrain(drain([one(mirror)], position));
+    expect(last).toMatchObject({ evacuate: [mirror], position, remaining: [] });
+    expect(last.nodeStatuses[0]?.drainTargets).toContainEqual(statics(1_000_000_000));
+  });
+
+  test('goes on without an agent that dies, and back when it returns', () => {
+    const mirror = mirrorPod({ priority: 2_000_001_000 });
+    const { position } = decideDrain(drain([node('one', [mirror], { agent: liveAgent })]));
+    const agent = { kind: 'Silent', since: '2026-01-01T11:00:00.000Z' } as const;
+    const dead = decideDrain(drain([node('one', [mirror], { agent })], position));
+    expect(dead).toMatchObject({ position: plan.length, remaining: [{ cause: agent }], evacuate: [] });
+    const back = decideDrain(drain([node('one', [mirror], { agent: liveAgent })], plan.length - 1));
+    expect(back).toMatchObject({ position: plan.length - 1, remaining: [], evacuate: [mirror] });
+  });
+
+  test('static pods of a node that someone else holds keep the drain waiting only if it has an agent', () => {
+    const waiting = { name: 'two', because: 'held', wasCordonedByMaintenance: true };
+    const pods = [{ pod: mirrorPod(), evacuating: true }];
+    const of = (differs: object) => ({
+      ...drain([node('one', [])]),
+      waiting: [{ ...waiting, pods, ...differs }],
+    });
+    expect(decideDrain(of({}))).toMatchObject({ position: plan.length, undrained: [] });
+    expect(decideDrain(of({ agent: liveAgent }))).toMatchObject({
+      position: plan.length - 1,
+      undrained: [{ name: 'two' }],
+      tiers: [plan.findIndex(({ podType }) => podType === 'Static')],
+      nodeStatuses: [{}, { agentVersion: '1.2.3', podsEvacuating: 1 }],
+    });
+  });
+
+  // KEP-4212 > kubelet: Static Pods: "the kubelet should not react to Evacuations of static pods with a priority greater than 7000".
+  test('the targets of the KEP select static pods up to the priority of their entry', () => {
+    const own = completeDrainPlan([statics(7000)]);
+    const living = [mirrorPod({ name: 'a', priority: 7000 }), mirrorPod({ name: 'b', priority: 7001 }), mirrorPod()];
+    const position = own.findIndex(({ podPriority }) => podPriority === 7000);
+    const [only] = drain([node('one', living, { agent: liveAgent })]).nodes;
+    const decision = decideDrain({
+      ...drain([]),
+      maintenances: [{ name: 'own', createdAt: '2026-01-01T00:00:00Z', plan: own, position, nodes: ['one'] }],
+      nodes: [only as NodeSnapshot],
+    });
+    expect(decision.evacuate).toEqual([living[0], living[2]]);
+    expect(decision.nodeStatuses[0]?.drainTargets).toEqual([
+      pods(2_147_483_647),
+      { podType: 'DaemonSet', podPriority: 2_147_483_647 },
+      statics(7000),
+    ]);
   });
 
   test('DaemonSet pods leave after all others, with any priority', () => {
@@ -112,21 +173,29 @@ describe('a whole drain', () => {
       priority: fc.constantFrom(0, 5000, 9000, 20000, 2_000_000_000),
     })
     .map(({ make, priority }) => make({ priority }));
-  /** Pods with a lower rank leave first: DaemonSet pods after all others. */
-  const rank = (one: Pod) => (podTypeOf(one) === 'DaemonSet' ? 2 ** 32 : 0) + (one.spec.priority ?? 0);
-  const cluster = fc.array(fc.array(somePod, { maxLength: 5 }), { minLength: 1, maxLength: 4 });
+  /** Pods with a lower rank leave first: DaemonSet pods after all others, static pods after them. */
+  const rankOfType = { Default: 0, DaemonSet: 1, Static: 2 };
+  const rank = (one: Pod) => rankOfType[podTypeOf(one)] * 2 ** 32 + (one.spec.priority ?? 0);
+  const cluster = fc.array(
+    fc.record({ living: fc.array(somePod, { maxLength: 5 }), hasAgent: fc.boolean() }),
+    { minLength: 1, maxLength: 4 },
+  );
 
   test('ends with every evacuable pod gone, lower priorities never after higher ones of an earlier step', () => {
     fc.assert(
-      fc.property(cluster, (living) => {
-        const nodes = living.map((list, i) => ({ name: `n${i}`, living: [...list] }));
+      fc.property(cluster, (all) => {
+        const nodes = all.map(({ living, hasAgent }, i) => ({
+          name: `n${i}`,
+          living: [...living],
+          differs: hasAgent ? { agent: liveAgent } : {},
+        }));
         const steps: Pod[][] = [];
         let position = 0;
         for (let decisions = 0; position < plan.length; decisions++) {
           expect(decisions).toBeLessThan(100);
           const decision = decideDrain(
             drain(
-              nodes.map((n) => node(n.name, n.living)),
+              nodes.map((n) => node(n.name, n.living, n.differs)),
               position,
             ),
           );
@@ -135,8 +204,8 @@ describe('a whole drain', () => {
           for (const n of nodes) n.living = n.living.filter((p) => !decision.evacuate.includes(p));
           position = decision.position;
         }
-        expect(nodes.flatMap((n) => n.living).map(podTypeOf)).not.toContain('Default');
-        expect(nodes.flatMap((n) => n.living).map(podTypeOf)).not.toContain('DaemonSet');
+        const left = (n: (typeof nodes)[number]) => new Set(n.living.map(podTypeOf));
+        for (const n of nodes) expect([...left(n)]).toEqual('agent' in n.differs || left(n).size === 0 ? [] : ['Static']);
         for (const [i, step] of steps.entries()) {
           const previous = steps[i - 1];
           if (previous) expect(Math.min(...step.map(rank))).toBeGreaterThan(Math.max(...previous.map(rank)));

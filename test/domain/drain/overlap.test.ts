@@ -3,10 +3,11 @@ import fc from 'fast-check';
 import type { Pod } from '../../../api/core.ts';
 import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
 import type { DrainingMaintenance } from '../../../domain/drain/contention.ts';
+import { podTypeOf } from '../../../domain/common/pod.ts';
 import { type DrainDecision, decideDrain } from '../../../domain/drain/decide.ts';
 import { completeDrainPlan, entryKey } from '../../../domain/drain/plan.ts';
 import { type DrainTargets, exceeds, join, targetsPod } from '../../../domain/drain/targets.ts';
-import { daemonPod, daemons, labelled, pod, pods } from '../../kit/builders.ts';
+import { daemonPod, daemons, labelled, liveAgent, mirrorPod, pod, pods } from '../../kit/builders.ts';
 
 interface Actor {
   nodes: string[];
@@ -21,6 +22,8 @@ interface Actor {
 class Overlap {
   readonly actors = new Map<string, Actor>();
   readonly pods = new Map<string, { pod: Pod; evacuating: boolean }[]>();
+  /** Nodes whose agents report. */
+  readonly agents = new Set<string>();
 
   maintenance(name: string, nodes: string[], plan: DrainPlanEntry[]): void {
     const createdAt = `2026-01-01T00:00:${String(this.actors.size).padStart(2, '0')}Z`;
@@ -50,6 +53,7 @@ class Overlap {
       name: node,
       pods: this.pods.get(node) ?? [],
       reached: join([...this.actors.values()].map(({ published }) => published.get(node) ?? [])),
+      ...(this.agents.has(node) && { agent: liveAgent }),
     }));
     return decideDrain({ maintenance: name, maintenances, nodes, waiting: [], published: own.published });
   }
@@ -258,15 +262,17 @@ const anyOverlap = fc
     pods: fc.array(
       fc.record({
         node: fc.constantFrom(...nodeNames),
-        make: fc.constantFrom(pod, pod, pod, daemonPod),
+        make: fc.constantFrom(pod, pod, pod, daemonPod, mirrorPod),
         priority: fc.constantFrom(0, 1, 3, 5, 7, 10, 30, 50, 80, 100, 1_000_000_000),
         app: fc.constantFrom(...apps, 'z'),
       }),
       { maxLength: 24 },
     ),
+    agents: fc.subarray(nodeNames),
   })
-  .map(({ maintenances, pods: placed }) => {
+  .map(({ maintenances, pods: placed, agents }) => {
     const overlap = new Overlap();
+    for (const node of agents) overlap.agents.add(node);
     for (const [i, { nodes, plan }] of maintenances.entries()) overlap.maintenance(`m${i}`, nodes, plan);
     for (const { node, make, priority, app } of placed)
       overlap.place(node, [make({ priority, labels: { app } })]);
@@ -290,22 +296,30 @@ describe('any set of overlapping maintenances', () => {
           }
         }
         const held = new Set([...overlap.actors.values()].flatMap(({ nodes }) => nodes));
-        for (const node of held) expect(overlap.pods.get(node) ?? []).toEqual([]);
+        for (const node of held) {
+          const living = (overlap.pods.get(node) ?? []).map((each) => podTypeOf(each.pod));
+          expect(overlap.agents.has(node) ? [] : ['Static']).toEqual(expect.arrayContaining(living));
+        }
       }),
       { numRuns: 400 },
     );
   });
 
-  test('never decreases drain targets, and evacuates only the pods that they select', () => {
+  test('never decreases drain targets while agents come and go, and evacuates only the pods that they select', () => {
     fc.assert(
       fc.property(anyOverlap, fc.infiniteStream(fc.nat()), (overlap, choices) => {
         const names = [...overlap.actors.keys()];
         for (let step = 0; step < 30; step++) {
           const name = names[choices.next().value % names.length] as string;
+          const changing = nodeNames[choices.next().value % nodeNames.length] as string;
+          if (!overlap.agents.delete(changing)) overlap.agents.add(changing);
           const before = new Map(overlap.actors.get(name)?.published);
           const decision = overlap.step(name);
           for (const { nodeRef, drainTargets } of decision.nodeStatuses)
             expect(exceeds(before.get(nodeRef.name) ?? [], drainTargets)).toBe(false);
+          const withAgent = [...overlap.agents].flatMap((node) => overlap.pods.get(node) ?? []);
+          for (const one of decision.evacuate.filter((each) => podTypeOf(each) === 'Static'))
+            expect(withAgent.map((each) => each.pod)).toContain(one);
           for (const one of decision.evacuate)
             expect(decision.nodeStatuses.some(({ drainTargets }) => targetsPod(drainTargets, one))).toBe(
               true,
@@ -324,6 +338,7 @@ describe('any set of overlapping maintenances', () => {
           reversed.actors.set(name, { ...actor, nodes: actor.nodes.toReversed() });
         for (const [node, living] of [...overlap.pods].toReversed())
           reversed.pods.set(node, living.toReversed());
+        for (const node of overlap.agents) reversed.agents.add(node);
         for (const name of overlap.actors.keys()) expect(reversed.decide(name)).toEqual(overlap.decide(name));
       }),
     );

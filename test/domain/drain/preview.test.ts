@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import type { Pod, PodDisruptionBudget } from '../../../api/core.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { isStuck, previewDrain } from '../../../domain/drain/preview.ts';
-import { daemonPod, labelled, mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
+import { daemonPod, labelled, liveAgent, mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const plan = completeDrainPlan();
@@ -54,6 +54,25 @@ describe('the tiers of a drain', () => {
     ]);
     expect(remaining.map((one) => one.pod)).toEqual(['default/static']);
     expect(blocked).toBe(false);
+  });
+
+  test('end with the static pods of nodes with an agent, except of the control plane without consent', () => {
+    const etcd = mirrorPod({ name: 'etcd', labels: { component: 'etcd' } });
+    const agents = new Map([['node-1', liveAgent]]);
+    const observedPods = observed(kubelet, etcd, daemon);
+    const { tiers, remaining } = previewDrain({ plan, pods: observedPods, budgets: [], agents, now });
+    expect(namesOf(tiers)).toEqual([
+      [1, 'DaemonSet pods up to 1000000000', ['daemon']],
+      [2, 'Static pods up to 1000000000', ['static']],
+    ]);
+    expect(tiers[1]?.pods[0]).toMatchObject({
+      evacuators: [{ evacuatorClass: 'kubelet.k8s.io' }],
+      blockers: [],
+      notes: [{ reason: 'Recreated', message: 'the node agent starts it again after Complete' }],
+    });
+    expect(remaining).toMatchObject([
+      { pod: 'default/etcd', notes: [{ reason: 'Remains', message: expect.stringContaining('consent') }] },
+    ]);
   });
 
   test("start with the entries of the user's plan", () => {

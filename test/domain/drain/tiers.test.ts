@@ -2,13 +2,12 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Pod } from '../../../api/core.ts';
 import type { NodeMaintenanceStatus } from '../../../api/nodeMaintenance.ts';
-import { podTypeOf } from '../../../domain/common/pod.ts';
 import { decideDrain } from '../../../domain/drain/decide.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { desiredTargetsAt, targetsPod } from '../../../domain/drain/targets.ts';
 import { drainTierAt, lastDrainedTier, tiersWithPods } from '../../../domain/drain/tiers.ts';
 import { emptyStatus, withDrain } from '../../../domain/maintenance/status.ts';
-import { daemonPod, labelled, mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
+import { daemonPod, labelled, liveAgent, mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
 
 const web = { app: 'web' };
 const plan = completeDrainPlan([upTo(1000), labelled(upTo(5000), web), upTo(5000)]);
@@ -25,12 +24,11 @@ const somePod = fc
   })
   .map(({ make, ...differs }) => make(differs));
 const somePods = fc.array(somePod, { maxLength: 8 });
-const isEvacuable = (one: Pod) => podTypeOf(one) !== 'Static';
 
 describe('the tiers that contain pods', () => {
   test('are those of the first entry that selects each pod', () => {
     const living = [daemonPod(), pod({ priority: 3000, labels: web }), pod({ priority: 3000 }), mirrorPod()];
-    expect(tiersWithPods(plan, 0, living)).toEqual([1, 2, position('DaemonSet')]);
+    expect(tiersWithPods(plan, 0, living)).toEqual([1, 2, position('DaemonSet'), position('Static')]);
   });
 
   test('contain late pods of earlier tiers in the current one', () => {
@@ -42,7 +40,6 @@ describe('the tiers that contain pods', () => {
       fc.property(somePods, fc.nat(plan.length - 1), (living, from) => {
         const desired = plan.map((_, at) => desiredTargetsAt(plan, at));
         const isAt = (at: number) => (one: Pod) =>
-          isEvacuable(one) &&
           targetsPod(desired[at] ?? [], one) &&
           (at === from || !targetsPod(desired[at - 1] ?? [], one));
         const expected = plan.flatMap((_, at) => (at >= from && living.some(isAt(at)) ? [at] : []));
@@ -100,7 +97,14 @@ function nextStatus(status: NodeMaintenanceStatus, living: readonly Pod[], isPau
   const decision = decideDrain({
     maintenance: 'own',
     maintenances: [{ ...own, position: status.drainPosition }],
-    nodes: [{ name: 'one', pods: living.map((one) => ({ pod: one, evacuating: false })), reached: [] }],
+    nodes: [
+      {
+        name: 'one',
+        pods: living.map((one) => ({ pod: one, evacuating: false })),
+        reached: [],
+        agent: liveAgent,
+      },
+    ],
     waiting: [],
     published: new Map(),
   });
@@ -133,7 +137,7 @@ test('its number never exceeds the total, never decreases, and counts no empty t
         status = next.status;
         const { drainTier, drainPosition } = status;
         const tiers = tiersWithPods(plan, drainPosition, living);
-        // At the last position, that of static pods, the plan is drained: late pods add no tier.
+        // At the last position the plan is drained, unless a static pod has such a priority: late pods add no tier.
         const isCounted = drainPosition < plan.length - 1 || tiersWithPodsSoFar.size === 0;
         if (isCounted && tiers.includes(drainPosition)) tiersWithPodsSoFar.add(drainPosition);
         const { number, total } = drainTier ?? { number: 0, total: 0 };

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { BlockerReason, blockerOf, requiresIntervention } from '../../../domain/evacuation/blocker.ts';
-import { pod } from '../../kit/builders.ts';
+import { mirrorPod, pod } from '../../kit/builders.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const evacuation = (status: 'True' | 'False'): Pick<Evacuation, 'status' | 'metadata'> => ({
@@ -85,6 +85,48 @@ describe('the blocker of a pod', () => {
     },
   ])('$when', ({ of, observed, want }) => {
     expect(blockerOf(of, observed, now)).toEqual(want);
+  });
+
+  const asked = (seconds: number, status: Partial<NonNullable<Evacuation['status']>> = {}) => {
+    const since = new Date(now.getTime() - seconds * 1_000).toISOString();
+    const message = 'Waiting for kubelet.k8s.io to respond, the agent of node node-1; next: kubelet.k8s.io again.';
+    return {
+      metadata: { name: 'e' },
+      status: {
+        activeEvacuatorClass: 'kubelet.k8s.io',
+        activeEvacuatorSince: since,
+        evacuationProgressTimestamp: since,
+        activeEvacuatorCompleted: false,
+        failedEvictionCounter: 0,
+        conditions: [],
+        message,
+        ...status,
+      },
+    };
+  };
+
+  test.each([
+    { when: 'it was asked 5 minutes ago', of: mirrorPod(), observed: asked(300), is: false },
+    { when: 'it was asked more than 5 minutes ago', of: mirrorPod(), observed: asked(301), is: true },
+    {
+      when: 'it has responded',
+      of: mirrorPod(),
+      observed: asked(301, { message: 'static is terminating the pod.' }),
+      is: false,
+    },
+    {
+      when: 'another evacuator is active',
+      of: mirrorPod(),
+      observed: asked(301, { activeEvacuatorClass: 'data.io' }),
+      is: false,
+    },
+    { when: 'the pod is not static', of: pod(), observed: asked(301), is: false },
+  ])('is an agent that does not respond: when $when', ({ of, observed, is }) => {
+    const want = {
+      reason: 'EvacuatorNotResponding',
+      message: `The agent of node node-1 has not responded to the Evacuation since ${observed.status.activeEvacuatorSince}: check its log, and that the manifest of the pod is in the folder of the kubelet.`,
+    };
+    expect(blockerOf(of, observed, now)).toEqual(is ? want : undefined);
   });
 
   test('requires intervention unless a budget is used up', () => {

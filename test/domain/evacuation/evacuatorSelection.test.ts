@@ -1,9 +1,13 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import type { Pod } from '../../../api/core.ts';
 import type { Evacuation, EvacuationStatus, Evacuator } from '../../../api/evacuation.ts';
 import {
   activationMessage,
+  evacuationLabels,
+  evacuationOf,
   exhaustedCondition,
+  handOverMessage,
   registeredEvacuators,
   successorsOf,
   nextEvacuatorStep,
@@ -54,6 +58,20 @@ describe('the evacuators of a pod', () => {
     const annotations = { 'evacuation.coordination.k8s.io/priority_daemonset.apps.k8s.io': '7/owner' };
     expect(registeredEvacuators(daemonPod({ annotations })).evacuators).toEqual([
       { ...implied, priority: 7, role: 'owner' },
+    ]);
+  });
+
+  test('of a static pod include the node agent, with or without the annotation', () => {
+    const implied = { evacuatorClass: 'kubelet.k8s.io', priority: 10_000, role: 'controller' };
+    expect(registeredEvacuators(mirrorPod()).evacuators).toEqual([implied]);
+    const annotations = {
+      'kubernetes.io/config.mirror': 'hash',
+      'evacuation.coordination.k8s.io/priority_kubelet.k8s.io': '10000/controller',
+      'evacuation.coordination.k8s.io/priority_data.io': '20000/owner',
+    };
+    expect(registeredEvacuators(mirrorPod({ annotations })).evacuators).toEqual([
+      { evacuatorClass: 'data.io', priority: 20_000, role: 'owner' },
+      implied,
     ]);
   });
 
@@ -418,6 +436,89 @@ describe('an Evacuation', () => {
 test.each([
   { of: 'an evictable pod', given: pod(), want: 'second.io, then the eviction API' },
   { of: 'a pod that is never evicted', given: daemonPod(), want: 'second.io, then first.io again' },
+  { of: 'a static pod', given: mirrorPod(), want: 'second.io, then first.io again' },
 ])('lists the successors of the first evacuator of $of', ({ given, want }) => {
   expect(successorsOf(evacuation(two), 'first.io', given)).toBe(want);
+});
+
+describe('the labels of the Evacuation', () => {
+  const key = 'nodemaintenance.k8s.io/node';
+  const on = (nodeName: string, of: Pod) => ({ ...of, spec: { ...of.spec, nodeName } });
+
+  test.each([
+    { of: 'a pod', given: pod({ labels: { app: 'x' } }), want: { app: 'x' } },
+    { of: 'a pod without labels', given: pod(), want: undefined },
+    { of: 'a pod that names a node', given: pod({ labels: { [key]: 'node-9' } }), want: undefined },
+    {
+      of: 'a static pod',
+      given: mirrorPod({ labels: { app: 'x', [key]: 'node-9' } }),
+      want: { app: 'x', [key]: 'node-1' },
+    },
+    {
+      of: 'a static pod on a node whose name fits',
+      given: on('n'.repeat(63), mirrorPod()),
+      want: { [key]: 'n'.repeat(63) },
+    },
+    {
+      of: 'a static pod on a node whose name is too long',
+      given: on('n'.repeat(64), mirrorPod()),
+      want: undefined,
+    },
+  ])('of $of', ({ given, want }) => {
+    expect(evacuationOf(given, 1800).metadata.labels).toEqual(want);
+  });
+
+  test('keep those that it has, except of another node', () => {
+    const given = { app: 'mine', [key]: 'node-9' };
+    expect(evacuationLabels(mirrorPod({ labels: { app: 'x', tier: 'y' } }), given)).toEqual({
+      app: 'mine',
+      tier: 'y',
+      [key]: 'node-1',
+    });
+  });
+});
+
+describe('the Evacuation of a static pod', () => {
+  const given = mirrorPod({ phase: 'Failed' });
+  const { spec } = evacuationOf(given, 1800);
+  const now = new Date('2026-01-01T12:00:00Z');
+  const secondsAgo = (seconds: number) => new Date(now.getTime() - seconds * 1_000).toISOString();
+  const since = (seconds: number) => ({
+    spec,
+    status: {
+      activeEvacuatorClass: 'kubelet.k8s.io',
+      activeEvacuatorSince: secondsAgo(seconds),
+      evacuationProgressTimestamp: secondsAgo(seconds),
+      activeEvacuatorCompleted: false,
+      failedEvictionCounter: 0,
+      message: activationMessage({ spec }, 'kubelet.k8s.io', given),
+      conditions: [],
+    },
+  });
+
+  test.each([
+    { when: 'it is new', of: { spec }, hasAgent: true, want: 'Activate' },
+    { when: 'an agent may respond', of: since(400), hasAgent: true, want: 'AwaitProgress' },
+    { when: 'no agent responds', of: since(400), hasAgent: false, want: 'AwaitProgress' },
+    {
+      when: 'no agent has responded for the whole deadline',
+      of: since(1_801),
+      hasAgent: false,
+      want: 'Activate',
+    },
+    { when: 'the agent reports no progress', of: since(1_801), hasAgent: true, want: 'Activate' },
+  ])('is never an eviction: when $when', ({ of, hasAgent, want }) => {
+    const step = nextEvacuatorStep(of, given, { now, responseSeconds: 300, isKnown: () => hasAgent });
+    expect(step.kind).toBe(want);
+  });
+
+  test('says which agent it waits for', () => {
+    expect(since(0).status.message).toBe(
+      'Waiting for kubelet.k8s.io to respond, the agent of node node-1; next: kubelet.k8s.io again.',
+    );
+    const after = { from: 'kubelet.k8s.io', reason: 'EvacuatorNotResponding' } as const;
+    expect(handOverMessage(after, { progressSeconds: 1800, responseSeconds: 300 })).toBe(
+      'kubelet.k8s.io has not responded for 300 s: check that the node agent of its node is running.',
+    );
+  });
 });
