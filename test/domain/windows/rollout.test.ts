@@ -156,7 +156,8 @@ describe('no node starts', () => {
       when: 'while no agent runs on any of them',
       given: { unattended: new Set(['n1', 'n2', 'n3', 'n4']), outcomes: { n1: succeeded() } },
       reason: 'AgentNotRunning',
-      message: 'No node agent runs on nodes n2, n3, n4: start it',
+      message:
+        'No node agent runs on nodes n2, n3, n4: start it, or reboot these nodes in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
     },
     {
       when: 'while no agent runs on the last one, and the others are in progress',
@@ -166,7 +167,8 @@ describe('no node starts', () => {
         rollout: { maxUnavailable: 4 },
       },
       reason: 'AgentNotRunning',
-      message: 'No node agent runs on node n1: start it',
+      message:
+        'No node agent runs on node n1: start it, or reboot the node in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
     },
     {
       when: 'after the end of the window',
