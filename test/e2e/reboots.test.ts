@@ -82,8 +82,8 @@ describe('a window that reboots nodes', () => {
       expect(await host(node).reboots()).toEqual([
         { bootId: expect.any(String), unschedulable: true, drained: true },
       ]);
-      const { status } = await windows.maintenanceOf('reboots', node);
-      expect(workResultOf({ status })).toMatchObject({ status: 'True', reason: 'Rebooted' });
+      const maintenance = await windows.maintenanceOf('reboots', node);
+      expect(workResultOf(maintenance)).toMatchObject({ status: 'True', reason: 'Rebooted' });
     }
     expect(await host('node-3').reboots()).toEqual([]);
     expect(await windows.maintenancesOf('reboots')).toHaveLength(2);
