@@ -166,6 +166,14 @@ export const conditionReasons = {
           status: ['True', 'Unknown'],
           meaning: 'A user marked the work as done; Unknown until the node is back in service.',
         },
+        AgentNotRunning: {
+          status: ['False'],
+          meaning: 'The node agent, which would reboot the drained node, did not run for too long.',
+        },
+        BootIdUnknown: {
+          status: ['False'],
+          meaning: 'The kubelet had not reported the boot ID of a node that is to be rebooted.',
+        },
         Cancelled: {
           status: ['False'],
           meaning:
@@ -189,15 +197,31 @@ export const conditionReasons = {
         },
         NodeReplaced: {
           status: ['False'],
-          meaning: 'The Node object was recreated after its Job had started.',
+          meaning: 'The Node object was recreated after its Job had started, or its reboot was requested.',
+        },
+        RebootTimeout: {
+          status: ['False'],
+          meaning: 'The node did not start again in time after its reboot was requested.',
         },
       },
     },
     WorkSucceeded: {
-      meaning: 'The result of the Job that a window runs on the node.',
+      meaning: 'The result of the Job that a window runs on the node, or of the reboot.',
       reasons: {
         JobStarted: { status: ['Unknown'], meaning: 'The Job is running.' },
         JobSucceeded: { status: ['True'], meaning: 'The Job succeeded.' },
+        RebootNotRequired: {
+          status: ['True'],
+          meaning: 'The node did not need a reboot any more before it was requested.',
+        },
+        RebootRequested: {
+          status: ['Unknown'],
+          meaning: 'The node agent is asked to reboot the node, or is about to be asked.',
+        },
+        Rebooted: {
+          status: ['True'],
+          meaning: 'The node has another boot ID than when its maintenance was created.',
+        },
       },
     },
   },

@@ -96,8 +96,11 @@ export interface PodTemplate {
 
 export interface Node extends KubeObject {
   spec: { unschedulable?: boolean; taints?: Taint[] };
-  /** Only the conditions of maintenance and of readiness gates. */
-  status?: { conditions?: Condition[] };
+  status?: {
+    /** Only the conditions of maintenance and of readiness gates. */
+    conditions?: Condition[];
+    nodeInfo?: { bootID?: string };
+  };
 }
 
 export interface Pod extends KubeObject {

@@ -181,6 +181,13 @@ const maintenanceWindow: StoredKind = {
       description: 'True if the window can be scheduled',
     },
     {
+      name: 'Reboots',
+      type: 'integer',
+      jsonPath: '.status.progress.rebootRequired.nodes',
+      description: 'Number of nodes that wait for a reboot',
+      priority: 1,
+    },
+    {
       name: 'Waiting',
       type: 'string',
       jsonPath: '.status.active.waiting.message',

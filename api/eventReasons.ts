@@ -213,6 +213,21 @@ export const eventReasons = {
     meaning:
       'The pod was released from its ReplicaSet, which creates a replacement while the pod keeps serving.',
   },
+  RebootFailed: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning: 'The reboot command of the node agent failed; the agent retries it.',
+  },
+  RebootRequested: {
+    type: 'Normal',
+    on: ['NodeMaintenance'],
+    meaning: 'The drained node of a window is to be rebooted by its agent.',
+  },
+  RebootStarted: {
+    type: 'Normal',
+    on: ['Node'],
+    meaning: 'The node agent runs its reboot command.',
+  },
   RequestRejected: {
     type: 'Warning',
     on: ['MaintenanceWindow'],

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
-import { MAX_APPROVED_NODES } from './names.ts';
+import { DEFAULT_REBOOT_TIMEOUT_SECONDS, MAX_APPROVED_NODES, MAX_NAMED_REBOOTS } from './names.ts';
 import { DrainPlan, NodeMaintenanceSpec } from './nodeMaintenance.ts';
 import {
   ATOMIC_LIST,
@@ -170,7 +170,12 @@ export type Rollout = z.infer<typeof Rollout>;
 
 const jobMatchesType: CelRule = {
   rule: "(self.type == 'Job') == has(self.job)",
-  message: 'work.job is required if type is Job, and must not be set if type is None',
+  message: 'work.job is required if type is Job, and must not be set otherwise',
+};
+
+const rebootMatchesType: CelRule = {
+  rule: "self.type == 'Reboot' || !has(self.reboot)",
+  message: 'work.reboot must not be set unless type is Reboot',
 };
 
 const PodTemplate = z
@@ -193,18 +198,33 @@ const JobWork = z.strictObject({
 });
 export type JobWork = z.infer<typeof JobWork>;
 
+const RebootWork = z.strictObject({
+  policy: oneOf(['IfRequired', 'Always'])
+    .default('IfRequired')
+    .describe(
+      'IfRequired: only nodes with the annotation nodemaintenance.k8s.io/reboot-required are maintained. Always: every selected node is rebooted once in each revision. With both, a node that needs a reboot again after it was rebooted is maintained again in the next opening.',
+    ),
+  timeoutSeconds: int32(1, MAX_DURATION_SECONDS)
+    .default(DEFAULT_REBOOT_TIMEOUT_SECONDS)
+    .describe(
+      'Time after the request within which the node must start again, as its new boot ID shows. A node that exceeds it has failed.',
+    ),
+});
+export type RebootWork = z.infer<typeof RebootWork>;
+
 export const WindowWork = z
   .strictObject({
-    type: oneOf(['None', 'Job'])
+    type: oneOf(['None', 'Job', 'Reboot'])
       .default('None')
       .describe(
-        'None: a drained node waits until a user advances the node or sets its NodeMaintenance to Complete. Job: a Job runs on the drained node, and the node is uncordoned after the Job has succeeded.',
+        'None: a drained node waits until a user advances the node or sets its NodeMaintenance to Complete. Job: a Job runs on the drained node, and the node is uncordoned after the Job has succeeded. Reboot: the node agent reboots the drained node, and the node is uncordoned when it is ready with a new boot ID.',
       ),
     job: JobWork.optional().describe(
       'Job to run on each node, if type is Job. It runs in namespace node-maintenance-work, and can use the ServiceAccounts, Secrets and ConfigMaps of that namespace; unless it names another one, its ServiceAccount has no permission.',
     ),
+    reboot: RebootWork.optional().describe('When to reboot, and for how long to wait, if type is Reboot.'),
   })
-  .meta(cel(jobMatchesType));
+  .meta(cel(jobMatchesType, rebootMatchesType));
 export type WindowWork = z.infer<typeof WindowWork>;
 
 const areKeys = hasQualifiedKeys('label and annotation keys must have the form app or example.com/app');
@@ -315,16 +335,34 @@ const WindowNodeFailure = z.strictObject({
 
 const count = (description: string) => int32(0).default(0).describe(description);
 
+const RebootRequired = z.strictObject({
+  nodes: count('Number of these nodes.'),
+  names: z
+    .array(text(253))
+    .max(MAX_NAMED_REBOOTS)
+    .default([])
+    .describe(`Names of these nodes, at most the first ${MAX_NAMED_REBOOTS}.`)
+    .meta(ATOMIC_LIST),
+});
+
 const Progress = z.strictObject({
   revision: text(63).describe('Revision of template and work that these numbers refer to.'),
   summary: text(64).describe(
-    'Number of selected nodes that have succeeded and number of selected nodes, such as 3/10.',
+    'Number of selected nodes that have succeeded and number of selected nodes, such as 3/10. Nodes that need no reboot do not count if work.reboot.policy is IfRequired.',
   ),
   nodes: count('Number of selected nodes.'),
   done: count('Number of selected nodes that have succeeded in this revision.'),
   inProgress: count('Number of nodes in progress.'),
   failed: count('Number of failed nodes whose failure is not resolved.'),
   remaining: count('Number of selected nodes that have not started.'),
+  notRequired: int32(0)
+    .optional()
+    .describe(
+      'Number of selected nodes that need no reboot and are not maintained. Only set if work.reboot.policy is IfRequired.',
+    ),
+  rebootRequired: RebootRequired.optional().describe(
+    'Selected nodes that need a reboot, and whose maintenance has not started. Only set if work.type is Reboot.',
+  ),
   failures: z
     .array(WindowNodeFailure)
     .max(20)

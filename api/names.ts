@@ -75,6 +75,8 @@ export const WindowAnnotation = {
   NodeUid: 'nodemaintenance.k8s.io/node-uid',
   /** `work.type` of the window when the maintenance was created. */
   WorkType: 'nodemaintenance.k8s.io/work-type',
+  /** Boot ID of the node when the maintenance was created, if the work is a reboot: another boot ID shows that the work is done. */
+  BootId: 'nodemaintenance.k8s.io/boot-id',
   /** The window, and not a user, has paused the maintenance, and resumes it. */
   PausedByWindow: 'nodemaintenance.k8s.io/paused-by-window',
   /** "true": a user has declared the work done or unnecessary. */
@@ -162,7 +164,21 @@ export const RebootAnnotation = {
    * so that no node is rebooted twice for it.
    */
   Requested: 'nodemaintenance.k8s.io/reboot-requested',
+  /**
+   * The boot ID that the agent is about to end. The agent writes it before it reboots the node, only if the request still exists. From then on the
+   * request is not withdrawn, so that no node is uncordoned that is about to reboot.
+   */
+  Started: 'nodemaintenance.k8s.io/reboot-started',
 } as const;
+
+/** Default of `spec.work.reboot.timeoutSeconds` of a window. */
+export const DEFAULT_REBOOT_TIMEOUT_SECONDS = 1800;
+
+/** Maximum number of nodes that the status of a window names as waiting for a reboot. */
+export const MAX_NAMED_REBOOTS = 20;
+
+/** Field manager of `RebootAnnotation.Required` where the agent has written it. The agent leaves a value of any other manager as it is. */
+export const REBOOT_REQUIRED_MANAGER = 'node-maintenance-agent-reboot';
 
 /** Prefix of the name of the NodeMaintenance that the agent of a node creates when the node shuts down; the name of the node follows. */
 export const SHUTDOWN_MAINTENANCE_PREFIX = 'shutdown-';

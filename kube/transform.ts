@@ -109,11 +109,16 @@ export function trimDaemonSet(raw: RawDaemonSet): DaemonSet {
 
 export function trimNode(raw: Node): Node {
   const { unschedulable, taints } = raw.spec ?? {};
-  const conditions = raw.status?.conditions?.filter(({ type }) => keptConditions.has(type));
+  const kept = raw.status?.conditions?.filter(({ type }) => keptConditions.has(type)) ?? [];
+  const bootID = raw.status?.nodeInfo?.bootID || undefined;
+  const status = present({
+    conditions: kept.length === 0 ? undefined : kept,
+    nodeInfo: bootID === undefined ? undefined : { bootID },
+  });
   return {
     metadata: trimMetadata(raw.metadata),
     spec: present({ unschedulable, taints }),
-    ...(conditions === undefined || conditions.length === 0 ? {} : { status: { conditions } }),
+    ...(Object.keys(status).length === 0 ? {} : { status }),
   };
 }
 

@@ -26,6 +26,7 @@ import { runNodeConditionsController } from '../controllers/maintenance/nodeCond
 import { runNodeLeasesController } from '../controllers/leases/nodeLeases.ts';
 import { runAdvanceController } from '../controllers/windows/advanceAnnotation.ts';
 import { runWindowProgressController } from '../controllers/windows/progress.ts';
+import { runRebootRequestsController } from '../controllers/windows/rebootRequests.ts';
 import { runWindowRequestController } from '../controllers/windows/requestAnnotations.ts';
 import { runWindowsController } from '../controllers/windows/windows.ts';
 import { runNodeReadinessController } from '../controllers/readiness/nodeReadiness.ts';
@@ -512,6 +513,7 @@ async function runWindowControllers(
     runAdvanceController({ cluster, events, mayRunJobs, log }, signal),
     runWindowRequestController({ cluster, events, log }, signal),
     runWindowProgressController({ cluster, log }, signal),
+    runRebootRequestsController({ cluster, log }, signal),
     runNodeDisruptionBudgetController({ cluster, log }, signal),
   ]);
 }

@@ -1,13 +1,15 @@
 import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { FIELD_MANAGER, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
+import { FIELD_MANAGER, RebootAnnotation, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { oneLine } from '../../domain/common/text.ts';
 import { nodeFailed as nodeFailedNotification } from '../../domain/notifications/events.ts';
-import { nodeCancelled, nodeFailed, nodeSucceeded } from '../../domain/windows/nodeResult.ts';
-import type { NodeStep } from '../../domain/windows/nodeStep.ts';
+import { bootIdOf, rebootStateOf } from '../../domain/reboot/nodeReboot.ts';
+import { nodeCancelled, nodeFailed, nodeSucceeded, rebootDone } from '../../domain/windows/nodeResult.ts';
+import type { NodeStep } from '../../domain/windows/nodeFacts.ts';
+import { endedBootIdOf } from '../../domain/windows/rebootPhases.ts';
 import {
   isJobRunning,
   newWindowMaintenance,
@@ -15,6 +17,7 @@ import {
 } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
 import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
+import { annotateReboot } from '../../kube/nodeReboots.ts';
 import { resources } from '../../kube/resources.ts';
 import {
   annotateWindowMaintenance,
@@ -50,6 +53,10 @@ export async function applyNodeStep(
       return recordResult(deps, refTo(maintenance), step.facts);
     case 'DeleteJob':
       return job === undefined ? undefined : deleteWorkJob(kube, job);
+    case 'RequestReboot':
+      return requestReboot(deps, observed);
+    case 'FinishReboot':
+      return finishReboot(deps, observed);
     case 'Complete':
       return complete(deps, maintenance);
     case 'Cancel':
@@ -76,10 +83,10 @@ function waitForChange(
 export async function startNode(
   deps: Deps,
   window: MaintenanceWindow,
-  { metadata: { name: node, uid = '' } }: Node,
+  { metadata: { name: node, uid = '' }, ...observed }: Node,
 ): Promise<void> {
   const { kube } = deps.cluster;
-  const maintenance = newWindowMaintenance(window, { name: node, uid });
+  const maintenance = newWindowMaintenance(window, { name: node, uid, bootId: bootIdOf(observed) });
   try {
     await kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
   } catch (error) {
@@ -168,6 +175,37 @@ async function startJob(deps: Deps, window: MaintenanceWindow, observed: Observe
 function jobRejected(rejection: string): FailStep {
   const message = `the apiserver rejected its Job, ${rejection}: correct work.job.template, then delete the NodeMaintenance`;
   return { kind: 'Fail', reason: 'JobRejected', message: oneLine(message, maxMessageLength) };
+}
+
+/** Asks the agent for the reboot, unless the Node is not the one that was drained, or has been rebooted. */
+async function requestReboot(deps: Deps, { windowMaintenance }: ObservedStep): Promise<void> {
+  const { node: name, nodeUid, maintenance } = windowMaintenance;
+  const { kube } = deps.cluster;
+  // The informer may not show yet that the NodeMaintenance was completed.
+  if (!(await isDrained(deps, maintenance))) return;
+  const node = await kube.get(resources.nodes, { name });
+  const bootId = endedBootIdOf(maintenance);
+  if (node?.metadata.uid !== nodeUid || bootIdOf(node) !== bootId || rebootStateOf(node, bootId) !== 'NotRequested')
+    return;
+  const annotations = { [RebootAnnotation.Requested]: bootId, [RebootAnnotation.Started]: null };
+  if (!(await annotateReboot(kube, node, annotations))) return;
+  const message = `The agent of node ${name} is asked to reboot it.`;
+  deps.events.record(maintenance, { type: 'Normal', reason: 'RebootRequested', message });
+}
+
+/** Removes the annotations first: once the result is recorded, no other pass does. */
+async function finishReboot(deps: Deps, { windowMaintenance }: ObservedStep): Promise<void> {
+  const { node: name, nodeUid, maintenance } = windowMaintenance;
+  const { kube } = deps.cluster;
+  const node = await kube.get(resources.nodes, { name });
+  if (node?.metadata.uid !== nodeUid) return;
+  const { Required, Requested, Started } = RebootAnnotation;
+  const existing = [Required, Requested, Started].filter(
+    (key) => node.metadata.annotations?.[key] !== undefined,
+  );
+  const removed = Object.fromEntries(existing.map((key) => [key, null]));
+  if (existing.length > 0 && !(await annotateReboot(kube, node, removed))) return;
+  await recordResult(deps, refTo(maintenance), rebootDone);
 }
 
 async function isDrained({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {

@@ -2,6 +2,8 @@ import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
+import { rebootWorkOf } from '../../domain/windows/rebootNeeds.ts';
+import { bootIdOf } from '../../domain/reboot/nodeReboot.ts';
 import { type PlannedStep, type WindowPhase, decidePhase } from '../../domain/windows/decideWindow.ts';
 import { decideNodeStep, needsHeartbeat, needsReadinessGates } from '../../domain/windows/nodeStep.ts';
 import { type NodeObjects, nodeStepInput, type StepContext } from '../../domain/windows/nodeStepInput.ts';
@@ -14,6 +16,7 @@ import { cachedWorkJob } from '../../kube/windowObjects.ts';
 import type { WindowRequests } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { isMissingReadinessTaint } from '../readiness/readinessTaint.ts';
+import type { RunningAgents } from './runningAgents.ts';
 
 const maxConcurrentReads = 8;
 
@@ -31,35 +34,52 @@ export interface WindowObservation {
   nodes: readonly Node[];
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
+  /** Nodes that the window would reboot, and that have no running agent. */
+  unattended: ReadonlySet<string>;
   steps: readonly ObservedStep[];
+}
+
+/** What an activity remembers between its passes. */
+interface Memory {
+  waitingSince: WaitingSince;
+  runningAgents: RunningAgents;
 }
 
 export async function observeWindow(
   deps: Deps,
   window: MaintenanceWindow,
   requests: Pick<WindowRequests, 'cancelled' | 'ended' | 'end'>,
-  waitingSince: WaitingSince,
+  { waitingSince, runningAgents }: Memory,
 ): Promise<WindowObservation> {
   const { nodes, maintenances, kube } = deps.cluster;
   const phase = decidePhase(window, requests, kube.now().getTime());
-  // Other windows need no permission.
-  const runsJobs =
-    window.spec.work.type === 'Job' ||
-    windowMaintenancesOf(window.metadata.name, maintenances.list()).some(
-      ({ maintenance }) => workTypeOf(maintenance) === 'Job',
-    );
-  const mayRunJobs = runsJobs && (await deps.mayRunJobs());
-  const steps = await observeSteps(deps, window, { policy: phase.policy, mayRunJobs }, waitingSince);
+  const own = windowMaintenancesOf(window.metadata.name, maintenances.list());
+  const { type } = window.spec.work;
+  const works = new Set([type, ...own.map(({ maintenance }) => workTypeOf(maintenance))]);
+  // Other windows need no permission, and no agents.
+  const mayRunJobs = works.has('Job') && (await deps.mayRunJobs());
+  const agents = works.has('Reboot') ? await runningAgents.nodes() : new Set<string>();
+  const state = { policy: phase.policy, mayRunJobs, agents };
+  const steps = await observeSteps(deps, window, state, waitingSince);
   const selected = nodes.list().filter((node) => selectsNode(window.spec.nodeSelector, node));
-  const areJobsMissing = window.spec.work.type === 'Job' && !mayRunJobs;
-  return { window, phase, nodes: selected, areJobsMissing, steps };
+  const areJobsMissing = type === 'Job' && !mayRunJobs;
+  const isUnattended = (node: Node) => !agents.has(node.metadata.name) || bootIdOf(node) === undefined;
+  const unattended = type === 'Reboot' ? selected.filter(isUnattended) : [];
+  return {
+    window,
+    phase,
+    nodes: selected,
+    areJobsMissing,
+    unattended: new Set(unattended.map(({ metadata }) => metadata.name)),
+    steps,
+  };
 }
 
 /** Returns the next step of every node that has a NodeMaintenance of the window, in the order of their names. */
 async function observeSteps(
   deps: Deps,
   window: MaintenanceWindow,
-  state: Pick<StepContext, 'policy' | 'mayRunJobs'>,
+  { agents, ...state }: Pick<StepContext, 'policy' | 'mayRunJobs'> & { agents: ReadonlySet<string> },
   waitingSince: WaitingSince,
 ): Promise<ObservedStep[]> {
   const observed = observeObjects(deps, window.metadata.name, waitingSince);
@@ -72,7 +92,9 @@ async function observeSteps(
   const context = {
     revision: revisionOf(window.spec),
     ...state,
+    reboot: rebootWorkOf(window.spec.work),
     readyTimeoutSeconds: window.spec.rollout.readyTimeoutSeconds,
+    openedAtMs: Date.parse(window.status?.active?.start ?? ''),
     nowMs: deps.cluster.kube.now().getTime(),
   };
   return observed.map((objects) => {
@@ -81,7 +103,8 @@ async function observeSteps(
       const { message } = heartbeat;
       return { ...objects, step: { kind: 'Wait', message }, rejection: message };
     }
-    const input = nodeStepInput({ ...objects, lastHeartbeat: heartbeat?.at }, context);
+    const isAgentRunning = agents.has(objects.windowMaintenance.node);
+    const input = nodeStepInput({ ...objects, isAgentRunning, lastHeartbeat: heartbeat?.at }, context);
     return { ...objects, step: decideNodeStep(input) };
   });
 }

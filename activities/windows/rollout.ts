@@ -32,6 +32,7 @@ import { observeWindow, type WindowObservation } from './observe.ts';
 import { publishWindow } from './publish.ts';
 import { rejectionMessage, Rejections } from './rejections.ts';
 import { Reservations } from './reservations.ts';
+import { RunningAgents } from './runningAgents.ts';
 import { startNodes } from './startNodes.ts';
 import { readWindow } from './status.ts';
 
@@ -88,6 +89,7 @@ class Rollout {
   readonly #startedAt: number;
   readonly #reservations: Reservations;
   readonly #rejections: Rejections;
+  readonly #runningAgents: RunningAgents;
   #waitingSince: WaitingSince | undefined;
   #endMs = Number.NaN;
 
@@ -99,6 +101,7 @@ class Rollout {
     this.#startedAt = deps.cluster.kube.now().getTime();
     this.#reservations = new Reservations(deps);
     this.#rejections = new Rejections(deps);
+    this.#runningAgents = new RunningAgents(deps);
   }
 
   /** Returns the time until the window ends; Infinity afterwards. */
@@ -121,7 +124,10 @@ class Rollout {
     const requests = { ...effectiveRequests(window, active), ended: false };
     this.#endMs = Date.parse(requests.end);
     this.#waitingSince ??= this.#previousWaitingSince(active, nowMs());
-    const observation = await observeWindow(deps, window, requests, this.#waitingSince);
+    const observation = await observeWindow(deps, window, requests, {
+      waitingSince: this.#waitingSince,
+      runningAgents: this.#runningAgents,
+    });
     this.#waitingSince = waitingSinceOf(observation.steps, this.#waitingSince, nowMs());
     const rejected = await this.#applySteps(observation);
     const decide = (budget: BudgetView, startRejected: ReadonlyMap<string, string>): WindowDecision =>

@@ -48,12 +48,18 @@ export async function updateWindowStatus(
   }
 }
 
-/** Removes `active.waiting` as well, if the change removed it. */
+/** Removes `active.waiting` and fields of `progress` as well, if the change removed them. */
 function withRemovedFields(
   before: MaintenanceWindowStatus,
-  { active, ...status }: MaintenanceWindowStatus,
+  { active, progress, ...others }: MaintenanceWindowStatus,
 ): object {
+  const status = { ...others, ...(progress && { progress: withNulls(before.progress, progress) }) };
   if (active === undefined) return status;
   const isRemoved = before.active?.waiting !== undefined && active.waiting === undefined;
   return { ...status, active: { ...active, ...(isRemoved && { waiting: null }) } };
+}
+
+/** Returns the body of a merge patch that replaces an object. */
+function withNulls(before: object | undefined, after: object): object {
+  return { ...Object.fromEntries(Object.keys(before ?? {}).map((key) => [key, null])), ...after };
 }

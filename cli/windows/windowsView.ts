@@ -1,4 +1,5 @@
 import { listed } from '../../domain/common/names.ts';
+import { numbered } from '../../domain/common/text.ts';
 import type { WindowNodeSummary, WindowSummary } from '../../domain/windows/summary.ts';
 import { age, duration, escapeForTerminal } from '../output.ts';
 import { indented } from '../terminal/block.ts';
@@ -31,14 +32,20 @@ export function windowColumns(viewer: Viewer): Column<WindowSummary>[] {
       cell: ({ open, timeZone }) => open && formatTime(open.until, timeZone, viewer),
     },
     { title: 'IN PROGRESS', cell: ({ progress }) => progress?.inProgress.toString() },
-    { title: 'DONE', cell: ({ progress }) => progress && `${progress.done}/${progress.nodes}` },
+    { title: 'DONE', cell: ({ progress }) => progress && `${progress.done}/${neededNodes(progress)}` },
     { title: 'REMAINING', cell: ({ progress }) => progress?.remaining.toString() },
     { title: 'FAILED', cell: ({ progress }) => progress?.failed.toString() },
     { title: 'REMARKS', cell: remarks },
   ];
 }
 
-function remarks({ suspended, paused, problems, awaitsApproval, waiting, open }: WindowSummary): string {
+/** Nodes that need no reboot are not to be done. */
+function neededNodes({ nodes, notRequired = 0 }: NonNullable<WindowSummary['progress']>): number {
+  return nodes - notRequired;
+}
+
+function remarks(summary: WindowSummary): string {
+  const { suspended, paused, problems, awaitsApproval, waiting, open, rebootRequired } = summary;
   return [
     ...(awaitsApproval ? ['waiting for approval'] : []),
     ...(open?.hasEnded === true ? ['ended, nodes in progress'] : []),
@@ -46,6 +53,9 @@ function remarks({ suspended, paused, problems, awaitsApproval, waiting, open }:
     ...(suspended ? ['suspended'] : []),
     ...problems.map(({ type, reason }) => `${type}: ${reason}`),
     ...(waiting !== undefined && !awaitsApproval ? [waiting.reason] : []),
+    ...(rebootRequired === undefined || rebootRequired.nodes === 0
+      ? []
+      : [`${numbered(rebootRequired.nodes, 'reboot')} required`]),
   ].join(', ');
 }
 
@@ -70,6 +80,7 @@ export function windowText(summary: WindowSummary, viewer: Viewer): WindowText {
     progress: progressText(summary),
     waiting: [
       ...stopLines(summary),
+      ...rebootLines(summary),
       ...(waiting === undefined ? [] : [escapeForTerminal(waiting.message, maxMessageLength)]),
       ...(summary.awaitsApproval ? [approvalHint(summary)] : []),
     ],
@@ -99,6 +110,13 @@ function stopLines({ name, suspended, paused }: WindowSummary): string[] {
   ];
 }
 
+function rebootLines({ rebootRequired }: WindowSummary): string[] {
+  if (rebootRequired === undefined || rebootRequired.nodes === 0) return [];
+  const { nodes, names } = rebootRequired;
+  const more = nodes > names.length ? ` and ${nodes - names.length} more` : '';
+  return [`waiting for a reboot: ${names.map((name) => escapeForTerminal(name)).join(', ')}${more}`];
+}
+
 function stateText({ open, suspended, paused, timeZone }: WindowSummary, viewer: Viewer): string {
   if (open === undefined) {
     if (paused !== undefined) return 'paused';
@@ -111,8 +129,10 @@ function stateText({ open, suspended, paused, timeZone }: WindowSummary, viewer:
 
 function progressText({ progress }: WindowSummary): string {
   if (progress === undefined) return 'not opened yet';
-  const { nodes, done, inProgress, failed, remaining } = progress;
-  return `${done} of ${nodes} nodes done, ${inProgress} in progress, ${failed} failed, ${remaining} remaining`;
+  const { done, inProgress, failed, remaining, notRequired } = progress;
+  const counts = `${inProgress} in progress, ${failed} failed, ${remaining} remaining`;
+  const others = notRequired === undefined ? '' : `; ${numbered(notRequired, 'node')} without need for a reboot`;
+  return `${done} of ${neededNodes(progress)} nodes done, ${counts}${others}`;
 }
 
 function approvalHint({ name, approval }: WindowSummary): string {

@@ -10,6 +10,7 @@ import {
   decideAdvance,
   unknownJobProblem,
 } from '../../domain/windows/advance.ts';
+import { rebootWorkOf } from '../../domain/windows/rebootNeeds.ts';
 import { isAdvanced } from '../../domain/windows/nodeResult.ts';
 import { nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
 import {
@@ -149,6 +150,8 @@ async function canUncordon(
     revision: window && revisionOf(window.spec),
     policy: 'Finish',
     mayRunJobs: true,
+    reboot: window && rebootWorkOf(window.spec.work),
+    openedAtMs: -Infinity,
     readyTimeoutSeconds: window?.spec.rollout.readyTimeoutSeconds ?? 0,
     nowMs: kube.now().getTime(),
   } as const;

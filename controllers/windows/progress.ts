@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { needsReboot } from '../../domain/reboot/nodeReboot.ts';
 import { nodeOutcomeOf } from '../../domain/windows/nodeOutcome.ts';
 import { progressWhileClosed } from '../../domain/windows/progress.ts';
 import { windowMaintenancesOf } from '../../domain/windows/windowMaintenance.ts';
@@ -25,11 +26,17 @@ export async function runWindowProgressController(
   { cluster, log }: { cluster: FencedCluster; log: Log },
   signal: AbortSignal,
 ): Promise<void> {
-  const { windows, maintenances } = cluster;
+  const { windows, maintenances, nodes } = cluster;
   const queue = new WorkQueue('window-progress');
   const unsubscribe = [
     windows.subscribe(({ object }) => {
-      if (isClosedWithProgress(object)) queue.addAfter(object.metadata.name, debounceMs);
+      if (hasProgressToKeep(object)) queue.addAfter(object.metadata.name, debounceMs);
+    }),
+    nodes.subscribe((change) => {
+      const before = change.type === 'Updated' && needsReboot(change.previous);
+      if (before === needsReboot(change.object)) return;
+      for (const { metadata, spec } of windows.list())
+        if (spec.work.type === 'Reboot') queue.addAfter(metadata.name, debounceMs);
     }),
     maintenances.subscribe((change) => {
       const window = change.object.metadata.labels?.[WINDOW_LABEL];
@@ -52,10 +59,10 @@ export async function runWindowProgressController(
   }
 }
 
-function isClosedWithProgress({ metadata, status }: Readonly<MaintenanceWindow>): boolean {
-  return (
-    metadata.deletionTimestamp === undefined && status?.active === undefined && status?.progress !== undefined
-  );
+/** A window that reboots nodes shows which of them need a reboot before it opens for the first time. */
+function hasProgressToKeep({ metadata, spec, status }: Readonly<MaintenanceWindow>): boolean {
+  const hasProgress = status?.progress !== undefined || spec.work.type === 'Reboot';
+  return metadata.deletionTimestamp === undefined && status?.active === undefined && hasProgress;
 }
 
 function hasSameOutcome(before: NodeMaintenance, after: NodeMaintenance): boolean {
@@ -64,13 +71,15 @@ function hasSameOutcome(before: NodeMaintenance, after: NodeMaintenance): boolea
 
 async function reconcile(cluster: FencedCluster, name: string): Promise<Requeue | void> {
   const window = cluster.windows.get(name);
-  if (window === undefined || !isClosedWithProgress(window)) return undefined;
+  if (window === undefined || !hasProgressToKeep(window)) return undefined;
   const maintenances = windowMaintenancesOf(name, cluster.maintenances.list());
   const progress = progressWhileClosed(window, { nodes: cluster.nodes.list(), maintenances });
   if (isDeepStrictEqual(progress, window.status?.progress)) return { requeueAfterMs: resyncMs };
   // Only for this version of the window: a workflow that has opened it since has newer information.
   const { uid, resourceVersion } = window.metadata;
-  const body = { metadata: { uid, resourceVersion }, status: { progress } };
+  // A merge patch removes a field only if it is null.
+  const removed = Object.fromEntries(Object.keys(window.status?.progress ?? {}).map((key) => [key, null]));
+  const body = { metadata: { uid, resourceVersion }, status: { progress: { ...removed, ...progress } } };
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
   await cluster.kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreConflict);
   return { requeueAfterMs: resyncMs };

@@ -5,12 +5,14 @@ import {
   NODE_CONDITIONS_MANAGER,
   READINESS_CONDITION_MANAGER,
   READINESS_TAINT,
+  REBOOT_REQUIRED_MANAGER,
+  RebootAnnotation,
   UNCORDONED_BY_ANNOTATION,
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { ownAutoscalerAnnotations } from '../common/autoscalers.ts';
 import { isCordoned, isCordonedByMaintenance } from '../common/cordon.ts';
-import { conditionsManagedBy, type Managed } from '../common/managedFields.ts';
+import { conditionsManagedBy, isManagedBy, type Managed } from '../common/managedFields.ts';
 import { listed } from '../common/names.ts';
 import { leaseStateOf } from '../leases/lease.ts';
 import type { UninstallFacts } from './facts.ts';
@@ -106,8 +108,17 @@ function annotationItems(node: Node & Managed): UninstallItem[] {
   const keys = [
     ...(annotations[UNCORDONED_BY_ANNOTATION] === undefined ? [] : [UNCORDONED_BY_ANNOTATION]),
     ...ownAutoscalerAnnotations(node),
+    ...rebootAnnotations(node),
   ];
   return keys.map((key) =>
     about(node).patch('remove annotation', removeKey('/metadata/annotations', key, annotations[key]), key),
   );
+}
+
+/** Requests are removed, so that no agent acts on them later, and what an agent has written. What a user has written stays. */
+function rebootAnnotations(node: Node & Managed): string[] {
+  const { Required, Requested, Started } = RebootAnnotation;
+  const path = ['f:metadata', 'f:annotations', `f:${Required}`];
+  const keys = [Requested, Started, ...(isManagedBy(node, REBOOT_REQUIRED_MANAGER, path) ? [Required] : [])];
+  return keys.filter((key) => node.metadata.annotations?.[key] !== undefined);
 }

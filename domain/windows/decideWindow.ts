@@ -8,9 +8,10 @@ import { revisionOf, windowMaintenanceName } from '../common/revision.ts';
 import { stageOf } from '../common/stage.ts';
 import { oneLine } from '../common/text.ts';
 import { type NodeOutcome, outcomesByNode } from './nodeOutcome.ts';
-import type { NodeStep } from './nodeStep.ts';
+import type { NodeStep } from './nodeFacts.ts';
 import type { InProgressPolicy } from './nodeStepInput.ts';
 import { progressOf } from './progress.ts';
+import { isRebootUnnecessary, rebootNeedsOf, type RebootNeeds } from './rebootNeeds.ts';
 import { decideRollout, type RolloutDecision, type RolloutInput } from './rollout.ts';
 import { isPausedByWindow, type WindowMaintenance } from './windowMaintenance.ts';
 import type { SentSignal, WaitingSince, WindowNode, WindowState, WindowStep } from './windowState.ts';
@@ -47,6 +48,8 @@ export interface WindowDecisionInput {
   budget: BudgetView;
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
+  /** Nodes that the window would reboot, and that have no running agent. */
+  unattended: ReadonlySet<string>;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
   nowMs: number;
@@ -83,9 +86,10 @@ export function decidePhase(
 export function decideWindow(input: WindowDecisionInput): WindowDecision {
   const { window, nodes, steps, phase } = input;
   const outcomes = nodeOutcomes(input);
-  const rollout = decideRollout(rolloutInput(input, outcomes));
+  const reboots = rebootNeedsOf(window.spec.work, nodes);
+  const rollout = decideRollout(rolloutInput(input, outcomes, reboots));
   const selected = nodes.map(({ metadata }) => metadata.name);
-  const progress = progressOf(revisionOf(window.spec), selected, outcomes);
+  const progress = progressOf(revisionOf(window.spec), selected, { outcomes, reboots });
   const state = stateOf(input, { rollout, progress, outcomes });
   const maintenances = (needs: (phase: WindowPhase, planned: PlannedStep) => boolean) =>
     steps.filter((planned) => needs(phase, planned)).map(({ windowMaintenance }) => windowMaintenance);
@@ -119,8 +123,9 @@ function outcomeOf(step: NodeStep): NodeOutcome {
 }
 
 function rolloutInput(
-  { window, phase, requests, nodes, budget, areJobsMissing, rejected, nowMs }: WindowDecisionInput,
+  { window, phase, requests, nodes, budget, areJobsMissing, unattended, rejected, nowMs }: WindowDecisionInput,
   outcomes: ReadonlyMap<string, NodeOutcome>,
+  reboots: RebootNeeds | undefined,
 ): RolloutInput {
   const { metadata, spec } = window;
   // A node may be back in service before it has succeeded. No other node takes its place until then.
@@ -132,6 +137,8 @@ function rolloutInput(
     approval: spec.approval,
     nodes: nodes.map((node) => ({ name: node.metadata.name, labels: node.metadata.labels ?? {} })),
     outcomes,
+    isUnnecessary: (node) => isRebootUnnecessary(reboots, node),
+    unattended,
     outOfService: new Map([...inProgress, ...budget.outOfService]),
     budget: budget.allowed,
     approved: requests.approved,

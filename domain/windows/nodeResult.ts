@@ -48,8 +48,8 @@ export function isCancelled(result: Pick<Condition, 'status' | 'reason'> | undef
 }
 
 /**
- * The condition of a NodeMaintenance with a Job: the result of the Job, Unknown since the Job was created. A Job can be deleted, its
- * result is kept here.
+ * The condition of a NodeMaintenance with a Job or a reboot: the result of the work, Unknown since the Job was created, or before the reboot is
+ * requested. A Job can be deleted, its result is kept here.
  */
 const WORK_SUCCEEDED = 'WorkSucceeded';
 
@@ -64,6 +64,27 @@ export function workStarted(job: string): ConditionFacts {
 export function workSucceeded(job: string): ConditionFacts {
   return { type: WORK_SUCCEEDED, status: 'True', reason: 'JobSucceeded', message: `Job ${job} succeeded.` };
 }
+
+export const rebootRequested: ConditionFacts = {
+  type: WORK_SUCCEEDED,
+  status: 'Unknown',
+  reason: 'RebootRequested',
+  message: 'The agent of the node is asked to reboot it.',
+};
+
+export const rebootDone: ConditionFacts = {
+  type: WORK_SUCCEEDED,
+  status: 'True',
+  reason: 'Rebooted',
+  message: 'The node has a new boot ID.',
+};
+
+export const rebootNotRequired: ConditionFacts = {
+  type: WORK_SUCCEEDED,
+  status: 'True',
+  reason: 'RebootNotRequired',
+  message: 'The node did not need a reboot any more when its turn came.',
+};
 
 export function nodeFailed(reason: string, message: string): ConditionFacts {
   return { type: SUCCEEDED, status: 'False', reason, message };

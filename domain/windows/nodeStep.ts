@@ -1,49 +1,21 @@
-import type { Condition, Job } from '../../api/core.ts';
+import type { Job } from '../../api/core.ts';
 import { gatesNotReady, notReadyReason, outOfServiceReason } from '../budget/nodeService.ts';
-import { type ConditionFacts, isTrue } from '../common/conditions.ts';
+import { isTrue } from '../common/conditions.ts';
 import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
-import { isCancelled, nodeResultOf, workResultOf, workStarted, workSucceeded } from './nodeResult.ts';
+import { awaitNode, type Facts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
+import {
+  isCancelled,
+  nodeResultOf,
+  rebootRequested,
+  workResultOf,
+  workStarted,
+  workSucceeded,
+} from './nodeResult.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
+import { awaitAgent, awaitReboot, endReboot, finishReboot, isRebooting, skipReboot } from './rebootPhases.ts';
 import { isJobRunning } from './windowMaintenance.ts';
-
-/** The next step for one node of a window. */
-export type NodeStep =
-  /** Do nothing now. */
-  | { kind: 'Wait'; message: string }
-  /** Do nothing now, but fail after `readyTimeoutSeconds`. */
-  | { kind: 'AwaitNode'; message: string }
-  | { kind: 'StartJob' }
-  /** Record the result of the Job before acting on it: the Job can be deleted at any time. */
-  | { kind: 'RecordWork'; facts: ConditionFacts }
-  | { kind: 'DeleteJob' }
-  /** Set the NodeMaintenance to Complete, which uncordons the node. */
-  | { kind: 'Complete' }
-  /** Record that the node is maintained again later. */
-  | { kind: 'Cancel' }
-  /** Record that the node has succeeded. */
-  | { kind: 'Succeed' }
-  /** Record that the node has failed. It stays as it is until a user resolves the failure. */
-  | { kind: 'Fail'; reason: string; message: string }
-  /** Do nothing: the failure is recorded and not resolved. */
-  | { kind: 'Failed'; reason: string; message: string; isUncordoned: boolean }
-  /** Do nothing: the success is recorded, at this time in milliseconds since the epoch. */
-  | { kind: 'Succeeded'; at: number }
-  /** Delete the NodeMaintenance, so that the node can be maintained again. */
-  | { kind: 'DeleteMaintenance' };
-
-/** The input, and the facts that several phases need. */
-interface Facts extends NodeStepInput {
-  /** Condition Succeeded of the NodeMaintenance. */
-  result: Condition | undefined;
-  /** Condition WorkSucceeded of the NodeMaintenance. */
-  workResult: Condition | undefined;
-  isComplete: boolean;
-  /** Complete has finished: the node is uncordoned. */
-  isUncordoned: boolean;
-}
-
-type Phase = (facts: Facts) => NodeStep | undefined;
 
 /**
  * The phases of a node, in order: the first one that returns a step decides. `Succeeded` is the result that is recorded on the
@@ -55,37 +27,45 @@ type Phase = (facts: Facts) => NodeStep | undefined;
  * | reportFailure             |          | False            |                                    | Failed                           |
  * | awaitJobPermission        | Drain    |                  | work Job, Jobs are not permitted   | Wait                             |
  * | endCancelledJob           |          | False, Cancelled | Job exists, node cordoned          | DeleteJob, Wait, Fail            |
+ * | endReboot                 | Drain    | any              | reboot requested, not done         | Wait; AwaitNode, Fail if started |
  * | awaitUncordon             | Complete |                  | node cordoned                      | Wait                             |
  * | uncordon                  | Drain    | True or Cancelled|                                    | Complete; Wait while Job running |
  * | finishCancelled           | Complete | False, Cancelled |                                    | DeleteMaintenance                |
  * | finishSucceeded           | Complete | True             |                                    | Succeeded, DeleteMaintenance     |
  * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail  |
  * | repeatRestored            | Complete | absent           | restored without its status        | DeleteMaintenance                |
- * | detectEarlyCompletion     | Complete | absent           | drain or Job not finished          | Fail                             |
+ * | finishReboot              |          | absent, Unknown  | other boot ID                      | FinishReboot                     |
+ * | detectEarlyCompletion     | Complete | absent           | drain or work not finished         | Fail                             |
  * | awaitService              | Complete |                  |                                    | AwaitNode, Fail, Succeed         |
  * | awaitJobOfAdvancedNode    | Drain    | Unknown          | Job not succeeded                  | Wait, Fail                       |
  * | awaitReadyNode            | Drain    |                  | advanced, or work succeeded        | AwaitNode, Fail, Complete        |
- * | cancelAtWindowEnd         | Drain    | absent           | policy Cancel, Job did not fail    | Cancel                           |
+ * | cancelAtWindowEnd         | Drain    | absent           | policy Cancel, Job did not fail,   | Cancel                           |
+ * |                           |          |                  | reboot not started                 |                                  |
  * | recordWork                | Drain    | absent           | Job created or succeeded           | RecordWork                       |
  * | awaitJob                  | Drain    | absent           | Job exists                         | Wait, Fail                       |
  * | detectDeletedJob          | Drain    | absent           | Job was created, and is gone       | Fail                             |
- * | cancelOutdated            | Drain    | absent           | work Job, revision outdated        | Cancel                           |
+ * | awaitReboot               | Drain    | absent           | reboot requested                   | RequestReboot, AwaitNode, Fail   |
+ * | cancelOutdated            | Drain    | absent           | work, revision outdated            | Cancel                           |
+ * | skipReboot                | Drain    | absent           | no reboot required any more        | RecordWork                       |
  * | awaitDrain                | Drain    | absent           | not Drained                        | Wait                             |
  * | awaitAdvance              | Drain    | absent           | work None                          | Wait                             |
- * | holdJob                   | Drain    | absent           | policy Hold                        | Wait                             |
- * | (otherwise)               | Drain    | absent           | drained                            | StartJob                         |
+ * | holdWork                  | Drain    | absent           | policy Hold                        | Wait                             |
+ * | awaitAgent                | Drain    | absent           | work Reboot, agent not running     | AwaitNode, Fail                  |
+ * | (otherwise)               | Drain    | absent           | drained                            | StartJob, RecordWork for Reboot  |
  */
 const phases: readonly Phase[] = [
   deleteJobOfUncordonedNode, // a Job must not work on a node that accepts pods, no matter who completed the maintenance
   reportFailure, // only a user resolves a failure
   awaitJobPermission, // without it, nobody knows whether the Job is running
   endCancelledJob, // first the Job, then the node, then the record
+  endReboot, // a node that is about to reboot must not accept pods
   awaitUncordon,
   uncordon, // a user who resolved a failure may return a node to service that is not ready
   finishCancelled,
   finishSucceeded,
   handleMissingNode,
   repeatRestored, // nobody knows whether the work has succeeded
+  finishReboot, // whatever the reason of the reboot was
   detectEarlyCompletion,
   awaitService,
   awaitJobOfAdvancedNode,
@@ -94,10 +74,13 @@ const phases: readonly Phase[] = [
   recordWork,
   awaitJob,
   detectDeletedJob,
+  awaitReboot,
   cancelOutdated,
+  skipReboot,
   awaitDrain,
   awaitAdvance,
-  holdJob,
+  holdWork,
+  awaitAgent,
 ];
 
 /** Decides the next step for one node of a window. */
@@ -115,7 +98,7 @@ export function decideNodeStep(input: NodeStepInput): NodeStep {
     const step = phase(facts);
     if (step !== undefined) return step;
   }
-  return { kind: 'StartJob' };
+  return input.work === 'Reboot' ? { kind: 'RecordWork', facts: rebootRequested } : { kind: 'StartJob' };
 }
 
 /** Reports whether the step depends on the kubelet's Lease, which is not watched. */
@@ -174,24 +157,27 @@ function finishCancelled({ result }: Facts): NodeStep | undefined {
   return isCancelled(result) ? { kind: 'DeleteMaintenance' } : undefined;
 }
 
-function finishSucceeded({ result, revision, node }: Facts): NodeStep | undefined {
+function finishSucceeded({ result, revision, node, work, openedAtMs }: Facts): NodeStep | undefined {
   if (result?.status !== 'True') return undefined;
+  const at = Date.parse(result.lastTransitionTime);
   // A new revision, and a recreated Node, are maintained again.
   if (revision === 'Outdated' || node.kind !== 'Present') return { kind: 'DeleteMaintenance' };
-  return { kind: 'Succeeded', at: Date.parse(result.lastTransitionTime) };
+  // Once in an opening: a sentinel that survives reboots must not reboot its node all the time.
+  const isNeededAgain = work === 'Reboot' && needsReboot(node.node) && at < openedAtMs;
+  return isNeededAgain ? { kind: 'DeleteMaintenance' } : { kind: 'Succeeded', at };
 }
 
-function handleMissingNode({ node, isComplete, job, workResult }: Facts): NodeStep | undefined {
+function handleMissingNode({ node, isComplete, job, workResult, work }: Facts): NodeStep | undefined {
   if (node.kind === 'Present') return undefined;
   if (isComplete) return { kind: 'DeleteMaintenance' };
   const workHasStarted = job !== undefined || workResult !== undefined;
   if (node.kind === 'Absent' || !workHasStarted) return { kind: 'Cancel' };
-  // A Job that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
+  // Work that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
+  const event = work === 'Reboot' ? 'its reboot was requested' : 'its Job had started';
   return {
     kind: 'Fail',
     reason: 'NodeReplaced',
-    message:
-      'the Node was recreated after its Job had started: check the node, then delete the NodeMaintenance to let the window maintain the new Node',
+    message: `the Node was recreated after ${event}: check the node, then delete the NodeMaintenance to let the window maintain the new Node`,
   };
 }
 
@@ -210,11 +196,11 @@ function detectEarlyCompletion({
 }: Facts): NodeStep | undefined {
   if (!isComplete || result !== undefined) return undefined;
   const isDone =
-    work === 'Job'
-      ? workResult?.status === 'True' || isTrue(job?.status?.conditions, 'Complete')
-      : isTrue(maintenance.status?.conditions, 'Drained');
+    work === 'None'
+      ? isTrue(maintenance.status?.conditions, 'Drained')
+      : workResult?.status === 'True' || isTrue(job?.status?.conditions, 'Complete');
   if (isDone) return undefined;
-  const missing = work === 'Job' ? 'its Job succeeded' : 'the node was drained';
+  const missing = { None: 'the node was drained', Job: 'its Job succeeded', Reboot: 'its reboot' }[work];
   return {
     kind: 'Fail',
     reason: 'CompletedEarly',
@@ -252,8 +238,10 @@ function awaitReadyNode(facts: Facts): NodeStep | undefined {
   return reason === undefined ? { kind: 'Complete' } : awaitNode(facts, reason, end);
 }
 
-function cancelAtWindowEnd({ policy, job }: Facts): NodeStep | undefined {
-  return policy === 'Cancel' && (job === undefined || isJobRunning(job)) ? { kind: 'Cancel' } : undefined;
+function cancelAtWindowEnd(facts: Facts): NodeStep | undefined {
+  const { policy, job } = facts;
+  const isCancellable = (job === undefined || isJobRunning(job)) && !isRebooting(facts);
+  return policy === 'Cancel' && isCancellable ? { kind: 'Cancel' } : undefined;
 }
 
 function recordWork({ job, workResult }: Facts): NodeStep | undefined {
@@ -268,8 +256,8 @@ function awaitJob({ job, nowMs }: Facts): NodeStep | undefined {
 }
 
 /** A user who deletes the Job does not want it to run: it is not created again. */
-function detectDeletedJob({ job, workResult }: Facts): NodeStep | undefined {
-  if (job !== undefined || workResult === undefined) return undefined;
+function detectDeletedJob({ work, job, workResult }: Facts): NodeStep | undefined {
+  if (work === 'Reboot' || job !== undefined || workResult === undefined) return undefined;
   return {
     kind: 'Fail',
     reason: 'JobDeleted',
@@ -278,9 +266,9 @@ function detectDeletedJob({ job, workResult }: Facts): NodeStep | undefined {
   };
 }
 
-/** The window does not define the Job any more that the maintenance was started for. */
+/** The window does not define the work any more that the maintenance was started for. */
 function cancelOutdated({ work, revision }: Facts): NodeStep | undefined {
-  return work === 'Job' && revision === 'Outdated' ? { kind: 'Cancel' } : undefined;
+  return work !== 'None' && revision === 'Outdated' ? { kind: 'Cancel' } : undefined;
 }
 
 function awaitDrain({ maintenance, policy }: Facts): NodeStep | undefined {
@@ -296,10 +284,10 @@ function awaitAdvance({ work }: Facts): NodeStep | undefined {
   return { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' };
 }
 
-function holdJob({ policy }: Facts): NodeStep | undefined {
-  return policy === 'Hold'
-    ? { kind: 'Wait', message: 'the window has ended: its Job starts at the next opening' }
-    : undefined;
+function holdWork({ policy, work }: Facts): NodeStep | undefined {
+  if (policy !== 'Hold') return undefined;
+  const next = work === 'Reboot' ? 'it is rebooted' : 'its Job starts';
+  return { kind: 'Wait', message: `the window has ended: ${next} at the next opening` };
 }
 
 function jobStep(job: Job, nowMs: number): NodeStep {
@@ -343,13 +331,6 @@ function succeededAt(job: Job | undefined): number | undefined {
   return success && Date.parse(success.lastTransitionTime);
 }
 
-/** An event after which the node is expected to be ready. */
-interface Milestone {
-  /** Time of the event, in milliseconds since the epoch. */
-  at: number;
-  event: string;
-}
-
 /** Returns when the work on a cordoned node was done, or undefined while it is not. */
 function workEndOf({
   result,
@@ -362,19 +343,4 @@ function workEndOf({
   const recorded = workResult?.status === 'True' ? Date.parse(workResult.lastTransitionTime) : undefined;
   const at = succeededAt(job) ?? recorded;
   return at === undefined ? undefined : { at, event: 'the work ended' };
-}
-
-/** Time before the first observation does not count: the node may have been ready in between, and be down only now. */
-function awaitNode(
-  { readyTimeoutSeconds, nowMs, waitingSince = nowMs }: Facts,
-  reason: string,
-  { at, event }: Milestone,
-): NodeStep {
-  const waitedMs = nowMs - Math.max(at, waitingSince);
-  if (!(waitedMs > readyTimeoutSeconds * 1_000)) return { kind: 'AwaitNode', message: reason };
-  return {
-    kind: 'Fail',
-    reason: 'NodeNotReady',
-    message: `${reason} for more than ${readyTimeoutSeconds} s after ${event}: check the node, then advance the node`,
-  };
 }

@@ -1,5 +1,5 @@
 import type { Job, Node } from '../../api/core.ts';
-import type { WindowWork } from '../../api/maintenanceWindow.ts';
+import type { RebootWork, WindowWork } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { belongsToNode, type WindowMaintenance, workTypeOf } from './windowMaintenance.ts';
 
@@ -32,6 +32,12 @@ export interface NodeStepInput {
   job: Job | undefined;
   /** The worker may create Jobs, and read and delete them. */
   mayRunJobs: boolean;
+  /** How the window reboots nodes now. Undefined if it does not, or was deleted. */
+  reboot: RebootWork | undefined;
+  /** The agent of the node renews its Lease. */
+  isAgentRunning: boolean;
+  /** Time at which the window opened, in milliseconds since the epoch. -Infinity while it is closed. */
+  openedAtMs: number;
   /** Time at which a worker first observed the node as not ready, in milliseconds since the epoch. Undefined on the first observation. */
   waitingSince: number | undefined;
   policy: InProgressPolicy;
@@ -47,6 +53,7 @@ export interface NodeObjects {
   job: Job | undefined;
   lastHeartbeat?: number | undefined;
   isMissingReadinessTaint?: boolean;
+  isAgentRunning?: boolean;
   waitingSince?: number | undefined;
 }
 
@@ -56,8 +63,10 @@ export interface StepContext {
   revision: string | undefined;
   /** The worker may create Jobs, and read and delete them. */
   mayRunJobs: boolean;
+  reboot: RebootWork | undefined;
   policy: InProgressPolicy;
   readyTimeoutSeconds: number;
+  openedAtMs: number;
   nowMs: number;
 }
 
@@ -67,7 +76,7 @@ export function nodeStepInput(
   { revision, ...context }: StepContext,
 ): NodeStepInput {
   const { maintenance, nodeUid } = windowMaintenance;
-  const { lastHeartbeat, isMissingReadinessTaint = false, waitingSince } = observed;
+  const { lastHeartbeat, isMissingReadinessTaint = false, isAgentRunning = false, waitingSince } = observed;
   const isRecreated = node !== undefined && node.metadata.uid !== nodeUid;
   return {
     ...context,
@@ -78,6 +87,7 @@ export function nodeStepInput(
     work: workTypeOf(maintenance),
     revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',
     job,
+    isAgentRunning,
     waitingSince,
   };
 }

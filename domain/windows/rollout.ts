@@ -1,4 +1,5 @@
 import type { MaintenanceWindowSpec, Rollout } from '../../api/maintenanceWindow.ts';
+import { RebootAnnotation } from '../../api/names.ts';
 import type { WaitingReason } from '../../api/waitingReasons.ts';
 import { limitOf } from '../budget/nodeDisruptionBudget.ts';
 import { labelOf } from '../common/labelSelector.ts';
@@ -20,6 +21,10 @@ export interface RolloutInput {
   nodes: readonly RolloutNode[];
   /** The outcomes of nodes in the window's revision. A node without an outcome is Remaining. */
   outcomes: ReadonlyMap<string, NodeOutcome>;
+  /** Reports whether a node without an outcome needs no maintenance. */
+  isUnnecessary: (node: string) => boolean;
+  /** Nodes that the window would reboot, and that have no running agent. */
+  unattended: ReadonlySet<string>;
   /** The nodes of the whole cluster that are out of service, each with the reason. */
   outOfService: ReadonlyMap<string, string>;
   /** The number of nodes of the cluster that may be out of service. */
@@ -60,7 +65,9 @@ interface Facts extends RolloutInput {
   failed: readonly string[];
   /** Remaining nodes that are in service and approved. */
   approvedInService: readonly RolloutNode[];
-  /** Nodes that could start: approved, in service, not rejected and in the topology domain that is in progress. */
+  /** Those of them that have an agent if they need one, and are not rejected. */
+  accepted: readonly RolloutNode[];
+  /** Nodes that could start: accepted and in the topology domain that is in progress. */
   candidates: readonly RolloutNode[];
 }
 
@@ -83,6 +90,7 @@ const rules: readonly Rule[] = [
     noNodeInService,
     nodesNeedApproval,
     everyNodeRejected,
+    agentsNotRunning,
     otherTopologyDomain,
     budgetAllowsNone,
     maxUnavailableReached,
@@ -104,25 +112,30 @@ export function decideRollout(input: RolloutInput): RolloutDecision {
 }
 
 function factsOf(input: RolloutInput): Facts {
-  const { nodes, outcomes, rollout, approval, approved, approvedNodes, outOfService, rejected } = input;
+  const { nodes, outcomes, rollout, approval, approved, approvedNodes, outOfService } = input;
+  const { rejected, unattended, isUnnecessary } = input;
   const nodesIn = (state: NodeOutcome['state']) =>
     nodes.filter(({ name }) => stateOf(outcomes, name) === state);
   const namesIn = (state: NodeOutcome['state']) =>
     nodesIn(state)
       .map(({ name }) => name)
       .toSorted(compareNames);
-  const remaining = sortNodes(nodesIn('Remaining'), rollout);
+  const remaining = sortNodes(
+    nodesIn('Remaining').filter(({ name }) => !isUnnecessary(name)),
+    rollout,
+  );
   const needsNames = approval === 'PerNode' && !approved;
   const approvedInService = remaining.filter(
     ({ name }) => !outOfService.has(name) && (!needsNames || approvedNodes.includes(name)),
   );
-  const accepted = approvedInService.filter(({ name }) => !rejected.has(name));
+  const accepted = approvedInService.filter(({ name }) => !rejected.has(name) && !unattended.has(name));
   return {
     ...input,
     remaining,
     inProgress: namesIn('InProgress'),
     failed: namesIn('Failed'),
     approvedInService,
+    accepted,
     candidates: inOneTopologyDomain(input, accepted),
   };
 }
@@ -230,6 +243,16 @@ function nodesNeedApproval({ approvedInService }: Facts): Wait | undefined {
 
 function everyNodeRejected(facts: Facts): Wait | undefined {
   return facts.approvedInService.every(({ name }) => facts.rejected.has(name)) ? rejection(facts) : undefined;
+}
+
+function agentsNotRunning({ approvedInService, accepted, unattended }: Facts): Wait | undefined {
+  const waiting = approvedInService.map(({ name }) => name).filter((name) => unattended.has(name));
+  if (accepted.length > 0 || waiting.length === 0) return undefined;
+  const subject = waiting.length === 1 ? 'node' : 'nodes';
+  return wait(
+    'AgentNotRunning',
+    `No node agent runs on ${subject} ${listed(waiting)}: start it, or reboot ${waiting.length === 1 ? 'the node' : 'these nodes'} in another way and remove the annotation ${RebootAnnotation.Required}.`,
+  );
 }
 
 function otherTopologyDomain({ candidates, rollout, inProgress, failed }: Facts): Wait | undefined {

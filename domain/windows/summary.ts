@@ -28,7 +28,17 @@ export interface WindowSummary {
   /** The open window, or a window that has ended and still has nodes in progress. */
   open?: { since: string; until: string; hasEnded: boolean; workflowId: string };
   /** The progress of the newest revision. Undefined until the window opens for the first time. */
-  progress?: { nodes: number; done: number; inProgress: number; failed: number; remaining: number };
+  progress?: {
+    nodes: number;
+    done: number;
+    inProgress: number;
+    failed: number;
+    remaining: number;
+    /** Number of nodes that need no reboot, if the window reboots only those that need one. */
+    notRequired?: number;
+  };
+  /** Nodes that need a reboot, and whose maintenance has not started. Undefined if the window does not reboot nodes. */
+  rebootRequired?: { nodes: number; names: string[] };
   /** The reason why no further node is started now. */
   waiting?: { reason: string; message: string };
   awaitsApproval: boolean;
@@ -83,6 +93,7 @@ export function windowSummaryOf(
       },
     }),
     ...(progress && { progress: countsOf(progress) }),
+    ...(progress?.rebootRequired && { rebootRequired: progress.rebootRequired }),
     ...(waiting && { waiting }),
     awaitsApproval: waiting?.reason === 'ApprovalNeeded',
     problems: windowProblems(conditions),
@@ -109,8 +120,10 @@ function countsOf({
   inProgress,
   failed,
   remaining,
+  notRequired,
 }: NonNullable<Status['progress']>): NonNullable<WindowSummary['progress']> {
-  return { nodes, done, inProgress, failed, remaining };
+  const counts = { nodes, done, inProgress, failed, remaining };
+  return { ...counts, ...(notRequired !== undefined && { notRequired }) };
 }
 
 /** Suspended and Paused are intended, and InvalidSpec only repeats condition Valid. */
@@ -148,14 +161,18 @@ function nodeSummaryOf(
   };
 }
 
+const drainedMessages = {
+  None: 'drained, waiting to be advanced',
+  Job: 'drained, its Job is running',
+  Reboot: 'drained, waiting for its reboot',
+} as const;
+
 function progressMessage(maintenance: WindowMaintenance['maintenance']): string {
   const { status } = maintenance;
   if (stageOf(maintenance) === 'Complete') return 'uncordoned, waiting until it is in service';
   if (isTrue(status?.conditions, 'Paused')) return 'drain paused';
   if (isTrue(status?.conditions, 'Drained'))
-    return workTypeOf(maintenance) === 'Job'
-      ? 'drained, its Job is running'
-      : 'drained, waiting to be advanced';
+    return drainedMessages[workTypeOf(maintenance)];
   const blocked = status?.podsBlocked ?? 0;
   if (blocked > 0) return `draining; ${blocked} ${blocked === 1 ? 'pod is' : 'pods are'} blocked`;
   return status?.nodeStatuses[0]?.drainMessage || 'draining';

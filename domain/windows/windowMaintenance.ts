@@ -28,7 +28,7 @@ export interface WindowMaintenance {
 /** Creates the NodeMaintenance of a node in a window. */
 export function newWindowMaintenance(
   window: MaintenanceWindow,
-  node: { name: string; uid: string },
+  node: { name: string; uid: string; bootId?: string | undefined },
 ): NodeMaintenance {
   const { template, work } = window.spec;
   const revision = revisionOf(window.spec);
@@ -49,6 +49,7 @@ export function newWindowMaintenance(
         [WindowAnnotation.Node]: node.name,
         [WindowAnnotation.NodeUid]: node.uid,
         [WindowAnnotation.WorkType]: work.type,
+        ...(work.type === 'Reboot' && { [WindowAnnotation.BootId]: node.bootId ?? '' }),
         [REQUESTER_ANNOTATION]: recordOfWindow(window.metadata.name),
       },
     },
@@ -103,7 +104,8 @@ export function belongsToNode(
 
 /** Returns the type of the window's work when the maintenance started. The window may have been edited since. */
 export function workTypeOf({ metadata }: Pick<NodeMaintenance, 'metadata'>): WindowWork['type'] {
-  return metadata.annotations?.[WindowAnnotation.WorkType] === 'Job' ? 'Job' : 'None';
+  const type = metadata.annotations?.[WindowAnnotation.WorkType];
+  return type === 'Job' || type === 'Reboot' ? type : 'None';
 }
 
 /** Reports whether the window has paused the drain or is about to. The window resumes only such drains, never those that a user paused. */

@@ -78,11 +78,21 @@ describe('a MaintenanceWindow is accepted', () => {
         suspend: true,
       },
     },
+    { when: 'it reboots nodes that need it', spec: { work: { type: 'Reboot' } } },
+    {
+      when: 'it reboots every node',
+      spec: { work: { type: 'Reboot', reboot: { policy: 'Always', timeoutSeconds: 600 } } },
+    },
     { when: 'its maxUnavailable is a number of nodes', spec: { rollout: { maxUnavailable: 3 } } },
   ])('when $when', async ({ spec }) => {
     const created = JSON.parse(await succeeds(tryCreate(window(spec))));
     expect(created.spec).toMatchObject(spec);
   });
+});
+
+test('a window that reboots nodes does so if they need it, and waits for half an hour', async () => {
+  const { spec } = JSON.parse(await succeeds(tryCreate(window({ work: { type: 'Reboot', reboot: {} } }))));
+  expect(spec.work.reboot).toEqual({ policy: 'IfRequired', timeoutSeconds: 1800 });
 });
 
 describe('is rejected, with a message that explains how to fix it,', () => {
@@ -121,7 +131,23 @@ describe('is rejected, with a message that explains how to fix it,', () => {
     {
       when: 'a window has a Job with type None',
       object: window({ work: { type: 'None', job: { template } } }),
-      message: 'work.job is required if type is Job, and must not be set if type is None',
+      message: 'work.job is required if type is Job, and must not be set otherwise',
+    },
+    {
+      when: 'a window has both a Job and a reboot',
+      object: window({ work: { type: 'Job', job: { template }, reboot: {} } }),
+      message: 'work.reboot must not be set unless type is Reboot',
+    },
+    {
+      when: 'a window reboots nodes by an unknown policy',
+      object: window({ work: { type: 'Reboot', reboot: { policy: 'Never' } } }),
+      message:
+        'spec.work.reboot.policy: Unsupported value: "Never": supported values: "IfRequired", "Always"',
+    },
+    {
+      when: 'a window gives a reboot no time',
+      object: window({ work: { type: 'Reboot', reboot: { timeoutSeconds: 0 } } }),
+      message: 'spec.work.reboot.timeoutSeconds',
     },
     {
       when: 'the drain plan of a window is not valid for a NodeMaintenance',

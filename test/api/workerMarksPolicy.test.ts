@@ -87,6 +87,7 @@ const marks = [
     WindowAnnotation.Node,
     WindowAnnotation.NodeUid,
     WindowAnnotation.WorkType,
+    WindowAnnotation.BootId,
     WindowAnnotation.PausedByWindow,
     STARTED_BY,
   ].map((key) => ({ key, metadata: { annotations: { [key]: 'forged' } } })),

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Node } from '../../api/core.ts';
-import { AUTOSCALER_ANNOTATIONS } from '../../api/names.ts';
+import { AUTOSCALER_ANNOTATIONS, RebootAnnotation } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
 import { connectKube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
@@ -23,6 +23,8 @@ beforeAll(async () => {
   name = await c.nodeNamed('n');
   const annotations = { 'nodemaintenance.k8s.io/uncordoned-by': 'user alice' };
   await c.admin.mergePatch(resources.nodes, { name }, { metadata: { annotations } });
+  const status = { nodeInfo: { bootID: 'boot-1' } };
+  await c.admin.mergePatch(resources.nodes, { name }, { status }, { subresource: 'status' });
   await eventually('the policy to be known', () =>
     expect(patched({ metadata: { labels: { probe: crypto.randomUUID() } } })).rejects.toThrow(/labels/),
   );
@@ -90,6 +92,22 @@ describe('the worker may not', () => {
       what: 'set another annotation of an autoscaler',
       patch: { metadata: { annotations: { 'cluster-autoscaler.kubernetes.io/safe-to-evict': 'true' } } },
     },
+    {
+      what: 'ask for a reboot of another boot than the one that runs',
+      patch: { metadata: { annotations: { [RebootAnnotation.Requested]: 'boot-0' } } },
+    },
+    {
+      what: 'ask for a reboot of no boot',
+      patch: { metadata: { annotations: { [RebootAnnotation.Requested]: '' } } },
+    },
+    {
+      what: 'say that a node needs a reboot',
+      patch: { metadata: { annotations: { [RebootAnnotation.Required]: 'kernel' } } },
+    },
+    {
+      what: 'say that the agent has started a reboot',
+      patch: { metadata: { annotations: { [RebootAnnotation.Started]: 'boot-1' } } },
+    },
     { what: 'set a finalizer', patch: { metadata: { finalizers: ['example.com/x'] } } },
     {
       what: 'set an owner',
@@ -153,7 +171,7 @@ describe('the worker may not', () => {
         await expect(patched(valued(value))).rejects.toMatchObject({
           kind: 'Forbidden',
           message: expect.stringContaining(
-            'the worker may not change the annotations of a node, except remove nodemaintenance.k8s.io/uncordoned-by, and add and remove "true" as cluster-autoscaler.kubernetes.io/scale-down-disabled, karpenter.sh/do-not-disrupt',
+            'the worker may not change the annotations of a node, except remove nodemaintenance.k8s.io/uncordoned-by, add and remove "true" as cluster-autoscaler.kubernetes.io/scale-down-disabled, karpenter.sh/do-not-disrupt',
           ),
         });
     } finally {
@@ -191,6 +209,20 @@ describe('the worker may', () => {
     { what: 'remove them', patch: { metadata: { annotations: againstAutoscalers(null) } } },
   ])('$what', async ({ patch }) => {
     expect(await patched(patch)).toMatchObject({ metadata: { name } });
+  });
+
+  test('ask for the reboot of the boot that runs, and remove what the reboot has fulfilled', async () => {
+    const valued = (value: string | null) =>
+      Object.fromEntries([RebootAnnotation.Required, RebootAnnotation.Started].map((key) => [key, value]));
+    await c.admin.mergePatch(resources.nodes, { name }, { metadata: { annotations: valued('boot-1') } });
+    const requested = { [RebootAnnotation.Requested]: 'boot-1' };
+    expect(await patched({ metadata: { annotations: requested } })).toMatchObject({
+      metadata: { annotations: requested },
+    });
+    const removed = { ...valued(null), [RebootAnnotation.Requested]: null };
+    const { metadata } = await patched({ metadata: { annotations: removed } });
+    expect(metadata.annotations).not.toHaveProperty([RebootAnnotation.Requested]);
+    expect(metadata.annotations).not.toHaveProperty([RebootAnnotation.Required]);
   });
 
   test('add and remove the readiness taint', async () => {

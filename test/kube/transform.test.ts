@@ -127,6 +127,14 @@ test('a trimmed node keeps its labels, taints, spec.unschedulable, and the annot
   });
 });
 
+test('a trimmed node keeps its boot ID, if its kubelet has reported one', () => {
+  const trimmed = (bootID: string) =>
+    trimNode({ metadata, spec: {}, status: { nodeInfo: { bootID, machineID: 'x' } } } as unknown as Node)
+      .status;
+  expect(trimmed('boot-1')).toEqual({ nodeInfo: { bootID: 'boot-1' } });
+  expect(trimmed('')).toBeUndefined();
+});
+
 test('a trimmed NodeReadiness keeps the owners of its gates', () => {
   const gatesOf = (...names: string[]) =>
     Object.fromEntries(names.map((name) => [`k:{"name":"${name}"}`, { '.': {}, 'f:name': {} }]));

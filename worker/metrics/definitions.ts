@@ -250,6 +250,12 @@ export const metricDefinitions = {
     help: 'Nodes of the window in its newest revision by state: InProgress, Succeeded, Failed or Remaining.',
     labels: ['window', 'state'],
   },
+  windowRebootRequired: {
+    name: 'node_maintenance_window_reboot_required_nodes',
+    type: 'gauge',
+    help: 'Selected nodes that need a reboot and whose maintenance has not started, for a window that reboots nodes.',
+    labels: ['window'],
+  },
   windowOldestNodeStarted: {
     name: 'node_maintenance_window_oldest_node_started_timestamp_seconds',
     type: 'gauge',

@@ -18,6 +18,7 @@ export function observeWindows(registry: Registry, cluster: Cluster): void {
     [metricDefinitions.windowOpen, isOpen],
     [metricDefinitions.windowEnd, endOf],
     [metricDefinitions.windowNodes, nodesByState],
+    [metricDefinitions.windowRebootRequired, rebootRequired],
     [metricDefinitions.windowOldestNodeStarted, (window) => oldestNodeStarted(cluster, window)],
     [metricDefinitions.windowWaitingSince, (window) => waiting.update(window)],
     [metricDefinitions.windowConditionNotTrue, conditionsNotTrue],
@@ -52,6 +53,11 @@ function nodesByState({ status }: MaintenanceWindow): Series[] {
   const { done, inProgress, failed, remaining } = status.progress;
   const counts = { InProgress: inProgress, Succeeded: done, Failed: failed, Remaining: remaining };
   return Object.entries(counts).map(([state, value]) => ({ labels: { state }, value }));
+}
+
+function rebootRequired({ status }: MaintenanceWindow): Series[] {
+  const { rebootRequired: required } = status?.progress ?? {};
+  return required === undefined ? [] : [{ value: required.nodes }];
 }
 
 function oldestNodeStarted({ maintenances }: Cluster, { metadata }: MaintenanceWindow): Series[] {

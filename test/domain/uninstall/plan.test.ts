@@ -4,6 +4,8 @@ import {
   INSTIGATOR_FINALIZER,
   MAINTENANCE_FINALIZER,
   MAINTENANCE_GATE,
+  RebootAnnotation,
+  REBOOT_REQUIRED_MANAGER,
   RELEASED_ANNOTATION,
   UNCORDONED_BY_ANNOTATION,
   WINDOW_FINALIZER,
@@ -247,6 +249,17 @@ describe('a running worker', () => {
   });
 });
 
+test.each([
+  { who: 'its agent', manager: REBOOT_REQUIRED_MANAGER, want: true },
+  { who: 'a user', manager: 'kubectl-annotate', want: false },
+])('a node needs no reboot any more if $who has said that it does: $want', ({ manager, want }) => {
+  const key = RebootAnnotation.Required;
+  const managedFields = [{ manager, fieldsV1: { 'f:metadata': { 'f:annotations': { [`f:${key}`]: {} } } } }];
+  const node = { metadata: meta('n', { annotations: { [key]: 'kernel' }, managedFields }), spec: {} };
+  const removed = planned({ nodes: [node] }).filter((item) => item.includes('remove annotation'));
+  expect(removed).toHaveLength(want ? 1 : 0);
+});
+
 const names = fc.constantFrom('a', 'b', 'c');
 const managers = fc.constantFrom(undefined, 'node-maintenance', 'kubectl');
 const taint = { key: 'readiness.k8s.io/gates', effect: 'NoSchedule' };
@@ -260,13 +273,15 @@ const someNode = fc
     conditions: fc.boolean(),
     note: fc.boolean(),
     held: fc.constantFrom(undefined, 'karpenter.sh/do-not-disrupt'),
+    rebooting: fc.boolean(),
   })
-  .map(({ name, manager, tainted, conditions, note, held }) => ({
+  .map(({ name, manager, tainted, conditions, note, held, rebooting }) => ({
     metadata: meta(name, {
       uid: `node-${name}`,
       annotations: {
         ...(note && { [UNCORDONED_BY_ANNOTATION]: 'jane', mine: 'x' }),
         ...(held && { [held]: 'true', [`${held}-of-another`]: 'true' }),
+        ...(rebooting && { [RebootAnnotation.Requested]: 'boot-1', [RebootAnnotation.Started]: 'boot-1' }),
       },
       managedFields: [
         ...(manager === undefined ? [] : cordonedBy(manager)),

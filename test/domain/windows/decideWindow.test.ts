@@ -17,7 +17,8 @@ import {
   waitingSinceOf,
 } from '../../../domain/windows/decideWindow.ts';
 import { nodeCancelled, nodeFailed, nodeSucceeded } from '../../../domain/windows/nodeResult.ts';
-import { decideNodeStep, type NodeStep } from '../../../domain/windows/nodeStep.ts';
+import type { NodeStep } from '../../../domain/windows/nodeFacts.ts';
+import { decideNodeStep } from '../../../domain/windows/nodeStep.ts';
 import { nodeStepInput } from '../../../domain/windows/nodeStepInput.ts';
 import { newWindowMaintenance, windowMaintenanceOf } from '../../../domain/windows/windowMaintenance.ts';
 
@@ -90,6 +91,7 @@ function inputOf(differs: Partial<WindowDecisionInput> = {}): WindowDecisionInpu
     steps: [],
     budget: { reservations: [], allowed: 10, outOfService: new Map() },
     areJobsMissing: false,
+    unattended: new Set(),
     rejected: new Map(),
     nowMs,
     ...differs,
@@ -403,7 +405,9 @@ describe('for every input', () => {
           revision,
           policy: 'Finish',
           mayRunJobs: true,
+          reboot: undefined,
           readyTimeoutSeconds: 60,
+          openedAtMs: nowMs,
           nowMs,
         } as const;
         const step = decideNodeStep(

@@ -91,6 +91,9 @@ function step(differs: Differs, maintenance = maintenanceOf(differs)) {
     revision: 'Current',
     job: undefined,
     mayRunJobs: true,
+    reboot: undefined,
+    isAgentRunning: false,
+    openedAtMs: nowMs - 3_600_000,
     policy: 'Finish',
     // A worker has observed the node all the time.
     waitingSince: nowMs - 1_000_000,

@@ -1,5 +1,6 @@
 import type { Condition, Node } from '../../../api/core.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
+import { RebootAnnotation } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import type { WindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import { revisionOf } from '../../../domain/common/revision.ts';
@@ -130,5 +131,81 @@ describe('the progress of a closed window', () => {
     expect(count).toBe(30);
     expect(failures).toHaveLength(20);
     expect(failures[0]?.message).toHaveLength(1_000);
+  });
+});
+
+describe('the progress of a closed window that reboots nodes', () => {
+  const needs = (name: string): Node => {
+    const { metadata, ...rest } = node(name);
+    const annotations = { [RebootAnnotation.Required]: 'kernel' };
+    return { ...rest, metadata: { ...metadata, annotations } };
+  };
+  const rebooted = (reboot: object, observed: Node[], ...maintenances: WindowMaintenance[]) => {
+    const window = { spec: { ...spec, work: { type: 'Reboot', reboot } } } as unknown as MaintenanceWindow;
+    const current = maintenances.map((one) => ({ ...one, revision: revisionOf(window.spec) }));
+    return progressWhileClosed(window, { nodes: observed, maintenances: current });
+  };
+  const succeeded = maintenanceOf('n1', { result: nodeSucceeded, isCompleted: true });
+
+  test.each<{ what: string; reboot: object; nodes: Node[]; of?: WindowMaintenance; want: object }>([
+    {
+      what: 'counts only nodes that need one',
+      reboot: {},
+      nodes: [needs('n1'), node('n2'), needs('n3')],
+      want: {
+        summary: '0/2',
+        nodes: 3,
+        remaining: 2,
+        notRequired: 1,
+        rebootRequired: { nodes: 2, names: ['n1', 'n3'] },
+      },
+    },
+    {
+      what: 'shows a window without anything to do',
+      reboot: {},
+      nodes: [node('n1'), node('n2')],
+      want: { summary: '0/0', remaining: 0, notRequired: 2, rebootRequired: { nodes: 0, names: [] } },
+    },
+    {
+      what: 'counts a node that was rebooted',
+      reboot: {},
+      nodes: [node('n1'), needs('n2')],
+      of: succeeded,
+      want: { summary: '1/2', done: 1, remaining: 1, notRequired: 0, rebootRequired: { nodes: 1 } },
+    },
+    {
+      what: 'does not count a node that needs another one',
+      reboot: {},
+      nodes: [needs('n1')],
+      of: succeeded,
+      want: { summary: '0/1', done: 0, remaining: 1, rebootRequired: { names: ['n1'] } },
+    },
+    {
+      what: 'does not show a node in progress as waiting',
+      reboot: {},
+      nodes: [needs('n1'), node('n2')],
+      of: maintenanceOf('n1'),
+      want: { inProgress: 1, remaining: 0, notRequired: 1, rebootRequired: { nodes: 0, names: [] } },
+    },
+    {
+      what: 'counts every node if the policy is Always',
+      reboot: { policy: 'Always' },
+      nodes: [needs('n1'), node('n2')],
+      want: { summary: '0/2', remaining: 2, rebootRequired: { nodes: 1, names: ['n1'] } },
+    },
+  ])('$what', ({ reboot, nodes: observed, of, want }) => {
+    expect(rebooted(reboot, observed, ...(of ? [of] : []))).toMatchObject(want);
+  });
+
+  test('names at most 20 nodes, in order', () => {
+    const observed = Array.from({ length: 30 }, (_, index) => needs(`n${String(99 - index)}`));
+    const { rebootRequired } = rebooted({}, observed);
+    expect(rebootRequired).toMatchObject({ nodes: 30, names: expect.arrayContaining(['n70', 'n89']) });
+    expect(rebootRequired?.names).toHaveLength(20);
+  });
+
+  test('is not shown for other windows', () => {
+    expect(progress()).not.toHaveProperty('rebootRequired');
+    expect(rebooted({ policy: 'Always' }, [])).not.toHaveProperty('notRequired');
   });
 });

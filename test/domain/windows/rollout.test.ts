@@ -45,6 +45,8 @@ function inputOf({
     approval: 'None',
     nodes,
     outcomes: new Map(Object.entries(outcomes)),
+    isUnnecessary: () => false,
+    unattended: new Set(),
     outOfService: new Map([
       ...busy.map(([name]) => [name, inMaintenance] as const),
       ...Object.entries(outOfService),
@@ -73,6 +75,16 @@ describe('nodes start', () => {
   test.each<{ when: string; given: Differs; want: string[] }>([
     { when: 'one at a time, by name', given: {}, want: ['n1'] },
     { when: 'except nodes whose maintenance is rejected', given: { rejected: { n1: 'no' } }, want: ['n2'] },
+    {
+      when: 'except nodes without a running agent',
+      given: { unattended: new Set(['n1', 'n3']), rollout: { maxUnavailable: 4 } },
+      want: ['n2', 'n4'],
+    },
+    {
+      when: 'except nodes that need no maintenance',
+      given: { isUnnecessary: (name) => name !== 'n3', rollout: { maxUnavailable: 4 } },
+      want: ['n3'],
+    },
     { when: 'two at a time', given: { rollout: { maxUnavailable: 2 } }, want: ['n1', 'n2'] },
     { when: 'half of them at a time', given: { rollout: { maxUnavailable: '50%' } }, want: ['n1', 'n2'] },
     {
@@ -135,7 +147,29 @@ describe('nodes start', () => {
 });
 
 describe('no node starts', () => {
+  test('if no remaining node needs a maintenance: the window is done', () => {
+    expect(decideRollout(inputOf({ isUnnecessary: () => true }))).toEqual({ kind: 'Done' });
+  });
+
   test.each<{ when: string; given: Differs; reason: string; message: string }>([
+    {
+      when: 'while no agent runs on any of them',
+      given: { unattended: new Set(['n1', 'n2', 'n3', 'n4']), outcomes: { n1: succeeded() } },
+      reason: 'AgentNotRunning',
+      message:
+        'No node agent runs on nodes n2, n3, n4: start it, or reboot these nodes in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
+    },
+    {
+      when: 'while no agent runs on the last one, and the others are in progress',
+      given: {
+        unattended: new Set(['n1']),
+        outcomes: { n2: inProgress, n3: succeeded(), n4: succeeded() },
+        rollout: { maxUnavailable: 4 },
+      },
+      reason: 'AgentNotRunning',
+      message:
+        'No node agent runs on node n1: start it, or reboot the node in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
+    },
     {
       when: 'after the end of the window',
       given: { hasEnded: true },

@@ -66,7 +66,7 @@ interface NodeFacts {
   stage?: 'Drain' | 'Complete';
   conditions?: object[];
   podsBlocked?: number;
-  work?: 'Job';
+  work?: 'Job' | 'Reboot';
 }
 
 function maintenanceOf({
@@ -184,6 +184,18 @@ describe('the summary of a window', () => {
     });
     const ended = windowSummaryOf(windowed({ active: { ...active, end: '2026-11-28T02:59:00Z' } }), [], now);
     expect(ended.open?.hasEnded).toBe(true);
+  });
+
+  test('shows which nodes wait for a reboot', () => {
+    const rebootRequired = { nodes: 2, names: ['n1', 'n2'] };
+    const summary = windowSummaryOf(
+      windowed({ progress: { ...progress, notRequired: 2, rebootRequired } }),
+      [maintenanceOf({ node: 'n3', conditions: [condition('Drained', 'True', 'Drained')], work: 'Reboot' })],
+      now,
+    );
+    expect(summary).toMatchObject({ progress: { notRequired: 2 }, rebootRequired });
+    expect(summary.nodes.map(({ message }) => message)).toEqual(['drained, waiting for its reboot']);
+    expect(windowSummaryOf(windowed({ progress }), [], now)).not.toHaveProperty('rebootRequired');
   });
 
   test('shows nodes with what they wait for; nodes of an earlier revision only while they are in progress, and no cancelled nodes', () => {

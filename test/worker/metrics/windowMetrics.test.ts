@@ -93,6 +93,19 @@ test('an open window has metrics for its end, its nodes by state, and what it wa
   expect(await scrape()).not.toContain(`waiting_since_timestamp_seconds{${of}`);
 });
 
+test('a window that reboots nodes has a metric for those that wait for it, other windows have none', async () => {
+  const progress = { revision: 'r', summary: '0/3', rebootRequired: { nodes: 3, names: ['n1', 'n2', 'n3'] } };
+  const name = await windowWith({ progress });
+  await eventually('the metric', async () =>
+    expect(await valueOf(`window_reboot_required_nodes{window="${name}"}`)).toBe(3),
+  );
+  const other = await windowWith({ progress: { revision: 'r', summary: '0/3' } });
+  await eventually('the other window', async () =>
+    expect(await valueOf(`window_open{window="${other}"}`)).toBe(0),
+  );
+  expect(await scrape()).not.toContain(`window_reboot_required_nodes{window="${other}"`);
+});
+
 test('conditions that require action have a metric, a suspended or paused window has none', async () => {
   const [paused, suspended, byAnnotation] = await Promise.all(
     ['PausedInTemporal', 'Suspended', 'Paused'].map((reason) =>

@@ -1,0 +1,75 @@
+import type { Node } from '../../api/core.ts';
+import { RebootAnnotation, WINDOW_LABEL } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { hasRebootRequest, isRebootWanted } from '../../domain/reboot/request.ts';
+import { windowMaintenanceOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
+import type { FencedCluster } from '../../kube/cluster.ts';
+import type { Log } from '../../kube/log.ts';
+import { annotateReboot } from '../../kube/nodeReboots.ts';
+import { resources } from '../../kube/resources.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+
+interface Deps {
+  cluster: FencedCluster;
+  log: Log;
+}
+
+const workers = 2;
+/** The Node was changed at the same time. */
+const retryMs = 1_000;
+
+/**
+ * Withdraws requests for reboots that no window waits for any more: its maintenance was cancelled, advanced, completed or deleted, or has failed. The
+ * window may be closed by then, so that no activity does it.
+ */
+export async function runRebootRequestsController(
+  { cluster, log }: Deps,
+  signal: AbortSignal,
+): Promise<void> {
+  const { nodes, maintenances } = cluster;
+  const queue = new WorkQueue('reboot-requests');
+  const addNode = (node: Readonly<Node>) => {
+    if (hasRebootRequest(node)) queue.add(node.metadata.name);
+  };
+  const unsubscribe = [
+    nodes.subscribe(({ type, object }) => {
+      if (type !== 'Deleted') addNode(object);
+    }),
+    maintenances.subscribe(({ object }) => {
+      const name = workTypeOf(object) === 'Reboot' ? windowMaintenanceOf(object)?.node : undefined;
+      const node = name === undefined ? undefined : nodes.get(name);
+      if (node !== undefined) addNode(node);
+    }),
+  ];
+  for (const node of nodes.list()) addNode(node);
+  try {
+    await queue.run({
+      workers,
+      reconcile: (name) => reconcile({ cluster, log }, name),
+      fieldsOf: (name) => ({ node: name }),
+      signal,
+      log,
+      observer: cluster.queues,
+    });
+  } finally {
+    for (const stop of unsubscribe) stop();
+  }
+}
+
+async function reconcile({ cluster, log }: Deps, name: string): Promise<Requeue | undefined> {
+  const { kube, nodes, maintenances } = cluster;
+  const cached = nodes.get(name);
+  const isKept = (node: Node, all: readonly NodeMaintenance[]) =>
+    !hasRebootRequest(node) || isRebootWanted(node, all);
+  if (cached === undefined || isKept(cached, maintenances.list())) return undefined;
+  // The informers may not show what the request is based on. Its maintenance is recorded before the Node is annotated.
+  const node = await kube.get(resources.nodes, { name });
+  if (node === undefined) return undefined;
+  const { items } = await kube.list(resources.nodeMaintenances, { labelSelector: WINDOW_LABEL });
+  if (isKept(node, items)) return undefined;
+  const { Requested, Started } = RebootAnnotation;
+  const isWithdrawn = await annotateReboot(kube, node, { [Requested]: null, [Started]: null });
+  if (!isWithdrawn) return { requeueAfterMs: retryMs };
+  log.info('Reboot request withdrawn', { node: name });
+  return undefined;
+}

@@ -1,0 +1,93 @@
+import { DEFAULT_REBOOT_TIMEOUT_SECONDS, WindowAnnotation } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { needsReboot, type RebootState, rebootStateOf } from '../reboot/nodeReboot.ts';
+import { awaitUntil, type Facts, type NodeStep } from './nodeFacts.ts';
+import { rebootNotRequired } from './nodeResult.ts';
+
+/** The phases of a node whose work is a reboot. `nodeStep.ts` has the table of all phases. */
+
+/** Returns the boot ID that the work of a maintenance ends; empty if it is unknown. */
+export function endedBootIdOf({ metadata }: Pick<NodeMaintenance, 'metadata'>): string {
+  return metadata.annotations?.[WindowAnnotation.BootId] ?? '';
+}
+
+/** Returns the state of the reboot of a node that exists; undefined for other work. */
+function stateOf({ work, node, maintenance }: Facts): RebootState | undefined {
+  if (work !== 'Reboot' || node.kind !== 'Present') return undefined;
+  return rebootStateOf(node.node, endedBootIdOf(maintenance));
+}
+
+/** Reports whether the agent is about to reboot the node. */
+export function isRebooting(facts: Facts): boolean {
+  return stateOf(facts) === 'Started';
+}
+
+/** Before a node without further work is uncordoned, its request is withdrawn, or its reboot has ended. */
+export function endReboot(facts: Facts): NodeStep | undefined {
+  const { isComplete, result, workResult } = facts;
+  const isInProgress = result === undefined && workResult?.status !== 'True';
+  if (isComplete || isInProgress) return undefined;
+  const state = stateOf(facts);
+  // The request of a failed node is withdrawn in any case.
+  if (state === 'Requested' || (state === 'Started' && result?.status === 'True'))
+    return { kind: 'Wait', message: 'the request to reboot the node is being withdrawn' };
+  return state === 'Started' ? awaitBoot(facts, state) : undefined;
+}
+
+/** A reboot of any origin is one: what the node needed it for has happened. An advanced node is uncordoned first. */
+export function finishReboot(facts: Facts): NodeStep | undefined {
+  const { isComplete, result, workResult } = facts;
+  const isInProgress = result === undefined || (result.status === 'Unknown' && isComplete);
+  if (!isInProgress || workResult?.status === 'True') return undefined;
+  return stateOf(facts) === 'Done' ? { kind: 'FinishReboot' } : undefined;
+}
+
+export function awaitReboot(facts: Facts): NodeStep | undefined {
+  const state = stateOf(facts);
+  if (state === undefined || facts.workResult === undefined) return undefined;
+  return state === 'NotRequested' ? { kind: 'RequestReboot' } : awaitBoot(facts, state);
+}
+
+export function skipReboot({ work, reboot, node }: Facts): NodeStep | undefined {
+  if (work !== 'Reboot' || reboot?.policy !== 'IfRequired' || node.kind !== 'Present') return undefined;
+  return needsReboot(node.node) ? undefined : { kind: 'RecordWork', facts: rebootNotRequired };
+}
+
+export function awaitAgent(facts: Facts): NodeStep | undefined {
+  const { work, isAgentRunning, maintenance, readyTimeoutSeconds: seconds } = facts;
+  if (work !== 'Reboot') return undefined;
+  if (endedBootIdOf(maintenance) === '')
+    return {
+      kind: 'Fail',
+      reason: 'BootIdUnknown',
+      message:
+        'the kubelet had not reported a boot ID when the maintenance was created: delete the NodeMaintenance to maintain the node again',
+    };
+  if (isAgentRunning) return undefined;
+  const drained = maintenance.status?.conditions.find(({ type }) => type === 'Drained');
+  return awaitUntil(facts, 'its node agent does not run', {
+    at: Date.parse(drained?.lastTransitionTime ?? ''),
+    seconds,
+    failure: {
+      reason: 'AgentNotRunning',
+      message: `its node agent, which would reboot it, has not run for more than ${seconds} s since the node was drained: start the agent and delete the NodeMaintenance to maintain the node again, or reboot the node and advance it`,
+    },
+  });
+}
+
+function awaitBoot(facts: Facts, state: RebootState): NodeStep {
+  const { reboot, workResult, nowMs } = facts;
+  const seconds = reboot?.timeoutSeconds ?? DEFAULT_REBOOT_TIMEOUT_SECONDS;
+  const isStarted = state === 'Started';
+  const failed = isStarted
+    ? 'its agent began to reboot it, and it did not report a new boot ID'
+    : 'its agent did not begin to reboot it';
+  return awaitUntil(facts, isStarted ? 'the node is rebooting' : 'the reboot of the node is requested', {
+    at: workResult === undefined ? nowMs : Date.parse(workResult.lastTransitionTime),
+    seconds,
+    failure: {
+      reason: 'RebootTimeout',
+      message: `${failed} within ${seconds} s: check ${isStarted ? 'the console of the node' : 'the log of the agent on the node'}, reboot the node if that is needed, then advance the node, or set the NodeMaintenance to Complete and delete it to maintain the node again`,
+    },
+  });
+}

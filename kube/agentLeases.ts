@@ -1,0 +1,15 @@
+import { AGENT_LEASE_NAMESPACE } from '../api/names.ts';
+import type { Lease } from '../api/core.ts';
+import type { Kube } from './client.ts';
+import { isKubeError } from './errors.ts';
+import { resources } from './resources.ts';
+
+/** Returns the identity Leases of all node agents. None if the manifests of the installation do not let the process read them. */
+export async function listAgentLeases(kube: Kube): Promise<readonly Lease[]> {
+  try {
+    return (await kube.list(resources.leases, { namespace: AGENT_LEASE_NAMESPACE })).items;
+  } catch (error) {
+    if (isKubeError(error, 'Forbidden')) return [];
+    throw error;
+  }
+}
