@@ -269,6 +269,7 @@ async function prepareWorkers(
   });
   const activities = createActivities({
     cluster,
+    namespace: config.namespace,
     scope,
     events,
     mayRunJobs,
