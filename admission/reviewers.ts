@@ -1,6 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
-import { NODE_DISRUPTION_BUDGET_NAME, REVISION_LABEL, WindowAnnotation, WINDOW_LABEL } from '../api/names.ts';
+import {
+  NODE_DISRUPTION_BUDGET_NAME,
+  REVISION_LABEL,
+  SHUTDOWN_BOOT_ID_ANNOTATION,
+  WindowAnnotation,
+  WINDOW_LABEL,
+} from '../api/names.ts';
 import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
 import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -12,6 +18,7 @@ import {
   type Proposal,
   storageProblem,
 } from '../domain/admission/maintenance.ts';
+import { nodeOfAgent } from '../domain/common/requester.ts';
 import { selectorText } from '../domain/common/labelSelector.ts';
 import { withoutStaleReservations } from '../domain/windows/reservations.ts';
 import { holdsNodes } from '../domain/common/stage.ts';
@@ -33,8 +40,14 @@ export interface AdmissionView {
   readonly maintenances: Pick<Informer<NodeMaintenance>, 'list' | 'hasSynced'>;
 }
 
-/** "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." */
-export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<MaintenanceRequest> {
+/**
+ * "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." The agent of a node in the installation
+ * of this namespace may maintain its node without it.
+ */
+export function authorizationReviewer(
+  { kube, nodes }: AdmissionView,
+  namespace: string,
+): Reviewer<MaintenanceRequest> {
   return async (request, signal) => {
     if (!affectsNodes(request)) return { kind: 'Allowed' };
     const objects = objectsOf(request);
@@ -43,7 +56,9 @@ export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<
       nodes.list(),
       objects.flatMap(heldNodes),
     );
-    const permission = await reviewNodeDeletion(kube, request.user, names, { signal });
+    const own = nodeOfAgent(request.user, namespace);
+    const others = names.filter((name) => name !== own);
+    const permission = await reviewNodeDeletion(kube, request.user, others, { signal });
     if (permission.kind === 'Granted') return { kind: 'Allowed' };
     const message = denialMessage({ user: request.user.username, ...permission });
     return { kind: 'Denied', reason: 'Forbidden', message };
@@ -125,8 +140,13 @@ function heldNodes({ status }: NodeMaintenance): string[] {
   return status?.nodeStatuses.filter(wasCordonedByMaintenance).map(({ nodeRef }) => nodeRef.name) ?? [];
 }
 
-/** The labels and annotations that control the maintenance of a window, for example by marking its work as done. */
-const windowKeys = [WINDOW_LABEL, REVISION_LABEL, ...Object.values(WindowAnnotation)];
+/** The labels and annotations that control a maintenance, for example by marking the work of a window as done, or a shutdown as over. */
+const controlKeys = [
+  WINDOW_LABEL,
+  REVISION_LABEL,
+  ...Object.values(WindowAnnotation),
+  SHUTDOWN_BOOT_ID_ANNOTATION,
+];
 
 /**
  * Reports whether a request needs permission for the nodes. Other labels and annotations do not. Finalizers do, because without ours
@@ -138,7 +158,7 @@ function affectsNodes(request: MaintenanceRequest): boolean {
     spec,
     finalizers: metadata.finalizers ?? [],
     owners: metadata.ownerReferences ?? [],
-    windowMetadata: windowKeys.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
+    control: controlKeys.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
   }));
   return !isDeepStrictEqual(after, before);
 }

@@ -271,6 +271,7 @@ async function prepareWorkers(
   });
   const activities = createActivities({
     cluster,
+    namespace: config.namespace,
     scope,
     events,
     mayRunJobs,

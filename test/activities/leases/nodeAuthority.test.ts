@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { NodeAuthority } from '../../../activities/leases/nodeAuthority.ts';
-import { REQUESTER_ANNOTATION, TEMPORAL_USER, WINDOW_LABEL } from '../../../api/names.ts';
+import { REQUESTER_ANNOTATION, SYSTEM_NAMESPACE, TEMPORAL_USER, WINDOW_LABEL } from '../../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import { recordOfUser, recordOfWindow } from '../../../domain/common/requester.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
@@ -304,7 +304,7 @@ describe('without any record, as of an object from before the upgrade', () => {
     const { kube } = c.cluster;
     const events = new EventRecorder({ kube, component: 'test', log: silentLog });
     const permissions = new NodePermissions(kube, { may: mayDeleteNode, validMs: 0, isDue: () => [] });
-    return new NodeAuthority({ events, permissions });
+    return new NodeAuthority({ events, namespace: SYSTEM_NAMESPACE, permissions });
   };
 
   test('a node that was cordoned is held, and no other is started', async () => {
@@ -321,6 +321,40 @@ describe('without any record, as of an object from before the upgrade', () => {
       permission: 'Denied',
       because: expect.stringContaining('who requested this is not recorded: change the spec'),
     });
+  });
+});
+
+describe('the agent of a node', () => {
+  test.each([
+    {
+      when: 'with a token of its node',
+      username: agentUser(SYSTEM_NAMESPACE),
+      isBound: true,
+      own: 'Proceed',
+    },
+    { when: 'with a token of no node', username: agentUser(SYSTEM_NAMESPACE), isBound: false, own: 'Skip' },
+    { when: 'of another installation', username: agentUser('other'), isBound: true, own: 'Skip' },
+  ])('$when: $own its node, and skips every other one', async ({ username, isBound, own }) => {
+    const rack = c.named('rack');
+    const [node, other] = [await c.nodeNamed('agent', { rack }), await c.nodeNamed('other', { rack })];
+    const { kube } = c.cluster;
+    const events = new EventRecorder({ kube, component: 'test', log: silentLog });
+    const permissions = new NodePermissions(kube, {
+      may: mayDeleteNode,
+      validMs: 0,
+      isDue: (nodes) => nodes.map(({ name }) => name),
+    });
+    const authority = new NodeAuthority({ events, namespace: SYSTEM_NAMESPACE, permissions });
+    const extra = isBound ? { [NODE_NAME_EXTRA]: [node] } : {};
+    const { metadata, ...rest } = ofRack(rack);
+    const annotations = { [REQUESTER_ANNOTATION]: JSON.stringify({ username, extra }) };
+    const maintenance = { ...rest, kind: 'NodeMaintenance', metadata: { ...metadata, annotations } };
+    const existing = await Promise.all([node, other].map((name) => c.node(name)));
+    const { decisions } = await authority.decide(maintenance, existing);
+    expect([...decisions]).toEqual([
+      [node, own],
+      [other, 'Skip'],
+    ]);
   });
 });
 
