@@ -96,8 +96,12 @@ export interface PodTemplate {
 
 export interface Node extends KubeObject {
   spec: { unschedulable?: boolean; taints?: Taint[] };
-  /** Only the conditions of maintenance and of readiness gates. */
-  status?: { conditions?: Condition[] };
+  status?: {
+    /** Only Ready and the conditions of maintenance and of readiness gates. */
+    conditions?: Condition[];
+    /** The boot ID is empty or absent until the kubelet has reported it. */
+    nodeInfo?: { bootID?: string };
+  };
 }
 
 export interface Pod extends KubeObject {
@@ -113,7 +117,12 @@ export interface Pod extends KubeObject {
     /** Only tolerations of the readiness taint. */
     tolerations?: Toleration[];
   };
-  status: { phase?: string; ready: boolean };
+  status: {
+    phase?: string;
+    ready: boolean;
+    /** Hash of the containers of a Ready pod: another one after each start of a container. Absent if the pod reports no containers. */
+    containers?: string;
+  };
 }
 
 export interface DaemonSet extends KubeObject {

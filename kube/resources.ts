@@ -62,6 +62,7 @@ export interface RawPod extends KubeObject {
   status?: {
     phase?: string;
     conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
+    containerStatuses?: { containerID?: string; state?: { running?: { startedAt?: string } } }[];
   };
 }
 
