@@ -123,7 +123,7 @@ class SimulatedNode {
       nodeReadySinceMs: this.createdAtMs,
       generation: 1,
       now: this.now,
-      ...(differs as ReadinessInput),
+      ...differs,
     };
     const decision = decideReadiness(input, this.status, this.timing);
     // A round trip through the apiserver, to another leader.
