@@ -119,6 +119,7 @@ export const resources = {
   pods: core('pods', 'Pod', true) as Resource<RawPod>,
   namespaces: core('namespaces', 'Namespace', false) as Resource,
   events: core('events', 'Event', true) as Resource<KubeEvent>,
+  serviceAccounts: core('serviceaccounts', 'ServiceAccount', true) as Resource,
   services: core('services', 'Service', true) as Resource<Service>,
   endpointSlices: {
     group: 'discovery.k8s.io',

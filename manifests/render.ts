@@ -1,6 +1,7 @@
 import type { KubeObject } from '../api/core.ts';
 import {
   ADMISSION_SERVICE,
+  AGENT_LEASE_NAMESPACE,
   KUBELET_LEASE_NAMESPACE,
   NODE_LEASE_NAMESPACE,
   SYSTEM_NAMESPACE,
@@ -70,7 +71,12 @@ export function taintsNewNodes({ metadata }: KubeObject): boolean {
 }
 
 /** Other users write to the namespaces that have a purpose of their own. */
-const otherNamespaces: readonly string[] = [NODE_LEASE_NAMESPACE, KUBELET_LEASE_NAMESPACE, WORK_NAMESPACE];
+const otherNamespaces: readonly string[] = [
+  AGENT_LEASE_NAMESPACE,
+  NODE_LEASE_NAMESPACE,
+  KUBELET_LEASE_NAMESPACE,
+  WORK_NAMESPACE,
+];
 
 /** Returns what is wrong with a namespace for an installation; undefined if nothing is. */
 export function namespaceProblem(namespace: string): string | undefined {
