@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import * as z from 'zod';
 import { EXPECTED_OBJECT_NAME, MAX_OBJECT_NAME_LENGTH, OBJECT_NAME_PATTERN } from '../api/names.ts';
 import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from '../process/settings.ts';
+import type { FolderPaths } from './staticPods/folders.ts';
 import type { StaticPodOptions } from './staticPods/staticPods.ts';
 
 /** The configuration of the node agent, parsed once. */
@@ -22,17 +23,23 @@ export interface AgentConfig {
 }
 
 /** Throws an Error that names flag, variable and remedy of each invalid setting, or commander's CommanderError. */
-export function parseAgentConfig(argv: readonly string[], env: NodeJS.ProcessEnv): AgentConfig {
-  const settings = parseSettings(Settings, { command: commandLine(), argv, env });
-  const staticPodPath = resolve(settings.staticPodPath);
+export function parseAgentConfig(
+  argv: readonly string[],
+  env: NodeJS.ProcessEnv,
+  program = 'npm run agent --',
+): AgentConfig {
+  const command = commandLine(
+    program,
+    `Runs the node agent, which stops and starts the static pods of its node, until it is stopped. \`${program} return\` puts back what it holds, and ends.`,
+  );
+  const settings = parseSettings(Settings, { command, argv, env });
   return {
     logLevel: settings.logLevel,
     node: settings.node,
     kubeconfig: settings.kubeconfig,
     bootIdFile: settings.bootIdFile,
     staticPods: {
-      staticPodPath,
-      holdDirectory: settings.holdDirectory ?? join(dirname(staticPodPath), 'held-manifests'),
+      ...foldersOf(settings),
       controlPlaneReturnAfterSeconds: settings.controlPlaneReturnAfter,
       podLogDirectory: settings.podLogDirectory,
     },
@@ -43,18 +50,47 @@ export function parseAgentConfig(argv: readonly string[], env: NodeJS.ProcessEnv
   };
 }
 
-function commandLine(): Command {
-  return new Command('npm run agent --')
-    .description(
-      'Runs the node agent, which stops and starts the static pods of its node, until it is stopped.',
-    )
-    .exitOverride();
+/** Parses the settings of `return`. Throws as `parseAgentConfig` does. */
+export function parseReturnPaths(
+  argv: readonly string[],
+  env: NodeJS.ProcessEnv,
+  program = 'npm run agent --',
+): FolderPaths {
+  const command = commandLine(
+    `${program} return`,
+    'Puts back the manifests that a stopped node agent holds, without an apiserver. Remove an agent only after this.',
+  );
+  return foldersOf(parseSettings(ReturnSettings, { command, argv, env }));
+}
+
+function foldersOf({ staticPodPath: path, holdDirectory }: z.output<typeof ReturnSettings>): FolderPaths {
+  const staticPodPath = resolve(path);
+  return { staticPodPath, holdDirectory: holdDirectory ?? join(dirname(staticPodPath), 'held-manifests') };
+}
+
+function commandLine(program: string, description: string): Command {
+  return new Command(program).description(description).exitOverride();
 }
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 const absolutePath = () => z.string().refine(isAbsolute, { error: 'expected an absolute path' });
 /** A longer name cannot be the value of a label. */
 const maxNodeNameLength = 63;
+
+const pathSettings = {
+  staticPodPath: setting(absolutePath().default('/etc/kubernetes/manifests'), {
+    flags: '--static-pod-path <folder>',
+    variable: 'STATIC_POD_PATH',
+    description: "the kubelet's staticPodPath; without this folder, the agent leaves static pods alone",
+    defaultText: '/etc/kubernetes/manifests',
+  }),
+  holdDirectory: setting(absolutePath().optional(), {
+    flags: '--hold-directory <folder>',
+    variable: 'HOLD_DIRECTORY',
+    description: 'folder for the manifests of stopped static pods, on the same file system',
+    defaultText: 'held-manifests beside the static pod path',
+  }),
+};
 
 const Settings = z
   .object({
@@ -82,18 +118,7 @@ const Settings = z
         'kubeconfig with a token that is bound to the node; the agent renews the token in this file',
       defaultText: 'the ServiceAccount of the pod',
     }),
-    staticPodPath: setting(absolutePath().default('/etc/kubernetes/manifests'), {
-      flags: '--static-pod-path <folder>',
-      variable: 'STATIC_POD_PATH',
-      description: "the kubelet's staticPodPath; without this folder, the agent leaves static pods alone",
-      defaultText: '/etc/kubernetes/manifests',
-    }),
-    holdDirectory: setting(absolutePath().optional(), {
-      flags: '--hold-directory <folder>',
-      variable: 'HOLD_DIRECTORY',
-      description: 'folder for the manifests of stopped static pods, on the same file system',
-      defaultText: 'held-manifests beside the static pod path',
-    }),
+    ...pathSettings,
     controlPlaneReturnAfter: setting(wholeNumber('whole seconds', 1, 86_400).default(600), {
       flags: '--control-plane-return-after <seconds>',
       variable: 'CONTROL_PLANE_RETURN_AFTER',
@@ -143,12 +168,19 @@ const Settings = z
       },
     ),
   })
-  .check(({ value, issues }) => {
-    const { holdDirectory, staticPodPath } = value;
-    if (holdDirectory === undefined || !isWithin(resolve(holdDirectory), resolve(staticPodPath))) return;
-    const message = 'expected a folder outside the static pod path, which the kubelet reads';
-    issues.push({ code: 'custom', path: ['holdDirectory'], message, input: holdDirectory });
-  });
+  .check(holdsOutside);
+
+const ReturnSettings = z.object(pathSettings).check(holdsOutside);
+
+function holdsOutside({
+  value,
+  issues,
+}: z.core.ParsePayload<z.output<z.ZodObject<typeof pathSettings>>>): void {
+  const { holdDirectory, staticPodPath } = value;
+  if (holdDirectory === undefined || !isWithin(resolve(holdDirectory), resolve(staticPodPath))) return;
+  const message = 'expected a folder outside the static pod path, which the kubelet reads';
+  issues.push({ code: 'custom', path: ['holdDirectory'], message, input: holdDirectory });
+}
 
 /** The settings of the agent, for the documentation. */
 export const agentSettingSources: readonly SettingSource[] = sourcesOf(Settings);

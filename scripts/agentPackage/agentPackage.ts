@@ -101,7 +101,10 @@ function writeControl(version: string): void {
     .replace('VERSION', version)
     .replace('INSTALLED-SIZE', String(size));
   const sums = files.map(
-    (file) => `${createHash('md5').update(readFileSync(join(tree, file))).digest('hex')}  ${file}\n`,
+    (file) =>
+      `${createHash('md5')
+        .update(readFileSync(join(tree, file)))
+        .digest('hex')}  ${file}\n`,
   );
   mkdirSync(join(tree, 'DEBIAN'));
   writeFileSync(join(tree, 'DEBIAN', 'control'), control);
@@ -121,7 +124,8 @@ function setModes(): void {
 
 /** Returns the time of the latest change, in seconds since the epoch. */
 function changeTime(): number {
-  const [, date = ''] = / {2}(\w{3}, .*)$/m.exec(readFileSync(join(sources, 'debian', 'changelog'), 'utf8')) ?? [];
+  const [, date = ''] =
+    / {2}(\w{3}, .*)$/m.exec(readFileSync(join(sources, 'debian', 'changelog'), 'utf8')) ?? [];
   return Date.parse(date) / 1_000;
 }
 
