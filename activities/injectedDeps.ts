@@ -9,6 +9,8 @@ import type { NotificationOutbox } from './notifications/notifications.ts';
 /** Dependencies of the activities. The worker constructs them once. */
 export interface InjectedDeps {
   cluster: Cluster;
+  /** Namespace of the installation. */
+  namespace: string;
   /** The cluster, as the runs in Temporal name it. */
   scope: ClusterScope;
   /** Acquires Leases as the one holder that all workers of the installation share. */

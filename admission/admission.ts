@@ -77,7 +77,7 @@ export class Admission {
     this.#clientCa = clients?.ca;
     this.server = createAdmissionServer(
       {
-        [paths.authorization]: maintenanceWebhook(authorizationReviewer(view)),
+        [paths.authorization]: maintenanceWebhook(authorizationReviewer(view, namespace)),
         [paths.warnings]: maintenanceWebhook(warningReviewer(view)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
         [paths.evictions]: evictionWebhook(evictionReviewer(view.kube, plainEvictions)),

@@ -12,6 +12,7 @@ import {
   type Proposal,
   storageProblem,
 } from '../domain/admission/maintenance.ts';
+import { nodeOfAgent } from '../domain/common/requester.ts';
 import { selectorText } from '../domain/common/labelSelector.ts';
 import { withoutStaleReservations } from '../domain/windows/reservations.ts';
 import { holdsNodes } from '../domain/common/stage.ts';
@@ -33,8 +34,14 @@ export interface AdmissionView {
   readonly maintenances: Pick<Informer<NodeMaintenance>, 'list' | 'hasSynced'>;
 }
 
-/** "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." */
-export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<MaintenanceRequest> {
+/**
+ * "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." The agent of a node in the installation
+ * of this namespace may maintain its node without it.
+ */
+export function authorizationReviewer(
+  { kube, nodes }: AdmissionView,
+  namespace: string,
+): Reviewer<MaintenanceRequest> {
   return async (request, signal) => {
     if (!affectsNodes(request)) return { kind: 'Allowed' };
     const objects = objectsOf(request);
@@ -43,7 +50,9 @@ export function authorizationReviewer({ kube, nodes }: AdmissionView): Reviewer<
       nodes.list(),
       objects.flatMap(heldNodes),
     );
-    const permission = await reviewNodeDeletion(kube, request.user, names, { signal });
+    const own = nodeOfAgent(request.user, namespace);
+    const others = names.filter((name) => name !== own);
+    const permission = await reviewNodeDeletion(kube, request.user, others, { signal });
     if (permission.kind === 'Granted') return { kind: 'Allowed' };
     const message = denialMessage({ user: request.user.username, ...permission });
     return { kind: 'Denied', reason: 'Forbidden', message };

@@ -228,6 +228,22 @@ export const eventReasons = {
     on: ['MaintenanceWindow'],
     meaning: 'The Schedule of the window was edited in Temporal and has been reset.',
   },
+  ShutdownDelayTooShort: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning:
+      'logind delays a shutdown of the node for less time than its agent and its kubelet need; the message has the setting.',
+  },
+  ShutdownDelayed: {
+    type: 'Normal',
+    on: ['Node'],
+    meaning: 'The node is shutting down, and waits until its NodeMaintenance has drained it.',
+  },
+  ShutdownNotDrained: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning: 'The node shuts down although pods remain; the message says why.',
+  },
   StageStarted: {
     type: 'Normal',
     on: ['NodeMaintenance', 'Node'],

@@ -150,6 +150,11 @@ export const AGENT_LEASE_NAMESPACE = 'kube-node-maintenance-agent';
 /** The ServiceAccount of the node agents, in the namespace of the installation. Their tokens are bound to their nodes. */
 export const AGENT_SERVICE_ACCOUNT = 'node-maintenance-agent';
 
+/** Returns the user name of the node agents of the installation in the namespace. */
+export function agentUser(namespace: string): string {
+  return `system:serviceaccount:${namespace}:${AGENT_SERVICE_ACCOUNT}`;
+}
+
 /** Key of a user's `extra` in which the apiserver names the node to which a token is bound. */
 export const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
 

@@ -270,6 +270,7 @@ async function prepareWorkers(
   });
   const activities = createActivities({
     cluster,
+    namespace: config.namespace,
     scope,
     events,
     mayRunJobs,

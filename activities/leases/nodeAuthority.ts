@@ -1,7 +1,14 @@
 import type { Node } from '../../api/core.ts';
 import { REQUESTER_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { authorityOf, decideNode, denialOf, NodeDecision } from '../../domain/common/requester.ts';
+import type { Requester } from '../../api/requester.ts';
+import {
+  authorityOf,
+  decideNode,
+  denialOf,
+  NodeDecision,
+  nodeOfAgent,
+} from '../../domain/common/requester.ts';
 import { listed } from '../../domain/common/names.ts';
 import type { DeniedNode } from '../../domain/common/nodePermission.ts';
 import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
@@ -16,11 +23,11 @@ type Decisions = (maintenance: NodeMaintenance, node: string) => NodeDecision | 
  * and Events.
  */
 export class NodeAuthority {
-  readonly #deps: Pick<InjectedDeps, 'events' | 'permissions'>;
+  readonly #deps: Pick<InjectedDeps, 'events' | 'namespace' | 'permissions'>;
   /** UID of a maintenance -> the denied nodes in its latest Event, with their decisions. */
   readonly #reported = new Map<string, ReadonlyMap<string, string>>();
 
-  constructor(deps: Pick<InjectedDeps, 'events' | 'permissions'>) {
+  constructor(deps: Pick<InjectedDeps, 'events' | 'namespace' | 'permissions'>) {
     this.#deps = deps;
   }
 
@@ -63,11 +70,20 @@ export class NodeAuthority {
     );
     const reviewed = nodes.map(({ metadata: { name } }) => ({ name, isStarted: started.has(name) }));
     const permitted =
-      authority.kind === 'User'
-        ? await this.#deps.permissions.permitted(authority.requester, reviewed)
-        : undefined;
+      authority.kind === 'User' ? await this.#permitted(authority.requester, reviewed) : undefined;
     const isPermitted = (name: string) => permitted?.has(name) ?? authority.kind === 'Window';
     return new Map(reviewed.map(({ name, isStarted }) => [name, decideNode(isPermitted(name), isStarted)]));
+  }
+
+  /** The agent of a node may maintain it, and no other, without the permission to delete it. */
+  async #permitted(
+    requester: Requester,
+    nodes: readonly { name: string; isStarted: boolean }[],
+  ): Promise<ReadonlySet<string>> {
+    const own = nodeOfAgent(requester, this.#deps.namespace);
+    const others = nodes.filter(({ name }) => name !== own);
+    const permitted = await this.#deps.permissions.permitted(requester, others);
+    return others.length === nodes.length || own === undefined ? permitted : new Set([...permitted, own]);
   }
 
   #report(maintenance: NodeMaintenance, denied: readonly DeniedNode[]): void {

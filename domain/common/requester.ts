@@ -1,3 +1,4 @@
+import { agentUser, NODE_NAME_EXTRA } from '../../api/names.ts';
 import type { Requester } from '../../api/requester.ts';
 import { oneLine } from './text.ts';
 import { isRecord } from './untrusted.ts';
@@ -54,6 +55,16 @@ function isTexts(value: unknown): value is string[] {
 
 function isExtra(value: unknown): value is Record<string, string[]> {
   return isRecord(value) && Object.values(value).every(isTexts);
+}
+
+/**
+ * Returns the node that this user may maintain because they are its agent: the ServiceAccount of the agents of the installation in this
+ * namespace, with a token that the apiserver has bound to the node. A user who may impersonate both could be any agent.
+ */
+export function nodeOfAgent({ username, extra }: Requester, namespace: string): string | undefined {
+  if (username !== agentUser(namespace)) return undefined;
+  const [node, ...others] = extra?.[NODE_NAME_EXTRA] ?? [];
+  return node === '' || others.length > 0 ? undefined : node;
 }
 
 /** Begins the record of a user who might gate every node when the apiserver recorded them. */

@@ -58,6 +58,7 @@ export function activitiesOn(
   const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds });
   const deps = {
     cluster,
+    namespace: SYSTEM_NAMESPACE,
     scope,
     events,
     permissions: new NodePermissions(cluster.kube, {

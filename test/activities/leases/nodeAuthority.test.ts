@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { NodeAuthority } from '../../../activities/leases/nodeAuthority.ts';
-import { REQUESTER_ANNOTATION, TEMPORAL_USER, WINDOW_LABEL } from '../../../api/names.ts';
+import { REQUESTER_ANNOTATION, SYSTEM_NAMESPACE, TEMPORAL_USER, WINDOW_LABEL } from '../../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import { recordOfUser, recordOfWindow } from '../../../domain/common/requester.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
@@ -304,7 +304,7 @@ describe('without any record, as of an object from before the upgrade', () => {
     const { kube } = c.cluster;
     const events = new EventRecorder({ kube, component: 'test', log: silentLog });
     const permissions = new NodePermissions(kube, { may: mayDeleteNode, validMs: 0, isDue: () => [] });
-    return new NodeAuthority({ events, permissions });
+    return new NodeAuthority({ events, namespace: SYSTEM_NAMESPACE, permissions });
   };
 
   test('a node that was cordoned is held, and no other is started', async () => {

@@ -1,9 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
+import { agentUser, NODE_NAME_EXTRA } from '../../../api/names.ts';
 import {
   authorityOf,
   decideNode,
   denialOf,
+  nodeOfAgent,
   recordOfUser,
   recordOfWindow,
 } from '../../../domain/common/requester.ts';
@@ -91,4 +93,40 @@ test('a denial names the user and the remedy', () => {
   expect(denialOf({ kind: 'Unknown' })).toBe(
     'who requested this is not recorded: change the spec, for example its reason, as a user who may delete it',
   );
+});
+
+describe('the node that a user may maintain as its agent', () => {
+  const agent = agentUser('node-maintenance');
+  const bound = { [NODE_NAME_EXTRA]: ['node-1'] };
+
+  test.each([
+    { when: 'the token of the agent is bound to it', username: agent, extra: bound, node: 'node-1' },
+    { when: 'the token is bound to no node', username: agent, extra: {}, node: undefined },
+    { when: 'the user has no extra', username: agent, extra: undefined, node: undefined },
+    {
+      when: 'the token names two',
+      username: agent,
+      extra: { [NODE_NAME_EXTRA]: ['node-1', 'node-2'] },
+      node: undefined,
+    },
+    { when: 'the name is empty', username: agent, extra: { [NODE_NAME_EXTRA]: [''] }, node: undefined },
+    {
+      when: 'it is the agent of another installation',
+      username: agentUser('other'),
+      extra: bound,
+      node: undefined,
+    },
+    { when: 'it is another user on the node', username: 'system:node:node-1', extra: bound, node: undefined },
+  ])('$when: $node', ({ username, extra, node }) => {
+    expect(nodeOfAgent({ username, ...(extra && { extra }) }, 'node-maintenance')).toBe(node);
+  });
+
+  test('is none for every other user', () => {
+    fc.assert(
+      fc.property(user, (requester) => {
+        fc.pre(requester.username !== agent);
+        expect(nodeOfAgent({ ...requester, extra: bound }, 'node-maintenance')).toBeUndefined();
+      }),
+    );
+  });
 });

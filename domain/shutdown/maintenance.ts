@@ -1,0 +1,84 @@
+import { SHUTDOWN_BOOT_ID_ANNOTATION, SHUTDOWN_MAINTENANCE_PREFIX } from '../../api/names.ts';
+import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isTrue } from '../common/conditions.ts';
+
+/** The shutdown of a node, as its agent requests it. */
+export interface Shutdown {
+  readonly node: string;
+  /** The boot that ends. */
+  readonly bootId: string;
+  readonly drainPlan: readonly DrainPlanEntry[];
+}
+
+export function shutdownMaintenanceName(node: string): string {
+  return `${SHUTDOWN_MAINTENANCE_PREFIX}${node}`;
+}
+
+const reason = 'The node is shutting down.';
+
+/** "When a shutdown is detected, the kubelet would create a NodeMaintenance object for that node." */
+export function shutdownMaintenance({ node, bootId, drainPlan }: Shutdown): NodeMaintenance {
+  return {
+    metadata: {
+      name: shutdownMaintenanceName(node),
+      annotations: { [SHUTDOWN_BOOT_ID_ANNOTATION]: bootId },
+    },
+    spec: {
+      nodeSelector: {
+        nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: [node] }] }],
+      },
+      stage: 'Drain',
+      ...(drainPlan.length > 0 && { drainPlan: [...drainPlan] }),
+      reason,
+    },
+  };
+}
+
+/** What a shutdown does next with its maintenance. */
+export type ShutdownStep =
+  | { readonly kind: 'Create' }
+  /** It is that of an earlier shutdown, and "stage cannot go back". */
+  | { readonly kind: 'Delete'; readonly uid: string }
+  /** It is being deleted. */
+  | { readonly kind: 'AwaitDeletion' }
+  /** It is that of an earlier boot, and still drains: it becomes that of this shutdown. Or it has not reached Drain. */
+  | { readonly kind: 'Adopt' }
+  | { readonly kind: 'Draining' }
+  | { readonly kind: 'Drained' }
+  /** A user has completed it during this shutdown, and does not want the node to wait. */
+  | { readonly kind: 'EndedByUser' }
+  /** An object of this name selects other nodes. */
+  | { readonly kind: 'Foreign' };
+
+/** `drainingUid`: the maintenance that this shutdown has seen in Drain already. */
+export function nextShutdownStep(
+  existing: NodeMaintenance | undefined,
+  { node, bootId, drainingUid }: Pick<Shutdown, 'node' | 'bootId'> & { drainingUid?: string | undefined },
+): ShutdownStep {
+  if (existing === undefined) return { kind: 'Create' };
+  const { metadata, spec, status } = existing;
+  const { uid = '', deletionTimestamp, generation = 0 } = metadata;
+  if (spec.stage === 'Complete' && deletionTimestamp === undefined && uid === drainingUid)
+    return { kind: 'EndedByUser' };
+  if (deletionTimestamp !== undefined) return { kind: 'AwaitDeletion' };
+  if (!selectsOnly(existing, node)) return { kind: 'Foreign' };
+  if (spec.stage === 'Complete') return { kind: 'Delete', uid };
+  if (spec.stage !== 'Drain' || bootIdOf(existing) !== bootId) return { kind: 'Adopt' };
+  const isCurrent = (status?.observedGeneration ?? 0) >= generation;
+  return { kind: isCurrent && isTrue(status?.conditions, 'Drained') ? 'Drained' : 'Draining' };
+}
+
+/** Returns the boot that ends with the shutdown for which the maintenance was created. */
+export function bootIdOf({ metadata }: Pick<NodeMaintenance, 'metadata'>): string | undefined {
+  return metadata.annotations?.[SHUTDOWN_BOOT_ID_ANNOTATION];
+}
+
+/** Returns true if the selector is the one that the agent of the node writes. */
+export function selectsOnly({ spec }: Pick<NodeMaintenance, 'spec'>, node: string): boolean {
+  const [term, ...otherTerms] = spec.nodeSelector.nodeSelectorTerms;
+  if (term === undefined || otherTerms.length > 0 || (term.matchExpressions ?? []).length > 0) return false;
+  const [field, ...otherFields] = term.matchFields ?? [];
+  if (field === undefined || otherFields.length > 0) return false;
+  const { key, operator, values = [] } = field;
+  return key === 'metadata.name' && operator === 'In' && values.length === 1 && values[0] === node;
+}
