@@ -9,8 +9,6 @@ import type { NotificationOutbox } from './notifications/notifications.ts';
 /** Dependencies of the activities. The worker constructs them once. */
 export interface InjectedDeps {
   cluster: Cluster;
-  /** Namespace of the installation. */
-  namespace: string;
   /** The cluster, as the runs in Temporal name it. */
   scope: ClusterScope;
   /** Namespace of the installation. */

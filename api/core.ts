@@ -97,8 +97,9 @@ export interface PodTemplate {
 export interface Node extends KubeObject {
   spec: { unschedulable?: boolean; taints?: Taint[] };
   status?: {
-    /** Only the conditions of maintenance and of readiness gates. */
+    /** Only Ready and the conditions of maintenance and of readiness gates. */
     conditions?: Condition[];
+    /** The boot ID is empty or absent until the kubelet has reported it. */
     nodeInfo?: { bootID?: string };
   };
 }
@@ -118,7 +119,12 @@ export interface Pod extends KubeObject {
     /** Only that of the node agent. */
     serviceAccountName?: string;
   };
-  status: { phase?: string; ready: boolean };
+  status: {
+    phase?: string;
+    ready: boolean;
+    /** Hash of the containers of a Ready pod: another one after each start of a container. Absent if the pod reports no containers. */
+    containers?: string;
+  };
 }
 
 export interface DaemonSet extends KubeObject {

@@ -265,6 +265,22 @@ export const eventReasons = {
     on: ['NodeMaintenance', 'Node'],
     meaning: 'A stage of the maintenance started.',
   },
+  StaticPodHeld: {
+    type: 'Normal',
+    on: ['Node'],
+    meaning: 'The node agent stopped a static pod: it moved the manifest into its hold directory.',
+  },
+  StaticPodReturned: {
+    type: 'Normal or Warning',
+    on: ['Node'],
+    meaning:
+      'The node agent put the manifest of a static pod back, because the drain ended or, with a warning, because no apiserver answered.',
+  },
+  StaticPodSetAside: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning: 'A held manifest is not put back, because the folder of the kubelet got a newer one.',
+  },
   StaticPodsRemain: {
     type: 'Warning',
     on: ['NodeMaintenance'],

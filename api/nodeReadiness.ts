@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
 import { MAX_READINESS_GATES } from './names.ts';
-import { type CelRule, cel, int32, int64, listMap, text, timestamp } from './schema.ts';
+import { ATOMIC_LIST, type CelRule, cel, int32, int64, listMap, text, timestamp } from './schema.ts';
 import { LabelSelector } from './selectors.ts';
 
 /**
@@ -13,6 +13,9 @@ import { LabelSelector } from './selectors.ts';
 
 const MAX_GATE_NAME = 128;
 const MAX_NAMESPACE = 63;
+const MAX_GRACE_SECONDS = 3_600;
+/** More than the pods of a node. */
+const MAX_CONTAINERS = 512;
 
 function lines(...sentences: string[]): string {
   return sentences.join('\n');
@@ -69,6 +72,14 @@ const NodeReadinessGate = z
           'The pods of a gate that does not block are only reported in the status.',
         ),
       ),
+    graceSeconds: int32(0, MAX_GRACE_SECONDS)
+      .exactOptional()
+      .describe(
+        lines(
+          'Extension: how long the node accepts pods after it lost this gate, or after this gate was added to it, so that an agent can restart. 0: not at all. Default: --readiness-grace of the worker, 30 unless configured.',
+          'No grace is given across a reboot, while the node is not Ready, during maintenance, and after the third loss.',
+        ),
+      ),
   })
   .describe(
     'NodeReadinessGate indicates a set of pods that must be ready on a given node before the node itself is considered ready. Pods listed under NodeReadinessGates should be system critical pods that should block other workloads from running on a node until it is ready.',
@@ -94,6 +105,11 @@ export const NodeReadinessSpec = z.strictObject({
   ),
 });
 
+/** Hashes of the containers of pods. */
+function containers(description: string) {
+  return z.array(text(8)).max(MAX_CONTAINERS).exactOptional().describe(description).meta(ATOMIC_LIST);
+}
+
 const NodeReadinessGateStatus = z.strictObject({
   name: gateName().describe('The name of the node readiness gate.'),
   definition: text(8).describe(
@@ -112,7 +128,7 @@ const NodeReadinessGateStatus = z.strictObject({
   lostTime: timestamp()
     .exactOptional()
     .describe(
-      'Extension: when the gate was lost, that is, became not ready after it was ready. For a gate added to a node that accepts pods: when it was added. Absent for a gate that was never ready.',
+      'Extension: when the gate was lost, that is, became not ready after it was ready. For a gate added to a node that accepts pods: when it was added. Absent for a gate without a grace period: it was never ready, or it was lost by a reboot or while the node was not Ready.',
     ),
   lastTransitionTime: timestamp().describe('Extension: when the value of ready changed last.'),
 });
@@ -142,6 +158,20 @@ export const NodeReadinessStatus = z.strictObject({
     .describe(
       'Extension: when the taint is removed although all gates are ready already, because the node flapped.',
     ),
+  bootID: text(128)
+    .exactOptional()
+    .describe(
+      'Extension: .status.nodeInfo.bootID of the Node that this status was computed from. With another boot ID the node has been rebooted. Absent for a node without gates.',
+    ),
+  rebootTime: timestamp()
+    .exactOptional()
+    .describe('Extension: when the worker saw that the boot ID had changed. Absent until it does.'),
+  containers: containers(
+    'Extension: hashes that identify the running containers of the Ready pods of all gates. No container survives a reboot: a pod that is Ready with the same containers under another boot ID has not been reported since.',
+  ),
+  staleContainers: containers(
+    'Extension: hashes of containers from before the reboot, of pods that the kubelet still has to report. These pods do not count as ready, for at most one minute while the node is Ready.',
+  ),
   conditions: conditions('Extension: Ready signals whether all blocking gates of the node are ready.'),
 });
 export type NodeReadinessStatus = z.infer<typeof NodeReadinessStatus>;

@@ -13,7 +13,7 @@ import { until } from '../sandbox/until.ts';
 import { tunedArguments } from '../temporal-config/devServer.ts';
 import { declaredNamespace } from '../temporal-config/namespace.ts';
 import { loadWorkflows } from '../worker/bundle.ts';
-import { createLogger, toLog } from '../worker/log.ts';
+import { createLogger, toLog } from '../process/log.ts';
 
 /**
  * `node --max-semi-space-size=8 --heap-growing-percent=20 --max-old-space-size=MB bench/workflowCache.ts [COUNT...]`: prints the memory of a

@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { errorMessage } from '../kube/errors.ts';
+import { addAgentVerbs } from './agent/agent.ts';
 import { addCompletionVerbs } from './completion/completion.ts';
 import { addLeaseVerbs } from './leases/lease.ts';
 import { addDoctorVerb } from './doctor/doctor.ts';
@@ -55,6 +56,7 @@ function commandLine(): Command {
   addWindowsVerb(program);
   addWindowVerbs(program);
   addLeaseVerbs(program);
+  addAgentVerbs(program);
   addWorkersVerb(program);
   addUninstallVerb(program);
   addDoctorVerb(program);

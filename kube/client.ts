@@ -3,13 +3,23 @@ import type { KubeObject } from '../api/core.ts';
 import { type KubeConfigChoice, loadKubeConfig } from './config.ts';
 import { isKubeError, KubeError, KubeErrorKind, type RequestName } from './errors.ts';
 import type { Log } from './log.ts';
-import { apiVersionOf, fullNameOf, type ObjectKey, pathOf, type Resource, resources } from './resources.ts';
+import {
+  apiVersionOf,
+  fullNameOf,
+  type ObjectKey,
+  type ObjectReference,
+  pathOf,
+  type Resource,
+  resources,
+} from './resources.ts';
 import { type Guard, type HttpRequest, type RequestObservation, Transport } from './transport.ts';
 
 export interface ConnectOptions extends KubeConfigChoice {
   /** Maximum number of requests in flight, without watches. Default 64. */
   readonly maxInFlight?: number;
   readonly userAgent: string;
+  /** The credentials in the kubeconfig are renewed while this process runs: its file is read again every few seconds. */
+  readonly reloads?: boolean;
   readonly log: Log;
   readonly onRequest?: (observation: RequestObservation) => void;
   /** Receives the warnings of the apiserver and of admission webhooks. */
@@ -95,6 +105,7 @@ export function connectKube(options: ConnectOptions): Kube {
   const config = loadKubeConfig(options);
   const transport = new Transport({
     config,
+    reload: options.reloads === true ? () => loadKubeConfig(options) : undefined,
     userAgent: options.userAgent,
     maxInFlight: options.maxInFlight ?? 64,
     onRequest: options.onRequest,
@@ -274,6 +285,28 @@ export class Kube {
       if (await this.#isDeletedOrReplaced(error, resources.pods, target, options)) return { kind: 'Gone' };
       return rejectionOrThrow(error);
     }
+  }
+
+  /** Requests a token of a ServiceAccount that ends with the node. Rejects with a KubeError. */
+  async requestNodeToken(
+    { namespace, name }: { namespace: string; name: string },
+    { node, expirationSeconds }: { node: ObjectReference; expirationSeconds: number },
+    options: RequestOptions = {},
+  ): Promise<string> {
+    const key = { namespace, name };
+    const { apiVersion, kind, name: nodeName, uid } = node;
+    const answer = await this.#json<{ status: { token: string } }>({
+      name: { verb: 'create', resource: 'serviceaccounts/token', ...key },
+      method: 'POST',
+      path: pathOf(resources.serviceAccounts, key, 'token'),
+      body: {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenRequest',
+        spec: { expirationSeconds, boundObjectRef: { apiVersion, kind, name: nodeName, uid } },
+      },
+      ...requestOptionsOf(options),
+    });
+    return answer.status.token;
   }
 
   /** Returns the version of the apiserver, for example `v1.37.1`. */

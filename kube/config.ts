@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
 import { delimiter } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
@@ -42,6 +42,27 @@ function copyOf(config: KubeConfig): KubeConfig {
 export function defaultNamespace(choice: KubeConfigChoice): string {
   const config = loadKubeConfig(choice);
   return config.getContextObject(config.getCurrentContext())?.namespace ?? 'default';
+}
+
+/** How to reach a cluster, without credentials. The authority is PEM. */
+export interface ClusterAccess {
+  readonly server: string;
+  readonly authority: string | undefined;
+  readonly tlsServerName: string | undefined;
+}
+
+/** Returns how to reach the chosen cluster. Throws as loadKubeConfig does. */
+export function clusterAccess(choice: KubeConfigChoice): ClusterAccess {
+  const cluster = loadKubeConfig(choice).getCurrentCluster();
+  if (cluster === null) throw new Error('the kubeconfig names no cluster');
+  const { server, caData, caFile, tlsServerName } = cluster;
+  const authority =
+    caData !== undefined
+      ? Buffer.from(caData, 'base64').toString()
+      : caFile !== undefined
+        ? readFileSync(caFile, 'utf8')
+        : undefined;
+  return { server, authority, tlsServerName };
 }
 
 /** Returns the contexts that `--context` accepts. Throws as loadKubeConfig does. */
@@ -141,13 +162,16 @@ export interface Credentials {
  * client-node reads the CA, the certificate and the key from disk on every call.
  */
 export class CredentialSource {
-  readonly #config: KubeConfig;
+  #config: KubeConfig;
   readonly #cacheMs: number;
+  readonly #reload: (() => KubeConfig) | undefined;
   #cached: { at: number; credentials: Promise<Credentials> } | undefined;
 
-  constructor(config: KubeConfig, cacheMs = 10_000) {
+  /** `reload` reads the configuration again for each load, in case its file was renewed; what it read before stays if it throws. */
+  constructor(config: KubeConfig, cacheMs = 10_000, reload?: () => KubeConfig) {
     this.#config = config;
     this.#cacheMs = cacheMs;
+    this.#reload = reload;
   }
 
   current(): Promise<Credentials> {
@@ -165,6 +189,7 @@ export class CredentialSource {
   }
 
   async #load(): Promise<Credentials> {
+    this.#readAgain();
     const options: RequestOptions = {};
     await this.#config.applyToHTTPSOptions(options);
     const headers: Record<string, string> = {};
@@ -173,6 +198,14 @@ export class CredentialSource {
     }
     if (options.auth) headers['authorization'] = `Basic ${Buffer.from(options.auth).toString('base64')}`;
     return { headers, tls: tlsOf(options) };
+  }
+
+  #readAgain(): void {
+    try {
+      this.#config = this.#reload?.() ?? this.#config;
+    } catch {
+      // Requests fail with what the apiserver says about the former credentials.
+    }
   }
 }
 

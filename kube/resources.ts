@@ -63,6 +63,7 @@ export interface RawPod extends KubeObject {
   status?: {
     phase?: string;
     conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
+    containerStatuses?: { containerID?: string; state?: { running?: { startedAt?: string } } }[];
   };
 }
 
@@ -119,6 +120,7 @@ export const resources = {
   pods: core('pods', 'Pod', true) as Resource<RawPod>,
   namespaces: core('namespaces', 'Namespace', false) as Resource,
   events: core('events', 'Event', true) as Resource<KubeEvent>,
+  serviceAccounts: core('serviceaccounts', 'ServiceAccount', true) as Resource,
   services: core('services', 'Service', true) as Resource<Service>,
   endpointSlices: {
     group: 'discovery.k8s.io',

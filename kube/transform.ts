@@ -1,4 +1,5 @@
 import type {
+  Condition,
   DaemonSet,
   Job,
   KubeObject,
@@ -16,6 +17,7 @@ import {
   READINESS_TAINT,
 } from '../api/names.ts';
 import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
+import { hashed } from '../domain/common/text.ts';
 import type { RawDaemonSet, RawPod, RawWorkload } from './resources.ts';
 
 /**
@@ -29,8 +31,14 @@ const keptAnnotations = [
   ...AUTOSCALER_ANNOTATIONS,
 ];
 
-/** The Node conditions that this project writes; it does not read the heartbeats of the others. */
-const keptConditions = new Set(['MaintenanceInProgress', 'DrainInProgress', 'Drained', READINESS_CONDITION]);
+/** The Node conditions that this project reads. */
+const keptConditions = new Set([
+  'Ready',
+  'MaintenanceInProgress',
+  'DrainInProgress',
+  'Drained',
+  READINESS_CONDITION,
+]);
 
 /** Removes the managedFields of server-side apply, often half of an object. Mutates and returns its argument. */
 export function withoutManagedFields<T extends KubeObject>(raw: T): T {
@@ -57,8 +65,16 @@ export function trimPod(raw: RawPod): Pod {
       ...trimTolerations(raw.spec.tolerations),
       ...(serviceAccountName === AGENT_SERVICE_ACCOUNT && { serviceAccountName }),
     },
-    status: { ...present({ phase }), ready },
+    status: { ...present({ phase }), ready, ...(ready ? present({ containers: containersOf(raw) }) : {}) },
   };
+}
+
+/** Identifies the running containers of a pod in eight digits. Without IDs, the times of their starts tell them apart. */
+function containersOf({ metadata, status }: RawPod): string | undefined {
+  const started = (status?.containerStatuses ?? []).map(
+    ({ containerID = '', state }) => `${containerID} ${state?.running?.startedAt ?? ''}`,
+  );
+  return started.every((one) => one === ' ') ? undefined : hashed([metadata.uid, ...started].join('\n'));
 }
 
 /** Keeps the scheduling gates, which few pods have. */
@@ -109,7 +125,8 @@ export function trimDaemonSet(raw: RawDaemonSet): DaemonSet {
 
 export function trimNode(raw: Node): Node {
   const { unschedulable, taints } = raw.spec ?? {};
-  const kept = raw.status?.conditions?.filter(({ type }) => keptConditions.has(type)) ?? [];
+  const kept =
+    raw.status?.conditions?.filter(({ type }) => keptConditions.has(type)).map(withoutHeartbeat) ?? [];
   const bootID = raw.status?.nodeInfo?.bootID || undefined;
   const status = present({
     conditions: kept.length === 0 ? undefined : kept,
@@ -120,6 +137,11 @@ export function trimNode(raw: Node): Node {
     spec: present({ unschedulable, taints }),
     ...(Object.keys(status).length === 0 ? {} : { status }),
   };
+}
+
+function withoutHeartbeat(condition: Condition & { lastHeartbeatTime?: string }): Condition {
+  const { lastHeartbeatTime: _, ...rest } = condition;
+  return rest;
 }
 
 /** Keeps only the grace period of the pod template. */

@@ -24,6 +24,8 @@ export interface RequestObservation {
 
 export interface TransportOptions {
   readonly config: KubeConfig;
+  /** Reads the configuration again, for credentials that are renewed in its file. */
+  readonly reload?: (() => KubeConfig) | undefined;
   readonly userAgent: string;
   /** Requests in flight at once; watches and urgent requests do not count. */
   readonly maxInFlight: number;
@@ -97,7 +99,7 @@ export class Transport {
     this.#options = options;
     this.#server = new URL(cluster.server);
     this.#proxyUrl = cluster.proxyUrl;
-    this.#credentials = new CredentialSource(options.config);
+    this.#credentials = new CredentialSource(options.config, undefined, options.reload);
     this.#slots = new Semaphore(options.maxInFlight);
   }
 

@@ -72,8 +72,8 @@ export function taintsNewNodes({ metadata }: KubeObject): boolean {
 
 /** Other users write to the namespaces that have a purpose of their own. */
 const otherNamespaces: readonly string[] = [
-  NODE_LEASE_NAMESPACE,
   AGENT_LEASE_NAMESPACE,
+  NODE_LEASE_NAMESPACE,
   KUBELET_LEASE_NAMESPACE,
   WORK_NAMESPACE,
 ];

@@ -18,6 +18,9 @@ export function deployFile(path) {
   return text;
 }`,
     }));
+    esbuild.onLoad({ filter: /\/process\/packageVersion\.ts$/ }, () => ({
+      contents: `export const packageVersion = () => ${JSON.stringify((JSON.parse(textOf('package.json')) as { version: string }).version)};`,
+    }));
     esbuild.onLoad({ filter: /\/temporal-config\/namespaceFile\.ts$/ }, () => ({
       contents: `export const namespaceFile = () => ${JSON.stringify(textOf('temporal-config', 'namespace.yaml'))};`,
     }));

@@ -17,7 +17,7 @@ import {
   notificationSettings,
   notificationSettingsOf,
 } from './notifications/settings.ts';
-import { packageVersion } from './packageVersion.ts';
+import { packageVersion } from '../process/packageVersion.ts';
 import {
   decimalSeconds,
   parseSettings,
@@ -25,7 +25,7 @@ import {
   type SettingSource,
   sourcesOf,
   wholeNumber,
-} from './settings.ts';
+} from '../process/settings.ts';
 import type { WorkerDeployment } from './workerDeployment.ts';
 
 /** The configuration of the worker, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */

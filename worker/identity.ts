@@ -10,7 +10,7 @@ import { heldSpec, type Observation, observe } from '../kube/leaseRecord.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import type { IdentityLeaseSettings } from './config.ts';
-import { packageVersion } from './packageVersion.ts';
+import { packageVersion } from '../process/packageVersion.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 
 export interface IdentityOptions {

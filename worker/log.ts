@@ -4,34 +4,8 @@ import {
   makeTelemetryFilterString,
   type RuntimeOptions,
 } from '@temporalio/worker';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { subjectOf, type TemporalNames } from '../api/names.ts';
-import { escapeUnprintable } from '../domain/common/text.ts';
-import type { Log } from '../kube/log.ts';
-
-export function createLogger(level: string): Logger {
-  return pino({
-    level,
-    base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
-    // Temporal's SDK logs errors under this name.
-    serializers: {
-      error: (error: unknown) => (error instanceof Error ? pino.stdSerializers.err(error) : error),
-    },
-    // JSON escapes only some of the characters that control a terminal.
-    hooks: { streamWrite: (line) => `${escapeUnprintable(line.trimEnd())}\n` },
-  });
-}
-
-/** Adapts pino, which takes the fields first, to `Log`, which takes the message first. */
-export function toLog(logger: Logger): Log {
-  return {
-    debug: (message, fields) => logger.debug(fields ?? {}, message),
-    info: (message, fields) => logger.info(fields ?? {}, message),
-    warn: (message, fields) => logger.warn(fields ?? {}, message),
-    error: (message, fields) => logger.error(fields ?? {}, message),
-  };
-}
 
 /**
  * Returns the options that write Temporal's logs, also those of workflows and activities, to the same stream. A line about a run names the

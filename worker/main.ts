@@ -1,7 +1,7 @@
 import { CommanderError } from 'commander';
 import { readClientCa } from '../admission/clientCa.ts';
 import { type Config, parseConfig } from './config.ts';
-import { createLogger } from './log.ts';
+import { createLogger } from '../process/log.ts';
 import { runWorker } from './run.ts';
 import { runAdmission } from './runAdmission.ts';
 

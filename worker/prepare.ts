@@ -5,7 +5,7 @@ import type { Kube } from '../kube/client.ts';
 import type { Config } from './config.ts';
 import { install } from './install.ts';
 import { type InstallationCheck, reviewManifests, reviewWebhooks } from './installation.ts';
-import { packageVersion } from './packageVersion.ts';
+import { packageVersion } from '../process/packageVersion.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 
 /**

@@ -57,13 +57,14 @@ import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
 import { installedPolicies } from './installation.ts';
 import { type InstallationState, watchInstallation } from './installationWatch.ts';
-import { runtimeLogging, toLog } from './log.ts';
+import { toLog } from '../process/log.ts';
+import { runtimeLogging } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
 import { startNotifications } from './notifications/notifications.ts';
 import { payloadObserver } from './payloadObserver.ts';
 import { checkWebhooks, prepareCluster } from './prepare.ts';
 import { watchRetention } from './retention.ts';
-import { runTogether } from './runTogether.ts';
+import { runTogether } from '../process/runTogether.ts';
 import { type StartupState, type WaitOptions, waitOptionsOf } from './startupRetry.ts';
 import type { Tracing } from './tracing.ts';
 import {
@@ -278,7 +279,6 @@ async function prepareWorkers(
     permissions: nodePermissions(kube, mayDeleteNode),
     nodeEvents: podEvents,
     notifications: outbox,
-    namespace: config.namespace,
     leases: nodeLeases(kube, config),
     heartbeatTimeoutSeconds: heartbeatTimeoutSeconds(config.nodeLeaseDurationSeconds, {
       revealsDeaths: !config.identityLeases.enabled,

@@ -11,7 +11,7 @@ import type { Config } from './config.ts';
 import { serve } from './http.ts';
 import { publishIdentity } from './identity.ts';
 import { type InstallationState, watchInstallation } from './installationWatch.ts';
-import { toLog } from './log.ts';
+import { toLog } from '../process/log.ts';
 import { createMetrics, metricsAnswer } from './metrics/metrics.ts';
 import { checkWebhooks, prepareCluster } from './prepare.ts';
 import { type StartupState, waitOptionsOf } from './startupRetry.ts';

@@ -34,7 +34,7 @@ import type { Cluster } from '../kube/cluster.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import type { RequestObservation } from '../kube/transport.ts';
-import { packageVersion } from './packageVersion.ts';
+import { packageVersion } from '../process/packageVersion.ts';
 
 /** Exports the traces of maintenances. The trace of each has its UID as identifier (domain/maintenance/traceIds.ts). */
 export interface Tracing {

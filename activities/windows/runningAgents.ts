@@ -1,5 +1,5 @@
-import { isAgentRunning } from '../../domain/leases/agentLease.ts';
-import { listAgentLeases } from '../../kube/agentLeases.ts';
+import { nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
+import { listAgentLeases } from '../../kube/agentLease.ts';
 import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
 import type { Deps } from '../deps.ts';
 
@@ -20,7 +20,7 @@ export class RunningAgents {
     const { kube } = this.#deps.cluster;
     const at = currentInstant();
     const leases = await listAgentLeases(kube);
-    const running = leases.filter((lease) => isAgentRunning(lease, kube.now()));
+    const running = leases.filter((lease) => nodeAgentOf(lease, kube.now()).kind === 'Live');
     this.#known = { nodes: new Set(running.map(({ metadata }) => metadata.name)), at };
     return this.#known.nodes;
   }

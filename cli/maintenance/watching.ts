@@ -229,7 +229,10 @@ function trimNode({ apiVersion, kind, metadata, spec, status }: Node): Node {
     ...(kind !== undefined && { kind }),
     metadata: JSON.parse(JSON.stringify({ name, uid, resourceVersion, labels })) as Node['metadata'],
     spec: spec ?? {},
-    status: { conditions: status?.conditions ?? [] },
+    status: {
+      conditions: status?.conditions ?? [],
+      ...(status?.nodeInfo?.bootID !== undefined && { nodeInfo: { bootID: status.nodeInfo.bootID } }),
+    },
   };
 }
 

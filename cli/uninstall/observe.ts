@@ -4,6 +4,7 @@ import {
   COMPONENT_LABEL,
   IdentityAnnotation,
   MAINTENANCE_GATE,
+  AGENT_LEASE_NAMESPACE,
   NODE_LEASE_NAMESPACE,
   RELEASED_ANNOTATION,
   SYSTEM_NAMESPACE,
@@ -30,7 +31,7 @@ import { installedObjects } from './installedObjects.ts';
 const concurrentReads = 32;
 const partOfLabel = 'app.kubernetes.io/part-of=node-maintenance';
 /** Those of an installation that do not depend on where it is installed. */
-const otherNamespaces: readonly string[] = [NODE_LEASE_NAMESPACE, WORK_NAMESPACE];
+const otherNamespaces: readonly string[] = [AGENT_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE, WORK_NAMESPACE];
 
 /** Reads everything that node maintenance can have left in the cluster. */
 export async function observeCluster(

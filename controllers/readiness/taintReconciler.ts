@@ -105,6 +105,7 @@ export class TaintReconciler {
   #inputFor(node: Node, gates: readonly NodeReadinessGate[], generation: number): ReadinessInput {
     const { kube, pods, maintenances } = this.#options.cluster;
     const { name, creationTimestamp = '' } = node.metadata;
+    const ready = node.status?.conditions?.find(({ type }) => type === 'Ready');
     const isMaintained = maintenances.list().some((one) => holdsNode(one, node));
     return {
       gates,
@@ -112,6 +113,8 @@ export class TaintReconciler {
       isTainted: isTainted(node),
       isUnderMaintenance: isCordoned(node) || isMaintained,
       createdAtMs: Date.parse(creationTimestamp) || 0,
+      bootId: node.status?.nodeInfo?.bootID,
+      nodeReadySinceMs: ready?.status === 'True' ? Date.parse(ready.lastTransitionTime) || 0 : undefined,
       generation,
       now: kube.now().getTime(),
     };

@@ -1,6 +1,7 @@
 import type { OwnerReference, Pod } from '../../api/core.ts';
-import { AGENT_COMPONENT, AGENT_SERVICE_ACCOUNT, WORK_NAMESPACE } from '../../api/names.ts';
+import { AGENT_SERVICE_ACCOUNT, WORK_NAMESPACE } from '../../api/names.ts';
 import type { PodType } from '../../api/nodeMaintenance.ts';
+import { isAgentPod } from './staticPod.ts';
 
 /** The kubelet publishes a static pod as a mirror pod that carries this annotation. */
 const mirrorAnnotation = 'kubernetes.io/config.mirror';
@@ -30,12 +31,10 @@ function isWork({ metadata }: Pod): boolean {
   );
 }
 
-const nameLabel = 'app.kubernetes.io/name';
-
 /** A static pod cannot have a ServiceAccount. Only those who administer a node write its manifests. */
 function isNodeAgent(pod: Pod, namespace: string): boolean {
   const { metadata, spec } = pod;
-  if (podTypeOf(pod) === 'Static') return metadata.labels?.[nameLabel] === AGENT_COMPONENT;
+  if (podTypeOf(pod) === 'Static') return isAgentPod(metadata);
   return metadata.namespace === namespace && spec.serviceAccountName === AGENT_SERVICE_ACCOUNT;
 }
 

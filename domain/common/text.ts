@@ -30,3 +30,10 @@ export function oneLine(text: string, maxLength: number): string {
 export function numbered(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
+
+/** Returns the FNV-1a hash of a text in eight digits. It tells versions apart, and is no protection against someone who constructs a collision. */
+export function hashed(text: string): string {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return (hash >>> 0).toString(16).padStart(8, '0');
+}

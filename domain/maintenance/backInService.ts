@@ -9,6 +9,7 @@ import { holdsNode } from '../common/nodePermission.ts';
 import { countsForEveryNode } from '../common/requester.ts';
 import { oneLine } from '../common/text.ts';
 import { evaluateGate, gatesOf, isEvaluated } from '../readiness/gates.ts';
+import { staleContainers } from '../readiness/reboots.ts';
 import { wasCordonedByMaintenance } from './status.ts';
 
 /** The facts about a node that decide whether it is in service. */
@@ -41,7 +42,8 @@ export function gatesSummary(
     countsForEveryNode(metadata.annotations?.[REQUESTER_ANNOTATION]),
   );
   const gates = gatesOf(node, readiness?.spec.readinessGates ?? [], counting);
-  const blocking = gates.map((gate) => evaluateGate(gate, pods)).filter(({ blocks }) => blocks);
+  const stale = staleContainers(readiness?.status, node.status?.nodeInfo?.bootID);
+  const blocking = gates.map((gate) => evaluateGate(gate, pods, stale)).filter(({ blocks }) => blocks);
   if (blocking.length === 0) return undefined;
   const notReady = blocking.filter(({ ready }) => !ready);
   return {

@@ -10,9 +10,19 @@ import { selectorKey, selectorText, selectsLabels } from '../common/labelSelecto
 import { compareNames, listed } from '../common/names.ts';
 import { selectsNode } from '../common/nodeSelector.ts';
 import { isFinished, podName } from '../common/pod.ts';
+import { hashed } from '../common/text.ts';
+import {
+  containersOfBoot,
+  hasRebooted,
+  isInterrupted,
+  knownBootId,
+  type NodeReports,
+  reportsCompleteAt,
+  staleContainers,
+} from './reboots.ts';
 
 export interface ReadinessTiming {
-  /** Grace period before a gate that became not ready taints the node again. */
+  /** Grace period before a gate that became not ready taints the node again, for gates without one of their own. */
   graceMs: number;
   /** Time for which the taint stays after the second loss although the node is ready; each further loss doubles it. */
   dampingMs: number;
@@ -36,7 +46,7 @@ export function readinessTiming(graceMs: number): ReadinessTiming {
 }
 
 /** The facts about a node from which its readiness is decided. Times are milliseconds since the epoch. */
-export interface ReadinessInput {
+export interface ReadinessInput extends NodeReports {
   gates: readonly NodeReadinessGate[];
   /** Pods on the node. */
   pods: readonly Pod[];
@@ -126,6 +136,7 @@ interface GateState {
   name: string;
   definition: string;
   blocks: boolean;
+  graceSeconds: number | undefined;
   ready: boolean;
   pods: number;
   reason?: string;
@@ -135,30 +146,35 @@ interface GateState {
 /**
  * "If all pods represented by every NodeReadinessGate is ready (based on container state and readiness probes) then the node is
  * also considered ready. If no pods are found with the label selector then the node is consider to be 'Not Ready'" (Node
- * Readiness Gates > Determining Readiness via Pod Selectors).
+ * Readiness Gates > Determining Readiness via Pod Selectors). Pods with `stale` containers are Ready only as of before a reboot.
  */
-export function evaluateGate(gate: NodeReadinessGate, pods: readonly Pod[]): GateState {
+export function evaluateGate(
+  gate: NodeReadinessGate,
+  pods: readonly Pod[],
+  stale: readonly string[],
+): GateState {
   const own = pods.filter((pod) => isActivePodOf(gate, pod));
-  const notReady = own.filter(({ status }) => !status.ready);
-  const { name, blocksReadiness: blocks } = gate;
-  const state = { name, definition: definitionOf(gate), blocks, pods: own.length };
+  const isStale = ({ status }: Pod) => status.containers !== undefined && stale.includes(status.containers);
+  const notReady = own.filter((pod) => !pod.status.ready || isStale(pod));
+  const { name, blocksReadiness: blocks, graceSeconds } = gate;
+  const state = { name, definition: definitionOf(gate), blocks, graceSeconds, pods: own.length };
   if (own.length === 0) {
     const message = `no pod on the node in namespace ${gate.namespace} has ${selectorText(gate.selector)}`;
     return { ...state, ready: false, reason: 'NoPods', message: truncate(message) };
   }
   if (notReady.length === 0) return { ...state, ready: true };
-  const names = notReady.map((pod) => `${podName(pod)} (${pod.status.phase ?? 'Pending'})`);
+  const names = notReady.map(
+    (pod) =>
+      `${podName(pod)} (${isStale(pod) ? 'not reported since the reboot' : (pod.status.phase ?? 'Pending')})`,
+  );
   const verb = names.length === 1 ? 'pod is' : 'pods are';
   const message = `${verb} not ready: ${listed(names.toSorted(compareNames))}`;
   return { ...state, ready: false, reason: 'PodsNotReady', message: truncate(message) };
 }
 
-/** Hashes the namespace, the selector and blocksReadiness (FNV-1a, eight digits): a gate that was redefined under its old name gets another hash. */
+/** Hashes the namespace, the selector and blocksReadiness: a gate that was redefined under its old name gets another hash. */
 function definitionOf({ namespace, selector, blocksReadiness }: NodeReadinessGate): string {
-  const text = JSON.stringify([namespace, selectorKey(selector), blocksReadiness]);
-  let hash = 0x811c9dc5;
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
-  return (hash >>> 0).toString(16).padStart(8, '0');
+  return hashed(JSON.stringify([namespace, selectorKey(selector), blocksReadiness]));
 }
 
 /** The limit of the schema. */
@@ -170,8 +186,9 @@ function truncate(message: string): string {
 
 /**
  * Decides whether a node is ready, and whether it has the taint. The taint is removed as soon as all blocking gates are ready. It is
- * added at once when a gate was never ready, the node is under maintenance, or the node flaps. It is added after the grace when a
- * ready gate is lost, or a gate is added to a node that accepts pods. `previous` is the only state kept between decisions.
+ * added at once when a gate was never ready, the node is under maintenance, has rebooted or is not Ready, or the node flaps. It is added
+ * after the grace of the gate when a ready gate is lost, or a gate is added to a node that accepts pods. `previous` is the only state kept
+ * between decisions.
  */
 export function decideReadiness(
   input: ReadinessInput,
@@ -179,7 +196,8 @@ export function decideReadiness(
   timing: ReadinessTiming,
 ): ReadinessDecision {
   const { now, isTainted, generation: observedGeneration } = input;
-  const gates = input.gates.map((gate) => evaluateGate(gate, input.pods));
+  const stale = staleContainersOf(input, previous);
+  const gates = input.gates.map((gate) => evaluateGate(gate, input.pods, stale));
   const readiness = gates.map((gate) => gateStatus(gate, previous, input));
   const blocking = readiness.filter((_, i) => gates[i]?.blocks);
   const notReady = blocking.filter(({ ready }) => !ready);
@@ -188,7 +206,11 @@ export function decideReadiness(
   const dampedUntil =
     isTainted && readySince !== undefined ? readySince + dampingMsOf(losses.losses, timing) : 0;
   const isDamped = now < dampedUntil;
-  const dueAt = taintDueAt(input, notReady, losses.losses, timing);
+  const graces = new Map(gates.map(({ name, graceSeconds }) => [name, graceSeconds]));
+  const dueAt = taintDueAt(input, notReady, losses.losses, (name) => {
+    const seconds = graces.get(name);
+    return seconds === undefined ? timing.graceMs : seconds * 1_000;
+  });
   const wantsTaint = isTainted ? notReady.length > 0 || isDamped : dueAt <= now;
   const status: NodeReadinessStatus = {
     observedGeneration,
@@ -197,13 +219,15 @@ export function decideReadiness(
     blockedBy: listed(notReady.map(({ name }) => name)).slice(0, maxBlockedByLength),
     ...losses,
     ...(isDamped && { taintUntil: timeOf(dampedUntil) }),
+    ...bootOf(input, previous, stale),
     conditions: [],
   };
   const taintAt = wantsTaint ? Infinity : dueAt;
   const ready = { ...readyCondition(status, notReady, taintAt), observedGeneration };
   status.conditions = withCondition(previous?.conditions ?? [], ready, timeOf(now));
   const resetAt = readySince !== undefined && losses.losses > 0 ? readySince + lossResetMs : Infinity;
-  const changesAt = Math.min(isDamped ? dampedUntil : Infinity, taintAt, resetAt);
+  const reportedAt = status.staleContainers !== undefined ? reportsCompleteAt(input, status) : Infinity;
+  const changesAt = Math.min(isDamped ? dampedUntil : Infinity, taintAt, resetAt, reportedAt);
   return { wantsTaint, status, ...(changesAt === Infinity ? {} : { changesAt }) };
 }
 
@@ -224,8 +248,36 @@ function timeOf(ms: number): string {
   return new Date(ms).toISOString();
 }
 
+/** Returns the containers from before the latest reboot, until the kubelet has had the time to report all pods again. */
+function staleContainersOf(
+  input: ReadinessInput,
+  previous: NodeReadinessStatus | undefined,
+): readonly string[] {
+  const isRecent = hasRebooted(previous, input.bootId) || input.now < reportsCompleteAt(input, previous);
+  return isRecent ? staleContainers(previous, input.bootId) : [];
+}
+
+type BootStatus = Pick<NodeReadinessStatus, 'bootID' | 'rebootTime' | 'containers' | 'staleContainers'>;
+
+function bootOf(
+  { gates, pods, bootId, now }: ReadinessInput,
+  previous: NodeReadinessStatus | undefined,
+  stale: readonly string[],
+): BootStatus {
+  // Without gates nothing is compared with the boot ID, and a gate that is added later starts with the one of that time.
+  if (gates.length === 0) return {};
+  const bootID = knownBootId(bootId) ?? previous?.bootID;
+  const rebootTime = hasRebooted(previous, bootId) ? timeOf(now) : previous?.rebootTime;
+  const own = pods.filter((pod) => gates.some((gate) => isActivePodOf(gate, pod)));
+  return {
+    ...(bootID !== undefined && { bootID }),
+    ...(rebootTime !== undefined && { rebootTime }),
+    ...containersOfBoot(own, stale),
+  };
+}
+
 function gateStatus(
-  { blocks: _, ...gate }: GateState,
+  { blocks: _, graceSeconds: __, ...gate }: GateState,
   previous: NodeReadinessStatus | undefined,
   input: ReadinessInput,
 ): NodeReadinessGateStatus {
@@ -234,7 +286,8 @@ function gateStatus(
   const lastTransitionTime = before?.ready === gate.ready ? before.lastTransitionTime : now;
   // A gate that is added to a node that accepts pods counts as lost from now on: pods were scheduled there without it.
   const isLost = before === undefined ? acceptsPods(input) : before.ready;
-  const lostTime = gate.ready ? undefined : isLost ? now : before?.lostTime;
+  const hasGrace = !gate.ready && !isInterrupted(input, previous, before);
+  const lostTime = hasGrace ? (isLost ? now : before?.lostTime) : undefined;
   return { ...gate, ...(lostTime !== undefined && { lostTime }), lastTransitionTime };
 }
 
@@ -281,12 +334,12 @@ function taintDueAt(
   { isUnderMaintenance, now }: ReadinessInput,
   notReady: readonly NodeReadinessGateStatus[],
   losses: number,
-  { graceMs }: ReadinessTiming,
+  graceMsOf: (gate: string) => number,
 ): number {
   if (notReady.length === 0) return Infinity;
   if (isUnderMaintenance || losses >= lossesWithoutGrace) return now;
-  const dueTimes = notReady.map(({ lostTime }) =>
-    lostTime === undefined ? now : Date.parse(lostTime) + graceMs,
+  const dueTimes = notReady.map(({ name, lostTime }) =>
+    lostTime === undefined ? now : Date.parse(lostTime) + graceMsOf(name),
   );
   return Math.min(...dueTimes);
 }

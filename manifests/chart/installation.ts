@@ -21,7 +21,7 @@ const isPolicy: Filter = (manifest) =>
   isMutatingPolicy(manifest) || manifest.kind === 'MutatingAdmissionPolicyBinding';
 /** The roles that administrators bind to users. */
 const isUserRole: Filter = ({ kind, metadata }) =>
-  kind === 'ClusterRole' && !/^node-maintenance-(worker|admission)/.test(metadata.name);
+  kind === 'ClusterRole' && !/^node-maintenance-(worker|admission|agent)/.test(metadata.name);
 
 const usesPolicies: Expression = 'eq (include "node-maintenance.mutatingPolicies" .) "true"';
 const hasGates: Expression = '.Values.readinessGates.enabled';

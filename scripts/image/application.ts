@@ -59,13 +59,20 @@ export async function writeApplication(folder: string): Promise<string[]> {
     },
     outdir: worker,
   });
+  const agent = await build({
+    ...options,
+    entryPoints: ['agent/main.ts'],
+    outdir: join(folder, 'agent'),
+  });
   const configuration = await build({
     ...options,
     entryPoints: ['temporal-config/main.ts', 'temporal-config/encodedFailures.ts'],
     outdir: join(folder, 'temporal-config'),
   });
   const commands = await bundleCommands(join(folder, 'cli'));
-  const inputs = [programs, configuration, commands].flatMap(({ metafile }) => Object.keys(metafile.inputs));
+  const inputs = [programs, agent, configuration, commands].flatMap(({ metafile }) =>
+    Object.keys(metafile.inputs),
+  );
   for (const { file, flags } of workflowBundles) {
     const code = printedBundle(flags);
     inputs.push(...inputsOf(code));

@@ -25,7 +25,7 @@ const folders = {
       ['common'],
       ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
-      ['admission', 'maintenance', 'windows'],
+      ['admission', 'maintenance', 'staticPods', 'windows'],
       ['doctor', 'uninstall'],
     ],
   },
@@ -58,7 +58,13 @@ const folders = {
   kube: { from: ['api', 'domain/common/text.ts'], packages: ['node:', '@kubernetes/client-node', 'undici'], not: ['node:process', 'process'] },
   http: { from: ['kube/errors.ts', 'kube/log.ts'], packages: ['node:'] },
   // A process of its own on every node: it needs no Temporal.
-  agent: { from: ['api', 'domain', 'http', 'kube', 'package.json'], packages: ['node:', 'commander', 'pino', '@homebridge/dbus-native', 'yaml'] },
+  agent: {
+    from: ['api', 'domain', 'http', 'kube', 'process'],
+    packages: ['node:', 'commander', 'pino', '@homebridge/dbus-native', 'yaml', 'zod'],
+    layers: [['reboot', 'shutdown', 'staticPods']],
+  },
+  // What the programs of an installation share: settings, logging, the end of tasks.
+  process: { from: ['domain/common/text.ts', 'kube/log.ts', 'package.json'], packages: ['node:fs', 'commander', 'pino', 'zod'] },
   admission: { from: ['api', 'domain', 'http', 'kube'], packages: ['node:', '@peculiar/x509', 'reflect-metadata', 'zod'] },
   'temporal-config': {
     from: ['api', 'domain'],
@@ -68,7 +74,7 @@ const folders = {
     from: ['api', 'domain', 'kube', 'manifests', 'node-lease', 'temporal-config'],
     types: ['workflows', 'activities'],
     not: onlyKube,
-    layers: [['terminal'], ['completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor'], ['uninstall']],
+    layers: [['terminal'], ['agent', 'completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor'], ['uninstall']],
   },
   worker: {
     from: [
@@ -83,8 +89,8 @@ const folders = {
       'kube',
       'admission',
       'manifests',
+      'process',
       'temporal-config',
-      'package.json',
     ],
     not: onlyKube,
   },
@@ -95,7 +101,7 @@ const folders = {
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
   // Generates manifests from api and admission, and reference documentation.
   'scripts/reference/metrics.ts': { from: ['worker/metrics/definitions.ts'] },
-  'scripts/reference/settings.ts': { from: ['worker/config.ts', 'worker/settings.ts', 'worker/codecServer/settings.ts'] },
+  'scripts/reference/settings.ts': { from: ['agent/config.ts', 'process/settings.ts', 'worker/config.ts', 'worker/codecServer/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
   'scripts/generate.ts': {

@@ -22,10 +22,10 @@ const configuration = {
 };
 
 /**
- * Writes the commands as one executable for the platform of this process: the Node.js that runs it, and the bundled program. Returns the files that were
- * bundled, relative to the root.
+ * Writes the program of an entry point as one executable for the platform of this process: the Node.js that runs it, and the bundled program. Returns the
+ * files that were bundled, relative to the root.
  */
-export async function writeExecutable(file: string): Promise<string[]> {
+export async function writeExecutable(file: string, entryPoint: string): Promise<string[]> {
   const dir = mkdtempSync(join(tmpdir(), 'plugin-'));
   try {
     const { metafile } = await build({
@@ -34,7 +34,7 @@ export async function writeExecutable(file: string): Promise<string[]> {
       format: 'cjs',
       banner: {},
       target: `node${process.versions.node.split('.')[0]}`,
-      entryPoints: ['cli/executable.ts'],
+      entryPoints: [entryPoint],
       outfile: join(dir, configuration.main),
       minify: true,
       keepNames: true,

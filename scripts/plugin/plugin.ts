@@ -68,7 +68,7 @@ function releaseUrlIn(args: string[]): string | undefined | null {
 async function writeArchive(): Promise<Archive> {
   const content = join(output, 'content');
   mkdirSync(content, { recursive: true });
-  const inputs = await writeExecutable(join(content, 'kubectl-maintenance'));
+  const inputs = await writeExecutable(join(content, 'kubectl-maintenance'), 'cli/executable.ts');
   writeFileSync(join(content, 'kubectl_complete-maintenance'), completion, { mode: 0o755 });
   copyFileSync(join(root, 'LICENSE'), join(content, 'LICENSE'));
   writeFileSync(join(content, 'LICENSES.txt'), licensesOf(inputs));

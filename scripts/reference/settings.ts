@@ -1,6 +1,7 @@
+import { agentSettingSources } from '../../agent/config.ts';
 import { codecServerSettingSources } from '../../worker/codecServer/settings.ts';
 import { settingSources } from '../../worker/config.ts';
-import type { SettingSource } from '../../worker/settings.ts';
+import type { SettingSource } from '../../process/settings.ts';
 
 /** Returns the text of docs/reference/settings.md. */
 export function settingsReference(): string {
@@ -21,6 +22,14 @@ For \`npm run codec-server -- --FLAG VALUE\`, described in [Temporal in producti
 | flag | variable | default | meaning |
 |---|---|---|---|
 ${codecServerSettingSources.map(row).join('\n')}
+
+## Settings of the node agent
+
+For \`npm run agent -- --FLAG VALUE\`, described in [The node agent](../concepts/node-agent.md).
+
+| flag | variable | default | meaning |
+|---|---|---|---|
+${agentSettingSources.map(row).join('\n')}
 `;
 }
 

@@ -15,7 +15,7 @@ import { renderManifests, withLabels } from '../../manifests/render.ts';
 import { reviewManifests, reviewWebhooks } from '../../worker/installation.ts';
 import { type InstallationState, watchInstallation } from '../../worker/installationWatch.ts';
 import { createMetrics } from '../../worker/metrics/metrics.ts';
-import { packageVersion } from '../../worker/packageVersion.ts';
+import { packageVersion } from '../../process/packageVersion.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { chart, ensureHelm, Helm } from '../kit/helm.ts';

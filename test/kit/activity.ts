@@ -68,7 +68,6 @@ export function activitiesOn(
     }),
     nodeEvents: events,
     notifications,
-    namespace: SYSTEM_NAMESPACE,
     leases,
     heartbeatTimeoutSeconds: 540,
     stalledAfterMs,

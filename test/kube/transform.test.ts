@@ -127,12 +127,44 @@ test('a trimmed node keeps its labels, taints, spec.unschedulable, and the annot
   });
 });
 
-test('a trimmed node keeps its boot ID, if its kubelet has reported one', () => {
-  const trimmed = (bootID: string) =>
-    trimNode({ metadata, spec: {}, status: { nodeInfo: { bootID, machineID: 'x' } } } as unknown as Node)
+test('a trimmed node keeps its boot ID, and the Ready condition without its heartbeat', () => {
+  const ready = {
+    type: 'Ready',
+    status: 'True',
+    reason: 'KubeletReady',
+    message: '',
+    lastTransitionTime: 't',
+  };
+  const conditions = [
+    { ...ready, lastHeartbeatTime: 'h' },
+    { ...ready, type: 'DiskPressure' },
+  ];
+  const statusOf = (bootID: string) =>
+    trimNode({ metadata, spec: {}, status: { conditions, nodeInfo: { bootID, osImage: 'x' } } } as Node)
       .status;
-  expect(trimmed('boot-1')).toEqual({ nodeInfo: { bootID: 'boot-1' } });
-  expect(trimmed('')).toBeUndefined();
+  expect(statusOf('a')).toEqual({ conditions: [ready], nodeInfo: { bootID: 'a' } });
+  expect(statusOf('')).toEqual({ conditions: [ready] });
+});
+
+test('a Ready pod has another hash after each start of a container', () => {
+  const ready = [{ type: 'Ready', status: 'True' }];
+  const hashOf = (containerStatuses: object[], uid = 'u', conditions = ready) =>
+    trimPod({ metadata: { name: 'cni', uid }, spec: {}, status: { conditions, containerStatuses } } as RawPod)
+      .status.containers;
+  const started = (startedAt: string) => ({ state: { running: { startedAt } } });
+  const first = hashOf([{ containerID: 'containerd://1' }]);
+  expect(first).toMatch(/^[0-9a-f]{8}$/);
+  expect(hashOf([{ containerID: 'containerd://1' }])).toBe(first);
+  const others = [
+    hashOf([{ containerID: 'containerd://2' }]),
+    hashOf([{ containerID: 'containerd://1' }], 'another'),
+    hashOf([{ containerID: 'containerd://1' }, { containerID: 'containerd://3' }]),
+    hashOf([started('2026-01-01T00:00:00Z')]),
+    hashOf([started('2026-01-01T00:00:01Z')]),
+  ];
+  expect(new Set([first, ...others]).size).toBe(6);
+  expect(hashOf([])).toBeUndefined();
+  expect(hashOf([{ containerID: 'containerd://1' }], 'u', [])).toBeUndefined();
 });
 
 test('a trimmed NodeReadiness keeps the owners of its gates', () => {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { CommanderError } from 'commander';
 import { errorMessage } from '../../kube/errors.ts';
 import { payloadSettings } from '../../temporal-config/connection.ts';
-import { createLogger, toLog } from '../log.ts';
+import { createLogger, toLog } from '../../process/log.ts';
 import { payloadObserver } from '../payloadObserver.ts';
 import { serveCodec } from './codecServer.ts';
 import { type CodecServerConfig, parseCodecServerConfig } from './settings.ts';

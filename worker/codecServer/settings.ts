@@ -1,7 +1,13 @@
 import { isIP } from 'node:net';
 import { Command } from 'commander';
 import * as z from 'zod';
-import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from '../settings.ts';
+import {
+  parseSettings,
+  setting,
+  type SettingSource,
+  sourcesOf,
+  wholeNumber,
+} from '../../process/settings.ts';
 
 /** The configuration of the codec server, parsed once. The keys have a setting of their own, which worker and CLI have too. */
 export interface CodecServerConfig {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { setting, wholeNumber } from '../settings.ts';
+import { setting, wholeNumber } from '../../process/settings.ts';
 
 export interface NotificationSettings {
   /** Its path may be a secret. */

@@ -7,8 +7,8 @@ import { escapeUnprintable, numbered } from '../../domain/common/text.ts';
 import { payloadSettings, temporalSettings } from '../../temporal-config/connection.ts';
 import { explainFailure, oneLine } from '../../temporal-config/connectionErrors.ts';
 import { loadWorkflows } from '../bundle.ts';
-import { createLogger, toLog } from '../log.ts';
-import { packageVersion } from '../packageVersion.ts';
+import { createLogger, toLog } from '../../process/log.ts';
+import { packageVersion } from '../../process/packageVersion.ts';
 import { historiesIn, historiesOf, openRunsOf, type RecordedRun } from './histories.ts';
 import { replay, type Replayed } from './replay.ts';
 

@@ -268,6 +268,17 @@ describe('waiting for a stage', () => {
   const cni = (ready: boolean) =>
     pod({ name: 'cni', labels: { app: 'cni' }, phase: ready ? 'Running' : 'Pending', ready });
 
+  const serving = node({ readiness: gated, pods: [cni(true)] });
+  const rebooted: NodeServiceInput = {
+    ...serving,
+    node: { ...serving.node, status: { ...serving.node.status, nodeInfo: { bootID: 'b' } } },
+    pods: serving.pods.map((one) => ({ ...one, status: { ...one.status, containers: '1' } })),
+    readiness: {
+      ...gated,
+      status: { bootID: 'a', containers: ['1'], conditions: [] },
+    } as unknown as NodeReadiness,
+  };
+
   test.each<{
     when: string;
     goal: NodeMaintenanceStage;
@@ -374,6 +385,16 @@ describe('waiting for a stage', () => {
       want: {
         kind: 'Waiting',
         on: ['node one: gate network: no pod on the node in namespace default has app=cni'],
+      },
+    },
+    {
+      when: 'the node has rebooted, and its kubelet has not reported the pod of a gate',
+      goal: 'Complete',
+      of: completed,
+      nodes: [rebooted],
+      want: {
+        kind: 'Waiting',
+        on: ['node one: gate network: pod is not ready: default/cni (not reported since the reboot)'],
       },
     },
     {

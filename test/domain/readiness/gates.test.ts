@@ -36,7 +36,7 @@ describe('a gate', () => {
       want: { ready: true, pods: 1 },
     },
   ])('is ready when $when', ({ pods, want }) => {
-    expect(evaluateGate(gate('cni'), pods)).toMatchObject({ name: 'cni', blocks: true, ...want });
+    expect(evaluateGate(gate('cni'), pods, [])).toMatchObject({ name: 'cni', blocks: true, ...want });
   });
 
   const none = 'NoPods: no pod on the node in namespace kube-system has app=cni';
@@ -52,7 +52,7 @@ describe('a gate', () => {
       want: 'PodsNotReady: pod is not ready: kube-system/cni-2 (Running)',
     },
   ])('is not ready when $when', ({ pods, want }) => {
-    const { ready, reason, message } = evaluateGate(gate('cni'), pods);
+    const { ready, reason, message } = evaluateGate(gate('cni'), pods, []);
     expect({ ready, why: `${reason}: ${message}` }).toEqual({ ready: false, why: want });
   });
 });
@@ -119,6 +119,8 @@ class SimulatedNode {
       isTainted: this.isTainted,
       isUnderMaintenance: false,
       createdAtMs: this.createdAtMs,
+      bootId: 'a',
+      nodeReadySinceMs: this.createdAtMs,
       generation: 1,
       now: this.now,
       ...differs,
@@ -266,24 +268,206 @@ describe('the taint', () => {
   });
 });
 
+describe('a gate with a grace of its own', () => {
+  const network = gate('cni', { graceSeconds: 5 });
+  test('adds the taint when its grace is over, without waiting for that of another gate', () => {
+    const node = new SimulatedNode();
+    const differs = { gates: [network, gate('csi')] };
+    node.after(0, all, differs);
+    expect(node.after(60, ['cni'], differs)).toMatchObject({ changesAt: node.now + graceMs });
+    expect(node.after(1, [], differs)).toMatchObject({ wantsTaint: false, changesAt: node.now + 5_000 });
+    expect(node.after(5, [], differs).wantsTaint).toBe(true);
+  });
+
+  test('is the same gate with another grace', () => {
+    const node = new SimulatedNode();
+    node.after(0, [], { gates: [network] });
+    const { lostTime, definition } = node.after(60, all, { gates: [network] }).status.readiness[0] ?? {};
+    const changed = node.after(60, all, { gates: [{ ...network, graceSeconds: 9 }] });
+    expect(changed.status.readiness[0]).toMatchObject({ definition, ready: true });
+    expect(lostTime).toBeUndefined();
+  });
+
+  test('of 0 closes a node that accepts pods at once', () => {
+    const node = new SimulatedNode(false);
+    node.after(0, ['cni'], { gates: [network] });
+    const own = gate('burn-in', { graceSeconds: 0 });
+    const closed = node.after(60, ['cni'], { gates: [network, own] });
+    expect(closed).toMatchObject({ wantsTaint: true, status: { losses: 0, blockedBy: 'burn-in' } });
+  });
+});
+
+/** Returns a Ready pod with these containers. */
+const run = (app: string, containers: string): Pod => {
+  const one = gatePod(app);
+  return { ...one, status: { ...one.status, containers } };
+};
+
+describe('a node that rebooted', () => {
+  const before = [run('cni', 'cni-1'), run('csi', 'csi-1')];
+  const ready = () => {
+    const node = new SimulatedNode();
+    node.after(0, [], { pods: before });
+    expect(node.isTainted).toBe(false);
+    return node;
+  };
+
+  test('accepts no pods from the first report of its kubelet on, until all pods of its gates have started again', () => {
+    const node = ready();
+    const closed = node.after(600, [], { pods: before, bootId: 'b' });
+    expect(closed).toMatchObject({ wantsTaint: true, status: { bootID: 'b', gates: '0/2', losses: 1 } });
+    expect(closed.status.readiness[0]?.message).toBe(
+      'pod is not ready: kube-system/cni (not reported since the reboot)',
+    );
+    expect(closed.status).toMatchObject({ staleContainers: ['cni-1', 'csi-1'] });
+    expect(closed.status.containers).toBeUndefined();
+    const started = [run('cni', 'cni-2'), run('csi', 'csi-1')];
+    expect(node.after(1, [], { pods: started, bootId: 'b' })).toMatchObject({
+      wantsTaint: true,
+      status: { gates: '1/2', containers: ['cni-2'], staleContainers: ['csi-1'] },
+    });
+    const pods = [run('cni', 'cni-2'), run('csi', 'csi-2')];
+    expect(node.after(1, [], { pods, bootId: 'b' })).toMatchObject({
+      wantsTaint: false,
+      status: { containers: ['cni-2', 'csi-2'] },
+    });
+    expect(node.status?.staleContainers).toBeUndefined();
+  });
+
+  test('accepts no pods either when it reboots again before its pods have started', () => {
+    const node = ready();
+    node.after(600, [], { pods: before, bootId: 'b' });
+    const again = node.after(59, [], { pods: before, bootId: 'c' });
+    expect(again).toMatchObject({ wantsTaint: true, status: { staleContainers: ['cni-1', 'csi-1'] } });
+  });
+
+  test('counts a pod that was reported before the boot ID, a minute later', () => {
+    const node = ready();
+    const pods = [run('cni', 'cni-2'), run('csi', 'csi-2')];
+    node.after(600, [], { pods });
+    const closed = node.after(1, [], { pods, bootId: 'b' });
+    expect(closed).toMatchObject({ wantsTaint: true, changesAt: node.now + 60_000 });
+    expect(node.after(59, [], { pods, bootId: 'b' }).wantsTaint).toBe(true);
+    expect(node.after(1, [], { pods, bootId: 'b', nodeReadySinceMs: undefined }).wantsTaint).toBe(true);
+    expect(node.after(1, [], { pods, bootId: 'b' })).toMatchObject({
+      wantsTaint: false,
+      status: { containers: ['cni-2', 'csi-2'] },
+    });
+    expect(node.status?.staleContainers).toBeUndefined();
+  });
+
+  test('gets no grace for a gate whose pods report no containers', () => {
+    const node = new SimulatedNode();
+    node.after(0, all);
+    expect(node.after(600, all, { bootId: 'b' }).wantsTaint).toBe(false);
+    expect(node.after(10, ['cni'], { bootId: 'b' }).wantsTaint).toBe(true);
+  });
+
+  test.each([
+    { when: 'was lost before', differs: { bootId: 'b' } },
+    { when: 'is new', differs: { bootId: 'b', gates: [...gates, gate('dns')] } },
+  ])('gets no further grace for a gate that $when', ({ differs }) => {
+    const node = new SimulatedNode();
+    node.after(0, all);
+    expect(node.after(60, ['cni']).wantsTaint).toBe(false);
+    expect(node.after(1, all, { ...differs, pods: [] }).wantsTaint).toBe(true);
+  });
+
+  test.each([
+    { when: 'the boot ID is not known any more', bootIds: ['a', undefined, '', 'a'] },
+    { when: 'the boot ID becomes known', bootIds: [undefined, 'a', 'a', 'a'] },
+  ])('is not one where $when', ({ bootIds }) => {
+    const node = new SimulatedNode();
+    for (const bootId of bootIds) expect(node.after(60, [], { pods: before, bootId }).wantsTaint).toBe(false);
+    expect(node.status?.rebootTime).toBeUndefined();
+  });
+
+  test('is not one that had no gates under its previous boot ID', () => {
+    const node = ready();
+    node.after(60, [], { gates: [] });
+    const gated = node.after(60, [], { pods: before, bootId: 'b' });
+    expect(gated).toMatchObject({ wantsTaint: false, status: { losses: 0 } });
+    expect(node.after(60, [], { bootId: 'b' }).wantsTaint).toBe(false);
+  });
+});
+
+describe('a node that is not Ready', () => {
+  const notReady = { nodeReadySinceMs: undefined };
+  test('gets no grace for a gate that it loses', () => {
+    const node = new SimulatedNode();
+    node.after(0, all);
+    expect(node.after(60, all, notReady).wantsTaint).toBe(false);
+    expect(node.after(1, ['cni'], notReady).wantsTaint).toBe(true);
+  });
+
+  test('gets no further grace for a gate that it has lost', () => {
+    const node = new SimulatedNode();
+    node.after(0, all);
+    expect(node.after(60, ['cni']).wantsTaint).toBe(false);
+    expect(node.after(1, ['cni'], notReady).wantsTaint).toBe(true);
+  });
+
+  test('gets no grace for gates that were lost at that time, even if no leader observed it', () => {
+    const node = new SimulatedNode();
+    node.after(0, all);
+    const nodeReadySinceMs = node.now + 100_000;
+    expect(node.after(110, ['cni'], { nodeReadySinceMs }).wantsTaint).toBe(true);
+    node.after(1, all, { nodeReadySinceMs });
+    expect(node.after(200, ['cni'], { nodeReadySinceMs }).wantsTaint).toBe(false);
+  });
+
+  test('stays open if its gates stay ready, and gets the grace again when it has been Ready for a minute', () => {
+    const node = new SimulatedNode();
+    node.after(0, all);
+    node.after(60, all, notReady);
+    const nodeReadySinceMs = node.now;
+    expect(node.after(1, all, { nodeReadySinceMs }).wantsTaint).toBe(false);
+    expect(node.after(59, ['cni'], { nodeReadySinceMs }).wantsTaint).toBe(false);
+  });
+});
+
 test('the taint always matches the gates', () => {
   const step = fc.record({
-    seconds: fc.constantFrom(0, 1, 10, 29, 30, 31, 700),
+    seconds: fc.constantFrom(0, 1, 10, 29, 30, 31, 59, 700),
     readyApps: fc.subarray(all),
     isUnderMaintenance: fc.boolean(),
+    isNodeReady: fc.boolean(),
+    reboots: fc.boolean(),
+    /** Without it, the apiserver contains what the kubelet reported last. */
+    restarts: fc.boolean(),
   });
+  const graceMsOf = (name: string) => (name === 'cni' ? 5_000 : graceMs);
+  const own = gates.map((one) => (one.name === 'cni' ? { ...one, graceSeconds: 5 } : one));
   fc.assert(
     fc.property(fc.boolean(), fc.array(step, { maxLength: 30 }), (isTainted, steps) => {
       const node = new SimulatedNode(isTainted);
-      for (const { seconds, readyApps, isUnderMaintenance } of steps) {
-        const { input, wantsTaint, status, changesAt } = node.after(seconds, readyApps, {
+      let [boot, containers] = [0, 0];
+      let nodeReadySinceMs: number | undefined = node.createdAtMs;
+      let wereReady: readonly string[] = [];
+      for (const { seconds, readyApps, isUnderMaintenance, isNodeReady, reboots, restarts } of steps) {
+        boot += reboots ? 1 : 0;
+        containers += restarts ? 1 : 0;
+        nodeReadySinceMs = isNodeReady ? (nodeReadySinceMs ?? node.now + seconds * 1_000) : undefined;
+        const { input, wantsTaint, status, changesAt } = node.after(seconds, [], {
+          gates: own,
+          pods: readyApps.map((app) => run(app, `${app}-${containers}`)),
           isUnderMaintenance,
+          bootId: `boot-${boot}`,
+          nodeReadySinceMs,
         });
         const notReady = status.readiness.filter(({ name, ready }) => !ready && name !== 'logs');
         const wasNeverReady = notReady.some(({ lostTime }) => lostTime === undefined);
-        const isGraceOver = notReady.some(({ lostTime = '' }) => node.now - Date.parse(lostTime) >= graceMs);
-        if (notReady.length > 0 && (input.isTainted || wasNeverReady || isGraceOver || isUnderMaintenance))
+        const isGraceOver = notReady.some(
+          ({ name, lostTime = '' }) => node.now - Date.parse(lostTime) >= graceMsOf(name),
+        );
+        const isInterrupted = isUnderMaintenance || !isNodeReady || (reboots && boot > 1);
+        if (notReady.length > 0 && (input.isTainted || wasNeverReady || isGraceOver || isInterrupted))
           expect(wantsTaint).toBe(true);
+        for (const { name, ready } of status.readiness) {
+          const isStale = reboots && !restarts && wereReady.includes(name);
+          if (!readyApps.includes(name) || isStale) expect(ready).toBe(false);
+          else if (restarts) expect(ready).toBe(true);
+        }
         if (notReady.length === 0 && status.losses < 2) expect(wantsTaint).toBe(false);
         if (notReady.length === 0 && !input.isTainted) expect(wantsTaint).toBe(false);
         // A lost gate adds the taint later, and a damped taint is removed later, without any event.
@@ -291,6 +475,7 @@ test('the taint always matches the gates', () => {
         if (changesAt !== undefined) expect(changesAt).toBeGreaterThan(node.now);
         const again = decideReadiness({ ...input, isTainted: wantsTaint }, status, node.timing);
         expect(again).toMatchObject({ wantsTaint, status });
+        wereReady = readyApps;
       }
     }),
   );

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { once } from 'node:events';
-import { runTogether } from '../../worker/runTogether.ts';
+import { runTogether } from '../../process/runTogether.ts';
 
 const untilAborted = (signal: AbortSignal) => (signal.aborted ? Promise.resolve() : once(signal, 'abort'));
 

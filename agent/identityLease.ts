@@ -1,0 +1,101 @@
+import type { Lease, Node } from '../api/core.ts';
+import {
+  AGENT_COMPONENT,
+  AGENT_LEASE_NAMESPACE,
+  COMPONENT_LABEL,
+  HOSTNAME_LABEL,
+  IdentityAnnotation,
+} from '../api/names.ts';
+import { isTakenOver } from '../domain/leases/identityLease.ts';
+import { sleep } from '../kube/abort.ts';
+import { errorMessage } from '../kube/errors.ts';
+import { heldSpec } from '../kube/leaseRecord.ts';
+import { resources } from '../kube/resources.ts';
+import { packageVersion } from '../process/packageVersion.ts';
+import type { AgentDeps } from './deps.ts';
+
+const leaseDurationSeconds = 60;
+const renewEveryMs = 15_000;
+/** Before the first renewal, and after one that failed. */
+const retryMs = 3_000;
+
+/** Another agent has taken over this node. */
+export class TakenOverError extends Error {
+  override readonly name = 'TakenOverError';
+}
+
+/**
+ * Publishes the identity Lease of the agent, by which drains know that static pods of this node can be stopped, and renews it until the signal
+ * aborts. The Lease is never deleted: it expires, and ends with its Node. Of two agents on a node the later one takes the Lease over; the earlier one
+ * rejects with TakenOverError.
+ */
+export async function runIdentityLease(
+  deps: Pick<AgentDeps, 'kube' | 'node' | 'log'>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { node, log } = deps;
+  const holder = `${node}_${crypto.randomUUID()}`;
+  let isPublished = false;
+  let reported: string | undefined;
+  while (!signal.aborted) {
+    const failure = await written(deps, { holder, isPublished, signal });
+    if (signal.aborted) return;
+    if (failure === undefined && !isPublished) log.info('Identity Lease published', { node, holder });
+    if (failure === undefined) isPublished = true;
+    else if (failure !== reported) log.warn('Identity Lease could not be renewed', { node, reason: failure });
+    reported = failure;
+    await sleep(failure === undefined ? renewEveryMs : retryMs, signal);
+  }
+}
+
+interface Attempt {
+  readonly holder: string;
+  readonly isPublished: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Writes the Lease once. Returns why it was not written. */
+async function written(
+  { kube, node: name }: Pick<AgentDeps, 'kube' | 'node'>,
+  { holder, isPublished, signal }: Attempt,
+): Promise<string | undefined> {
+  const key = { namespace: AGENT_LEASE_NAMESPACE, name };
+  const options = { signal, urgent: true };
+  try {
+    const node = await kube.get(resources.nodes, { name }, options);
+    if (node === undefined)
+      return `Node ${name} does not exist: the kubelet has not registered it, or --node is wrong`;
+    const current = await kube.get(resources.leases, key, options);
+    if (isPublished && current !== undefined && isTakenOver(current, holder)) throw takenOver(name, current);
+    const spec = heldSpec(current?.spec, { identity: holder, leaseDurationSeconds }, kube.now());
+    const metadata = metadataOf(node, current);
+    if (current === undefined) await kube.create(resources.leases, { metadata, spec }, options);
+    else await kube.mergePatch(resources.leases, key, { metadata, spec }, options);
+    return undefined;
+  } catch (error) {
+    if (error instanceof TakenOverError) throw error;
+    return errorMessage(error);
+  }
+}
+
+function takenOver(node: string, { spec: { holderIdentity = '' } }: Lease): TakenOverError {
+  return new TakenOverError(
+    `another agent of node ${node} has started since and holds Lease ${AGENT_LEASE_NAMESPACE}/${node} as ${holderIdentity}: this one ends; run one agent per node`,
+  );
+}
+
+function metadataOf(node: Node, current: Lease | undefined): Lease['metadata'] {
+  const { name, uid = '' } = node.metadata;
+  const resourceVersion = current?.metadata.resourceVersion;
+  return {
+    name,
+    namespace: AGENT_LEASE_NAMESPACE,
+    ...(resourceVersion !== undefined && { resourceVersion }),
+    labels: { [COMPONENT_LABEL]: AGENT_COMPONENT, [HOSTNAME_LABEL]: name },
+    annotations: {
+      [IdentityAnnotation.Version]: packageVersion(),
+      [IdentityAnnotation.RenewIntervalSeconds]: String(renewEveryMs / 1_000),
+    },
+    ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name, uid }],
+  };
+}

@@ -1,0 +1,296 @@
+import type { Node } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { EVACUATION_NODE_LABEL } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import { controlPlaneOf, decideStaticPods, type StaticPodDecision } from '../../domain/staticPods/decide.ts';
+import { podKey } from '../../domain/staticPods/manifest.ts';
+import { sleep } from '../../kube/abort.ts';
+import { errorMessage, isKubeError } from '../../kube/errors.ts';
+import { Informer } from '../../kube/informer.ts';
+import { resources } from '../../kube/resources.ts';
+import type { AgentDeps } from '../deps.ts';
+import { type FolderPaths, ManifestFolders, type Manifests } from './folders.ts';
+import { Reports } from './reports.ts';
+import { type NodeEvent, NodeEvents } from './nodeEvents.ts';
+
+export interface StaticPodOptions extends FolderPaths {
+  /** Static pods of the control plane are put back when no apiserver has answered for this time. */
+  readonly controlPlaneReturnAfterSeconds: number;
+  readonly podLogDirectory: string;
+}
+
+/** For metrics. */
+export class StaticPodState {
+  /** Number of manifests that are to be put back. */
+  held = 0;
+  /** Time since the apiserver last answered, while manifests are held. */
+  silentSeconds = 0;
+}
+
+const folderRetryMs = 30_000;
+const failureRetryMs = 5_000;
+/** Interval while a manifest is held, or an Evacuation asks for one. */
+const busyMs = 10_000;
+/** Changes wake the loop; this is for what no watch shows. */
+const idleMs = 300_000;
+/** While manifests are held, the maintenances are read again after this. */
+const maintenancesMs = 30_000;
+
+/** The conditions of a Node under maintenance; the worker writes them from the stage Cordon on. */
+const maintenanceConditions = ['MaintenanceInProgress', 'DrainInProgress', 'Drained'];
+
+/**
+ * Stops and starts the static pods of the node as its maintenances and Evacuations ask, by moving their manifests, until the signal aborts. Without a
+ * folder of static pods, it waits for one. Rejects with an Error that names the setting if manifests cannot be held.
+ */
+export async function runStaticPods(
+  deps: AgentDeps,
+  options: StaticPodOptions,
+  state: StaticPodState,
+  signal: AbortSignal,
+): Promise<void> {
+  const folders = new ManifestFolders(options, deps.log);
+  for (let isReported = false; !(await folders.prepare()); isReported = true) {
+    if (!isReported)
+      deps.log.info('Static pods are left alone until their folder exists', { path: options.staticPodPath });
+    await sleep(folderRetryMs, signal);
+    if (signal.aborted) return;
+  }
+  await new StaticPods(deps, { folders, options, state }).run(signal);
+}
+
+interface Parts {
+  readonly folders: ManifestFolders;
+  readonly options: StaticPodOptions;
+  readonly state: StaticPodState;
+}
+
+/**
+ * Contract:
+ *
+ * 1. It decides anew each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
+ * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time.
+ * 3. It watches the own Node, and Evacuations only while the Node is in maintenance.
+ */
+class StaticPods {
+  readonly #deps: AgentDeps;
+  readonly #folders: ManifestFolders;
+  readonly #options: StaticPodOptions;
+  readonly #state: StaticPodState;
+  readonly #nodes: Informer<Node>;
+  readonly #reports: Reports;
+  readonly #events: NodeEvents;
+  #evacuations: { readonly informer: Informer<Evacuation>; readonly stop: AbortController } | undefined;
+  #wake = Promise.withResolvers<void>();
+  #maintenances: { readonly items: readonly NodeMaintenance[]; readonly readAtMs: number } | undefined;
+  /** By the monotonic clock. A start counts as an answer. */
+  #answeredAtMs = performance.now();
+  #failure: string | undefined;
+
+  constructor(deps: AgentDeps, { folders, options, state }: Parts) {
+    const { kube, node, log } = deps;
+    this.#deps = deps;
+    this.#folders = folders;
+    this.#options = options;
+    this.#state = state;
+    this.#nodes = new Informer({
+      kube,
+      resource: resources.nodes,
+      fieldSelector: `metadata.name=${node}`,
+      log,
+    });
+    this.#reports = new Reports(deps, options);
+    this.#events = new NodeEvents(deps);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.#nodes.subscribe(() => this.#changed());
+    this.#nodes.start(signal);
+    while (!signal.aborted) {
+      const waitMs = await this.#reconcile(signal);
+      const pause = new AbortController();
+      const onAbort = () => pause.abort();
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (!signal.aborted) await Promise.race([sleep(waitMs, pause.signal), this.#wake.promise]);
+      signal.removeEventListener('abort', onAbort);
+      pause.abort();
+      this.#wake = Promise.withResolvers<void>();
+    }
+    this.#evacuations?.stop.abort();
+  }
+
+  #changed(): void {
+    this.#maintenances = undefined;
+    this.#wake.resolve();
+  }
+
+  /** Returns the time until it is called again without a change. */
+  async #reconcile(signal: AbortSignal): Promise<number> {
+    try {
+      const manifests = await this.#folders.read();
+      const exempt = await this.#folders.exempt();
+      this.#report(manifests);
+      const node = this.#nodes.get(this.#deps.node);
+      const inMaintenance = maintenanceConditions.some((type) => isTrue(node?.status?.conditions, type));
+      this.#watchEvacuations(inMaintenance, signal);
+      if (!inMaintenance && manifests.held.length === 0 && exempt.size === 0) {
+        this.#answeredAtMs = performance.now();
+        return idleMs;
+      }
+      const decision = await this.#decide(manifests, exempt, signal);
+      if (decision === undefined) {
+        this.#events.hold();
+        return await this.#waitForAnswer(manifests);
+      }
+      this.#answeredAtMs = performance.now();
+      this.#events.flush(node);
+      return await this.#act(decision, exempt, signal);
+    } catch (error) {
+      if (!signal.aborted) this.#fail(errorMessage(error));
+      return failureRetryMs;
+    }
+  }
+
+  #report({ held }: Manifests): void {
+    this.#state.held = held.length;
+    this.#state.silentSeconds =
+      held.length === 0 ? 0 : Math.round((performance.now() - this.#answeredAtMs) / 1_000);
+  }
+
+  /** Returns undefined while the apiserver does not tell enough. */
+  async #decide(
+    { present, held }: Manifests,
+    exempt: ReadonlySet<string>,
+    signal: AbortSignal,
+  ): Promise<StaticPodDecision | undefined> {
+    const node = this.#nodes.get(this.#deps.node);
+    if (node === undefined) return undefined;
+    try {
+      const maintenances = await this.#currentMaintenances(signal);
+      const evacuations = this.#evacuations?.informer.list() ?? [];
+      this.#failure = undefined;
+      return decideStaticPods({ node, present, held, evacuations, maintenances, exempt });
+    } catch (error) {
+      if (!signal.aborted) this.#fail(errorMessage(error));
+      return undefined;
+    }
+  }
+
+  async #currentMaintenances(signal: AbortSignal): Promise<readonly NodeMaintenance[]> {
+    const known = this.#maintenances;
+    if (known !== undefined && performance.now() - known.readAtMs < maintenancesMs) return known.items;
+    const items = await this.#listMaintenances(signal);
+    this.#maintenances = { items, readAtMs: performance.now() };
+    return items;
+  }
+
+  async #listMaintenances(signal: AbortSignal): Promise<readonly NodeMaintenance[]> {
+    try {
+      return (await this.#deps.kube.list(resources.nodeMaintenances, { signal, timeoutMs: 10_000 })).items;
+    } catch (error) {
+      // Node maintenance was removed from the cluster: nothing drains the node.
+      if (isKubeError(error, 'NotFound')) return [];
+      throw error;
+    }
+  }
+
+  /** Puts the control plane back when no apiserver has answered for long: the apiserver may be what is held. */
+  async #waitForAnswer({ held }: Manifests): Promise<number> {
+    const limitMs = this.#options.controlPlaneReturnAfterSeconds * 1_000;
+    const silentMs = performance.now() - this.#answeredAtMs;
+    const controlPlane = controlPlaneOf(held);
+    if (controlPlane.length === 0) return failureRetryMs;
+    if (silentMs < limitMs) return Math.min(failureRetryMs, limitMs - silentMs);
+    for (const { file, manifest } of controlPlane) {
+      if (manifest === undefined) continue;
+      const pod = podKey(manifest);
+      await this.#folders.addExempt(pod);
+      if (!(await this.#folders.putBack(file))) await this.#setAside(file);
+      this.#announce({
+        type: 'Warning',
+        reason: 'StaticPodReturned',
+        message: `Static pod ${pod} was put back because no apiserver has answered for ${this.#options.controlPlaneReturnAfterSeconds} s. It keeps running until the drain ends.`,
+      });
+    }
+    return failureRetryMs;
+  }
+
+  async #act(decision: StaticPodDecision, exempt: ReadonlySet<string>, signal: AbortSignal): Promise<number> {
+    const { setAside, hold, putBack, reports, isDraining } = decision;
+    for (const { file } of setAside) await this.#setAside(file);
+    for (const { manifest, maintenance } of hold) {
+      // Before: afterwards there may be nothing left to see.
+      await this.#reports.observe(manifest);
+      if (!(await this.#folders.hold(manifest.file))) continue;
+      this.#announce({
+        type: 'Normal',
+        reason: 'StaticPodHeld',
+        message: `Static pod ${podKey(manifest)} is stopped for NodeMaintenance ${maintenance}: its manifest ${manifest.file} is in ${this.#options.holdDirectory}.`,
+      });
+    }
+    for (const { file, manifest } of putBack) {
+      if (!(await this.#folders.putBack(file))) continue;
+      const pod = manifest === undefined ? '' : ` of static pod ${podKey(manifest)}`;
+      this.#announce({
+        type: 'Normal',
+        reason: 'StaticPodReturned',
+        message: `Manifest ${file}${pod} was put back: no NodeMaintenance drains the node.`,
+      });
+    }
+    if (!isDraining) for (const pod of exempt) await this.#folders.removeExempt(pod);
+    await this.#reports.write(reports, signal);
+    const { held } = await this.#folders.read();
+    this.#state.held = held.length;
+    return held.length > 0 || reports.length > 0 ? busyMs : idleMs;
+  }
+
+  async #setAside(file: string): Promise<void> {
+    const path = await this.#folders.setAside(file);
+    this.#announce({
+      type: 'Warning',
+      reason: 'StaticPodSetAside',
+      message: `Manifest ${file} was held when ${this.#options.staticPodPath} got a newer one of the same file or pod. It is kept as ${path}, and not put back.`,
+    });
+  }
+
+  #announce(event: NodeEvent): void {
+    const { node, log } = this.#deps;
+    const { type, ...fields } = event;
+    log[type === 'Normal' ? 'info' : 'warn']('Manifest of a static pod moved', { node, ...fields });
+    this.#events.record(this.#nodes.get(node), event);
+  }
+
+  /** Logs each reason once, until it changes. */
+  #fail(reason: string): void {
+    if (this.#failure !== reason)
+      this.#deps.log.warn('Static pods could not be reconciled, retrying', { node: this.#deps.node, reason });
+    this.#failure = reason;
+  }
+
+  #watchEvacuations(isWanted: boolean, signal: AbortSignal): void {
+    if (isWanted === (this.#evacuations !== undefined)) return;
+    this.#evacuations?.stop.abort();
+    this.#evacuations = undefined;
+    if (!isWanted) return;
+    const { kube, node, log } = this.#deps;
+    const labelSelector = `${EVACUATION_NODE_LABEL}=${node}`;
+    const informer = new Informer({ kube, resource: resources.evacuations, labelSelector, log });
+    const stop = new AbortController();
+    informer.subscribe((change) => {
+      const isReport = change.type === 'Updated' && isSameRequest(change.object, change.previous);
+      if (!isReport) this.#changed();
+    });
+    signal.addEventListener('abort', () => stop.abort(), { once: true, signal: stop.signal });
+    informer.start(stop.signal);
+    this.#evacuations = { informer, stop };
+  }
+}
+
+/** Reports whether nothing changed but what evacuators report. */
+function isSameRequest(a: Readonly<Evacuation>, b: Readonly<Evacuation>): boolean {
+  return (
+    a.metadata.deletionTimestamp === b.metadata.deletionTimestamp &&
+    a.status?.activeEvacuatorClass === b.status?.activeEvacuatorClass
+  );
+}
