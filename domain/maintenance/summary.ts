@@ -1,5 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import { SYSTEM_NAMESPACE } from '../../api/names.ts';
 import type {
   DrainTier,
   NodeMaintenance,
@@ -22,7 +23,7 @@ import {
   type ServiceContext,
   isInService,
 } from './backInService.ts';
-import { podName } from '../common/pod.ts';
+import { isLeftRunning, podName } from '../common/pod.ts';
 import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import { progressProblemOf } from './progressing.ts';
@@ -153,7 +154,6 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
   const estimate =
     stage === 'Drain' ? estimateOf({ input, nodes, podsToEvacuate, ...counted, stageSince }) : undefined;
   const stalled = stalledMessage(maintenance.status?.conditions);
-  const remaining = stage === 'Drain' ? input.nodes.flatMap((one) => remainingOf(one, maintenance)) : [];
   return {
     name,
     stage,
@@ -169,7 +169,7 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     nodes,
     ...(missing.length > 0 && { missingNodes: missing }),
     ...(estimate !== undefined && { estimate }),
-    ...(remaining.length > 0 && { staticPodsRemain: remainingText(remaining) }),
+    ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
   };
 }
@@ -200,7 +200,6 @@ function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): Nod
   const isComplete = stageOf(maintenance) === 'Complete';
   const notUncordoned = isComplete ? notUncordonedReason(own.node, maintenance) : undefined;
   const { podsToEvacuate, podsEvacuated } = countsOf(record, leaving.length);
-  const { agentVersion } = record ?? {};
   return {
     node: name,
     cordoned: isCordoned(own.node),
@@ -209,8 +208,8 @@ function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): Nod
     podsEvacuated,
     message: isComplete && isCompleted(maintenance) ? '' : (record?.drainMessage ?? ''),
     leaving,
-    staticPods: pods.filter((pod) => remainingCause(pod, agentOf(record)) !== undefined).map(podName),
-    ...(agentVersion !== undefined && !isComplete && { agentVersion }),
+    staticPods: remainingOf(pods, record).map(({ pod }) => podName(pod)),
+    ...(isComplete ? {} : agentVersionOf(record)),
     ...(gates !== undefined && { gates }),
     ...(isComplete && {
       outOfServiceReasons: outOfServiceReasons(own, maintenance, input),
@@ -220,20 +219,32 @@ function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): Nod
   };
 }
 
-/** The status does not say whether an agent that does not report has ever done so. */
-function agentOf(record: NodeMaintenanceNodeStatus | undefined): NodeAgent {
-  const version = record?.agentVersion;
-  return version === undefined ? noAgent : { kind: 'Live', version };
+function agentVersionOf(record: NodeMaintenanceNodeStatus | undefined): Pick<NodeSummary, 'agentVersion'> {
+  const { agentVersion } = record ?? {};
+  return agentVersion === undefined ? {} : { agentVersion };
 }
 
-/** Returns the static pods that the drain leaves running on a node for which it has decided. */
-function remainingOf({ node, pods }: NodeServiceInput, maintenance: NodeMaintenance): RemainingPod[] {
-  const record = recordOf(maintenance, node.metadata.name);
-  if (record === undefined || record.drainTargets.length === 0) return [];
+/** Returns the static pods that a drain leaves running. The status does not say whether an agent that does not report has ever done so. */
+function remainingOf(pods: readonly Pod[], record: NodeMaintenanceNodeStatus | undefined): RemainingPod[] {
+  const { agentVersion: version } = record ?? {};
+  const agent: NodeAgent = version === undefined ? noAgent : { kind: 'Live', version };
   return pods.flatMap((pod) => {
-    const cause = remainingCause(pod, agentOf(record));
+    const cause = isLeftRunning(pod, SYSTEM_NAMESPACE) ? undefined : remainingCause(pod, agent);
     return cause === undefined ? [] : [{ pod, cause }];
   });
+}
+
+function staticPodsRemain({
+  maintenance,
+  nodes,
+}: MaintenanceSummaryInput): Pick<MaintenanceSummary, 'staticPodsRemain'> {
+  if (stageOf(maintenance) !== 'Drain') return {};
+  const remaining = nodes.flatMap(({ node, pods }) => {
+    const record = recordOf(maintenance, node.metadata.name);
+    const isDecided = record !== undefined && record.drainTargets.length > 0;
+    return isDecided ? remainingOf(pods, record) : [];
+  });
+  return remaining.length === 0 ? {} : { staticPodsRemain: remainingText(remaining) };
 }
 
 /** Counts at least the pods that have an Evacuation, because the published status is up to one second old. */

@@ -203,6 +203,11 @@ describe('A plain eviction', () => {
     );
   });
 
+  test('of a static pod is allowed, on a node without an agent, too: the kubelet creates the mirror pod again', async () => {
+    const pod = await mirrorPodOn(c, node);
+    expect(await evict(pod)).toMatchObject({ code: 0 });
+  });
+
   test('is reported by our client as Forbidden, which is not retried at once', async () => {
     const { name, namespace = '', uid = '' } = (await podWith(controller)).metadata;
     await expect(c.admin.evict({ name, namespace, uid })).rejects.toMatchObject({

@@ -67,6 +67,7 @@ describe('the worker may', () => {
     'patch leases -n node-maintenance',
     'delete leases -n node-maintenance',
     'get leases -n kube-node-lease',
+    'get leases -n kube-node-maintenance-agent',
     'watch nodedisruptionbudgets',
     'get namespaces',
     'create namespaces',

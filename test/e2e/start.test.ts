@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { completeDrainPlan } from '../../domain/drain/plan.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
+import { PlayedAgent } from '../kit/nodeAgent.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World, stageStarted } from '../kit/world.ts';
 
@@ -332,5 +333,22 @@ describe('a maintenance that is applied with kubectl', () => {
       /^Drained, left running: default\/placed-\d+\.$/,
     );
     expect(await world.podsOn('late-node')).toHaveLength(1);
+  });
+
+  test('a node agent that appears stops them, and the status names it', async () => {
+    const agent = new PlayedAgent({ admin: world.kube }, 'late-node');
+    const playing = new AbortController();
+    await agent.reports();
+    await world.eventually('early', 'the static pod is to leave', (nm) => !drained(nm));
+    const running = agent.run(playing.signal);
+    const { status } = await world.eventually(
+      'early',
+      'no static pod is left',
+      (nm) => drained(nm) && nm.status?.podsRemaining === 0,
+    );
+    playing.abort();
+    await running;
+    expect(status?.nodeStatuses[0]).toMatchObject({ agentVersion: '1.2.3', drainMessage: 'Drained' });
+    expect(await world.podsOn('late-node')).toHaveLength(0);
   });
 });

@@ -19,12 +19,12 @@ const fieldManager = 'node-maintenance-agent';
 
 /** The agent of a node without a kubelet, as far as the API shows it: an identity Lease, and an evacuator that removes mirror pods. */
 export class PlayedAgent {
-  readonly #c: TestCluster;
+  readonly #c: Pick<TestCluster, 'admin'>;
   readonly #node: string;
   /** Names of the pods that it has stopped, in order. */
   readonly stopped: string[] = [];
 
-  constructor(c: TestCluster, node: string) {
+  constructor(c: Pick<TestCluster, 'admin'>, node: string) {
     this.#c = c;
     this.#node = node;
   }

@@ -20,7 +20,6 @@ const summary: MaintenanceSummary = {
   podsEvacuated: 26,
   podsBlocked: 2,
   estimate: { seconds: 39, basis: 'AverageRate', rate: { pods: 26, ms: 72_000 } },
-  staticPodsRemain: 'kube-system/etcd (part of the control plane)',
   nodes: [
     {
       node: 'node-1',
@@ -47,7 +46,8 @@ const summary: MaintenanceSummary = {
 
 describe('the status', () => {
   test('of a drain shows the tier, the progress, an estimate with its basis, and each cause once', () => {
-    expect(statusLines(summary, now)).toEqual([
+    const staticPodsRemain = 'kube-system/etcd (part of the control plane)';
+    expect(statusLines({ ...summary, staticPodsRemain }, now)).toEqual([
       String.raw`nodemaintenance/rack-7: Drain for 72s, tier 1 of 3: firmware\u001b[31m 2.4`,
       '  26 of 40 pods evacuated, 2 blocked; about 39s remaining at the average rate (26 pods in 72s)',
       '  NODE     DRAINED           TO EVACUATE   GATES   TARGETS                         MESSAGE',

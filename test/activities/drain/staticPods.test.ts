@@ -1,9 +1,9 @@
 import type { DrainStep, NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { NodeAgents } from '../../../activities/leases/nodeAgents.ts';
-import type { Pod } from '../../../api/core.ts';
-import { AGENT_LEASE_NAMESPACE } from '../../../api/names.ts';
+import type { KubeObject, Pod } from '../../../api/core.ts';
+import { AGENT_LEASE_NAMESPACE, AGENT_SERVICE_ACCOUNT, SYSTEM_NAMESPACE } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
-import { resources } from '../../../kube/resources.ts';
+import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { statics } from '../../kit/builders.ts';
@@ -11,7 +11,8 @@ import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { mirrorPodOn, PlayedAgent } from '../../kit/nodeAgent.ts';
-import { roles } from '../../kit/resources.ts';
+import { remove } from '../../kit/reset.ts';
+import { roles, serviceAccounts } from '../../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -190,6 +191,30 @@ test('a drain goes on without an agent that dies, and back when it returns', asy
   await eventuallyCondition(applied, { status: 'True', reason: 'AllPodsTerminated' });
   expect(agent.stopped).toEqual([proxy.metadata.name]);
   await kept.cancelled();
+});
+
+test('a drain leaves the node agent running, which is a DaemonSet pod of the installation', async () => {
+  const node = await c.nodeNamed('n');
+  const key = { namespace: SYSTEM_NAMESPACE, name: AGENT_SERVICE_ACCOUNT };
+  const isInstalled = (await c.admin.get(serviceAccounts, key)) !== undefined;
+  if (!isInstalled) await c.admin.create(serviceAccounts, { metadata: key });
+  const pod = { namespace: SYSTEM_NAMESPACE, name: c.named('agent') };
+  const spec = {
+    nodeName: node,
+    serviceAccountName: AGENT_SERVICE_ACCOUNT,
+    containers: [{ name: 'main', image: 'fake' }],
+  };
+  try {
+    await c.admin.create(resources.pods as Resource, { metadata: pod, spec } as KubeObject);
+    await eventually('the agent in the informer', () => expect(c.podsOf(node)).toHaveLength(1));
+    const applied = await draining([node]);
+    expect(await drained(applied)).toEqual([]);
+    expect(await drainedCondition(applied)).toMatchObject({ status: 'True', reason: 'AllPodsTerminated' });
+    expect(c.podsOf(node)[0]?.metadata.deletionTimestamp).toBeUndefined();
+  } finally {
+    await remove(c.admin, resources.pods as Resource, pod);
+    if (!isInstalled) await remove(c.admin, serviceAccounts, key);
+  }
 });
 
 test('a drain that may not read the Leases of agents goes on without them, and says so', async () => {

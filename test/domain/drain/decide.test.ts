@@ -97,10 +97,10 @@ describe('the next step of a drain', () => {
 
   test('static pods of a node that someone else holds keep the drain waiting only if it has an agent', () => {
     const waiting = { name: 'two', because: 'held', wasCordonedByMaintenance: true };
-    const pods = [{ pod: mirrorPod(), evacuating: true }];
+    const living = [{ pod: mirrorPod(), evacuating: true }];
     const of = (differs: object) => ({
       ...drain([node('one', [])]),
-      waiting: [{ ...waiting, pods, ...differs }],
+      waiting: [{ ...waiting, pods: living, ...differs }],
     });
     expect(decideDrain(of({}))).toMatchObject({ position: plan.length, undrained: [] });
     expect(decideDrain(of({ agent: liveAgent }))).toMatchObject({
@@ -114,7 +114,11 @@ describe('the next step of a drain', () => {
   // KEP-4212 > kubelet: Static Pods: "the kubelet should not react to Evacuations of static pods with a priority greater than 7000".
   test('the targets of the KEP select static pods up to the priority of their entry', () => {
     const own = completeDrainPlan([statics(7000)]);
-    const living = [mirrorPod({ name: 'a', priority: 7000 }), mirrorPod({ name: 'b', priority: 7001 }), mirrorPod()];
+    const living = [
+      mirrorPod({ name: 'a', priority: 7000 }),
+      mirrorPod({ name: 'b', priority: 7001 }),
+      mirrorPod(),
+    ];
     const position = own.findIndex(({ podPriority }) => podPriority === 7000);
     const [only] = drain([node('one', living, { agent: liveAgent })]).nodes;
     const decision = decideDrain({
@@ -205,7 +209,8 @@ describe('a whole drain', () => {
           position = decision.position;
         }
         const left = (n: (typeof nodes)[number]) => new Set(n.living.map(podTypeOf));
-        for (const n of nodes) expect([...left(n)]).toEqual('agent' in n.differs || left(n).size === 0 ? [] : ['Static']);
+        for (const n of nodes)
+          expect([...left(n)]).toEqual('agent' in n.differs || left(n).size === 0 ? [] : ['Static']);
         for (const [i, step] of steps.entries()) {
           const previous = steps[i - 1];
           if (previous) expect(Math.min(...step.map(rank))).toBeGreaterThan(Math.max(...previous.map(rank)));

@@ -305,7 +305,7 @@ describe('any set of overlapping maintenances', () => {
     );
   });
 
-  test('never decreases drain targets while agents come and go, and evacuates only the pods that they select', () => {
+  test('never decreases drain targets, and evacuates only the pods that they select, while agents come and go', () => {
     fc.assert(
       fc.property(anyOverlap, fc.infiniteStream(fc.nat()), (overlap, choices) => {
         const names = [...overlap.actors.keys()];

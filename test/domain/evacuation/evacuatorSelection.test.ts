@@ -481,7 +481,6 @@ describe('the labels of the Evacuation', () => {
 describe('the Evacuation of a static pod', () => {
   const given = mirrorPod({ phase: 'Failed' });
   const { spec } = evacuationOf(given, 1800);
-  const now = new Date('2026-01-01T12:00:00Z');
   const secondsAgo = (seconds: number) => new Date(now.getTime() - seconds * 1_000).toISOString();
   const since = (seconds: number) => ({
     spec,
