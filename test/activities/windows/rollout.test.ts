@@ -621,6 +621,7 @@ describe('a window', () => {
     expect([Required, Requested, Started].filter((key) => annotations[key] !== undefined)).toEqual([]);
     await completed(maintenance, finished.status?.conditions ?? []);
     await reconciledUntil(window, maintenance, (current) => isTrue(current.status?.conditions, 'Succeeded'));
+    await rolledOut(window, {}, (step) => stateIn(step).done === 1);
     const { status } = (await c.admin.get(resources.maintenanceWindows, { name: window.name })) ?? {};
     expect(status?.progress).toMatchObject({ summary: '1/1', notRequired: 1, remaining: 0 });
     await flushEvents();
