@@ -207,12 +207,6 @@ export const eventReasons = {
     on: ['Node'],
     meaning: 'The readiness taint was removed from the node because all blocking readiness gates are ready.',
   },
-  ReleasedFromReplicaSet: {
-    type: 'Normal',
-    on: ['Pod'],
-    meaning:
-      'The pod was released from its ReplicaSet, which creates a replacement while the pod keeps serving.',
-  },
   RebootFailed: {
     type: 'Warning',
     on: ['Node'],
@@ -227,6 +221,12 @@ export const eventReasons = {
     type: 'Normal',
     on: ['Node'],
     meaning: 'The node agent runs its reboot command.',
+  },
+  ReleasedFromReplicaSet: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning:
+      'The pod was released from its ReplicaSet, which creates a replacement while the pod keeps serving.',
   },
   RequestRejected: {
     type: 'Warning',

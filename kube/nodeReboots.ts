@@ -1,5 +1,5 @@
 import type { Node } from '../api/core.ts';
-import { FIELD_MANAGER, RebootAnnotation } from '../api/names.ts';
+import { FIELD_MANAGER, type RebootAnnotation } from '../api/names.ts';
 import type { Kube } from './client.ts';
 import { isKubeError } from './errors.ts';
 import { resources } from './resources.ts';

@@ -7,13 +7,21 @@ import { stageOf } from '../../domain/common/stage.ts';
 import { oneLine } from '../../domain/common/text.ts';
 import { nodeFailed as nodeFailedNotification } from '../../domain/notifications/events.ts';
 import { bootIdOf, rebootStateOf } from '../../domain/reboot/nodeReboot.ts';
-import { nodeCancelled, nodeFailed, nodeSucceeded, rebootDone } from '../../domain/windows/nodeResult.ts';
+import {
+  nodeCancelled,
+  nodeFailed,
+  nodeResultOf,
+  nodeSucceeded,
+  rebootDone,
+} from '../../domain/windows/nodeResult.ts';
 import type { NodeStep } from '../../domain/windows/nodeFacts.ts';
 import { endedBootIdOf } from '../../domain/windows/rebootPhases.ts';
 import {
   isJobRunning,
   newWindowMaintenance,
   possibleJobRef,
+  type WindowMaintenance,
+  workTypeOf,
 } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
 import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
@@ -58,7 +66,7 @@ export async function applyNodeStep(
     case 'FinishReboot':
       return finishReboot(deps, observed);
     case 'Complete':
-      return complete(deps, maintenance);
+      return complete(deps, observed.windowMaintenance);
     case 'Cancel':
       return recordResult(deps, refTo(maintenance), nodeCancelled);
     case 'Succeed':
@@ -143,9 +151,13 @@ async function fail(
   for (const object of [maintenance, window]) deps.events.record(object, event);
 }
 
-/** Completes the NodeMaintenance, unless a Job that the informer does not have yet works on the node. */
-async function complete(deps: Deps, maintenance: NodeMaintenance): Promise<void> {
-  if (isJobRunning(await readWorkJob(deps.cluster.kube, possibleJobRef(maintenance)))) return;
+/** Completes the NodeMaintenance, unless a Job or a request to reboot that the informers do not have yet works on the node. */
+async function complete(deps: Deps, { node: name, maintenance }: WindowMaintenance): Promise<void> {
+  const { kube } = deps.cluster;
+  if (isJobRunning(await readWorkJob(kube, possibleJobRef(maintenance)))) return;
+  const node = workTypeOf(maintenance) === 'Reboot' ? await kube.get(resources.nodes, { name }) : undefined;
+  const state = node && rebootStateOf(node, endedBootIdOf(maintenance));
+  if (state === 'Requested' || state === 'Started') return;
   await completeForWindow(deps, refTo(maintenance));
 }
 
@@ -181,11 +193,15 @@ function jobRejected(rejection: string): FailStep {
 async function requestReboot(deps: Deps, { windowMaintenance }: ObservedStep): Promise<void> {
   const { node: name, nodeUid, maintenance } = windowMaintenance;
   const { kube } = deps.cluster;
-  // The informer may not show yet that the NodeMaintenance was completed.
+  // The informer may not show yet that the NodeMaintenance was completed or cancelled.
   if (!(await isDrained(deps, maintenance))) return;
   const node = await kube.get(resources.nodes, { name });
   const bootId = endedBootIdOf(maintenance);
-  if (node?.metadata.uid !== nodeUid || bootIdOf(node) !== bootId || rebootStateOf(node, bootId) !== 'NotRequested')
+  if (
+    node?.metadata.uid !== nodeUid ||
+    bootIdOf(node) !== bootId ||
+    rebootStateOf(node, bootId) !== 'NotRequested'
+  )
     return;
   const annotations = { [RebootAnnotation.Requested]: bootId, [RebootAnnotation.Started]: null };
   if (!(await annotateReboot(kube, node, annotations))) return;
@@ -211,5 +227,5 @@ async function finishReboot(deps: Deps, { windowMaintenance }: ObservedStep): Pr
 async function isDrained({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {
   const found = await cluster.kube.get(resources.nodeMaintenances, { name });
   if (found === undefined || found.metadata.uid !== uid || stageOf(found) !== 'Drain') return false;
-  return isTrue(found.status?.conditions, 'Drained');
+  return isTrue(found.status?.conditions, 'Drained') && nodeResultOf(found) === undefined;
 }

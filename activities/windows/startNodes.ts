@@ -1,4 +1,5 @@
 import type { BudgetView, WindowDecision } from '../../domain/windows/decideWindow.ts';
+import { rebootReasonOf } from '../../domain/reboot/nodeReboot.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import type { Deps } from '../deps.ts';
 import { startNode } from './nodes.ts';
@@ -68,7 +69,8 @@ async function start(
     if (isLate) return;
     try {
       await startNode(deps, window, node);
-      const message = `Started the maintenance of node ${name}.`;
+      const need = window.spec.work.type === 'Reboot' ? rebootReasonOf(node) : undefined;
+      const message = `Started the maintenance of node ${name}${need ? `, which needs a reboot (${need})` : ''}.`;
       deps.events.record(window, { type: 'Normal', reason: 'NodeStarted', message });
     } catch (error) {
       rejected.set(name, rejectionMessage(error));

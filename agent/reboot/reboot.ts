@@ -11,20 +11,19 @@ import type { NodeWatch } from '../nodeWatch.ts';
 import { runCommand } from './command.ts';
 import { readSentinel } from './sentinel.ts';
 
-export const DEFAULT_REBOOT_COMMAND = 'systemctl reboot';
-/** Debian and Ubuntu create it. It is on a tmpfs, so that a reboot removes it. */
-export const DEFAULT_REBOOT_SENTINEL = '/var/run/reboot-required';
-
 export interface RebootOptions {
   readonly watch: NodeWatch;
-  /** Run by `/bin/sh -c`. */
-  readonly command: string;
-  /** Path of the file whose existence says that the host needs a reboot. Empty: none. */
-  readonly sentinel: string;
+  /** Run by `/bin/sh -c`; `systemctl reboot` unless given. */
+  readonly command?: string;
+  /** Path of the file whose existence says that the host needs a reboot; `/var/run/reboot-required` unless given. Empty: none. */
+  readonly sentinel?: string;
   /** 60 s unless given. */
   readonly sentinelIntervalMs?: number;
 }
 
+const defaultCommand = 'systemctl reboot';
+/** Debian and Ubuntu create it. It is on a tmpfs, so that a reboot removes it. */
+const defaultSentinel = '/var/run/reboot-required';
 const defaultSentinelIntervalMs = 60_000;
 /** Delays between attempts of a command that fails. */
 const commandBackOff = { firstMs: 10_000, capMs: 300_000 };
@@ -36,18 +35,19 @@ const flushEventsMs = 5_000;
  * Resolves when the signal aborts.
  */
 export async function runReboot(deps: AgentDeps, options: RebootOptions, signal: AbortSignal): Promise<void> {
-  const { watch, sentinelIntervalMs = defaultSentinelIntervalMs } = options;
-  const requests = new Requests(deps, options);
-  const requirement = new Requirement(deps, options);
+  const { watch, command = defaultCommand, sentinel = defaultSentinel } = options;
+  const { sentinelIntervalMs: requeueAfterMs = defaultSentinelIntervalMs } = options;
+  const requests = new Requests(deps, { watch, command });
+  const requirement = new Requirement(deps, { watch, sentinel });
   const queue = new WorkQueue('reboot');
-  const keys = options.sentinel === '' ? ['Request'] : ['Request', 'Sentinel'];
+  const keys = sentinel === '' ? ['Request'] : ['Request', 'Sentinel'];
   const unsubscribe = watch.subscribe(() => {
     for (const key of keys) queue.add(key);
   });
   const reconcile = async (key: string): Promise<Requeue | undefined> => {
     if (key === 'Request') return requests.reconcile(signal);
     await requirement.reconcile();
-    return { requeueAfterMs: sentinelIntervalMs };
+    return { requeueAfterMs };
   };
   try {
     await queue.run({ workers: keys.length, reconcile, signal, log: deps.log });
@@ -67,13 +67,13 @@ export async function runReboot(deps: AgentDeps, options: RebootOptions, signal:
  */
 class Requests {
   readonly #deps: AgentDeps;
-  readonly #options: RebootOptions;
+  readonly #options: Required<Pick<RebootOptions, 'watch' | 'command'>>;
   #isDone = false;
   #failures = 0;
   /** performance.now() before which the command is not repeated. */
   #notBefore = 0;
 
-  constructor(deps: AgentDeps, options: RebootOptions) {
+  constructor(deps: AgentDeps, options: Required<Pick<RebootOptions, 'watch' | 'command'>>) {
     this.#deps = deps;
     this.#options = options;
   }
@@ -152,11 +152,11 @@ function annotationPath(key: string): string {
 /** Keeps the annotation `RebootAnnotation.Required` as the sentinel is. */
 class Requirement {
   readonly #deps: AgentDeps;
-  readonly #options: RebootOptions;
+  readonly #options: Required<Pick<RebootOptions, 'watch' | 'sentinel'>>;
   /** The value that a user has written. */
   #foreign: string | undefined;
 
-  constructor(deps: AgentDeps, options: RebootOptions) {
+  constructor(deps: AgentDeps, options: Required<Pick<RebootOptions, 'watch' | 'sentinel'>>) {
     this.#deps = deps;
     this.#options = options;
   }

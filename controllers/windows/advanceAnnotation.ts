@@ -140,9 +140,12 @@ async function canUncordon(
   { cluster, mayRunJobs }: Deps,
   windowMaintenance: WindowMaintenance,
 ): Promise<boolean> {
-  if (workTypeOf(windowMaintenance.maintenance) === 'Job' && !(await mayRunJobs())) return false;
+  const work = workTypeOf(windowMaintenance.maintenance);
+  if (work === 'Job' && !(await mayRunJobs())) return false;
   const { kube, nodes, windows } = cluster;
-  const node = nodes.get(windowMaintenance.node);
+  const { node: name } = windowMaintenance;
+  // The informer may not show a request to reboot yet.
+  const node = work === 'Reboot' ? await kube.get(resources.nodes, { name }) : nodes.get(name);
   const window = windows.get(windowMaintenance.window);
   const job = await readWorkJob(kube, possibleJobRef(windowMaintenance.maintenance));
   const lastHeartbeat = node && (await kubeletRenewTimeMs(kube, node.metadata.name));

@@ -1,9 +1,12 @@
 import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { parse } from 'yaml';
 import { RebootAnnotation } from '../../api/names.ts';
 import { nodeResultOf, workResultOf } from '../../domain/windows/nodeResult.ts';
 import { resources } from '../../kube/resources.ts';
+import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { RebootingHost } from '../kit/rebootingHost.ts';
 import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
@@ -51,6 +54,16 @@ const annotationsOf = async (node: string): Promise<Record<string, string>> =>
 const progressOf = async (name: string) => (await windows.now(name)).status?.progress;
 
 const reboot = (differs: object = {}) => ({ type: 'Reboot', reboot: { policy: 'IfRequired', ...differs } });
+
+test('the window of docs/how-to/reboots.md is accepted as it is', async () => {
+  const text = await readFile(new URL('../../docs/how-to/reboots.md', import.meta.url), 'utf8');
+  const [, yaml = ''] = /^```yaml\n([^]*?)^```$/m.exec(text) ?? [];
+  const tryApply = kubectlOf(world.sandbox)(
+    ['apply', '--dry-run=server', '-o', 'json', '-f', '-'],
+    parse(yaml) as object,
+  );
+  expect(JSON.parse(await succeeds(tryApply))).toMatchObject({ spec: parse(yaml).spec });
+});
 
 describe('a window that reboots nodes', () => {
   test('shows which nodes wait for it, before it opens', async () => {

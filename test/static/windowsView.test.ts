@@ -94,3 +94,19 @@ test('a time in the hour that occurs twice is shown in both time zones', () => {
     'Sun 2026-10-25 02:30 (00:30 here)',
   );
 });
+
+test('a window that reboots nodes says which of them wait for it, and counts only those that need it', () => {
+  const reboots: WindowSummary = {
+    ...closed,
+    progress: { nodes: 30, done: 1, inProgress: 0, failed: 0, remaining: 22, notRequired: 7 },
+    rebootRequired: { nodes: 22, names: ['n1\u001b', 'n2'] },
+  };
+  const text = windowLines(reboots, viewer).join('\n');
+  expect(text).toContain(
+    '1 of 23 nodes done, 0 in progress, 0 failed, 22 remaining; 7 nodes without need for a reboot',
+  );
+  expect(text).toContain('waiting for a reboot: n1\\u001b, n2 and 20 more');
+  expect(windowsTable([reboots], viewer)).toMatch(/ 1\/23 .* 22 reboots required$/m);
+  const none = { ...reboots, rebootRequired: { nodes: 0, names: [] } };
+  expect(windowLines(none, viewer).join('\n')).not.toContain('waiting for a reboot');
+});

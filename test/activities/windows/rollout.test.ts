@@ -2,9 +2,11 @@ import type { Activities, WindowRequests, WindowRef } from '../../../activities/
 import type { WindowState, WindowStep } from '../../../domain/windows/windowState.ts';
 import { readBudget } from '../../../activities/windows/reservations.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
-import type { Job } from '../../../api/core.ts';
+import type { Job, Lease } from '../../../api/core.ts';
 import {
+  AGENT_LEASE_NAMESPACE,
   NODE_DISRUPTION_BUDGET_NAME,
+  RebootAnnotation,
   WindowAnnotation,
   WINDOW_LABEL,
   WORK_NAMESPACE,
@@ -13,8 +15,10 @@ import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
+import { workResultOf } from '../../../domain/windows/nodeResult.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { kubeletRenewTimeMs } from '../../../kube/kubeletLease.ts';
+import { microTime } from '../../../kube/leaseRecord.ts';
 import { resources, versionOf } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, started, testRunId } from '../../kit/activity.ts';
@@ -562,5 +566,96 @@ describe('a window', () => {
       await c.workerMayReadKubeletLeases();
     }
     await reconciledUntil(window, maintenance, ({ spec }) => spec.stage === 'Complete');
+  });
+
+  const { Required, Requested, Started } = RebootAnnotation;
+
+  const annotated = (name: string, annotations: Record<string, string | null>) =>
+    c.patched(resources.nodes, { name }, { metadata: { annotations } });
+
+  async function booted(name: string, bootID: string): Promise<void> {
+    const body = { status: { nodeInfo: { bootID } } };
+    await c.caughtUpWith({
+      ...(await c.admin.mergePatch(resources.nodes, { name }, body, { subresource: 'status' })),
+      kind: 'Node',
+    });
+  }
+
+  /** The agent of the node has renewed its Lease this many seconds ago. */
+  async function agentOn(name: string, secondsAgo = 0): Promise<void> {
+    const renewTime = microTime(new Date(c.admin.now().getTime() - secondsAgo * 1_000));
+    const spec = { holderIdentity: name, leaseDurationSeconds: 120, renewTime };
+    const lease: Lease = { metadata: { namespace: AGENT_LEASE_NAMESPACE, name }, spec };
+    await c.admin.apply(resources.leases, lease, { fieldManager: 'test', force: true });
+  }
+
+  const rebootWork = { type: 'Reboot', reboot: { policy: 'IfRequired' } };
+
+  test('that reboots nodes records the request, writes it once, and removes what the reboot has fulfilled', async () => {
+    const window = await windowOf(2, { work: rebootWork });
+    const [node = ''] = window.nodes;
+    for (const name of window.nodes) await booted(name, 'boot-1');
+    await annotated(node, { [Required]: 'new BIOS', [Started]: 'boot-0' });
+    await agentOn(node);
+    await rolledOut(window, {}, inProgress(node));
+    const maintenance = await onlyMaintenanceOf(window);
+    expect(maintenance.metadata.annotations).toMatchObject({ [WindowAnnotation.BootId]: 'boot-1' });
+    await written(maintenance, { conditions: [is('Drained')] });
+    await eventually('the request', async () => {
+      await recorded(window);
+      await performed(() => activities.rollOut(window, requests(), undefined));
+      expect((await c.node(node)).metadata.annotations).toMatchObject({ [Requested]: 'boot-1' });
+    });
+    expect(workResultOf(await c.maintenanceNow(maintenance.metadata.name))).toMatchObject({
+      status: 'Unknown',
+      reason: 'RebootRequested',
+    });
+    const before = await c.node(node);
+    expect(before.metadata.annotations).not.toHaveProperty([Started]);
+    await performed(() => activities.rollOut(window, requests(), undefined));
+    expect((await c.node(node)).metadata.annotations).toEqual(before.metadata.annotations);
+    await booted(node, 'boot-2');
+    const finished = await reconciledUntil(window, maintenance, ({ spec }) => spec.stage === 'Complete');
+    expect(workResultOf(finished)).toMatchObject({ status: 'True', reason: 'Rebooted' });
+    const { annotations = {} } = (await c.node(node)).metadata;
+    expect([Required, Requested, Started].filter((key) => annotations[key] !== undefined)).toEqual([]);
+    await completed(maintenance, finished.status?.conditions ?? []);
+    await reconciledUntil(window, maintenance, (current) => isTrue(current.status?.conditions, 'Succeeded'));
+    await rolledOut(window, {}, (step) => stateIn(step).done === 1);
+    const { status } = (await c.admin.get(resources.maintenanceWindows, { name: window.name })) ?? {};
+    expect(status?.progress).toMatchObject({ summary: '1/1', notRequired: 1, remaining: 0 });
+    await flushEvents();
+    expect((await c.eventsAbout(maintenance)).join('\n')).toContain('RebootRequested');
+  });
+
+  test('that reboots nodes starts none whose agent does not run, or whose boot ID is unknown', async () => {
+    const window = await windowOf(2, { work: rebootWork, rollout: { maxUnavailable: 2 } });
+    const [silent = '', unknown = ''] = window.nodes;
+    for (const name of window.nodes) await annotated(name, { [Required]: '' });
+    await booted(silent, 'boot-1');
+    await agentOn(silent, 600);
+    await agentOn(unknown);
+    const step = await rolledOut(window, {}, waitsFor('AgentNotRunning'));
+    expect(stateIn(step)).toMatchObject({ inProgress: [], remaining: 2 });
+    expect(await reserved(window)).toEqual([]);
+    const { status } = (await c.admin.get(resources.maintenanceWindows, { name: window.name })) ?? {};
+    expect(status?.progress?.rebootRequired?.names).toEqual([silent, unknown].toSorted());
+  });
+
+  test('that reboots nodes forgets that it did when it runs a Job instead', async () => {
+    const window = await windowOf(1, { work: rebootWork });
+    await recorded(window);
+    await performed(() => activities.rollOut(window, requests(), undefined));
+    const progressOf = async () =>
+      (await c.admin.get(resources.maintenanceWindows, { name: window.name }))?.status?.progress;
+    expect(await progressOf()).toMatchObject({ notRequired: 1, rebootRequired: { nodes: 0 } });
+    await c.patched(
+      resources.maintenanceWindows,
+      { name: window.name },
+      { spec: { work: { type: 'None', reboot: null } } },
+    );
+    await rolledOut(window, {}, inProgress(...window.nodes));
+    expect(await progressOf()).not.toHaveProperty('notRequired');
+    expect(await progressOf()).not.toHaveProperty('rebootRequired');
   });
 });
