@@ -1,6 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
-import { NODE_DISRUPTION_BUDGET_NAME, REVISION_LABEL, WindowAnnotation, WINDOW_LABEL } from '../api/names.ts';
+import {
+  NODE_DISRUPTION_BUDGET_NAME,
+  REVISION_LABEL,
+  SHUTDOWN_BOOT_ID_ANNOTATION,
+  WindowAnnotation,
+  WINDOW_LABEL,
+} from '../api/names.ts';
 import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
 import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
@@ -134,8 +140,13 @@ function heldNodes({ status }: NodeMaintenance): string[] {
   return status?.nodeStatuses.filter(wasCordonedByMaintenance).map(({ nodeRef }) => nodeRef.name) ?? [];
 }
 
-/** The labels and annotations that control the maintenance of a window, for example by marking its work as done. */
-const windowKeys = [WINDOW_LABEL, REVISION_LABEL, ...Object.values(WindowAnnotation)];
+/** The labels and annotations that control a maintenance, for example by marking the work of a window as done, or a shutdown as over. */
+const controlKeys = [
+  WINDOW_LABEL,
+  REVISION_LABEL,
+  ...Object.values(WindowAnnotation),
+  SHUTDOWN_BOOT_ID_ANNOTATION,
+];
 
 /**
  * Reports whether a request needs permission for the nodes. Other labels and annotations do not. Finalizers do, because without ours
@@ -147,7 +158,7 @@ function affectsNodes(request: MaintenanceRequest): boolean {
     spec,
     finalizers: metadata.finalizers ?? [],
     owners: metadata.ownerReferences ?? [],
-    windowMetadata: windowKeys.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
+    control: controlKeys.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
   }));
   return !isDeepStrictEqual(after, before);
 }

@@ -4,8 +4,15 @@ import { parseDocument } from 'yaml';
 import { type NodeTokenClaims, nodeTokenClaims, renewsAt } from '../domain/common/nodeToken.ts';
 import { aborted, sleep } from '../kube/abort.ts';
 import { errorMessage } from '../kube/errors.ts';
-import type { AgentDeps } from './deps.ts';
+import type { Kube } from '../kube/client.ts';
+import type { Log } from '../kube/log.ts';
 import { syncFolder } from './files.ts';
+
+interface TokenDeps {
+  readonly kube: Pick<Kube, 'now' | 'requestNodeToken'>;
+  readonly node: string;
+  readonly log: Log;
+}
 
 const retryMs = 60_000;
 /** The file may be replaced by a person. */
@@ -16,7 +23,7 @@ const maxWaitMs = 3_600_000;
  * bound to a Node is renewed: whatever else authenticates the agent has its own way, such as the kubelet for a pod.
  */
 export async function runTokenRenewal(
-  deps: AgentDeps,
+  deps: TokenDeps,
   { kubeconfig }: { readonly kubeconfig: string | undefined },
   signal: AbortSignal,
 ): Promise<void> {
@@ -32,7 +39,7 @@ export async function runTokenRenewal(
 }
 
 async function renewedIfDue(
-  deps: AgentDeps,
+  deps: TokenDeps,
   path: string,
   signal: AbortSignal,
 ): Promise<{ waitMs: number; problem?: string }> {
@@ -55,7 +62,7 @@ async function renewedIfDue(
   }
 }
 
-function newToken({ kube }: AgentDeps, claims: NodeTokenClaims, signal: AbortSignal): Promise<string> {
+function newToken({ kube }: TokenDeps, claims: NodeTokenClaims, signal: AbortSignal): Promise<string> {
   const { namespace, serviceAccount, node, expiresAt, issuedAt } = claims;
   const expirationSeconds = Math.round((expiresAt.getTime() - issuedAt.getTime()) / 1_000);
   const account = { namespace, name: serviceAccount };

@@ -10,12 +10,16 @@ const packages = [
   'busybox-static',
   'containerd',
   'containernetworking-plugins',
+  'dbus',
   'fish',
   'iproute2',
   'iptables',
+  'python3-dbusmock',
   'runc',
   'socat',
+  'systemd',
   'util-linux',
+  'xdg-dbus-proxy',
   'zsh',
 ];
 const timeoutMs = 300_000;
@@ -42,5 +46,5 @@ const found = problem();
 console.log(
   found === undefined
     ? `Installed: ${packages.join(', ')}`
-    : `Tests with containers, zsh and fish may be skipped, because they need ${packages.join(', ')}: ${found}`,
+    : `Tests with containers, D-Bus, zsh and fish may be skipped, because they need ${packages.join(', ')}: ${found}`,
 );

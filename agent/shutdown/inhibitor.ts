@@ -51,7 +51,8 @@ export class ShutdownInhibitor {
     if (isHeld) return;
     if (this.#child !== undefined) {
       // logind has forgotten it, for example because it was started anew without its state.
-      if (performance.now() > this.#startedAtMs + forgottenMs) this.#child.kill('SIGTERM');
+      const isForgotten = !inhibitors.some(({ who }) => who === AGENT_INHIBITOR);
+      if (isForgotten && performance.now() > this.#startedAtMs + forgottenMs) this.#child.kill('SIGTERM');
       return;
     }
     if (performance.now() < this.#retryAtMs) return;

@@ -2,6 +2,7 @@ import { SHUTDOWN_BOOT_ID_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import {
+  adoption,
   nextShutdownStep,
   type Shutdown,
   shutdownMaintenance,
@@ -81,7 +82,7 @@ export class ShutdownMaintenance {
         return;
       case 'Adopt':
         this.#answered(
-          await kube.jsonPatch(nodeMaintenances, key, adoption(existing, this.#shutdown), options),
+          await kube.jsonPatch(nodeMaintenances, key, adopting(existing, this.#shutdown.bootId), options),
         );
         return;
       case 'Delete':
@@ -115,13 +116,15 @@ export class ShutdownMaintenance {
   }
 }
 
-function adoption(existing: NodeMaintenance | undefined, { bootId }: Shutdown): JsonPatchOperation[] {
-  const annotations = { ...existing?.metadata.annotations, [SHUTDOWN_BOOT_ID_ANNOTATION]: bootId };
+/** The change of the reason makes the agent the requester, whose permissions count from then on. */
+function adopting(existing: NodeMaintenance | undefined, bootId: string): JsonPatchOperation[] {
+  if (existing === undefined) return [];
+  const { annotations, reason } = adoption(existing, bootId);
   return [
     ...unchanged(existing),
     { op: 'add', path: '/metadata/annotations', value: annotations },
-    // A replacement by the same value is no change of the spec, and records no requester.
     { op: 'replace', path: '/spec/stage', value: 'Drain' },
+    { op: 'add', path: '/spec/reason', value: reason },
   ];
 }
 

@@ -14,7 +14,12 @@ export function shutdownMaintenanceName(node: string): string {
   return `${SHUTDOWN_MAINTENANCE_PREFIX}${node}`;
 }
 
-const reason = 'The node is shutting down.';
+/** Two texts, so that a change of the spec can always make the agent its requester. */
+const reasons = (bootId: string) =>
+  [
+    `The node is shutting down: boot ${bootId} ends.`,
+    `The node is shutting down, and boot ${bootId} ends.`,
+  ] as const;
 
 /** "When a shutdown is detected, the kubelet would create a NodeMaintenance object for that node." */
 export function shutdownMaintenance({ node, bootId, drainPlan }: Shutdown): NodeMaintenance {
@@ -29,8 +34,20 @@ export function shutdownMaintenance({ node, bootId, drainPlan }: Shutdown): Node
       },
       stage: 'Drain',
       ...(drainPlan.length > 0 && { drainPlan: [...drainPlan] }),
-      reason,
+      reason: reasons(bootId)[0],
     },
+  };
+}
+
+/** Returns the fields with which another maintenance of the node becomes that of this shutdown. Its drain plan is immutable. */
+export function adoption(
+  { metadata, spec }: NodeMaintenance,
+  bootId: string,
+): { readonly annotations: Readonly<Record<string, string>>; readonly reason: string } {
+  const [first, second] = reasons(bootId);
+  return {
+    annotations: { ...metadata.annotations, [SHUTDOWN_BOOT_ID_ANNOTATION]: bootId },
+    reason: spec.reason === first ? second : first,
   };
 }
 
@@ -41,7 +58,7 @@ export type ShutdownStep =
   | { readonly kind: 'Delete'; readonly uid: string }
   /** It is being deleted. */
   | { readonly kind: 'AwaitDeletion' }
-  /** It is that of an earlier boot, and still drains: it becomes that of this shutdown. Or it has not reached Drain. */
+  /** It is that of an earlier boot, or of a user who may not maintain the node: it becomes that of this shutdown. */
   | { readonly kind: 'Adopt' }
   | { readonly kind: 'Draining' }
   | { readonly kind: 'Drained' }
@@ -63,8 +80,9 @@ export function nextShutdownStep(
   if (deletionTimestamp !== undefined) return { kind: 'AwaitDeletion' };
   if (!selectsOnly(existing, node)) return { kind: 'Foreign' };
   if (spec.stage === 'Complete') return { kind: 'Delete', uid };
-  if (spec.stage !== 'Drain' || bootIdOf(existing) !== bootId) return { kind: 'Adopt' };
   const isCurrent = (status?.observedGeneration ?? 0) >= generation;
+  const isDenied = isCurrent && status?.nodeStatuses.some(({ authorized }) => authorized === false) === true;
+  if (spec.stage !== 'Drain' || bootIdOf(existing) !== bootId || isDenied) return { kind: 'Adopt' };
   return { kind: isCurrent && isTrue(status?.conditions, 'Drained') ? 'Drained' : 'Draining' };
 }
 

@@ -68,9 +68,9 @@ export type Report =
  *    kubelet is the newer wish, and the other one is set aside.
  * 4. The result does not depend on the order of the facts, and deciding again after it was done changes nothing.
  */
-export function decideStaticPods(facts: StaticPodFacts): StaticPodDecision {
-  const { node, present, maintenances } = facts;
-  const held = facts.held.toSorted((a, b) => compareNames(a.file, b.file));
+export function decideStaticPods(given: StaticPodFacts): StaticPodDecision {
+  const facts = { ...given, present: given.present.toSorted(byFile), held: given.held.toSorted(byFile) };
+  const { node, present, held, maintenances } = facts;
   const draining = drainingMaintenances(node, maintenances);
   const isDraining = draining.length > 0;
   const clashing = held.filter((one) => present.some((other) => clashes(one, other)));
@@ -89,21 +89,23 @@ export function controlPlaneOf(held: readonly HeldManifest[]): HeldManifest[] {
   return held.filter(({ manifest }) => manifest !== undefined && isControlPlanePod(manifest));
 }
 
+function byFile(a: { readonly file: string }, b: { readonly file: string }): number {
+  return compareNames(a.file, b.file);
+}
+
 function clashes({ file, manifest }: HeldManifest, other: Manifest): boolean {
   return file === other.file || (manifest !== undefined && podKey(manifest) === podKey(other));
 }
 
 function holds(facts: StaticPodFacts, draining: readonly NodeMaintenance[]): Hold[] {
-  const [oldest] = draining.map(({ metadata }) => metadata.name).toSorted(compareNames);
-  return facts.present
-    .toSorted((a, b) => compareNames(a.file, b.file))
-    .flatMap((manifest) => {
-      if (reasonToLeave(manifest, facts) !== undefined) return [];
-      const requested = requestedBy(manifest, facts);
-      if (requested !== undefined) return [{ manifest, maintenance: requested.metadata.name }];
-      const isReplacement = facts.held.some((one) => clashes(one, manifest));
-      return isReplacement ? [{ manifest, maintenance: oldest ?? '' }] : [];
-    });
+  const [first = ''] = draining.map(({ metadata }) => metadata.name).toSorted(compareNames);
+  return facts.present.flatMap((manifest) => {
+    if (reasonToLeave(manifest, facts) !== undefined) return [];
+    const requested = requestedBy(manifest, facts);
+    if (requested !== undefined) return [{ manifest, maintenance: requested.metadata.name }];
+    const isReplacement = facts.held.some((one) => clashes(one, manifest));
+    return isReplacement ? [{ manifest, maintenance: first }] : [];
+  });
 }
 
 /** Returns the maintenance whose drain targets include the pod, if an Evacuation asks the agent to stop it. */

@@ -324,6 +324,40 @@ describe('without any record, as of an object from before the upgrade', () => {
   });
 });
 
+describe('the agent of a node', () => {
+  test.each([
+    {
+      when: 'with a token of its node',
+      username: agentUser(SYSTEM_NAMESPACE),
+      isBound: true,
+      own: 'Proceed',
+    },
+    { when: 'with a token of no node', username: agentUser(SYSTEM_NAMESPACE), isBound: false, own: 'Skip' },
+    { when: 'of another installation', username: agentUser('other'), isBound: true, own: 'Skip' },
+  ])('$when: $own its node, and skips every other one', async ({ username, isBound, own }) => {
+    const rack = c.named('rack');
+    const [node, other] = [await c.nodeNamed('agent', { rack }), await c.nodeNamed('other', { rack })];
+    const { kube } = c.cluster;
+    const events = new EventRecorder({ kube, component: 'test', log: silentLog });
+    const permissions = new NodePermissions(kube, {
+      may: mayDeleteNode,
+      validMs: 0,
+      isDue: (nodes) => nodes.map(({ name }) => name),
+    });
+    const authority = new NodeAuthority({ events, namespace: SYSTEM_NAMESPACE, permissions });
+    const extra = isBound ? { [NODE_NAME_EXTRA]: [node] } : {};
+    const { metadata, ...rest } = ofRack(rack);
+    const annotations = { [REQUESTER_ANNOTATION]: JSON.stringify({ username, extra }) };
+    const maintenance = { ...rest, kind: 'NodeMaintenance', metadata: { ...metadata, annotations } };
+    const existing = await Promise.all([node, other].map((name) => c.node(name)));
+    const { decisions } = await authority.decide(maintenance, existing);
+    expect([...decisions]).toEqual([
+      [node, own],
+      [other, 'Skip'],
+    ]);
+  });
+});
+
 describe('the number of requests', () => {
   const reviews = () => c.requests.count('create subjectaccessreviews.authorization.k8s.io');
 

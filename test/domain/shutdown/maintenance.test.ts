@@ -1,9 +1,16 @@
 import { describe, expect, test } from '@jest/globals';
 import { SHUTDOWN_BOOT_ID_ANNOTATION } from '../../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
-import { nextShutdownStep, shutdownMaintenance } from '../../../domain/shutdown/maintenance.ts';
+import { adoption, nextShutdownStep, shutdownMaintenance } from '../../../domain/shutdown/maintenance.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 
+const nodeStatus = {
+  nodeRef: { name: 'node-1' },
+  drainTargets: [],
+  drainMessage: '',
+  podsPendingEvacuation: 0,
+  podsEvacuating: 0,
+};
 const shutdown = { node: 'node-1', bootId: 'boot-2', drainPlan: [] };
 
 interface Existing {
@@ -12,6 +19,7 @@ interface Existing {
   drained?: boolean;
   observedGeneration?: number;
   deleted?: boolean;
+  authorized?: false;
   node?: string;
 }
 
@@ -22,6 +30,7 @@ function existing({
   observedGeneration = 3,
   deleted = false,
   node = 'node-1',
+  authorized,
 }: Existing): NodeMaintenance {
   const { metadata, spec } = shutdownMaintenance({ ...shutdown, node });
   const condition = { type: 'Drained', status: drained ? ('True' as const) : ('False' as const) };
@@ -37,10 +46,22 @@ function existing({
     status: {
       ...emptyStatus,
       observedGeneration,
+      nodeStatuses: authorized === undefined ? [] : [{ ...nodeStatus, authorized }],
       conditions: [{ ...condition, reason: 'r', message: '', lastTransitionTime: '' }],
     },
   };
 }
+
+test('a maintenance that becomes that of a shutdown changes its spec, whatever it was', () => {
+  for (const bootId of ['boot-1', 'boot-2', 'boot-3']) {
+    const before = existing({ bootId });
+    const once = adoption(before, 'boot-2');
+    expect(once.reason).not.toBe(before.spec.reason);
+    const twice = adoption({ ...before, spec: { ...before.spec, reason: once.reason } }, 'boot-2');
+    expect(twice.reason).not.toBe(once.reason);
+    expect(once.annotations).toEqual({ [SHUTDOWN_BOOT_ID_ANNOTATION]: 'boot-2' });
+  }
+});
 
 describe('the maintenance of a shutdown', () => {
   test('drains exactly its node', () => {
@@ -58,7 +79,7 @@ describe('the maintenance of a shutdown', () => {
           },
           stage: 'Drain',
           drainPlan: [{ podPriority: 5, podType: 'Default' }],
-          reason: 'The node is shutting down.',
+          reason: 'The node is shutting down: boot boot-2 ends.',
         },
       },
     );
@@ -84,6 +105,12 @@ describe('the maintenance of a shutdown', () => {
       when: 'that of a cancelled shutdown of this boot is complete',
       is: { stage: 'Complete' },
       want: 'Delete',
+    },
+    { when: 'its requester may not maintain the node', is: { authorized: false }, want: 'Adopt' },
+    {
+      when: 'its requester could not maintain the node before its last change',
+      is: { authorized: false, observedGeneration: 2 },
+      want: 'Draining',
     },
     { when: 'it is being deleted', is: { stage: 'Complete', deleted: true }, want: 'AwaitDeletion' },
     { when: 'a user completes it', is: { stage: 'Complete' }, drainingUid: 'uid-1', want: 'EndedByUser' },
