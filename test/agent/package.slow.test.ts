@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { AGENT_LEASE_NAMESPACE } from '../../api/names.ts';
+import { compareNames } from '../../domain/common/names.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
@@ -78,8 +79,10 @@ test('is named after its version, and contains what a node needs', async () => {
       .map((line) => line.split(/\s+/)[1]),
   );
   expect([...owners]).toEqual(['root/root']);
-  const files = stdout.split('\n').flatMap((line) => (line.startsWith('-') ? [line.split(' ./')[1]] : []));
-  expect(files.toSorted()).toEqual([
+  const files = stdout
+    .split('\n')
+    .flatMap((line) => (line.startsWith('-') ? (line.split(' ./')[1] ?? []) : []));
+  expect(files.toSorted(compareNames)).toEqual([
     'etc/default/node-maintenance-agent',
     'usr/bin/node-maintenance-agent',
     'usr/lib/systemd/logind.conf.d/99-node-maintenance-agent.conf',
@@ -89,6 +92,7 @@ test('is named after its version, and contains what a node needs', async () => {
     'usr/share/doc/node-maintenance-agent/LICENSES.txt.gz',
     'usr/share/doc/node-maintenance-agent/changelog.gz',
     'usr/share/doc/node-maintenance-agent/copyright',
+    'usr/share/lintian/overrides/node-maintenance-agent',
     'usr/share/node-maintenance-agent/kubelet.service.d/20-node-maintenance-agent.conf',
   ]);
 });
