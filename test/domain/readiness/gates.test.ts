@@ -469,7 +469,7 @@ test('the taint always matches the gates', () => {
         const { input, wantsTaint, status, changesAt } = node.take(one);
         const notReady = status.readiness.filter(({ name, ready }) => !ready && name !== 'logs');
         const getsNoGrace = one.isUnderMaintenance || !one.isNodeReady || (one.reboots && node.boot > 1);
-        const isDue = input.isTainted || getsNoGrace || notReady.some((gate) => isTaintDue(gate, node.now));
+        const isDue = input.isTainted || getsNoGrace || notReady.some((lost) => isTaintDue(lost, node.now));
         if (notReady.length > 0 && isDue) expect(wantsTaint).toBe(true);
         if (notReady.length === 0 && status.losses < 2) expect(wantsTaint).toBe(false);
         if (notReady.length === 0 && !input.isTainted) expect(wantsTaint).toBe(false);
