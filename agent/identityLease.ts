@@ -8,7 +8,7 @@ import {
 } from '../api/names.ts';
 import { isTakenOver } from '../domain/leases/identityLease.ts';
 import { sleep } from '../kube/abort.ts';
-import { errorMessage } from '../kube/errors.ts';
+import { errorMessage, isKubeError } from '../kube/errors.ts';
 import { heldSpec } from '../kube/leaseRecord.ts';
 import { resources } from '../kube/resources.ts';
 import { packageVersion } from '../process/packageVersion.ts';
@@ -35,47 +35,58 @@ export async function runIdentityLease(
 ): Promise<void> {
   const { node, log } = deps;
   const holder = `${node}_${crypto.randomUUID()}`;
+  let lease: Lease | undefined;
   let isPublished = false;
   let reported: string | undefined;
   while (!signal.aborted) {
-    const failure = await written(deps, { holder, isPublished, signal });
-    if (signal.aborted) return;
-    if (failure === undefined && !isPublished) log.info('Identity Lease published', { node, holder });
-    if (failure === undefined) isPublished = true;
-    else if (failure !== reported) log.warn('Identity Lease could not be renewed', { node, reason: failure });
-    reported = failure;
-    await sleep(failure === undefined ? renewEveryMs : retryMs, signal);
+    try {
+      lease = await written(deps, { holder, lease, isPublished, signal });
+      if (!isPublished) log.info('Identity Lease published', { node, holder });
+      isPublished = true;
+      reported = undefined;
+      await sleep(renewEveryMs, signal);
+    } catch (error) {
+      if (error instanceof TakenOverError) throw error;
+      if (signal.aborted) return;
+      lease = undefined;
+      // Another agent wrote it, or a user: read it at once.
+      if (isKubeError(error, 'Conflict') && isPublished) continue;
+      const reason = errorMessage(error);
+      if (reason !== reported) log.warn('Identity Lease could not be renewed', { node, reason });
+      reported = reason;
+      await sleep(retryMs, signal);
+    }
   }
 }
 
 interface Attempt {
   readonly holder: string;
+  /** As this process wrote it last; undefined: it is read first. */
+  readonly lease: Lease | undefined;
   readonly isPublished: boolean;
   readonly signal: AbortSignal;
 }
 
-/** Writes the Lease once. Returns why it was not written. */
+/** Writes the Lease once, by one request if nothing else has written it since. Rejects with a KubeError, or with TakenOverError. */
 async function written(
-  { kube, node: name }: Pick<AgentDeps, 'kube' | 'node'>,
-  { holder, isPublished, signal }: Attempt,
-): Promise<string | undefined> {
-  const key = { namespace: AGENT_LEASE_NAMESPACE, name };
+  { kube, node }: Pick<AgentDeps, 'kube' | 'node'>,
+  { holder, lease, isPublished, signal }: Attempt,
+): Promise<Lease> {
+  const key = { namespace: AGENT_LEASE_NAMESPACE, name: node };
   const options = { signal, urgent: true };
-  try {
-    const node = await kube.get(resources.nodes, { name }, options);
-    if (node === undefined)
-      return `Node ${name} does not exist: the kubelet has not registered it, or --node is wrong`;
-    const current = await kube.get(resources.leases, key, options);
-    if (isPublished && current !== undefined && isTakenOver(current, holder)) throw takenOver(name, current);
-    const spec = heldSpec(current?.spec, { identity: holder, leaseDurationSeconds }, kube.now());
-    const metadata = metadataOf(node, current);
-    if (current === undefined) await kube.create(resources.leases, { metadata, spec }, options);
-    else await kube.mergePatch(resources.leases, key, { metadata, spec }, options);
-    return undefined;
-  } catch (error) {
-    if (error instanceof TakenOverError) throw error;
-    return errorMessage(error);
+  const current = lease ?? (await kube.get(resources.leases, key, options));
+  if (isPublished && current !== undefined && isTakenOver(current, holder)) throw takenOver(node, current);
+  const spec = heldSpec(current?.spec, { identity: holder, leaseDurationSeconds }, kube.now());
+  if (lease !== undefined) {
+    const { resourceVersion } = lease.metadata;
+    return kube.mergePatch(resources.leases, key, { metadata: { resourceVersion }, spec }, options);
   }
+  const owner = await kube.get(resources.nodes, { name: node }, options);
+  if (owner === undefined)
+    throw new Error(`Node ${node} does not exist: the kubelet has not registered it, or --node is wrong`);
+  const metadata = metadataOf(owner, current);
+  if (current === undefined) return kube.create(resources.leases, { metadata, spec }, options);
+  return kube.mergePatch(resources.leases, key, { metadata, spec }, options);
 }
 
 function takenOver(node: string, { spec: { holderIdentity = '' } }: Lease): TakenOverError {

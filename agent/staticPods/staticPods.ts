@@ -1,7 +1,9 @@
+import { watch } from 'node:fs';
 import type { Node } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { EVACUATION_NODE_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { controlPlaneOf, decideStaticPods, type StaticPodDecision } from '../../domain/staticPods/decide.ts';
 import { podKey } from '../../domain/staticPods/manifest.ts';
@@ -105,8 +107,11 @@ class StaticPods {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    this.#nodes.subscribe(() => this.#changed());
+    this.#nodes.subscribe((change) => {
+      if (change.type !== 'Updated' || !isSameNode(change.object, change.previous)) this.#changed();
+    });
     this.#nodes.start(signal);
+    this.#watchFolder(signal);
     while (!signal.aborted) {
       const waitMs = await this.#reconcile(signal);
       const pause = new AbortController();
@@ -118,6 +123,15 @@ class StaticPods {
       this.#wake = Promise.withResolvers<void>();
     }
     this.#evacuations?.stop.abort();
+  }
+
+  /** A new manifest of a held pod is held before the kubelet starts much of it. Without this, the next pass sees it. */
+  #watchFolder(signal: AbortSignal): void {
+    const watcher = watch(this.#options.staticPodPath, { persistent: false, signal });
+    watcher.on('change', () => this.#wake.resolve());
+    watcher.on('error', (error) => {
+      this.#deps.log.warn('Folder of static pods is not watched', { reason: errorMessage(error) });
+    });
   }
 
   #changed(): void {
@@ -285,6 +299,17 @@ class StaticPods {
     informer.start(stop.signal);
     this.#evacuations = { informer, stop };
   }
+}
+
+/** Reports whether nothing changed from which the agent decides: the kubelet writes its Node all the time. */
+function isSameNode(a: Readonly<Node>, b: Readonly<Node>): boolean {
+  const relevant = ({ metadata, status }: Readonly<Node>) =>
+    JSON.stringify([
+      metadata.uid,
+      canonicalJson(metadata.labels ?? {}),
+      maintenanceConditions.map((type) => status?.conditions?.find((one) => one.type === type)),
+    ]);
+  return relevant(a) === relevant(b);
 }
 
 /** Reports whether nothing changed but what evacuators report. */

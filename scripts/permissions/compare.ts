@@ -64,8 +64,12 @@ export interface Comparison {
   denied: Permission[];
 }
 
-/** User agents of the processes of the worker. Tests that use its token have others: what they do proves no permission necessary. */
-const userAgents: readonly string[] = ['node-maintenance', 'node-maintenance-admission'];
+/** User agents of the processes of an installation. Tests that use their tokens have others: what they do proves no permission necessary. */
+const userAgents: readonly string[] = [
+  'node-maintenance',
+  'node-maintenance-admission',
+  'node-maintenance-agent',
+];
 
 /** Returns every permission that the manifests grant to a ServiceAccount. Throws if one has a role that is not among them. */
 export function permissionsIn(manifests: readonly Manifest[]): Permission[] {

@@ -2,6 +2,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { parse } from 'yaml';
 import { runTokenRenewal } from '../../agent/token.ts';
+import { AGENT_COMPONENT } from '../../api/names.ts';
 import { nodeTokenClaims } from '../../domain/common/nodeToken.ts';
 import { connectKube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
@@ -63,7 +64,7 @@ test('the agent renews its token in its kubeconfig at half of its time, and uses
   const file = host.kubeconfig;
   await writeFile(file, `# kept\n${await readFile(file, 'utf8')}`);
   const before = await tokenIn(file);
-  const kube = connectKube({ kubeconfig: file, userAgent: 'test', reloads: true, log: silentLog });
+  const kube = connectKube({ kubeconfig: file, userAgent: AGENT_COMPONENT, reloads: true, log: silentLog });
   const halfTimeMs = (nodeTokenClaims(before)?.issuedAt.getTime() ?? 0) + 43_200_000;
   const clock = {
     now: () => new Date(halfTimeMs + 1_000),

@@ -106,6 +106,16 @@ const allowed: Sample[] = [
   },
   { folder: 'worker', code: "export { a } from '../evacuator-kit/b.ts';" },
   {
+    folder: 'agent',
+    code: [
+      "export { a } from '../domain/b.ts';",
+      "export { b } from '../kube/c.ts';",
+      "export { c } from '../process/d.ts';",
+      "export { readFile } from 'node:fs/promises';",
+    ].join('\n'),
+  },
+  { folder: 'process', code: "export { pino } from 'pino';\nexport { z } from 'zod';" },
+  {
     folder: 'test',
     code: "export { a } from '../worker/run.ts';\nexport { b } from '../sandbox/sandbox.ts';",
   },
@@ -196,6 +206,16 @@ const forbidden: (Sample & { rule?: string })[] = [
   { folder: 'admission', code: "export { a } from '../worker/run.ts';" },
   { folder: 'admission', code: "export { a } from '../activities/b.ts';" },
   { folder: 'admission', code: "export { Client } from '@temporalio/client';" },
+  { folder: 'agent', code: "export { a } from '../worker/run.ts';" },
+  { folder: 'agent', code: "export { a } from '../controllers/b.ts';" },
+  { folder: 'agent', code: "export { Client } from '@temporalio/client';" },
+  {
+    folder: 'agent',
+    code: "export const home = process.env['HOME'];",
+    rule: 'eslint(no-restricted-properties)',
+  },
+  { folder: 'process', code: "export { a } from '../worker/run.ts';" },
+  { folder: 'process', code: "export { Kube } from '../kube/client.ts';" },
   { folder: 'temporal-config', code: "export { a } from '../worker/run.ts';" },
   { folder: 'cli', code: "export { a } from '../worker/run.ts';" },
   { folder: 'cli', code: "export { a } from '../workflows/messages.ts';" },
