@@ -232,7 +232,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['Node'],
     meaning:
-      'logind delays a shutdown of the node for less time than its agent and its kubelet need; the message has the setting.',
+      'The logind of the node delays a shutdown for less time than its agent and its kubelet need; the message has the setting.',
   },
   ShutdownDelayed: {
     type: 'Normal',

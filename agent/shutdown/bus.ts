@@ -65,8 +65,8 @@ export class Bus {
 
   /** Rejects if nothing answers at the address, for example `unix:path=/run/dbus/system_bus_socket`. */
   static async connect(busAddress: string): Promise<Bus> {
-    const { createClient } = dbus as unknown as Library;
-    const bus = new Bus(createClient({ busAddress, authMethods: ['EXTERNAL'] }));
+    const library = dbus as unknown as Library;
+    const bus = new Bus(library.createClient({ busAddress, authMethods: ['EXTERNAL'] }));
     try {
       await bus.call({ ...daemon, member: 'GetId' });
       return bus;

@@ -9,8 +9,8 @@ import type { Inhibitor } from './logind.ts';
 /** Name of the agent in `systemd-inhibit --list`. */
 export const AGENT_INHIBITOR = 'node-maintenance-agent';
 
-const program = 'systemd-inhibit';
-const args = [
+const inhibit = [
+  'systemd-inhibit',
   '--what=shutdown',
   '--mode=delay',
   `--who=${AGENT_INHIBITOR}`,
@@ -33,6 +33,7 @@ export class ShutdownInhibitor {
   #failures = 0;
   #retryAtMs = 0;
   #startedAtMs = 0;
+  #reported: string | undefined;
 
   constructor({ busAddress, log }: { busAddress: string; log: Log }) {
     this.#busAddress = busAddress;
@@ -47,8 +48,11 @@ export class ShutdownInhibitor {
   /** Starts a child unless logind lists one of this agent or of an earlier one. Does nothing within the back-off after a failure. */
   hold(inhibitors: readonly Inhibitor[]): void {
     const isHeld = this.isHeldIn(inhibitors);
-    if (isHeld) this.#failures = 0;
-    if (isHeld) return;
+    if (isHeld) {
+      this.#failures = 0;
+      this.#reported = undefined;
+      return;
+    }
     if (this.#child !== undefined) {
       // logind has forgotten it, for example because it was started anew without its state.
       const isForgotten = !inhibitors.some(({ who }) => who === AGENT_INHIBITOR);
@@ -56,16 +60,16 @@ export class ShutdownInhibitor {
       return;
     }
     if (performance.now() < this.#retryAtMs) return;
-    const env = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: this.#busAddress };
-    const child = spawn(program, args, { detached: true, stdio: ['ignore', 'ignore', 'pipe'], env });
+    const command = [`DBUS_SYSTEM_BUS_ADDRESS=${this.#busAddress}`, ...inhibit];
+    const child = spawn('env', command, { detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
     this.#child = child;
     this.#startedAtMs = performance.now();
     const errors: string[] = [];
     child.stderr?.setEncoding('utf8').on('data', (text: string) => errors.push(text));
     child.once('error', (error) => this.#ended(child, errorMessage(error)));
     child.once('exit', (code, signal) => this.#ended(child, errors.join('').trim() || `${code ?? signal}`));
+    child.once('spawn', () => this.#log.info('Shutdown inhibitor was started', { pid: child.pid }));
     child.unref();
-    this.#log.info('Shutdown inhibitor was started', { pid: child.pid });
   }
 
   /** Ends the child, also one of an earlier agent. The shutdown goes on if nothing else delays it. */
@@ -91,7 +95,8 @@ export class ShutdownInhibitor {
     if (this.#child !== child) return;
     this.#child = undefined;
     this.#retryAtMs = performance.now() + backOffMs(this.#failures++, respawnBackOff);
-    this.#log.warn('Shutdown inhibitor ended and is started again', { error });
+    if (this.#reported !== error) this.#log.warn('Shutdown inhibitor ended and is started again', { error });
+    this.#reported = error;
   }
 }
 

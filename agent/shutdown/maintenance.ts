@@ -1,4 +1,3 @@
-import { SHUTDOWN_BOOT_ID_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import {

@@ -35,24 +35,20 @@ export async function returnToService(
     log: deps.log,
   });
   let failures = 0;
+  let isWatching = false;
   try {
-    for (let isWatched = false; !signal.aborted; ) {
-      try {
-        // Before the decision, which must not miss a change.
-        const changed = node.changed(stop.signal).catch(() => undefined);
-        const step = await advance(deps, { node, preparing: preparing() }, signal);
-        failures = 0;
-        if (step.kind === 'Nothing') return;
-        if (step.kind === 'AwaitLogind') await sleep(askLogindAgainMs, signal);
-        if (step.kind !== 'AwaitNode') continue;
-        if (!isWatched) node.start(stop.signal);
-        isWatched = true;
-        await changed;
-      } catch (error) {
-        if (signal.aborted) return;
-        deps.log.warn('Return to service could not be decided, retrying', { error: errorMessage(error) });
-        await sleep(backOffMs(failures++, retryBackOff), signal);
-      }
+    for (;;) {
+      // Before the decision, which must not miss a change.
+      const changed = node.changed(stop.signal).catch(() => undefined);
+      const step = await advance(deps, { node, preparing: preparing() }, signal);
+      if (signal.aborted || step === 'Nothing') return;
+      failures = step === 'Failed' ? failures + 1 : 0;
+      if (step === 'Failed') await sleep(backOffMs(failures, retryBackOff), signal);
+      if (step === 'AwaitLogind') await sleep(askLogindAgainMs, signal);
+      if (step !== 'AwaitNode') continue;
+      if (!isWatching) node.start(stop.signal);
+      isWatching = true;
+      await changed;
     }
   } finally {
     watching.abort();
@@ -60,9 +56,28 @@ export async function returnToService(
   }
 }
 
+interface Observed {
+  readonly node: Informer<Node & BootedNode>;
+  readonly preparing: boolean | undefined;
+}
+
 async function advance(
+  deps: AgentDeps,
+  observed: Observed,
+  signal: AbortSignal,
+): Promise<ReturnStep['kind'] | 'Failed'> {
+  try {
+    return (await decideAndAct(deps, observed, signal)).kind;
+  } catch (error) {
+    if (!signal.aborted)
+      deps.log.warn('Return to service could not be decided, retrying', { error: errorMessage(error) });
+    return 'Failed';
+  }
+}
+
+async function decideAndAct(
   { kube, node: name, bootId, log }: AgentDeps,
-  { node, preparing }: { node: Informer<Node & BootedNode>; preparing: boolean | undefined },
+  { node, preparing }: Observed,
   signal: AbortSignal,
 ): Promise<ReturnStep> {
   const key = { name: shutdownMaintenanceName(name) };

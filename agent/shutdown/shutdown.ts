@@ -46,7 +46,7 @@ const kubeletInhibitor = 'kubelet';
  * logind it waits for it. Contract:
  *
  * 1. A shutdown waits for the agent from PrepareForShutdown until the node is drained, or the limit.
- * 2. Before the agent lets the node go, it passes PrepareForShutdown on to the kubelet, which terminates the pods that are left by its own
+ * 2. Before the agent lets the node go, it passes PrepareForShutdown on to a kubelet that waits for it, which terminates the pods that are left by its own
  *    priorities and then lets go of its own inhibitor. It does so early if no apiserver has the maintenance, and if the time runs out.
  * 3. What a restart of the agent must not forget is in logind (its inhibitor), in the NodeMaintenance, and in a file in /run.
  * 4. The maintenance is completed when the node is Ready in another boot, or when the shutdown was cancelled.
@@ -173,7 +173,7 @@ class ShuttingNode {
 
   async #begin(): Promise<ShutdownRecord> {
     const record = { startedAtUptime: uptime(), kubeletNotified: false };
-    await this.#parts.file.write(record);
+    await this.#remember(record);
     const { limitSeconds } = this.#limits();
     this.#deps.log.info('Shutdown began', { limitSeconds });
     const name = shutdownMaintenanceName(this.#deps.node);
@@ -194,18 +194,33 @@ class ShuttingNode {
 
   async #carryOut(decision: ShutdownDecision, record: ShutdownRecord): Promise<void> {
     if (decision.kind === 'Hold' || this.#hasLetGo) return;
-    const { file, inhibitor, logind } = this.#parts;
-    if (!record.kubeletNotified) {
-      // Recorded first: the kubelet would close its descriptor twice for two signals.
-      await file.write({ ...record, kubeletNotified: true });
-      await logind.notifyKubelet(true);
-      this.#record = { ...record, kubeletNotified: true };
-      this.#deps.log.info('Kubelet was notified of the shutdown', { cause: decision.cause });
-    }
+    if (!record.kubeletNotified && kubeletDelays(this.#state) !== false)
+      await this.#notifyKubelet(record, decision.cause);
     if (decision.kind !== 'LetGo') return;
     this.#hasLetGo = true;
     this.#announce(decision.cause);
-    await inhibitor.letGo(this.#state?.inhibitors ?? []);
+    await this.#parts.inhibitor.letGo(this.#state?.inhibitors ?? []);
+  }
+
+  async #notifyKubelet(record: ShutdownRecord, cause: ShutdownCause): Promise<void> {
+    const { log } = this.#deps;
+    const notified = { ...record, kubeletNotified: true };
+    // Recorded first: the kubelet would close its descriptor twice for two signals.
+    await this.#remember(notified);
+    try {
+      await this.#parts.logind.notifyKubelet(true);
+      this.#record = notified;
+      log.info('Kubelet was notified of the shutdown', { cause });
+    } catch (error) {
+      log.error('Kubelet could not be notified of the shutdown', { error: errorMessage(error) });
+    }
+  }
+
+  /** A shutdown is handled also if only a restart of the agent would need the record. */
+  async #remember(record: ShutdownRecord): Promise<void> {
+    await this.#parts.file.write(record).catch((error: unknown) => {
+      this.#deps.log.warn('Shutdown could not be recorded', { error: errorMessage(error) });
+    });
   }
 
   #announce(cause: ShutdownCause): void {

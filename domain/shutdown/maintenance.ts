@@ -73,17 +73,20 @@ export function nextShutdownStep(
   { node, bootId, drainingUid }: Pick<Shutdown, 'node' | 'bootId'> & { drainingUid?: string | undefined },
 ): ShutdownStep {
   if (existing === undefined) return { kind: 'Create' };
-  const { metadata, spec, status } = existing;
-  const { uid = '', deletionTimestamp, generation = 0 } = metadata;
-  if (spec.stage === 'Complete' && deletionTimestamp === undefined && uid === drainingUid)
-    return { kind: 'EndedByUser' };
+  const { uid = '', deletionTimestamp } = existing.metadata;
   if (deletionTimestamp !== undefined) return { kind: 'AwaitDeletion' };
+  const { stage } = existing.spec;
+  if (stage === 'Complete' && uid === drainingUid) return { kind: 'EndedByUser' };
   if (!selectsOnly(existing, node)) return { kind: 'Foreign' };
-  if (spec.stage === 'Complete') return { kind: 'Delete', uid };
-  const isCurrent = (status?.observedGeneration ?? 0) >= generation;
-  const isDenied = isCurrent && status?.nodeStatuses.some(({ authorized }) => authorized === false) === true;
-  if (spec.stage !== 'Drain' || bootIdOf(existing) !== bootId || isDenied) return { kind: 'Adopt' };
-  return { kind: isCurrent && isTrue(status?.conditions, 'Drained') ? 'Drained' : 'Draining' };
+  if (stage === 'Complete') return { kind: 'Delete', uid };
+  if (stage !== 'Drain' || bootIdOf(existing) !== bootId) return { kind: 'Adopt' };
+  return { kind: drainStepOf(existing) };
+}
+
+function drainStepOf({ metadata, status }: NodeMaintenance): 'Adopt' | 'Draining' | 'Drained' {
+  if (status === undefined || status.observedGeneration < (metadata.generation ?? 0)) return 'Draining';
+  if (status.nodeStatuses.some(({ authorized }) => authorized === false)) return 'Adopt';
+  return isTrue(status.conditions, 'Drained') ? 'Drained' : 'Draining';
 }
 
 /** Returns the boot that ends with the shutdown for which the maintenance was created. */

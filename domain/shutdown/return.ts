@@ -59,7 +59,7 @@ function missingFrom(
   observed: BootedNode | undefined,
   { bootId, bootedAtMs }: Pick<Boot, 'bootId' | 'bootedAtMs'>,
 ): string | undefined {
-  if (observed === undefined) return 'the Node does not exist';
+  if (observed === undefined) return 'the Node was not seen yet';
   if (observed.status?.nodeInfo?.bootID !== bootId) return 'the kubelet has not reported this boot';
   const ready = observed.status.conditions?.find(({ type }) => type === 'Ready');
   if (ready?.status !== 'True') return 'the Node is not Ready';

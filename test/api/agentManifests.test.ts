@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { parse, parseAllDocuments } from 'yaml';
 import type { KubeObject } from '../../api/core.ts';
-import { AGENT_SERVICE_ACCOUNT } from '../../api/names.ts';
+import { AGENT_COMPONENT, AGENT_SERVICE_ACCOUNT, COMPONENT_LABEL } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
@@ -29,15 +29,20 @@ async function rendered(folder: string): Promise<KubeObject[]> {
   return documents.map((document) => document.toJS() as KubeObject);
 }
 
-async function daemonSet(): Promise<{ spec: { template: { spec: PodSpec } } }> {
-  const [one, ...others] = await rendered('deploy/agent-daemonset');
-  expect([one?.kind, others]).toEqual(['DaemonSet', []]);
-  return one as unknown as { spec: { template: { spec: PodSpec } } };
+interface PodTemplate {
+  metadata: { labels: Record<string, string> };
+  spec: PodSpec;
 }
 
-const podSpecs = async () => [
-  (await daemonSet()).spec.template.spec,
-  (parse(readFileSync(staticPod, 'utf8')) as { spec: PodSpec }).spec,
+async function daemonSet(): Promise<{ spec: { template: PodTemplate } }> {
+  const [one, ...others] = await rendered('deploy/agent-daemonset');
+  expect([one?.kind, others]).toEqual(['DaemonSet', []]);
+  return one as unknown as { spec: { template: PodTemplate } };
+}
+
+const podTemplates = async () => [
+  (await daemonSet()).spec.template,
+  parse(readFileSync(staticPod, 'utf8')) as PodTemplate,
 ];
 
 test('the apiserver accepts the DaemonSet and the static pod of the node agent', async () => {
@@ -51,10 +56,12 @@ test('the apiserver accepts the DaemonSet and the static pod of the node agent',
     });
 });
 
-test('they run the program of the agent in the image of the worker, and rename manifests within one mount', async () => {
+test('they run the program of the agent in the image of the worker, rename manifests within one mount, and are never drained', async () => {
   const [worker] = (await rendered('deploy/worker')).filter(({ kind }) => kind === 'Deployment');
   const { containers } = (worker as unknown as { spec: { template: { spec: PodSpec } } }).spec.template.spec;
-  for (const { containers: own, volumes } of await podSpecs()) {
+  for (const { metadata, spec } of await podTemplates()) {
+    const { containers: own, volumes } = spec;
+    expect(metadata.labels[COMPONENT_LABEL]).toBe(AGENT_COMPONENT);
     const [{ image, command, volumeMounts } = { image: '', command: [], volumeMounts: [] }] = own;
     expect(image).toBe(containers[0]?.image);
     expect(command.slice(0, 2)).toEqual(['node', '/app/agent/main.js']);

@@ -1,7 +1,14 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { NodeAuthority } from '../../../activities/leases/nodeAuthority.ts';
-import { REQUESTER_ANNOTATION, SYSTEM_NAMESPACE, TEMPORAL_USER, WINDOW_LABEL } from '../../../api/names.ts';
+import {
+  agentUser,
+  NODE_NAME_EXTRA,
+  REQUESTER_ANNOTATION,
+  SYSTEM_NAMESPACE,
+  TEMPORAL_USER,
+  WINDOW_LABEL,
+} from '../../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import { recordOfUser, recordOfWindow } from '../../../domain/common/requester.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';

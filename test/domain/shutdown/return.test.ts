@@ -54,7 +54,7 @@ describe('the return of a node after a shutdown', () => {
     {
       when: 'there is no Node',
       is: undefined,
-      want: { kind: 'AwaitNode', missing: 'the Node does not exist' },
+      want: { kind: 'AwaitNode', missing: 'the Node was not seen yet' },
     },
     { when: 'it boots to shut down again', boot: { preparing: true }, want: { kind: 'AwaitLogind' } },
     {
