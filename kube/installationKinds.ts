@@ -28,6 +28,7 @@ export const mutatingPolicies = admission('MutatingAdmissionPolicy', 'mutatingad
 export const installationKinds: Readonly<Record<string, Resource>> = {
   Namespace: resources.namespaces,
   CustomResourceDefinition: resources.customResourceDefinitions,
+  DaemonSet: resources.daemonSets as Resource,
   Deployment: resources.deployments,
   Service: resources.services as Resource,
   PodDisruptionBudget: resources.podDisruptionBudgets,

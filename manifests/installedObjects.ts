@@ -10,8 +10,14 @@ export interface InstalledKey {
 }
 
 const deploy = new URL('../deploy/', import.meta.url);
-const folders = ['./', 'admission-server/', 'worker/', 'window-jobs/', 'temporal-user/'];
-const namespacedKinds = new Set(['Deployment', 'Service', 'PodDisruptionBudget', 'NetworkPolicy']);
+const folders = ['./', 'admission-server/', 'worker/', 'window-jobs/', 'temporal-user/', 'agent-daemonset/'];
+const namespacedKinds = new Set([
+  'DaemonSet',
+  'Deployment',
+  'Service',
+  'PodDisruptionBudget',
+  'NetworkPolicy',
+]);
 
 /** Returns the keys of all objects that an installation can have, sorted. Those of the default namespace stand for those of any other. */
 export function installedKeys(generated: Readonly<Record<string, string>>): InstalledKey[] {

@@ -29,6 +29,7 @@ export const installedObjects: readonly InstalledKey[] = [
   { kind: 'CustomResourceDefinition', name: 'nodemaintenances.nodemaintenance.k8s.io' },
   { kind: 'CustomResourceDefinition', name: 'nodereadinesses.nodemaintenance.k8s.io' },
   { kind: 'CustomResourceDefinition', name: 'nodereadinesspolicies.nodemaintenance.k8s.io' },
+  { kind: 'DaemonSet', namespace: 'node-maintenance', name: 'node-maintenance-agent' },
   { kind: 'Deployment', namespace: 'node-maintenance', name: 'node-maintenance-admission' },
   { kind: 'Deployment', namespace: 'node-maintenance', name: 'node-maintenance-worker' },
   { kind: 'MutatingAdmissionPolicy', name: 'daemonset-evacuator.nodemaintenance.k8s.io' },

@@ -5,7 +5,7 @@ import { VERSION_LABEL } from '../../api/names.ts';
 import { withLabels } from '../render.ts';
 import { installationTemplates, optionalTemplates } from './installation.ts';
 import { valuesJsonSchema, valuesYaml } from './values.ts';
-import { type Workload, workloadTemplate } from './workloads.ts';
+import { agentTemplate, type Workload, workloadTemplate } from './workloads.ts';
 
 /**
  * The Helm chart deploy/chart. Its templates are made from the manifests of deploy/, so that Helm and kustomize install the same objects; the
@@ -40,6 +40,15 @@ function workload(name: Workload['name'], folder: string): string {
   return workloadTemplate({ name, labels: labels?.pairs ?? {}, manifests: readObjects(url, {}) });
 }
 
+function agent(): string {
+  const url = new URL('agent-daemonset/', deploy);
+  const [labels] = kustomizationOf(url).labels ?? [];
+  const [daemonSet, ...others] = readObjects(url, {});
+  if (daemonSet === undefined || others.length > 0)
+    throw new Error('deploy/agent-daemonset: expected one DaemonSet');
+  return agentTemplate(daemonSet, labels?.pairs ?? {});
+}
+
 /** Returns the files of the chart by their paths in deploy/chart. `generated` has the generated files of deploy/ by their paths. */
 export function chartFiles(
   version: string,
@@ -55,6 +64,7 @@ export function chartFiles(
     ),
     'worker.yaml': workload('worker', 'worker'),
     'admission.yaml': workload('admission', 'admission-server'),
+    'agent.yaml': agent(),
   };
   return {
     'Chart.yaml': chartYaml(version),

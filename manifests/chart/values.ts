@@ -67,6 +67,23 @@ const valuesSchema = z.strictObject({
     .prefault({}),
   worker: workload.prefault({ resources: resources('200m') }),
   admission: workload.prefault({ resources: resources('100m') }),
+  agent: z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(false)
+        .describe('a DaemonSet of node agents; instead of their Debian package, not in addition'),
+      resources: anyObject.describe('of the container'),
+      nodeSelector: labels.default({ 'kubernetes.io/os': 'linux' }),
+      affinity: anyObject.default({}),
+      env: z
+        .array(z.looseObject({ name: z.string().min(1) }))
+        .default([])
+        .describe('more environment variables, such as STATIC_POD_PATH'),
+    })
+    .prefault({
+      resources: { requests: { cpu: '10m', memory: '96Mi' }, limits: { memory: '256Mi' } },
+    }),
   webhook: z
     .strictObject({
       certificates: z

@@ -1,7 +1,7 @@
 import type { KubeObject } from '../../api/core.ts';
 import { block, type Expression, lines, onlyIf, templateOf, value } from './templates.ts';
 
-/** The templates of deploy/worker and deploy/admission-server. */
+/** The templates of deploy/worker, deploy/admission-server and deploy/agent-daemonset. */
 
 /** A folder of deploy/: the labels of its kustomization, and its manifests. */
 export interface Workload {
@@ -58,6 +58,11 @@ export function workloadTemplate({ name, labels, manifests }: Workload): string 
   return parts.map((part) => `---\n${part}`).join('');
 }
 
+const image = {
+  image: value('include "node-maintenance.image" .'),
+  imagePullPolicy: lines('{{- with .Values.image.pullPolicy }}', 'imagePullPolicy: {{ . }}', '{{- end }}'),
+};
+
 function inRelease({ metadata }: KubeObject, labels: Readonly<Record<string, string>>): object {
   return { ...metadata, namespace: value('.Release.Namespace'), labels };
 }
@@ -97,12 +102,7 @@ function deployment(
     containers: [
       {
         ...container,
-        image: value('include "node-maintenance.image" .'),
-        imagePullPolicy: lines(
-          '{{- with .Values.image.pullPolicy }}',
-          'imagePullPolicy: {{ . }}',
-          '{{- end }}',
-        ),
+        ...image,
         env: [...container.env, ...settings(name), appended(of('env'))],
         resources: block(of('resources')),
       },
@@ -124,6 +124,41 @@ function deployment(
       },
     },
   } as unknown as KubeObject;
+}
+
+/** Returns the template of deploy/agent-daemonset. */
+export function agentTemplate(manifest: KubeObject, labels: Readonly<Record<string, string>>): string {
+  const { template, ...spec } = (manifest as Deployment).spec;
+  const { containers, ...pod } = template.spec;
+  const [container] = containers;
+  const podSpec = {
+    ...pod,
+    nodeSelector: block('.Values.agent.nodeSelector'),
+    affinity: block('.Values.agent.affinity'),
+    imagePullSecrets: block('.Values.image.pullSecrets'),
+    containers: [
+      {
+        ...container,
+        ...image,
+        env: [
+          ...container.env,
+          setting('LOG_LEVEL', 'ne .Values.logLevel "info"', '{{ .Values.logLevel }}'),
+          appended('.Values.agent.env'),
+        ],
+        resources: block('.Values.agent.resources'),
+      },
+    ],
+  };
+  const daemonSet = {
+    ...manifest,
+    metadata: inRelease(manifest, labels),
+    spec: {
+      ...spec,
+      selector: { matchLabels: labels },
+      template: { metadata: { labels }, spec: podSpec },
+    },
+  };
+  return onlyIf('.Values.agent.enabled', templateOf([daemonSet as unknown as KubeObject]));
 }
 
 /** A change of the ConfigMap restarts the worker. */

@@ -50,6 +50,7 @@ async function main(): Promise<number> {
   for (const [file, folder] of Object.entries(systemdFiles))
     installed(join(sources, 'systemd', file), join(folder, file.split('/').at(-1) ?? ''));
   installed(join(sources, 'debian', `${name}.default`), `etc/default/${name}`);
+  installed(join(sources, 'debian', 'lintian-overrides'), `usr/share/lintian/overrides/${name}`);
   // The kubelet's folder may be younger than the agent, and must be writable to it.
   for (const folder of ['etc/kubernetes', tokenFolder]) mkdirSync(join(tree, folder), { recursive: true });
   writeDocuments(version, inputs);

@@ -240,6 +240,16 @@ describe('an invalid object is rejected with a remedy', () => {
       message: 'nodeSelector: at most 10000 requirements are allowed in all terms together',
     },
     {
+      when: 'the grace of a gate is longer than an hour',
+      object: readiness({ ...cni, graceSeconds: 3_601 }),
+      message: 'spec.readinessGates[0].graceSeconds',
+    },
+    {
+      when: 'the grace of a gate is negative',
+      object: readinessPolicy('p', ofPool('x'), [{ ...cni, graceSeconds: -1 }]),
+      message: 'spec.readinessGates[0].graceSeconds',
+    },
+    {
       when: 'the name of a policy is too long',
       object: readinessPolicy('p'.repeat(107), ofPool('x'), [cni]),
       message: 'choose a name of at most 106 characters',
@@ -276,6 +286,7 @@ describe('kubectl explain describes', () => {
         'kubectl apply --server-side --field-manager=',
         'Indicates if this readiness gate should block the overall readiness of a node. Default: true.',
         'A gate that another controller removes has a reserved selector that matches no pod',
+        'how long the node accepts pods after it lost this gate',
       ],
     },
     {

@@ -127,8 +127,9 @@ describe('the chart', () => {
       ...everything,
       'deploy/window-jobs',
       'deploy/temporal-user',
+      'deploy/agent-daemonset',
     ]);
-    const args = ['--set', 'windowJobs.enabled=true,temporalUser.allNodes=true'];
+    const args = ['--set', 'windowJobs.enabled=true,temporalUser.allNodes=true,agent.enabled=true'];
     expect(await templated(...policiesServed, ...args)).toEqual(expected);
   });
 

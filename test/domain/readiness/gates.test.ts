@@ -426,48 +426,51 @@ describe('a node that is not Ready', () => {
   });
 });
 
+const step = fc.record({
+  seconds: fc.constantFrom(0, 1, 10, 29, 30, 31, 59, 700),
+  readyApps: fc.subarray(all),
+  isUnderMaintenance: fc.boolean(),
+  isNodeReady: fc.boolean(),
+  reboots: fc.boolean(),
+  /** Without it, the apiserver contains what the kubelet reported last. */
+  restarts: fc.boolean(),
+});
+type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never;
+const steps = fc.array(step, { maxLength: 30 });
+
+/** A node whose kubelet reports the boot ID, the Ready condition, and the containers of its pods. */
+class SimulatedHost extends SimulatedNode {
+  boot = 0;
+  #containers = 0;
+  #readySinceMs: number | undefined = this.createdAtMs;
+
+  take({ seconds, readyApps, isUnderMaintenance, isNodeReady, reboots, restarts }: Step) {
+    if (reboots) this.boot += 1;
+    if (restarts) this.#containers += 1;
+    this.#readySinceMs = isNodeReady ? (this.#readySinceMs ?? this.now + seconds * 1_000) : undefined;
+    return this.after(seconds, [], {
+      gates: gates.map((one) => (one.name === 'cni' ? { ...one, graceSeconds: 5 } : one)),
+      pods: readyApps.map((app) => run(app, `${app}-${this.#containers}`)),
+      isUnderMaintenance,
+      bootId: `boot-${this.boot}`,
+      nodeReadySinceMs: this.#readySinceMs,
+    });
+  }
+}
+
 test('the taint always matches the gates', () => {
-  const step = fc.record({
-    seconds: fc.constantFrom(0, 1, 10, 29, 30, 31, 59, 700),
-    readyApps: fc.subarray(all),
-    isUnderMaintenance: fc.boolean(),
-    isNodeReady: fc.boolean(),
-    reboots: fc.boolean(),
-    /** Without it, the apiserver contains what the kubelet reported last. */
-    restarts: fc.boolean(),
-  });
   const graceMsOf = (name: string) => (name === 'cni' ? 5_000 : graceMs);
-  const own = gates.map((one) => (one.name === 'cni' ? { ...one, graceSeconds: 5 } : one));
+  const isTaintDue = ({ name, lostTime }: { name: string; lostTime?: string }, now: number) =>
+    lostTime === undefined || now - Date.parse(lostTime) >= graceMsOf(name);
   fc.assert(
-    fc.property(fc.boolean(), fc.array(step, { maxLength: 30 }), (isTainted, steps) => {
-      const node = new SimulatedNode(isTainted);
-      let [boot, containers] = [0, 0];
-      let nodeReadySinceMs: number | undefined = node.createdAtMs;
-      let wereReady: readonly string[] = [];
-      for (const { seconds, readyApps, isUnderMaintenance, isNodeReady, reboots, restarts } of steps) {
-        boot += reboots ? 1 : 0;
-        containers += restarts ? 1 : 0;
-        nodeReadySinceMs = isNodeReady ? (nodeReadySinceMs ?? node.now + seconds * 1_000) : undefined;
-        const { input, wantsTaint, status, changesAt } = node.after(seconds, [], {
-          gates: own,
-          pods: readyApps.map((app) => run(app, `${app}-${containers}`)),
-          isUnderMaintenance,
-          bootId: `boot-${boot}`,
-          nodeReadySinceMs,
-        });
+    fc.property(fc.boolean(), steps, (isTainted, taken) => {
+      const node = new SimulatedHost(isTainted);
+      for (const one of taken) {
+        const { input, wantsTaint, status, changesAt } = node.take(one);
         const notReady = status.readiness.filter(({ name, ready }) => !ready && name !== 'logs');
-        const wasNeverReady = notReady.some(({ lostTime }) => lostTime === undefined);
-        const isGraceOver = notReady.some(
-          ({ name, lostTime = '' }) => node.now - Date.parse(lostTime) >= graceMsOf(name),
-        );
-        const isInterrupted = isUnderMaintenance || !isNodeReady || (reboots && boot > 1);
-        if (notReady.length > 0 && (input.isTainted || wasNeverReady || isGraceOver || isInterrupted))
-          expect(wantsTaint).toBe(true);
-        for (const { name, ready } of status.readiness) {
-          const isStale = reboots && !restarts && wereReady.includes(name);
-          if (!readyApps.includes(name) || isStale) expect(ready).toBe(false);
-          else if (restarts) expect(ready).toBe(true);
-        }
+        const getsNoGrace = one.isUnderMaintenance || !one.isNodeReady || (one.reboots && node.boot > 1);
+        const isDue = input.isTainted || getsNoGrace || notReady.some((lost) => isTaintDue(lost, node.now));
+        if (notReady.length > 0 && isDue) expect(wantsTaint).toBe(true);
         if (notReady.length === 0 && status.losses < 2) expect(wantsTaint).toBe(false);
         if (notReady.length === 0 && !input.isTainted) expect(wantsTaint).toBe(false);
         // A lost gate adds the taint later, and a damped taint is removed later, without any event.
@@ -475,6 +478,23 @@ test('the taint always matches the gates', () => {
         if (changesAt !== undefined) expect(changesAt).toBeGreaterThan(node.now);
         const again = decideReadiness({ ...input, isTainted: wantsTaint }, status, node.timing);
         expect(again).toMatchObject({ wantsTaint, status });
+      }
+    }),
+  );
+});
+
+test('a gate is ready with its pod, unless the pod has not started again since a reboot', () => {
+  fc.assert(
+    fc.property(steps, (taken) => {
+      const node = new SimulatedHost();
+      let wereReady: readonly string[] = [];
+      for (const one of taken) {
+        const { readyApps, reboots, restarts } = one;
+        for (const { name, ready } of node.take(one).status.readiness) {
+          const isStale = reboots && !restarts && wereReady.includes(name);
+          if (!readyApps.includes(name) || isStale) expect(ready).toBe(false);
+          else if (restarts) expect(ready).toBe(true);
+        }
         wereReady = readyApps;
       }
     }),

@@ -1,0 +1,194 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { AGENT_LEASE_NAMESPACE } from '../../api/names.ts';
+import { compareNames } from '../../domain/common/names.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+
+// Builds the Debian package of the node agent, and installs, upgrades, removes and purges it with dpkg in a folder that stands for the root of a host.
+
+const repository = fileURLToPath(new URL('../..', import.meta.url));
+const output = join(repository, 'dist', 'agent-package');
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let host: string;
+let file: string;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'package' });
+  host = await mkdtemp(join(tmpdir(), 'nm-host-'));
+  for (const folder of ['var/lib/dpkg/info', 'var/lib/dpkg/updates', 'etc', 'usr'])
+    await mkdir(join(host, folder), { recursive: true });
+  for (const name of ['status', 'available']) await writeFile(join(host, 'var/lib/dpkg', name), '');
+  const built = await ran(process.execPath, [join(repository, 'scripts/agentPackage/agentPackage.ts')]);
+  expect(built).toMatchObject({ code: 0, stderr: '' });
+  const [name = ''] = readdirSync(output).filter((one) => one.endsWith('.deb'));
+  file = join(output, name);
+});
+
+afterAll(async () => {
+  await c?.close();
+  await rm(host, { recursive: true, force: true });
+  await releaseSandbox(sandbox);
+});
+
+interface Answer {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+function ran(program: string, args: string[], env: NodeJS.ProcessEnv = process.env): Promise<Answer> {
+  return new Promise((resolve) =>
+    execFile(program, args, { env, maxBuffer: 10_000_000 }, (error, stdout, stderr) =>
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr }),
+    ),
+  );
+}
+
+/** The scripts of the package run outside of the folder, and find it in DPKG_ROOT. The folder has no other packages. */
+const dpkg = (...args: string[]) =>
+  ran('dpkg', [`--root=${host}`, '--force-script-chrootless,depends', ...args], {
+    ...process.env,
+    PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
+  });
+const onHost = (path: string) => join(host, path);
+const program = () => onHost('usr/bin/node-maintenance-agent');
+const state = async () =>
+  (await dpkg('--status', 'node-maintenance-agent')).stdout.match(/^Status: (.*)$/m)?.[1];
+
+test('is named after its version, and contains what a node needs', async () => {
+  const { version } = JSON.parse(await readFile(join(repository, 'package.json'), 'utf8')) as {
+    version: string;
+  };
+  expect(file.endsWith(`/node-maintenance-agent_${version}_amd64.deb`)).toBe(true);
+  const { stdout } = await ran('dpkg-deb', ['--contents', file]);
+  const owners = new Set(
+    stdout
+      .trim()
+      .split('\n')
+      .map((line) => line.split(/\s+/)[1]),
+  );
+  expect([...owners]).toEqual(['root/root']);
+  const files = stdout
+    .split('\n')
+    .flatMap((line) => (line.startsWith('-') ? (line.split(' ./')[1] ?? []) : []));
+  expect(files.toSorted(compareNames)).toEqual([
+    'etc/default/node-maintenance-agent',
+    'usr/bin/node-maintenance-agent',
+    'usr/lib/systemd/logind.conf.d/99-node-maintenance-agent.conf',
+    'usr/lib/systemd/system/node-maintenance-agent.service',
+    'usr/lib/systemd/system/node-maintenance-kubelet-bus.service',
+    'usr/share/dbus-1/system.d/io.k8s.nodemaintenance.Agent.conf',
+    'usr/share/doc/node-maintenance-agent/LICENSES.txt.gz',
+    'usr/share/doc/node-maintenance-agent/changelog.gz',
+    'usr/share/doc/node-maintenance-agent/copyright',
+    'usr/share/lintian/overrides/node-maintenance-agent',
+    'usr/share/node-maintenance-agent/kubelet.service.d/20-node-maintenance-agent.conf',
+  ]);
+});
+
+test('enables the unit, which systemd accepts', async () => {
+  expect(await dpkg('--install', file)).toMatchObject({ code: 0 });
+  expect(await state()).toBe('install ok installed');
+  expect(
+    existsSync(onHost('etc/systemd/system/multi-user.target.wants/node-maintenance-agent.service')),
+  ).toBe(false);
+  const wants = readdirSync(onHost('etc/systemd/system/multi-user.target.wants'));
+  expect(wants).toEqual(['node-maintenance-agent.service']);
+  expect((await stat(onHost('etc/node-maintenance-agent'))).mode & 0o777).toBe(0o700);
+  const unit = 'node-maintenance-agent.service';
+  const { stderr } = await ran('systemd-analyze', [
+    `--root=${host}`,
+    '--recursive-errors=no',
+    'verify',
+    unit,
+  ]);
+  expect(stderr).toBe('');
+});
+
+describe('the installed executable', () => {
+  let agent: ChildProcess | undefined;
+  afterEach(() => agent?.kill('SIGKILL'));
+
+  test('explains its settings, without Node.js', async () => {
+    const { code, stdout, stderr } = await ran(program(), ['--help'], {});
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(/^Usage: node-maintenance-agent \[options\]/);
+    expect(stdout).toContain('--static-pod-path');
+  });
+
+  test('rejects an invalid setting', async () => {
+    const { code, stderr } = await ran(program(), ['--hold-directory', 'x'], {});
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: expect.stringContaining('expected an absolute path'),
+    });
+  });
+
+  test('runs as the agent of a node, with the token that the command gives it', async () => {
+    const node = await c.nodeNamed('host');
+    const made = await ran(process.execPath, [join(repository, 'cli/main.ts'), 'agent', 'kubeconfig', node], {
+      ...process.env,
+      KUBECONFIG: sandbox.kubeconfig,
+    });
+    expect(made).toMatchObject({ code: 0 });
+    const kubeconfig = onHost('etc/node-maintenance-agent/kubeconfig');
+    await writeFile(kubeconfig, made.stdout, { mode: 0o600 });
+    await mkdir(onHost('etc/kubernetes/manifests'), { recursive: true });
+    const paths = ['--static-pod-path', onHost('etc/kubernetes/manifests')];
+    agent = spawn(program(), ['--node', node, '--kubeconfig', kubeconfig, ...paths], {
+      stdio: 'ignore',
+      env: {},
+    });
+    await eventually('the Lease of the agent', async () => {
+      const lease = await c.admin.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
+      expect(lease?.spec.holderIdentity).toBeDefined();
+    });
+    expect(existsSync(onHost('etc/kubernetes/held-manifests'))).toBe(true);
+    agent.kill('SIGTERM');
+    await eventually('the agent to end', () => expect(agent?.exitCode).toBe(0));
+  });
+});
+
+test('keeps what is held at an upgrade, and puts it back at the removal', async () => {
+  const manifests = onHost('etc/kubernetes/manifests');
+  const held = onHost('etc/kubernetes/held-manifests');
+  await mkdir(manifests, { recursive: true });
+  await mkdir(held, { recursive: true });
+  const manifest = 'apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n';
+  await writeFile(join(held, 'web.yaml'), manifest);
+  await writeFile(onHost('etc/default/node-maintenance-agent'), 'LOG_LEVEL=debug\n');
+  expect(await dpkg('--install', file)).toMatchObject({ code: 0 });
+  expect(readdirSync(manifests)).toEqual([]);
+  // Two files of this name: nothing decides which is right, so the package stays.
+  await writeFile(join(manifests, 'web.yaml'), 'another');
+  const refused = await dpkg('--remove', 'node-maintenance-agent');
+  expect(refused.code).not.toBe(0);
+  expect(refused.stderr).toContain(`${join(held, 'web.yaml')}: not put back into ${manifests}`);
+  expect(existsSync(program())).toBe(true);
+  await rm(join(manifests, 'web.yaml'));
+  expect(await dpkg('--remove', 'node-maintenance-agent')).toMatchObject({ code: 0 });
+  expect(await readFile(join(manifests, 'web.yaml'), 'utf8')).toBe(manifest);
+  expect(existsSync(program())).toBe(false);
+  expect(await readFile(onHost('etc/default/node-maintenance-agent'), 'utf8')).toBe('LOG_LEVEL=debug\n');
+  expect(existsSync(onHost('etc/node-maintenance-agent/kubeconfig'))).toBe(true);
+});
+
+test('purges its settings and the token, and no manifest', async () => {
+  expect(await dpkg('--purge', 'node-maintenance-agent')).toMatchObject({ code: 0 });
+  expect(await dpkg('--status', 'node-maintenance-agent')).toMatchObject({ code: 1 });
+  for (const path of ['etc/default/node-maintenance-agent', 'etc/node-maintenance-agent'])
+    expect(existsSync(onHost(path))).toBe(false);
+  expect(readdirSync(onHost('etc/systemd/system'))).toEqual([]);
+  expect(readdirSync(onHost('etc/kubernetes/manifests'))).toEqual(['web.yaml']);
+});
