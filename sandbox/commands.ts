@@ -33,6 +33,6 @@ export function writeShellFile(layout: Layout, variables: Readonly<Record<string
 }
 
 /** Quotes a text for a shell. */
-function quoted(text: string): string {
+export function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -250,6 +250,15 @@ export function nodeKubeconfigs(
   };
 }
 
+/** Returns the kubeconfig of a user with a token of its own. */
+export function kubeconfigWith(
+  layout: Layout,
+  addresses: Addresses,
+  { name, token }: { name: string; token: string },
+): string {
+  return kubeconfig(clusterOf(layout, addresses), name, token);
+}
+
 function clusterOf(layout: Layout, { host, ports }: Addresses): object {
   const ca = readFileSync(certificateOf(layout)).toString('base64');
   return { server: `https://${host}:${ports.apiserver}`, 'certificate-authority-data': ca };
@@ -286,7 +295,7 @@ export async function addNodes(
   const waiting = new Set(names);
   const notReady = async () => {
     const ready = await readyNodes(server, waiting);
-    for (const name of ready) waiting.delete(name);
+    for (const name of ready.keys()) waiting.delete(name);
     // Lets the pods of each node start at once, before the other nodes are Ready.
     if (ready.size > 0) await touchWaitingPods(server, ({ spec }) => ready.has(spec.nodeName ?? ''));
     return waiting.size === 0 ? undefined : `${waiting.size} nodes are not Ready, such as ${[...waiting][0]}`;
@@ -328,26 +337,31 @@ function fakeNode(name: string, { labels, taints }: Required<NodeOptions>): obje
   };
 }
 
-/** A probe for `until`: returns undefined when a real node has registered itself and is Ready. */
-export async function nodeReadiness(server: ApiServer, name: string): Promise<string | undefined> {
+/** A probe for `until`: returns undefined when a real node is Ready since its last boot. */
+export async function nodeReadiness(
+  server: ApiServer,
+  name: string,
+  bootId: string | undefined,
+): Promise<string | undefined> {
   const ready = await readyNodes(server, new Set([name]));
-  return ready.has(name) ? undefined : `Node ${name} is not Ready`;
+  const registered = ready.get(name)?.status.nodeInfo?.bootID;
+  return registered !== undefined && registered === bootId ? undefined : `Node ${name} is not Ready`;
 }
 
 interface ListedNode extends KubeObject {
   spec: { taints?: { key: string }[] };
-  status: { conditions?: Condition[] };
+  status: { conditions?: Condition[]; nodeInfo?: { bootID: string } };
 }
 
-/** Returns those of the nodes that are Ready and whose Lease exists. */
-async function readyNodes(server: ApiServer, names: ReadonlySet<string>): Promise<Set<string>> {
+/** Returns those of the nodes that are Ready and whose Lease exists, by their names. */
+async function readyNodes(server: ApiServer, names: ReadonlySet<string>): Promise<Map<string, ListedNode>> {
   const [nodes, leases] = await Promise.all([
     get<{ items: ListedNode[] }>(server, '/api/v1/nodes'),
     get<{ items: Lease[] }>(server, nodeLeases),
   ]);
   const leased = new Set(leases.items.map(({ metadata }) => metadata.name));
-  const ready = nodes.items.filter(isReady).map(({ metadata }) => metadata.name);
-  return new Set(ready.filter((name) => leased.has(name) && names.has(name)));
+  const ready = nodes.items.filter(isReady).map((node) => [node.metadata.name, node] as const);
+  return new Map(ready.filter(([name]) => leased.has(name) && names.has(name)));
 }
 
 function isReady(node: ListedNode): boolean {

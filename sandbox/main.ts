@@ -143,10 +143,21 @@ function showAddresses(sandbox: Sandbox, dir: string): void {
   the worker's  KUBECONFIG=${sandbox.workerKubeconfig}
   admission's   ADMISSION_KUBECONFIG=${sandbox.admissionKubeconfig}
   Temporal      ${sandbox.temporalAddress}, namespace ${sandbox.temporalNamespace}
-  Temporal UI   ${sandbox.temporalUi}
+  Temporal UI   ${sandbox.temporalUi}${realNodeLines(sandbox)}
 
 Use it here:    . ${dir}/env
 Stop it:        npm run sandbox -- down${forDir}`);
+}
+
+/** Names the folders in which a user puts static pods, and looks for those that the agent holds. */
+function realNodeLines({ realNodes }: Sandbox): string {
+  return realNodes
+    .map(
+      ({ name, manifests, hold }) => `
+  ${name.padEnd(13)} static pods: ${manifests}
+                held ones:   ${hold}`,
+    )
+    .join('');
 }
 
 async function stop({ dir, purge }: DirOption & { purge: boolean }): Promise<void> {

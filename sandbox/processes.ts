@@ -9,7 +9,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { hasCode, SandboxError } from './errors.ts';
 import { until } from './until.ts';
 
@@ -117,6 +117,12 @@ export function findByEnvironment(name: string, value: string): ProcessIdentity[
     .map(Number)
     .filter((pid) => `\0${readProc(pid, 'environ') ?? ''}`.includes(entry))
     .flatMap((pid) => identify(pid) ?? []);
+}
+
+/** Returns the processes that a process with one thread has started and that run. */
+export function childrenOf(pid: number): number[] {
+  const children = readProc(pid, join('task', String(pid), 'children')) ?? '';
+  return children.split(' ').filter(Boolean).map(Number);
 }
 
 /** Returns the name of a process's command, for messages. */

@@ -10,6 +10,7 @@ import {
   layoutOf,
   makeDirectories,
   readState,
+  type RealNodeName,
   type SandboxState,
   type ServerName,
   serverNames,
@@ -17,8 +18,16 @@ import {
 } from './layout.ts';
 import { choosePorts, loopback, type Ports, retryOnPortConflict } from './ports.ts';
 import * as processes from './processes.ts';
-import { createNetwork, hostAddress, realNodes } from './realNodes/network.ts';
-import { configureNode, importImage, realNodeServer } from './realNodes/node.ts';
+import { startAgent } from './realNodes/agent.ts';
+import { createNetwork, hostAddress, type NodeAddress, realNodes } from './realNodes/network.ts';
+import {
+  configureNode,
+  importImage,
+  nodeFiles,
+  type RealNodeOptions,
+  realNodeServer,
+} from './realNodes/node.ts';
+import { RealNode } from './realNodes/realNode.ts';
 import { requireRealNodes } from './realNodes/requirements.ts';
 import {
   killServers,
@@ -39,7 +48,7 @@ import { writeWebhookClient } from './webhookClient.ts';
 export type { ServerName } from './layout.ts';
 export type { SandboxServer } from './servers.ts';
 
-export interface SandboxOptions {
+export interface SandboxOptions extends RealNodeOptions {
   /** Directory of everything that the sandbox writes; created if missing. If it held a sandbox, its data is used again. */
   dir: string;
   /** Number of kwok nodes `node-1`, `node-2`, ...; 3 by default. */
@@ -87,10 +96,16 @@ export interface Sandbox {
   temporalNamespace: typeof defaultNamespace;
   /** Directory of all binaries. */
   bin: string;
-  /** KUBECONFIG (the administrator's), ADMISSION_KUBECONFIG, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_UI_ADDRESS and PATH for a child process. */
+  /**
+   * KUBECONFIG (the administrator's), ADMISSION_KUBECONFIG, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_UI_ADDRESS and PATH for a child process;
+   * with real nodes REAL_NODE_MANIFESTS and REAL_NODE_HOLD, the folders of real-1.
+   */
   env: Record<string, string>;
   /** Returns one server, for tests of outages. */
   server(name: ServerName): SandboxServer;
+  realNodes: readonly RealNode[];
+  /** Returns a real node, for tests of crashes, reboots and power failures. Throws SandboxError if there is none with this name. */
+  realNode(name: RealNodeName): RealNode;
   /** Adds kwok nodes (32 CPUs, 256 GiB, 500 pods) with the given labels in addition to the usual ones; waits until they are Ready. */
   addNodes(names: string[], labels?: Record<string, string>): Promise<void>;
   /** Gives an image to every real node, from its archive. */
@@ -170,7 +185,7 @@ async function prepareState(
     ...(await kubernetes.kubernetesServers(layout, addresses, toolchain, options)),
     temporal: temporalServer(layout, addresses, toolchain.temporal),
     ...(network !== undefined && { socat: temporalForwarder(addresses) }),
-    ...Object.fromEntries(nodes.map((node) => [node.name, realNodeServer(layout, node, toolchain)])),
+    ...Object.fromEntries(nodes.map((node) => [node.name, realNodeServer(layout, node, toolchain, options)])),
   };
   const state: SandboxState = {
     ...addresses,
@@ -229,12 +244,13 @@ async function startKubernetes(start: Start, options: SandboxOptions, report: Re
   await Promise.all([
     kubernetes.untilControllersWork(server, wait),
     kubernetes.addNodes(server, names, { taints: taintsOf(state) }, wait),
-    startRealNodes(start),
+    startRealNodes(start, options),
     isInstalled && installDeploy(layout, server, options, wait),
   ]);
   const count = names.length + (state.realNodes?.count ?? 0);
   report(`${count} ${count === 1 ? 'node is' : 'nodes are'} Ready, the controllers are running`);
   if (isInstalled) report('deploy/ is installed');
+  if (isInstalled && options.agent !== false) await startAgents(start, options);
 }
 
 /** Where there are real nodes, pods run on simulated ones only if they tolerate it. */
@@ -242,14 +258,24 @@ function taintsOf({ realNodes: real }: SandboxState): object[] {
   return real === undefined ? [] : [kubernetes.fakeNodeTaint];
 }
 
-async function startRealNodes(start: Start): Promise<void> {
+async function startRealNodes(start: Start, options: RealNodeOptions): Promise<void> {
   const { layout, state } = start;
-  if (state.realNodes === undefined) return;
-  const nodes = realNodes(state.realNodes.network, state.realNodes.count);
-  for (const node of nodes)
-    await configureNode(layout, node, kubernetes.nodeKubeconfigs(layout, state, node.name));
+  const nodes = realNodesOf(state);
+  if (nodes.length === 0) return;
+  for (const node of nodes) {
+    const kubeconfigs = kubernetes.nodeKubeconfigs(layout, state, node.name);
+    await configureNode(layout, node, kubeconfigs, options);
+  }
   await startServer(start, 'socat');
   await Promise.all(nodes.map(({ name }) => startServer(start, name)));
+}
+
+async function startAgents(start: Start, { agentArguments }: RealNodeOptions): Promise<void> {
+  await Promise.all(realNodesOf(start.state).map(({ name }) => startAgent(start, name, agentArguments)));
+}
+
+function realNodesOf({ realNodes: real }: SandboxState): NodeAddress[] {
+  return real === undefined ? [] : realNodes(real.network, real.count);
 }
 
 async function installDeploy(
@@ -345,14 +371,16 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
       TEMPORAL_ADDRESS: temporalAddress,
       TEMPORAL_NAMESPACE: defaultNamespace,
       TEMPORAL_UI_ADDRESS: temporalUi,
+      ...realNodeVariables(layout, state),
       PATH: `${layout.bin}:${process.env['PATH'] ?? ''}`,
     },
     server: (name) => serverOf(layout, state, name),
+    realNodes: realNodesOf(state).map(({ name }) => new RealNode(layout, state, name)),
+    realNode: (name) => new RealNode(layout, state, name),
     addNodes: async (names, labels = {}) =>
       kubernetes.addNodes(apiServer(), names, { labels, taints: taintsOf(state) }, wait),
     importImage: async (archive) => {
-      const { network, count } = state.realNodes ?? { network: 0, count: 0 };
-      for (const node of realNodes(network, count)) await importImage(layout, node, archive);
+      for (const node of realNodesOf(state)) await importImage(layout, node, archive);
     },
     stop: async () => void (await stopSandbox(layout.dir)),
     discard: async () => {
@@ -360,6 +388,14 @@ function sandboxOf(layout: Layout, state: SandboxState): Sandbox {
       purgeSandbox(layout.dir);
     },
   };
+}
+
+/** Returns the folders of the first real node, for a shell. */
+function realNodeVariables(layout: Layout, state: SandboxState): Record<string, string> {
+  const [first] = realNodesOf(state);
+  if (first === undefined) return {};
+  const { manifests, hold } = nodeFiles(layout, first.name);
+  return { REAL_NODE_MANIFESTS: manifests, REAL_NODE_HOLD: hold };
 }
 
 /** Deletes the directory of a stopped sandbox with all its data. Refuses to delete any other directory. */

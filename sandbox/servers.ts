@@ -13,7 +13,7 @@ import {
 } from './layout.ts';
 import { listensOn } from './ports.ts';
 import * as processes from './processes.ts';
-import { removeRealNodes } from './realNodes/node.ts';
+import { bootIdOf, nodeFiles, removeRealNodes } from './realNodes/node.ts';
 import { nodePath } from './realNodes/requirements.ts';
 import { temporalReadiness } from './temporal.ts';
 import { until, type WaitOptions } from './until.ts';
@@ -49,10 +49,29 @@ export interface Start {
 export async function startServer({ layout, state, wait }: Start, name: ServerName): Promise<void> {
   wait.signal?.throwIfAborted();
   if (name === 'kwok') await kubernetes.deleteKwokLeases(kubernetes.apiServerOf(layout, state));
+  const logOffset = statSync(layout.log(name), { throwIfNoEntry: false })?.size ?? 0;
+  const { identity, port } = launchServer(layout, state, name);
+  const probe = isRealNode(name) ? realNodeReadiness(name) : (probes[name] ?? (async () => undefined));
+  const notReady = async () => {
+    if (!processes.isAlive(identity)) throw exitError(layout, name, logOffset);
+    // Another process may have the port, even a server of another sandbox: its answers must not count.
+    if (port !== undefined && !listensOn(identity.pid, port)) return `it does not listen on port ${port}`;
+    return probe(layout, state);
+  };
+  await until(`${name} to answer (its log is ${layout.log(name)})`, notReady, wait);
+}
+
+/** Starts one server, and does not wait for it. */
+export function launchServer(
+  layout: Layout,
+  state: SandboxState,
+  name: ServerName,
+): { identity: processes.ProcessIdentity; port: number | undefined } {
   const server = state.servers[name];
   if (server === undefined) throw new SandboxError(`The sandbox in ${layout.dir} has no ${name}`);
   const { command, args, port } = server;
-  const logOffset = statSync(layout.log(name), { throwIfNoEntry: false })?.size ?? 0;
+  // The node has not booted yet.
+  if (isRealNode(name)) rmSync(nodeFiles(layout, name).bootId, { force: true });
   const identity = processes.launch({
     command,
     args,
@@ -68,14 +87,7 @@ export async function startServer({ layout, state, wait }: Start, name: ServerNa
     log: layout.log(name),
     pidFile: layout.pidFile(name),
   });
-  const probe = isRealNode(name) ? realNodeReadiness(name) : (probes[name] ?? (async () => undefined));
-  const notReady = async () => {
-    if (!processes.isAlive(identity)) throw exitError(layout, name, logOffset);
-    // Another process may have the port, even a server of another sandbox: its answers must not count.
-    if (port !== undefined && !listensOn(identity.pid, port)) return `it does not listen on port ${port}`;
-    return probe(layout, state);
-  };
-  await until(`${name} to answer (its log is ${layout.log(name)})`, notReady, wait);
+  return { identity, port };
 }
 
 /** The probes of servers that answer requests; the others show by their work that they run. */
@@ -87,9 +99,10 @@ const probes: Partial<
   temporal: async (layout, state) => temporalReadiness(layout, state, state.servers.temporal.command),
 };
 
-function realNodeReadiness(name: RealNodeName) {
+/** A probe for `until`: returns undefined when the kubelet of this boot has registered the node and it is Ready. */
+export function realNodeReadiness(name: RealNodeName) {
   return (layout: Layout, state: SandboxState) =>
-    kubernetes.nodeReadiness(kubernetes.apiServerOf(layout, state), name);
+    kubernetes.nodeReadiness(kubernetes.apiServerOf(layout, state), name, bootIdOf(layout, name));
 }
 
 async function etcdReadiness(port: number): Promise<string | undefined> {

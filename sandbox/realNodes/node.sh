@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a node: containerd, kubelet and kube-proxy. The caller has made namespaces for it (sandbox/realNodes/node.ts), so everything ends with this
-# process: containers, mounts, rules of iptables. It ends as soon as one of the three ends.
+# The first process of a node, as systemd is of a machine: it starts the services of the node, and starts one again that ends. SIGTERM reboots the
+# node, SIGUSR2 powers it off; machine.sh boots it again. Files in DIR/disabled name the services that are not to run.
 set -euo pipefail
-dir=$1 name=$2 address=$3 kubelet=$4 kube_proxy=$5
+dir=$1 name=$2 address=$3 kubelet=$4 kube_proxy=$5 inhibit_delay_max_usec=$6
+here=$(dirname "${BASH_SOURCE[0]}")
 
-mkdir -p "$dir/lib" "$dir/log" "$dir/manifests"
 # The usual paths, in this mount namespace only.
 mount --make-rprivate /
 mount --bind "$dir/lib" /var/lib
@@ -12,13 +12,67 @@ mount --bind "$dir/log" /var/log
 mount -t tmpfs tmpfs /run
 hostname "$name"
 
-containerd --config "$dir/containerd.toml" >>"$dir/log/containerd.log" 2>&1 &
+# Each boot of a machine has an ID of its own.
+cat /proc/sys/kernel/random/uuid >/run/boot_id
+mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
+cp /run/boot_id "$dir/boot_id.next"
+mv "$dir/boot_id.next" "$dir/boot_id"
+
+# Programs look for it to find out whether systemd is the init process.
+mkdir -p /run/systemd/system /run/dbus /run/services
+export DBUS_SYSTEM_BUS_ADDRESS=unix:path=/run/dbus/system_bus_socket
+
+services=()
+
+# Like systemd with Restart=always.
+start() {
+  local service=$1
+  shift
+  supervise "$service" "$@" &
+  services+=($!)
+}
+
+supervise() {
+  local service=$1 status
+  shift
+  while true; do
+    while [ -e "$dir/disabled/$service" ]; do sleep 0.5; done
+    "$@" >>"$dir/log/$service.log" 2>&1 &
+    echo $! >"/run/services/$service"
+    status=0
+    wait $! || status=$?
+    rm "/run/services/$service"
+    echo "$service of $name ended with exit code $status; its log is $dir/log/$service.log" >&2
+    sleep 1
+  done
+}
+
+# Ends everything as a machine does that goes down: the processes have two seconds to end by themselves. The exit code is that of a process which
+# the signal ended, as with reboot(2).
+stop() {
+  local signal=$1
+  trap '' TERM USR2
+  kill -KILL "${services[@]}" || true
+  kill -TERM -1 || true
+  sleep 2
+  kill -KILL -1 || true
+  exit $((128 + $(kill -l "$signal")))
+}
+trap 'stop HUP' TERM
+trap 'stop INT' USR2
+
+start dbus-daemon dbus-daemon --config-file="$here/dbus.conf" --nofork --nopidfile
+until [ -S /run/dbus/system_bus_socket ]; do sleep 0.1; done
+# Debian's interpreter, for which its packages are.
+start logind /usr/bin/python3 -m dbusmock --system --template "$here/logind.py" \
+  --parameters "{\"InhibitDelayMaxUSec\": $inhibit_delay_max_usec}"
+
+start containerd containerd --config "$dir/containerd.toml"
 until ctr --address "$dir/containerd.sock" version >/dev/null 2>&1; do sleep 0.1; done
 ctr --address "$dir/containerd.sock" --namespace k8s.io images import "$dir/pause.tar" >/dev/null
 
-"$kube_proxy" --config="$dir/kube-proxy.yaml" --hostname-override="$name" >>"$dir/log/kube-proxy.log" 2>&1 &
-"$kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/kubelet.kubeconfig" --hostname-override="$name" \
-  --node-ip="$address" --node-labels=type=real --cert-dir="$dir/pki" >>"$dir/log/kubelet.log" 2>&1 &
-wait -n || true
-echo "error: containerd, kubelet or kube-proxy of $name ended; their logs are in $dir/log" >&2
-exit 1
+start kube-proxy "$kube_proxy" --config="$dir/kube-proxy.yaml" --hostname-override="$name"
+start kubelet "$kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/kubelet.kubeconfig" --hostname-override="$name" \
+  --node-ip="$address" --node-labels=type=real --cert-dir="$dir/pki"
+start agent bash "$dir/agent.sh"
+wait

@@ -1,44 +1,109 @@
 import { execFile } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { stringify } from 'yaml';
 import type { Toolchain } from '../binaries.ts';
 import { SandboxError } from '../errors.ts';
-import { type Layout, type SandboxState, type ServerCommand, writePrivate } from '../layout.ts';
+import {
+  type Layout,
+  type RealNodeName,
+  type SandboxState,
+  type ServerCommand,
+  writePrivate,
+} from '../layout.ts';
 import { type NodeAddress, realNodes, removeNetwork } from './network.ts';
 import { busybox, nodePath, pluginFolder } from './requirements.ts';
 
 /** The image of the containers that hold the namespaces of a pod. Pods of tests use it too: it contains busybox. */
 export const pauseImage = 'node-maintenance.local/pause:1';
 
-/** Returns the command that runs a node until it is killed, and everything in the node with it. */
-export function realNodeServer(layout: Layout, node: NodeAddress, toolchain: Toolchain): ServerCommand {
+/** The services of a node, in the order of their start; each has a log in the folder `log` of the node. */
+export type NodeService = 'dbus-daemon' | 'logind' | 'containerd' | 'kube-proxy' | 'kubelet' | 'agent';
+
+/** What tests change about real nodes. */
+export interface RealNodeOptions {
+  /** Whether the nodes run the node agent, if deploy/ is installed; true by default. */
+  agent?: boolean | undefined;
+  /** Additional arguments of the agents. */
+  agentArguments?: readonly string[] | undefined;
+  /** Fields of the KubeletConfiguration that replace or add to the usual ones. */
+  kubelet?: object | undefined;
+  /** InhibitDelayMaxSec of logind; 1800 by default. */
+  inhibitDelayMaxSeconds?: number | undefined;
+}
+
+/** The files of a node. All are on its disk: they survive a reboot and a power failure. */
+export interface NodeFiles {
+  dir: string;
+  /** The folder of the kubelet with the manifests of static pods. */
+  manifests: string;
+  /** The folder in which the agent holds manifests. */
+  hold: string;
+  /** ID of the last boot. */
+  bootId: string;
+  agentScript: string;
+  agentKubeconfig: string;
+  log(service: NodeService): string;
+  /** The service does not run while this file exists. */
+  disabled(service: NodeService): string;
+}
+
+export function nodeFiles({ dir }: Layout, name: RealNodeName): NodeFiles {
+  const root = join(dir, 'nodes', name);
+  return {
+    dir: root,
+    manifests: join(root, 'manifests'),
+    hold: join(root, 'hold'),
+    bootId: join(root, 'boot_id'),
+    agentScript: join(root, 'agent.sh'),
+    agentKubeconfig: join(root, 'agent.kubeconfig'),
+    log: (service) => join(root, 'log', `${service}.log`),
+    disabled: (service) => join(root, 'disabled', service),
+  };
+}
+
+/** Returns the ID of the last boot of a node, which the kernel of a machine shows in /proc/sys/kernel/random/boot_id; undefined before its first. */
+export function bootIdOf(layout: Layout, name: RealNodeName): string | undefined {
+  const { bootId } = nodeFiles(layout, name);
+  return existsSync(bootId) ? readFileSync(bootId, 'utf8').trim() : undefined;
+}
+
+/** Returns the command that runs a node until it is powered off or killed, and everything in the node with it. */
+export function realNodeServer(
+  layout: Layout,
+  node: NodeAddress,
+  toolchain: Toolchain,
+  { inhibitDelayMaxSeconds = 1_800 }: RealNodeOptions,
+): ServerCommand {
   const { kubelet, 'kube-proxy': kubeProxy } = toolchain;
   if (kubelet === undefined || kubeProxy === undefined)
     throw new Error('The binaries of real nodes are missing');
-  const script = fileURLToPath(new URL('./node.sh', import.meta.url));
-  const namespaces = ['--mount', '--pid', '--uts', '--ipc', '--fork', '--kill-child=SIGKILL', '--mount-proc'];
+  const script = fileURLToPath(new URL('./machine.sh', import.meta.url));
   return {
     command: 'nsenter',
     args: [
       `--net=/run/netns/${node.netns}`,
-      'unshare',
-      ...namespaces,
       'bash',
       script,
-      directoryOf(layout, node),
+      nodeFiles(layout, node.name).dir,
       node.name,
       node.address,
       kubelet,
       kubeProxy,
+      String(inhibitDelayMaxSeconds * 1_000_000),
     ],
   };
-}
-
-function directoryOf({ dir }: Layout, { name }: NodeAddress): string {
-  return join(dir, 'nodes', name);
 }
 
 /** The kubeconfigs of a node. */
@@ -47,19 +112,23 @@ interface NodeKubeconfigs {
   kubeProxy: string;
 }
 
-/** Writes the configuration of a node. */
+/** Writes the configuration of a node, whose agent is disabled. */
 export async function configureNode(
   layout: Layout,
   node: NodeAddress,
   kubeconfigs: NodeKubeconfigs,
+  { kubelet = {} }: RealNodeOptions,
 ): Promise<void> {
-  const dir = directoryOf(layout, node);
-  mkdirSync(join(dir, 'cni'), { recursive: true, mode: 0o700 });
+  const files = nodeFiles(layout, node.name);
+  const { dir } = files;
+  for (const folder of ['cni', 'lib', 'log', 'manifests', 'hold', 'disabled'])
+    mkdirSync(join(dir, folder), { recursive: true, mode: 0o700 });
   const file = (name: string) => join(dir, name);
+  writeFileSync(files.disabled('agent'), '');
   writePrivate(file('kubelet.kubeconfig'), kubeconfigs.kubelet);
   writePrivate(file('kube-proxy.kubeconfig'), kubeconfigs.kubeProxy);
   writeFileSync(file('containerd.toml'), containerdConfiguration(dir));
-  writeFileSync(file('kubelet.yaml'), stringify(kubeletConfiguration(dir)));
+  writeFileSync(file('kubelet.yaml'), stringify({ ...kubeletConfiguration(dir), ...kubelet }));
   writeFileSync(file('kube-proxy.yaml'), stringify(kubeProxyConfiguration(dir)));
   writeFileSync(join(dir, 'cni', '10-bridge.conflist'), JSON.stringify(networkConfiguration(node)));
   copyFileSync(await buildPauseImage(layout), file('pause.tar'));
@@ -163,7 +232,7 @@ async function buildPauseImage({ dir }: Layout): Promise<string> {
 /** Removes what real nodes that have ended left outside the directory of the sandbox. */
 export async function removeRealNodes(layout: Layout, left: SandboxState['realNodes']): Promise<void> {
   if (left === undefined) return;
-  for (const node of realNodes(left.network, left.count)) removeCgroups(directoryOf(layout, node));
+  for (const node of realNodes(left.network, left.count)) removeCgroups(nodeFiles(layout, node.name).dir);
   await removeNetwork(left.network, left.count);
 }
 
@@ -193,7 +262,7 @@ function removeIfEmpty(dir: string): void {
 
 /** Imports the archive of an image, as if the node had pulled it. */
 export async function importImage(layout: Layout, node: NodeAddress, archive: string): Promise<void> {
-  const socket = join(directoryOf(layout, node), 'containerd.sock');
+  const socket = join(nodeFiles(layout, node.name).dir, 'containerd.sock');
   await promisify(execFile)(
     'ctr',
     ['--address', socket, '--namespace', 'k8s.io', 'images', 'import', archive],

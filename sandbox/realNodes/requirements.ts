@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SandboxError } from '../errors.ts';
@@ -9,15 +9,19 @@ import type { Layout } from '../layout.ts';
 const programs = {
   buildah: ['buildah'],
   containerd: ['containerd', 'ctr'],
+  dbus: ['dbus-daemon', 'dbus-send'],
   iproute2: ['ip'],
   iptables: ['iptables'],
   runc: ['runc'],
   socat: ['socat'],
-  'util-linux': ['nsenter', 'unshare'],
+  systemd: ['systemctl', 'systemd-inhibit'],
+  'util-linux': ['nsenter', 'setpriv', 'unshare'],
 } as const;
 
 const busyboxPackage = 'busybox-static';
 const pluginsPackage = 'containernetworking-plugins';
+const logindPackage = 'python3-dbusmock';
+const logindTemplate = '/usr/lib/python3/dist-packages/dbusmock/templates/logind.py';
 
 /** Folders in which administrators of nodes look for programs, and which PATH of a user may lack. */
 export const nodePath = `/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`;
@@ -43,6 +47,7 @@ function missingPackages(): string[] {
     .map(([debianPackage]) => debianPackage);
   if (busybox() === undefined) missing.push(busyboxPackage);
   if (pluginFolder() === undefined) missing.push(pluginsPackage);
+  if (!existsSync(logindTemplate)) missing.push(logindPackage);
   return missing.toSorted();
 }
 
@@ -90,7 +95,13 @@ const replaced = ['/var/lib', '/var/log', '/run'];
 export function requireRealNodes({ dir }: Layout): void {
   const problem = realNodeProblem();
   if (problem !== undefined) throw new SandboxError(problem);
-  const hidden = replaced.find((folder) => dir.startsWith(`${folder}/`));
-  if (hidden !== undefined)
-    throw new SandboxError(`${dir}: a real node has a ${hidden} of its own: choose a directory elsewhere`);
+  // A node runs programs of the repository.
+  for (const used of [dir, root]) {
+    const hidden = replaced.find((folder) => used.startsWith(`${folder}/`));
+    if (hidden !== undefined)
+      throw new SandboxError(`${used}: a real node has a ${hidden} of its own: choose a directory elsewhere`);
+  }
 }
+
+/** The root directory of the repository. */
+export const root = fileURLToPath(new URL('../..', import.meta.url));

@@ -14,6 +14,8 @@ fi
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
 hostname "$inside"
+touch /run/boot_id
+mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
 ip link add eth0 type veth peer name eth1
 iptables --table nat --append POSTROUTING --jump MASQUERADE
 mkdir -p /run/trial/lower/bin /run/trial/upper /run/trial/work /run/trial/rootfs
