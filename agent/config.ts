@@ -4,7 +4,10 @@ import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import * as z from 'zod';
 import { EXPECTED_OBJECT_NAME, MAX_OBJECT_NAME_LENGTH, OBJECT_NAME_PATTERN } from '../api/names.ts';
+import { parseShutdownPriorities, type ShutdownPriority } from '../domain/shutdown/priorities.ts';
 import { parseSettings, setting, type SettingSource, sourcesOf, wholeNumber } from '../process/settings.ts';
+import type { RebootOptions } from './reboot/reboot.ts';
+import type { ShutdownOptions } from './shutdown/shutdown.ts';
 import type { FolderPaths } from './staticPods/folders.ts';
 import type { StaticPodOptions } from './staticPods/staticPods.ts';
 
@@ -18,6 +21,9 @@ export interface AgentConfig {
   /** File with the ID of the boot, which the kubelet publishes. */
   readonly bootIdFile: string;
   readonly staticPods: StaticPodOptions;
+  /** Undefined: a shutdown of the host creates no maintenance. */
+  readonly shutdown: ShutdownOptions | undefined;
+  readonly reboot: Required<Pick<RebootOptions, 'command' | 'sentinel'>>;
   /** Undefined: no port is opened. */
   readonly health: { readonly port: number; readonly address: string } | undefined;
 }
@@ -30,7 +36,7 @@ export function parseAgentConfig(
 ): AgentConfig {
   const command = commandLine(
     program,
-    `Runs the node agent, which stops and starts the static pods of its node, until it is stopped. \`${program} return\` puts back what it holds, and ends.`,
+    `Runs the node agent, which stops and starts the static pods of its node, delays shutdowns until it is drained, and reboots it, until it is stopped. \`${program} return\` puts back what it holds, and ends.`,
   );
   const settings = parseSettings(Settings, { command, argv, env });
   return {
@@ -43,6 +49,8 @@ export function parseAgentConfig(
       controlPlaneReturnAfterSeconds: settings.controlPlaneReturnAfter,
       podLogDirectory: settings.podLogDirectory,
     },
+    shutdown: settings.preferNodeMaintenance ? shutdownOf(settings, env) : undefined,
+    reboot: { command: settings.rebootCommand, sentinel: settings.rebootSentinel },
     health:
       settings.healthPort === undefined
         ? undefined
@@ -61,6 +69,19 @@ export function parseReturnPaths(
     'Puts back the manifests that a stopped node agent holds, without an apiserver. Remove an agent only after this.',
   );
   return foldersOf(parseSettings(ReturnSettings, { command, argv, env }));
+}
+
+const systemBus = 'unix:path=/run/dbus/system_bus_socket';
+
+function shutdownOf(settings: z.output<typeof Settings>, env: NodeJS.ProcessEnv): ShutdownOptions {
+  return {
+    priorities: settings.shutdownPriorities,
+    limitSeconds: settings.shutdownLimit,
+    kubeletPeriodSeconds: settings.kubeletShutdownPeriod,
+    apiserverTimeoutSeconds: settings.apiserverTimeout,
+    busAddress: env['DBUS_SYSTEM_BUS_ADDRESS'] || systemBus,
+    runDirectory: settings.runDirectory,
+  };
 }
 
 function foldersOf({ staticPodPath: path, holdDirectory }: z.output<typeof ReturnSettings>): FolderPaths {
@@ -91,6 +112,13 @@ const pathSettings = {
     defaultText: 'held-manifests beside the static pod path',
   }),
 };
+
+const priorities = z.string().transform((text, context): readonly ShutdownPriority[] => {
+  const parsed = parseShutdownPriorities(text);
+  if (parsed.ok) return parsed.priorities;
+  context.addIssue({ code: 'custom', message: parsed.problem });
+  return z.NEVER;
+});
 
 const Settings = z
   .object({
@@ -137,6 +165,70 @@ const Settings = z
       description: 'file with the ID of the boot, as for the kubelet',
       defaultText: '/proc/sys/kernel/random/boot_id',
     }),
+    preferNodeMaintenance: setting(
+      z
+        .enum(['true', 'false'], { error: 'expected true or false' })
+        .default('true')
+        .transform((text) => text === 'true'),
+      {
+        flags: '--prefer-node-maintenance-during-graceful-shutdown <boolean>',
+        variable: 'PREFER_NODE_MAINTENANCE_DURING_GRACEFUL_SHUTDOWN',
+        description: 'whether a shutdown of the host waits until a NodeMaintenance has drained the node',
+        choices: ['true', 'false'],
+        defaultText: 'true',
+      },
+    ),
+    shutdownPriorities: setting(priorities.default([]), {
+      flags: '--shutdown-priorities <list>',
+      variable: 'SHUTDOWN_PRIORITIES',
+      description:
+        "pod priorities for the drain plan of a shutdown, each with the seconds that its pods may take, as in the kubelet's shutdownGracePeriodByPodPriority: 0:60,1000:120,2000000000",
+      defaultText: 'the priorities of every drain plan',
+    }),
+    shutdownLimit: setting(wholeNumber('whole seconds', 1, 86_400).optional(), {
+      flags: '--shutdown-limit <seconds>',
+      variable: 'SHUTDOWN_LIMIT',
+      description: "longest delay of a shutdown; logind's InhibitDelayMaxSec limits it, too",
+      defaultText: 'the sum of the shutdown priorities, otherwise InhibitDelayMaxSec',
+    }),
+    kubeletShutdownPeriod: setting(wholeNumber('whole seconds', 0, 86_400).default(30), {
+      flags: '--kubelet-shutdown-period <seconds>',
+      variable: 'KUBELET_SHUTDOWN_PERIOD',
+      description: "the kubelet's shutdownGracePeriod, which is left to it at the end",
+      defaultText: '30',
+    }),
+    apiserverTimeout: setting(wholeNumber('whole seconds', 1, 3_600).default(10), {
+      flags: '--apiserver-timeout <seconds>',
+      variable: 'APISERVER_TIMEOUT',
+      description: 'time without an apiserver after which the kubelet terminates the pods of a shutdown',
+      defaultText: '10',
+    }),
+    runDirectory: setting(absolutePath().default('/run/node-maintenance-agent'), {
+      flags: '--run-directory <folder>',
+      variable: 'RUN_DIRECTORY',
+      description: 'folder that a boot empties, for what a restarted agent must know about a shutdown',
+      defaultText: '/run/node-maintenance-agent',
+    }),
+    rebootCommand: setting(z.string().min(1, { error: 'expected a command' }).default('systemctl reboot'), {
+      flags: '--reboot-command <command>',
+      variable: 'REBOOT_COMMAND',
+      description: 'shell command that reboots the host',
+      defaultText: 'systemctl reboot',
+    }),
+    rebootSentinel: setting(
+      z
+        .string()
+        .default('/var/run/reboot-required')
+        .refine((path) => path === '' || isAbsolute(path), {
+          error: 'expected an absolute path, or nothing for no sentinel file',
+        }),
+      {
+        flags: '--reboot-sentinel <file>',
+        variable: 'REBOOT_SENTINEL',
+        description: 'file that says that the host needs a reboot',
+        defaultText: '/var/run/reboot-required',
+      },
+    ),
     healthPort: setting(wholeNumber('a port', 1, 65_535).optional(), {
       flags: '--health-port <port>',
       variable: 'HEALTH_PORT',

@@ -10,6 +10,9 @@ import type { AgentConfig } from './config.ts';
 import type { AgentDeps } from './deps.ts';
 import { serveHealth } from './health.ts';
 import { runIdentityLease } from './identityLease.ts';
+import { watchNode } from './nodeWatch.ts';
+import { runReboot } from './reboot/reboot.ts';
+import { runShutdown } from './shutdown/shutdown.ts';
 import { runStaticPods, StaticPodState } from './staticPods/staticPods.ts';
 import { runTokenRenewal } from './token.ts';
 
@@ -30,9 +33,18 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
   log.info('Node agent started', { node, bootId, version: packageVersion() });
   try {
     await runTogether(signal, [
+      async (stop) => {
+        const watch = watchNode(deps, stop);
+        const staticPodOptions = { ...config.staticPods, watch };
+        const rebootOptions = { ...config.reboot, watch };
+        await runTogether(stop, [
+          (end) => runStaticPods(deps, staticPodOptions, staticPods, end),
+          (end) => runReboot(deps, rebootOptions, end),
+        ]);
+      },
       (stop) => runIdentityLease(deps, stop),
       (stop) => runTokenRenewal(deps, { kubeconfig }, stop),
-      (stop) => runStaticPods(deps, config.staticPods, staticPods, stop),
+      async (stop) => config.shutdown && runShutdown(deps, config.shutdown, stop),
       (stop) => serveHealth(config.health, staticPods, { log, signal: stop }),
     ]);
   } finally {

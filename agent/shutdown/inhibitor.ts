@@ -7,7 +7,7 @@ import type { Log } from '../../kube/log.ts';
 import type { Inhibitor } from './logind.ts';
 
 /** Name of the agent in `systemd-inhibit --list`. */
-export const AGENT_INHIBITOR = 'node-maintenance-agent';
+const AGENT_INHIBITOR = 'node-maintenance-agent';
 
 const inhibit = [
   'systemd-inhibit',

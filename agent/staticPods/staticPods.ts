@@ -12,6 +12,7 @@ import { errorMessage, isKubeError } from '../../kube/errors.ts';
 import { Informer } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
 import type { AgentDeps } from '../deps.ts';
+import type { NodeWatch } from '../nodeWatch.ts';
 import { type FolderPaths, ManifestFolders, type Manifests } from './folders.ts';
 import { Reports } from './reports.ts';
 import { type NodeEvent, NodeEvents } from './nodeEvents.ts';
@@ -20,6 +21,10 @@ export interface StaticPodOptions extends FolderPaths {
   /** Static pods of the control plane are put back when no apiserver has answered for this time. */
   readonly controlPlaneReturnAfterSeconds: number;
   readonly podLogDirectory: string;
+}
+
+interface WatchedOptions extends StaticPodOptions {
+  readonly watch: NodeWatch;
 }
 
 /** For metrics. */
@@ -48,7 +53,7 @@ const maintenanceConditions = ['MaintenanceInProgress', 'DrainInProgress', 'Drai
  */
 export async function runStaticPods(
   deps: AgentDeps,
-  options: StaticPodOptions,
+  options: WatchedOptions,
   state: StaticPodState,
   signal: AbortSignal,
 ): Promise<void> {
@@ -64,7 +69,7 @@ export async function runStaticPods(
 
 interface Parts {
   readonly folders: ManifestFolders;
-  readonly options: StaticPodOptions;
+  readonly options: WatchedOptions;
   readonly state: StaticPodState;
 }
 
@@ -78,9 +83,8 @@ interface Parts {
 class StaticPods {
   readonly #deps: AgentDeps;
   readonly #folders: ManifestFolders;
-  readonly #options: StaticPodOptions;
+  readonly #options: WatchedOptions;
   readonly #state: StaticPodState;
-  readonly #nodes: Informer<Node>;
   readonly #reports: Reports;
   readonly #events: NodeEvents;
   #evacuations: { readonly informer: Informer<Evacuation>; readonly stop: AbortController } | undefined;
@@ -91,26 +95,20 @@ class StaticPods {
   #failure: string | undefined;
 
   constructor(deps: AgentDeps, { folders, options, state }: Parts) {
-    const { kube, node, log } = deps;
     this.#deps = deps;
     this.#folders = folders;
     this.#options = options;
     this.#state = state;
-    this.#nodes = new Informer({
-      kube,
-      resource: resources.nodes,
-      fieldSelector: `metadata.name=${node}`,
-      log,
-    });
     this.#reports = new Reports(deps, options);
     this.#events = new NodeEvents(deps);
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    this.#nodes.subscribe((change) => {
-      if (change.type !== 'Updated' || !isSameNode(change.object, change.previous)) this.#changed();
+    let last: Readonly<Node> | undefined;
+    const unsubscribe = this.#options.watch.subscribe((node) => {
+      if (node === undefined || last === undefined || !isSameNode(node, last)) this.#changed();
+      last = node;
     });
-    this.#nodes.start(signal);
     this.#watchFolder(signal);
     while (!signal.aborted) {
       const waitMs = await this.#reconcile(signal);
@@ -122,6 +120,7 @@ class StaticPods {
       pause.abort();
       this.#wake = Promise.withResolvers<void>();
     }
+    unsubscribe();
     this.#evacuations?.stop.abort();
   }
 
@@ -145,7 +144,7 @@ class StaticPods {
       const manifests = await this.#folders.read();
       const exempt = await this.#folders.exempt();
       this.#report(manifests);
-      const node = this.#nodes.get(this.#deps.node);
+      const node = this.#options.watch.current();
       const inMaintenance = maintenanceConditions.some((type) => isTrue(node?.status?.conditions, type));
       this.#watchEvacuations(inMaintenance, signal);
       if (!inMaintenance && manifests.held.length === 0 && exempt.size === 0) {
@@ -178,7 +177,7 @@ class StaticPods {
     exempt: ReadonlySet<string>,
     signal: AbortSignal,
   ): Promise<StaticPodDecision | undefined> {
-    const node = this.#nodes.get(this.#deps.node);
+    const node = this.#options.watch.current();
     if (node === undefined) return undefined;
     try {
       const maintenances = await this.#currentMaintenances(signal);
@@ -272,7 +271,7 @@ class StaticPods {
     const { node, log } = this.#deps;
     const { type, ...fields } = event;
     log[type === 'Normal' ? 'info' : 'warn']('Manifest of a static pod moved', { node, ...fields });
-    this.#events.record(this.#nodes.get(node), event);
+    this.#events.record(this.#options.watch.current(), event);
   }
 
   /** Logs each reason once, until it changes. */

@@ -131,7 +131,8 @@ function progressText({ progress }: WindowSummary): string {
   if (progress === undefined) return 'not opened yet';
   const { done, inProgress, failed, remaining, notRequired } = progress;
   const counts = `${inProgress} in progress, ${failed} failed, ${remaining} remaining`;
-  const others = notRequired === undefined ? '' : `; ${numbered(notRequired, 'node')} without need for a reboot`;
+  const others =
+    notRequired === undefined ? '' : `; ${numbered(notRequired, 'node')} without need for a reboot`;
   return `${done} of ${neededNodes(progress)} nodes done, ${counts}${others}`;
 }
 

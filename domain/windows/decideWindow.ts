@@ -123,7 +123,17 @@ function outcomeOf(step: NodeStep): NodeOutcome {
 }
 
 function rolloutInput(
-  { window, phase, requests, nodes, budget, areJobsMissing, unattended, rejected, nowMs }: WindowDecisionInput,
+  {
+    window,
+    phase,
+    requests,
+    nodes,
+    budget,
+    areJobsMissing,
+    unattended,
+    rejected,
+    nowMs,
+  }: WindowDecisionInput,
   outcomes: ReadonlyMap<string, NodeOutcome>,
   reboots: RebootNeeds | undefined,
 ): RolloutInput {

@@ -21,10 +21,7 @@ const maxMessageLength = 1_000;
 export function progressOf(
   revision: string,
   selected: readonly string[],
-  {
-    outcomes,
-    reboots,
-  }: { outcomes: ReadonlyMap<string, NodeOutcome>; reboots?: RebootNeeds | undefined },
+  { outcomes, reboots }: { outcomes: ReadonlyMap<string, NodeOutcome>; reboots?: RebootNeeds | undefined },
 ): WindowProgress {
   const notStarted = selected.filter((node) => !outcomes.has(node));
   const remaining = notStarted.filter((node) => !isRebootUnnecessary(reboots, node));

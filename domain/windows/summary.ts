@@ -171,8 +171,7 @@ function progressMessage(maintenance: WindowMaintenance['maintenance']): string 
   const { status } = maintenance;
   if (stageOf(maintenance) === 'Complete') return 'uncordoned, waiting until it is in service';
   if (isTrue(status?.conditions, 'Paused')) return 'drain paused';
-  if (isTrue(status?.conditions, 'Drained'))
-    return drainedMessages[workTypeOf(maintenance)];
+  if (isTrue(status?.conditions, 'Drained')) return drainedMessages[workTypeOf(maintenance)];
   const blocked = status?.podsBlocked ?? 0;
   if (blocked > 0) return `draining; ${blocked} ${blocked === 1 ? 'pod is' : 'pods are'} blocked`;
   return status?.nodeStatuses[0]?.drainMessage || 'draining';

@@ -233,7 +233,7 @@ describe('a static pod of the control plane', () => {
 });
 
 test('the agent does not stop itself', () => {
-  const agent = manifest('agent', { labels: { 'k8s.io/component': 'node-maintenance-agent' } });
+  const agent = manifest('agent', { labels: { 'app.kubernetes.io/name': 'node-maintenance-agent' } });
   const decision = decide({
     present: [agent],
     evacuations: [evacuation(agent)],
@@ -345,7 +345,7 @@ describe('whatever the folders contain', () => {
       labels: fc.constantFrom<Record<string, string>>(
         {},
         { component: 'etcd' },
-        { 'k8s.io/component': 'node-maintenance-agent' },
+        { 'app.kubernetes.io/name': 'node-maintenance-agent' },
       ),
       annotations: fc.constantFrom<Record<string, string>>(
         {},
