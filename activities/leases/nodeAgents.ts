@@ -16,6 +16,8 @@ const concurrentReads = 16;
 const maxOthersMs = 50;
 /** Delay before the next pass if it has Leases to read that this one has left. */
 const minDueMs = 1_000;
+/** A timer may end this much early. */
+const timerErrorMs = 2;
 
 /** A node of a drain. */
 export interface AgentNode {
@@ -44,11 +46,13 @@ export class NodeAgents {
 
   /** Reads the Leases that are due: all on which static pods depend, and as many of the others as there is time for. */
   async refresh(nodes: readonly AgentNode[]): Promise<void> {
-    const due = nodes.filter((node) => mayHaveAgent(node.name) && this.#dueInMs(node, nodes.length) <= 0);
+    const isDue = (node: AgentNode) => this.#dueInMs(node, nodes.length) <= timerErrorMs;
+    const due = nodes.filter((node) => mayHaveAgent(node.name) && isDue(node));
     const read = ({ name }: AgentNode) => this.#read(name);
-    const [needed, others] = [true, false].map((has) => due.filter((node) => node.hasStaticPods === has));
-    await forEachBounded(concurrentReads, needed ?? [], read);
-    await forEachBounded(concurrentReads, others ?? [], read, performance.now() + maxOthersMs);
+    const needed = due.filter((node) => node.hasStaticPods);
+    const others = due.filter((node) => !node.hasStaticPods);
+    await forEachBounded(concurrentReads, needed, read);
+    await forEachBounded(concurrentReads, others, read, performance.now() + maxOthersMs);
   }
 
   /** Returns the time until the next Lease is to be read. */
