@@ -12,7 +12,12 @@ import { kubectlOf } from '../api/kubectl.ts';
 import { eventuallyHolds, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
-import { agentKubeconfig, createAgentAccount, removeAgentAccount } from './kit/agentAccount.ts';
+import {
+  agentKubeconfig,
+  createAgentAccount,
+  grantOperator,
+  removeAgentAccount,
+} from './kit/agentAccount.ts';
 import { type ApiserverRoute, routeTo } from './kit/apiserverRoute.ts';
 import { missingForBus, PrivateBus, type Running, withBus } from './kit/privateBus.ts';
 
@@ -288,6 +293,21 @@ describe('the agent of a node', () => {
     const own = shutdownMaintenance({ node: 'node-1', bootId: 'boot', drainPlan: [] });
     await expect(kube.create(resources.nodeMaintenances, own)).rejects.toMatchObject({ kind: 'Forbidden' });
     await kube.close();
+  });
+
+  withBus('alone says when its shutdown is over, and users who may delete the node', async () => {
+    const own = shutdownMaintenance({ node: 'node-1', bootId: 'boot', drainPlan: [] });
+    await world.kube.create(resources.nodeMaintenances, own);
+    await grantOperator(world, 'mallory');
+    const patch = JSON.stringify({
+      metadata: { annotations: { 'nodemaintenance.k8s.io/shutdown-boot-id': 'other' } },
+    });
+    const args = ['patch', 'nm', 'shutdown-node-1', '--as', 'mallory', '--type=merge', '-p', patch];
+    const { code, stderr } = await kubectlOf(world.sandbox)(args);
+    expect({ code, stderr }).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('user "mallory" may not delete node "node-1"'),
+    });
   });
 
   withBus('is nobody who only has its name', async () => {

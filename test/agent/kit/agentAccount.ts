@@ -35,10 +35,20 @@ export async function createAgentAccount({ kube }: World): Promise<void> {
   await create(clusterRoleBindings, { metadata: { name }, roleRef, subjects: [user] } as KubeObject);
 }
 
+/** Permits a user to maintain nodes in general, and to delete none. */
+export async function grantOperator({ kube }: World, user: string): Promise<void> {
+  const apiGroup = 'rbac.authorization.k8s.io';
+  const roleRef = { apiGroup, kind: 'ClusterRole', name: 'node-maintenance-operator' };
+  const subjects = [{ apiGroup, kind: 'User', name: user }];
+  const binding = { metadata: { name: `${name}-operator` }, roleRef, subjects } as KubeObject;
+  await kube.create(clusterRoleBindings, binding);
+}
+
 export async function removeAgentAccount({ kube }: World): Promise<void> {
   for (const resource of [clusterRoleBindings, clusterRoles]) {
-    const uid = (await kube.get(resource, { name }))?.metadata.uid;
-    if (uid !== undefined) await kube.delete(resource, { name }, { uid });
+    const { items } = await kube.list(resource);
+    for (const { metadata } of items.filter((one) => one.metadata.name.startsWith(name)))
+      await kube.delete(resource, { name: metadata.name }, { uid: metadata.uid ?? '' });
   }
 }
 
