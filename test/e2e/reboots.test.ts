@@ -100,6 +100,10 @@ describe('a window that reboots nodes', () => {
     }
     expect(await host('node-3').reboots()).toEqual([]);
     expect(await windows.maintenancesOf('reboots')).toHaveLength(2);
+    const { items } = await world.kube.list(resources.events, { fieldSelector: 'reason=NodeStarted' });
+    expect(items.map(({ message }) => message)).toContain(
+      'Started the maintenance of node node-2, which needs a reboot (new BIOS).',
+    );
     await windows.schedulable(pools.linux);
     for (const node of pools.linux)
       expect(Object.keys(await annotationsOf(node))).not.toEqual(
