@@ -19,6 +19,7 @@ const packages = [
   'socat',
   'systemd',
   'util-linux',
+  'xdg-dbus-proxy',
   'zsh',
 ];
 const timeoutMs = 300_000;
