@@ -55,8 +55,8 @@ def ListInhibitors(self):
 def shut_down(mock, number):
     """Sends the signal to the first process (node.sh) when no delay lock is held any more, at the latest after InhibitDelayMaxUSec."""
     refuse_during_shutdown(mock)
-    mock.UpdateProperties(MAIN_IFACE, {'PreparingForShutdown': True})
-    mock.EmitSignal(MAIN_IFACE, 'PrepareForShutdown', 'b', [True])
+    mock.UpdateProperties(MAIN_IFACE, {'PreparingForShutdown': dbus.Boolean(True)})
+    mock.EmitSignal(MAIN_IFACE, 'PrepareForShutdown', 'b', [dbus.Boolean(True)])
     deadline = time.monotonic() + mock.Get(MAIN_IFACE, 'InhibitDelayMaxUSec') / 1_000_000
 
     def check():

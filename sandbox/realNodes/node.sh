@@ -51,10 +51,13 @@ supervise() {
 # Ends everything as a machine does that goes down: the processes have two seconds to end by themselves. The exit code is that of a process which
 # the signal ended, as with reboot(2).
 stop() {
-  local signal=$1
+  local signal=$1 process
   trap '' TERM USR2
   kill -KILL "${services[@]}" || true
-  kill -TERM -1 || true
+  for process in /proc/[0-9]*; do
+    # A shim would kill its container at once.
+    [ "$process" = /proc/1 ] || grep --quiet containerd-shim "$process/comm" || kill -TERM "${process#/proc/}" || true
+  done 2>/dev/null
   sleep 2
   kill -KILL -1 || true
   exit $((128 + $(kill -l "$signal")))

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
 import { eventually } from '../kit/eventually.ts';
-import { type Entry, NodeProcesses } from '../kit/nodeProcesses.ts';
+import { type Entry, NodeProcesses, uptime } from '../kit/nodeProcesses.ts';
 import { missingForContainers, withContainers } from '../kit/realNodes.ts';
 import {
   controllers,
@@ -39,18 +39,18 @@ afterAll(async () => {
 });
 
 /** Starts to drain the node, on which all processes run, and returns the name of the maintenance and the time on the clock of the processes. */
-async function drain(): Promise<{ name: string; from: bigint }> {
+async function drain(): Promise<{ name: string; from: number }> {
   serial += 1;
   const name = `real-${serial}`;
   await processes.pod('default');
   await processes.eventuallyRunning(all);
-  const from = BigInt(Date.now()) * 1_000_000n;
+  const from = uptime();
   await world.apply(name, { nodes: ['real-1'], stage: 'Drain' });
   return { name, from };
 }
 
 /** Ends the maintenance when everything is stopped, and waits until everything that is to return has. */
-async function complete(name: string, from: bigint): Promise<void> {
+async function complete(name: string, from: number): Promise<void> {
   await world.eventually(name, 'it is drained', drained);
   expect(processes.running()).toEqual([]);
   expect(processes.manifests()).toEqual([]);
@@ -75,9 +75,9 @@ withContainers('the processes of a node end tier by tier, and return after the m
     await at('static', 'term'),
     await at('static', 'end'),
     await at('critical', 'term'),
-  ].map((entry) => entry.at) as [bigint, bigint, bigint, bigint, bigint, bigint];
+  ].map((entry) => entry.at) as [number, number, number, number, number, number];
   const order = [defaultEnd, daemonTerm, daemonEnd, staticTerm, staticEnd, criticalTerm];
-  expect(order).toEqual(order.toSorted((a, b) => (a < b ? -1 : 1)));
+  expect(order).toEqual(order.toSorted((a, b) => a - b));
   await complete(name, from);
 });
 

@@ -9,8 +9,8 @@ import type { World } from './world.ts';
 
 /** What a process has logged about itself, in the order of the clock that all processes of the node share. */
 export interface Entry {
-  /** Nanoseconds. */
-  at: bigint;
+  /** Seconds since the boot of the kernel, which is that of this host. */
+  at: number;
   bootId: string;
   name: string;
   what: 'start' | 'term' | 'end';
@@ -82,7 +82,7 @@ export class NodeProcesses {
       .split('\n')
       .map((line) => {
         const [at = '', bootId = '', name = '', what] = line.split(' ');
-        return { at: BigInt(at), bootId, name, what: what as Entry['what'] };
+        return { at: Number(at), bootId, name, what: what as Entry['what'] };
       });
   }
 
@@ -103,7 +103,7 @@ export class NodeProcesses {
     );
   }
 
-  async eventuallyLogs(name: string, what: Entry['what'], from: bigint): Promise<Entry> {
+  async eventuallyLogs(name: string, what: Entry['what'], from: number): Promise<Entry> {
     return eventually(`${what} of ${name}`, () => {
       const found = this.entries().find(
         (entry) => entry.name === name && entry.what === what && entry.at >= from,
@@ -128,9 +128,14 @@ export class NodeProcesses {
   }
 }
 
+/** Returns the time on the clock of the processes. */
+export function uptime(): number {
+  return Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]);
+}
+
 function podSpec(name: string): object {
   const log = (what: Entry['what']) =>
-    `echo "$(/bin/busybox date +%s%N) $(/bin/busybox cat /boot_id) ${name} ${what}" >>/processes/log`;
+    `read -r now _ </proc/uptime; echo "$now $(/bin/busybox cat /boot_id) ${name} ${what}" >>/processes/log`;
   const script = [
     `trap '${log('term')}; /bin/sleep 3; ${log('end')}; exit 0' TERM`,
     log('start'),
