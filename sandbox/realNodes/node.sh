@@ -4,6 +4,7 @@
 set -euo pipefail
 dir=$1 name=$2 address=$3 kubelet=$4 kube_proxy=$5 inhibit_delay_max_usec=$6
 here=$(dirname "${BASH_SOURCE[0]}")
+kubelet_bus=/run/node-maintenance-kubelet-bus/socket
 
 # The usual paths, in this mount namespace only.
 mount --make-rprivate /
@@ -19,7 +20,7 @@ cp /run/boot_id "$dir/boot_id.next"
 mv "$dir/boot_id.next" "$dir/boot_id"
 
 # Programs look for it to find out whether systemd is the init process.
-mkdir -p /run/systemd/system /run/dbus /run/services
+mkdir -p /run/systemd/system /run/dbus /run/services /run/node-maintenance-agent "$(dirname "$kubelet_bus")"
 export DBUS_SYSTEM_BUS_ADDRESS=unix:path=/run/dbus/system_bus_socket
 
 services=()
@@ -50,10 +51,13 @@ supervise() {
 # Ends everything as a machine does that goes down: the processes have two seconds to end by themselves. The exit code is that of a process which
 # the signal ended, as with reboot(2).
 stop() {
-  local signal=$1
+  local signal=$1 process
   trap '' TERM USR2
   kill -KILL "${services[@]}" || true
-  kill -TERM -1 || true
+  for process in /proc/[0-9]*; do
+    # A shim would kill its container at once.
+    [ "$process" = /proc/1 ] || grep --quiet containerd-shim "$process/comm" || kill -TERM "${process#/proc/}" || true
+  done 2>/dev/null
   sleep 2
   kill -KILL -1 || true
   exit $((128 + $(kill -l "$signal")))
@@ -67,12 +71,18 @@ until [ -S /run/dbus/system_bus_socket ]; do sleep 0.1; done
 start logind /usr/bin/python3 -m dbusmock --system --template "$here/logind.py" \
   --parameters "{\"InhibitDelayMaxUSec\": $inhibit_delay_max_usec}"
 
+# As in deploy/agent/systemd: the kubelet learns of shutdowns from the agent.
+start kubelet-bus xdg-dbus-proxy "$DBUS_SYSTEM_BUS_ADDRESS" "$kubelet_bus" --filter \
+  --call='org.freedesktop.login1=*@/org/freedesktop/login1' --talk=org.freedesktop.systemd1 \
+  --broadcast='io.k8s.nodemaintenance.Agent=org.freedesktop.login1.Manager.PrepareForShutdown@/org/freedesktop/login1'
+until [ -S "$kubelet_bus" ]; do sleep 0.1; done
+
 start containerd containerd --config "$dir/containerd.toml"
 until ctr --address "$dir/containerd.sock" version >/dev/null 2>&1; do sleep 0.1; done
 ctr --address "$dir/containerd.sock" --namespace k8s.io images import "$dir/pause.tar" >/dev/null
 
 start kube-proxy "$kube_proxy" --config="$dir/kube-proxy.yaml" --hostname-override="$name"
-start kubelet "$kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/kubelet.kubeconfig" --hostname-override="$name" \
+start kubelet env DBUS_SYSTEM_BUS_ADDRESS="unix:path=$kubelet_bus" "$kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/kubelet.kubeconfig" --hostname-override="$name" \
   --node-ip="$address" --node-labels=type=real --cert-dir="$dir/pki"
 start agent bash "$dir/agent.sh"
 wait

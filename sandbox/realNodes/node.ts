@@ -29,7 +29,14 @@ import { busybox, nodePath, pluginFolder } from './requirements.ts';
 export const pauseImage = 'node-maintenance.local/pause:1';
 
 /** The services of a node, in the order of their start; each has a log in the folder `log` of the node. */
-export type NodeService = 'dbus-daemon' | 'logind' | 'containerd' | 'kube-proxy' | 'kubelet' | 'agent';
+export type NodeService =
+  | 'dbus-daemon'
+  | 'logind'
+  | 'kubelet-bus'
+  | 'containerd'
+  | 'kube-proxy'
+  | 'kubelet'
+  | 'agent';
 
 /** What tests change about real nodes. */
 export interface RealNodeOptions {

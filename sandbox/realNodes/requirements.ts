@@ -16,6 +16,7 @@ const programs = {
   socat: ['socat'],
   systemd: ['systemctl', 'systemd-inhibit'],
   'util-linux': ['nsenter', 'setpriv', 'unshare'],
+  'xdg-dbus-proxy': ['xdg-dbus-proxy'],
 } as const;
 
 const busyboxPackage = 'busybox-static';

@@ -43,6 +43,8 @@ export interface PlacedPods {
 export interface WorldOptions {
   /** Nodes `node-1`, `node-2`, ...; there are no others. */
   nodes: number;
+  /** Nodes `real-1`, ... that run containers and the node agent, on servers of their own; none unless given. */
+  realNodes?: number;
   /** Whether deploy/ is applied; true unless given. */
   install?: boolean;
   /** Whether the tests need servers of their own, because they stop them for long or change how they were installed. */
@@ -184,13 +186,14 @@ interface Parts extends Pick<World, 'sandbox' | 'kube' | 'temporal' | 'record'> 
  */
 export async function createWorld({
   nodes,
+  realNodes = 0,
   install = true,
   ownServers = false,
   mutatingPolicies = true,
   auditLogs,
 }: WorldOptions): Promise<World> {
-  const shared = install && mutatingPolicies && !ownServers;
-  const own = { nodes, install, mutatingPolicies, ...(auditLogs !== undefined && { auditLogs }) };
+  const shared = install && mutatingPolicies && !ownServers && realNodes === 0;
+  const own = { nodes, realNodes, install, mutatingPolicies, ...(auditLogs !== undefined && { auditLogs }) };
   const sandbox = await testSandbox(shared ? undefined : own);
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });

@@ -1,0 +1,156 @@
+import { afterAll, beforeAll, expect } from '@jest/globals';
+import { eventually } from '../kit/eventually.ts';
+import { type Entry, NodeProcesses, uptime } from '../kit/nodeProcesses.ts';
+import { missingForContainers, withContainers } from '../kit/realNodes.ts';
+import {
+  controllers,
+  startAdmission,
+  startNextWorker,
+  startWorker,
+  type WorkerProcess,
+} from '../kit/worker.ts';
+import { createWorld, drained, finished, type World } from '../kit/world.ts';
+
+let world: World;
+let worker: WorkerProcess;
+let admission: WorkerProcess;
+let processes: NodeProcesses;
+let serial = 0;
+
+const all = ['critical', 'daemon', 'default', 'static'];
+const manifests = ['critical.yaml', 'static.yaml'];
+
+beforeAll(async () => {
+  if (missingForContainers !== undefined) return;
+  world = await createWorld({ nodes: 1, realNodes: 1 });
+  admission = startAdmission(world.sandbox);
+  worker = startWorker(world.sandbox, controllers);
+  await Promise.all([admission.ready(), worker.ready()]);
+  processes = new NodeProcesses(world, world.sandbox.realNode('real-1'));
+  processes.staticPod('static');
+  processes.staticPod('critical', { priorityClassName: 'system-node-critical', priority: 2_000_001_000 });
+  await processes.daemonSet('daemon');
+}, 600_000);
+
+afterAll(async () => {
+  await worker?.kill();
+  await admission?.kill();
+  await world?.close();
+});
+
+/** Starts to drain the node, on which all processes run, and returns the name of the maintenance and the time on the clock of the processes. */
+async function drain(): Promise<{ name: string; from: number }> {
+  serial += 1;
+  const name = `real-${serial}`;
+  await processes.pod('default');
+  await processes.eventuallyRunning(all);
+  const from = uptime();
+  await world.apply(name, { nodes: ['real-1'], stage: 'Drain' });
+  return { name, from };
+}
+
+/** Ends the maintenance when everything is stopped, and waits until everything that is to return has. */
+async function complete(name: string, from: number): Promise<void> {
+  await world.eventually(name, 'it is drained', drained);
+  expect(processes.running()).toEqual([]);
+  expect(processes.manifests()).toEqual([]);
+  // Nothing has returned in the meantime, not even for a moment.
+  const started = processes.entries().filter(({ at, what }) => at >= from && what === 'start');
+  expect(started).toEqual([]);
+  await world.patch(name, { stage: 'Complete' });
+  await processes.eventuallyRunning(['critical', 'daemon', 'static']);
+  await eventually('the manifests to be back', () => expect(processes.manifests()).toEqual(manifests));
+  await world.eventually(name, 'it is finished', finished);
+  processes.expectNoneStartedTwice();
+}
+
+withContainers('the processes of a node end tier by tier, and return after the maintenance', async () => {
+  const { name, from } = await drain();
+  await world.eventually(name, 'it is drained', drained);
+  const at = (process: string, what: Entry['what']) => processes.eventuallyLogs(process, what, from);
+  const [defaultEnd, daemonTerm, daemonEnd, staticTerm, staticEnd, criticalTerm] = [
+    await at('default', 'end'),
+    await at('daemon', 'term'),
+    await at('daemon', 'end'),
+    await at('static', 'term'),
+    await at('static', 'end'),
+    await at('critical', 'term'),
+  ].map((entry) => entry.at) as [number, number, number, number, number, number];
+  const order = [defaultEnd, daemonTerm, daemonEnd, staticTerm, staticEnd, criticalTerm];
+  expect(order).toEqual(order.toSorted((a, b) => a - b));
+  await complete(name, from);
+});
+
+for (const service of ['agent', 'kubelet', 'containerd'] as const)
+  withContainers(`a drain goes on after ${service} is killed`, async () => {
+    const { name, from } = await drain();
+    await processes.eventuallyLogs('static', 'term', from);
+    await processes.node.kill(service);
+    await complete(name, from);
+  });
+
+withContainers('a drain goes on after the worker is killed', async () => {
+  const { name, from } = await drain();
+  await processes.eventuallyLogs('static', 'term', from);
+  await worker.kill();
+  worker = await startNextWorker(world, controllers);
+  await complete(name, from);
+});
+
+withContainers('static pods return when the maintenance ended while the agent was down', async () => {
+  const { name } = await drain();
+  await world.eventually(name, 'it is drained', drained);
+  await processes.node.disable('agent');
+  await world.patch(name, { stage: 'Complete' });
+  await processes.node.enable('agent');
+  await processes.eventuallyRunning(['critical', 'daemon', 'static']);
+  await world.eventually(name, 'it is finished', finished);
+  processes.expectNoneStartedTwice();
+});
+
+withContainers(
+  'a node that boots again in the middle starts no process that the drain has stopped',
+  async () => {
+    const { name, from } = await drain();
+    await processes.eventuallyLogs('static', 'term', from);
+    await processes.node.reboot();
+    await expectStopped('static');
+    await processes.node.ready();
+    await finish(name);
+  },
+);
+
+withContainers('neither does one that has lost its power', async () => {
+  const { name, from } = await drain();
+  await processes.eventuallyLogs('static', 'term', from);
+  await processes.node.powerLoss();
+  await processes.node.powerOn();
+  await expectStopped('static');
+  await processes.node.ready();
+  await finish(name);
+});
+
+/** The manifest is held since before the boot, so the kubelet of this boot has never seen it. */
+async function expectStopped(name: string): Promise<void> {
+  await eventually('the kubelet to run', () => expect(processes.node.pid('kubelet')).toBeDefined());
+  expect(processes.manifests()).not.toContain(`${name}.yaml`);
+}
+
+/** As `complete`, after a boot: what had not been stopped before it has started once more, and is stopped. */
+async function finish(name: string): Promise<void> {
+  await world.eventually(name, 'it is drained', drained);
+  await eventually('all processes to end', () => expect(processes.running()).toEqual([]));
+  const bootId = processes.node.bootId();
+  const started = (process: string) =>
+    processes
+      .entries()
+      .filter((entry) => entry.bootId === bootId && entry.name === process && entry.what === 'start').length;
+  expect(started('static')).toBe(0);
+  expect(processes.manifests()).toEqual([]);
+  await world.patch(name, { stage: 'Complete' });
+  await processes.eventuallyRunning(['critical', 'daemon', 'static']);
+  await eventually('the manifests to be back', () => expect(processes.manifests()).toEqual(manifests));
+  expect(started('static')).toBe(1);
+  await world.eventually(name, 'it is finished', finished);
+  processes.expectNoneStartedTwice();
+}
