@@ -529,7 +529,9 @@ describe('for every node to reboot', () => {
 
   test('a reboot is requested only of a node that was drained in an open window, of an agent that ran', () => {
     holds((given, decided) => {
-      const { conditions, isAgentRunning, policy, stage } = given;
+      const { conditions, isAgentRunning, node, policy, recorded, stage } = given;
+      // Another user has requested it: the agent may already act on that.
+      if (typeof node !== 'string' && node.requested === recorded) return;
       if (decided.kind === 'RequestReboot')
         expect(conditions.some(({ reason }) => reason === rebootRequested.reason)).toBe(true);
       if (decided.kind !== 'RecordWork' || decided.facts !== rebootRequested) return;
