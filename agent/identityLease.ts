@@ -20,7 +20,7 @@ const renewEveryMs = 15_000;
 const retryMs = 3_000;
 
 /** Another agent has taken over this node. */
-export class TakenOverError extends Error {
+class TakenOverError extends Error {
   override readonly name = 'TakenOverError';
 }
 
