@@ -160,11 +160,7 @@ function parsed(input: object, prefix: string): NodeMaintenance {
 const maxConcurrentLists = 8;
 
 /** `namespace` is that of the installation. */
-async function planReport(
-  kube: Kube,
-  maintenance: NodeMaintenance,
-  namespace: string,
-): Promise<PlanReport> {
+async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: string): Promise<PlanReport> {
   const { items: existing } = await kube.list(resources.nodes);
   const nodes = existing
     .filter((node) => selectsNode(maintenance.spec.nodeSelector, node))
@@ -201,11 +197,7 @@ async function agentsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise<Map<
 }
 
 /** Returns the pods on the nodes that a drain does not leave running whatever they are. */
-async function podsOn(
-  kube: Kube,
-  names: readonly string[],
-  namespace: string,
-): Promise<PreviewedPod[]> {
+async function podsOn(kube: Kube, names: readonly string[], namespace: string): Promise<PreviewedPod[]> {
   const pods: PreviewedPod[] = [];
   await forEachBounded(maxConcurrentLists, names, async (name) => {
     const { items } = await kube.list(resources.pods, { fieldSelector: `spec.nodeName=${name}` });

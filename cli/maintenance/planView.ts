@@ -1,6 +1,12 @@
 import { listed } from '../../domain/common/names.ts';
 import { numbered } from '../../domain/common/text.ts';
-import { isBypassed, isStuck, NoteReason, type PodPreview, type TierPreview } from '../../domain/drain/preview.ts';
+import {
+  isBypassed,
+  isStuck,
+  NoteReason,
+  type PodPreview,
+  type TierPreview,
+} from '../../domain/drain/preview.ts';
 import { escapeForTerminal } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import type { PlanReport } from './plan.ts';
@@ -15,9 +21,7 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
   return [
     `${numbered(count, 'pod')} would be evacuated from ${nodes.length === 1 ? `node ${nodes[0]}` : numbered(nodes.length, 'node')}, in ${numbered(tiers.length, 'tier')}. Nothing was changed.`,
     ...tiers.flatMap((tier) => ['', ...tierLines(tier, tiers.at(-1)?.tier, isWide)]),
-    ...(remaining.length === 0
-      ? []
-      : ['', 'Static pods keep running', ...rows(remaining, isWide)]),
+    ...(remaining.length === 0 ? [] : ['', 'Static pods keep running', ...rows(remaining, isWide)]),
     ...(budgets.length === 0
       ? []
       : ['', 'PodDisruptionBudgets that limit evictions', ...indentedTable(budgetColumns, budgets)]),

@@ -96,13 +96,7 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
     waiting: snapshot.waiting,
     undrained: snapshot.waiting.filter(isUndrained),
     position,
-    tiers: union(
-      tiers,
-      tiersOf(
-        snapshot,
-        snapshot.waiting.flatMap(evacuableOf),
-      ),
-    ),
+    tiers: union(tiers, tiersOf(snapshot, snapshot.waiting.flatMap(evacuableOf))),
     remaining: contentions.flatMap(({ node }) => node.remaining.map(({ pod, cause }) => ({ pod, cause }))),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
     fastForwarded: contentions

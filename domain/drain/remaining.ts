@@ -37,7 +37,9 @@ export function remainingText(remaining: readonly RemainingPod[]): string {
   const groups = Map.groupBy(sorted, ({ cause }) => cause.kind);
   return [...groups]
     .toSorted(([a], [b]) => compareNames(a, b))
-    .map(([, members]) => `${listed(members.map(({ pod }) => podName(pod)))} (${remainingCauseText(members)})`)
+    .map(
+      ([, members]) => `${listed(members.map(({ pod }) => podName(pod)))} (${remainingCauseText(members)})`,
+    )
     .join('; ');
 }
 

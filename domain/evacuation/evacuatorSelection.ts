@@ -113,10 +113,7 @@ function withController(pod: Pod, registered: Evacuator[]): Evacuator[] {
   const controller = controllers[podTypeOf(pod)];
   if (controller === undefined) return registered;
   if (registered.some(({ evacuatorClass }) => evacuatorClass === controller)) return registered;
-  return [
-    ...registered,
-    { evacuatorClass: controller, priority: controllerPriority, role: controllerRole },
-  ];
+  return [...registered, { evacuatorClass: controller, priority: controllerPriority, role: controllerRole }];
 }
 
 function byPriority(a: Evacuator, b: Evacuator): number {

@@ -25,8 +25,7 @@ export function nodeAgentOf(lease: Readonly<Lease> | undefined, now: Date): Node
   if (lease === undefined) return noAgent;
   const { holderIdentity = '', leaseDurationSeconds = 0, renewTime = '' } = lease.spec;
   const ageMs = now.getTime() - Date.parse(renewTime);
-  const isCurrent =
-    ageMs >= -maxAheadMs && ageMs <= Math.min(leaseDurationSeconds * 1_000, maxDurationMs);
+  const isCurrent = ageMs >= -maxAheadMs && ageMs <= Math.min(leaseDurationSeconds * 1_000, maxDurationMs);
   if (holderIdentity === '' || !isCurrent)
     return { kind: 'Silent', since: ageMs >= 0 ? new Date(renewTime).toISOString() : undefined };
   const version = oneLine(lease.metadata.annotations?.[IdentityAnnotation.Version] ?? '', maxVersionLength);

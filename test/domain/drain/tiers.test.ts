@@ -40,8 +40,7 @@ describe('the tiers that contain pods', () => {
       fc.property(somePods, fc.nat(plan.length - 1), (living, from) => {
         const desired = plan.map((_, at) => desiredTargetsAt(plan, at));
         const isAt = (at: number) => (one: Pod) =>
-          targetsPod(desired[at] ?? [], one) &&
-          (at === from || !targetsPod(desired[at - 1] ?? [], one));
+          targetsPod(desired[at] ?? [], one) && (at === from || !targetsPod(desired[at - 1] ?? [], one));
         const expected = plan.flatMap((_, at) => (at >= from && living.some(isAt(at)) ? [at] : []));
         expect(tiersWithPods(plan, from, living)).toEqual(expected);
       }),

@@ -89,7 +89,8 @@ describe('the blocker of a pod', () => {
 
   const asked = (seconds: number, status: Partial<NonNullable<Evacuation['status']>> = {}) => {
     const since = new Date(now.getTime() - seconds * 1_000).toISOString();
-    const message = 'Waiting for kubelet.k8s.io to respond, the agent of node node-1; next: kubelet.k8s.io again.';
+    const message =
+      'Waiting for kubelet.k8s.io to respond, the agent of node node-1; next: kubelet.k8s.io again.';
     return {
       metadata: { name: 'e' },
       status: {

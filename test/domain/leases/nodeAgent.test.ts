@@ -29,7 +29,11 @@ describe('the agent of a node', () => {
       of: lease({ holderIdentity: '' }),
       want: { kind: 'Silent', since: at(-10) },
     },
-    { when: 'its Lease was never renewed', of: { metadata: { name: 'one' }, spec: {} }, want: { kind: 'Silent' } },
+    {
+      when: 'its Lease was never renewed',
+      of: { metadata: { name: 'one' }, spec: {} },
+      want: { kind: 'Silent' },
+    },
     { when: 'its clock is slightly ahead', of: lease({ renewTime: at(50) }), want: live },
     { when: 'its clock is an hour ahead', of: lease({ renewTime: at(3_600) }), want: { kind: 'Silent' } },
     {

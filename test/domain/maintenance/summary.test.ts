@@ -143,7 +143,11 @@ describe('the summary of a maintenance', () => {
   });
 
   test.each([
-    { agentVersion: undefined, stay: ['default/etcd', 'default/proxy'], why: 'no node agent reports from node' },
+    {
+      agentVersion: undefined,
+      stay: ['default/etcd', 'default/proxy'],
+      why: 'no node agent reports from node',
+    },
     { agentVersion: '1.2.3', stay: ['default/etcd'], why: 'without consent' },
   ])('says which static pods stay with agent $agentVersion', ({ agentVersion, stay, why }) => {
     const of = maintenance();
