@@ -1,5 +1,5 @@
 import type { OwnerReference, Pod } from '../../api/core.ts';
-import { AGENT_COMPONENT, AGENT_SERVICE_ACCOUNT, WORK_NAMESPACE } from '../../api/names.ts';
+import { AGENT_COMPONENT, AGENT_SERVICE_ACCOUNT, COMPONENT_LABEL, WORK_NAMESPACE } from '../../api/names.ts';
 import type { PodType } from '../../api/nodeMaintenance.ts';
 
 /** The kubelet publishes a static pod as a mirror pod that carries this annotation. */
@@ -30,12 +30,14 @@ function isWork({ metadata }: Pod): boolean {
   );
 }
 
-const nameLabel = 'app.kubernetes.io/name';
+/** The labels by which a manifest says that it is of the node agent. */
+const agentLabels: readonly string[] = ['app.kubernetes.io/name', COMPONENT_LABEL];
 
 /** A static pod cannot have a ServiceAccount. Only those who administer a node write its manifests. */
 function isNodeAgent(pod: Pod, namespace: string): boolean {
   const { metadata, spec } = pod;
-  if (podTypeOf(pod) === 'Static') return metadata.labels?.[nameLabel] === AGENT_COMPONENT;
+  if (podTypeOf(pod) === 'Static')
+    return agentLabels.some((label) => metadata.labels?.[label] === AGENT_COMPONENT);
   return metadata.namespace === namespace && spec.serviceAccountName === AGENT_SERVICE_ACCOUNT;
 }
 
