@@ -7,13 +7,13 @@ import type { Log } from '../../kube/log.ts';
 import type { Inhibitor } from './logind.ts';
 
 /** Name of the agent in `systemd-inhibit --list`. */
-const AGENT_INHIBITOR = 'node-maintenance-agent';
+const agentInhibitor = 'node-maintenance-agent';
 
 const inhibit = [
   'systemd-inhibit',
   '--what=shutdown',
   '--mode=delay',
-  `--who=${AGENT_INHIBITOR}`,
+  `--who=${agentInhibitor}`,
   '--why=Pods leave the node before it shuts down',
   'sleep',
   'infinity',
@@ -55,7 +55,7 @@ export class ShutdownInhibitor {
     }
     if (this.#child !== undefined) {
       // logind has forgotten it, for example because it was started anew without its state.
-      const isForgotten = !inhibitors.some(({ who }) => who === AGENT_INHIBITOR);
+      const isForgotten = !inhibitors.some(({ who }) => who === agentInhibitor);
       if (isForgotten && performance.now() > this.#startedAtMs + forgottenMs) this.#child.kill('SIGTERM');
       return;
     }
@@ -106,12 +106,12 @@ const forgottenMs = 10_000;
 
 /** Only processes of root count: other users may choose any name. */
 function ours(inhibitors: readonly Inhibitor[]): Inhibitor[] {
-  return inhibitors.filter(({ who, uid }) => who === AGENT_INHIBITOR && uid === process.getuid?.());
+  return inhibitors.filter(({ who, uid }) => who === agentInhibitor && uid === process.getuid?.());
 }
 
 async function isInhibitor(pid: number): Promise<boolean> {
   const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-  return commandLine.includes(`--who=${AGENT_INHIBITOR}`);
+  return commandLine.includes(`--who=${agentInhibitor}`);
 }
 
 function endProcess(pid: number): void {

@@ -1,7 +1,8 @@
-import { afterEach, describe, expect } from '@jest/globals';
+import { afterEach, describe, expect, test } from '@jest/globals';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
+import { AGENT_BUS_NAME } from '../../agent/shutdown/logind.ts';
 import type { ShutdownOptions } from '../../agent/shutdown/shutdown.ts';
 import { root } from '../../scripts/tools.ts';
 import { eventually, eventuallyHolds, throughout } from '../kit/eventually.ts';
@@ -83,6 +84,13 @@ describe('the bus of the kubelet', () => {
     );
     expect(agent.output()).toContain('Kubelet was notified of the shutdown');
   });
+});
+
+test('the files of a node name the agent as it is named on the bus', async () => {
+  const dir = join(root, 'deploy', 'agent', 'systemd');
+  const policy = await readFile(join(dir, 'dbus', `${AGENT_BUS_NAME}.conf`), 'utf8');
+  expect(policy).toContain(`<allow own="${AGENT_BUS_NAME}"/>`);
+  expect((await proxyOptions()).join(' ')).toContain(`--broadcast=${AGENT_BUS_NAME}=`);
 });
 
 describe('a shutdown without an apiserver', () => {

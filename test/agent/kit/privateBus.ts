@@ -157,7 +157,9 @@ export class PrivateBus {
     await this.#busctl('emit', ...to, logind[1] as string, manager, 'PrepareForShutdown', 'b', 'true');
   }
 
+  /** Does nothing the second time. */
   async stop(): Promise<void> {
+    if (!existsSync(this.dir)) return;
     for (const program of this.#programs.toReversed()) await program.end('SIGKILL');
     endInhibitors(await this.#inhibitors());
     await this.#logind?.end('SIGKILL');
