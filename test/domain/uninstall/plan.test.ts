@@ -255,8 +255,8 @@ test.each([
 ])('a node needs no reboot any more if $who has said that it does: $want', ({ manager, want }) => {
   const key = RebootAnnotation.Required;
   const managedFields = [{ manager, fieldsV1: { 'f:metadata': { 'f:annotations': { [`f:${key}`]: {} } } } }];
-  const marked = { metadata: meta('n', { annotations: { [key]: 'kernel' }, managedFields }), spec: {} };
-  const removed = planned({ nodes: [marked] }).filter((item) => item.includes('remove annotation'));
+  const asking = { metadata: meta('n', { annotations: { [key]: 'kernel' }, managedFields }), spec: {} };
+  const removed = planned({ nodes: [asking] }).filter((item) => item.includes('remove annotation'));
   expect(removed).toHaveLength(want ? 1 : 0);
 });
 
