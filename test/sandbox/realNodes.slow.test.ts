@@ -173,12 +173,12 @@ withContainers(
       expect(id).toMatch(/^containerd:/);
       return id;
     });
-    for (const service of ['kubelet', 'containerd', 'logind'] as const) {
-      const crashed = node.pid(service);
-      await node.kill(service);
-      await eventually(`${service} to run again`, () => {
-        expect(node.pid(service)).toEqual(expect.any(Number));
-        expect(node.pid(service)).not.toBe(crashed);
+    for (const program of ['kubelet', 'containerd', 'logind'] as const) {
+      const crashed = node.pid(program);
+      await node.kill(program);
+      await eventually(`${program} to run again`, () => {
+        expect(node.pid(program)).toEqual(expect.any(Number));
+        expect(node.pid(program)).not.toBe(crashed);
       });
     }
     await node.ready();
