@@ -1,5 +1,5 @@
 import { execFile, execFileSync } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -89,10 +89,14 @@ withContainers('a directory that a node hides by its own is rejected', async () 
 });
 
 withContainers('a pod runs on a node that the command starts, behind a Service', async () => {
-  expect(await command('up', '--dir', dir, '--nodes', '1', '--real-node', '--no-install')).toContain(
-    '2 nodes are Ready',
-  );
+  const printed = await command('up', '--dir', dir, '--nodes', '1', '--real-node', '--no-install');
+  expect(printed).toContain('2 nodes are Ready');
   sandbox = await attachSandbox(dir);
+  const { manifests, hold } = sandbox.realNode('real-1');
+  for (const folder of [manifests, hold]) expect(printed).toContain(folder);
+  const variables = await readFile(join(dir, 'env'), 'utf8');
+  expect(variables).toContain(`REAL_NODE_MANIFESTS='${manifests}'`);
+  expect(variables).toContain(`REAL_NODE_HOLD='${hold}'`);
   expect(network().length).toBeGreaterThanOrEqual(4);
   kubectl = kubectlOf(sandbox);
   const script =
@@ -132,6 +136,110 @@ withContainers('a node whose power is cut is not Ready, and returns with its pod
       ),
     ).not.toBe('0'),
   );
+});
+
+/** The ID of the last boot, as the kubelet has published it. */
+const publishedBootId = () =>
+  succeeds(kubectl(['get', 'node', 'real-1', '-o', 'jsonpath={.status.nodeInfo.bootID}']));
+
+withContainers('each boot of a node has an ID of its own', async () => {
+  const node = sandbox.realNode('real-1');
+  const before = await publishedBootId();
+  expect(node.bootId()).toBe(before);
+  await node.reboot();
+  await node.ready();
+  expect(await publishedBootId()).not.toBe(before);
+  expect(await node.run('cat', '/proc/sys/kernel/random/boot_id')).toBe(`${await publishedBootId()}\n`);
+});
+
+withContainers(
+  'a static pod survives crashes of the processes that run it, and returns after a boot',
+  async () => {
+    const node = sandbox.realNode('real-1');
+    const { spec } = podOf(['/bin/busybox sleep 1000000']);
+    const manifest = {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'static', namespace: 'default' },
+      spec,
+    };
+    await writeFile(join(node.manifests, 'static.yaml'), JSON.stringify(manifest));
+    const containerId = () =>
+      succeeds(
+        kubectl(['get', 'pod', 'static-real-1', '-o', 'jsonpath={.status.containerStatuses[0].containerID}']),
+      );
+    const before = await eventually('the static pod to run', async () => {
+      const id = await containerId();
+      expect(id).toMatch(/^containerd:/);
+      return id;
+    });
+    for (const program of ['kubelet', 'containerd', 'logind'] as const) {
+      const crashed = node.pid(program);
+      await node.kill(program);
+      await eventually(`${program} to run again`, () => {
+        expect(node.pid(program)).toEqual(expect.any(Number));
+        expect(node.pid(program)).not.toBe(crashed);
+      });
+    }
+    await node.ready();
+    expect(await containerId()).toBe(before);
+    await node.reboot();
+    await eventually('another container', async () => expect(await containerId()).not.toBe(before));
+  },
+);
+
+withContainers('a shutdown waits for inhibitor locks, and systemctl reboots the node', async () => {
+  const node = sandbox.realNode('real-1');
+  await node.ready();
+  const before = node.bootId();
+  const lock = node.run(
+    'systemd-inhibit',
+    '--what=shutdown',
+    '--mode=delay',
+    '--who=test',
+    'sh',
+    '-c',
+    waiting,
+  );
+  const ended = lock.catch(() => 'the lock is released');
+  const locks = () => node.run('systemd-inhibit', '--list');
+  await eventually('the lock', async () => expect(await locks()).toMatch(/test.*shutdown/));
+  await node.shutdown('Reboot');
+  // logind answers in order: it has asked for the shutdown.
+  expect(await locks()).toMatch(/test.*shutdown/);
+  expect(node.bootId()).toBe(before);
+  await node.run('touch', '/run/released');
+  await eventually('the next boot', () => expect(node.bootId()).not.toBe(before));
+  expect(await ended).toBe('the lock is released');
+  await node.ready();
+  const second = node.bootId();
+  await eventually('systemctl to reach logind', () => node.run('systemctl', 'reboot'));
+  await eventually('one more boot', () => expect(node.bootId()).not.toBe(second));
+  await node.ready();
+});
+
+/** Ends with an error, so that the end of the node and its own end look the same to the test. */
+const waiting = 'until [ -e /run/released ]; do sleep 0.1; done; exit 1';
+
+withContainers('a node that is powered off stays off', async () => {
+  const node = sandbox.realNode('real-1');
+  await node.shutdown('PowerOff');
+  await eventually('the node to be off', () => expect(node.isOn()).toBe(false));
+  await expect(node.run('true')).rejects.toThrow('real-1 is off');
+  await node.powerOn();
+  await node.ready();
+});
+
+withContainers('a service that is disabled does not run after a boot', async () => {
+  const node = sandbox.realNode('real-1');
+  await node.disable('kube-proxy');
+  await node.powerLoss();
+  expect(node.isOn()).toBe(false);
+  await node.powerOn();
+  await node.ready();
+  expect(node.pid('kube-proxy')).toBeUndefined();
+  await node.enable('kube-proxy');
+  expect(() => sandbox.realNode('real-2')).toThrow(`The sandbox in ${sandbox.dir} has no node real-2`);
 });
 
 withContainers('an imported image can be run', async () => {
