@@ -23,7 +23,8 @@ export interface AgentConfig {
   readonly staticPods: StaticPodOptions;
   /** Undefined: a shutdown of the host creates no maintenance. */
   readonly shutdown: ShutdownOptions | undefined;
-  readonly reboot: Required<Pick<RebootOptions, 'command' | 'sentinel'>>;
+  /** Undefined: the agent does not reboot the host. */
+  readonly reboot: Required<Pick<RebootOptions, 'command' | 'sentinel'>> | undefined;
   /** Undefined: no port is opened. */
   readonly health: { readonly port: number; readonly address: string } | undefined;
 }
@@ -50,7 +51,10 @@ export function parseAgentConfig(
       podLogDirectory: settings.podLogDirectory,
     },
     shutdown: settings.preferNodeMaintenance ? shutdownOf(settings, env) : undefined,
-    reboot: { command: settings.rebootCommand, sentinel: settings.rebootSentinel },
+    reboot:
+      settings.rebootCommand === ''
+        ? undefined
+        : { command: settings.rebootCommand, sentinel: settings.rebootSentinel },
     health:
       settings.healthPort === undefined
         ? undefined
@@ -209,10 +213,10 @@ const Settings = z
       description: 'folder that a boot empties, for what a restarted agent must know about a shutdown',
       defaultText: '/run/node-maintenance-agent',
     }),
-    rebootCommand: setting(z.string().min(1, { error: 'expected a command' }).default('systemctl reboot'), {
+    rebootCommand: setting(z.string().default('systemctl reboot'), {
       flags: '--reboot-command <command>',
       variable: 'REBOOT_COMMAND',
-      description: 'shell command that reboots the host',
+      description: 'shell command that reboots the host; nothing for an agent that does not reboot it',
       defaultText: 'systemctl reboot',
     }),
     rebootSentinel: setting(

@@ -36,10 +36,9 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
       async (stop) => {
         const watch = watchNode(deps, stop);
         const staticPodOptions = { ...config.staticPods, watch };
-        const rebootOptions = { ...config.reboot, watch };
         await runTogether(stop, [
           (end) => runStaticPods(deps, staticPodOptions, staticPods, end),
-          (end) => runReboot(deps, rebootOptions, end),
+          async (end) => config.reboot && runReboot(deps, { ...config.reboot, watch }, end),
         ]);
       },
       (stop) => runIdentityLease(deps, stop),

@@ -5,7 +5,7 @@ import type { Log } from '../../kube/log.ts';
 import { Bus } from './bus.ts';
 
 /** The name of the agent on the system bus. The proxy of the kubelet lets PrepareForShutdown pass from it, and from nobody else. */
-const AGENT_BUS_NAME = 'io.k8s.nodemaintenance.Agent';
+export const AGENT_BUS_NAME = 'io.k8s.nodemaintenance.Agent';
 
 const manager = {
   destination: 'org.freedesktop.login1',

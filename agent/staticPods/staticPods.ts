@@ -8,6 +8,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import { controlPlaneOf, decideStaticPods, type StaticPodDecision } from '../../domain/staticPods/decide.ts';
 import { podKey } from '../../domain/staticPods/manifest.ts';
 import { sleep } from '../../kube/abort.ts';
+import { backOffMs } from '../../kube/backOff.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
 import { Informer } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
@@ -43,6 +44,9 @@ const busyMs = 10_000;
 const idleMs = 300_000;
 /** While manifests are held, the maintenances are read again after this. */
 const maintenancesMs = 30_000;
+
+/** While an Evacuation asks for a pod that no maintenance targets. */
+const earlyBackOff = { firstMs: 1_000, capMs: maintenancesMs };
 
 /** The conditions of a Node under maintenance; the worker writes them from the stage Cordon on. */
 const maintenanceConditions = ['MaintenanceInProgress', 'DrainInProgress', 'Drained'];
@@ -92,6 +96,8 @@ class StaticPods {
   #maintenances: { readonly items: readonly NodeMaintenance[]; readonly readAtMs: number } | undefined;
   /** By the monotonic clock. A start counts as an answer. */
   #answeredAtMs = performance.now();
+  /** Number of passes in a row in which an Evacuation asked for a pod that no maintenance targets. */
+  #early = 0;
   #failure: string | undefined;
 
   constructor(deps: AgentDeps, { folders, options, state }: Parts) {
@@ -255,6 +261,13 @@ class StaticPods {
     await this.#reports.write(reports, signal);
     const { held } = await this.#folders.read();
     this.#state.held = held.length;
+    // An Evacuation may arrive before the status that targets its pod.
+    const isEarly = reports.some((report) => report.kind === 'Left' && report.reason === 'NotTargeted');
+    this.#early = isEarly ? this.#early + 1 : 0;
+    if (isEarly) {
+      this.#maintenances = undefined;
+      return backOffMs(this.#early - 1, earlyBackOff);
+    }
     return held.length > 0 || reports.length > 0 ? busyMs : idleMs;
   }
 
