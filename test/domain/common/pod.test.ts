@@ -29,11 +29,6 @@ describe('a drain leaves', () => {
     },
     { what: 'no other pod of the installation', of: daemonPod({ namespace: 'berlin' }), is: false },
     { what: 'the node agent as a static pod', of: mirrorPod({ labels: agentLabels }), is: true },
-    {
-      what: 'it with the label of its Lease, too',
-      of: mirrorPod({ labels: { 'k8s.io/component': 'node-maintenance-agent' } }),
-      is: true,
-    },
     { what: 'no other static pod', of: mirrorPod(), is: false },
     { what: 'no pod that only has the label', of: pod({ labels: agentLabels }), is: false },
   ])('$what', ({ of, is }) => {
