@@ -555,7 +555,7 @@ export class TestCluster {
   async #readyPod(key: string): Promise<Pod> {
     return eventually(`pod ${key} to be Ready`, () => {
       const pod = this.cluster.pods.get(key);
-      expect(pod?.status).toEqual({ phase: 'Running', ready: true });
+      expect(pod?.status).toMatchObject({ phase: 'Running', ready: true });
       return pod as Pod;
     });
   }
