@@ -142,7 +142,7 @@ export async function mirrorPodOn(
   await c.admin.create<KubeObject>(resources.pods as never, pod as KubeObject);
   return eventually(`mirror pod ${name}`, () => {
     const found = c.cluster.pods.get(`${c.namespace}/${name}`);
-    expect(found?.status).toEqual({ phase: 'Running', ready: true });
+    expect(found?.status).toMatchObject({ phase: 'Running', ready: true });
     return found as Pod;
   });
 }

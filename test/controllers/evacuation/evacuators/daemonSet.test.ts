@@ -112,7 +112,7 @@ const podsOf = (name: string, node: string) =>
 async function eventuallyRunning(name: string, node: string): Promise<Pod> {
   return eventually(`the pod of ${name} on ${node}`, () => {
     const [found] = podsOf(name, node);
-    expect(found?.status).toEqual({ phase: 'Running', ready: true });
+    expect(found?.status).toMatchObject({ phase: 'Running', ready: true });
     return found as Pod;
   });
 }
