@@ -5,7 +5,12 @@ import { EVACUATION_NODE_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
-import { controlPlaneOf, decideStaticPods, type StaticPodDecision } from '../../domain/staticPods/decide.ts';
+import {
+  controlPlaneOf,
+  decideStaticPods,
+  type Report,
+  type StaticPodDecision,
+} from '../../domain/staticPods/decide.ts';
 import { podKey } from '../../domain/staticPods/manifest.ts';
 import { sleep } from '../../kube/abort.ts';
 import { backOffMs } from '../../kube/backOff.ts';
@@ -47,6 +52,8 @@ const maintenancesMs = 30_000;
 
 /** While an Evacuation asks for a pod that no maintenance targets. */
 const earlyBackOff = { firstMs: 1_000, capMs: maintenancesMs };
+/** Passes before the Evacuation says so. */
+const unreportedEarly = 2;
 
 /** The conditions of a Node under maintenance; the worker writes them from the stage Cordon on. */
 const maintenanceConditions = ['MaintenanceInProgress', 'DrainInProgress', 'Drained'];
@@ -258,12 +265,13 @@ class StaticPods {
       });
     }
     if (!isDraining) for (const pod of exempt) await this.#folders.removeExempt(pod);
-    await this.#reports.write(reports, signal);
+    // An Evacuation may arrive before the status that targets its pod: that is no news unless it lasts.
+    const isEarly = reports.some(isNotTargeted);
+    this.#early = isEarly ? this.#early + 1 : 0;
+    const due = this.#early > unreportedEarly ? reports : reports.filter((report) => !isNotTargeted(report));
+    await this.#reports.write(due, signal);
     const { held } = await this.#folders.read();
     this.#state.held = held.length;
-    // An Evacuation may arrive before the status that targets its pod.
-    const isEarly = reports.some((report) => report.kind === 'Left' && report.reason === 'NotTargeted');
-    this.#early = isEarly ? this.#early + 1 : 0;
     if (isEarly) {
       this.#maintenances = undefined;
       return backOffMs(this.#early - 1, earlyBackOff);
@@ -330,4 +338,8 @@ function isSameRequest(a: Readonly<Evacuation>, b: Readonly<Evacuation>): boolea
     a.metadata.deletionTimestamp === b.metadata.deletionTimestamp &&
     a.status?.activeEvacuatorClass === b.status?.activeEvacuatorClass
   );
+}
+
+function isNotTargeted(report: Report): boolean {
+  return report.kind === 'Left' && report.reason === 'NotTargeted';
 }
