@@ -84,7 +84,7 @@ describe('of nodes, an agent', () => {
     },
   ])('may not change $what', async ({ patch }) => {
     await expect(agent.mergePatch(resources.nodes, { name: own }, patch)).rejects.toThrow(
-      /may only change the annotation nodemaintenance.k8s.io\/reboot-required/,
+      /may only change the annotations reboot-required and reboot-started/,
     );
   });
 
