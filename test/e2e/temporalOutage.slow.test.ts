@@ -241,8 +241,9 @@ test('a server that hangs is an outage, too', async () => {
     [expect.stringMatching(/^error: pause needs Temporal: .*no response/)],
   ]);
   temporal().resume();
-  await worker.ready();
-  expect(await maintenance('pause', 'held')).toMatchObject({ code: 0 });
+  await eventually('Temporal to answer again', async () =>
+    expect(await maintenance('pause', 'held')).toMatchObject({ code: 0 }),
+  );
 });
 
 test('a stage that ends during an outage is reported soon after it, although heartbeats are minutes apart', async () => {

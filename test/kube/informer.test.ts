@@ -143,7 +143,7 @@ describe('an informer', () => {
           creationTimestamp: expect.any(String),
         },
         spec: { nodeName, priority: 0, terminationGracePeriodSeconds: 0 },
-        status: { phase: 'Running', ready: true },
+        status: { phase: 'Running', ready: true, containers: expect.any(String) },
       },
     ]);
     expect(pods.byIndex('node', 'another')).toEqual([]);
