@@ -150,5 +150,6 @@ test('uninstall finds the namespace', async () => {
   expect(items.filter(({ kind }) => kind === 'ServiceAccount').map((one) => one.namespace)).toEqual([
     namespace,
     namespace,
+    namespace,
   ]);
 });
