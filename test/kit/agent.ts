@@ -29,6 +29,9 @@ export interface AgentOptions {
   killAt?: string;
 }
 
+/** The agent must neither delay a shutdown of the machine that runs the tests nor reboot it. */
+const staysUp = { PREFER_NODE_MAINTENANCE_DURING_GRACEFUL_SHUTDOWN: 'false', REBOOT_COMMAND: '' };
+
 /** The host of a node agent: its folders, and its kubeconfig. */
 export class AgentHost {
   readonly dir: string;
@@ -86,7 +89,7 @@ export class AgentHost {
     const folders = ['--node', this.node, '--static-pod-path', this.manifests, '--log-level', 'debug'];
     const preload = killAt === undefined ? [] : ['--import', killer];
     const child = spawn(process.execPath, [...preload, join(root, 'agent/main.ts'), ...folders, ...args], {
-      env: { ...process.env, KUBECONFIG: kubeconfig, NODE_OPTIONS: '', NM_KILL_AT: killAt },
+      env: { ...process.env, ...staysUp, KUBECONFIG: kubeconfig, NODE_OPTIONS: '', NM_KILL_AT: killAt },
       stdio: ['ignore', log, log],
     });
     closeSync(log);
