@@ -54,7 +54,7 @@ export class ShutdownInhibitor {
       return;
     }
     if (this.#child !== undefined) {
-      // logind has forgotten it, for example because it was started anew without its state.
+      // logind has forgotten it, for example because it was restarted without its state.
       const isForgotten = !inhibitors.some(({ who }) => who === agentInhibitor);
       if (isForgotten && performance.now() > this.#startedAtMs + forgottenMs) this.#child.kill('SIGTERM');
       return;

@@ -87,7 +87,7 @@ interface Parts {
 /**
  * Contract:
  *
- * 1. It decides anew each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
+ * 1. It decides each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
  * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time.
  * 3. It watches the own Node, and Evacuations only while the Node is in maintenance.
  */

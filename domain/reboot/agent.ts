@@ -13,7 +13,7 @@ export type RebootStep =
   | 'Start'
   | 'Reboot';
 
-/** Decides the step of the agent whose host has this boot ID. The node must be drained by a maintenance, whoever has written the request. */
+/** Decides the step of the agent whose host has this boot ID. The node must be drained by a maintenance, no matter who has written the request. */
 export function decideReboot(
   node: Pick<Node, 'metadata' | 'spec' | 'status'> | undefined,
   bootId: string,

@@ -59,7 +59,7 @@ async function main(): Promise<number> {
   const file = join(output, `${name}_${version}_amd64.deb`);
   const changedAt = changeTime();
   const env = { ...process.env, SOURCE_DATE_EPOCH: String(changedAt) };
-  // The same package for the same files, whoever builds it and when.
+  // The same package for the same files, no matter who builds it and when.
   execFileSync('find', [tree, '-exec', 'touch', '--no-dereference', `--date=@${changedAt}`, '{}', '+']);
   execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--build', tree, file], { stdio: 'pipe', env });
   const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');

@@ -88,7 +88,7 @@ export class PrivateBus {
     return `unix:path=${join(this.dir, 'proxy')}`;
   }
 
-  /** Ends the bus and logind with all that delays shutdowns, and starts them anew: `preparing` is what logind says then. */
+  /** Ends the bus and logind with all that delays shutdowns, and restarts them: `preparing` is what logind says then. */
   async restart({ preparing = false, inhibitDelayMaxSeconds = 60 } = {}): Promise<void> {
     endInhibitors(await this.#inhibitors());
     await this.#logind?.end('SIGKILL');

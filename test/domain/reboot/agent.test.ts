@@ -63,7 +63,7 @@ describe('the agent of a host with boot ID boot-1', () => {
       want: 'Idle',
     },
     {
-      when: 'does not reboot a node that is not drained, whoever asks for it',
+      when: 'does not reboot a node that is not drained, no matter who asks for it',
       given: { conditions: [drained('False')] },
       want: 'Idle',
     },
