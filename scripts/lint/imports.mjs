@@ -26,7 +26,7 @@ const folders = {
       ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
       ['admission', 'maintenance', 'staticPods', 'windows'],
-      ['doctor', 'uninstall'],
+      ['doctor', 'report', 'uninstall'],
     ],
   },
   workflows: {
@@ -74,7 +74,7 @@ const folders = {
     from: ['api', 'domain', 'kube', 'manifests', 'node-lease', 'temporal-config'],
     types: ['workflows', 'activities'],
     not: onlyKube,
-    layers: [['terminal'], ['agent', 'completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor'], ['uninstall']],
+    layers: [['terminal'], ['agent', 'completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor', 'report'], ['uninstall']],
   },
   worker: {
     from: [
