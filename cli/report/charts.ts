@@ -238,8 +238,9 @@ export function countsSvg(
         silent: true,
         symbol: 'none',
         data: [...points, [span.toMs, last]],
-        lineStyle: { color: lineColorOf(kind), width: 2 },
-        areaStyle: { color: colorOf(kind), opacity: isStacked ? 0.75 : 0.35 },
+        // Lines of empty series would lie on those of others.
+        lineStyle: { color: lineColorOf(kind), width: isStacked ? 0 : 2 },
+        areaStyle: { color: colorOf(kind), opacity: isStacked ? 1 : 0.35 },
       };
     }),
   };

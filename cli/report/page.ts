@@ -139,7 +139,8 @@ function moreNote(more: number, what: string): Html {
 }
 
 function countsSection(counts: Counts, zone: string): Html {
-  const entries = counts.series.map(({ name, kind }) => ({ name, color: lineColorOf(kind) }));
+  const swatch = counts.isStacked ? colorOf : lineColorOf;
+  const entries = counts.series.map(({ name, kind }) => ({ name, color: swatch(kind) }));
   return html`<section>
 <h2>${counts.title}</h2>
 <p class="axis">${counts.unit}, ${axisText(counts.span, zone)}</p>

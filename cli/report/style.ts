@@ -1,7 +1,7 @@
 /** Colors of the charts, as CSS variables, for light and for dark. */
 export const lightColors = `
 --bg:#f6f7f9;--card:#ffffff;--fg:#1c2430;--muted:#5a6575;--grid:#dde2e9;--on-bar:#16202c;--mark:#37404d;
---stage:#bcd0f2;--tier:#a9ddc9;--leaving:#a8d0f5;--blocked:#f2a99f;--paused:#d6cdf0;--drained:#f3d79b;--returning:#a9ddc9;--inprogress:#a8d0f5;--failed:#e9897d;--waiting:#d5dae2;
+--stage:#bcd0f2;--tier:#a9ddc9;--leaving:#a8d0f5;--blocked:#f2a99f;--paused:#d6cdf0;--drained:#f3d79b;--returning:#a9ddc9;--inprogress:#a8d0f5;--failed:#e9897d;--waiting:#b9c2ce;
 --leaving-line:#2672c4;--blocked-line:#c43a2b;--returning-line:#1a8a62;--failed-line:#a01f12;--waiting-line:#6d7787;
 `;
 

@@ -2,6 +2,7 @@ import { BarChart, CustomChart, LineChart } from 'echarts/charts';
 import { GridComponent } from 'echarts/components';
 import { type EChartsCoreOption, init, use } from 'echarts/core';
 import { SVGRenderer } from 'echarts/renderers';
+import { hashed } from '../../domain/common/text.ts';
 
 use([BarChart, CustomChart, LineChart, GridComponent, SVGRenderer]);
 
@@ -20,20 +21,23 @@ export function renderSvg(option: EChartsCoreOption, { width, height, label }: P
   const chart = init(null, null, { renderer: 'svg', ssr: true, width, height });
   try {
     chart.setOption({ animation: false, ...option });
-    return plainSvg(chart.renderToSVGString(), label);
+    return plainSvg(chart.renderToSVGString(), { width, height, label });
   } finally {
     chart.dispose();
   }
 }
 
-/** Removes what only a script of the library could use, numbers of the chart in this process, and styles that a Content-Security-Policy forbids. */
-function plainSvg(svg: string, label: string): string {
+/** Removes what only a script of the library could use, and styles that a Content-Security-Policy forbids. */
+function plainSvg(svg: string, { width, label }: Picture): string {
+  // Ids of the library contain the number of the chart in this process. A page has no two charts of one width with the same description.
+  const id = `c${hashed(`${width} ${label}`)}`;
   return svg
     .replace(/<style >[\s\S]*?<\/style>\n?/g, '')
     .replace(
       / (?:class|style|pointer-events|xml:space|ecmeta_\w+|baseProfile|version|xmlns:xlink)="[^"]*"/g,
       '',
     )
+    .replace(/(id="|url\(#)zr\d+/g, `$1${id}`)
     .replace(/<svg width="(\d+)" height="(\d+)"/, `<svg role="img" aria-label="${escapeAttribute(label)}"`)
     .trim();
 }
