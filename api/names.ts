@@ -344,6 +344,8 @@ export const IdentityAnnotation = {
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
   /** Interval in which the process renews the Lease. */
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
+  /** Number of manifests that a node agent holds. Missing: none. */
+  HeldStaticPods: 'nodemaintenance.k8s.io/held-static-pods',
 } as const;
 
 /** User name for requests through Temporal. It has no account; RBAC grants permissions to the name. */
