@@ -290,10 +290,10 @@ const planOfEntries = (entries: fc.Arbitrary<DrainPlanEntry>): fc.Arbitrary<Drai
     .array(entries, { maxLength: 4 })
     .map((all) => [...new Map(all.map((each) => [entryKey(each), each])).values()]);
 const nodeNames = ['n0', 'n1', 'n2', 'n3'];
-const overlapOfPlans = (plan: fc.Arbitrary<DrainPlanEntry[]>): fc.Arbitrary<Overlap> =>
+const overlapOf = (plans: fc.Arbitrary<DrainPlanEntry[]>): fc.Arbitrary<Overlap> =>
   fc
     .record({
-      maintenances: fc.array(fc.record({ nodes: fc.subarray(nodeNames, { minLength: 1 }), plan }), {
+      maintenances: fc.array(fc.record({ nodes: fc.subarray(nodeNames, { minLength: 1 }), plan: plans }), {
         minLength: 1,
         maxLength: 4,
       }),
@@ -316,8 +316,8 @@ const overlapOfPlans = (plan: fc.Arbitrary<DrainPlanEntry[]>): fc.Arbitrary<Over
         overlap.place(node, [make({ priority, labels: { app } })]);
       return overlap;
     });
-const anyOverlap = overlapOfPlans(planOfEntries(entry));
-const overlapWithoutSelectors = overlapOfPlans(
+const anyOverlap = overlapOf(planOfEntries(entry));
+const overlapWithoutSelectors = overlapOf(
   planOfEntries(entry.map(({ podType, podPriority }) => ({ podType, podPriority }))),
 );
 
@@ -374,8 +374,8 @@ describe('any set of overlapping maintenances', () => {
 
   // "If we were to start evacuating higher priority pods from node one earlier, we would not conform to the drainPlan of maintenance-a."
   test('conforms to every plan: no pod is evacuated before those of earlier entries are gone from all nodes of the plan', () => {
-    const firstEntry = (plan: DrainPlanEntry[], { pod: one }: { pod: Pod }) =>
-      plan.findIndex((_, position) => targetsPod(desiredTargetsAt(plan, position), one));
+    const firstEntry = (entries: DrainPlanEntry[], { pod: one }: { pod: Pod }) =>
+      entries.findIndex((_, position) => targetsPod(desiredTargetsAt(entries, position), one));
     fc.assert(
       fc.property(overlapWithoutSelectors, fc.infiniteStream(fc.nat()), (overlap, choices) => {
         const names = [...overlap.actors.keys()];
