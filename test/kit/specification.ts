@@ -4,10 +4,10 @@ export interface SpecifiedSentence {
   readonly sentence: string;
 }
 
-/** Lines of Go and YAML in a text without fences around code: indented ones, and those that start like code. */
+/** Lines of Go and YAML, most of them without fences: indented ones, and those that start like code. */
 const code =
-  /^(\s|(type|const|apiVersion|kind|metadata|spec|status)\b(?!\s*\w+ \w+ \w+)|[)}]|---|\.\.\.$|\w+ \w+ = |[\w./]+: "|<!--|-->)/;
-const listItem = /^\s*(?:[•*]|\d+\.)\s+(.*)$/;
+  /^(\s|```|(type|const|apiVersion|kind|metadata|spec|status)\b(?!\s*\w+ \w+ \w+)|[)}]|---|\.\.\.$|\w+ \w+ = |[\w./]+: "|<!--|-->)/;
+const listItem = /^(?:\s*(?:[•*]|\d+\.)|-)\s+(.*)$/;
 const comment = /^\s*\/\/\s?(.*)$/;
 const listItemOfComment = /^(?:-|\d+\.)\s+(.*)$/;
 /** Directives of code generators, entries of an example inside a comment, and captions of one word. */

@@ -69,6 +69,19 @@ const keps: readonly Kep[] = [
       'Risks and Mitigations',
     ],
   },
+  {
+    page: 'node-readiness-gates.md',
+    covered: [
+      'Goals',
+      'Proposal',
+      'Determining Readiness via Pod Selectors',
+      'Readiness Gates from External Sources',
+      'Reporting Node Readiness via Node Status',
+      'Tolerating the Readiness Taint',
+      'Unintended Pod Label Query for a Readiness Gate',
+      'Alpha',
+    ],
+  },
 ];
 
 /** A row of a page: `"Sentence. Another one."<br>Remark. | tests | code`, or `Example: what | tests | code`. */
