@@ -69,6 +69,7 @@ const keps: readonly Kep[] = [
       'Risks and Mitigations',
     ],
   },
+  { page: 'kep-1965.md', covered: ['Proposal', 'Test Plan'] },
   {
     page: 'node-readiness-gates.md',
     covered: [
@@ -136,7 +137,9 @@ function problemOfCitation(cited: string): string | undefined {
   if (!existsSync(join(root, file))) return `${file} does not exist`;
   const literal = title.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
   const isTitle = new RegExp(`(\\(|when: )\\s*(['"\`])${literal}\\2`);
-  return isTitle.test(read(file)) ? undefined : `${file} has no test "${title}"`;
+  return isTitle.test(read(file).replaceAll(String.raw`\'`, "'"))
+    ? undefined
+    : `${file} has no test "${title}"`;
 }
 
 const shownInFull = ({ section, sentence }: SpecifiedSentence) => `${section}: ${sentence}`;
