@@ -399,7 +399,7 @@ describe('A terminating pod', () => {
     const { namespace = '', name, uid = '' } = pod.metadata;
     await c.admin.delete(resources.pods, { namespace, name }, { uid });
     await requestEvacuation(pod);
-    await eventuallyMessage(pod, /^The pod is terminating; its grace period ends at \S+\.$/);
+    await eventuallyMessage(pod, /^The pod is terminating; its grace period .*ends at \S+$/);
     expect(await blocked(pod)).toBeUndefined();
     expect(evictions()).toBe(0);
   });
