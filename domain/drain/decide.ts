@@ -67,9 +67,9 @@ export interface BlockedPod {
 }
 
 /**
- * Decides the next step of a drain (KEP-4212 > Pod Selection): "The next entry in the plan can be selected once all
- * the nodes of a NodeMaintenance have finished evacuation and all the NodeMaintenances of intersecting nodes have finished
- * evacuation for the current drain targets". The result does not depend on the order of maintenances, nodes and pods.
+ * Decides the next step of a drain (KEP-4212 > Pod Selection). The next entry in the plan is selected "once all the nodes of a
+ * NodeMaintenance have finished evacuation"; the drain targets of each node, which other maintenances limit, make it conform to their plans
+ * (ADR 67). The result does not depend on the order of maintenances, nodes and pods.
  */
 export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
   const { maintenance } = snapshot;

@@ -393,6 +393,17 @@ describe('A terminating pod', () => {
     expect(await blocked(pod)).toBeUndefined();
   });
 
+  // KEP-4212 > Pod Selection, skipDeletedFilter
+  test('that was terminating before its Evacuation is reported, and not evicted', async () => {
+    const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 600 });
+    const { namespace = '', name, uid = '' } = pod.metadata;
+    await c.admin.delete(resources.pods, { namespace, name }, { uid });
+    await requestEvacuation(pod);
+    await eventuallyMessage(pod, /^The pod is terminating; its grace period .*ends at \S+$/);
+    expect(await blocked(pod)).toBeUndefined();
+    expect(evictions()).toBe(0);
+  });
+
   test('that exceeds its grace period is reported as stuck, with its finalizers', async () => {
     const pod = await c.podOn(node, { finalizers: ['example.com/held'] });
     await requestEvacuation(pod);
