@@ -3,7 +3,7 @@ import {
   toNodeMaintenance,
   type MaintenanceInput,
 } from '../../api/maintenanceInput.ts';
-import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY } from '../../api/names.ts';
+import { FIELD_MANAGER, STARTED_BY } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
@@ -11,7 +11,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
 import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
 import { shown } from '../../domain/common/untrusted.ts';
-import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
@@ -83,16 +83,12 @@ async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintena
 async function validate(deps: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
   const { cluster } = deps;
   const maintenances = cluster.maintenances.list();
-  const budget = cluster.nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
-  const reservations = {
+  const budgets = cluster.nodeDisruptionBudgets.list();
+  const reservations = activeReservationsIn(budgets, {
     maintenances: windowMaintenancesIn(maintenances),
     nowMs: cluster.kube.now().getTime(),
-  };
-  const existing = {
-    nodes: cluster.nodes.list(),
-    maintenances,
-    budget: budget && withoutStaleReservations(budget, reservations),
-  };
+  });
+  const existing = { nodes: cluster.nodes.list(), maintenances, budgets, reservations };
   const proposal = { name: metadata.name, spec };
   const problem = storageProblem(proposal, existing);
   if (problem !== undefined) throw invalidInput(problem);
