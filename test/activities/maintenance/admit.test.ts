@@ -210,6 +210,12 @@ describe('an invalid input is rejected with field and remedy, and nothing is cre
       problem: 'nodes[1]: there is no node "rack-9"; kubectl get nodes lists them',
     },
     {
+      when: 'many nodes that do not exist',
+      input: () => ({ nodes: [n1, ...Array.from({ length: 2_000 }, (_, index) => `gone-${index}`)] }),
+      problem:
+        'nodes: there are no nodes "gone-0", "gone-1", "gone-2", "gone-3", "gone-4" and 1995 more; kubectl get nodes lists them',
+    },
+    {
       when: 'a name alone, and no object of that name',
       input: () => ({}),
       problem: 'name: there is no NodeMaintenance "NAME"; give "nodes" or "nodeSelector" to create it',
