@@ -690,6 +690,12 @@ const invalid = [
   },
 ];
 
+test('status of maintenances that do not exist says only this', async () => {
+  const stderr = 'error: NodeMaintenance "nobody" not found; kubectl get nm lists them\n';
+  for (const args of [[], ['--watch']])
+    expect(await maintenance('status', 'nobody', ...args)).toMatchObject({ code: 1, stdout: '', stderr });
+});
+
 test('invalid commands fail with an exit code and a remedy', async () => {
   await forEachBounded(atOnce, invalid, async ({ args, code, message }) => {
     const answer = { args, ...(await maintenance(...args)) };
