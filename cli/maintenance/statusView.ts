@@ -137,6 +137,8 @@ function estimateText(estimate: Estimate, now: number): string {
       return 'no estimate while paused';
     case 'Blocked':
       return 'no estimate: blocked pods require action';
+    case 'WaitingForNodeLease':
+      return 'no estimate: other clients hold Leases of nodes';
     case 'NoPodHasLeft':
       return 'no estimate: no pod has been evacuated yet';
     case 'Stalled':
