@@ -245,7 +245,7 @@ function causesOn(nodes: readonly NodeSummary[], isTruncated: boolean): Remark[]
   }
   return [...causes].map(([cause, { about, pods }]) => {
     const names = listed(pods.toSorted(compareNames));
-    return { about, text: isTruncated ? `${cause} Pods: ${names}` : `${names} ${cause}` };
+    return { about, text: isTruncated ? `${cause.replace(/\.$/, '')}. Pods: ${names}` : `${names} ${cause}` };
   });
 }
 

@@ -136,7 +136,7 @@ describe('the status', () => {
     const { remarks } = statusText(summary, now, { width: 38, isTruncated: true });
     expect(remarks.map(({ text }) => text)).toEqual([
       'blocked: No room. Pods: shop/a (node-1), shop/b (node-1)',
-      'data.example.com: copied 40 % Pods: shop/c (node-1)',
+      'data.example.com: copied 40 %. Pods: shop/c (node-1)',
       'node-1: gate network: pod is not ready: kube-system/cni',
     ]);
   });
