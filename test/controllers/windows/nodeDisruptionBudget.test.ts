@@ -70,6 +70,19 @@ test('the budget counts cordoned nodes and nodes held by maintenances, each once
   expect(isTrue(after.conditions, 'Exhausted')).toBe(true);
 });
 
+test('reservations are owned by the windows, and count while they are active', async () => {
+  const node = await c.nodeNamed('reserved');
+  const { outOfService } = await eventuallyHas('the node', (nodes) => ({ nodes }));
+  const reservations = [{ node, window: 'w', since: new Date().toISOString() }];
+  await c.admin.mergePatch(
+    resources.nodeDisruptionBudgets,
+    key,
+    { status: { reservations } },
+    { subresource: 'status' },
+  );
+  await eventuallyHas('the reservation', () => ({ outOfService: outOfService + 1, reservations }));
+});
+
 test('a budget with a nodeSelector has a status of its own, which counts only the nodes that it selects', async () => {
   const nodes = [await c.nodeNamed('pool'), await c.nodeNamed('pool')];
   const [reserved = ''] = nodes;
@@ -97,17 +110,4 @@ test('a budget with a nodeSelector has a status of its own, which counts only th
   );
   await eventuallyOut(1, 'LimitReached');
   await c.admin.delete(resources.nodeDisruptionBudgets, { name }, { uid: metadata.uid ?? '' });
-});
-
-test('reservations are owned by the windows, and count while they are active', async () => {
-  const node = await c.nodeNamed('reserved');
-  const { outOfService } = await eventuallyHas('the node', (nodes) => ({ nodes }));
-  const reservations = [{ node, window: 'w', since: new Date().toISOString() }];
-  await c.admin.mergePatch(
-    resources.nodeDisruptionBudgets,
-    key,
-    { status: { reservations } },
-    { subresource: 'status' },
-  );
-  await eventuallyHas('the reservation', () => ({ outOfService: outOfService + 1, reservations }));
 });
