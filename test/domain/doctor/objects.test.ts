@@ -345,7 +345,7 @@ describe('a PodDisruptionBudget', () => {
   });
 
   test('of nodes is named if it allows no node or selects none', () => {
-    const budget = (name: string, reason: string, status: 'True' | 'False') => ({
+    const nodeBudget = (name: string, reason: string, status: 'True' | 'False') => ({
       metadata: { name },
       spec: { maxUnavailable: 1 },
       status: {
@@ -359,14 +359,14 @@ describe('a PodDisruptionBudget', () => {
         reservations: [],
       },
     });
-    const { status: _status, ...unreconciled } = budget('new', 'LimitReached', 'True');
+    const { status: _status, ...unreconciled } = nodeBudget('new', 'LimitReached', 'True');
     const fine = [
-      budget('cluster', 'NodesAvailable', 'False'),
-      budget('full', 'LimitReached', 'True'),
+      nodeBudget('cluster', 'NodesAvailable', 'False'),
+      nodeBudget('full', 'LimitReached', 'True'),
       unreconciled,
     ];
     expect(nodeBudgetFindings(fine)).toEqual([]);
-    const wrong = [budget('gpu', 'NoNodeSelected', 'False'), budget('api', 'NoneAllowed', 'True')];
+    const wrong = [nodeBudget('gpu', 'NoNodeSelected', 'False'), nodeBudget('api', 'NoneAllowed', 'True')];
     expect(nodeBudgetFindings([...wrong, ...fine])).toMatchObject([
       {
         result: 'warning',
