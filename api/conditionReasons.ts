@@ -281,12 +281,13 @@ export const conditionReasons = {
   },
   NodeDisruptionBudget: {
     Exhausted: {
-      meaning: 'Windows start no more nodes until the budget allows it.',
+      meaning: 'Windows start no more nodes of the budget until it allows it.',
       reasons: {
         LimitReached: {
           status: ['True'],
           meaning: 'As many nodes are out of service as .spec.maxUnavailable allows.',
         },
+        NoNodeSelected: { status: ['False'], meaning: '.spec.nodeSelector selects no node.' },
         NodesAvailable: { status: ['False'], meaning: 'The budget allows more nodes out of service.' },
         NoneAllowed: { status: ['True'], meaning: '.spec.maxUnavailable allows no node out of service.' },
       },

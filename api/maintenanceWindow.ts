@@ -130,7 +130,7 @@ export const Rollout = z.strictObject({
   maxUnavailable: countOrPercent()
     .default(1)
     .describe(
-      'Maximum number of selected nodes that may be out of service at the same time, for whatever reason: a number, or a percentage of the selected nodes, rounded down to at least one. The NodeDisruptionBudget of the cluster is a further limit.',
+      'Maximum number of selected nodes that may be out of service at the same time, for whatever reason: a number, or a percentage of the selected nodes, rounded down to at least one. The NodeDisruptionBudgets that select the nodes are further limits.',
     )
     .meta(cel(allowsOneNode)),
   topologyKey: text(317)

@@ -35,7 +35,7 @@ export const NODE_DISRUPTION_BUDGET = {
   plural: 'nodedisruptionbudgets',
 } as const;
 
-/** The only valid name of a NodeDisruptionBudget. */
+/** The NodeDisruptionBudget that the worker creates, and that has the reservations of all windows. Others limit only. */
 export const NODE_DISRUPTION_BUDGET_NAME = 'cluster';
 
 /** Finalizer of a MaintenanceWindow: before the object is deleted, its Schedule is deleted and the maintenances in progress are ended. */

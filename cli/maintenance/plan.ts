@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceInput.ts';
 import type { Node } from '../../api/core.ts';
-import { NODE_DISRUPTION_BUDGET_NAME, NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
+import { NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
@@ -9,7 +9,7 @@ import { isCordoned } from '../../domain/common/cordon.ts';
 import { completeDrainPlan, drainPlanProblems, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
 import { stageOf } from '../../domain/common/stage.ts';
-import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { nameFor } from '../../domain/maintenance/name.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
@@ -216,10 +216,10 @@ async function warningsOn(
   maintenance: NodeMaintenance,
   { nodes, existing }: { nodes: readonly Node[]; existing: readonly Node[] },
 ): Promise<Pick<PlanReport, 'held' | 'warnings'>> {
-  const [leases, all, budget] = await Promise.all([
+  const [leases, all, budgets] = await Promise.all([
     kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     kube.list(resources.nodeMaintenances),
-    kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }),
+    kube.list(resources.nodeDisruptionBudgets),
   ]);
   const { name } = maintenance.metadata;
   // Evaluated as a new maintenance: one in progress received its warnings when it was created.
@@ -242,9 +242,11 @@ async function warningsOn(
   const admission = admissionWarnings(proposal, {
     nodes: existing,
     maintenances: all.items,
-    budget:
-      budget &&
-      withoutStaleReservations(budget, { maintenances: windowMaintenancesIn(all.items), nowMs: now }),
+    budgets: budgets.items,
+    reservations: activeReservationsIn(budgets.items, {
+      maintenances: windowMaintenancesIn(all.items),
+      nowMs: now,
+    }),
   });
   return { held, warnings: [...admission, ...foreign, ...cordoned] };
 }

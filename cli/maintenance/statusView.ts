@@ -26,7 +26,7 @@ export interface Remark {
 interface Layout {
   /** Width of the table in terminal columns. */
   readonly width?: number;
-  /** Lists blocked nodes first and only counts nodes that are done. */
+  /** Lists blocked nodes first, only counts nodes that are done, and names causes before their pods. */
   readonly isTruncated?: boolean;
 }
 
@@ -48,7 +48,7 @@ export function statusText(
       ...(rest === 0 ? [] : [`not listed: ${rest} of ${nodes.length} nodes, ${done}`]),
     ],
     rows: rowsOf(listedNodes, stage, width),
-    remarks: remarksOn(summary),
+    remarks: remarksOn(summary, isTruncated),
   };
 }
 
@@ -137,6 +137,8 @@ function estimateText(estimate: Estimate, now: number): string {
       return 'no estimate while paused';
     case 'Blocked':
       return 'no estimate: blocked pods require action';
+    case 'WaitingForNodeLease':
+      return 'no estimate: other clients hold Leases of nodes';
     case 'NoPodHasLeft':
       return 'no estimate: no pod has been evacuated yet';
     case 'Stalled':
@@ -203,19 +205,21 @@ function drainedBar({ podsToEvacuate, podsEvacuated, tier }: NodeSummary): strin
 }
 
 /** Returns remarks on a stalled workflow, blockers, evacuators, static pods and gates that are not ready. */
-function remarksOn(summary: MaintenanceSummary): Remark[] {
+function remarksOn(summary: MaintenanceSummary, isTruncated: boolean): Remark[] {
   const { stage, stalled } = summary;
   const first: Remark[] = stalled === undefined ? [] : [{ about: 'Stalled', text: stalled }];
-  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(summary))].map(({ about, text }) => ({
-    about,
-    text: escapeForTerminal(text, maxRemarkLength),
-  }));
+  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(summary, isTruncated))].map(
+    ({ about, text }) => ({
+      about,
+      text: escapeForTerminal(text, maxRemarkLength),
+    }),
+  );
 }
 
-function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary): Remark[] {
+function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary, isTruncated: boolean): Remark[] {
   const staticText = `static pods keep running: ${staticPodsRemain}`;
   return [
-    ...causesOn(nodes),
+    ...causesOn(nodes, isTruncated),
     ...(staticPodsRemain === undefined ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>
       (gates?.notReady ?? []).map(
@@ -225,8 +229,8 @@ function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary): Remark[]
   ];
 }
 
-/** Returns each cause once, with its pods. */
-function causesOn(nodes: readonly NodeSummary[]): Remark[] {
+/** Returns each cause once, with its pods. If the output is truncated, the cause is first: it has the remedy. */
+function causesOn(nodes: readonly NodeSummary[], isTruncated: boolean): Remark[] {
   const causes = new Map<string, { about: Remark['about']; pods: string[] }>();
   const add = (about: Remark['about'], cause: string, pod: string) => {
     const known = causes.get(cause) ?? { about, pods: [] };
@@ -239,10 +243,10 @@ function causesOn(nodes: readonly NodeSummary[]): Remark[] {
         add('Evacuator', `${evacuator}: ${message ?? 'in progress'}`, `${pod} (${node})`);
     }
   }
-  return [...causes].map(([cause, { about, pods }]) => ({
-    about,
-    text: `${listed(pods.toSorted(compareNames))} ${cause}`,
-  }));
+  return [...causes].map(([cause, { about, pods }]) => {
+    const names = listed(pods.toSorted(compareNames));
+    return { about, text: isTruncated ? `${cause.replace(/\.$/, '')}. Pods: ${names}` : `${names} ${cause}` };
+  });
 }
 
 const maxRemarkLength = 1_000;

@@ -1,11 +1,11 @@
 import type { Node } from '../../api/core.ts';
 import { TEMPORAL_USER } from '../../api/names.ts';
-import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
+import type { NodeDisruptionBudget, NodeReservation } from '../../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance, NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { completeDrainPlan } from '../drain/plan.ts';
 import { desiredTargetsAt } from '../drain/targets.ts';
-import { limitOf, outOfService } from '../budget/nodeDisruptionBudget.ts';
+import { countOutOfService, limitsOf, outOfService } from '../budget/nodeDisruptionBudget.ts';
 import { type SelectableNode, selectsNode } from '../common/nodeSelector.ts';
 import { holdsNodes, stageOf } from '../common/stage.ts';
 import { numbered } from '../common/text.ts';
@@ -21,8 +21,10 @@ export interface Proposal {
 export interface Surroundings {
   nodes: readonly (SelectableNode & Partial<Pick<Node, 'spec'>>)[];
   maintenances: readonly Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>[];
-  /** Undefined if the cluster has none, or it could not be read. */
-  budget?: Pick<NodeDisruptionBudget, 'spec' | 'status'> | undefined;
+  /** None if they could not be read. */
+  budgets?: readonly Pick<NodeDisruptionBudget, 'metadata' | 'spec'>[] | undefined;
+  /** The active reservations of windows. */
+  reservations?: readonly NodeReservation[] | undefined;
 }
 
 interface RuleInput extends Proposal, Surroundings {
@@ -157,17 +159,26 @@ function unknownNames({ nodeSelector }: NodeMaintenanceSpec, nodes: readonly Sel
   return [...new Set(named)].filter((name) => !known.has(name)).toSorted(compareNames);
 }
 
-function exceedsBudget({ name, spec, nodes, maintenances, selected, budget }: RuleInput): string | undefined {
-  if (budget === undefined || !holdsNodes(spec.stage)) return undefined;
+function exceedsBudget(input: RuleInput): string | undefined {
+  const { name, spec, nodes, maintenances, selected, budgets = [], reservations = [] } = input;
+  if (budgets.length === 0 || !holdsNodes(spec.stage)) return undefined;
   const out = outOfService({
     nodes: nodes.map(({ metadata, spec: nodeSpec = {} }) => ({ metadata, spec: nodeSpec })),
     maintenances: maintenances.filter(({ metadata }) => metadata.name !== name),
-    reservations: budget.status?.reservations ?? [],
+    reservations,
   });
-  const more = selected.filter(({ metadata }) => !out.has(metadata.name)).length;
-  const allowed = limitOf(budget.spec.maxUnavailable, nodes.length);
-  if (more === 0 || out.size + more <= allowed) return undefined;
-  return `spec.nodeSelector takes ${numbered(more, 'more node')} out of service in addition to ${out.size}, but the NodeDisruptionBudget allows ${allowed}: maintenance windows wait until fewer nodes are out of service`;
+  const added = selected.filter(({ metadata }) => !out.has(metadata.name));
+  const exceeded = limitsOf(budgets, nodes)
+    .map((limit) => {
+      const more = added.filter(({ metadata }) => limit.nodes.has(metadata.name)).length;
+      return { limit, more, before: countOutOfService(limit, out) };
+    })
+    .filter(({ limit, more, before }) => more > 0 && before + more > limit.allowed);
+  const [first, ...others] = exceeded;
+  if (first === undefined) return undefined;
+  const names = others.map(({ limit }) => limit.name);
+  const also = names.length === 0 ? '' : ` (exceeded as well: ${listed(names)})`;
+  return `spec.nodeSelector takes ${numbered(first.more, 'more node')} out of service in addition to ${first.before}, but NodeDisruptionBudget ${first.limit.name} allows ${first.limit.allowed}${also}: maintenance windows wait until fewer nodes are out of service`;
 }
 
 function overlapsOthers({ name, maintenances, selected }: RuleInput): string | undefined {

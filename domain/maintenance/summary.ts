@@ -8,7 +8,7 @@ import type {
   NodeMaintenanceStage,
 } from '../../api/nodeMaintenance.ts';
 import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
-import { isTrue } from '../common/conditions.ts';
+import { isFalse, isTrue } from '../common/conditions.ts';
 import { isCordoned } from '../common/cordon.ts';
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
 import { stalledMessage } from '../common/stalledRun.ts';
@@ -26,6 +26,7 @@ import {
 import { isLeftRunning, podName } from '../common/pod.ts';
 import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
 import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
 
@@ -126,7 +127,7 @@ export interface LeavingPod {
 export type Estimate =
   | { readonly seconds: number; readonly basis: 'AverageRate' | 'RecentRate'; readonly rate: DrainRate }
   | { readonly seconds: number; readonly basis: 'Evacuator'; readonly evacuator: string }
-  | { readonly basis: 'Paused' | 'Blocked' | 'NoPodHasLeft' | 'Stalled' };
+  | { readonly basis: 'Paused' | 'Blocked' | 'WaitingForNodeLease' | 'NoPodHasLeft' | 'Stalled' };
 
 export function isDrained({ status }: NodeMaintenance): boolean {
   return isTrue(status?.conditions, 'Drained');
@@ -285,6 +286,9 @@ function estimateOf(counted: Counted): Estimate | undefined {
   if (podsToEvacuate === 0) return undefined;
   if (isPaused(input.maintenance)) return { basis: 'Paused' };
   if (blockersOf(nodes).some(requiresIntervention)) return { basis: 'Blocked' };
+  // The pods of these nodes stay until another client releases its Leases, at whatever rate others leave.
+  if (isFalse(input.maintenance.status?.conditions, NODE_LEASES_HELD))
+    return { basis: 'WaitingForNodeLease' };
   const byEvacuator = estimateByEvacuator(nodes, input.now);
   if (isStalled(input.drainRate)) return byEvacuator ?? { basis: 'Stalled' };
   const byRate = estimateByRate(counted);

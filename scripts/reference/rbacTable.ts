@@ -455,7 +455,7 @@ export const sections: Section[] = [
     title: 'Windows',
     rows: [
       {
-        what: 'read MaintenanceWindows and the NodeDisruptionBudget',
+        what: 'read MaintenanceWindows and NodeDisruptionBudgets',
         actions: [...read(windows, mine), ...read(budgets, NODE_DISRUPTION_BUDGET_NAME)],
         allowed: ['viewer', ...operators, ...schedulers],
       },
@@ -534,7 +534,7 @@ export const sections: Section[] = [
         allowed: [],
       },
       {
-        what: 'create and change the NodeDisruptionBudget',
+        what: 'create and change NodeDisruptionBudgets',
         actions: [
           create(budgets, budgetObject),
           ...change(budgets, NODE_DISRUPTION_BUDGET_NAME, { spec: { maxUnavailable: 2 } }),

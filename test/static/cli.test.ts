@@ -132,6 +132,15 @@ describe('the status', () => {
     ]);
   });
 
+  test('in a small terminal names the cause, with its remedy, before the pods', () => {
+    const { remarks } = statusText(summary, now, { width: 38, isTruncated: true });
+    expect(remarks.map(({ text }) => text)).toEqual([
+      'blocked: No room. Pods: shop/a (node-1), shop/b (node-1)',
+      'data.example.com: copied 40 %. Pods: shop/c (node-1)',
+      'node-1: gate network: pod is not ready: kube-system/cni',
+    ]);
+  });
+
   test('of a node that is not back in service names what it waits for', () => {
     const [node] = summary.nodes;
     const outOfServiceReasons = ['gate network: pod is not ready: kube-system/cni'];

@@ -277,14 +277,14 @@ export const metricDefinitions = {
   budgetAllowedNodes: {
     name: 'node_maintenance_node_disruption_budget_allowed_nodes',
     type: 'gauge',
-    help: 'Number of nodes that may be out of service at the same time.',
-    labels: [],
+    help: 'Number of nodes of a NodeDisruptionBudget that may be out of service at the same time.',
+    labels: ['budget'],
   },
   budgetOutOfServiceNodes: {
     name: 'node_maintenance_node_disruption_budget_out_of_service_nodes',
     type: 'gauge',
-    help: 'Number of nodes that are out of service for any reason.',
-    labels: [],
+    help: 'Number of nodes of a NodeDisruptionBudget that are out of service for any reason.',
+    labels: ['budget'],
   },
 } as const satisfies Record<string, MetricDefinition>;
 

@@ -130,7 +130,7 @@ describe('a maintenance that is started from Temporal is admitted like any other
       { uid: metadata.uid ?? '' },
     );
     const events = await c.eventsAbout(await c.maintenanceNow(name));
-    expect(events.join('\n')).toContain('the NodeDisruptionBudget allows 0: maintenance windows wait');
+    expect(events.join('\n')).toContain('NodeDisruptionBudget cluster allows 0: maintenance windows wait');
   });
 
   test('it is rejected without the permission to delete its nodes, and nothing is created', async () => {
@@ -208,6 +208,12 @@ describe('an invalid input is rejected with field and remedy, and nothing is cre
       when: 'a node that does not exist',
       input: () => ({ nodes: [n1, 'rack-9'] }),
       problem: 'nodes[1]: there is no node "rack-9"; kubectl get nodes lists them',
+    },
+    {
+      when: 'many nodes that do not exist',
+      input: () => ({ nodes: [n1, ...Array.from({ length: 2_000 }, (_, index) => `gone-${index}`)] }),
+      problem:
+        'nodes: there are no nodes "gone-0", "gone-1", "gone-2", "gone-3", "gone-4" and 1995 more; kubectl get nodes lists them',
     },
     {
       when: 'a name alone, and no object of that name',

@@ -43,21 +43,20 @@ const other = (name: string, nodeSelector: NodeSelector, stage: NodeMaintenanceS
   spec: spec(nodeSelector, stage),
 });
 
-test('a maintenance that exceeds the NodeDisruptionBudget is admitted with a warning that shows by how much', () => {
+test('a maintenance that exceeds NodeDisruptionBudgets is admitted with a warning that shows which, and by how much', () => {
   const reservations = [{ node: 'c1', window: 'w', since: '2026-11-21T12:00:00Z' }];
-  const status = {
-    conditions: [],
-    observedGeneration: 1,
-    nodes: 4,
-    allowed: 2,
-    outOfService: 1,
-    reservations,
-  };
-  const budget = { spec: { maxUnavailable: 2 }, status };
+  const budgets = [
+    { metadata: { name: 'cluster' }, spec: { maxUnavailable: 2 } },
+    { metadata: { name: 'rack-2' }, spec: { maxUnavailable: 0, nodeSelector: rack('2') } },
+    { metadata: { name: 'rack-3' }, spec: { maxUnavailable: 0, nodeSelector: rack('3') } },
+  ];
   const warningsOf = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') =>
-    admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budget });
+    admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budgets, reservations });
   expect(warningsOf(rack('1', '2'))).toEqual([
-    'spec.nodeSelector takes 2 more nodes out of service in addition to 1, but the NodeDisruptionBudget allows 2: maintenance windows wait until fewer nodes are out of service',
+    'spec.nodeSelector takes 2 more nodes out of service in addition to 1, but NodeDisruptionBudget cluster allows 2 (exceeded as well: rack-2): maintenance windows wait until fewer nodes are out of service',
+  ]);
+  expect(warningsOf(rack('2'))).toEqual([
+    'spec.nodeSelector takes 1 more node out of service in addition to 0, but NodeDisruptionBudget rack-2 allows 0: maintenance windows wait until fewer nodes are out of service',
   ]);
   expect(warningsOf(rack('1'))).toEqual([]);
   expect(warningsOf(rack('1', '2'), 'Idle')).toEqual([]);

@@ -191,6 +191,17 @@ describe('the summary of a maintenance', () => {
       estimate: { basis: 'Paused' },
     },
     {
+      when: 'nodes wait for Leases that others hold, although pods of other nodes leave',
+      of: maintenance({ conditions: [condition('NodeLeasesHeld', 'False', 'Waiting')] }),
+      differs: { drainRate: { pods: 4, ms: 10_000 } },
+      estimate: { basis: 'WaitingForNodeLease' },
+    },
+    {
+      when: 'the nodes no longer wait for Leases',
+      of: maintenance({ conditions: [condition('NodeLeasesHeld', 'True', 'Held')] }),
+      estimate: { seconds: 40, basis: 'AverageRate' },
+    },
+    {
       when: 'no pod has left for a minute',
       of: maintenance(),
       differs: { drainRate: { pods: 0, ms: 60_000 } },
