@@ -54,6 +54,21 @@ export const eventReasons = {
     meaning:
       'A PodDisruptionBudget can never allow the eviction of a pod; add a replica or relax the budget.',
   },
+  DeletedAtDeadline: {
+    type: 'Warning',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are deleted, with a grace period, so that they are gone at the deadline of the drain.',
+  },
+  DrainDeadline: {
+    type: 'Normal',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are left some time before the deadline of the drain.',
+  },
+  DrainDeadlineExceeded: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Pods are left at the deadline of the drain.',
+  },
   DrainPlansConflict: {
     type: 'Warning',
     on: ['NodeMaintenance'],

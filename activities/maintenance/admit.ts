@@ -7,6 +7,7 @@ import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY } from '../../ap
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
+import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
 import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
@@ -125,6 +126,8 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   const text = (value: unknown) => JSON.stringify(value) ?? '';
   if (text(existing.spec.nodeSelector) !== text(wanted.spec.nodeSelector)) return 'nodeSelector';
   if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
+  if (canonicalJson(existing.spec.drainDeadline ?? null) !== canonicalJson(wanted.spec.drainDeadline ?? null))
+    return 'drainDeadline';
   return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
 }
 

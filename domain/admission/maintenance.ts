@@ -104,6 +104,11 @@ export function temporalDenialMessage(denial: Omit<Denial, 'user'>): string {
   return `${denialText({ ...denial, user: TEMPORAL_USER })}, and requests from Temporal are those of this user: create or change the NodeMaintenance with kubectl, or have an administrator run kubectl apply --server-side -k deploy/temporal-user (all nodes; deploy/temporal-user/some-nodes.yaml for a part)`;
 }
 
+/** Names the remedy for the user of Temporal, who may not have pods deleted until an administrator grants it. */
+export function temporalDeletionDenialMessage(): string {
+  return `spec.drainDeadline.onDeadline: user "${TEMPORAL_USER}" may not delete pods in all namespaces, which Delete requires, and requests from Temporal are those of this user: create or change the NodeMaintenance with kubectl, set onDeadline to Report, or have an administrator grant this user the verb delete on pods in a ClusterRole`;
+}
+
 function denialText({ user, nodes, unchecked }: Denial): string {
   const others = unchecked === 0 ? '' : ` (${unchecked} more were not checked)`;
   return `spec.nodeSelector: user "${user}" may not delete ${nodes.length === 1 ? 'node' : 'nodes'} ${quoted(nodes)}${others}: maintaining a node requires permission to delete it`;
