@@ -61,6 +61,11 @@ const eventuallyDeleted = (pod: Pod) =>
     return metadata;
   });
 
+const sentFor = ({ metadata }: NodeMaintenance) =>
+  [...sent.values()].filter(
+    ({ subject, type }) => subject === metadata.name && type.startsWith('maintenance.deadline'),
+  );
+
 describe('a drain whose deadline deletes what is left', () => {
   test('deletes the pods of all tiers so that they end at the deadline, and nothing else', async () => {
     const [node, other] = [await c.silentNodeNamed('n'), await c.silentNodeNamed('other')];
@@ -187,7 +192,7 @@ describe('an escalation', () => {
     expect(first.nextInMs).toBeLessThanOrEqual(1_800_000);
     const again = await performed(() => acts.escalate(refOf(applied)));
     expect(again.done).toEqual([]);
-    const notifications = [...sent.values()].filter(({ subject }) => subject === applied.metadata.name);
+    const notifications = sentFor(applied);
     expect(notifications).toMatchObject([
       {
         id: `${applied.metadata.uid}.deadline-notify-3600`,
@@ -218,7 +223,7 @@ describe('an escalation', () => {
     const { done, nextInMs } = await performed(() => acts.escalate(refOf(applied)));
     expect(done).toHaveLength(3);
     expect(nextInMs).toBeUndefined();
-    const notifications = [...sent.values()].filter(({ subject }) => subject === applied.metadata.name);
+    const notifications = sentFor(applied);
     expect(notifications).toMatchObject([{ type: 'maintenance.deadline-exceeded' }]);
     await flushEvents();
     expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^DrainDeadlineExceeded: /));
