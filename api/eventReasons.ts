@@ -38,6 +38,11 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'Another client uncordoned a node of the maintenance, and the node was cordoned again.',
   },
+  DeletedAtDeadline: {
+    type: 'Warning',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are deleted, with a grace period, so that they are gone at the deadline of the drain.',
+  },
   DeletionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
@@ -53,11 +58,6 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning:
       'A PodDisruptionBudget can never allow the eviction of a pod; add a replica or relax the budget.',
-  },
-  DeletedAtDeadline: {
-    type: 'Warning',
-    on: ['NodeMaintenance', 'Pod'],
-    meaning: 'Pods are deleted, with a grace period, so that they are gone at the deadline of the drain.',
   },
   DrainDeadline: {
     type: 'Normal',

@@ -6,7 +6,7 @@ import {
 import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
-import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
+import { admissionWarnings, deadlineProblem, storageProblem } from '../../domain/admission/maintenance.ts';
 import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
@@ -95,7 +95,7 @@ async function validate(deps: Deps, { metadata, spec }: NodeMaintenance): Promis
     budget: budget && withoutStaleReservations(budget, reservations),
   };
   const proposal = { name: metadata.name, spec };
-  const problem = storageProblem(proposal, existing);
+  const problem = deadlineProblem(proposal, cluster.kube.now()) ?? storageProblem(proposal, existing);
   if (problem !== undefined) throw invalidInput(problem);
   await authorizeTemporal(deps, spec);
   return admissionWarnings(proposal, existing);

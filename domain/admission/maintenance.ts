@@ -50,6 +50,14 @@ export function admissionWarnings(proposal: Proposal, surroundings: Surroundings
   return warningRules.flatMap((rule) => rule(input) ?? []);
 }
 
+/** Returns why a new deadline cannot be met, or undefined: with Delete, pods would be deleted at once, with a grace period of a second. */
+export function deadlineProblem({ spec, before }: Proposal, now: Date): string | undefined {
+  const { at } = spec.drainDeadline ?? {};
+  if (at === undefined || spec.stage === 'Complete' || Date.parse(at) > now.getTime()) return undefined;
+  const isNew = at !== before?.drainDeadline?.at || (spec.stage === 'Drain' && before.stage !== 'Drain');
+  return isNew ? `spec.drainDeadline.at: ${at} has passed: set a later time, or use after` : undefined;
+}
+
 /** Returns why the status of a maintenance could not be stored, or undefined. */
 export function storageProblem(proposal: Proposal, surroundings: Surroundings): string | undefined {
   const { spec, before } = proposal;

@@ -51,6 +51,15 @@ describe('a details snapshot', () => {
   const long = 'x'.repeat(2_000);
   const snapshots = [
     maintenance(),
+    maintenance({
+      drainDeadline: {
+        time: at,
+        steps: [
+          { time: at, action: 'Notify' },
+          { time: at, action: 'Report' },
+        ],
+      },
+    }),
     maintenance({}, { stage: 'Idle' }),
     maintenance(
       {
