@@ -10,21 +10,25 @@ export interface Deletion {
   endsAt: string;
 }
 
-/** Records the first deletion of each pod of the node, independently of the worker. */
-export function recordDeletions({ cluster, undo }: Environment): readonly Deletion[] {
-  const deletions = new Map<string, Deletion>();
-  const list: Deletion[] = [];
+/** Records the first deletion of each pod of the node, independently of the worker, and passes it to `onDeletion`. */
+export function recordDeletions(
+  { cluster, undo }: Environment,
+  onDeletion: (deletion: Deletion) => void,
+): readonly Deletion[] {
+  const recorded = new Set<string>();
+  const deletions: Deletion[] = [];
   const stop = cluster.pods.subscribe(({ object: pod }) => {
     const { uid = '', deletionTimestamp, deletionGracePeriodSeconds = 0 } = pod.metadata;
-    if (deletionTimestamp === undefined || pod.spec.nodeName !== node || deletions.has(uid)) return;
+    if (deletionTimestamp === undefined || pod.spec.nodeName !== node || recorded.has(uid)) return;
     const deletion = {
       pod: podName(pod),
       graceSeconds: deletionGracePeriodSeconds,
       endsAt: deletionTimestamp,
     };
-    deletions.set(uid, deletion);
-    list.push(deletion);
+    recorded.add(uid);
+    deletions.push(deletion);
+    onDeletion(deletion);
   });
   undo.push(async () => stop());
-  return list;
+  return deletions;
 }

@@ -41,9 +41,11 @@ export async function runScenario(options: EnvironmentOptions): Promise<Section[
   await untilLeaderElected(environment);
 
   heading(`${node} has to be drained by a deadline`);
-  const deletions = recordDeletions(environment);
   await printAndApply(environment, `${maintenanceName}.yaml`, maintenanceYaml());
   const { note } = notes(environment.screen);
+  const deletions = recordDeletions(environment, ({ pod, graceSeconds }) =>
+    note(`${pod} is deleted with a grace period of ${graceSeconds} s`, environment.screen.colors.cyan),
+  );
   await untilBlocked(environment, note);
   await untilSteps(environment, 1);
   note('The owners of the pods are notified, and the time of the step is recorded');
@@ -111,14 +113,12 @@ async function awaitDrained(
   await until('every pod to be deleted', () =>
     deletions.length === podsThatMove ? undefined : `${deletions.length} are deleted`,
   );
-  for (const { pod, graceSeconds } of deletions)
-    note(`${pod} is deleted with a grace period of ${graceSeconds} s`, screen.colors.cyan);
   await untilDrained(environment, maintenanceName);
   await untilEvacuationsDeleted(environment);
   note(`✓ ${node} is drained`, screen.colors.green);
-  const jsonPath =
-    "jsonpath={.status.drainDeadline.time}{' is the deadline; drained at '}{.status.drainDeadline.drainedAt}{'\\n'}";
-  await runAndPrint(environment, 'get', 'nodemaintenance', maintenanceName, '-o', jsonPath);
+  const columns =
+    'custom-columns=NAME:.metadata.name,DEADLINE:.status.drainDeadline.time,DRAINED:.status.drainDeadline.drainedAt';
+  await runAndPrint(environment, 'get', 'nodemaintenance', maintenanceName, '-o', columns);
   return kube.get(resources.nodeMaintenances, { name: maintenanceName });
 }
 
