@@ -49,12 +49,13 @@ export function decideDeletions(
   pods: readonly PodAtDeadline[],
   { timeMs, nowMs }: { timeMs: number; nowMs: number },
 ): DeadlineDecision {
-  const deletable = pods
-    .filter(({ pod, forbidsCancellation }) => !forbidsCancellation && podTypeOf(pod) !== 'Static')
-    .toSorted((a, b) => a.tier - b.tier || compareNames(podName(a.pod), podName(b.pod)));
+  const deletable = pods.filter(
+    ({ pod, forbidsCancellation }) => !forbidsCancellation && podTypeOf(pod) !== 'Static',
+  );
+  const firstTier = least(deletable.map(({ tier }) => tier));
   const isNear = nowMs >= timeMs - maxLeadOfLaterTiersMs;
   const shortened = deletable
-    .filter(({ tier }) => isNear || tier === deletable[0]?.tier)
+    .filter(({ tier }) => isNear || tier === firstTier)
     .flatMap((one) => shortening(one, { timeMs, nowMs }));
   const planned = deletionTimes(
     deletable.filter(({ pod }) => pod.metadata.deletionTimestamp === undefined),
@@ -67,10 +68,12 @@ export function decideDeletions(
       tier,
       gracePeriodSeconds: Math.min(graceOf(pod), secondsUntil(timeMs, nowMs)),
     }));
-  const later = planned.filter(({ atMs }) => atMs > nowMs).map(({ atMs }) => atMs);
+  const nextAtMs = least(planned.filter(({ atMs }) => atMs > nowMs).map(({ atMs }) => atMs));
   return {
-    due: [...shortened, ...due].toSorted((a, b) => a.tier - b.tier),
-    nextAtMs: later.length === 0 ? undefined : Math.min(...later),
+    due: [...shortened, ...due].toSorted(
+      (a, b) => a.tier - b.tier || compareNames(podName(a.pod), podName(b.pod)),
+    ),
+    nextAtMs: nextAtMs === Infinity ? undefined : nextAtMs,
   };
 }
 
@@ -78,21 +81,25 @@ interface PlannedDeletion extends PodAtDeadline {
   atMs: number;
 }
 
-/** Returns when each pod is to be deleted. `pods` are sorted by tier. */
+/** Returns when each pod is to be deleted. */
 export function deletionTimes(pods: readonly PodAtDeadline[], timeMs: number): PlannedDeletion[] {
-  const first = pods[0]?.tier;
-  const planned: PlannedDeletion[] = [];
+  const byTier = [...Map.groupBy(pods, ({ tier }) => tier)].toSorted(([a], [b]) => b - a);
+  const first = byTier.at(-1)?.[0];
   let ofLaterTiers = Infinity;
-  for (const [tier, own] of [...Map.groupBy(pods, (one) => one.tier)].toReversed()) {
+  return byTier.flatMap(([tier, own]) => {
     const earliest = tier === first ? -Infinity : timeMs - maxLeadOfLaterTiersMs;
     const timed = own.map((one) => ({
       ...one,
       atMs: Math.min(ofLaterTiers, Math.max(earliest, timeMs - graceOf(one.pod) * 1_000 - roundingMs)),
     }));
-    planned.unshift(...timed);
-    ofLaterTiers = Math.min(ofLaterTiers, ...timed.map(({ atMs }) => atMs));
-  }
-  return planned;
+    ofLaterTiers = least(timed.map(({ atMs }) => atMs));
+    return timed;
+  });
+}
+
+/** Returns Infinity for none. There may be more numbers than a call has room for arguments. */
+function least(numbers: readonly number[]): number {
+  return numbers.reduce((a, b) => Math.min(a, b), Infinity);
 }
 
 function shortening(

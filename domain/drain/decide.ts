@@ -139,9 +139,11 @@ function deletionsOf({ maintenance, maintenances, nodes, deletion }: DrainSnapsh
  */
 function fastForwarded(snapshot: DrainSnapshot, { due }: DeadlineDecision): DrainSnapshot {
   const own = snapshot.maintenances.find(({ name }) => name === snapshot.maintenance);
-  if (own === undefined || due.length === 0) return snapshot;
+  // In the order of their tiers.
+  const last = due.at(-1);
+  if (own === undefined || last === undefined) return snapshot;
   const selected = new Set(own.nodes);
-  const targets = desiredTargetsAt(own.plan, Math.max(...due.map(({ tier }) => tier)));
+  const targets = desiredTargetsAt(own.plan, last.tier);
   return {
     ...snapshot,
     nodes: snapshot.nodes.map((node) =>
