@@ -27,8 +27,8 @@ export interface DeadlineDecision {
 }
 
 /**
- * A pod of a later tier moves the deletion of earlier tiers forward by at most this much: otherwise the owner of one pod with a grace period of
- * days could have all others deleted at the start of the drain.
+ * While earlier tiers have pods, those of later tiers are deleted at most this long before the deadline, and the earlier ones with them: otherwise
+ * the owner of one pod with a grace period of days could have all others deleted at the start of the drain.
  */
 export const maxLeadOfLaterTiersMs = 600_000;
 
