@@ -21,7 +21,7 @@ import {
   stageStarted,
 } from '../../domain/notifications/events.ts';
 import { renderWindowDetails } from '../../domain/windows/currentDetails.ts';
-import { pod } from '../kit/builders.ts';
+import { pod as podWith } from '../kit/builders.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../kit/hostileText.ts';
 import { testScope } from '../kit/temporalNames.ts';
 
@@ -129,7 +129,7 @@ describe.each(hostileTexts)('a text with $what', ({ text }) => {
         onDeadline: 'Delete',
         isPaused: true,
         pods: ['a/b'],
-        owners: ownersOf([pod({ annotations: { 'nodemaintenance.k8s.io/owner': text } })]),
+        owners: ownersOf([podWith({ annotations: { 'nodemaintenance.k8s.io/owner': text } })]),
       }),
       approvalNeeded(window, { runId: 'r', end: now, message: text, isWhole: false }, now),
     ];
