@@ -6,6 +6,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../domain/windows/windowMaintenance.ts';
 import {
   admissionWarnings,
+  deadlineProblem,
   denialMessage,
   nodesToAuthorize,
   type Proposal,
@@ -66,7 +67,7 @@ export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceReques
     const proposal = proposalOf(request);
     if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
-    const problem = storageProblem(proposal, surroundings);
+    const problem = deadlineProblem(proposal, view.kube.now()) ?? storageProblem(proposal, surroundings);
     if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
     const budgets = holdsNodes(proposal.spec.stage) ? await budgetsIn(view, signal) : undefined;
     return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, ...budgets }) };

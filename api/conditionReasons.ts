@@ -77,6 +77,14 @@ const readinessReasons = {
 /** The condition types of each kind that this project writes, with all of their reasons. */
 export const conditionReasons = {
   NodeMaintenance: {
+    DrainDeadlineExceeded: {
+      meaning:
+        'The nodes were not drained at the deadline of the drain. A NodeMaintenance has the condition only if that has happened.',
+      reasons: {
+        Drained: { status: ['False'], meaning: 'The nodes were drained after the deadline.' },
+        PodsRemain: { status: ['True'], meaning: 'The deadline has passed, and pods are left.' },
+      },
+    },
     Drained: {
       meaning: 'All pods that can be evacuated have left the nodes.',
       reasons: {

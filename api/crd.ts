@@ -81,6 +81,13 @@ const nodeMaintenance: StoredKind = {
       description: 'Number of pods that have started evacuation',
     },
     {
+      name: 'Deadline',
+      type: 'string',
+      jsonPath: '.status.drainDeadline.time',
+      description: 'Deadline of the drain',
+      priority: 1,
+    },
+    {
       name: 'Age',
       type: 'date',
       jsonPath: '.metadata.creationTimestamp',

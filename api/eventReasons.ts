@@ -38,6 +38,11 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'Another client uncordoned a node of the maintenance, and the node was cordoned again.',
   },
+  DeletedAtDeadline: {
+    type: 'Warning',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are deleted, with a grace period, so that they are gone at the deadline of the drain.',
+  },
   DeletionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
@@ -53,6 +58,16 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning:
       'A PodDisruptionBudget can never allow the eviction of a pod; add a replica or relax the budget.',
+  },
+  DrainDeadline: {
+    type: 'Normal',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are left some time before the deadline of the drain.',
+  },
+  DrainDeadlineExceeded: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Pods are left at the deadline of the drain.',
   },
   DrainPlansConflict: {
     type: 'Warning',

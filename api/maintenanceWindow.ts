@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
+import { TemplateDrainDeadline } from './drainDeadline.ts';
 import { DEFAULT_REBOOT_TIMEOUT_SECONDS, MAX_APPROVED_NODES, MAX_NAMED_REBOOTS } from './names.ts';
 import { DrainPlan, NodeMaintenanceSpec } from './nodeMaintenance.ts';
 import {
@@ -252,6 +253,7 @@ const MaintenanceTemplate = z.strictObject({
     'Labels and annotations of the NodeMaintenances, in addition to those that the window sets itself.',
   ),
   drainPlan: DrainPlan,
+  drainDeadline: TemplateDrainDeadline.optional(),
   reason: NodeMaintenanceSpec.shape.reason,
 });
 

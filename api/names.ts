@@ -234,6 +234,12 @@ export const REQUESTER_ANNOTATION = 'nodemaintenance.k8s.io/requester';
  */
 export const COMPLETED_ANNOTATION = 'nodemaintenance.k8s.io/completed';
 
+/**
+ * Annotation of a pod: whom a drain deadline names in its notifications, such as `team-shop@example.com`. Anybody who may write the pod may
+ * write it.
+ */
+export const OWNER_ANNOTATION = 'nodemaintenance.k8s.io/owner';
+
 /** Annotation of a pod that was released from its ReplicaSet: the ReplicaSet, so that it can adopt the pod again (domain/evacuation/podRelease.ts). */
 export const RELEASED_ANNOTATION = 'nodemaintenance.k8s.io/released-from';
 

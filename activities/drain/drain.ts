@@ -3,7 +3,8 @@ import type { Pod } from '../../api/core.ts';
 import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
-import { type DrainDecision, decideDrain } from '../../domain/drain/decide.ts';
+import { type DrainDecision, type DrainSnapshot, decideDrain } from '../../domain/drain/decide.ts';
+import { deletesOnDeadline, drainDeadlineOf } from '../../domain/drain/escalation.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -19,6 +20,7 @@ import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/no
 import { reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import { Deletions } from './deletions.ts';
 import { DrainEvents } from './drainEvents.ts';
 import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
@@ -108,6 +110,7 @@ class DrainRun<T extends { kind: string }> {
   readonly #evacuations: Evacuations;
   readonly #events: DrainEvents;
   readonly #blocked: BlockedNotifications;
+  readonly #deletions: Deletions;
   readonly #peaks = new PodPeaks();
   #writer: StatusWriter | undefined;
   /** Milliseconds that the latest decision took. */
@@ -116,6 +119,8 @@ class DrainRun<T extends { kind: string }> {
   #watched: ReadonlySet<string> = new Set();
   /** The same nodes. */
   #agentNodes: readonly AgentNode[] = [];
+  /** When the deadline deletes the next pod, in milliseconds since the epoch. */
+  #nextDeletionAtMs: number | undefined;
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -124,6 +129,7 @@ class DrainRun<T extends { kind: string }> {
     this.#pace = mode.kind === 'Advance' ? mode.pace : 'Waiting';
     this.#resultOf = resultOf;
     this.#evacuations = new Evacuations(deps.cluster);
+    this.#deletions = new Deletions(deps);
     this.#events = new DrainEvents(deps);
     this.#blocked = new BlockedNotifications(deps.notifications);
   }
@@ -136,7 +142,7 @@ class DrainRun<T extends { kind: string }> {
         isRelevant,
         pace: this.#pace,
         computedMs: () => this.#decisionMs,
-        dueInMs: () => this.#deps.nodeAgents.dueInMs(this.#agentNodes),
+        dueInMs: () => Math.min(this.#deps.nodeAgents.dueInMs(this.#agentNodes), this.#nextDeletionInMs()),
       };
       return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
     } finally {
@@ -160,17 +166,27 @@ class DrainRun<T extends { kind: string }> {
     const current = { ...held, maintenance: { ...view.maintenance, status } };
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
-    const decision = this.#peaks.addTo(await this.#decide(current, position));
+    const decision = this.#peaks.addTo(await this.#decide(current, position, mode.kind));
+    this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     this.#publish(view, decision, { writer: this.#writer, isPaused: mode.kind === 'Paused' });
     if (mode.kind === 'Paused') return undefined;
     // Written at once, so that the first tier counts even if its pods leave before the next write.
     if (status.drainTier === undefined && decision.tiers.includes(decision.position))
       await this.#writer.flush();
+    const leases = nodeLeases.of(this.#ref.uid);
+    const isHeld = (node: string) => leases.isHeld(node);
+    // The targets are written first: they keep the pods of DaemonSets from returning.
+    if (decision.deletions.length > 0) await this.#writer.flush();
+    await this.#deletions.perform(current.maintenance, decision.deletions, isHeld);
     if (decision.evacuate.length === 0)
       return this.#finish(view, decision, { from: position, writer: this.#writer });
-    const leases = nodeLeases.of(this.#ref.uid);
-    await this.#evacuations.start(decision.evacuate, (node) => leases.isHeld(node));
+    await this.#evacuations.start(decision.evacuate, isHeld);
     return undefined;
+  }
+
+  #nextDeletionInMs(): number {
+    if (this.#nextDeletionAtMs === undefined) return Infinity;
+    return Math.max(0, this.#nextDeletionAtMs - this.#deps.cluster.kube.now().getTime());
   }
 
   /** Reports that the object was paused or resumed since the workflow read it. The informer may be behind: the apiserver decides. */
@@ -194,13 +210,14 @@ class DrainRun<T extends { kind: string }> {
     if (newest?.metadata.uid === uid && newest !== undefined) writer.update(newest);
   }
 
-  async #decide(view: HeldView, position: number): Promise<DrainDecision> {
+  async #decide(view: HeldView, position: number, mode: DrainMode['kind']): Promise<DrainDecision> {
     const { cluster, nodeAgents } = this.#deps;
-    const podSnapshot = this.#evacuations.snapshotOf(cluster.kube.now());
+    const podSnapshot = this.#deletions.amend(this.#evacuations.snapshotOf(cluster.kube.now()));
+    const deletion = mode === 'Advance' ? deletionOf(view.maintenance, cluster.kube.now()) : undefined;
     const agentOf = (node: string) => nodeAgents.of(node);
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
     const startedAt = performance.now();
-    const snapshot = takeSnapshot(view, position, observed, podSnapshot);
+    const snapshot = { ...takeSnapshot(view, position, observed, podSnapshot), deletion };
     const snapshotMs = performance.now() - startedAt;
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
@@ -213,7 +230,9 @@ class DrainRun<T extends { kind: string }> {
     if (decision.overruled.length === 0) return decision;
     // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
     const state = await withPermissions(this.#deps, view, await apiserverState(this.#deps, names));
-    return decideDrain(withAgents(takeSnapshot(view, position, state, podSnapshot), agentOf));
+    return decideDrain(
+      withAgents({ ...takeSnapshot(view, position, state, podSnapshot), deletion }, agentOf),
+    );
   }
 
   #publish(
@@ -229,6 +248,7 @@ class DrainRun<T extends { kind: string }> {
       now: now.toISOString(),
       existing: namesOf(view.existing),
       isPaused,
+      deadline: view.maintenance.spec.drainDeadline,
     };
     writer.publish((status) => withDrain(status, decision, input));
   }
@@ -260,6 +280,14 @@ class DrainRun<T extends { kind: string }> {
     }
     return { ...result, ...(drained !== undefined && { drained }), details };
   }
+}
+
+/** Returns the deadline at which what is left is deleted; undefined if nothing is, or once the nodes were drained. */
+function deletionOf({ spec, status }: NodeMaintenance, now: Date): DrainSnapshot['deletion'] {
+  const deadline = drainDeadlineOf(spec.drainDeadline, status);
+  if (deadline === undefined || deadline.drainedAt !== undefined || !deletesOnDeadline({ spec }))
+    return undefined;
+  return { timeMs: Date.parse(deadline.time), nowMs: now.getTime() };
 }
 
 /** Returns the tier that was drained, with the entry of the plan at its position. */

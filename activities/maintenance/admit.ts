@@ -6,7 +6,8 @@ import {
 import { FIELD_MANAGER, STARTED_BY } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
-import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
+import { admissionWarnings, deadlineProblem, storageProblem } from '../../domain/admission/maintenance.ts';
+import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { listed } from '../../domain/common/names.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
@@ -104,7 +105,7 @@ async function validate(deps: Deps, { metadata, spec }: NodeMaintenance): Promis
   });
   const existing = { nodes: cluster.nodes.list(), maintenances, budgets, reservations };
   const proposal = { name: metadata.name, spec };
-  const problem = storageProblem(proposal, existing);
+  const problem = deadlineProblem(proposal, cluster.kube.now()) ?? storageProblem(proposal, existing);
   if (problem !== undefined) throw invalidInput(problem);
   await authorizeTemporal(deps, spec);
   return admissionWarnings(proposal, existing);
@@ -135,6 +136,8 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   const text = (value: unknown) => JSON.stringify(value) ?? '';
   if (text(existing.spec.nodeSelector) !== text(wanted.spec.nodeSelector)) return 'nodeSelector';
   if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
+  if (canonicalJson(existing.spec.drainDeadline ?? null) !== canonicalJson(wanted.spec.drainDeadline ?? null))
+    return 'drainDeadline';
   return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
 }
 

@@ -45,6 +45,7 @@ export function statusText(
     progress: [
       ...notProgressingLines(summary, now),
       ...progressLines(summary, now),
+      ...deadlineLines(summary, now),
       ...(rest === 0 ? [] : [`not listed: ${rest} of ${nodes.length} nodes, ${done}`]),
     ],
     rows: rowsOf(listedNodes, stage, width),
@@ -112,6 +113,17 @@ function progressLines(
   const blocked = podsBlocked === 0 ? '' : `, ${podsBlocked} blocked`;
   const text = `${podsEvacuated} of ${all} pods evacuated${blocked}`;
   return [estimate === undefined ? text : `${text}; ${estimateText(estimate, now)}`];
+}
+
+function deadlineLines({ drainDeadline }: MaintenanceSummary, now: number): string[] {
+  if (drainDeadline === undefined || drainDeadline.drainedAt !== undefined) return [];
+  const { time, onDeadline, nextStep } = drainDeadline;
+  const leftMs = Date.parse(time) - now;
+  const effect =
+    onDeadline === 'Delete' ? 'pods that are left are deleted' : 'pods that are left are reported';
+  if (leftMs <= 0) return [`deadline ${time} has passed: ${effect}`];
+  const next = nextStep === undefined ? '' : `; next notification in ${duration(Date.parse(nextStep) - now)}`;
+  return [`deadline in ${duration(leftMs)} (${time}): ${effect}${next}`];
 }
 
 function inServiceText(nodes: readonly NodeSummary[], missingNodes: readonly string[] = []): string {

@@ -52,6 +52,14 @@ export function admissionWarnings(proposal: Proposal, surroundings: Surroundings
   return warningRules.flatMap((rule) => rule(input) ?? []);
 }
 
+/** Returns why a new deadline cannot be met, or undefined: with Delete, pods would be deleted at once, with a grace period of a second. */
+export function deadlineProblem({ spec, before }: Proposal, now: Date): string | undefined {
+  const { at } = spec.drainDeadline ?? {};
+  if (at === undefined || spec.stage === 'Complete' || Date.parse(at) > now.getTime()) return undefined;
+  const isNew = at !== before?.drainDeadline?.at || (spec.stage === 'Drain' && before.stage !== 'Drain');
+  return isNew ? `spec.drainDeadline.at: ${at} has passed: set a later time, or use after` : undefined;
+}
+
 /** Returns why the status of a maintenance could not be stored, or undefined. */
 export function storageProblem(proposal: Proposal, surroundings: Surroundings): string | undefined {
   const { spec, before } = proposal;
@@ -104,6 +112,11 @@ export function denialMessage(denial: Denial): string {
 /** Names the remedy for the user of Temporal, who may maintain no node until an administrator grants it. */
 export function temporalDenialMessage(denial: Omit<Denial, 'user'>): string {
   return `${denialText({ ...denial, user: TEMPORAL_USER })}, and requests from Temporal are those of this user: create or change the NodeMaintenance with kubectl, or have an administrator run kubectl apply --server-side -k deploy/temporal-user (all nodes; deploy/temporal-user/some-nodes.yaml for a part)`;
+}
+
+/** Names the remedy for the user of Temporal, who may not have pods deleted until an administrator grants it. */
+export function temporalDeletionDenialMessage(): string {
+  return `spec.drainDeadline.onDeadline: user "${TEMPORAL_USER}" may not delete pods in all namespaces, which Delete requires, and requests from Temporal are those of this user: create or change the NodeMaintenance with kubectl, set onDeadline to Report, or have an administrator grant this user the verb delete on pods in a ClusterRole`;
 }
 
 function denialText({ user, nodes, unchecked }: Denial): string {

@@ -20,7 +20,7 @@ export const BlockerReason = {
   EvacuationRejected: 'EvacuationRejected',
   /** The apiserver, or an admission webhook, rejects the eviction. */
   EvictionRejected: 'EvictionRejected',
-  /** The apiserver, or an admission webhook, rejects the deletion of a DaemonSet pod. */
+  /** The apiserver, or an admission webhook, rejects the deletion of a DaemonSet pod, or of any pod at the deadline of a drain. */
   DeletionRejected: 'DeletionRejected',
   /** A DaemonSet recreated its pod on the node right after the previous one was deleted. */
   PodRecreated: 'PodRecreated',

@@ -1,4 +1,7 @@
+import type { Condition } from '../../api/core.ts';
+import type { DrainDeadline } from '../../api/drainDeadline.ts';
 import type {
+  DrainDeadlineStatus,
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
   NodeMaintenanceStatus,
@@ -8,6 +11,7 @@ import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { numbered, oneLine } from '../common/text.ts';
 import type { BlockedPod, DrainDecision } from '../drain/decide.ts';
+import { drainDeadlineOf } from '../drain/escalation.ts';
 import { type RemainingPod, remainingText } from '../drain/remaining.ts';
 import { join } from '../drain/targets.ts';
 import { drainTierAt } from '../drain/tiers.ts';
@@ -54,6 +58,15 @@ export function withStage(
 ): NodeMaintenanceStatus {
   if (status.stageStatuses.some((stage) => stage.name === name)) return status;
   return { ...status, stageStatuses: [...status.stageStatuses, { name, startTimestamp: now }] };
+}
+
+/** Returns the status with the deadline that is in effect once Drain has started. */
+export function withDrainDeadline(
+  status: NodeMaintenanceStatus,
+  deadline: DrainDeadline | undefined,
+): NodeMaintenanceStatus {
+  const drainDeadline = drainDeadlineOf(deadline, status);
+  return drainDeadline === undefined ? status : { ...status, drainDeadline };
 }
 
 /**
@@ -150,32 +163,65 @@ export interface DrainStatusInput {
   existing: ReadonlySet<string>;
   /** A paused drain reaches no new tier. */
   isPaused?: boolean;
+  /** `.spec.drainDeadline` of the maintenance. */
+  deadline?: DrainDeadline | undefined;
 }
 
 /** Returns the status that follows from a drain decision: targets, messages, counts, position, tier and the Drained condition. */
 export function withDrain(
   status: NodeMaintenanceStatus,
   decision: DrainDecision,
-  { planLength, now, existing, isPaused = false }: DrainStatusInput,
+  { planLength, now, existing, isPaused = false, deadline }: DrainStatusInput,
 ): NodeMaintenanceStatus {
   const next = withNodes(status, decision.nodeStatuses, existing);
   const reached = isPaused ? 0 : Math.min(decision.position, planLength - 1);
   // "DrainTargets cannot backtrack": a published position never decreases.
   const drainPosition = Math.max(status.drainPosition, reached);
   const drainTier = drainTierAt(status, drainPosition, decision.tiers);
+  const drained = drainedCondition(decision, planLength);
+  const drainDeadline = deadlineAfter(drainDeadlineOf(deadline, status), drained, now);
+  const conditions = withCondition(withWaiting(next, decision.waiting, now).conditions, drained, now);
   return {
     ...next,
     drainPosition,
     ...(drainTier !== undefined && { drainTier }),
+    ...(drainDeadline !== undefined && { drainDeadline }),
     podsRemaining: decision.remaining.length,
     podsBlocked: decision.blocked.length,
     blockedPods: decision.blocked.toSorted(byUrgency).slice(0, maxBlockedPods).map(blockedPod),
-    conditions: withCondition(
-      withWaiting(next, decision.waiting, now).conditions,
-      drainedCondition(decision, planLength),
-      now,
-    ),
+    conditions: withDeadlineExceeded(conditions, { drainDeadline, now }),
   };
+}
+
+/** A deadline ends with the first time that the nodes are drained. */
+function deadlineAfter(
+  deadline: DrainDeadlineStatus | undefined,
+  drained: ConditionFacts,
+  now: string,
+): DrainDeadlineStatus | undefined {
+  if (deadline === undefined || deadline.drainedAt !== undefined || drained.status !== 'True')
+    return deadline;
+  return { ...deadline, drainedAt: now };
+}
+
+const DRAIN_DEADLINE_EXCEEDED = 'DrainDeadlineExceeded';
+
+/** Updates the condition DrainDeadlineExceeded. A maintenance whose nodes were drained in time does not have it. */
+function withDeadlineExceeded(
+  conditions: readonly Condition[],
+  { drainDeadline, now }: { drainDeadline: DrainDeadlineStatus | undefined; now: string },
+): Condition[] {
+  const type = DRAIN_DEADLINE_EXCEEDED;
+  if (drainDeadline === undefined) return [...conditions];
+  const { time, drainedAt } = drainDeadline;
+  if (drainedAt !== undefined) {
+    if (!conditions.some((one) => one.type === type)) return [...conditions];
+    const message = `The nodes were drained at ${drainedAt}; the deadline was ${time}.`;
+    return withCondition(conditions, { type, status: 'False', reason: 'Drained', message }, now);
+  }
+  if (!(Date.parse(now) >= Date.parse(time))) return [...conditions];
+  const message = `The nodes are not drained, and the deadline was ${time}. The condition Drained says what is left.`;
+  return withCondition(conditions, { type, status: 'True', reason: 'PodsRemain', message }, now);
 }
 
 /** Updates the conditions NodeLeasesHeld and NodesAuthorized. A maintenance whose nodes were never waiting for it does not have them. */

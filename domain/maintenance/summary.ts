@@ -69,6 +69,8 @@ export interface MaintenanceSummary {
   readonly podsToEvacuate?: number;
   readonly podsEvacuated: number;
   readonly podsBlocked: number;
+  /** The deadline of the drain. Missing without one, and outside of Drain. */
+  readonly drainDeadline?: DeadlineSummary;
   readonly nodes: readonly NodeSummary[];
   /** Nodes that the observer has seen in the maintenance, and that no longer exist. */
   readonly missingNodes?: readonly string[];
@@ -77,6 +79,15 @@ export interface MaintenanceSummary {
   readonly staticPodsRemain?: string;
   /** Why its workflow makes no progress, and what to do. */
   readonly stalled?: string;
+}
+
+export interface DeadlineSummary {
+  readonly time: string;
+  readonly onDeadline: 'Report' | 'Delete';
+  /** When the next notification before the deadline is due. */
+  readonly nextStep?: string;
+  /** When the nodes were drained for the first time: the deadline has no effect any more. */
+  readonly drainedAt?: string;
 }
 
 /** The condition Progressing of a maintenance whose workflow cannot start or advance. */
@@ -167,11 +178,29 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     ...(tier !== undefined && { tier }),
     ...(hasStarted(maintenance, 'Drain') && { podsToEvacuate }),
     ...counted,
+    ...deadlineSummary(maintenance),
     nodes,
     ...(missing.length > 0 && { missingNodes: missing }),
     ...(estimate !== undefined && { estimate }),
     ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
+  };
+}
+
+function deadlineSummary(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'drainDeadline'> {
+  const { spec, status } = maintenance;
+  const deadline = status?.drainDeadline;
+  if (deadline === undefined || stageOf(maintenance) !== 'Drain') return {};
+  const { time, steps, drainedAt } = deadline;
+  const next = steps.find(({ action, doneAt }) => action === 'Notify' && doneAt === undefined);
+  const isOpen = drainedAt === undefined && next !== undefined;
+  return {
+    drainDeadline: {
+      time,
+      onDeadline: spec.drainDeadline?.onDeadline ?? 'Report',
+      ...(isOpen && { nextStep: next.time }),
+      ...(drainedAt !== undefined && { drainedAt }),
+    },
   };
 }
 

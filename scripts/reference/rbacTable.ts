@@ -299,6 +299,8 @@ const requestsTo = (window: string): Action[] =>
     (key) => change(windows, window, annotated(key, opening)),
   );
 
+const deletes = { after: '2h', onDeadline: 'Delete' };
+
 const operators: AccountName[] = ['operator', 'leaseAdmin'];
 const schedulers: AccountName[] = ['scheduler', 'jobAuthor'];
 const forged = JSON.stringify({ username: 'jane', groups: ['system:masters'] });
@@ -318,6 +320,11 @@ export const sections: Section[] = [
         actions: [create(maintenances, maintenanceOf('new', selecting(ownNode), { stage: 'Drain' }))],
         allowed: operators,
         consequence: 'cordons',
+      },
+      {
+        what: 'create one for a node of theirs whose drain deadline deletes pods (verb `delete` on `pods` in all namespaces)',
+        actions: [create(maintenances, maintenanceOf('new', selecting(ownNode), { drainDeadline: deletes }))],
+        allowed: [],
       },
       {
         what: 'create one for another node',

@@ -103,10 +103,14 @@ describe('the worker is denied, with its permissions and beyond its task,', () =
     );
   });
 
-  test('the deletion of a pod that no DaemonSet owns', async () => {
+  test.each([
+    { what: 'without a grace period', options: {} },
+    { what: 'with a grace period of 0', options: { gracePeriodSeconds: 0 } },
+  ])('the deletion of a pod that no DaemonSet owns $what', async ({ options }) => {
     const pod = await c.podOn(node);
-    await expect(worker.delete(resources.pods, keyOf(pod), { uid: pod.metadata.uid ?? '' })).rejects.toThrow(
-      /may only delete pods of DaemonSets/,
+    const { uid = '' } = pod.metadata;
+    await expect(worker.delete(resources.pods, keyOf(pod), { uid, ...options })).rejects.toThrow(
+      /may only delete pods of DaemonSets, and at the deadline of a drain/,
     );
     expect((await stored(pod)).metadata.deletionTimestamp).toBeUndefined();
   });
@@ -129,6 +133,13 @@ describe('the worker is denied, with its permissions and beyond its task,', () =
 });
 
 describe('the worker', () => {
+  test('deletes a pod of a node by its UID, with a grace period, as at the deadline of a drain', async () => {
+    const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 60 });
+    const { uid = '' } = pod.metadata;
+    await worker.delete(resources.pods, keyOf(pod), { uid, gracePeriodSeconds: 1 });
+    expect((await stored(pod)).metadata.deletionGracePeriodSeconds).toBe(1);
+  });
+
   test("sets a pod's evacuator annotation and its released-from annotation", async () => {
     const pod = await c.podOn(node, { annotations: { 'example.com/theirs': 'x' } });
     const annotations = {

@@ -155,6 +155,49 @@ describe('a maintenance that is started from Temporal is admitted like any other
   });
 });
 
+describe('a maintenance with a deadline', () => {
+  const startedWithDeadline = (drainDeadline: object) =>
+    performed(() => admit(startedWith({ name: c.named('nm'), nodes: [n1], drainDeadline } as never)));
+
+  test('is started, and not with Delete unless users of Temporal may delete pods', async () => {
+    expect(await startedWithDeadline({ after: '2h' })).toMatchObject({ nodes: [n1] });
+    await expect(startedWithDeadline({ after: '2h', onDeadline: 'Delete' })).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: expect.stringContaining(
+        'spec.drainDeadline.onDeadline: user "nodemaintenance.k8s.io:temporal" may not delete pods in all namespaces',
+      ),
+    });
+  });
+
+  test.each([
+    {
+      what: 'a field that is unknown',
+      drainDeadline: { within: '2h' },
+      problem: 'drainDeadline.within: unknown field',
+    },
+    {
+      what: 'no duration',
+      drainDeadline: { after: 'soon' },
+      problem: 'drainDeadline.after: expected a duration',
+    },
+    {
+      what: 'a time that has passed',
+      drainDeadline: { at: '2026-01-01T00:00:00Z' },
+      problem: 'spec.drainDeadline.at: 2026-01-01T00:00:00Z has passed',
+    },
+    {
+      what: 'two times',
+      drainDeadline: { at: '2099-01-01T00:00:00Z', after: '2h' },
+      problem: 'exactly one of after and at',
+    },
+  ])('is rejected with $what', async ({ drainDeadline, problem }) => {
+    await expect(startedWithDeadline(drainDeadline)).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: expect.stringContaining(problem),
+    });
+  });
+});
+
 describe('an existing maintenance', () => {
   test('continues at the position in its status after its run was terminated', async () => {
     const applied = await c.applied(c.maintenance({ nodes: [n1], stage: 'Drain', drainPlan: [pods(7)] }));

@@ -3,6 +3,7 @@ import type { NodeSelector } from '../../../api/core.ts';
 import type { NodeMaintenanceSpec, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import {
   admissionWarnings,
+  deadlineProblem,
   denialMessage,
   nodesToAuthorize,
   type Proposal,
@@ -41,6 +42,39 @@ const cluster: Surroundings = {
 const other = (name: string, nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') => ({
   metadata: { name },
   spec: spec(nodeSelector, stage),
+});
+
+describe('a deadline that has passed', () => {
+  const now = new Date('2026-01-01T12:00:00Z');
+  const at = (time: string, stage: NodeMaintenanceStage = 'Drain'): NodeMaintenanceSpec => ({
+    ...spec(everything, stage),
+    drainDeadline: { at: time, onDeadline: 'Report', steps: [] },
+  });
+  const past = '2026-01-01T11:00:00Z';
+  const problem = 'spec.drainDeadline.at: 2026-01-01T11:00:00Z has passed: set a later time, or use after';
+  test.each([
+    { when: 'is rejected', proposal: { spec: at(past) }, want: problem },
+    {
+      when: 'is rejected when it is set',
+      proposal: { spec: at(past), before: spec(everything) },
+      want: problem,
+    },
+    {
+      when: 'is rejected when the drain starts',
+      proposal: { spec: at(past), before: at(past, 'Cordon') },
+      want: problem,
+    },
+    { when: 'stays during the drain', proposal: { spec: at(past), before: at(past) }, want: undefined },
+    {
+      when: 'does not keep a maintenance from completing',
+      proposal: { spec: at(past, 'Complete'), before: at(past) },
+      want: undefined,
+    },
+    { when: 'is not one in the future', proposal: { spec: at('2026-01-01T13:00:00Z') }, want: undefined },
+    { when: 'is not a duration', proposal: { spec: spec(everything) }, want: undefined },
+  ])('$when', ({ proposal, want }) => {
+    expect(deadlineProblem({ name: 'me', ...proposal }, now)).toBe(want);
+  });
 });
 
 test('a maintenance that exceeds NodeDisruptionBudgets is admitted with a warning that shows which, and by how much', () => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { BlockerReason } from '../../../domain/evacuation/blocker.ts';
 import { decideDrain } from '../../../domain/drain/decide.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
-import { emptyStatus, withDrain, withNodes } from '../../../domain/maintenance/status.ts';
+import { emptyStatus, withDrain, withNodes, withStage } from '../../../domain/maintenance/status.ts';
 import { pod } from '../../kit/builders.ts';
 
 const now = '2026-01-01T12:00:00Z';
@@ -105,6 +105,44 @@ test('an earlier decision does not decrease published drain targets', () => {
   });
   const status = withNodes({ ...emptyStatus, nodeStatuses: [one(10_000)] }, [one(5_000)], new Set(['one']));
   expect(status.nodeStatuses[0]?.drainTargets).toEqual([target(10_000)]);
+});
+
+describe('the deadline of a drain', () => {
+  const drainDeadline = { after: '1h', onDeadline: 'Report' as const, steps: [] };
+  const snapshot = (left: number) => ({
+    maintenance: 'own',
+    maintenances: [{ name: 'own', createdAt: now, plan, position: plan.length - 1, nodes: ['one'] }],
+    nodes: [{ name: 'one', pods: left === 0 ? [] : [{ pod: pod(), evacuating: true }], reached: [] }],
+    waiting: [],
+    published: new Map(),
+  });
+  const begun = withStage(emptyStatus, 'Drain', now);
+  const after = (status: typeof begun, left: number, time: string) =>
+    withDrain(status, decideDrain(snapshot(left)), {
+      planLength: plan.length,
+      now: time,
+      existing: new Set(['one']),
+      deadline: drainDeadline,
+    });
+  const exceeded = (status: ReturnType<typeof after>) =>
+    status.conditions.find(({ type }) => type === 'DrainDeadlineExceeded')?.status;
+
+  test('is exceeded when pods are left, until the nodes are drained', () => {
+    const before = after(begun, 1, '2026-01-01T12:59:59Z');
+    expect(exceeded(before)).toBeUndefined();
+    const past = after(before, 1, '2026-01-01T13:00:00Z');
+    expect(exceeded(past)).toBe('True');
+    const drained = after(past, 0, '2026-01-01T13:10:00Z');
+    expect(exceeded(drained)).toBe('False');
+    expect(drained.drainDeadline).toMatchObject({ drainedAt: '2026-01-01T13:10:00Z' });
+  });
+
+  test('is met by nodes that were drained before, also if pods appear later', () => {
+    const drained = after(begun, 0, '2026-01-01T12:30:00Z');
+    const later = after(drained, 1, '2026-01-01T14:00:00Z');
+    expect(exceeded(later)).toBeUndefined();
+    expect(later.drainDeadline).toMatchObject({ drainedAt: '2026-01-01T12:30:00Z' });
+  });
 });
 
 describe('the condition Drained', () => {
