@@ -7,6 +7,7 @@ import { evacuationName, isEvacuationName } from '../domain/evacuation/evacuatio
 import {
   evacuationLabels,
   exhaustedCondition,
+  inapplicableReason,
   registeredEvacuators,
 } from '../domain/evacuation/evacuatorSelection.ts';
 import { isFinished, podName } from '../domain/common/pod.ts';
@@ -103,7 +104,7 @@ export function evictionReviewer(kube: Kube, plainEvictions: PlainEvictions): Re
     // Most nodes have no agent, and evicting a mirror pod stops nothing: the kubelet creates it again.
     const classes = registeredEvacuators(pod)
       .evacuators.map((one) => one.evacuatorClass)
-      .filter((one) => one !== STATIC_POD_EVACUATOR);
+      .filter((one) => one !== STATIC_POD_EVACUATOR && inapplicableReason(one, pod) === undefined);
     if (classes.length === 0) return { kind: 'Allowed' };
     const key = { namespace, name: evacuationName(pod.metadata) };
     const evacuation = await kube.get(resources.evacuations, key, { signal });

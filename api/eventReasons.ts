@@ -87,11 +87,17 @@ export const eventReasons = {
     meaning:
       'The active evacuator reported completion, but the pod still exists; the next evacuator follows.',
   },
+  EvacuatorNotApplicable: {
+    type: 'Warning',
+    on: ['Pod', 'Evacuation'],
+    meaning:
+      'A built-in evacuator cannot serve the pod, for example that of DaemonSets a pod that its DaemonSet has orphaned; the next evacuator follows at once.',
+  },
   EvacuatorNotResponding: {
     type: 'Warning',
     on: ['Pod', 'Evacuation', 'NodeMaintenance'],
     meaning:
-      'No evacuator responded for a class that is not known to have one; the next evacuator follows. On a NodeMaintenance: a node agent reports, but does not respond to the Evacuation of a static pod.',
+      'No evacuator responded for a class that is not known to have one; the next evacuator follows. On a NodeMaintenance: an evacuator, or the node agent of a static pod, has not responded for 10 s.',
   },
   Evicted: {
     type: 'Normal',

@@ -127,14 +127,16 @@ export const HandOverReason = {
   NoProgress: 'ProgressDeadlineExceeded',
   /** No evacuator of the class has responded, and the class is not known to have one. */
   NoResponse: 'EvacuatorNotResponding',
+  /** The class is one of this project, and its evacuator cannot serve the pod. */
+  NotApplicable: 'EvacuatorNotApplicable',
 } as const;
 export type HandOverReason = (typeof HandOverReason)[keyof typeof HandOverReason];
 
 /** The reason why the active evacuator is replaced. */
-export interface HandOver {
-  from: string;
-  reason: HandOverReason;
-}
+export type HandOver =
+  | { from: string; reason: Exclude<HandOverReason, 'EvacuatorNotApplicable'> }
+  /** `why` is part of a sentence, as `inapplicableReason` returns it. */
+  | { from: string; reason: 'EvacuatorNotApplicable'; why: string };
 
 export type NextStep =
   /** No evacuator can remove the pod gracefully: "the evacuation controller will attempt to evict". */
@@ -174,6 +176,18 @@ export function deadlineSecondsOf({ spec }: Pick<Evacuation, 'spec'>): number {
   return Math.min(spec.progressDeadlineSeconds, MAX_PROGRESS_DEADLINE_SECONDS);
 }
 
+/**
+ * Returns why an evacuator of this project cannot serve a pod, whatever it waits for: "no DaemonSet controls the pod". A pod that its DaemonSet
+ * has orphaned keeps the annotation of the DaemonSet evacuator. Undefined for an evacuator that can, and for those of others.
+ */
+export function inapplicableReason(evacuatorClass: string, pod: Pod): string | undefined {
+  const podType = podTypeOf(pod);
+  if (evacuatorClass === DAEMONSET_EVACUATOR && podType !== 'DaemonSet')
+    return 'no DaemonSet controls the pod';
+  if (evacuatorClass === STATIC_POD_EVACUATOR && podType !== 'Static') return 'it is not a static pod';
+  return undefined;
+}
+
 /** Decides the next step of an evacuation, from the objects alone. */
 export function nextEvacuatorStep(
   evacuation: Pick<Evacuation, 'spec' | 'status'>,
@@ -188,15 +202,18 @@ export function nextEvacuatorStep(
   const isExhausted = isFinished(pod) || isTrue(status?.conditions, exhaustedCondition);
   if (isEvictable && isExhausted) return { kind: 'Evict' };
   const active = evacuators.findIndex((one) => one.evacuatorClass === status?.activeEvacuatorClass);
-  if (status === undefined || active < 0) return { kind: 'Activate', evacuatorClass: first.evacuatorClass };
-  const progress = progressOf(evacuation, status, deadlines);
+  const from = evacuators[active]?.evacuatorClass ?? first.evacuatorClass;
+  const why = inapplicableReason(from, pod);
+  if (why === undefined && (status === undefined || active < 0))
+    return { kind: 'Activate', evacuatorClass: from };
+  const progress = why === undefined ? progressOf(evacuation, status, deadlines) : notApplicable(why);
   if (progress.kind !== 'Ended') return progress;
-  const after = { from: status.activeEvacuatorClass ?? '', reason: progress.reason };
+  const after: HandOver = { from, ...progress.handOver };
   // An Evacuation that is older than the limit in its schema may have more evacuators.
-  const next = evacuators.slice(0, MAX_EVACUATORS)[active + 1];
+  const next = evacuators.slice(0, MAX_EVACUATORS)[Math.max(active, 0) + 1];
   if (next !== undefined) return { kind: 'Activate', evacuatorClass: next.evacuatorClass, after };
   if (isEvictable) return { kind: 'Exhausted', after };
-  const restartMs = Date.parse(status.activeEvacuatorSince ?? '') + deadlineSecondsOf(evacuation) * 1_000;
+  const restartMs = Date.parse(status?.activeEvacuatorSince ?? '') + deadlineSecondsOf(evacuation) * 1_000;
   return restart({ kind: 'Activate', evacuatorClass: first.evacuatorClass, after }, restartMs, deadlines.now);
 }
 
@@ -207,24 +224,32 @@ function restart(activate: Extract<NextStep, { kind: 'Activate' }>, deadlineMs: 
 
 type EvacuatorProgress =
   | Extract<NextStep, { kind: 'AwaitProgress' | 'ResetProgress' }>
-  | { kind: 'Ended'; reason: HandOverReason };
+  | { kind: 'Ended'; handOver: WithoutClass<HandOver> };
+type WithoutClass<T> = T extends unknown ? Omit<T, 'from'> : never;
+
+/** "If the evacuators are unable to evacuate the pod ..., the evacuation controller will attempt to evict" (KEP-4212 > Drain): at once. */
+function notApplicable(why: string): EvacuatorProgress {
+  return { kind: 'Ended', handOver: { reason: HandOverReason.NotApplicable, why } };
+}
 
 /** Returns whether the active evacuator is working, and if not, why it has ended. */
 function progressOf(
   evacuation: Pick<Evacuation, 'spec' | 'status'>,
-  status: EvacuationStatus,
+  status: EvacuationStatus | undefined,
   { now, responseSeconds = Infinity, isKnown = () => false }: EvacuatorDeadlines,
 ): EvacuatorProgress {
-  if (status.activeEvacuatorCompleted) return { kind: 'Ended', reason: HandOverReason.Completed };
-  const progressedAt = Date.parse(status.evacuationProgressTimestamp ?? '');
+  if (status?.activeEvacuatorCompleted === true)
+    return { kind: 'Ended', handOver: { reason: HandOverReason.Completed } };
+  const progressedAt = Date.parse(status?.evacuationProgressTimestamp ?? '');
   if (!(progressedAt <= now.getTime() + clockSkewMs)) return { kind: 'ResetProgress' };
   const progressMs = deadlineSecondsOf(evacuation) * 1_000;
   const responseMs = responseSeconds * 1_000;
-  const isUnknown = () => !hasResponded(evacuation) && !isKnown(status.activeEvacuatorClass ?? '');
+  const isUnknown = () => !hasResponded(evacuation) && !isKnown(status?.activeEvacuatorClass ?? '');
   const mustRespond = responseMs < progressMs && isUnknown();
   const deadlineMs = progressedAt + (mustRespond ? responseMs : progressMs);
   if (now.getTime() < deadlineMs) return { kind: 'AwaitProgress', deadlineMs };
-  return { kind: 'Ended', reason: mustRespond ? HandOverReason.NoResponse : HandOverReason.NoProgress };
+  const reason = mustRespond ? HandOverReason.NoResponse : HandOverReason.NoProgress;
+  return { kind: 'Ended', handOver: { reason } };
 }
 
 /**
@@ -268,10 +293,11 @@ export function successorsOf({ spec }: Pick<Evacuation, 'spec'>, evacuatorClass:
 
 /** Returns why the active evacuator is replaced, as a sentence. */
 export function handOverMessage(
-  { from, reason }: HandOver,
+  handOver: HandOver,
   { progressSeconds, responseSeconds }: { progressSeconds: number; responseSeconds: number | undefined },
 ): string {
-  switch (reason) {
+  const { from } = handOver;
+  switch (handOver.reason) {
     case HandOverReason.Completed:
       return `${from} has completed, but the pod still exists.`;
     case HandOverReason.NoProgress:
@@ -281,7 +307,9 @@ export function handOverMessage(
         from === STATIC_POD_EVACUATOR ? 'the node agent of its node' : 'an evacuator of this class';
       return `${from} has not responded for ${responseSeconds} s: check that ${evacuator} is running.`;
     }
+    case HandOverReason.NotApplicable:
+      return `${from} cannot evacuate the pod: ${handOver.why}.`;
     default:
-      return assertNever(reason);
+      return assertNever(handOver);
   }
 }
