@@ -38,6 +38,12 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'Another client uncordoned a node of the maintenance, and the node was cordoned again.',
   },
+  DeletedByEvacuator: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning:
+      'The evacuator of StatefulSets deleted the pod, as an annotation by its owner permits: its PodDisruptionBudget can never allow a disruption.',
+  },
   DeletionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
@@ -98,6 +104,12 @@ export const eventReasons = {
     on: ['Pod', 'Evacuation', 'NodeMaintenance'],
     meaning:
       'No evacuator responded for a class that is not known to have one; the next evacuator follows. On a NodeMaintenance: an evacuator, or the node agent of a static pod, has not responded for 10 s.',
+  },
+  EvacuatorRegistered: {
+    type: 'Normal',
+    on: ['Pod', 'Evacuation'],
+    meaning:
+      'The evacuator of Deployments was registered for a pod without evacuators (`--deployment-registration automatic`).',
   },
   Evicted: {
     type: 'Normal',

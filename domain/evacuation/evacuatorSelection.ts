@@ -7,6 +7,7 @@ import {
   EVACUATION_NODE_LABEL,
   MAX_EVACUATORS,
   MAX_PROGRESS_DEADLINE_SECONDS,
+  STATEFULSET_EVACUATOR,
   STATIC_POD_EVACUATOR,
 } from '../../api/names.ts';
 import { isTrue } from '../common/conditions.ts';
@@ -19,6 +20,11 @@ import { isFinished, podTypeOf } from '../common/pod.ts';
 
 /** Prefix of the annotations that register evacuators on a pod, followed by the evacuator class. */
 const annotationPrefix = 'evacuation.coordination.k8s.io/priority_';
+
+/** Returns the registration of an evacuator for the controllers of Kubernetes itself. */
+export function controllerEvacuator(evacuatorClass: string): Evacuator {
+  return { evacuatorClass, priority: controllerPriority, role: controllerRole };
+}
 
 /** "10000/controller": the registration of evacuators for the controllers of Kubernetes itself. */
 const controllerPriority = 10_000;
@@ -113,7 +119,7 @@ function withController(pod: Pod, registered: Evacuator[]): Evacuator[] {
   const controller = controllers[podTypeOf(pod)];
   if (controller === undefined) return registered;
   if (registered.some(({ evacuatorClass }) => evacuatorClass === controller)) return registered;
-  return [...registered, { evacuatorClass: controller, priority: controllerPriority, role: controllerRole }];
+  return [...registered, controllerEvacuator(controller)];
 }
 
 function byPriority(a: Evacuator, b: Evacuator): number {
@@ -163,7 +169,11 @@ export interface EvacuatorDeadlines {
 }
 
 /** The classes of the evacuators that run in the worker. */
-export const builtInEvacuators: readonly string[] = [DAEMONSET_EVACUATOR, DEPLOYMENT_EVACUATOR];
+export const builtInEvacuators: readonly string[] = [
+  DAEMONSET_EVACUATOR,
+  DEPLOYMENT_EVACUATOR,
+  STATEFULSET_EVACUATOR,
+];
 
 /** The classes of all evacuators of this project: those in the worker, and the node agent. */
 export const ownEvacuators: readonly string[] = [...builtInEvacuators, STATIC_POD_EVACUATOR];

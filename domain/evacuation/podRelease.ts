@@ -39,7 +39,7 @@ export function isReleased({ annotations }: Pick<ObjectMeta, 'annotations'>): bo
 /** Returns the controller of an object if it has the given kind in the group apps. */
 export function appsController(
   { ownerReferences = [] }: Pick<ObjectMeta, 'ownerReferences'>,
-  kind: 'Deployment' | 'ReplicaSet',
+  kind: 'Deployment' | 'ReplicaSet' | 'StatefulSet',
 ): OwnerReference | undefined {
   return ownerReferences.find(
     (owner) => owner.controller === true && owner.kind === kind && owner.apiVersion.startsWith('apps/'),
