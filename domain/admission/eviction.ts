@@ -2,7 +2,6 @@ import type { Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { holdsNodes, stageOf } from '../common/stage.ts';
 import { compareNames } from '../common/names.ts';
-import { wasCordonedByMaintenance } from '../maintenance/status.ts';
 
 /** Maximum number of maintenances of a node that a user is warned of. */
 const maxWarnings = 3;
@@ -37,8 +36,10 @@ function holdingMaintenances(
 ) {
   return maintenances
     .filter((one) => holdsNodes(stageOf(one)))
-    .filter(({ status }) =>
-      wasCordonedByMaintenance(status?.nodeStatuses.find(({ nodeRef }) => nodeRef.name === node)),
-    )
+    .filter(({ status }) => {
+      const own = status?.nodeStatuses.find(({ nodeRef }) => nodeRef.name === node);
+      // It is recorded before the node is cordoned for the first time.
+      return own?.unschedulableBefore !== undefined;
+    })
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
 }

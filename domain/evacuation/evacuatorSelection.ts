@@ -211,17 +211,14 @@ export function nextEvacuatorStep(
   if (first === undefined) return { kind: isEvictable ? 'Evict' : 'Skip' };
   const isExhausted = isFinished(pod) || isTrue(status?.conditions, exhaustedCondition);
   if (isEvictable && isExhausted) return { kind: 'Evict' };
-  const active = evacuators.findIndex((one) => one.evacuatorClass === status?.activeEvacuatorClass);
-  const from = evacuators[active]?.evacuatorClass ?? first.evacuatorClass;
-  const why = inapplicableReason(from, pod);
-  if (why === undefined && (status === undefined || active < 0))
-    return { kind: 'Activate', evacuatorClass: from };
-  const progress = why === undefined ? progressOf(evacuation, status, deadlines) : notApplicable(why);
-  if (progress.kind !== 'Ended') return progress;
-  const after: HandOver = { from, ...progress.handOver };
+  const classes = evacuators.map((one) => one.evacuatorClass);
+  const from = classes.find((one) => one === status?.activeEvacuatorClass) ?? first.evacuatorClass;
+  const current = stepWith(from, evacuation, pod, deadlines);
+  if (current.kind !== 'Ended') return current;
+  const after: HandOver = { from, ...current.handOver };
   // An Evacuation that is older than the limit in its schema may have more evacuators.
-  const next = evacuators.slice(0, MAX_EVACUATORS)[Math.max(active, 0) + 1];
-  if (next !== undefined) return { kind: 'Activate', evacuatorClass: next.evacuatorClass, after };
+  const next = classes.slice(0, MAX_EVACUATORS)[classes.indexOf(from) + 1];
+  if (next !== undefined) return { kind: 'Activate', evacuatorClass: next, after };
   if (isEvictable) return { kind: 'Exhausted', after };
   const restartMs = Date.parse(status?.activeEvacuatorSince ?? '') + deadlineSecondsOf(evacuation) * 1_000;
   return restart({ kind: 'Activate', evacuatorClass: first.evacuatorClass, after }, restartMs, deadlines.now);
@@ -237,24 +234,36 @@ type EvacuatorProgress =
   | { kind: 'Ended'; handOver: WithoutClass<HandOver> };
 type WithoutClass<T> = T extends unknown ? Omit<T, 'from'> : never;
 
-/** "If the evacuators are unable to evacuate the pod ..., the evacuation controller will attempt to evict" (KEP-4212 > Drain): at once. */
-function notApplicable(why: string): EvacuatorProgress {
-  return { kind: 'Ended', handOver: { reason: HandOverReason.NotApplicable, why } };
+/**
+ * Returns the step while this evacuator is, or would be, the active one. "If the evacuators are unable to evacuate the pod, or if there are no
+ * evacuators, the evacuation controller will attempt to evict these pods" (KEP-4212 > Drain): at once if this is known from the pod.
+ */
+function stepWith(
+  evacuatorClass: string,
+  evacuation: Pick<Evacuation, 'spec' | 'status'>,
+  pod: Pod,
+  deadlines: EvacuatorDeadlines,
+): EvacuatorProgress | Extract<NextStep, { kind: 'Activate' }> {
+  const why = inapplicableReason(evacuatorClass, pod);
+  if (why !== undefined) return { kind: 'Ended', handOver: { reason: HandOverReason.NotApplicable, why } };
+  const { status } = evacuation;
+  if (status?.activeEvacuatorClass !== evacuatorClass) return { kind: 'Activate', evacuatorClass };
+  return progressOf(evacuation, status, deadlines);
 }
 
 /** Returns whether the active evacuator is working, and if not, why it has ended. */
 function progressOf(
   evacuation: Pick<Evacuation, 'spec' | 'status'>,
-  status: EvacuationStatus | undefined,
+  status: EvacuationStatus,
   { now, responseSeconds = Infinity, isKnown = () => false }: EvacuatorDeadlines,
 ): EvacuatorProgress {
-  if (status?.activeEvacuatorCompleted === true)
+  if (status.activeEvacuatorCompleted)
     return { kind: 'Ended', handOver: { reason: HandOverReason.Completed } };
-  const progressedAt = Date.parse(status?.evacuationProgressTimestamp ?? '');
+  const progressedAt = Date.parse(status.evacuationProgressTimestamp ?? '');
   if (!(progressedAt <= now.getTime() + clockSkewMs)) return { kind: 'ResetProgress' };
   const progressMs = deadlineSecondsOf(evacuation) * 1_000;
   const responseMs = responseSeconds * 1_000;
-  const isUnknown = () => !hasResponded(evacuation) && !isKnown(status?.activeEvacuatorClass ?? '');
+  const isUnknown = () => !hasResponded(evacuation) && !isKnown(status.activeEvacuatorClass ?? '');
   const mustRespond = responseMs < progressMs && isUnknown();
   const deadlineMs = progressedAt + (mustRespond ? responseMs : progressMs);
   if (now.getTime() < deadlineMs) return { kind: 'AwaitProgress', deadlineMs };
