@@ -8,10 +8,11 @@ import {
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
-import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
+import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { podTypeOf } from '../../domain/common/pod.ts';
 import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
+import { blockedCondition, blockedConditions } from '../../domain/evacuation/blocker.ts';
 import { describeInstigators } from '../../domain/evacuation/evacuation.ts';
 import {
   activationMessage,
@@ -176,8 +177,14 @@ export class EvacuatorHandover {
     { evacuatorClass, after }: Extract<NextStep, { kind: 'Activate' }>,
   ): Promise<void> {
     const next = successorsOf(evacuation, evacuatorClass, pod);
-    const now = this.#cluster.kube.now().toISOString();
+    const at = this.#cluster.kube.now();
+    const now = at.toISOString();
+    const conditions = evacuation.status?.conditions ?? [];
     await this.#patchStatus(evacuation, {
+      // What blocked the previous evacuator, or an eviction before the evacuators were registered, blocks this one no more.
+      ...(isTrue(conditions, blockedCondition) && {
+        conditions: [...blockedConditions(conditions, undefined, at)],
+      }),
       activeEvacuatorClass: evacuatorClass,
       activeEvacuatorSince: now,
       activeEvacuatorCompleted: false,

@@ -227,7 +227,7 @@ describe('a pod of a Deployment', () => {
     },
   );
 
-  test('without an annotation waits for its budget where the installation has not chosen that', async () => {
+  test('without an annotation waits for its budget, until the installation chooses that', async () => {
     const web = await app({ annotated: false });
     await c.applied(c.budget({ app: web.name }, { maxUnavailable: 0 }));
     await requestEvacuation(web.first);
@@ -237,6 +237,14 @@ describe('a pod of a Deployment', () => {
       ]),
     );
     expect((await c.evacuationOf(web.first))?.spec.evacuators).toBeUndefined();
+    await stop();
+    stop = startEvacuator({ deploymentRegistration: 'automatic' });
+    await eventuallyReleased(web, web.first);
+    await eventually('the budget not to be named any more', async () =>
+      expect((await c.evacuationOf(web.first))?.status?.conditions).toEqual([]),
+    );
+    await c.uncordoned(web.nodes[1] ?? '');
+    await c.eventuallyGone(web.first);
   });
 
   test('waits while its replacement is not scheduled, and the Evacuation reports this without progress', async () => {
