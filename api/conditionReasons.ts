@@ -276,6 +276,10 @@ export const conditionReasons = {
           status: ['True'],
           meaning: 'The last evacuator reported completion, but the pod still exists.',
         },
+        EvacuatorNotApplicable: {
+          status: ['True'],
+          meaning: 'The last evacuator is a built-in one that cannot serve the pod.',
+        },
         EvacuatorNotResponding: {
           status: ['True'],
           meaning: 'No evacuator responded for the last class, which is not known to have one.',

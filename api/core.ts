@@ -180,8 +180,13 @@ export interface Deployment extends KubeObject {
       type?: 'RollingUpdate' | 'Recreate';
       rollingUpdate?: { maxSurge?: number | string; maxUnavailable?: number | string };
     };
+    template?: { spec?: { volumes?: { persistentVolumeClaim?: { claimName: string } }[] } };
   };
   status?: { observedGeneration?: number; replicas?: number; updatedReplicas?: number };
+}
+
+export interface StatefulSet extends KubeObject {
+  spec: { replicas?: number; selector: LabelSelector; minReadySeconds?: number };
 }
 
 export interface ReplicaSet extends KubeObject {

@@ -131,6 +131,9 @@ export const DAEMONSET_EVACUATOR = 'daemonset.apps.k8s.io';
 /** Class of the evacuator of Deployment pods (KEP-4212 › Drain). */
 export const DEPLOYMENT_EVACUATOR = 'deployment.apps.k8s.io';
 
+/** Class of the evacuator of StatefulSet pods. Only their owner registers it: the annotation consents to disruptions that a budget never allows. */
+export const STATEFULSET_EVACUATOR = 'statefulset.apps.k8s.io';
+
 /** Class of the evacuator of static pods: the node agent, which does what KEP-4212 asks of the kubelet (KEP-4212 › kubelet: Static Pods). */
 export const STATIC_POD_EVACUATOR = 'kubelet.k8s.io';
 

@@ -10,6 +10,7 @@ import type {
   PodDisruptionBudget,
   Service,
   ReplicaSet,
+  StatefulSet,
   Toleration,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
@@ -149,7 +150,7 @@ export const resources = {
     plural: 'statefulsets',
     kind: 'StatefulSet',
     namespaced: true,
-  } as Resource,
+  } as Resource<StatefulSet>,
   podDisruptionBudgets: {
     group: 'policy',
     version: 'v1',

@@ -92,6 +92,11 @@ export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
   return { reason: BlockerReason.DisruptionBudget, message };
 }
 
+/** Reports whether a budget can never allow a disruption, however long one waits. */
+export function neverAllowsDisruption(budget: PodDisruptionBudget): boolean {
+  return remedyOf(budget) !== undefined;
+}
+
 /** Returns how to fix a budget that can never allow a disruption; undefined for a budget that can. */
 function remedyOf(budget: PodDisruptionBudget): string | undefined {
   const remedy = 'add a replica or relax the budget';

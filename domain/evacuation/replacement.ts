@@ -156,11 +156,11 @@ function endpointsOf({ metadata, spec }: Service, slices: readonly EndpointSlice
   return { service: metadata.name, selector: spec.selector, ready: new Set(uids) };
 }
 
-function conditionOf({ status }: Replica, wanted: string) {
+export function conditionOf({ status }: Replica, wanted: string) {
   return status?.conditions?.find(({ type }) => type === wanted);
 }
 
-function isReady(pod: Replica): boolean {
+export function isReady(pod: Replica): boolean {
   return conditionOf(pod, 'Ready')?.status === 'True';
 }
 
@@ -326,9 +326,14 @@ function wantedAvailable({ metadata, spec, status }: Deployment): number {
 }
 
 /** Returns how many pods may be released at the same time: as many as a rollout would add, at least one. */
-function surgeOf({ spec }: Deployment): number {
-  const { replicas = 1, strategy } = spec;
-  return Math.max(1, Math.ceil(scaledValue(strategy?.rollingUpdate?.maxSurge, replicas)));
+function surgeOf(deployment: Deployment): number {
+  return Math.max(1, maxSurgeOf(deployment));
+}
+
+/** Returns how many pods more than its replicas a rollout of the Deployment creates. */
+export function maxSurgeOf({ spec: { replicas = 1, strategy } }: Deployment): number {
+  if (strategy?.type === 'Recreate') return 0;
+  return Math.ceil(scaledValue(strategy?.rollingUpdate?.maxSurge, replicas));
 }
 
 /** Scales a number or a percentage to the replicas; the default of the apiserver is 25 %. */
