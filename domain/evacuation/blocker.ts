@@ -4,6 +4,7 @@ import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, STATIC_POD_EVACUATOR } from '../../
 import { type ConditionFacts, withCondition } from '../common/conditions.ts';
 import { podTypeOf } from '../common/pod.ts';
 import { keptByOthersAfterMs } from './evacuation.ts';
+import { finalizerNames } from './termination.ts';
 import { hasResponded } from './evacuatorSelection.ts';
 
 /** Extension to KEP-4212: True while an Evacuation cannot make progress. Its reason is a BlockerReason. */
@@ -99,7 +100,7 @@ export function blockedConditions(
 }
 
 function evacuationDeleted(finalizers: readonly string[]): Blocker {
-  const names = finalizers.toSorted().join(', ');
+  const names = finalizerNames(finalizers);
   return {
     reason: BlockerReason.EvacuationDeleted,
     message: `The Evacuation of the pod was deleted but still has finalizers ${names}: unless the controllers that own them remove them within ${keptByOthersAfterMs / 1_000} s, another Evacuation of the pod is created.`,
@@ -116,7 +117,7 @@ export function stuckTerminating(
   if (!(now.getTime() - Date.parse(deletionTimestamp) > afterMs)) return undefined;
   const cause =
     finalizers.length > 0
-      ? `finalizers ${finalizers.toSorted().join(', ')} are still set; check the controllers that own them`
+      ? `finalizers ${finalizerNames(finalizers)} are still set; check the controllers that own them`
       : `the kubelet of node ${spec.nodeName} has not stopped it; check whether the node is running`;
   return {
     reason: BlockerReason.StuckTerminating,
