@@ -246,4 +246,101 @@ describe('the condition Drained', () => {
       },
     ]);
   });
+
+  const volume = { node: 'n-0', volume: 'pv-1', claim: 'shop/data' };
+  const verified: Verification = { kind: 'Verified', volumes: [] };
+  const was = (status: 'True' | 'False', observedGeneration: number) => ({
+    type: 'Drained',
+    status,
+    observedGeneration,
+    reason: 'AllPodsTerminated',
+    message: 'Before.',
+    lastTransitionTime: '2026-01-01T00:00:00Z',
+  });
+
+  test.each<{
+    when: string;
+    verification?: Verification;
+    mayBecomeDrained?: boolean;
+    before?: ReturnType<typeof was>;
+    want: object;
+  }>([
+    { when: 'nothing is verified', want: { status: 'False', reason: 'Draining', observedGeneration: 7 } },
+    { when: 'a write that may be late has been verified', verification: verified, want: { status: 'False' } },
+    {
+      when: 'a write that fails if the object has changed has been verified',
+      verification: verified,
+      mayBecomeDrained: true,
+      want: { status: 'True', reason: 'AllPodsTerminated', observedGeneration: 7 },
+    },
+    { when: 'it was True for an earlier generation', before: was('True', 6), want: was('True', 6) },
+    {
+      when: 'it was True for an earlier generation, and a late write has been verified',
+      verification: verified,
+      before: was('True', 6),
+      want: was('True', 6),
+    },
+    {
+      when: 'it was True and another one has made it False since',
+      verification: verified,
+      before: was('False', 7),
+      want: { status: 'False' },
+    },
+    {
+      when: 'a Job works on a node',
+      verification: { kind: 'Working', work: [{ node: 'n-0', job: 'j', maintenance: 'other' }] },
+      before: was('True', 7),
+      want: {
+        status: 'False',
+        reason: 'WorkInProgress',
+        message:
+          'No pod is left to evacuate, but a Job works on node n-0: node-maintenance-work/j of NodeMaintenance other.',
+      },
+    },
+    {
+      when: 'a volume is attached',
+      verification: { kind: 'Attached', volumes: [volume] },
+      before: was('True', 7),
+      want: { status: 'False', reason: 'VolumesAttached' },
+    },
+    {
+      when: 'the deadline has passed while a volume is attached',
+      verification: { kind: 'Verified', volumes: [volume] },
+      mayBecomeDrained: true,
+      want: {
+        status: 'True',
+        reason: 'VolumesRemain',
+        message:
+          'No pod is left on the nodes. The deadline has passed, and 1 volume is still attached: pv-1 (shop/data).',
+      },
+    },
+    {
+      when: 'volumes cannot be listed',
+      verification: { kind: 'Verified', volumes: [], volumesUnknown: 'the worker may not' },
+      mayBecomeDrained: true,
+      want: {
+        status: 'True',
+        message:
+          'No pod is left on the nodes. It is not known whether volumes are attached: the worker may not.',
+      },
+    },
+  ])('when no pod is left and $when', ({ before, want, ...verification }) => {
+    const own = { name: 'own', createdAt: now, plan, position: 0, nodes: ['n-0'] };
+    const nodes = [{ name: 'n-0', pods: [], reached: [] }];
+    const decision = decideDrain({
+      maintenance: 'own',
+      maintenances: [own],
+      nodes,
+      waiting: [],
+      published: new Map(),
+    });
+    const status = withDrain({ ...emptyStatus, conditions: before === undefined ? [] : [before] }, decision, {
+      planLength: plan.length,
+      now,
+      existing: new Set(['n-0']),
+      generation: 7,
+      ...verification,
+    });
+    expect(status.conditions).toMatchObject([want]);
+  });
 });
