@@ -96,13 +96,13 @@ export function hasStarted(
 }
 
 /**
- * Returns true if the condition Drained is True for this generation of the object. After an edit of its selector, the one of the previous
- * generation tells nothing.
+ * Returns true if the condition Drained is True for this generation of the object. After an edit of its selector, and for a restored object, whose
+ * generations start again, that of another generation tells nothing.
  */
 export function isDrained({ metadata, status }: Pick<NodeMaintenance, 'metadata' | 'status'>): boolean {
   const drained = status?.conditions.find(({ type }) => type === 'Drained');
   const { generation = 0 } = metadata;
-  return drained?.status === 'True' && (drained.observedGeneration ?? generation) >= generation;
+  return drained?.status === 'True' && (drained.observedGeneration ?? generation) === generation;
 }
 
 /** Returns true after Complete: "The finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
