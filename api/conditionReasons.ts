@@ -90,7 +90,10 @@ export const conditionReasons = {
       reasons: {
         AllPodsTerminated: { status: ['True'], meaning: 'No pod is left on the nodes.' },
         Blocked: { status: ['False'], meaning: 'At least one pod cannot leave without intervention.' },
-        Draining: { status: ['False'], meaning: 'Pods are being evacuated.' },
+        Draining: {
+          status: ['False'],
+          meaning: 'Pods are being evacuated, or the worker verifies that none is left.',
+        },
         NoNodeMatches: { status: ['False'], meaning: 'No node matches .spec.nodeSelector.' },
         NotAuthorized: {
           status: ['False'],
@@ -98,9 +101,21 @@ export const conditionReasons = {
             'Pods are left only on nodes that the user who requested the maintenance may not maintain.',
         },
         StaticPodsRemain: { status: ['True'], meaning: 'Only static pods that keep running are left.' },
+        VolumesAttached: {
+          status: ['False'],
+          meaning: 'No pod is left, but volumes of pods that have left are still attached to nodes.',
+        },
+        VolumesRemain: {
+          status: ['True'],
+          meaning: 'No pod is left, and the deadline passed while volumes were still attached.',
+        },
         WaitingForNodeLease: {
           status: ['False'],
           meaning: 'Other clients hold the maintenance Leases of nodes.',
+        },
+        WorkInProgress: {
+          status: ['False'],
+          meaning: 'No pod is left to evacuate, but the Job of another maintenance works on a node.',
         },
       },
     },

@@ -202,6 +202,19 @@ export interface Job extends KubeObject {
   status?: { startTime?: string; conditions?: Condition[] };
 }
 
+/** The attachment of a volume to a node. It exists until the volume is detached. */
+export interface VolumeAttachment extends KubeObject {
+  spec: {
+    nodeName: string;
+    /** Without a PersistentVolume, the volume is part of the spec of a pod. */
+    source: { persistentVolumeName?: string };
+  };
+}
+
+export interface PersistentVolume extends KubeObject {
+  spec: { claimRef?: { namespace?: string; name?: string } };
+}
+
 export interface Service extends KubeObject {
   spec: { type?: string; selector?: Record<string, string> };
 }

@@ -18,7 +18,7 @@ export interface StatusText {
 
 /** A sentence about what the table does not show. */
 export interface Remark {
-  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
+  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'Terminating' | 'StaticPods' | 'Gate';
   readonly text: string;
 }
 
@@ -249,10 +249,11 @@ function causesOn(nodes: readonly NodeSummary[], isTruncated: boolean): Remark[]
     causes.set(cause, { about, pods: [...known.pods, pod] });
   };
   for (const { node, leaving } of nodes) {
-    for (const { pod, blocker, evacuator, message } of leaving) {
+    for (const { pod, blocker, evacuator, message, terminating } of leaving) {
       if (blocker !== undefined) add('Blocked', `blocked: ${blocker.message}`, `${pod} (${node})`);
       else if (evacuator !== undefined)
         add('Evacuator', `${evacuator}: ${message ?? 'in progress'}`, `${pod} (${node})`);
+      if (terminating !== undefined) add('Terminating', `terminating: ${terminating}`, `${pod} (${node})`);
     }
   }
   return [...causes].map(([cause, { about, pods }]) => {

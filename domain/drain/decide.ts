@@ -55,6 +55,8 @@ export interface DrainDecision {
   remaining: readonly RemainingPod[];
   /** Targeted pods that cannot leave, and why. */
   blocked: readonly BlockedPod[];
+  /** Pods that terminate, and that nothing else blocks. */
+  terminating: readonly Pod[];
   /** Nodes whose targets exceed those of this maintenance since this decision, and the maintenances that caused it. */
   fastForwarded: readonly { node: string; by: string }[];
   waiting: readonly WaitingNode[];
@@ -108,6 +110,11 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
     tiers: union(tiers, tiersOf(snapshot, snapshot.waiting.flatMap(evacuableOf))),
     remaining: contentions.flatMap(({ node }) => node.remaining.map(({ pod, cause }) => ({ pod, cause }))),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
+    terminating: contentions.flatMap(({ node }) =>
+      node.evacuable
+        .filter(({ pod, blocker }) => blocker === undefined && pod.metadata.deletionTimestamp !== undefined)
+        .map(({ pod }) => pod),
+    ),
     fastForwarded: contentions
       .filter((own) => isNewlyFastForwarded(own, snapshot))
       .map((own) => ({ node: own.node.name, by: fastForwardedBy(own) })),

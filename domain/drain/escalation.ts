@@ -83,6 +83,15 @@ export function nextStepInMs({ status }: Pick<NodeMaintenance, 'status'>, now: D
   return nextAtMs && nextAtMs - now.getTime();
 }
 
+/** Returns the time until the deadline that is in effect, not positive once it has passed; undefined without one. */
+export function deadlineInMs(
+  { spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>,
+  now: Date,
+): number | undefined {
+  const deadline = drainDeadlineOf(spec.drainDeadline, status);
+  return deadline && Date.parse(deadline.time) - now.getTime();
+}
+
 /** Formats the deadline that is in effect and its next step; undefined without one, and once the nodes were drained. */
 export function deadlineText({ spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>): string | undefined {
   const deadline = status?.drainDeadline;

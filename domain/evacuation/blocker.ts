@@ -4,6 +4,7 @@ import { STATIC_POD_EVACUATOR } from '../../api/names.ts';
 import { type ConditionFacts, withCondition } from '../common/conditions.ts';
 import { keptByOthersAfterMs } from './evacuation.ts';
 import { hasResponded, inapplicableReason, successorsOf } from './evacuatorSelection.ts';
+import { finalizerNames } from './termination.ts';
 
 /** Extension to KEP-4212: True while an Evacuation cannot make progress. Its reason is a BlockerReason. */
 export const blockedCondition = 'Blocked';
@@ -112,7 +113,7 @@ export function blockedConditions(
 }
 
 function evacuationDeleted(finalizers: readonly string[]): Blocker {
-  const names = finalizers.toSorted().join(', ');
+  const names = finalizerNames(finalizers);
   return {
     reason: BlockerReason.EvacuationDeleted,
     message: `The Evacuation of the pod was deleted but still has finalizers ${names}: unless the controllers that own them remove them within ${keptByOthersAfterMs / 1_000} s, another Evacuation of the pod is created.`,
@@ -129,7 +130,7 @@ export function stuckTerminating(
   if (!(now.getTime() - Date.parse(deletionTimestamp) > afterMs)) return undefined;
   const cause =
     finalizers.length > 0
-      ? `finalizers ${finalizers.toSorted().join(', ')} are still set; check the controllers that own them`
+      ? `finalizers ${finalizerNames(finalizers)} are still set; check the controllers that own them`
       : `the kubelet of node ${spec.nodeName} has not stopped it; check whether the node is running`;
   return {
     reason: BlockerReason.StuckTerminating,

@@ -138,5 +138,5 @@ function outlook({ status }: Computed, uncountedEvictions: number): string {
 /** Returns the message for a pod that several budgets select: the eviction API rejects it with status 500 every time. */
 export function multipleBudgetsMessage(budgets: readonly PodDisruptionBudget[]): string {
   const names = budgets.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).toSorted();
-  return `Blocked by more than one PodDisruptionBudget (${names.join(', ')}): the eviction API supports only one; make their selectors disjoint.`;
+  return `Blocked by more than one PodDisruptionBudget (${listed(names)}): the eviction API supports only one; make their selectors disjoint.`;
 }

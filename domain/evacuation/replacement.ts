@@ -1,5 +1,5 @@
 import type { Deployment, EndpointSlice, ObjectMeta, Service } from '../../api/core.ts';
-import { compareNames } from '../common/names.ts';
+import { compareNames, listed } from '../common/names.ts';
 import { appsController, podTemplateHash, type Release } from './podRelease.ts';
 
 /**
@@ -260,7 +260,7 @@ function unselectedRemark({ endpoints, replicas }: ReplacementState): string {
   );
   if (replicas.length === 0 || unselected.length === 0) return '';
   const names = unselected.map(({ service }) => service).toSorted(compareNames);
-  return ` No replacement has the labels that Service ${names.join(', ')} selects.`;
+  return ` No replacement has the labels that Service ${listed(names)} selects.`;
 }
 
 function awaitReplacement(

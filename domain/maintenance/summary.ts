@@ -9,6 +9,7 @@ import type {
 } from '../../api/nodeMaintenance.ts';
 import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
 import { isFalse, isTrue } from '../common/conditions.ts';
+import { terminationText } from '../evacuation/termination.ts';
 import { isCordoned } from '../common/cordon.ts';
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
 import { stalledMessage } from '../common/stalledRun.ts';
@@ -23,12 +24,12 @@ import {
   type ServiceContext,
   isInService,
 } from './backInService.ts';
-import { isLeftRunning, podName } from '../common/pod.ts';
+import { isLeftRunning, podName, podTypeOf } from '../common/pod.ts';
 import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
-import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 
 /** The input of a summary, observed at one moment. */
 export interface MaintenanceSummaryInput extends ServiceContext {
@@ -110,7 +111,7 @@ export interface NodeSummary {
   readonly podsToEvacuate?: number;
   readonly podsEvacuated: number;
   readonly message: string;
-  /** Pods with an Evacuation. */
+  /** Pods with an Evacuation, and pods that terminate without one. */
   readonly leaving: readonly LeavingPod[];
   /** Static pods that keep running. */
   readonly staticPods: readonly string[];
@@ -130,6 +131,8 @@ export interface LeavingPod {
   /** The active evacuator. Missing for the eviction API. */
   readonly evacuator?: string;
   readonly message?: string;
+  /** What a terminating pod waits for. */
+  readonly terminating?: string;
   readonly expectedFinishTime?: string;
   readonly blocker?: Blocker;
 }
@@ -139,10 +142,6 @@ export type Estimate =
   | { readonly seconds: number; readonly basis: 'AverageRate' | 'RecentRate'; readonly rate: DrainRate }
   | { readonly seconds: number; readonly basis: 'Evacuator'; readonly evacuator: string }
   | { readonly basis: 'Paused' | 'Blocked' | 'WaitingForNodeLease' | 'NoPodHasLeft' | 'Stalled' };
-
-export function isDrained({ status }: NodeMaintenance): boolean {
-  return isTrue(status?.conditions, 'Drained');
-}
 
 export function isPaused({ status }: NodeMaintenance): boolean {
   return isTrue(status?.conditions, 'Paused');
@@ -288,16 +287,24 @@ function countsOf(
 }
 
 function leavingPod(pod: Pod, evacuation: Evacuation | undefined, now: Date): LeavingPod | undefined {
-  if (evacuation === undefined) return undefined;
-  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation.status ?? {};
+  const isTerminating = pod.metadata.deletionTimestamp !== undefined;
+  const isLeaving = evacuation !== undefined || (isTerminating && !staysRunning(pod));
+  if (!isLeaving) return undefined;
+  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation?.status ?? {};
   const blocker = blockerOf(pod, evacuation, now);
   return {
     pod: podName(pod),
     ...(activeEvacuatorClass && { evacuator: activeEvacuatorClass }),
     ...(message && { message }),
+    ...(isTerminating && blocker === undefined && { terminating: terminationText(pod) }),
     ...(expectedEvacuationFinishTime !== undefined && { expectedFinishTime: expectedEvacuationFinishTime }),
     ...(blocker !== undefined && { blocker }),
   };
+}
+
+/** Without an Evacuation, nobody stops a static pod or the Job of a window. */
+function staysRunning(pod: Pod): boolean {
+  return isLeftRunning(pod, SYSTEM_NAMESPACE) || podTypeOf(pod) === 'Static';
 }
 
 function blockersOf(nodes: readonly NodeSummary[]): Blocker[] {

@@ -132,7 +132,7 @@ describe('a maintenance is admitted with a warning', () => {
       want: ['spec.nodeSelector names nodes that do not exist: "n8", "n9"'],
     },
     {
-      when: 'when others hold some of its nodes; at most five are named',
+      when: 'when others hold some of its nodes; at most three are named',
       others: [
         ...['g', 'f', 'e', 'd', 'b', 'c'].map((name) => other(name, rack('1', '3'))),
         other('another rack', rack('2')),
@@ -140,7 +140,7 @@ describe('a maintenance is admitted with a warning', () => {
         other('me', rack('1')),
       ],
       want: [
-        'spec.nodeSelector matches nodes that other maintenances hold: "b", "c", "d", "e", "f" and 1 more; the slowest drain plan limits which pods are evacuated, and a node is uncordoned when its last maintenance is complete',
+        'spec.nodeSelector matches nodes that other maintenances hold: "b", "c", "d" and 3 more; the slowest drain plan limits which pods are evacuated, and a node is uncordoned when its last maintenance is complete',
       ],
     },
     {
@@ -218,7 +218,7 @@ describe('a user who maintains nodes', () => {
     {
       nodes: ['a', 'b', 'c', 'd', 'e', 'f'],
       unchecked: 94,
-      nodesText: 'nodes "a", "b", "c", "d", "e" and 1 more (94 more were not checked): ',
+      nodesText: 'nodes "a", "b", "c" and 3 more (94 more were not checked): ',
     },
   ])('gets a message that names the nodes: $nodesText', ({ nodes, unchecked, nodesText }) => {
     expect(denialMessage({ user: 'jane', nodes, unchecked })).toBe(

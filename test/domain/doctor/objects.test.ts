@@ -87,6 +87,16 @@ describe('a maintenance', () => {
       text: 'Drained says why.',
     },
     {
+      when: 'waits for volumes since long ago',
+      differs: { conditions: [['Drained', 'False', 'VolumesAttached']] },
+      want: 'warning',
+      text: 'Drained says why.',
+    },
+    {
+      when: 'has just begun to wait for volumes',
+      differs: { conditions: [['Drained', 'False', 'VolumesAttached']], startedMinutesAgo: 1 },
+    },
+    {
       when: 'waits for the Lease of another client',
       differs: {
         conditions: [

@@ -38,7 +38,7 @@ test('a CloudEvent identifies the object and the cluster of the notification', (
     data: {
       object: { kind: 'NodeMaintenance', name: 'rack-7', uid: 'u-1' },
       message:
-        'Stage Drain of NodeMaintenance rack-7 started on 60 nodes: node-0, node-1, node-2, node-3, node-4 and 55 more.',
+        'Stage Drain of NodeMaintenance rack-7 started on 60 nodes: node-0, node-1, node-2 and 57 more.',
       severity: 'info',
       stage: 'Drain',
       nodes: { count: 60, names: names.slice(0, 50) },
