@@ -64,6 +64,18 @@ export interface SelectedNodes {
   /** The state of the object, which decides: the workflow may have been told another one. */
   observed?: Interrupted | undefined;
   details?: DetailsSnapshot;
+  /** Time until the first step of the escalation before the drain deadline; missing if there is none. */
+  escalatesInMs?: number;
+}
+
+/** What an escalation did, and when it continues. */
+export interface EscalationStep {
+  /** `.metadata.generation` of the object that was read; missing if it is gone. */
+  generation?: number;
+  /** The steps that were done, for the history: `Notify 2024-04-22T21:40:32Z`. */
+  done: string[];
+  /** Time until the next step is due; missing if none is left. */
+  nextInMs?: number;
 }
 
 /** The result of a drain activity: the next tier that has pods, Drained, or Waiting. `drained` is missing if the tiers before it had no pods. */
@@ -126,6 +138,8 @@ export interface NodeMaintenanceActivities {
   drain(ref: MaintenanceRef, position: number, pace?: Pace): Promise<DrainStep>;
   /** Evacuates pods that appear after the drain, until the stage changes or the object is paused. */
   keepDrained(ref: MaintenanceRef): Promise<Interrupted | PauseChanged>;
+  /** Does the steps before and at the drain deadline that are due, each once. */
+  escalate(ref: MaintenanceRef): Promise<EscalationStep>;
   /** Deletes the Evacuations that no other maintenance needs; Unfinished if there are too many for one call. */
   removeEvacuations(ref: MaintenanceRef): Promise<Unfinished | undefined>;
   /**

@@ -14,6 +14,7 @@ import { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import { admit } from './maintenance/admit.ts';
 import { keepCordoned } from './maintenance/cordon.ts';
 import { Cordons } from './maintenance/cordons.ts';
+import { escalate } from './maintenance/escalation.ts';
 import { finish, recordPause, requestStage, startStage } from './maintenance/stage.ts';
 import { SharedRead } from './maintenance/sharedRead.ts';
 import { readHeldNodes, uncordonNodes } from './maintenance/uncordon.ts';
@@ -45,6 +46,7 @@ export function createActivities(injected: InjectedDeps): Activities {
       ),
     drain: (ref, position, pace) => run(() => drain(deps, maintenanceOf(ref), position, pace)),
     keepDrained: (ref) => run(() => keepDrained(deps, maintenanceOf(ref))),
+    escalate: (ref) => run(() => escalate(deps, maintenanceOf(ref))),
     removeEvacuations: (ref) => run(() => removeEvacuations(deps, maintenanceOf(ref))),
     uncordonNodes: (ref, pace) => run(() => uncordonNodes(deps, maintenanceOf(ref), pace)),
     finish: (ref) => run(() => finish(deps, maintenanceOf(ref))),

@@ -9,7 +9,7 @@ import type { Deps } from './deps.ts';
 import { nodeStatusOf } from './view.ts';
 
 /** Delay between the first change and the next pass, so that changes that arrive together need one pass. */
-const debounceMs = 40;
+export const debounceMs = 40;
 /** A pass that computed for some time is followed by at least four times as long for everything else that this process does. */
 const restPerComputation = 4;
 /** Longest time between two passes without any change. */
@@ -19,7 +19,7 @@ export const resyncEveryMs = 10_000;
 const patientMs = 2_000;
 
 /** A source of changes. The next pass starts within the given time after one. */
-interface Watched {
+export interface Watched {
   subscribe(handler: (withinMs: number) => void): () => void;
 }
 
@@ -42,6 +42,8 @@ export interface Focus {
   computedMs?: () => number;
   /** Returns the time within which the next pass has facts to read that no watch reports; unlimited unless given. */
   dueInMs?: () => number;
+  /** Further sources of changes. */
+  others?: readonly Watched[];
 }
 
 /**
@@ -50,7 +52,14 @@ export interface Focus {
  */
 export function reconcile<T>(
   { cluster, leases }: Pick<Deps, 'cluster' | 'leases'>,
-  { maintenance, isRelevant = () => false, pace, computedMs = () => 0, dueInMs = () => Infinity }: Focus,
+  {
+    maintenance,
+    isRelevant = () => false,
+    pace,
+    computedMs = () => 0,
+    dueInMs = () => Infinity,
+    others = [],
+  }: Focus,
   pass: () => Promise<T | undefined>,
 ): Promise<T> {
   const { nodes, maintenances, evacuations, pods } = cluster;
@@ -64,6 +73,7 @@ export function reconcile<T>(
       within(evacuations, () => otherMs),
       within(cluster.leases, (change) => (isNewHolder(change) ? debounceMs : undefined)),
       within(pods, ({ object }) => (isRelevant(object) ? debounceMs : undefined)),
+      ...others,
     ],
     pass,
     {

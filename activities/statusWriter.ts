@@ -49,11 +49,14 @@ export class StatusWriter {
     if (versionOf(cached) > versionOf(this.#latest)) this.#latest = cached;
   }
 
-  /** Schedules a write. A later change replaces one that is not yet written. Throws the error of an earlier write. */
-  publish(change: StatusChange): void {
+  /**
+   * Schedules a write. A later change replaces one that is not yet written. Throws the error of an earlier write. `generation` is that of the
+   * object which the change was decided from.
+   */
+  publish(change: StatusChange, generation: number = this.#latest.metadata.generation ?? 0): void {
     this.#throwEarlierError();
     this.#change = change;
-    this.#generation = this.#latest.metadata.generation ?? 0;
+    this.#generation = generation;
     this.#timer ??= setTimeout(
       () => this.#enqueueWrite(),
       Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now()),
@@ -66,6 +69,29 @@ export class StatusWriter {
     this.#enqueueWrite();
     await this.#writing;
     this.#throwEarlierError();
+  }
+
+  /**
+   * Writes a change of exactly this version of the object, instead of the pending one. Resolves with false if the object has changed since:
+   * then nothing is written, because the change was decided from that version.
+   */
+  async writeAt(object: NodeMaintenance, change: StatusChange): Promise<boolean> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#change = undefined;
+    await this.#writing;
+    this.#throwEarlierError();
+    this.update(object);
+    if (versionOf(this.#latest) !== versionOf(object)) return false;
+    this.#generation = object.metadata.generation ?? 0;
+    this.#lastWrites.set(this.#uid, Date.now());
+    try {
+      await this.#patchIfChanged(change);
+      return true;
+    } catch (error) {
+      if (!isKubeError(error, 'Conflict', 'NotFound')) throw error;
+      return false;
+    }
   }
 
   /** Drops the pending change: the next activity decides again. */
@@ -91,14 +117,8 @@ export class StatusWriter {
 
   async #write(change: StatusChange): Promise<void> {
     for (let attempt = 1; ; attempt++) {
-      const current = this.#latest.status ?? emptyStatus;
-      const next = {
-        ...change(current),
-        observedGeneration: Math.max(current.observedGeneration, this.#generation),
-      };
-      if (this.#latest.status !== undefined && isDeepStrictEqual(next, this.#latest.status)) return;
       try {
-        await this.#patch(next);
+        await this.#patchIfChanged(change);
         return;
       } catch (error) {
         if (isKubeError(error, 'NotFound')) return;
@@ -107,6 +127,16 @@ export class StatusWriter {
         if (!(await this.#reread())) return;
       }
     }
+  }
+
+  async #patchIfChanged(change: StatusChange): Promise<void> {
+    const current = this.#latest.status ?? emptyStatus;
+    const next = {
+      ...change(current),
+      observedGeneration: Math.max(current.observedGeneration, this.#generation),
+    };
+    if (this.#latest.status !== undefined && isDeepStrictEqual(next, this.#latest.status)) return;
+    await this.#patch(next);
   }
 
   async #patch(status: NodeMaintenanceStatus): Promise<void> {

@@ -1,10 +1,16 @@
 import { REQUESTED_BY_ANNOTATION, REQUESTER_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
 import type { NodeMaintenanceSpec } from '../api/nodeMaintenance.ts';
-import { nodesToAuthorize, temporalDenialMessage } from '../domain/admission/maintenance.ts';
+import {
+  nodesToAuthorize,
+  temporalDeletionDenialMessage,
+  temporalDenialMessage,
+} from '../domain/admission/maintenance.ts';
 import { recordOfUser } from '../domain/common/requester.ts';
-import { reviewNodeDeletion } from '../kube/authorization.ts';
+import { deniedRequests, reviewNodeDeletion } from '../kube/authorization.ts';
 import type { Deps } from './deps.ts';
 import { invalidInput } from './failures.ts';
+
+const deletionOfPods = { group: '', resource: 'pods', verb: 'delete' };
 
 /** Annotations of a change that was requested through Temporal. */
 export const requestedByTemporal = { [REQUESTED_BY_ANNOTATION]: `user ${TEMPORAL_USER}` };
@@ -13,15 +19,24 @@ export const requestedByTemporal = { [REQUESTED_BY_ANNOTATION]: `user ${TEMPORAL
 export const requesterIsTemporal = { [REQUESTER_ANNOTATION]: recordOfUser(TEMPORAL_USER) };
 
 /**
- * Throws InvalidInput unless the Temporal user may delete the nodes of a maintenance. The admission server checks the same for every other
- * client; the worker is exempt from it, and so checks here.
+ * Throws InvalidInput unless the Temporal user may delete the nodes of a maintenance, and pods in all namespaces if its deadline does. The
+ * apiserver and the admission server check the same for every other client; the worker has these permissions, and so checks here.
  */
 export function authorizeTemporal(deps: Deps, spec: NodeMaintenanceSpec): Promise<void> {
-  return authorizeTemporalFor(deps, nodesToAuthorize([spec], deps.cluster.nodes.list()));
+  const deletion = spec.stage === 'Complete' ? {} : spec;
+  return authorizeTemporalFor(deps, nodesToAuthorize([spec], deps.cluster.nodes.list()), deletion);
 }
 
-/** Throws InvalidInput unless the Temporal user may delete these nodes. */
-export async function authorizeTemporalFor({ cluster }: Deps, nodes: readonly string[]): Promise<void> {
+/** Throws InvalidInput unless the Temporal user may delete these nodes, and pods in all namespaces if the deadline does. */
+export async function authorizeTemporalFor(
+  { cluster }: Deps,
+  nodes: readonly string[],
+  { drainDeadline }: Pick<NodeMaintenanceSpec, 'drainDeadline'>,
+): Promise<void> {
+  if (drainDeadline?.onDeadline === 'Delete') {
+    const [denied] = await deniedRequests(cluster.kube, { username: TEMPORAL_USER }, [deletionOfPods]);
+    if (denied !== undefined) throw invalidInput(temporalDeletionDenialMessage());
+  }
   const permission = await reviewNodeDeletion(cluster.kube, { username: TEMPORAL_USER }, nodes);
   if (permission.kind === 'Denied') throw invalidInput(temporalDenialMessage(permission));
 }

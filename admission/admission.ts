@@ -80,7 +80,7 @@ export class Admission {
         [paths.authorization]: maintenanceWebhook(authorizationReviewer(view, namespace)),
         [paths.warnings]: maintenanceWebhook(warningReviewer(view)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
-        [paths.evictions]: evictionWebhook(evictionReviewer(view.kube, plainEvictions)),
+        [paths.evictions]: evictionWebhook(evictionReviewer(view, plainEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),
         ...mutationWebhooks(view),
       },

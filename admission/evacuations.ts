@@ -2,17 +2,21 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../api/core.ts';
 import type { Evacuation, Evacuator } from '../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from '../api/names.ts';
+import { evictionWarnings } from '../domain/admission/eviction.ts';
 import { isTrue } from '../domain/common/conditions.ts';
+import { holdsNodes, stageOf } from '../domain/common/stage.ts';
 import { evacuationName, isEvacuationName } from '../domain/evacuation/evacuation.ts';
 import {
   evacuationLabels,
   exhaustedCondition,
+  inapplicableReason,
   registeredEvacuators,
 } from '../domain/evacuation/evacuatorSelection.ts';
 import { isFinished, podName } from '../domain/common/pod.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
+import type { AdmissionView } from './reviewers.ts';
 import type { EvacuationRequest, EvictionRequest, Reviewer, ReviewResult } from './review.ts';
 
 /**
@@ -91,23 +95,30 @@ export type PlainEvictions = 'reject' | 'allow';
 /**
  * Reviews an eviction: "Pods that support evacuation and have evacuation.coordination.k8s.io/priority_${EVACUATOR_CLASS}
  * annotations will block eviction requests" (KEP-4212 > Kubectl), until no evacuator remains. The response is 429, so that
- * `kubectl drain` retries as it does for a PodDisruptionBudget.
+ * `kubectl drain` retries as it does for a PodDisruptionBudget. Warns of the maintenances that hold the node of the pod: an eviction names only the
+ * pod, so that no policy in the apiserver knows its node.
  */
-export function evictionReviewer(kube: Kube, plainEvictions: PlainEvictions): Reviewer<EvictionRequest> {
+export function evictionReviewer(
+  { kube, maintenances }: Pick<AdmissionView, 'kube' | 'maintenances'>,
+  plainEvictions: PlainEvictions,
+): Reviewer<EvictionRequest> {
   return async ({ namespace, name }, signal) => {
-    if (plainEvictions === 'allow') return { kind: 'Allowed' };
+    const holding = maintenances.list().filter((one) => holdsNodes(stageOf(one)));
+    if (plainEvictions === 'allow' && holding.length === 0) return { kind: 'Allowed' };
     const raw = await kube.get(resources.pods, { namespace, name }, { signal });
     const pod = raw && trimPod(raw);
     if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isFinished(pod))
       return { kind: 'Allowed' };
+    const allowed: ReviewResult = { kind: 'Allowed', warnings: evictionWarnings(pod, holding) };
+    if (plainEvictions === 'allow') return allowed;
     // Most nodes have no agent, and evicting a mirror pod stops nothing: the kubelet creates it again.
     const classes = registeredEvacuators(pod)
       .evacuators.map((one) => one.evacuatorClass)
-      .filter((one) => one !== STATIC_POD_EVACUATOR);
-    if (classes.length === 0) return { kind: 'Allowed' };
+      .filter((one) => one !== STATIC_POD_EVACUATOR && inapplicableReason(one, pod) === undefined);
+    if (classes.length === 0) return allowed;
     const key = { namespace, name: evacuationName(pod.metadata) };
     const evacuation = await kube.get(resources.evacuations, key, { signal });
-    if (isTrue(evacuation?.status?.conditions, exhaustedCondition)) return { kind: 'Allowed' };
+    if (isTrue(evacuation?.status?.conditions, exhaustedCondition)) return allowed;
     return { kind: 'Denied', reason: 'TooManyRequests', message: evictionDenial(pod, classes, evacuation) };
   };
 }

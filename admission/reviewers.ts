@@ -1,26 +1,21 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
-import {
-  NODE_DISRUPTION_BUDGET_NAME,
-  REVISION_LABEL,
-  SHUTDOWN_BOOT_ID_ANNOTATION,
-  WindowAnnotation,
-  WINDOW_LABEL,
-} from '../api/names.ts';
-import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
+import { REVISION_LABEL, SHUTDOWN_BOOT_ID_ANNOTATION, WindowAnnotation, WINDOW_LABEL } from '../api/names.ts';
 import { READINESS_TAINT } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../domain/windows/windowMaintenance.ts';
 import {
   admissionWarnings,
+  deadlineProblem,
   denialMessage,
   nodesToAuthorize,
   type Proposal,
   storageProblem,
+  type Surroundings,
 } from '../domain/admission/maintenance.ts';
 import { nodeOfAgent } from '../domain/common/requester.ts';
 import { selectorText } from '../domain/common/labelSelector.ts';
-import { withoutStaleReservations } from '../domain/windows/reservations.ts';
+import { activeReservationsIn } from '../domain/windows/reservations.ts';
 import { holdsNodes } from '../domain/common/stage.ts';
 import { wasCordonedByMaintenance } from '../domain/maintenance/status.ts';
 import { policyWarnings } from '../domain/admission/readinessPolicy.ts';
@@ -72,22 +67,22 @@ export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceReques
     const proposal = proposalOf(request);
     if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
-    const problem = storageProblem(proposal, surroundings);
+    const problem = deadlineProblem(proposal, view.kube.now()) ?? storageProblem(proposal, surroundings);
     if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
-    const budget = holdsNodes(proposal.spec.stage) ? await budgetOf(view, signal) : undefined;
-    return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, budget }) };
+    const budgets = holdsNodes(proposal.spec.stage) ? await budgetsIn(view, signal) : undefined;
+    return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, ...budgets }) };
   };
 }
 
-/** Reads the budget for a warning; an error is ignored, because a warning must not fail the request. */
-async function budgetOf(
+/** Reads the budgets for a warning; an error is ignored, because a warning must not fail the request. */
+async function budgetsIn(
   { kube, maintenances }: AdmissionView,
   signal: AbortSignal,
-): Promise<NodeDisruptionBudget | undefined> {
-  const key = { name: NODE_DISRUPTION_BUDGET_NAME };
-  const budget = await kube.get(resources.nodeDisruptionBudgets, key, { signal }).catch(() => undefined);
+): Promise<Pick<Surroundings, 'budgets' | 'reservations'> | undefined> {
+  const list = await kube.list(resources.nodeDisruptionBudgets, { signal }).catch(() => undefined);
+  if (list === undefined) return undefined;
   const reserving = { maintenances: windowMaintenancesIn(maintenances.list()), nowMs: kube.now().getTime() };
-  return budget && withoutStaleReservations(budget, reserving);
+  return { budgets: list.items, reservations: activeReservationsIn(list.items, reserving) };
 }
 
 /** Warns about policies that could keep nodes closed. */

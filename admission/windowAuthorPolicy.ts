@@ -12,11 +12,12 @@ import {
  *
  * 1. Creating a window, and changing it, requires the right to delete its nodes: every node, or those that it selects by name.
  * 2. A window that runs a Job also requires the right to create Jobs in their namespace.
- * 3. Asking an open window by annotation requires the same: to approve or resume, because it then starts nodes; and to cancel, because nodes
- *    in the middle of their work are uncordoned, but without the right to create Jobs, because none starts.
- * 4. Resuming a paused window, and no longer skipping an opening, requires the same, whether the spec or an annotation does it.
- * 5. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
- * 6. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
+ * 3. A window whose drain deadline deletes pods also requires the right to delete pods in all namespaces.
+ * 4. Asking an open window by annotation requires the same: to approve or resume, because it then starts nodes; and to cancel, because nodes
+ *    in the middle of their work are uncordoned, but without the rights of 2 and 3, because no node starts.
+ * 5. Resuming a paused window, and no longer skipping an opening, requires the same, whether the spec or an annotation does it.
+ * 6. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
+ * 7. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
  *    CEL cost limits), which limits the number of names.
  */
 
@@ -90,6 +91,10 @@ const variables = [
     expression: `!variables.mayDeleteEveryNode && variables.isNamed && size(variables.names) <= ${maxNamedNodes}`,
   },
   {
+    name: 'mayDeletePods',
+    expression: "authorizer.group('').resource('pods').check('delete').allowed()",
+  },
+  {
     name: 'mayCreateJobs',
     expression: `authorizer.group('batch').resource('jobs').namespace('${WORK_NAMESPACE}').check('create').allowed()`,
   },
@@ -107,10 +112,18 @@ const namedNode = (index: number) => ({
   messageExpression: `variables.field + ': ${user} may not delete node ' + variables.names[${index}] + ', which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector'`,
 });
 
+const startsNoNode = `(!variables.raisesRisk && variables.requests.all(key, key == '${Cancel}'))`;
+
 const jobs = {
-  expression: `(!variables.raisesRisk && variables.requests.all(key, key == '${Cancel}')) || object.spec.?work.?type.orValue('None') != 'Job' || variables.mayCreateJobs`,
+  expression: `${startsNoNode} || object.spec.?work.?type.orValue('None') != 'Job' || variables.mayCreateJobs`,
   reason: 'Forbidden',
   messageExpression: `'spec.work: ${user} may not create Jobs in namespace ${WORK_NAMESPACE}, which a window that runs a Job requires: request the verb create on jobs in this namespace, or set work.type to None'`,
+};
+
+const deletions = {
+  expression: `${startsNoNode} || object.spec.?template.?drainDeadline.?onDeadline.orValue('Report') != 'Delete' || variables.mayDeletePods`,
+  reason: 'Forbidden',
+  messageExpression: `'spec.template.drainDeadline.onDeadline: ${user} may not delete pods in all namespaces, which Delete requires: request the verb delete on pods in a ClusterRole, or set onDeadline to Report'`,
 };
 
 export function windowAuthorPolicy(): KubeObject[] {
@@ -142,6 +155,7 @@ export function windowAuthorPolicy(): KubeObject[] {
           everyNode,
           ...Array.from({ length: maxNamedNodes }, (_, index) => namedNode(index)),
           jobs,
+          deletions,
         ],
       },
     } as KubeObject,

@@ -7,12 +7,13 @@ import {
   IdentityAnnotation,
 } from '../api/names.ts';
 import { isTakenOver } from '../domain/leases/identityLease.ts';
-import { sleep } from '../kube/abort.ts';
+import { anySignal, sleep } from '../kube/abort.ts';
 import { errorMessage, isKubeError } from '../kube/errors.ts';
 import { heldSpec } from '../kube/leaseRecord.ts';
 import { resources } from '../kube/resources.ts';
 import { packageVersion } from '../process/packageVersion.ts';
 import type { AgentDeps } from './deps.ts';
+import type { StaticPodState } from './staticPods/staticPods.ts';
 
 const leaseDurationSeconds = 60;
 const renewEveryMs = 15_000;
@@ -26,11 +27,12 @@ class TakenOverError extends Error {
 
 /**
  * Publishes the identity Lease of the agent, by which drains know that static pods of this node can be stopped, and renews it until the signal
- * aborts. The Lease is never deleted: it expires, and ends with its Node. Of two agents on a node the later one takes the Lease over; the earlier one
- * rejects with TakenOverError.
+ * aborts. It says how many manifests are held, so that an uninstallation waits until they are put back. The Lease is never deleted: it expires, and
+ * ends with its Node. Of two agents on a node the later one takes the Lease over; the earlier one rejects with TakenOverError.
  */
 export async function runIdentityLease(
   deps: Pick<AgentDeps, 'kube' | 'node' | 'log'>,
+  staticPods: StaticPodState,
   signal: AbortSignal,
 ): Promise<void> {
   const { node, log } = deps;
@@ -39,12 +41,15 @@ export async function runIdentityLease(
   let isPublished = false;
   let reported: string | undefined;
   while (!signal.aborted) {
+    const { held } = staticPods;
     try {
-      lease = await written(deps, { holder, lease, isPublished, signal });
+      lease = await written(deps, { holder, held, lease, isPublished, signal });
       if (!isPublished) log.info('Identity Lease published', { node, holder });
       isPublished = true;
       reported = undefined;
-      await sleep(renewEveryMs, signal);
+      const wake = anySignal(staticPods.changedFrom(held), signal);
+      await sleep(renewEveryMs, wake.signal);
+      wake.dispose();
     } catch (error) {
       if (error instanceof TakenOverError) throw error;
       if (signal.aborted) return;
@@ -61,6 +66,8 @@ export async function runIdentityLease(
 
 interface Attempt {
   readonly holder: string;
+  /** Number of manifests. */
+  readonly held: number;
   /** As this process wrote it last; undefined: it is read first. */
   readonly lease: Lease | undefined;
   readonly isPublished: boolean;
@@ -70,7 +77,7 @@ interface Attempt {
 /** Writes the Lease once, by one request if nothing else has written it since. Rejects with a KubeError, or with TakenOverError. */
 async function written(
   { kube, node }: Pick<AgentDeps, 'kube' | 'node'>,
-  { holder, lease, isPublished, signal }: Attempt,
+  { holder, held, lease, isPublished, signal }: Attempt,
 ): Promise<Lease> {
   const key = { namespace: AGENT_LEASE_NAMESPACE, name: node };
   const options = { signal, urgent: true };
@@ -78,13 +85,15 @@ async function written(
   if (isPublished && current !== undefined && isTakenOver(current, holder)) throw takenOver(node, current);
   const spec = heldSpec(current?.spec, { identity: holder, leaseDurationSeconds }, kube.now());
   if (lease !== undefined) {
-    const { resourceVersion } = lease.metadata;
-    return kube.mergePatch(resources.leases, key, { metadata: { resourceVersion }, spec }, options);
+    const { resourceVersion, annotations } = lease.metadata;
+    const isReported = annotations?.[IdentityAnnotation.HeldStaticPods] === heldText(held);
+    const metadata = { resourceVersion, ...(!isReported && { annotations: heldAnnotation(held) }) };
+    return kube.mergePatch(resources.leases, key, { metadata, spec }, options);
   }
   const owner = await kube.get(resources.nodes, { name: node }, options);
   if (owner === undefined)
     throw new Error(`Node ${node} does not exist: the kubelet has not registered it, or --node is wrong`);
-  const metadata = metadataOf(owner, current);
+  const metadata = metadataOf(owner, current, held);
   if (current === undefined) return kube.create(resources.leases, { metadata, spec }, options);
   return kube.mergePatch(resources.leases, key, { metadata, spec }, options);
 }
@@ -95,7 +104,16 @@ function takenOver(node: string, { spec: { holderIdentity = '' } }: Lease): Take
   );
 }
 
-function metadataOf(node: Node, current: Lease | undefined): Lease['metadata'] {
+function heldText(held: number): string | undefined {
+  return held === 0 ? undefined : String(held);
+}
+
+/** In a patch; null removes it. */
+function heldAnnotation(held: number): Record<string, string> {
+  return { [IdentityAnnotation.HeldStaticPods]: heldText(held) ?? (null as unknown as string) };
+}
+
+function metadataOf(node: Node, current: Lease | undefined, held: number): Lease['metadata'] {
   const { name, uid = '' } = node.metadata;
   const resourceVersion = current?.metadata.resourceVersion;
   return {
@@ -106,6 +124,7 @@ function metadataOf(node: Node, current: Lease | undefined): Lease['metadata'] {
     annotations: {
       [IdentityAnnotation.Version]: packageVersion(),
       [IdentityAnnotation.RenewIntervalSeconds]: String(renewEveryMs / 1_000),
+      ...(current === undefined && held === 0 ? {} : heldAnnotation(held)),
     },
     ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name, uid }],
   };

@@ -77,12 +77,23 @@ const readinessReasons = {
 /** The condition types of each kind that this project writes, with all of their reasons. */
 export const conditionReasons = {
   NodeMaintenance: {
+    DrainDeadlineExceeded: {
+      meaning:
+        'The nodes were not drained at the deadline of the drain. A NodeMaintenance has the condition only if that has happened.',
+      reasons: {
+        Drained: { status: ['False'], meaning: 'The nodes were drained after the deadline.' },
+        PodsRemain: { status: ['True'], meaning: 'The deadline has passed, and pods are left.' },
+      },
+    },
     Drained: {
       meaning: 'All pods that can be evacuated have left the nodes.',
       reasons: {
         AllPodsTerminated: { status: ['True'], meaning: 'No pod is left on the nodes.' },
         Blocked: { status: ['False'], meaning: 'At least one pod cannot leave without intervention.' },
-        Draining: { status: ['False'], meaning: 'Pods are being evacuated.' },
+        Draining: {
+          status: ['False'],
+          meaning: 'Pods are being evacuated, or the worker verifies that none is left.',
+        },
         NoNodeMatches: { status: ['False'], meaning: 'No node matches .spec.nodeSelector.' },
         NotAuthorized: {
           status: ['False'],
@@ -90,9 +101,21 @@ export const conditionReasons = {
             'Pods are left only on nodes that the user who requested the maintenance may not maintain.',
         },
         StaticPodsRemain: { status: ['True'], meaning: 'Only static pods that keep running are left.' },
+        VolumesAttached: {
+          status: ['False'],
+          meaning: 'No pod is left, but volumes of pods that have left are still attached to nodes.',
+        },
+        VolumesRemain: {
+          status: ['True'],
+          meaning: 'No pod is left, and the deadline passed while volumes were still attached.',
+        },
         WaitingForNodeLease: {
           status: ['False'],
           meaning: 'Other clients hold the maintenance Leases of nodes.',
+        },
+        WorkInProgress: {
+          status: ['False'],
+          meaning: 'No pod is left to evacuate, but the Job of another maintenance works on a node.',
         },
       },
     },
@@ -268,6 +291,10 @@ export const conditionReasons = {
           status: ['True'],
           meaning: 'The last evacuator reported completion, but the pod still exists.',
         },
+        EvacuatorNotApplicable: {
+          status: ['True'],
+          meaning: 'The last evacuator is a built-in one that cannot serve the pod.',
+        },
         EvacuatorNotResponding: {
           status: ['True'],
           meaning: 'No evacuator responded for the last class, which is not known to have one.',
@@ -281,12 +308,13 @@ export const conditionReasons = {
   },
   NodeDisruptionBudget: {
     Exhausted: {
-      meaning: 'Windows start no more nodes until the budget allows it.',
+      meaning: 'Windows start no more nodes of the budget until it allows it.',
       reasons: {
         LimitReached: {
           status: ['True'],
           meaning: 'As many nodes are out of service as .spec.maxUnavailable allows.',
         },
+        NoNodeSelected: { status: ['False'], meaning: '.spec.nodeSelector selects no node.' },
         NodesAvailable: { status: ['False'], meaning: 'The budget allows more nodes out of service.' },
         NoneAllowed: { status: ['True'], meaning: '.spec.maxUnavailable allows no node out of service.' },
       },

@@ -180,8 +180,13 @@ export interface Deployment extends KubeObject {
       type?: 'RollingUpdate' | 'Recreate';
       rollingUpdate?: { maxSurge?: number | string; maxUnavailable?: number | string };
     };
+    template?: { spec?: { volumes?: { persistentVolumeClaim?: { claimName: string } }[] } };
   };
   status?: { observedGeneration?: number; replicas?: number; updatedReplicas?: number };
+}
+
+export interface StatefulSet extends KubeObject {
+  spec: { replicas?: number; selector: LabelSelector; minReadySeconds?: number };
 }
 
 export interface ReplicaSet extends KubeObject {
@@ -195,6 +200,19 @@ export interface Job extends KubeObject {
     template: { spec?: { terminationGracePeriodSeconds?: number; [field: string]: unknown } };
   };
   status?: { startTime?: string; conditions?: Condition[] };
+}
+
+/** The attachment of a volume to a node. It exists until the volume is detached. */
+export interface VolumeAttachment extends KubeObject {
+  spec: {
+    nodeName: string;
+    /** Without a PersistentVolume, the volume is part of the spec of a pod. */
+    source: { persistentVolumeName?: string };
+  };
+}
+
+export interface PersistentVolume extends KubeObject {
+  spec: { claimRef?: { namespace?: string; name?: string } };
 }
 
 export interface Service extends KubeObject {

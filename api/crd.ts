@@ -5,7 +5,6 @@ import {
   EVACUATION,
   MAINTENANCE_WINDOW,
   NODE_DISRUPTION_BUDGET,
-  NODE_DISRUPTION_BUDGET_NAME,
   NODE_MAINTENANCE,
   NODE_READINESS,
   NODE_READINESS_POLICY,
@@ -80,6 +79,13 @@ const nodeMaintenance: StoredKind = {
       type: 'integer',
       jsonPath: '.status.podsEvacuating',
       description: 'Number of pods that have started evacuation',
+    },
+    {
+      name: 'Deadline',
+      type: 'string',
+      jsonPath: '.status.drainDeadline.time',
+      description: 'Deadline of the drain',
+      priority: 1,
     },
     {
       name: 'Age',
@@ -212,7 +218,7 @@ const nodeDisruptionBudget: StoredKind = {
   shortName: 'ndb',
   scope: 'Cluster',
   description:
-    'NodeDisruptionBudget limits how many nodes of the cluster may be out of service at the same time, for any reason. The only valid name is cluster.',
+    'NodeDisruptionBudget limits how many nodes of the cluster, or of those that its nodeSelector selects, may be out of service at the same time, for any reason. Windows start a node only when every budget that selects it allows it. The budget named cluster always exists.',
   spec: NodeDisruptionBudgetSpec,
   status: NodeDisruptionBudgetStatus,
   columns: [
@@ -222,7 +228,7 @@ const nodeDisruptionBudget: StoredKind = {
       jsonPath: '.spec.maxUnavailable',
       description: 'Number or percentage of nodes that may be out of service',
     },
-    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Number of nodes' },
+    { name: 'Nodes', type: 'integer', jsonPath: '.status.nodes', description: 'Number of selected nodes' },
     {
       name: 'Allowed',
       type: 'integer',
@@ -234,12 +240,6 @@ const nodeDisruptionBudget: StoredKind = {
       type: 'integer',
       jsonPath: '.status.outOfService',
       description: 'Number of nodes out of service at the last check by a window',
-    },
-  ],
-  rules: [
-    {
-      rule: `self.metadata.name == '${NODE_DISRUPTION_BUDGET_NAME}'`,
-      message: `metadata.name of a NodeDisruptionBudget must be ${NODE_DISRUPTION_BUDGET_NAME}: a cluster has only one`,
     },
   ],
 };

@@ -38,6 +38,17 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'Another client uncordoned a node of the maintenance, and the node was cordoned again.',
   },
+  DeletedAtDeadline: {
+    type: 'Warning',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are deleted, with a grace period, so that they are gone at the deadline of the drain.',
+  },
+  DeletedByEvacuator: {
+    type: 'Normal',
+    on: ['Pod'],
+    meaning:
+      'The evacuator of StatefulSets deleted the pod, as an annotation by its owner permits: its PodDisruptionBudget can never allow a disruption.',
+  },
   DeletionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
@@ -53,6 +64,16 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning:
       'A PodDisruptionBudget can never allow the eviction of a pod; add a replica or relax the budget.',
+  },
+  DrainDeadline: {
+    type: 'Normal',
+    on: ['NodeMaintenance', 'Pod'],
+    meaning: 'Pods are left some time before the deadline of the drain.',
+  },
+  DrainDeadlineExceeded: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'Pods are left at the deadline of the drain.',
   },
   DrainPlansConflict: {
     type: 'Warning',
@@ -87,11 +108,23 @@ export const eventReasons = {
     meaning:
       'The active evacuator reported completion, but the pod still exists; the next evacuator follows.',
   },
+  EvacuatorNotApplicable: {
+    type: 'Warning',
+    on: ['Pod', 'Evacuation'],
+    meaning:
+      'A built-in evacuator cannot serve the pod, for example that of DaemonSets a pod that its DaemonSet has orphaned; the next evacuator follows at once.',
+  },
   EvacuatorNotResponding: {
     type: 'Warning',
     on: ['Pod', 'Evacuation', 'NodeMaintenance'],
     meaning:
-      'No evacuator responded for a class that is not known to have one; the next evacuator follows. On a NodeMaintenance: a node agent reports, but does not respond to the Evacuation of a static pod.',
+      'No evacuator responded for a class that is not known to have one; the next evacuator follows. On a NodeMaintenance: an evacuator, or the node agent of a static pod, has not responded for 10 s.',
+  },
+  EvacuatorRegistered: {
+    type: 'Normal',
+    on: ['Pod', 'Evacuation'],
+    meaning:
+      'The evacuator of Deployments was registered for a pod without evacuators (`--deployment-registration automatic`).',
   },
   Evicted: {
     type: 'Normal',

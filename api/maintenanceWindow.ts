@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
 import type { KubeObject } from './core.ts';
+import { TemplateDrainDeadline } from './drainDeadline.ts';
 import { DEFAULT_REBOOT_TIMEOUT_SECONDS, MAX_APPROVED_NODES, MAX_NAMED_REBOOTS } from './names.ts';
 import { DrainPlan, NodeMaintenanceSpec } from './nodeMaintenance.ts';
 import {
@@ -130,7 +131,7 @@ export const Rollout = z.strictObject({
   maxUnavailable: countOrPercent()
     .default(1)
     .describe(
-      'Maximum number of selected nodes that may be out of service at the same time, for whatever reason: a number, or a percentage of the selected nodes, rounded down to at least one. The NodeDisruptionBudget of the cluster is a further limit.',
+      'Maximum number of selected nodes that may be out of service at the same time, for whatever reason: a number, or a percentage of the selected nodes, rounded down to at least one. The NodeDisruptionBudgets that select the nodes are further limits.',
     )
     .meta(cel(allowsOneNode)),
   topologyKey: text(317)
@@ -252,6 +253,7 @@ const MaintenanceTemplate = z.strictObject({
     'Labels and annotations of the NodeMaintenances, in addition to those that the window sets itself.',
   ),
   drainPlan: DrainPlan,
+  drainDeadline: TemplateDrainDeadline.optional(),
   reason: NodeMaintenanceSpec.shape.reason,
 });
 

@@ -35,7 +35,7 @@ export const NODE_DISRUPTION_BUDGET = {
   plural: 'nodedisruptionbudgets',
 } as const;
 
-/** The only valid name of a NodeDisruptionBudget. */
+/** The NodeDisruptionBudget that the worker creates, and that has the reservations of all windows. Others limit only. */
 export const NODE_DISRUPTION_BUDGET_NAME = 'cluster';
 
 /** Finalizer of a MaintenanceWindow: before the object is deleted, its Schedule is deleted and the maintenances in progress are ended. */
@@ -130,6 +130,9 @@ export const DAEMONSET_EVACUATOR = 'daemonset.apps.k8s.io';
 
 /** Class of the evacuator of Deployment pods (KEP-4212 › Drain). */
 export const DEPLOYMENT_EVACUATOR = 'deployment.apps.k8s.io';
+
+/** Class of the evacuator of StatefulSet pods. Only their owner registers it: the annotation consents to disruptions that a budget never allows. */
+export const STATEFULSET_EVACUATOR = 'statefulset.apps.k8s.io';
 
 /** Class of the evacuator of static pods: the node agent, which does what KEP-4212 asks of the kubelet (KEP-4212 › kubelet: Static Pods). */
 export const STATIC_POD_EVACUATOR = 'kubelet.k8s.io';
@@ -233,6 +236,12 @@ export const REQUESTER_ANNOTATION = 'nodemaintenance.k8s.io/requester';
  * not be told from one that is to uncordon its nodes.
  */
 export const COMPLETED_ANNOTATION = 'nodemaintenance.k8s.io/completed';
+
+/**
+ * Annotation of a pod: whom a drain deadline names in its notifications, such as `team-shop@example.com`. Anybody who may write the pod may
+ * write it.
+ */
+export const OWNER_ANNOTATION = 'nodemaintenance.k8s.io/owner';
 
 /** Annotation of a pod that was released from its ReplicaSet: the ReplicaSet, so that it can adopt the pod again (domain/evacuation/podRelease.ts). */
 export const RELEASED_ANNOTATION = 'nodemaintenance.k8s.io/released-from';
@@ -344,6 +353,8 @@ export const IdentityAnnotation = {
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
   /** Interval in which the process renews the Lease. */
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
+  /** Number of manifests that a node agent holds. Missing: none. */
+  HeldStaticPods: 'nodemaintenance.k8s.io/held-static-pods',
 } as const;
 
 /** User name for requests through Temporal. It has no account; RBAC grants permissions to the name. */

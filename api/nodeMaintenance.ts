@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { conditions } from './conditions.ts';
+import { DrainDeadline, drainDeadlineStays, MAX_DEADLINE_STEPS } from './drainDeadline.ts';
 import type { KubeObject } from './core.ts';
 import {
   ATOMIC_LIST,
@@ -182,9 +183,41 @@ export const NodeMaintenanceSpec = z
     stage: NodeMaintenanceStage.default('Idle').describe(stageDescription).meta(cel(stageMovesForward)),
     drainPlan: DrainPlan.meta(cel(...drainPlanRules.map(whenSet))),
     reason: text(MAX_REASON_LENGTH).optional().describe('Reason for the maintenance.'),
+    drainDeadline: DrainDeadline.optional(),
   })
-  .meta(cel(drainPlanIsImmutable));
+  .meta(cel(drainPlanIsImmutable, drainDeadlineStays));
 export type NodeMaintenanceSpec = z.infer<typeof NodeMaintenanceSpec>;
+
+const DeadlineStepStatus = z.strictObject({
+  time: timestamp().describe('Time at which the step is due.'),
+  action: oneOf(['Notify', 'Report', 'Delete']).describe(
+    'What the step does: a step of .spec.drainDeadline.steps, or, at the deadline, .spec.drainDeadline.onDeadline.',
+  ),
+  doneAt: timestamp()
+    .optional()
+    .describe(
+      'Time at which the step was done. Missing before, and if the nodes were drained in time. Steps that are overdue together are done as one.',
+    ),
+});
+export type DeadlineStepStatus = z.infer<typeof DeadlineStepStatus>;
+
+export const DrainDeadlineStatus = z
+  .strictObject({
+    time: timestamp().describe('The deadline. A later change of the spec moves it only forward.'),
+    steps: z
+      .array(DeadlineStepStatus)
+      .max(MAX_DEADLINE_STEPS + 1)
+      .default([])
+      .describe('Steps of the escalation, in the order of their times. The last one is due at the deadline.')
+      .meta(ATOMIC_LIST),
+    drainedAt: timestamp()
+      .optional()
+      .describe(
+        'Time at which the nodes were drained for the first time. From then on, the deadline has no effect.',
+      ),
+  })
+  .describe('Extension to KEP-4212: the deadline of the drain that is in effect, and its escalation.');
+export type DrainDeadlineStatus = z.infer<typeof DrainDeadlineStatus>;
 
 const StageStatus = z.strictObject({
   name: NodeMaintenanceStage.describe('Name of the Stage.'),
@@ -307,6 +340,7 @@ export const NodeMaintenanceStatus = z.strictObject({
     'Extension to KEP-4212: the index of the drain plan entry that this maintenance has reached. It never decreases.',
   ),
   drainTier: DrainTier.optional(),
+  drainDeadline: DrainDeadlineStatus.optional(),
   nodes: count('Extension to KEP-4212: number of nodes targeted by this maintenance.'),
   podsPendingEvacuation: count(
     'Extension to KEP-4212: number of pods on all nodes that have not yet started evacuation.',

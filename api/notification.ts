@@ -5,6 +5,8 @@ import type { NodeMaintenanceStage } from './nodeMaintenance.ts';
 export type NotificationType =
   | 'maintenance.stage-started'
   | 'maintenance.blocked'
+  | 'maintenance.deadline-approaching'
+  | 'maintenance.deadline-exceeded'
   | 'maintenance.drained'
   | 'maintenance.completed'
   | 'maintenance.cancelled'
@@ -48,6 +50,12 @@ export interface NotificationData {
   window?: string;
   /** Why one pod cannot be evacuated; other pods may be blocked by the same cause. */
   blocker?: { pod: string; node: string; reason: string; message: string };
+  /** The deadline of the drain (RFC 3339), and what happens to the pods that are left then. */
+  deadline?: { time: string; onDeadline: 'Report' | 'Delete' };
+  /** Pods that are left: their number, and the names of the first 20. */
+  pods?: { count: number; names: string[] };
+  /** The owners in the annotation nodemaintenance.k8s.io/owner of these pods, the first 20, with the names of three pods each. Users write the annotation. */
+  owners?: { owner: string; pods: { count: number; names: string[] } }[];
   /** Reason in CamelCase why the node failed. */
   failure?: string;
   /** End of the window (RFC 3339). */

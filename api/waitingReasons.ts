@@ -9,7 +9,8 @@ export const waitingReasons = {
   MaintenanceRejected:
     'The apiserver or an admission webhook rejects the maintenance of a node; the window retries it.',
   MaxUnavailable: 'As many selected nodes are out of service as .spec.rollout.maxUnavailable allows.',
-  NodeDisruptionBudget: 'As many nodes of the cluster are out of service as the NodeDisruptionBudget allows.',
+  NodeDisruptionBudget:
+    'As many nodes are out of service as a NodeDisruptionBudget of the remaining nodes allows; the message names it.',
   NodesOutOfService:
     'All remaining nodes are out of service already, for example because a user cordoned them.',
   Paused: 'A user paused the window.',

@@ -1,6 +1,6 @@
 import { Client, Connection } from '@temporalio/client';
 import { defaultPayloadConverter } from '@temporalio/common';
-import type { DrainStep } from '../activities/contract.ts';
+import type { DrainStep, EscalationStep } from '../activities/contract.ts';
 import { temporalNames } from '../api/names.ts';
 import { processOf } from '../domain/leases/identityLease.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
@@ -15,6 +15,8 @@ export interface WorkflowRecord {
   workers: readonly string[];
   /** Results of the `drain` activities that ended a tier, oldest first. */
   drainSteps: readonly DrainStep[];
+  /** What the `escalate` activities did, oldest first. */
+  escalations: readonly string[][];
   /** Activities that were started more than once. */
   resumed: readonly { activity: string; attempt: number; worker: string }[];
 }
@@ -52,7 +54,12 @@ function readEvents(events: readonly HistoryEvent[]): Omit<WorkflowRecord, 'stat
     events: events.length,
     workers: [...new Set(workers)],
     drainSteps: events.flatMap(({ activityTaskCompletedEventAttributes: done }) =>
-      nameOf(done?.scheduledEventId) === 'drain' ? resultOf(done?.result) : [],
+      nameOf(done?.scheduledEventId) === 'drain' ? drainStepsIn(done?.result) : [],
+    ),
+    escalations: events.flatMap(({ activityTaskCompletedEventAttributes: done }) =>
+      nameOf(done?.scheduledEventId) === 'escalate'
+        ? resultOf<EscalationStep>(done?.result).map((step) => step.done)
+        : [],
     ),
     resumed: events.flatMap(({ activityTaskStartedEventAttributes: started }) => {
       const { attempt, identity, scheduledEventId } = started ?? {};
@@ -75,9 +82,10 @@ function workerOf(event: HistoryEvent): string | undefined {
 
 type Result = NonNullable<HistoryEvent['activityTaskCompletedEventAttributes']>['result'];
 
-function resultOf(result: Result | undefined): DrainStep[] {
-  const steps = (result?.payloads ?? []).map((payload) =>
-    defaultPayloadConverter.fromPayload<DrainStep>(payload),
-  );
-  return steps.filter(({ kind }) => kind !== 'Waiting');
+function resultOf<T>(result: Result | undefined): T[] {
+  return (result?.payloads ?? []).map((payload) => defaultPayloadConverter.fromPayload<T>(payload));
+}
+
+function drainStepsIn(result: Result | undefined): DrainStep[] {
+  return resultOf<DrainStep>(result).filter(({ kind }) => kind !== 'Waiting');
 }

@@ -19,6 +19,7 @@ const program = new Command('npm run demo --')
       .choices(scenarioNames)
       .default('drain' satisfies ScenarioName),
   )
+  .addOption(new Option('--story <name>', 'the same as --scenario').choices(scenarioNames).hideHelp())
   .option(
     '--keep',
     'keep the directory with logs, data and the cluster, for `npm run sandbox -- up --dir`',
@@ -36,6 +37,7 @@ const program = new Command('npm run demo --')
 
 interface Options {
   scenario: ScenarioName;
+  story?: ScenarioName;
   keep: boolean;
 }
 
@@ -75,7 +77,7 @@ function interruption(): Interruption {
   return { signal: controller.signal, exitCode: () => exitCode };
 }
 
-async function main({ scenario, keep }: Options): Promise<number> {
+async function main({ scenario, keep }: Omit<Options, 'story'>): Promise<number> {
   const startedAtMs = performance.now();
   const screen = createScreen(process.stdout);
   const { signal, exitCode } = interruption();
@@ -128,4 +130,5 @@ function describeError(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : errorMessage(error);
 }
 
-process.exit(await main(parseOptions()));
+const { story, ...options } = parseOptions();
+process.exit(await main({ ...options, scenario: story ?? options.scenario }));

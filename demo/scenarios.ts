@@ -1,3 +1,4 @@
+import { runScenario as deadline } from './deadline/scenario.ts';
 import { runScenario as drain } from './drain/scenario.ts';
 import { runScenario as evacuators } from './evacuators/scenario.ts';
 import { runScenario as overlap } from './overlap/scenario.ts';
@@ -11,7 +12,7 @@ export interface Scenario {
   run(options: EnvironmentOptions): Promise<Section[]>;
 }
 
-export const scenarioNames = ['drain', 'overlap', 'evacuators'] as const;
+export const scenarioNames = ['drain', 'overlap', 'evacuators', 'deadline'] as const;
 export type ScenarioName = (typeof scenarioNames)[number];
 
 export const scenarios: Readonly<Record<ScenarioName, Scenario>> = {
@@ -28,5 +29,10 @@ export const scenarios: Readonly<Record<ScenarioName, Scenario>> = {
     summary:
       'evacuates a single replica without downtime, a data migration, a pod blocked by a budget, and a DaemonSet pod',
     run: evacuators,
+  },
+  deadline: {
+    summary:
+      'drains a node that budgets block: owners are notified, and what is left is deleted at the deadline',
+    run: deadline,
   },
 };

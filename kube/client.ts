@@ -97,6 +97,9 @@ export type EvictionOutcome =
   /** More than one PodDisruptionBudget covers the pod: no eviction succeeds until a user changes that. */
   | { readonly kind: 'Misconfigured'; readonly message: string };
 
+type ListOptions = Selection & RequestOptions & { readonly metadataOnly?: boolean };
+
+const metadataListType = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1';
 const pageSize = 500;
 const maxListAttempts = 3;
 
@@ -157,7 +160,7 @@ export class Kube {
   /** Lists all objects, page by page; restarts if the continue token expires. */
   async list<T extends KubeObject>(
     resource: Resource<T>,
-    selection: Selection & RequestOptions = {},
+    selection: ListOptions = {},
   ): Promise<ObjectList<T>> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -166,6 +169,14 @@ export class Kube {
         if (!isKubeError(error, KubeErrorKind.Expired) || attempt === maxListAttempts) throw error;
       }
     }
+  }
+
+  /** Lists the metadata of all objects: a fraction of the size, for kinds whose objects are large. */
+  listMetadata(
+    resource: Resource,
+    selection: Selection & RequestOptions = {},
+  ): Promise<ObjectList<KubeObject>> {
+    return this.list<KubeObject>(resource, { ...selection, metadataOnly: true });
   }
 
   create<T extends KubeObject>(resource: Resource<T>, object: T, options: WriteOptions = {}): Promise<T> {
@@ -368,7 +379,7 @@ export class Kube {
 
   async #listPages<T extends KubeObject>(
     resource: Resource<T>,
-    selection: Selection & RequestOptions,
+    selection: ListOptions,
   ): Promise<ObjectList<T>> {
     const items: T[] = [];
     let next: string | undefined;
@@ -379,6 +390,7 @@ export class Kube {
         method: 'GET',
         path: pathOf(resource, { namespace: selection.namespace }),
         query: { ...selectorsOf(selection), limit: String(pageSize), continue: next },
+        accept: selection.metadataOnly === true ? metadataListType : undefined,
         ...requestOptionsOf(selection),
       });
       for (const item of page.items ?? []) items.push(withTypeMeta(resource, item));

@@ -1,4 +1,13 @@
-import type { DaemonSet, Job, KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../api/core.ts';
+import type {
+  DaemonSet,
+  Job,
+  KubeObject,
+  Lease,
+  Node,
+  Pod,
+  PodDisruptionBudget,
+  VolumeAttachment,
+} from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
@@ -9,6 +18,7 @@ import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
+import { OnDemandInformer } from './onDemandInformer.ts';
 import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
 import {
   trimPodDisruptionBudget,
@@ -17,6 +27,7 @@ import {
   trimNode,
   trimPod,
   trimNodeReadiness,
+  trimVolumeAttachment,
 } from './transform.ts';
 import type { WorkQueueObserver } from './workQueue.ts';
 
@@ -44,6 +55,10 @@ export interface Cluster {
   nodeDisruptionBudgets: Informer<NodeDisruptionBudget>;
   /** The maintenance Leases of nodes. `synced` does not wait for them: without permission to read Leases the worker is still useful. */
   leases: Informer<Lease>;
+  /**
+   * Runs while a drain waits for volumes to be detached. VolumeAttachments can be selected by name only, so that it watches all of them.
+   */
+  volumeAttachments: OnDemandInformer<VolumeAttachment>;
   /** Starts all informers and returns immediately; they run until the signal aborts. */
   start(signal: AbortSignal): void;
   /** Resolves when every informer except the one of Leases has completed its first list. */
@@ -96,6 +111,7 @@ export function watchCluster({
     queues,
     ...informers,
     leases,
+    volumeAttachments: volumeAttachmentInformer({ kube, log }),
     ...startAndSync(required),
     start: (signal) => {
       for (const informer of [...required, leases]) informer.start(signal);
@@ -180,6 +196,19 @@ function windowInformers({
       log,
     }),
   };
+}
+
+function volumeAttachmentInformer({ kube, log }: WatchOptions): OnDemandInformer<VolumeAttachment> {
+  return new OnDemandInformer(
+    () =>
+      new Informer({
+        kube,
+        resource: resources.volumeAttachments,
+        transform: trimVolumeAttachment,
+        optionalFor: 'drains that wait for volumes to be detached (deploy/rbac)',
+        log,
+      }),
+  );
 }
 
 function evacuationInformer({ kube, log, namespace }: WatchOptions): Informer<Evacuation> {

@@ -7,10 +7,13 @@ import type {
   Lease,
   Node,
   NodeSelector,
+  PersistentVolume,
   PodDisruptionBudget,
   Service,
   ReplicaSet,
+  StatefulSet,
   Toleration,
+  VolumeAttachment,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
@@ -57,7 +60,7 @@ export interface RawPod extends KubeObject {
     schedulingGates?: { name: string }[];
     serviceAccountName?: string;
     tolerations?: Toleration[];
-    volumes?: { name: string; emptyDir?: { medium?: string } }[];
+    volumes?: PodVolume[];
     affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
   };
   status?: {
@@ -65,6 +68,14 @@ export interface RawPod extends KubeObject {
     conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
     containerStatuses?: { containerID?: string; state?: { running?: { startedAt?: string } } }[];
   };
+}
+
+/** A volume of a pod. In-tree volumes, which the attach-detach controller attaches without a PersistentVolume, are other fields. */
+export interface PodVolume {
+  name: string;
+  emptyDir?: { medium?: string };
+  persistentVolumeClaim?: { claimName: string };
+  ephemeral?: object;
 }
 
 /** A DaemonSet, Deployment or StatefulSet as the apiserver returns it, reduced to its pod template. */
@@ -150,7 +161,7 @@ export const resources = {
     plural: 'statefulsets',
     kind: 'StatefulSet',
     namespaced: true,
-  } as Resource,
+  } as Resource<StatefulSet>,
   podDisruptionBudgets: {
     group: 'policy',
     version: 'v1',
@@ -188,6 +199,14 @@ export const resources = {
     namespaced: false,
   } as Resource<NodeDisruptionBudget>,
   jobs: { group: 'batch', version: 'v1', plural: 'jobs', kind: 'Job', namespaced: true } as Resource<Job>,
+  volumeAttachments: {
+    group: 'storage.k8s.io',
+    version: 'v1',
+    plural: 'volumeattachments',
+    kind: 'VolumeAttachment',
+    namespaced: false,
+  } as Resource<VolumeAttachment>,
+  persistentVolumes: core('persistentvolumes', 'PersistentVolume', false) as Resource<PersistentVolume>,
   customResourceDefinitions: {
     group: 'apiextensions.k8s.io',
     version: 'v1',

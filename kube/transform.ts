@@ -9,6 +9,7 @@ import type {
   PodDisruptionBudget,
   PodTemplate,
   Toleration,
+  VolumeAttachment,
 } from '../api/core.ts';
 import {
   AGENT_SERVICE_ACCOUNT,
@@ -142,6 +143,16 @@ export function trimNode(raw: Node): Node {
 function withoutHeartbeat(condition: Condition & { lastHeartbeatTime?: string }): Condition {
   const { lastHeartbeatTime: _, ...rest } = condition;
   return rest;
+}
+
+/** Keeps the node and the volume: a volume in the spec of a pod is described in full by its attachment. */
+export function trimVolumeAttachment(raw: VolumeAttachment): VolumeAttachment {
+  const { nodeName, source } = raw.spec;
+  const { persistentVolumeName } = source;
+  return {
+    metadata: trimMetadata(raw.metadata),
+    spec: { nodeName, source: present({ persistentVolumeName }) },
+  };
 }
 
 /** Keeps only the grace period of the pod template. */

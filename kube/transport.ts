@@ -41,6 +41,8 @@ export interface HttpRequest {
   readonly path: string;
   readonly query?: Record<string, string | undefined> | undefined;
   readonly contentType?: string | undefined;
+  /** The representation that is asked for. JSON unless given. */
+  readonly accept?: string | undefined;
   /** Sent as JSON. */
   readonly body?: unknown;
   readonly signal?: AbortSignal | undefined;
@@ -181,7 +183,7 @@ export class Transport {
       method: request.method,
       headers: {
         ...headers,
-        accept: 'application/json',
+        accept: request.accept ?? 'application/json',
         'user-agent': this.#options.userAgent,
         ...(request.body === undefined ? {} : { 'content-type': request.contentType ?? 'application/json' }),
       },

@@ -121,6 +121,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
       responseSeconds: settings.evacuatorResponse,
       knownClasses: settings.evacuatorClasses,
       deployments: settings.deploymentEvacuator,
+      deploymentRegistration: settings.deploymentRegistration,
     },
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
@@ -167,6 +168,7 @@ const oneOf = (choices: readonly string[]) => ({ error: `expected one of ${choic
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 const traceExporters = ['none', 'otlp'] as const;
 const certificateIssuers = ['managed', 'external'] as const;
+const deploymentRegistrations = ['annotated', 'automatic'] as const;
 const evictionPolicies = ['reject', 'allow'] as const;
 const classesError = {
   error: 'expected evacuator classes separated by commas, such as migrate.example.com, or * for every class',
@@ -256,6 +258,17 @@ const Settings = z
           'replace pods of Deployments that ask for it before they are evicted; false: another controller serves deployment.apps.k8s.io',
         choices: onOff.options,
         defaultText: 'true',
+      },
+    ),
+    deploymentRegistration: setting(
+      z.enum(deploymentRegistrations, oneOf(deploymentRegistrations)).default('annotated'),
+      {
+        flags: '--deployment-registration <choice>',
+        variable: 'DEPLOYMENT_REGISTRATION',
+        description:
+          'annotated: only pods with the annotation of deployment.apps.k8s.io are replaced before they are evicted; automatic: also pods without evacuators of Deployments that have a single replica, or whose PodDisruptionBudget can never allow a disruption',
+        choices: deploymentRegistrations,
+        defaultText: 'annotated',
       },
     ),
     // KEP-1411 allows at most an hour.
@@ -462,6 +475,7 @@ const Settings = z
   .check(({ value, issues }) => void issues.push(...checkNotificationSettings(value)))
   .check(({ value, issues }) => void issues.push(...checkWindowJobs(value), ...checkWebhookClients(value)))
   .check(({ value, issues }) => void issues.push(...checkWorkerDeployment(value)))
+  .check(({ value, issues }) => void issues.push(...checkDeploymentRegistration(value)))
   .check(({ value, issues }) => void issues.push(...checkElection(value), ...checkIdentityLeases(value)));
 type Settings = z.output<typeof Settings>;
 
@@ -522,6 +536,16 @@ function checkWorkerDeployment({ deploymentName, buildId }: DeploymentSettings):
 function workerDeploymentOf({ deploymentName, buildId, setCurrentVersion }: DeploymentSettings) {
   if (deploymentName === undefined) return undefined;
   return { deploymentName, buildId: buildId ?? packageVersion(), setsCurrentVersion: setCurrentVersion };
+}
+
+type RegistrationSettings = Pick<Settings, 'deploymentEvacuator' | 'deploymentRegistration'>;
+
+/** Nothing in this installation would replace the pods. */
+function checkDeploymentRegistration(settings: RegistrationSettings): z.core.$ZodRawIssue[] {
+  const { deploymentEvacuator, deploymentRegistration } = settings;
+  if (deploymentEvacuator || deploymentRegistration === 'annotated') return [];
+  const message = 'automatic requires --deployment-evacuator true';
+  return [{ code: 'custom', path: ['deploymentRegistration'], message, input: deploymentRegistration }];
 }
 
 type ClientSettings = Pick<Settings, 'webhookClientCa' | 'webhookClientNames'>;

@@ -15,6 +15,7 @@ import { runAbandonedLeasesController } from '../controllers/leases/abandonedLea
 import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
+import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
@@ -485,6 +486,7 @@ async function runEvacuationControllers(
     new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
     evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
     runDaemonSetEvacuator({ cluster, log }, signal),
+    runStatefulSetEvacuator({ cluster, events, log }, signal),
   ]);
 }
 

@@ -1,13 +1,23 @@
 import { log } from '@temporalio/activity';
-import type { Pod } from '../../api/core.ts';
+import type { Job, Pod } from '../../api/core.ts';
+import { WindowAnnotation } from '../../api/names.ts';
 import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
-import { type DrainDecision, decideDrain } from '../../domain/drain/decide.ts';
+import { type DrainDecision, type DrainSnapshot, decideDrain } from '../../domain/drain/decide.ts';
+import { deletesOnDeadline, drainDeadlineOf } from '../../domain/drain/escalation.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
+import { deadlineInMs } from '../../domain/drain/escalation.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
-import { emptyStatus, withDrain } from '../../domain/maintenance/status.ts';
+import { pendingVerification } from '../../domain/drain/verification.ts';
+import {
+  type DrainStatusInput,
+  emptyStatus,
+  isDrainedAt,
+  isEmptied,
+  withDrain,
+} from '../../domain/maintenance/status.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import { drained as drainedNotification } from '../../domain/notifications/events.ts';
 import { resources } from '../../kube/resources.ts';
@@ -16,9 +26,11 @@ import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
-import { reconcile } from '../reconcile.ts';
+import { debounceMs, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import { Deletions } from './deletions.ts';
+import { DrainedCheck, type Verified } from './drainedCheck.ts';
 import { DrainEvents } from './drainEvents.ts';
 import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
@@ -44,16 +56,20 @@ export async function drain(
   pace: Pace = 'Active',
 ): Promise<DrainStep> {
   const progress = new Progress();
-  return new DrainRun<DrainStep>(deps, ref, { kind: 'Advance', position, pace }, (view, decision, from) => {
-    const nodes = view.nodes.map((node) => node.metadata.name);
-    if (nodes.length === 0 || decision.position === from)
-      return pace === 'Active' && progress.stalledForMs(decision) >= deps.stalledAfterMs
-        ? { kind: 'Waiting', nodes }
-        : undefined;
-    return decision.position < view.plan.length
-      ? { kind: 'TierDrained', position: decision.position, nodes }
-      : { kind: 'Drained', nodes };
-  }).run();
+  return new DrainRun<DrainStep>(
+    deps,
+    ref,
+    { kind: 'Advance', position, pace },
+    (view, decision, reached) => {
+      const nodes = view.nodes.map((node) => node.metadata.name);
+      const isEnd = decision.position >= view.plan.length;
+      if (nodes.length === 0 || decision.position === reached.from || (isEnd && !reached.isDrained))
+        return pace === 'Active' && progress.stalledForMs(decision) >= deps.stalledAfterMs
+          ? { kind: 'Waiting', nodes }
+          : undefined;
+      return isEnd ? { kind: 'Drained', nodes } : { kind: 'TierDrained', position: decision.position, nodes };
+    },
+  ).run();
 }
 
 /** Evacuates every pod that appears on a drained node. The Drained condition is False until such a pod has left. */
@@ -89,8 +105,14 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
   }
 }
 
-/** Returns the result of a drain that decided at position `from`; undefined if it continues. */
-type ResultOf<T> = (view: View, decision: DrainDecision, from: number) => T | undefined;
+/** What a drain has reached that decided at position `from`. `isDrained`: the condition Drained is True in the apiserver. */
+interface Reached {
+  from: number;
+  isDrained: boolean;
+}
+
+/** Returns the result of a drain; undefined if it continues. */
+type ResultOf<T> = (view: View, decision: DrainDecision, reached: Reached) => T | undefined;
 
 /** Returns the position that the workflow asks for. It arrives through Temporal, and may be anything. */
 function requestedPosition(mode: DrainMode, planLength: number): number {
@@ -108,7 +130,9 @@ class DrainRun<T extends { kind: string }> {
   readonly #evacuations: Evacuations;
   readonly #events: DrainEvents;
   readonly #blocked: BlockedNotifications;
+  readonly #deletions: Deletions;
   readonly #peaks = new PodPeaks();
+  readonly #drainedCheck: DrainedCheck;
   #writer: StatusWriter | undefined;
   /** Milliseconds that the latest decision took. */
   #decisionMs = 0;
@@ -116,6 +140,8 @@ class DrainRun<T extends { kind: string }> {
   #watched: ReadonlySet<string> = new Set();
   /** The same nodes. */
   #agentNodes: readonly AgentNode[] = [];
+  /** When the deadline deletes the next pod, in milliseconds since the epoch. */
+  #nextDeletionAtMs: number | undefined;
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -124,8 +150,10 @@ class DrainRun<T extends { kind: string }> {
     this.#pace = mode.kind === 'Advance' ? mode.pace : 'Waiting';
     this.#resultOf = resultOf;
     this.#evacuations = new Evacuations(deps.cluster);
+    this.#deletions = new Deletions(deps);
     this.#events = new DrainEvents(deps);
     this.#blocked = new BlockedNotifications(deps.notifications);
+    this.#drainedCheck = new DrainedCheck(deps);
   }
 
   async run(): Promise<T | Interrupted | PauseChanged> {
@@ -136,12 +164,27 @@ class DrainRun<T extends { kind: string }> {
         isRelevant,
         pace: this.#pace,
         computedMs: () => this.#decisionMs,
-        dueInMs: () => this.#deps.nodeAgents.dueInMs(this.#agentNodes),
+        dueInMs: () =>
+          Math.min(
+            this.#deps.nodeAgents.dueInMs(this.#agentNodes),
+            this.#drainedCheck.dueInMs(),
+            this.#nextDeletionInMs(),
+            this.#deadlineInMs(),
+          ),
+        others: [this.#drainedCheck, this.#jobs()],
       };
       return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
     } finally {
+      this.#drainedCheck.stop();
       await this.#writer?.stop();
     }
+  }
+
+  /** Reports the Jobs of windows on the nodes. */
+  #jobs(): Watched {
+    const isOnNode = ({ metadata }: Readonly<Job>) =>
+      this.#watched.has(metadata.annotations?.[WindowAnnotation.Node] ?? '');
+    return within(this.#deps.cluster.jobs, ({ object }) => (isOnNode(object) ? debounceMs : undefined));
   }
 
   async #pass(): Promise<T | Interrupted | PauseChanged | undefined> {
@@ -160,17 +203,35 @@ class DrainRun<T extends { kind: string }> {
     const current = { ...held, maintenance: { ...view.maintenance, status } };
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
-    const decision = this.#peaks.addTo(await this.#decide(current, position));
-    this.#publish(view, decision, { writer: this.#writer, isPaused: mode.kind === 'Paused' });
+    const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
+    this.#nextDeletionAtMs = decision.nextDeletionAtMs;
+    const publication = { writer: this.#writer, isPaused: mode.kind === 'Paused' };
+    const isDrained = await this.#publish(view, decision, publication);
     if (mode.kind === 'Paused') return undefined;
     // Written at once, so that the first tier counts even if its pods leave before the next write.
     if (status.drainTier === undefined && decision.tiers.includes(decision.position))
       await this.#writer.flush();
-    if (decision.evacuate.length === 0)
-      return this.#finish(view, decision, { from: position, writer: this.#writer });
     const leases = nodeLeases.of(this.#ref.uid);
-    await this.#evacuations.start(decision.evacuate, (node) => leases.isHeld(node));
+    const isHeld = (node: string) => leases.isHeld(node);
+    // The targets are written first: they keep the pods of DaemonSets from returning.
+    if (decision.deletions.length > 0) await this.#writer.flush();
+    await this.#deletions.perform(current.maintenance, decision.deletions, isHeld);
+    if (decision.evacuate.length === 0)
+      return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
+    await this.#evacuations.start(decision.evacuate, isHeld);
     return undefined;
+  }
+
+  #nextDeletionInMs(): number {
+    if (this.#nextDeletionAtMs === undefined) return Infinity;
+    return Math.max(0, this.#nextDeletionAtMs - this.#deps.cluster.kube.now().getTime());
+  }
+
+  /** At the deadline, volumes are waited for no longer. */
+  #deadlineInMs(): number {
+    const latest = this.#writer?.latest;
+    const inMs = latest && deadlineInMs(latest, this.#deps.cluster.kube.now());
+    return inMs !== undefined && inMs > 0 ? inMs : Infinity;
   }
 
   /** Reports that the object was paused or resumed since the workflow read it. The informer may be behind: the apiserver decides. */
@@ -194,13 +255,22 @@ class DrainRun<T extends { kind: string }> {
     if (newest?.metadata.uid === uid && newest !== undefined) writer.update(newest);
   }
 
-  async #decide(view: HeldView, position: number): Promise<DrainDecision> {
+  /** Decides at `position`. If no pod is left, the targets are those of the whole plan, so that the status has them from the beginning. */
+  async #decideToEnd(view: HeldView, position: number, { kind }: DrainMode): Promise<DrainDecision> {
+    const decision = await this.#decide(view, position, kind);
+    const last = view.plan.length - 1;
+    if (kind === 'Paused' || position >= last || !isEmptied(decision, view.plan.length)) return decision;
+    return this.#decide(view, last, kind);
+  }
+
+  async #decide(view: HeldView, position: number, mode: DrainMode['kind']): Promise<DrainDecision> {
     const { cluster, nodeAgents } = this.#deps;
-    const podSnapshot = this.#evacuations.snapshotOf(cluster.kube.now());
+    const podSnapshot = this.#deletions.amend(this.#evacuations.snapshotOf(cluster.kube.now()));
+    const deletion = mode === 'Advance' ? deletionOf(view.maintenance, cluster.kube.now()) : undefined;
     const agentOf = (node: string) => nodeAgents.of(node);
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
     const startedAt = performance.now();
-    const snapshot = takeSnapshot(view, position, observed, podSnapshot);
+    const snapshot = { ...takeSnapshot(view, position, observed, podSnapshot), deletion };
     const snapshotMs = performance.now() - startedAt;
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
@@ -213,32 +283,63 @@ class DrainRun<T extends { kind: string }> {
     if (decision.overruled.length === 0) return decision;
     // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
     const state = await withPermissions(this.#deps, view, await apiserverState(this.#deps, names));
-    return decideDrain(withAgents(takeSnapshot(view, position, state, podSnapshot), agentOf));
+    return decideDrain(
+      withAgents({ ...takeSnapshot(view, position, state, podSnapshot), deletion }, agentOf),
+    );
   }
 
-  #publish(
+  /** Publishes the decision. Resolves with true if the condition Drained is True in the apiserver, for this generation of the object. */
+  async #publish(
     view: View,
     decision: DrainDecision,
     { writer, isPaused }: { writer: StatusWriter; isPaused: boolean },
-  ): void {
+  ): Promise<boolean> {
     const now = this.#deps.cluster.kube.now();
+    const { generation } = view.maintenance.metadata;
     this.#events.record(view.maintenance, decision);
     this.#blocked.enqueue(view.maintenance, decision.blocked, now);
-    const input = {
-      planLength: view.plan.length,
+    const planLength = view.plan.length;
+    const { verification, read } = await this.#verified(view, decision, writer);
+    const input: DrainStatusInput = {
+      planLength,
       now: now.toISOString(),
       existing: namesOf(view.existing),
       isPaused,
+      deadline: view.maintenance.spec.drainDeadline,
+      generation,
+      verification,
     };
-    writer.publish((status) => withDrain(status, decision, input));
+    const isDrained = () => isDrainedAt(writer.latest.status ?? emptyStatus, generation);
+    if (verification.kind !== 'Verified' || read === undefined || isDrained()) {
+      writer.publish((status) => withDrain(status, decision, input), generation);
+      return verification.kind === 'Verified' && isDrained();
+    }
+    const change = (status: NodeMaintenanceStatus) =>
+      withDrain(status, decision, { ...input, mayBecomeDrained: true });
+    const isWritten = await writer.writeAt(read, change);
+    if (!isWritten) this.#drainedCheck.writeRejected();
+    return isWritten;
+  }
+
+  /** Verifies that the nodes are drained, if the decision finds no pod on them. */
+  async #verified(view: View, decision: DrainDecision, writer: StatusWriter): Promise<Verified> {
+    if (!isEmptied(decision, view.plan.length)) {
+      this.#drainedCheck.reset();
+      return { verification: pendingVerification };
+    }
+    // A pending write would change the object after it is read.
+    return this.#drainedCheck.verify(view, {
+      beforeRead: () => writer.flush(),
+      isPastDeadline: (deadlineInMs(writer.latest, this.#deps.cluster.kube.now()) ?? 1) <= 0,
+    });
   }
 
   async #finish(
     view: View,
     decision: DrainDecision,
-    { from, writer }: { from: number; writer: StatusWriter },
+    { reached, writer }: { reached: Reached; writer: StatusWriter },
   ): Promise<T | undefined> {
-    const result = this.#resultOf(view, decision, from);
+    const result = this.#resultOf(view, decision, reached);
     if (result === undefined) return undefined;
     await writer.flush();
     const details = detailsSnapshotAt(writer.latest, this.#deps.cluster.kube.now().toISOString());
@@ -251,7 +352,7 @@ class DrainRun<T extends { kind: string }> {
     }
     const drained = drainedTier(
       view,
-      from,
+      reached.from,
       lastDrainedTier(writer.latest.status ?? emptyStatus, decision.tiers),
     );
     if (drained !== undefined) {
@@ -260,6 +361,14 @@ class DrainRun<T extends { kind: string }> {
     }
     return { ...result, ...(drained !== undefined && { drained }), details };
   }
+}
+
+/** Returns the deadline at which what is left is deleted; undefined if nothing is, or once the nodes were drained. */
+function deletionOf({ spec, status }: NodeMaintenance, now: Date): DrainSnapshot['deletion'] {
+  const deadline = drainDeadlineOf(spec.drainDeadline, status);
+  if (deadline === undefined || deadline.drainedAt !== undefined || !deletesOnDeadline({ spec }))
+    return undefined;
+  return { timeMs: Date.parse(deadline.time), nowMs: now.getTime() };
 }
 
 /** Returns the tier that was drained, with the entry of the plan at its position. */

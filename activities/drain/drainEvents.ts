@@ -58,8 +58,8 @@ export class DrainEvents {
     if (!this.#isNew(`overruled ${overruled.join(' ')}`)) return;
     const { cluster, events } = this.#deps;
     const { name } = maintenance.metadata;
-    const younger = overruled.join(', ');
-    const message = `The drain plans of ${[name, ...overruled].join(', ')} order the same pods differently, and each waits for the other: the oldest, ${name}, proceeds; ${younger} ${overruled.length > 1 ? 'are' : 'is'} fast-forwarded.`;
+    const younger = listed(overruled);
+    const message = `The drain plans of ${listed([name, ...overruled])} order the same pods differently, and each waits for the other: the oldest, ${name}, proceeds; ${younger} ${overruled.length > 1 ? 'are' : 'is'} fast-forwarded.`;
     const others = overruled.flatMap((other) => cluster.maintenances.get(other) ?? []);
     for (const one of [maintenance, ...others])
       events.record(one, { type: 'Warning', reason: 'DrainPlansConflict', message });

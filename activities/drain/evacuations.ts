@@ -74,7 +74,9 @@ export class Evacuations {
           }
         : evacuation;
       const blocker = blockerOf(pod, effective, now) ?? this.#rejectionOf(pod);
-      return { pod, evacuating: this.#isRequested(pod, evacuation), blocker };
+      const evacuating = this.#isRequested(pod, evacuation);
+      const forbidsCancellation = evacuation !== undefined && !isCancellable(evacuation);
+      return { pod, evacuating, blocker, ...(forbidsCancellation && { forbidsCancellation }) };
     };
   }
 

@@ -3,15 +3,17 @@ import {
   toNodeMaintenance,
   type MaintenanceInput,
 } from '../../api/maintenanceInput.ts';
-import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, STARTED_BY } from '../../api/names.ts';
+import { FIELD_MANAGER, STARTED_BY } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
-import { admissionWarnings, storageProblem } from '../../domain/admission/maintenance.ts';
+import { admissionWarnings, deadlineProblem, storageProblem } from '../../domain/admission/maintenance.ts';
+import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
+import { listed } from '../../domain/common/names.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
 import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
 import { shown } from '../../domain/common/untrusted.ts';
-import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
@@ -67,11 +69,7 @@ async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintena
       `name: there is no NodeMaintenance "${input.name}"; give "nodes" or "nodeSelector" to create it`,
     );
   }
-  for (const [index, node] of (input.nodes ?? []).entries()) {
-    if ((await deps.cluster.kube.get(resources.nodes, { name: node })) === undefined) {
-      throw invalidInput(`nodes[${index}]: there is no node "${node}"; kubectl get nodes lists them`);
-    }
-  }
+  await requireNodes(deps, input.nodes ?? []);
   const warnings = await validate(deps, object);
   const created = await store(deps, object);
   for (const message of warnings)
@@ -79,22 +77,35 @@ async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintena
   return created;
 }
 
+/** Fails if nodes that the input names do not exist, and names them. */
+async function requireNodes({ cluster }: Deps, names: readonly string[]): Promise<void> {
+  if (names.every((name) => cluster.nodes.get(name) !== undefined)) return;
+  // The informer may not have a new node yet.
+  const { items } = await cluster.kube.list(resources.nodes);
+  const existing = new Set(items.map(({ metadata }) => metadata.name));
+  const missing = names.filter((name) => !existing.has(name));
+  const [first] = missing;
+  if (first === undefined) return;
+  const [field, there] =
+    missing.length === 1
+      ? [`nodes[${names.indexOf(first)}]`, 'there is no node']
+      : ['nodes', 'there are no nodes'];
+  const quoted = listed(missing.map((name) => `"${name}"`));
+  throw invalidInput(`${field}: ${there} ${quoted}; kubectl get nodes lists them`);
+}
+
 /** Runs the checks of the admission server, from which the worker is exempt. Returns the warnings. */
 async function validate(deps: Deps, { metadata, spec }: NodeMaintenance): Promise<string[]> {
   const { cluster } = deps;
   const maintenances = cluster.maintenances.list();
-  const budget = cluster.nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
-  const reservations = {
+  const budgets = cluster.nodeDisruptionBudgets.list();
+  const reservations = activeReservationsIn(budgets, {
     maintenances: windowMaintenancesIn(maintenances),
     nowMs: cluster.kube.now().getTime(),
-  };
-  const existing = {
-    nodes: cluster.nodes.list(),
-    maintenances,
-    budget: budget && withoutStaleReservations(budget, reservations),
-  };
+  });
+  const existing = { nodes: cluster.nodes.list(), maintenances, budgets, reservations };
   const proposal = { name: metadata.name, spec };
-  const problem = storageProblem(proposal, existing);
+  const problem = deadlineProblem(proposal, cluster.kube.now()) ?? storageProblem(proposal, existing);
   if (problem !== undefined) throw invalidInput(problem);
   await authorizeTemporal(deps, spec);
   return admissionWarnings(proposal, existing);
@@ -125,6 +136,8 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   const text = (value: unknown) => JSON.stringify(value) ?? '';
   if (text(existing.spec.nodeSelector) !== text(wanted.spec.nodeSelector)) return 'nodeSelector';
   if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
+  if (canonicalJson(existing.spec.drainDeadline ?? null) !== canonicalJson(wanted.spec.drainDeadline ?? null))
+    return 'drainDeadline';
   return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
 }
 

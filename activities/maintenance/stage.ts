@@ -8,7 +8,8 @@ import { numbered } from '../../domain/common/text.ts';
 import { isStage, shown } from '../../domain/common/untrusted.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
 import { finished, stageStarted } from '../../domain/notifications/events.ts';
-import { withStage } from '../../domain/maintenance/status.ts';
+import { nextStepInMs } from '../../domain/drain/escalation.ts';
+import { withDrainDeadline, withStage } from '../../domain/maintenance/status.ts';
 import { mayResumeNodes } from '../../domain/windows/openWindow.ts';
 import { isPausedByWindow } from '../../domain/windows/windowMaintenance.ts';
 import { isKubeError } from '../../kube/errors.ts';
@@ -44,7 +45,7 @@ export async function requestStage(
   if (isDeleted && stage === 'Complete' && (observed === stage || requestedBy === 'Message'))
     return stageResult(await writeStage(deps, ref, { stage }));
   if (isDeleted || requestedBy === 'Observation') return stageResult(current);
-  await authorizeTemporal(deps, current.spec);
+  await authorizeTemporal(deps, { ...current.spec, stage });
   return stageResult(
     await writeStage(deps, ref, { stage, annotations: { ...requestedByTemporal, ...requesterIsTemporal } }),
   );
@@ -121,7 +122,7 @@ export async function startStage(
   const selected = selectedNodes(maintenance, deps.cluster.nodes.list());
   const nodes = selected.map((node) => node.metadata.name).toSorted();
   const updated = await updateStatus(deps, ref, (status) => ({
-    ...withStage(status, stage, now),
+    ...withDrainDeadline(withStage(status, stage, now), maintenance.spec.drainDeadline),
     nodes: nodes.length,
   }));
   if (updated?.changed) {
@@ -133,7 +134,13 @@ export async function startStage(
     stageStarted(notifiedMaintenanceOf(maintenance), stage, nodes, known ?? now),
   );
   const latest = updated?.latest ?? maintenance;
-  return { nodes, details: detailsSnapshotAt(latest, now), observed: stageResult(latest) };
+  const escalatesInMs = stage === 'Drain' ? nextStepInMs(latest, deps.cluster.kube.now()) : undefined;
+  return {
+    nodes,
+    details: detailsSnapshotAt(latest, now),
+    observed: stageResult(latest),
+    ...(escalatesInMs !== undefined && { escalatesInMs }),
+  };
 }
 
 /** Returns true if the object has reached the stage, and is not over: the workflow may have been told another stage. */

@@ -1,6 +1,7 @@
 import type { Lease, Node } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { listed } from '../../domain/common/names.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
@@ -279,7 +280,7 @@ function eventOf(
     case 'HeldBy':
       return {
         reason: 'NodeStillHeld',
-        message: `${stays} NodeMaintenance ${decision.maintenances.join(', ')} still holds it.`,
+        message: `${stays} NodeMaintenance ${listed(decision.maintenances)} still holds it.`,
       };
     case 'CordonedBefore':
       return {

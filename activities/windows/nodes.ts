@@ -2,8 +2,8 @@ import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, RebootAnnotation, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
-import { stageOf } from '../../domain/common/stage.ts';
+import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
+import { isDrained, stageOf } from '../../domain/common/stage.ts';
 import { oneLine } from '../../domain/common/text.ts';
 import { nodeFailed as nodeFailedNotification } from '../../domain/notifications/events.ts';
 import { bootIdOf, rebootStateOf } from '../../domain/reboot/nodeReboot.ts';
@@ -16,8 +16,8 @@ import {
 } from '../../domain/windows/nodeResult.ts';
 import type { NodeStep } from '../../domain/windows/nodeFacts.ts';
 import { endedBootIdOf } from '../../domain/windows/rebootPhases.ts';
+import { isJobRunning } from '../../domain/common/job.ts';
 import {
-  isJobRunning,
   newWindowMaintenance,
   possibleJobRef,
   type WindowMaintenance,
@@ -165,7 +165,7 @@ async function startJob(deps: Deps, window: MaintenanceWindow, observed: Observe
   const { node, maintenance } = observed.windowMaintenance;
   const job = newWorkJob(window, observed.windowMaintenance);
   // The informer may not show yet that the NodeMaintenance was completed.
-  if (job === undefined || !(await isDrained(deps, maintenance))) return;
+  if (job === undefined || !(await isStillDrained(deps, maintenance))) return;
   try {
     await createWorkJob(deps.cluster.kube, job);
   } catch (error) {
@@ -194,7 +194,7 @@ async function requestReboot(deps: Deps, { windowMaintenance }: ObservedStep): P
   const { node: name, nodeUid, maintenance } = windowMaintenance;
   const { kube } = deps.cluster;
   // The informer may not show yet that the NodeMaintenance was completed or cancelled.
-  if (!(await isDrained(deps, maintenance))) return;
+  if (!(await isStillDrained(deps, maintenance))) return;
   const node = await kube.get(resources.nodes, { name });
   const bootId = endedBootIdOf(maintenance);
   if (
@@ -224,8 +224,11 @@ async function finishReboot(deps: Deps, { windowMaintenance }: ObservedStep): Pr
   await recordResult(deps, refTo(maintenance), rebootDone);
 }
 
-async function isDrained({ cluster }: Deps, { metadata: { name, uid } }: NodeMaintenance): Promise<boolean> {
+async function isStillDrained(
+  { cluster }: Deps,
+  { metadata: { name, uid } }: NodeMaintenance,
+): Promise<boolean> {
   const found = await cluster.kube.get(resources.nodeMaintenances, { name });
   if (found === undefined || found.metadata.uid !== uid || stageOf(found) !== 'Drain') return false;
-  return isTrue(found.status?.conditions, 'Drained') && nodeResultOf(found) === undefined;
+  return isDrained(found) && nodeResultOf(found) === undefined;
 }

@@ -114,17 +114,17 @@ async function openingTimes(
   const { input, startedAtMs, nominalMs } = opening;
   const openedAt = nominalMs ?? startedAtMs;
   const isScheduled = nominalMs !== undefined;
+  const isRepeated = isScheduled && isRepeatedOpening(schedule, openedAt);
   const skipped = isScheduled ? skippedBecause(window, openedAt) : undefined;
   if (skipped !== undefined) rejectOwnSchedule(deps, window, opening, skipped);
-  // The author of the window authorized the openings of its own schedule, each once, for the duration in its spec.
+  // The author of the window authorized the openings of its own schedule, each once, for the duration in its spec. A repeated one opens nothing.
   const isItsOwn =
     isScheduled &&
     skipped === undefined &&
     input.duration === undefined &&
-    opensAt(schedule, openedAt) &&
+    (isRepeated || opensAt(schedule, openedAt)) &&
     !wasClosed(window, openedAt);
   if (!isItsOwn) await authorizeWindow(deps, window);
-  const isRepeated = isScheduled && isRepeatedOpening(schedule, openedAt);
   const openForMs = isRepeated ? 0 : durationMs(input.duration ?? schedule.duration);
   const end = new Date(openedAt + openForMs).toISOString();
   return { start: isPast(deps, end) ? end : new Date(openedAt).toISOString(), end };

@@ -77,7 +77,7 @@ export async function advanceNode(deps: Deps, ref: WindowRef, node: string): Pro
 export async function authorizeWindow(deps: Deps, window: MaintenanceWindow, node?: string): Promise<void> {
   // The window continues to maintain a node that it does not select any more.
   const names = new Set([...selectedNodeNames(deps, window), ...(node === undefined ? [] : [node])]);
-  await authorizeTemporalFor(deps, [...names].toSorted());
+  await authorizeTemporalFor(deps, [...names].toSorted(), window.spec.template);
 }
 
 function selectedNodeNames({ cluster }: Deps, { spec }: MaintenanceWindow): string[] {

@@ -5,9 +5,9 @@ import {
   type NodeDisruptionBudget,
   type NodeReservation,
 } from '../../api/nodeDisruptionBudget.ts';
-import { budgetStatus, limitOf, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
+import { budgetStatus, limitsOf, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
 import type { BudgetView } from '../../domain/windows/decideWindow.ts';
-import { isReservationActive } from '../../domain/windows/reservations.ts';
+import { isReservationActive, reservationsIn } from '../../domain/windows/reservations.ts';
 import { type WindowMaintenance, windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { resources, versionOf } from '../../kube/resources.ts';
@@ -17,7 +17,10 @@ type BudgetDeps = Pick<Deps, 'cluster'>;
 
 const attempts = 8;
 
-/** The reservations of nodes for windows, and the newest budget that was written here: the informer may not have it yet. */
+/**
+ * The reservations of nodes for windows, and the newest budget that was written here: the informer may not have it yet. All reservations
+ * are on one budget, under one resourceVersion: two windows that decide at once cannot exceed any budget together (ADR 65).
+ */
 export class Reservations {
   readonly #deps: BudgetDeps;
   #written: NodeDisruptionBudget | undefined;
@@ -26,31 +29,51 @@ export class Reservations {
     this.#deps = deps;
   }
 
-  /** Returns the budget, after having removed the reservations that are not active any more: other windows wait for their nodes. */
+  /** Returns the budgets, after having removed the reservations that are not active any more: other windows wait for their nodes. */
   async read(window: string): Promise<BudgetView> {
-    const budget = await this.#newestBudget();
-    const reservations = budget.status?.reservations ?? [];
-    const active = await activeReservations(this.#deps, window, budget);
-    if (active.length === reservations.length) return budgetView(this.#deps, budget, reservations);
+    const budgets = await this.#newestBudgets();
+    const reservations = reservationsIn(budgets);
+    const active = await activeReservations(this.#deps, window, reservations);
+    if (active.length === reservations.length) return budgetView(this.#deps, budgets, reservations);
     return this.reserve(window, () => []);
   }
 
-  /** Reserves the nodes that `choose` returns, and returns the budget that includes them. */
+  /** Reserves the nodes that `choose` returns, and returns the budgets that include them. */
   async reserve(window: string, choose: (budget: BudgetView) => readonly string[]): Promise<BudgetView> {
-    this.#written = await reserveNodes(this.#deps, window, choose);
-    return budgetView(this.#deps, this.#written, this.#written.status?.reservations ?? []);
+    const budgets = await reserveNodes(this.#deps, window, choose);
+    this.#written = budgets.find(hasReservations);
+    return budgetView(this.#deps, budgets, reservationsIn(budgets));
   }
 
-  async #newestBudget(): Promise<NodeDisruptionBudget> {
+  async #newestBudgets(): Promise<NodeDisruptionBudget[]> {
     const written = this.#written;
-    const cached = this.#deps.cluster.nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
-    if (cached === undefined) return readBudget(this.#deps);
-    if (written === undefined || written.metadata.uid !== cached.metadata.uid) return cached;
-    return versionOf(written) > versionOf(cached) ? written : cached;
+    const cached = this.#deps.cluster.nodeDisruptionBudgets.list();
+    const reserving = cached.find(hasReservations);
+    if (reserving === undefined) return readBudgets(this.#deps);
+    if (written === undefined || written.metadata.uid !== reserving.metadata.uid) return [...cached];
+    return versionOf(written) > versionOf(reserving) ? withBudget(cached, written) : [...cached];
   }
 }
 
-/** Reads the NodeDisruptionBudget. Creates it with the default if it does not exist. */
+function hasReservations({ metadata }: NodeDisruptionBudget): boolean {
+  return metadata.name === NODE_DISRUPTION_BUDGET_NAME;
+}
+
+/** Returns the budgets with one of them replaced. */
+function withBudget(
+  budgets: readonly NodeDisruptionBudget[],
+  newer: NodeDisruptionBudget,
+): NodeDisruptionBudget[] {
+  return [...budgets.filter(({ metadata }) => metadata.name !== newer.metadata.name), newer];
+}
+
+/** Reads all budgets. Creates the one that has the reservations, with the default, if it does not exist. */
+async function readBudgets(deps: BudgetDeps): Promise<NodeDisruptionBudget[]> {
+  const { items } = await deps.cluster.kube.list(resources.nodeDisruptionBudgets);
+  return items.some(hasReservations) ? items : withBudget(items, await readBudget(deps));
+}
+
+/** Reads the NodeDisruptionBudget that has the reservations. Creates it with the default if it does not exist. */
 export async function readBudget(deps: BudgetDeps): Promise<NodeDisruptionBudget> {
   const { kube } = deps.cluster;
   const found = await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME });
@@ -69,26 +92,28 @@ export async function readBudget(deps: BudgetDeps): Promise<NodeDisruptionBudget
 }
 
 /**
- * Reserves the nodes that `choose` returns for the newest budget, removes reservations that are not active any more, and returns the
- * budget that was written. The write carries the resourceVersion that was decided on: if several windows decide at the same time, one
- * write succeeds and the other windows decide again.
+ * Reserves the nodes that `choose` returns for the newest budgets, removes reservations that are not active any more, and returns the
+ * budgets with the one that was written. The write carries the resourceVersion that was decided on: if several windows decide at the same
+ * time, one write succeeds and the other windows decide again.
  */
 export async function reserveNodes(
   deps: BudgetDeps,
   window: string,
   choose: (budget: BudgetView) => readonly string[],
-): Promise<NodeDisruptionBudget> {
+): Promise<NodeDisruptionBudget[]> {
   const { kube } = deps.cluster;
   for (let attempt = 1; ; attempt++) {
-    const budget = await readBudget(deps);
-    const active = await activeReservations(deps, window, budget);
+    const budgets = await readBudgets(deps);
+    const before = reservationsIn(budgets);
+    const active = await activeReservations(deps, window, before);
     const reserved = new Set(active.map(({ node }) => node));
     const since = kube.now().toISOString();
-    const chosen = choose(budgetView(deps, budget, active)).filter((node) => !reserved.has(node));
+    const chosen = choose(budgetView(deps, budgets, active)).filter((node) => !reserved.has(node));
     const reservations = [...active, ...chosen.map((node) => ({ node, window, since }))];
-    if (isDeepStrictEqual(reservations, budget.status?.reservations ?? [])) return budget;
+    const budget = budgets.find(hasReservations);
+    if (budget === undefined || isDeepStrictEqual(reservations, before)) return budgets;
     try {
-      return await writeReservations(deps, budget, reservations);
+      return withBudget(budgets, await writeReservations(deps, budget, reservations));
     } catch (error) {
       if (!isKubeError(error, 'Conflict', 'NotFound') || attempt === attempts) throw error;
     }
@@ -100,9 +125,10 @@ function writeReservations(
   budget: NodeDisruptionBudget,
   reservations: NodeReservation[],
 ): Promise<NodeDisruptionBudget> {
-  const { kube, nodes, maintenances } = cluster;
-  const input = { nodes: nodes.list(), maintenances: maintenances.list(), reservations };
-  const status = { ...budgetStatus(budget, input, kube.now().toISOString()), reservations };
+  const { kube } = cluster;
+  const nodes = cluster.nodes.list();
+  const out = outOfService({ nodes, maintenances: cluster.maintenances.list(), reservations });
+  const status = { ...budgetStatus(budget, { nodes, out }, kube.now().toISOString()), reservations };
   const { uid, resourceVersion } = budget.metadata;
   return kube.mergePatch(
     resources.nodeDisruptionBudgets,
@@ -114,13 +140,13 @@ function writeReservations(
 
 function budgetView(
   { cluster }: BudgetDeps,
-  { spec }: NodeDisruptionBudget,
+  budgets: readonly NodeDisruptionBudget[],
   reservations: readonly NodeReservation[],
 ): BudgetView {
   const nodes = cluster.nodes.list();
   return {
     reservations,
-    allowed: limitOf(spec.maxUnavailable, nodes.length),
+    limits: limitsOf(budgets, nodes),
     outOfService: outOfService({ nodes, maintenances: cluster.maintenances.list(), reservations }),
   };
 }
@@ -129,9 +155,8 @@ function budgetView(
 async function activeReservations(
   { cluster }: BudgetDeps,
   requestingWindow: string,
-  { status }: NodeDisruptionBudget,
+  reservations: readonly NodeReservation[],
 ): Promise<readonly NodeReservation[]> {
-  const reservations = status?.reservations ?? [];
   const nowMs = cluster.kube.now().getTime();
   const activeWith = (maintenances: readonly WindowMaintenance[]) =>
     reservations.filter((one) => isReservationActive(one, { maintenances, requestingWindow, nowMs }));

@@ -33,12 +33,29 @@ interface WatchedOptions extends StaticPodOptions {
   readonly watch: NodeWatch;
 }
 
-/** For metrics. */
+/** For metrics, and for the identity Lease. */
 export class StaticPodState {
-  /** Number of manifests that are to be put back. */
-  held = 0;
   /** Time since the apiserver last answered, while manifests are held. */
   silentSeconds = 0;
+  #held = 0;
+  #change = new AbortController();
+
+  /** Number of manifests that are to be put back. */
+  get held(): number {
+    return this.#held;
+  }
+
+  set held(held: number) {
+    if (held === this.#held) return;
+    this.#held = held;
+    this.#change.abort();
+    this.#change = new AbortController();
+  }
+
+  /** Returns a signal that aborts when another number is held. */
+  changedFrom(held: number): AbortSignal {
+    return held === this.#held ? this.#change.signal : AbortSignal.abort();
+  }
 }
 
 const folderRetryMs = 30_000;

@@ -15,6 +15,7 @@ import {
   userFindings,
 } from '../../domain/doctor/installation.ts';
 import { maintenanceFindings, windowFindings } from '../../domain/doctor/maintenances.ts';
+import { nodeBudgetFindings } from '../../domain/doctor/nodeBudgets.ts';
 import { leaseFindings, nodeFindings } from '../../domain/doctor/nodes.ts';
 import { clockFindings, processFindings } from '../../domain/doctor/processes.ts';
 import { temporalFindings } from '../../domain/doctor/temporal.ts';
@@ -198,8 +199,12 @@ async function checkEvacuators(context: Context): Promise<Finding[]> {
 }
 
 async function checkBudgets({ objects }: Context): Promise<Finding[]> {
-  const [pods, budgets] = await Promise.all([objects.pods(), objects.budgets()]);
-  return budgetFindings(pods, budgets);
+  const [pods, budgets, nodeBudgets] = await Promise.all([
+    objects.pods(),
+    objects.budgets(),
+    objects.nodeBudgets(),
+  ]);
+  return [...budgetFindings(pods, budgets), ...nodeBudgetFindings(nodeBudgets)];
 }
 
 async function checkLeases(context: Context): Promise<Finding[]> {

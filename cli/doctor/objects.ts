@@ -2,6 +2,7 @@ import type { Lease, Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import { ownEvacuators, registeredEvacuators } from '../../domain/evacuation/evacuatorSelection.ts';
@@ -51,6 +52,10 @@ export class ClusterObjects {
     return this.#once('budgets', async () =>
       (await this.#list(resources.podDisruptionBudgets)).map(trimPodDisruptionBudget),
     );
+  }
+
+  nodeBudgets(): Promise<NodeDisruptionBudget[]> {
+    return this.#once('nodeBudgets', () => this.#list(resources.nodeDisruptionBudgets));
   }
 
   nodeLeases(): Promise<Lease[]> {

@@ -154,6 +154,10 @@ function describeResult(activity: string, input: unknown[], result: unknown): st
       if (step.kind === 'TierDrained') return tierDrained(step.drained);
       return step.kind === 'Drained' ? 'drained the nodes' : undefined;
     }
+    case 'escalate': {
+      const done: unknown = isRecord(result) ? result['done'] : undefined;
+      return Array.isArray(done) && done.length > 0 ? `drain deadline: ${done.join(', ')}` : undefined;
+    }
     case 'finish':
       return 'uncordoned the nodes';
     case 'rollOut': {

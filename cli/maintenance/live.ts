@@ -70,7 +70,7 @@ export class LiveStatus {
     return [...head, ...limitLines(max, remarks, 'lines of remarks'), ...rows];
   }
 
-  /** Wraps long remarks. */
+  /** Wraps the progress and long remarks. */
   #partsOf({ headline, progress, rows, remarks }: StatusText): Record<'head' | 'rows' | 'remarks', Line[]> {
     const { bold, dim, red, yellow } = this.#screen.colors;
     const remarkLines = remarks.flatMap(({ about, text: remark }) => {
@@ -78,7 +78,12 @@ export class LiveStatus {
       return wrapped(remark, this.#tableWidth(), paint).map(({ text }) => ({ text: indented(text), paint }));
     });
     return {
-      head: [{ text: headline, paint: bold }, ...progress.map((text) => ({ text: indented(text) }))],
+      head: [
+        { text: headline, paint: bold },
+        ...progress
+          .flatMap((text) => wrapped(text, this.#tableWidth()))
+          .map(({ text }) => ({ text: indented(text) })),
+      ],
       rows: rows.map((text, i) => ({ text: indented(text), paint: i === 0 ? dim : this.#paintBar })),
       remarks: remarkLines,
     };

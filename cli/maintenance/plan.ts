@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander';
 import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceInput.ts';
 import type { Node } from '../../api/core.ts';
-import { NODE_DISRUPTION_BUDGET_NAME, NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
+import { NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
@@ -9,12 +10,13 @@ import { isCordoned } from '../../domain/common/cordon.ts';
 import { completeDrainPlan, drainPlanProblems, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
 import { stageOf } from '../../domain/common/stage.ts';
-import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { nameFor } from '../../domain/maintenance/name.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
 import { type NodeAgent, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import { currentEvacuation } from '../../domain/evacuation/evacuation.ts';
 import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
@@ -167,9 +169,10 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const names = nodes.map(({ metadata }) => metadata.name);
   const pods = await podsOn(kube, names, namespace);
-  const [agents, budgets, { held, warnings }] = await Promise.all([
+  const [agents, budgets, evacuations, { held, warnings }] = await Promise.all([
     agentsOf(kube, pods),
     kube.list(resources.podDisruptionBudgets),
+    evacuationsOf(kube, pods),
     warningsOn(kube, maintenance, { nodes, existing }),
   ]);
   const isDraining = stageOf(maintenance) === 'Drain';
@@ -178,6 +181,7 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     ...(isDraining && { from: positionOf(maintenance), fromTier: maintenance.status?.drainTier }),
     pods,
     budgets: budgets.items.map(trimPodDisruptionBudget),
+    evacuations,
     agents,
     now: kube.now(),
   });
@@ -194,6 +198,20 @@ async function agentsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise<Map<
     agents.set(node, nodeAgentOf(await readAgentLease(kube, node), kube.now()));
   });
   return agents;
+}
+
+/** Returns the Evacuations of these pods, by the UIDs of the pods. */
+async function evacuationsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise<Map<string, Evacuation>> {
+  const uids = new Set(pods.map(({ pod }) => pod.metadata.uid));
+  const { items } = await kube.list(resources.evacuations);
+  const ofPods = items.filter(({ spec }) => uids.has(spec.podRef.uid));
+  const byPod = Map.groupBy(ofPods, ({ spec }) => spec.podRef.uid);
+  return new Map(
+    [...byPod].flatMap(([uid, its]) => {
+      const evacuation = currentEvacuation(its);
+      return evacuation === undefined ? [] : [[uid, evacuation] as const];
+    }),
+  );
 }
 
 /** Returns the pods on the nodes that a drain does not leave running whatever they are. */
@@ -216,10 +234,10 @@ async function warningsOn(
   maintenance: NodeMaintenance,
   { nodes, existing }: { nodes: readonly Node[]; existing: readonly Node[] },
 ): Promise<Pick<PlanReport, 'held' | 'warnings'>> {
-  const [leases, all, budget] = await Promise.all([
+  const [leases, all, budgets] = await Promise.all([
     kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     kube.list(resources.nodeMaintenances),
-    kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }),
+    kube.list(resources.nodeDisruptionBudgets),
   ]);
   const { name } = maintenance.metadata;
   // Evaluated as a new maintenance: one in progress received its warnings when it was created.
@@ -242,9 +260,11 @@ async function warningsOn(
   const admission = admissionWarnings(proposal, {
     nodes: existing,
     maintenances: all.items,
-    budget:
-      budget &&
-      withoutStaleReservations(budget, { maintenances: windowMaintenancesIn(all.items), nowMs: now }),
+    budgets: budgets.items,
+    reservations: activeReservationsIn(budgets.items, {
+      maintenances: windowMaintenancesIn(all.items),
+      nowMs: now,
+    }),
   });
   return { held, warnings: [...admission, ...foreign, ...cordoned] };
 }

@@ -7,6 +7,7 @@ import {
   type PodPreview,
   type TierPreview,
 } from '../../domain/drain/preview.ts';
+import { BlockerReason } from '../../domain/evacuation/blocker.ts';
 import { escapeForTerminal } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import type { PlanReport } from './plan.ts';
@@ -104,10 +105,12 @@ function conclusion({ blocked, tiers, budgets, nodes, held }: PlanReport): strin
       ...(held.length === 0 ? [] : [`maintenance Leases are held by others: ${listed(holds)}`]),
       ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} cannot be evacuated without intervention`]),
     ].join('; ')}.`;
-  const waits = pods.some((pod) => pod.blockers.some((blocker) => !isBypassed(pod, blocker)));
-  return waits
-    ? 'Temporarily blocked by PodDisruptionBudgets until other pods are ready.'
-    : 'Nothing blocks the drain.';
+  const waiting = pods.flatMap((pod) => pod.blockers.filter((blocker) => !isBypassed(pod, blocker)));
+  if (waiting.length === 0) return 'Nothing blocks the drain.';
+  const silent = waiting.filter(({ reason }) => reason === BlockerReason.EvacuatorNotResponding);
+  return silent.length > 0
+    ? `${numbered(silent.length, 'pod')} ${silent.length === 1 ? 'waits' : 'wait'} for an evacuator that does not respond, and ${silent.length === 1 ? 'is' : 'are'} evicted when its time is over.`
+    : 'Temporarily blocked by PodDisruptionBudgets until other pods are ready.';
 }
 
 const maxLineLength = 1_000;

@@ -23,6 +23,8 @@ interface StartOptions extends ClusterOptions, UiOptions, WaitOptions {
   readonly reason?: string;
   readonly name?: string;
   readonly plan?: string;
+  readonly drainDeadline?: string;
+  readonly onDeadline?: 'Report' | 'Delete';
   readonly dryRun: 'none' | 'server';
   readonly output?: Structured;
 }
@@ -47,6 +49,16 @@ export function addStartVerb(program: Command): void {
     .option('--reason <text>', 'why the nodes are in maintenance')
     .option('--name <name>', 'name of the NodeMaintenance; default: derived from the nodes')
     .option('--plan <file>', 'file with a drain plan, in YAML or JSON; - is standard input')
+    .option(
+      '--drain-deadline <duration|time>',
+      'how long the drain may take, such as 2h, or a time such as 2024-04-22T21:40:32Z; owners of pods are notified before',
+    )
+    .addOption(
+      new Option(
+        '--on-deadline <action>',
+        'what happens at the deadline to the pods that are left; Delete requires permission to delete pods',
+      ).choices(['Report', 'Delete']),
+    )
     .addOption(
       new Option('--dry-run <strategy>', 'server: validate, including admission, without creating the object')
         .choices(['none', 'server'])
@@ -106,20 +118,36 @@ async function create(kube: Kube, desired: NodeMaintenance, isDry: boolean): Pro
 /** Builds the object. Throws a UsageError with field paths of the object. */
 function maintenanceOf(
   { fields, names }: ChosenNodes,
-  { name, selector, stage, reason }: StartOptions,
+  options: StartOptions,
   drainPlan: unknown,
 ): NodeMaintenance {
+  const { name, selector, stage, reason } = options;
+  const drainDeadline = deadlineOf(options);
   const parsed = parseMaintenanceInput({
     name: name ?? nameFor(names, selector),
     ...fields,
     stage,
     ...(reason !== undefined && { reason }),
     ...(drainPlan !== undefined && { drainPlan }),
+    ...(drainDeadline !== undefined && { drainDeadline }),
   });
   const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
   const maintenance = parsed.ok ? toNodeMaintenance(parsed.input) : undefined;
   if (problems.length > 0 || maintenance === undefined) throw new UsageError(problems.join('; '));
   return maintenance;
+}
+
+/** A value that begins with a date is a time. */
+function deadlineOf({ drainDeadline, onDeadline }: StartOptions): object | undefined {
+  if (drainDeadline === undefined) {
+    if (onDeadline !== undefined) throw new UsageError('--on-deadline requires --drain-deadline');
+    return undefined;
+  }
+  const isTime = /^\d{4}-/.test(drainDeadline);
+  return {
+    ...(isTime ? { at: drainDeadline } : { after: drainDeadline }),
+    ...(onDeadline !== undefined && { onDeadline }),
+  };
 }
 
 /** Selects an unused name if none was specified: completed maintenances are kept for their history. */

@@ -48,6 +48,8 @@ async function run(names: readonly string[], options: StatusOptions): Promise<vo
       for (const name of missing)
         printError(`error: NodeMaintenance "${name}" not found; kubectl get nm lists them`);
       if (missing.length > 0) process.exitCode = 1;
+      // The errors say all that there is to say.
+      if (names.length > 0 && missing.length === names.length) return;
       if (watch === true) await follow(watching);
       else show(kube, watching, output);
       if (watch !== true && output === undefined)

@@ -18,7 +18,7 @@ export interface StatusText {
 
 /** A sentence about what the table does not show. */
 export interface Remark {
-  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
+  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'Terminating' | 'StaticPods' | 'Gate';
   readonly text: string;
 }
 
@@ -26,7 +26,7 @@ export interface Remark {
 interface Layout {
   /** Width of the table in terminal columns. */
   readonly width?: number;
-  /** Lists blocked nodes first and only counts nodes that are done. */
+  /** Lists blocked nodes first, only counts nodes that are done, and names causes before their pods. */
   readonly isTruncated?: boolean;
 }
 
@@ -45,10 +45,11 @@ export function statusText(
     progress: [
       ...notProgressingLines(summary, now),
       ...progressLines(summary, now),
+      ...deadlineLines(summary, now),
       ...(rest === 0 ? [] : [`not listed: ${rest} of ${nodes.length} nodes, ${done}`]),
     ],
     rows: rowsOf(listedNodes, stage, width),
-    remarks: remarksOn(summary),
+    remarks: remarksOn(summary, isTruncated),
   };
 }
 
@@ -114,6 +115,17 @@ function progressLines(
   return [estimate === undefined ? text : `${text}; ${estimateText(estimate, now)}`];
 }
 
+function deadlineLines({ drainDeadline }: MaintenanceSummary, now: number): string[] {
+  if (drainDeadline === undefined || drainDeadline.drainedAt !== undefined) return [];
+  const { time, onDeadline, nextStep } = drainDeadline;
+  const leftMs = Date.parse(time) - now;
+  const effect =
+    onDeadline === 'Delete' ? 'pods that are left are deleted' : 'pods that are left are reported';
+  if (leftMs <= 0) return [`deadline ${time} has passed: ${effect}`];
+  const next = nextStep === undefined ? '' : `; next notification in ${duration(Date.parse(nextStep) - now)}`;
+  return [`deadline in ${duration(leftMs)} (${time}): ${effect}${next}`];
+}
+
 function inServiceText(nodes: readonly NodeSummary[], missingNodes: readonly string[] = []): string {
   const inService = nodes.filter((node) => node.inService).length;
   const unchanged = nodes.filter(
@@ -137,6 +149,8 @@ function estimateText(estimate: Estimate, now: number): string {
       return 'no estimate while paused';
     case 'Blocked':
       return 'no estimate: blocked pods require action';
+    case 'WaitingForNodeLease':
+      return 'no estimate: other clients hold Leases of nodes';
     case 'NoPodHasLeft':
       return 'no estimate: no pod has been evacuated yet';
     case 'Stalled':
@@ -203,19 +217,21 @@ function drainedBar({ podsToEvacuate, podsEvacuated, tier }: NodeSummary): strin
 }
 
 /** Returns remarks on a stalled workflow, blockers, evacuators, static pods and gates that are not ready. */
-function remarksOn(summary: MaintenanceSummary): Remark[] {
+function remarksOn(summary: MaintenanceSummary, isTruncated: boolean): Remark[] {
   const { stage, stalled } = summary;
   const first: Remark[] = stalled === undefined ? [] : [{ about: 'Stalled', text: stalled }];
-  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(summary))].map(({ about, text }) => ({
-    about,
-    text: escapeForTerminal(text, maxRemarkLength),
-  }));
+  return [...first, ...(stage === 'Complete' ? [] : drainRemarks(summary, isTruncated))].map(
+    ({ about, text }) => ({
+      about,
+      text: escapeForTerminal(text, maxRemarkLength),
+    }),
+  );
 }
 
-function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary): Remark[] {
+function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary, isTruncated: boolean): Remark[] {
   const staticText = `static pods keep running: ${staticPodsRemain}`;
   return [
-    ...causesOn(nodes),
+    ...causesOn(nodes, isTruncated),
     ...(staticPodsRemain === undefined ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>
       (gates?.notReady ?? []).map(
@@ -225,24 +241,25 @@ function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary): Remark[]
   ];
 }
 
-/** Returns each cause once, with its pods. */
-function causesOn(nodes: readonly NodeSummary[]): Remark[] {
+/** Returns each cause once, with its pods. If the output is truncated, the cause is first: it has the remedy. */
+function causesOn(nodes: readonly NodeSummary[], isTruncated: boolean): Remark[] {
   const causes = new Map<string, { about: Remark['about']; pods: string[] }>();
   const add = (about: Remark['about'], cause: string, pod: string) => {
     const known = causes.get(cause) ?? { about, pods: [] };
     causes.set(cause, { about, pods: [...known.pods, pod] });
   };
   for (const { node, leaving } of nodes) {
-    for (const { pod, blocker, evacuator, message } of leaving) {
+    for (const { pod, blocker, evacuator, message, terminating } of leaving) {
       if (blocker !== undefined) add('Blocked', `blocked: ${blocker.message}`, `${pod} (${node})`);
       else if (evacuator !== undefined)
         add('Evacuator', `${evacuator}: ${message ?? 'in progress'}`, `${pod} (${node})`);
+      if (terminating !== undefined) add('Terminating', `terminating: ${terminating}`, `${pod} (${node})`);
     }
   }
-  return [...causes].map(([cause, { about, pods }]) => ({
-    about,
-    text: `${listed(pods.toSorted(compareNames))} ${cause}`,
-  }));
+  return [...causes].map(([cause, { about, pods }]) => {
+    const names = listed(pods.toSorted(compareNames));
+    return { about, text: isTruncated ? `${cause.replace(/\.$/, '')}. Pods: ${names}` : `${names} ${cause}` };
+  });
 }
 
 const maxRemarkLength = 1_000;

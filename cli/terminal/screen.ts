@@ -34,6 +34,9 @@ const defaultWidth = 110;
 /** Lines of a terminal that does not report its size. */
 const defaultHeight = 24;
 
+/** Moves the cursor to the top and erases everything below it. Lines that were scrolled away stay. */
+const clearVisibleScreen = '\u001B[H\u001B[J';
+
 export function createScreen(stream: NodeJS.WriteStream & { fd: number }): Screen {
   const isTerminal = isatty(stream.fd);
   const colors = picocolors.createColors(isTerminal && picocolors.isColorSupported);
@@ -45,6 +48,15 @@ export function createScreen(stream: NodeJS.WriteStream & { fd: number }): Scree
     return { isLive: false, colors, width, height, print, draw: nothing, clear: nothing, done: nothing };
   }
   const block = createLogUpdate(stream);
+  const sizeNow = () => `${width()} ${height()}`;
+  let drawnAt = sizeNow();
+  /** A terminal that is resized wraps the lines of the last block again, or shows lines that had left it: nobody knows where the block begins. */
+  const clearIfResized = () => {
+    if (drawnAt === sizeNow()) return;
+    drawnAt = sizeNow();
+    block.done();
+    stream.write(clearVisibleScreen);
+  };
   const clear = () => {
     block.clear();
     block.done();
@@ -55,7 +67,10 @@ export function createScreen(stream: NodeJS.WriteStream & { fd: number }): Scree
     width,
     height,
     print: (text = '') => block.persist(escapeLines(text)),
-    draw: (lines) => block(escapeLines(lines.join('\n'))),
+    draw: (lines) => {
+      clearIfResized();
+      block(escapeLines(lines.join('\n')));
+    },
     clear,
     done: () => block.done(),
   };

@@ -49,11 +49,12 @@ export async function observeCluster(
     list(resources.nodeReadinessPolicies as Resource),
     list(resources.nodeDisruptionBudgets as Resource),
   ]);
-  const [nodes, pods, jobs, nodeLeases, processLeases, election] = await Promise.all([
+  const [nodes, pods, jobs, nodeLeases, agentLeases, processLeases, election] = await Promise.all([
     list(resources.nodes) as Promise<(Node & Managed)[]>,
     list(resources.pods),
     list(resources.jobs, { namespace: WORK_NAMESPACE, labelSelector: WINDOW_LABEL }),
     list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
+    list(resources.leases, { namespace: AGENT_LEASE_NAMESPACE }),
     processLeasesOf(kube, namespace),
     kube.get(resources.leases, { namespace, name: ElectionLease.Controllers }),
   ]);
@@ -74,6 +75,7 @@ export async function observeCluster(
     pods: (pods as MarkedPod[]).filter(isMarked),
     jobs,
     nodeLeases,
+    agentLeases,
     processLeases,
     installed: installed.filter(({ kind = '' }) => !outside.includes(kind)),
     definitions: ofKind('CustomResourceDefinition') as InstalledDefinition[],

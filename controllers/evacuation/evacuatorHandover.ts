@@ -1,15 +1,22 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
-import { EVACUATION_NODE_LABEL, FIELD_MANAGER, STATIC_POD_EVACUATOR } from '../../api/names.ts';
+import {
+  DEPLOYMENT_EVACUATOR,
+  EVACUATION_NODE_LABEL,
+  FIELD_MANAGER,
+  STATIC_POD_EVACUATOR,
+} from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
-import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
+import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { podTypeOf } from '../../domain/common/pod.ts';
 import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
+import { blockedCondition, blockedConditions } from '../../domain/evacuation/blocker.ts';
 import { describeInstigators } from '../../domain/evacuation/evacuation.ts';
 import {
   activationMessage,
+  controllerEvacuator,
   deadlineSecondsOf,
   evacuationLabels,
   exhaustedCondition,
@@ -28,12 +35,15 @@ import type { Cluster } from '../../kube/cluster.ts';
 import { ignoreConflict, isRejection } from '../../kube/errors.ts';
 import { aboutPod, type EventContent, type EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
+import type { AutomaticRegistration } from './automaticRegistration.ts';
 import type { KnownEvacuators } from './knownEvacuators.ts';
 
 interface Deps {
   cluster: Cluster;
   events: EventRecorder;
   known: KnownEvacuators;
+  /** Undefined unless the installation registers the evacuator of Deployments by itself. */
+  registration?: AutomaticRegistration | undefined;
 }
 
 export type HandoverResult =
@@ -54,10 +64,12 @@ export class EvacuatorHandover {
   readonly #cluster: Cluster;
   readonly #events: EventRecorder;
   readonly #known: KnownEvacuators;
+  readonly #registration: AutomaticRegistration | undefined;
   /** UIDs of Evacuations with an Event about invalid annotations of their pod. */
   readonly #warned = new Set<string>();
 
-  constructor({ cluster, events, known }: Deps) {
+  constructor({ cluster, events, known, registration }: Deps) {
+    this.#registration = registration;
     this.#cluster = cluster;
     this.#events = events;
     this.#known = known;
@@ -80,6 +92,8 @@ export class EvacuatorHandover {
         await this.#patch(evacuation, { metadata: { labels } });
         return { kind: 'Wait' };
       }
+      if (evacuation.spec.evacuators === undefined && (await this.#register(evacuation, pod)))
+        return { kind: 'Wait' };
       const hasAgent = await this.#awaitsLiveAgent(evacuation, pod);
       const step = nextEvacuatorStep(evacuation, pod, {
         now: this.#cluster.kube.now(),
@@ -91,6 +105,15 @@ export class EvacuatorHandover {
       ignoreConflict(error);
       return { kind: 'Wait' };
     }
+  }
+
+  /** Registers the evacuator of Deployments if the installation does so for such a pod. Returns whether it did. */
+  async #register(evacuation: Evacuation, pod: Pod): Promise<boolean> {
+    const message = await this.#registration?.reasonFor(pod);
+    if (message === undefined) return false;
+    await this.#patch(evacuation, { spec: { evacuators: [controllerEvacuator(DEPLOYMENT_EVACUATOR)] } });
+    this.#record(evacuation, pod, { type: 'Normal', reason: 'EvacuatorRegistered', message });
+    return true;
   }
 
   /** Reports whether the Evacuation waits for the agent of its node, and that agent is alive. */
@@ -119,8 +142,9 @@ export class EvacuatorHandover {
     return draining.toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   }
 
-  forget({ metadata }: Evacuation): void {
+  forget({ metadata, spec }: Evacuation): void {
     this.#warned.delete(metadata.uid ?? '');
+    this.#registration?.forget(spec.podRef.uid);
   }
 
   async #apply(evacuation: Evacuation, pod: Pod, step: NextStep): Promise<HandoverResult> {
@@ -153,8 +177,14 @@ export class EvacuatorHandover {
     { evacuatorClass, after }: Extract<NextStep, { kind: 'Activate' }>,
   ): Promise<void> {
     const next = successorsOf(evacuation, evacuatorClass, pod);
-    const now = this.#cluster.kube.now().toISOString();
+    const at = this.#cluster.kube.now();
+    const now = at.toISOString();
+    const conditions = evacuation.status?.conditions ?? [];
     await this.#patchStatus(evacuation, {
+      // What blocked the previous evacuator, or an eviction before the evacuators were registered, blocks this one no more.
+      ...(isTrue(conditions, blockedCondition) && {
+        conditions: [...blockedConditions(conditions, undefined, at)],
+      }),
       activeEvacuatorClass: evacuatorClass,
       activeEvacuatorSince: now,
       activeEvacuatorCompleted: false,

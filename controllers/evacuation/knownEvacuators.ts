@@ -14,12 +14,15 @@ export interface EvacuatorSettings {
   readonly knownClasses: readonly string[];
   /** Whether this installation evacuates pods of Deployments; otherwise another controller may serve their class. */
   readonly deployments: boolean;
+  /** automatic: that evacuator is also registered for pods without evacuators that only it can evacuate without a disruption. */
+  readonly deploymentRegistration: 'annotated' | 'automatic';
 }
 
 export const defaultEvacuatorSettings: EvacuatorSettings = {
   responseSeconds: DEFAULT_EVACUATOR_RESPONSE_SECONDS,
   knownClasses: [],
   deployments: true,
+  deploymentRegistration: 'annotated',
 };
 
 /** The maximum number of classes that are remembered. */

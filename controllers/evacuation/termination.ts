@@ -5,6 +5,7 @@ import {
   stuckTerminating,
   stuckTerminatingAfterMs,
 } from '../../domain/evacuation/blocker.ts';
+import { terminatingSinceMs, terminationText } from '../../domain/evacuation/termination.ts';
 import { keyOf } from '../../kube/store.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
 import type { StatusMessages } from './statusMessages.ts';
@@ -29,7 +30,10 @@ interface Reporting {
   now: Date;
 }
 
-/** Reports a terminating pod: once when its grace period is long, and again when it exceeds the grace period. */
+/**
+ * Reports a terminating pod: at once if it was deleted before its evacuation was requested, otherwise when its grace period is long; and again
+ * when it exceeds the grace period.
+ */
 export async function reportTermination(
   { messages, timing: { reportAfterMs, stuckAfterMs }, now }: Reporting,
   evacuation: Evacuation,
@@ -42,16 +46,22 @@ export async function reportTermination(
   const reportAtMs = graceMs > reportAfterMs ? graceEndsAtMs - graceMs + reportAfterMs : stuckAtMs;
   // A terminating pod is no longer blocked by what its Evacuation reported before.
   const hasOutdatedBlocker = reportedBlocker(evacuation.status) !== undefined;
-  if (now.getTime() < reportAtMs && !hasOutdatedBlocker)
-    return { requeueAfterMs: reportAtMs - now.getTime() };
+  const isDue = now.getTime() >= reportAtMs || hasOutdatedBlocker || isUndescribed(evacuation, pod);
+  if (!isDue) return { requeueAfterMs: reportAtMs - now.getTime() };
   const delayMs = messages.terminationDelayMs(keyOf(evacuation));
   if (delayMs > 0) return { requeueAfterMs: delayMs };
   const stuck = stuckTerminating(pod, now, stuckAfterMs);
   // An evacuator that deleted the pod has written its own message.
   const message =
     evacuation.status?.activeEvacuatorClass === undefined
-      ? `The pod is terminating; its grace period ends at ${deletionTimestamp}.`
+      ? `The pod is terminating; ${terminationText(pod)}.`
       : evacuation.status.message;
   await messages.write(evacuation, { message: stuck?.message ?? message }, stuck);
   return stuck === undefined ? { requeueAfterMs: stuckAtMs - now.getTime() } : undefined;
+}
+
+/** Reports whether the pod was terminating before its evacuation was requested, and the Evacuation does not say so yet. */
+function isUndescribed({ metadata, status }: Evacuation, pod: Pod): boolean {
+  const createdAtMs = Date.parse(metadata.creationTimestamp ?? '');
+  return status?.message === undefined && terminatingSinceMs(pod) < createdAtMs;
 }

@@ -1,10 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import { DEFAULT_NODE_DISRUPTION_BUDGET, type NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
-import { budgetStatus } from '../../domain/budget/nodeDisruptionBudget.ts';
-import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { budgetStatus, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
+import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
 import { ignoreConflict, isKubeError } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -14,8 +15,9 @@ import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 const writeIntervalMs = 1_000;
 /** The budget may have been deleted, or a reservation may have expired, without any event. */
 const resyncMs = 60_000;
+const maxConcurrentWrites = 4;
 
-/** Creates the NodeDisruptionBudget of the cluster if it does not exist, and keeps its status up to date. */
+/** Creates the NodeDisruptionBudget that has the reservations if it does not exist, and keeps the status of all budgets up to date. */
 export async function runNodeDisruptionBudgetController(
   { cluster, log }: { cluster: FencedCluster; log: Log },
   signal: AbortSignal,
@@ -43,8 +45,10 @@ export async function runNodeDisruptionBudgetController(
 }
 
 async function reconcile(cluster: FencedCluster): Promise<Requeue> {
-  const budget = cluster.nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
-  await (budget === undefined ? createDefault(cluster) : updateStatus(cluster, budget));
+  const budgets = cluster.nodeDisruptionBudgets.list();
+  const hasDefault = budgets.some(({ metadata }) => metadata.name === NODE_DISRUPTION_BUDGET_NAME);
+  if (!hasDefault) await createDefault(cluster);
+  await updateStatuses(cluster, budgets);
   return { requeueAfterMs: resyncMs };
 }
 
@@ -61,24 +65,39 @@ async function createDefault({ kube }: FencedCluster): Promise<void> {
   }
 }
 
-async function updateStatus(
-  { kube, ...cluster }: FencedCluster,
-  budget: NodeDisruptionBudget,
+async function updateStatuses(
+  cluster: FencedCluster,
+  budgets: readonly NodeDisruptionBudget[],
 ): Promise<void> {
   const maintenances = cluster.maintenances.list();
-  const now = kube.now();
-  const { status: active } = withoutStaleReservations(budget, {
+  const now = cluster.kube.now();
+  const nodes = cluster.nodes.list();
+  const reservations = activeReservationsIn(budgets, {
     maintenances: windowMaintenancesIn(maintenances),
     nowMs: now.getTime(),
   });
-  const input = { nodes: cluster.nodes.list(), maintenances, reservations: active?.reservations ?? [] };
-  const status = budgetStatus(budget, input, now.toISOString());
+  const out = outOfService({ nodes, maintenances, reservations });
+  const errors: unknown[] = [];
+  // A budget whose status is rejected does not keep the others waiting.
+  await forEachBounded(maxConcurrentWrites, budgets, (budget) =>
+    updateStatus(cluster, budget, budgetStatus(budget, { nodes, out }, now.toISOString())).catch((error) =>
+      errors.push(error),
+    ),
+  );
+  if (errors.length > 0) throw errors[0];
+}
+
+async function updateStatus(
+  { kube }: FencedCluster,
+  budget: NodeDisruptionBudget,
+  status: ReturnType<typeof budgetStatus>,
+): Promise<void> {
   const { reservations: _reservations, ...before } = budget.status ?? {};
   if (isDeepStrictEqual(status, before)) return;
   // Windows own the reservations: they write them under the resourceVersion that they decided on.
   const body = { metadata: { uid: budget.metadata.uid }, status };
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
   await kube
-    .mergePatch(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }, body, options)
+    .mergePatch(resources.nodeDisruptionBudgets, { name: budget.metadata.name }, body, options)
     .catch(ignoreConflict);
 }

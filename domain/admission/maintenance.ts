@@ -1,11 +1,11 @@
 import type { Node } from '../../api/core.ts';
 import { TEMPORAL_USER } from '../../api/names.ts';
-import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
+import type { NodeDisruptionBudget, NodeReservation } from '../../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance, NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { completeDrainPlan } from '../drain/plan.ts';
 import { desiredTargetsAt } from '../drain/targets.ts';
-import { limitOf, outOfService } from '../budget/nodeDisruptionBudget.ts';
+import { countOutOfService, limitsOf, outOfService } from '../budget/nodeDisruptionBudget.ts';
 import { type SelectableNode, selectsNode } from '../common/nodeSelector.ts';
 import { holdsNodes, stageOf } from '../common/stage.ts';
 import { numbered } from '../common/text.ts';
@@ -21,8 +21,10 @@ export interface Proposal {
 export interface Surroundings {
   nodes: readonly (SelectableNode & Partial<Pick<Node, 'spec'>>)[];
   maintenances: readonly Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>[];
-  /** Undefined if the cluster has none, or it could not be read. */
-  budget?: Pick<NodeDisruptionBudget, 'spec' | 'status'> | undefined;
+  /** None if they could not be read. */
+  budgets?: readonly Pick<NodeDisruptionBudget, 'metadata' | 'spec'>[] | undefined;
+  /** The active reservations of windows. */
+  reservations?: readonly NodeReservation[] | undefined;
 }
 
 interface RuleInput extends Proposal, Surroundings {
@@ -48,6 +50,14 @@ export function admissionWarnings(proposal: Proposal, surroundings: Surroundings
   if (spec.stage === before?.stage && !changesSelector(proposal)) return [];
   const input = ruleInput(proposal, surroundings);
   return warningRules.flatMap((rule) => rule(input) ?? []);
+}
+
+/** Returns why a new deadline cannot be met, or undefined: with Delete, pods would be deleted at once, with a grace period of a second. */
+export function deadlineProblem({ spec, before }: Proposal, now: Date): string | undefined {
+  const { at } = spec.drainDeadline ?? {};
+  if (at === undefined || spec.stage === 'Complete' || Date.parse(at) > now.getTime()) return undefined;
+  const isNew = at !== before?.drainDeadline?.at || (spec.stage === 'Drain' && before.stage !== 'Drain');
+  return isNew ? `spec.drainDeadline.at: ${at} has passed: set a later time, or use after` : undefined;
 }
 
 /** Returns why the status of a maintenance could not be stored, or undefined. */
@@ -104,6 +114,11 @@ export function temporalDenialMessage(denial: Omit<Denial, 'user'>): string {
   return `${denialText({ ...denial, user: TEMPORAL_USER })}, and requests from Temporal are those of this user: create or change the NodeMaintenance with kubectl, or have an administrator run kubectl apply --server-side -k deploy/temporal-user (all nodes; deploy/temporal-user/some-nodes.yaml for a part)`;
 }
 
+/** Names the remedy for the user of Temporal, who may not have pods deleted until an administrator grants it. */
+export function temporalDeletionDenialMessage(): string {
+  return `spec.drainDeadline.onDeadline: user "${TEMPORAL_USER}" may not delete pods in all namespaces, which Delete requires, and requests from Temporal are those of this user: create or change the NodeMaintenance with kubectl, set onDeadline to Report, or have an administrator grant this user the verb delete on pods in a ClusterRole`;
+}
+
 function denialText({ user, nodes, unchecked }: Denial): string {
   const others = unchecked === 0 ? '' : ` (${unchecked} more were not checked)`;
   return `spec.nodeSelector: user "${user}" may not delete ${nodes.length === 1 ? 'node' : 'nodes'} ${quoted(nodes)}${others}: maintaining a node requires permission to delete it`;
@@ -157,17 +172,26 @@ function unknownNames({ nodeSelector }: NodeMaintenanceSpec, nodes: readonly Sel
   return [...new Set(named)].filter((name) => !known.has(name)).toSorted(compareNames);
 }
 
-function exceedsBudget({ name, spec, nodes, maintenances, selected, budget }: RuleInput): string | undefined {
-  if (budget === undefined || !holdsNodes(spec.stage)) return undefined;
+function exceedsBudget(input: RuleInput): string | undefined {
+  const { name, spec, nodes, maintenances, selected, budgets = [], reservations = [] } = input;
+  if (budgets.length === 0 || !holdsNodes(spec.stage)) return undefined;
   const out = outOfService({
     nodes: nodes.map(({ metadata, spec: nodeSpec = {} }) => ({ metadata, spec: nodeSpec })),
     maintenances: maintenances.filter(({ metadata }) => metadata.name !== name),
-    reservations: budget.status?.reservations ?? [],
+    reservations,
   });
-  const more = selected.filter(({ metadata }) => !out.has(metadata.name)).length;
-  const allowed = limitOf(budget.spec.maxUnavailable, nodes.length);
-  if (more === 0 || out.size + more <= allowed) return undefined;
-  return `spec.nodeSelector takes ${numbered(more, 'more node')} out of service in addition to ${out.size}, but the NodeDisruptionBudget allows ${allowed}: maintenance windows wait until fewer nodes are out of service`;
+  const added = selected.filter(({ metadata }) => !out.has(metadata.name));
+  const exceeded = limitsOf(budgets, nodes)
+    .map((limit) => {
+      const more = added.filter(({ metadata }) => limit.nodes.has(metadata.name)).length;
+      return { limit, more, before: countOutOfService(limit, out) };
+    })
+    .filter(({ limit, more, before }) => more > 0 && before + more > limit.allowed);
+  const [first, ...others] = exceeded;
+  if (first === undefined) return undefined;
+  const names = others.map(({ limit }) => limit.name);
+  const also = names.length === 0 ? '' : ` (exceeded as well: ${listed(names)})`;
+  return `spec.nodeSelector takes ${numbered(first.more, 'more node')} out of service in addition to ${first.before}, but NodeDisruptionBudget ${first.limit.name} allows ${first.limit.allowed}${also}: maintenance windows wait until fewer nodes are out of service`;
 }
 
 function overlapsOthers({ name, maintenances, selected }: RuleInput): string | undefined {

@@ -5,8 +5,8 @@ export type ConditionFacts = Pick<Condition, 'type' | 'status' | 'reason' | 'mes
   observedGeneration?: number;
 };
 
-/** The limit of the schema. */
-const maxMessageLength = 32_768;
+/** A quarter of the limit of the schema, so that all conditions together are a small part of an object. */
+const maxMessageLength = 8_192;
 
 /** Returns the conditions with one of them set. `lastTransitionTime` changes only if the status does (API conventions). */
 export function withCondition(
@@ -27,4 +27,8 @@ export function withCondition(
 
 export function isTrue(conditions: readonly Condition[] | undefined, type: string): boolean {
   return conditions?.some((condition) => condition.type === type && condition.status === 'True') ?? false;
+}
+
+export function isFalse(conditions: readonly Condition[] | undefined, type: string): boolean {
+  return conditions?.some((condition) => condition.type === type && condition.status === 'False') ?? false;
 }

@@ -4,12 +4,22 @@ export function compareNames(a: string, b: string): number {
 }
 
 /** Limits the names in a message, so that the status of a large maintenance stays small. */
-const maxNames = 5;
+const maxNames = 3;
 
-/** Joins the names: `a, b, c, d, e and 7 more`. */
+/** Joins the names: `a, b, c and 7 more`. */
 export function listed(names: readonly string[]): string {
   const shown = names.slice(0, maxNames).join(', ');
   return names.length > maxNames ? `${shown} and ${names.length - maxNames} more` : shown;
+}
+
+/** Long names are shortened in messages, so that three of them fit. */
+const maxShownLength = 63;
+
+/** Returns the name, without its middle if it is longer than most names are. Beginning and end tell names of a series apart. */
+export function shortened(name: string): string {
+  if (name.length <= maxShownLength) return name;
+  const kept = maxShownLength - 1;
+  return `${name.slice(0, Math.ceil(kept / 2))}…${name.slice(-Math.floor(kept / 2))}`;
 }
 
 const maxLabelLength = 63;

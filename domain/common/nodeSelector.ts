@@ -32,6 +32,14 @@ export function namedNodes({ nodeSelectorTerms }: NodeSelector): string[] {
     );
 }
 
+/** Returns the only nodes that the selector can match, whatever their labels are; undefined if labels decide. */
+export function namesOnly({ nodeSelectorTerms }: NodeSelector): string[] | undefined {
+  const names = nodeSelectorTerms.map(({ matchFields = [] }) =>
+    matchFields.find(({ key, operator }) => key === 'metadata.name' && operator === 'In'),
+  );
+  return names.every((one) => one !== undefined) ? names.flatMap(({ values = [] }) => values) : undefined;
+}
+
 type ValueOf = (node: SelectableNode) => string | undefined;
 
 /** What a requirement compares. core/v1 supports no field but metadata.name. */

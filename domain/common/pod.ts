@@ -23,8 +23,8 @@ export function isLeftRunning(pod: Pod, namespace: string): boolean {
   return isWork(pod) || isNodeAgent(pod, namespace);
 }
 
-/** Only administrators create Jobs in the namespace of work. */
-function isWork({ metadata }: Pod): boolean {
+/** Returns true for a pod of a Job of a window. Only administrators create Jobs in the namespace of work. */
+export function isWork({ metadata }: Pod): boolean {
   if (metadata.namespace !== WORK_NAMESPACE) return false;
   return (
     metadata.ownerReferences?.some(({ kind, controller }) => kind === 'Job' && controller === true) ?? false

@@ -95,6 +95,16 @@ export function hasStarted(
   return status?.stageStatuses.some(({ name }) => name === stage) ?? false;
 }
 
+/**
+ * Returns true if the condition Drained is True for this generation of the object. After an edit of its selector, and for a restored object, whose
+ * generations start again, that of another generation tells nothing.
+ */
+export function isDrained({ metadata, status }: Pick<NodeMaintenance, 'metadata' | 'status'>): boolean {
+  const drained = status?.conditions.find(({ type }) => type === 'Drained');
+  const { generation = 0 } = metadata;
+  return drained?.status === 'True' && (drained.observedGeneration ?? generation) === generation;
+}
+
 /** Returns true after Complete: "The finalizer is not removed until the Complete stage has been completed" (KEP-4212 > Finalizers). */
 export function isCompleted(maintenance: NodeMaintenance): boolean {
   const { finalizers = [] } = maintenance.metadata;

@@ -26,6 +26,16 @@ export function oneLine(text: string, maxLength: number): string {
   return cut(escapeUnprintable(start.replaceAll(/\s+/g, ' ').trim()), maxLength);
 }
 
+/** Returns the size of a JSON text in UTF-8. */
+export function jsonBytes(value: unknown): number {
+  let bytes = 0;
+  for (const character of JSON.stringify(value) ?? '') {
+    const code = character.codePointAt(0) ?? 0;
+    bytes += code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x1_0000 ? 3 : 4;
+  }
+  return bytes;
+}
+
 /** Formats a count with its noun, in the plural unless the count is 1: `1 pod`, `0 pods`. */
 export function numbered(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;

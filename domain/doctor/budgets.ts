@@ -4,7 +4,7 @@ import { isFinished, podName, podTypeOf } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
 import { BlockerReason } from '../evacuation/blocker.ts';
 import { budgetBlocker, budgetsOf, multipleBudgetsMessage } from '../evacuation/budgets.ts';
-import { registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 import { type Finding, listedFindings, warning } from './finding.ts';
 
 /** Judges PodDisruptionBudgets that will block every drain of their pods, whatever the time. */
@@ -52,5 +52,7 @@ function append<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
 /** Returns false for pods that leave in another way than by the eviction API, which alone respects budgets. */
 function isEvicted(pod: Pod): boolean {
   const leaves = isFinished(pod) || pod.metadata.deletionTimestamp !== undefined;
-  return !leaves && podTypeOf(pod) === 'Default' && registeredEvacuators(pod).evacuators.length === 0;
+  const { evacuators } = registeredEvacuators(pod);
+  const isServed = evacuators.some((one) => inapplicableReason(one.evacuatorClass, pod) === undefined);
+  return !leaves && podTypeOf(pod) === 'Default' && !isServed;
 }

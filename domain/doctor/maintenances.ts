@@ -111,6 +111,10 @@ function waitingProblem(
         'grant its requester the verb delete on the nodes, or let another user request it',
         object,
       );
+    case WaitingReason.VolumesAttached:
+      return sinceMs > stuckAfterMs
+        ? warning(messageOf('Drained'), 'check the CSI driver, which detaches the volumes', object)
+        : undefined;
     case WaitingReason.Completing:
       return sinceMs > stuckAfterMs
         ? error(

@@ -1,5 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
+import { decideDeletions, type DeadlineDecision, type PodDeletion } from './deadline.ts';
 import type { PodSnapshot } from './podSnapshot.ts';
 import type { Blocker } from '../evacuation/blocker.ts';
 import { isDenied, type WaitingNode, waitingMessage } from '../leases/nodeLease.ts';
@@ -17,8 +18,8 @@ import {
 } from './contention.ts';
 import { drainMessages, fastForwardedBy, isFastForwarded } from './message.ts';
 import type { RemainingPod } from './remaining.ts';
-import { type DrainTargets, exceeds, targetsPod } from './targets.ts';
-import { tiersWithPods } from './tiers.ts';
+import { desiredTargetsAt, type DrainTargets, exceeds, join, targetsPod } from './targets.ts';
+import { tierPositionOf, tiersWithPods } from './tiers.ts';
 
 /** The input of a drain decision, observed at one moment. */
 export interface DrainSnapshot {
@@ -32,6 +33,8 @@ export interface DrainSnapshot {
   waiting: readonly WaitingSnapshot[];
   /** Node name -> the drain targets in the status of this maintenance. */
   published: ReadonlyMap<string, DrainTargets>;
+  /** The deadline at which this maintenance deletes what is left, in milliseconds since the epoch. It deletes nothing unless given. */
+  deletion?: { timeMs: number; nowMs: number } | undefined;
 }
 
 export type WaitingSnapshot = WaitingNode &
@@ -52,6 +55,8 @@ export interface DrainDecision {
   remaining: readonly RemainingPod[];
   /** Targeted pods that cannot leave, and why. */
   blocked: readonly BlockedPod[];
+  /** Pods that terminate, and that nothing else blocks. */
+  terminating: readonly Pod[];
   /** Nodes whose targets exceed those of this maintenance since this decision, and the maintenances that caused it. */
   fastForwarded: readonly { node: string; by: string }[];
   waiting: readonly WaitingNode[];
@@ -59,6 +64,10 @@ export interface DrainDecision {
   undrained: readonly WaitingNode[];
   /** Names of the younger maintenances that this one, the oldest of a cycle, overrules so that all of them can proceed. */
   overruled: readonly string[];
+  /** Pods that are deleted now because of the deadline, in their order. The drain targets of their nodes select them. */
+  deletions: readonly PodDeletion[];
+  /** When the next pod is deleted, in milliseconds since the epoch. */
+  nextDeletionAtMs: number | undefined;
 }
 
 export interface BlockedPod {
@@ -67,12 +76,14 @@ export interface BlockedPod {
 }
 
 /**
- * Decides the next step of a drain (KEP-4212 > Pod Selection): "The next entry in the plan can be selected once all
- * the nodes of a NodeMaintenance have finished evacuation and all the NodeMaintenances of intersecting nodes have finished
- * evacuation for the current drain targets". The result does not depend on the order of maintenances, nodes and pods.
+ * Decides the next step of a drain (KEP-4212 > Pod Selection). The next entry in the plan is selected "once all the nodes of a
+ * NodeMaintenance have finished evacuation"; the drain targets of each node, which other maintenances limit, make it conform to their plans
+ * (ADR 67). The result does not depend on the order of maintenances, nodes and pods.
  */
-export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
-  const { maintenance } = snapshot;
+export function decideDrain(observed: DrainSnapshot): DrainDecision {
+  const { maintenance } = observed;
+  const deletions = deletionsOf(observed);
+  const snapshot = fastForwarded(observed, deletions);
   const resolved = resolveContention(snapshot.maintenances, snapshot.nodes);
   const [oldest, ...younger] = deadlockOf(resolved, maintenance);
   const breaksDeadlock = oldest?.name === maintenance;
@@ -99,10 +110,52 @@ export function decideDrain(snapshot: DrainSnapshot): DrainDecision {
     tiers: union(tiers, tiersOf(snapshot, snapshot.waiting.flatMap(evacuableOf))),
     remaining: contentions.flatMap(({ node }) => node.remaining.map(({ pod, cause }) => ({ pod, cause }))),
     blocked: targeted.flatMap(({ pod, blocker }) => (blocker === undefined ? [] : [{ pod, blocker }])),
+    terminating: contentions.flatMap(({ node }) =>
+      node.evacuable
+        .filter(({ pod, blocker }) => blocker === undefined && pod.metadata.deletionTimestamp !== undefined)
+        .map(({ pod }) => pod),
+    ),
     fastForwarded: contentions
       .filter((own) => isNewlyFastForwarded(own, snapshot))
       .map((own) => ({ node: own.node.name, by: fastForwardedBy(own) })),
     overruled: breaksDeadlock ? younger.map(({ name }) => name) : [],
+    deletions: deletions.due,
+    nextDeletionAtMs: deletions.nextAtMs,
+  };
+}
+
+/** Decides which pods the deadline deletes, on all nodes of the maintenance that it may change. */
+function deletionsOf({ maintenance, maintenances, nodes, deletion }: DrainSnapshot): DeadlineDecision {
+  const own = maintenances.find(({ name }) => name === maintenance);
+  if (deletion === undefined || own === undefined) return { due: [], nextAtMs: undefined };
+  const selected = new Set(own.nodes);
+  const pods = nodes.filter(({ name }) => selected.has(name)).flatMap((node) => divided(node).evacuable);
+  return decideDeletions(
+    pods.map(({ pod, forbidsCancellation = false }) => ({
+      pod,
+      tier: tierPositionOf(own.plan, own.position, pod),
+      forbidsCancellation,
+    })),
+    deletion,
+  );
+}
+
+/**
+ * Returns the snapshot with drain targets on the nodes of the maintenance that reach the last tier in which the deadline deletes pods: no pod
+ * is deleted that the targets do not select, and DaemonSets do not return pods to targeted nodes. The position stays: its pods may be stuck.
+ */
+function fastForwarded(snapshot: DrainSnapshot, { due }: DeadlineDecision): DrainSnapshot {
+  const own = snapshot.maintenances.find(({ name }) => name === snapshot.maintenance);
+  // In the order of their tiers.
+  const last = due.at(-1);
+  if (own === undefined || last === undefined) return snapshot;
+  const selected = new Set(own.nodes);
+  const targets = desiredTargetsAt(own.plan, last.tier);
+  return {
+    ...snapshot,
+    nodes: snapshot.nodes.map((node) =>
+      selected.has(node.name) ? { ...node, reached: join([node.reached, targets]) } : node,
+    ),
   };
 }
 

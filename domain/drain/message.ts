@@ -1,10 +1,7 @@
-import { compareNames, listed } from '../common/names.ts';
+import { compareNames, listed, shortened } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { type Contention, type NodeContention, nodeContentionsOf } from './contention.ts';
 import { type DrainTargets, exceeds, join } from './targets.ts';
-
-/** Limits the size of the status, which has one message for each of up to thousands of nodes. */
-const maxMessageLength = 512;
 
 /** Returns the drain message of each node of a maintenance, as in KEP-4212 > Pod Selection and DrainTargets Example. */
 export function drainMessages(contention: Contention, maintenance: string): Map<string, string> {
@@ -12,22 +9,18 @@ export function drainMessages(contention: Contention, maintenance: string): Map<
   const waiting =
     awaited.length === 0 ? undefined : `Waiting for ${groupedByMaintenance(awaited, maintenance)}.`;
   return new Map(
-    nodeContentionsOf(contention, maintenance).map((own) => {
-      const message = messageOf(own, waiting);
-      const isLong = message.length > maxMessageLength;
-      return [own.node.name, isLong ? `${message.slice(0, maxMessageLength - 3)}...` : message];
-    }),
+    nodeContentionsOf(contention, maintenance).map((own) => [own.node.name, messageOf(own, waiting)]),
   );
 }
 
 function messageOf(own: NodeContention, waiting: string | undefined): string {
   const { node, limitedBy } = own;
   if (node.targetedPods === 0 && waiting !== undefined) return waiting;
-  if (limitedBy.length > 0) return `Evacuating (limited by ${listed(limitedBy)})`;
+  if (limitedBy.length > 0) return `Evacuating (limited by ${listed(limitedBy.map(shortened))})`;
   if (node.targetedPods > 0 && isFastForwarded(own)) return `Evacuating (${fastForwardedBy(own)})`;
   if (node.evacuable.length > 0) return 'Evacuating';
   return node.remaining.length > 0
-    ? `Drained, left running: ${listed(node.remaining.map(({ pod }) => podName(pod)))}.`
+    ? `Drained, left running: ${listed(node.remaining.map(({ pod }) => shortened(podName(pod))))}.`
     : 'Drained';
 }
 
@@ -47,7 +40,7 @@ export function fastForwardedBy({ node, maintenance, desired }: NodeContention):
   const names = (exact.length > 0 ? exact : ahead).map((other) => other.maintenance).toSorted(byName);
   if (names.length === 0) return 'fast-forwarded';
   const areOlder = names.every(({ createdAt }) => compareNames(createdAt, maintenance.createdAt) <= 0);
-  return `fast-forwarded by ${areOlder ? 'older ' : ''}${listed(names.map(({ name }) => name))}`;
+  return `fast-forwarded by ${areOlder ? 'older ' : ''}${listed(names.map(({ name }) => shortened(name)))}`;
 }
 
 function beyond(targets: DrainTargets, bound: DrainTargets): DrainTargets {
@@ -80,15 +73,27 @@ function awaitedNodes(contention: Contention, maintenance: string): AwaitedNode[
   return awaited;
 }
 
-/** Formats `node one`, `nodes one, two`, `node two (maintenance-a)`. The maintenance's own nodes come first, without its name. */
+/** At most this many nodes are named. */
+const maxNodes = 3;
+
+/**
+ * Formats `node one`, `nodes one, two`, `node two (maintenance-a)`, `nodes one, two, three and 7 more`. The maintenance's own nodes come first,
+ * without its name.
+ */
 function groupedByMaintenance(awaited: readonly AwaitedNode[], own: string): string {
-  const names = [...new Set(awaited.map(({ maintenance }) => maintenance))].toSorted(
-    (a, b) => Number(a !== own) - Number(b !== own) || compareNames(a, b),
+  const byKey = new Map(awaited.map((one) => [`${one.maintenance} ${one.node}`, one] as const));
+  const sorted = [...byKey.values()].toSorted(
+    (a, b) =>
+      Number(a.maintenance !== own) - Number(b.maintenance !== own) ||
+      compareNames(a.maintenance, b.maintenance) ||
+      compareNames(a.node, b.node),
   );
-  const groups = names.map((name) => {
-    const nodes = new Set(awaited.filter(({ maintenance }) => maintenance === name).map(({ node }) => node));
-    const list = `${nodes.size > 1 ? 'nodes' : 'node'} ${listed([...nodes].toSorted(compareNames))}`;
-    return name === own ? list : `${list} (${name})`;
+  const shown = Map.groupBy(sorted.slice(0, maxNodes), ({ maintenance }) => maintenance);
+  const groups = [...shown].map(([maintenance, nodes]) => {
+    const names = nodes.map(({ node }) => shortened(node)).join(', ');
+    const list = `${nodes.length > 1 ? 'nodes' : 'node'} ${names}`;
+    return maintenance === own ? list : `${list} (${shortened(maintenance)})`;
   });
-  return groups.join(', ');
+  const more = sorted.length - maxNodes;
+  return more > 0 ? `${groups.join(', ')} and ${more} more` : groups.join(', ');
 }

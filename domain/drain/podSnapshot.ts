@@ -8,4 +8,6 @@ export interface PodSnapshot {
   evacuating: boolean;
   /** The reason why the pod cannot leave, if there is one. */
   blocker?: Blocker | undefined;
+  /** Its Evacuation has the cancellation policy Forbid. */
+  forbidsCancellation?: boolean;
 }

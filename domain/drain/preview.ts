@@ -1,9 +1,11 @@
 import type { Pod, PodDisruptionBudget } from '../../api/core.ts';
-import type { Evacuator } from '../../api/evacuation.ts';
+import type { Evacuation, Evacuator } from '../../api/evacuation.ts';
+import { DAEMONSET_EVACUATOR, DEPLOYMENT_EVACUATOR } from '../../api/names.ts';
 import type { DrainPlanEntry, DrainTier, PodType } from '../../api/nodeMaintenance.ts';
 import {
   type Blocker,
   BlockerReason,
+  blockerOf,
   requiresIntervention,
   stuckTerminating,
 } from '../evacuation/blocker.ts';
@@ -12,7 +14,8 @@ import { entryText } from './plan.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import { type RemainingCause, remainingCause, remainingCauseText } from './remaining.ts';
 import { drainTierAt, tierPositionOf } from './tiers.ts';
-import { registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import { appsController, isReleased } from '../evacuation/podRelease.ts';
 import { compareNames } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { daemonSetOf, isFinished, podName, podPriorityOf, podTypeOf } from '../common/pod.ts';
@@ -27,6 +30,8 @@ export interface PreviewInput {
   /** The pods on the selected nodes. */
   pods: readonly PreviewedPod[];
   budgets: readonly PodDisruptionBudget[];
+  /** UID of a pod -> its Evacuation; only of a drain in progress. */
+  evacuations?: ReadonlyMap<string, Evacuation>;
   /** Node name -> its agent; none for other nodes. */
   agents?: ReadonlyMap<string, NodeAgent>;
   now: Date;
@@ -61,7 +66,7 @@ export interface PodPreview {
   readonly node: string;
   readonly podType: PodType;
   readonly priority: number;
-  /** Sorted by the order in which they become active. The eviction API follows the last one. */
+  /** Those that can serve the pod, in the order in which they become active. The eviction API follows the last one. */
   readonly evacuators: readonly Evacuator[];
   /** Reasons why the pod cannot be evacuated. */
   readonly blockers: readonly Blocker[];
@@ -80,7 +85,7 @@ export const NoteReason = {
   Remains: 'Remains',
   /** The pod is already terminating. */
   Terminating: 'Terminating',
-  /** An evacuator annotation of the pod is invalid. */
+  /** An evacuator annotation of the pod is invalid, or its evacuator cannot serve the pod. */
   EvacuatorIgnored: 'EvacuatorIgnored',
 } as const;
 export type NoteReason = (typeof NoteReason)[keyof typeof NoteReason];
@@ -135,7 +140,14 @@ function causeToRemain(pod: Pod, { agents }: PreviewInput): RemainingCause | und
 
 /** Returns true if neither time nor an evacuator resolves a blocker of the pod. */
 export function isStuck(pod: PodPreview): boolean {
-  return pod.blockers.some((blocker) => requiresIntervention(blocker) && !isBypassed(pod, blocker));
+  return pod.blockers.some(
+    (blocker) => requiresIntervention(blocker) && !isBypassed(pod, blocker) && !isOvercome(pod, blocker),
+  );
+}
+
+/** Returns true if a pod is evicted when the time of an evacuator that does not respond is over. */
+function isOvercome({ podType }: PodPreview, { reason }: Blocker): boolean {
+  return reason === BlockerReason.EvacuatorNotResponding && podType === 'Default';
 }
 
 const budgetReasons: readonly string[] = [
@@ -150,7 +162,12 @@ export function isBypassed({ evacuators }: PodPreview, { reason }: Blocker): boo
 }
 
 function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewInput): PodPreview {
-  const { evacuators, problems } = registeredEvacuators(pod);
+  const { evacuators: registered, problems } = registeredEvacuators(pod);
+  const ignored = registered.flatMap(({ evacuatorClass }) => {
+    const why = ignoredReason(evacuatorClass, pod);
+    return why === undefined ? [] : [`${evacuatorClass} cannot evacuate it: ${why}`];
+  });
+  const evacuators = evacuatorsOf(pod);
   return {
     pod: podName(pod),
     node: pod.spec.nodeName ?? '',
@@ -159,10 +176,23 @@ function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewInput): PodP
     evacuators,
     blockers: blockersOf(pod, facts),
     notes: [
-      ...problems.map((message) => ({ reason: NoteReason.EvacuatorIgnored, message })),
+      ...[...problems, ...ignored].map((message) => ({ reason: NoteReason.EvacuatorIgnored, message })),
       ...notesOf(pod, emptyDirs, causeToRemain(pod, facts)),
     ],
   };
+}
+
+function evacuatorsOf(pod: Pod): Evacuator[] {
+  return registeredEvacuators(pod).evacuators.filter(
+    ({ evacuatorClass }) => ignoredReason(evacuatorClass, pod) === undefined,
+  );
+}
+
+/** Returns why an evacuator will not serve the pod. That of Deployments completes at once for a pod without a ReplicaSet. */
+function ignoredReason(evacuatorClass: string, pod: Pod): string | undefined {
+  const isReplaced = appsController(pod.metadata, 'ReplicaSet') !== undefined || isReleased(pod.metadata);
+  if (evacuatorClass === DEPLOYMENT_EVACUATOR && !isReplaced) return 'no ReplicaSet controls the pod';
+  return inapplicableReason(evacuatorClass, pod);
 }
 
 /** Returns false for pods that leave without an eviction: those of DaemonSets, and those that are terminating. */
@@ -170,11 +200,27 @@ function needsEviction(pod: Pod): boolean {
   return podTypeOf(pod) === 'Default' && pod.metadata.deletionTimestamp === undefined;
 }
 
-function blockersOf(pod: Pod, { budgets, now }: PreviewInput): Blocker[] {
+function blockersOf(pod: Pod, facts: PreviewInput): Blocker[] {
   if (pod.metadata.deletionTimestamp !== undefined) {
-    const stuck = stuckTerminating(pod, now);
+    const stuck = stuckTerminating(pod, facts.now);
     return stuck === undefined ? [] : [stuck];
   }
+  return [...reportedBlockers(pod, facts), ...budgetBlockers(pod, facts)];
+}
+
+/** Returns what blocks the Evacuation of a pod, except budgets, of which the preview knows more. */
+function reportedBlockers(pod: Pod, { evacuations, now }: PreviewInput): Blocker[] {
+  const evacuation = evacuations?.get(pod.metadata.uid ?? '');
+  const blocker = evacuation && blockerOf(pod, evacuation, now);
+  if (blocker === undefined || budgetReasons.includes(blocker.reason)) return [];
+  // This evacuator waits until the drain targets of the node include the pod.
+  const waitsForTier =
+    blocker.reason === BlockerReason.EvacuatorNotResponding &&
+    evacuation?.status?.activeEvacuatorClass === DAEMONSET_EVACUATOR;
+  return waitsForTier ? [] : [blocker];
+}
+
+function budgetBlockers(pod: Pod, { budgets }: PreviewInput): Blocker[] {
   if (!needsEviction(pod)) return [];
   const own = budgetsOf(pod, budgets);
   if (own.length > 1)
@@ -219,9 +265,7 @@ function budgetPreviews(pods: readonly PreviewedPod[], { budgets }: PreviewInput
       );
       const allowed = allowedBy(budget);
       if (selected.length === 0 || selected.length <= allowed) return [];
-      const unmanaged = selected.filter(
-        ({ pod }) => !hasController(pod) && registeredEvacuators(pod).evacuators.length === 0,
-      );
+      const unmanaged = selected.filter(({ pod }) => !hasController(pod) && evacuatorsOf(pod).length === 0);
       return [budgetPreview(budget, selected.length, unmanaged.length)];
     });
 }

@@ -1,10 +1,10 @@
 import type { Condition, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { DEFAULT_EVACUATOR_RESPONSE_SECONDS, STATIC_POD_EVACUATOR } from '../../api/names.ts';
+import { STATIC_POD_EVACUATOR } from '../../api/names.ts';
 import { type ConditionFacts, withCondition } from '../common/conditions.ts';
-import { podTypeOf } from '../common/pod.ts';
 import { keptByOthersAfterMs } from './evacuation.ts';
-import { hasResponded } from './evacuatorSelection.ts';
+import { hasResponded, inapplicableReason, successorsOf } from './evacuatorSelection.ts';
+import { finalizerNames } from './termination.ts';
 
 /** Extension to KEP-4212: True while an Evacuation cannot make progress. Its reason is a BlockerReason. */
 export const blockedCondition = 'Blocked';
@@ -20,13 +20,13 @@ export const BlockerReason = {
   EvacuationRejected: 'EvacuationRejected',
   /** The apiserver, or an admission webhook, rejects the eviction. */
   EvictionRejected: 'EvictionRejected',
-  /** The apiserver, or an admission webhook, rejects the deletion of a DaemonSet pod. */
+  /** The apiserver, or an admission webhook, rejects the deletion of a DaemonSet pod, or of any pod at the deadline of a drain. */
   DeletionRejected: 'DeletionRejected',
   /** A DaemonSet recreated its pod on the node right after the previous one was deleted. */
   PodRecreated: 'PodRecreated',
   /** The Evacuation was deleted, and its finalizers delay the creation of a new one. */
   EvacuationDeleted: 'EvacuationDeleted',
-  /** The agent of the node does not respond to the Evacuation of a static pod. */
+  /** The active evacuator does not respond; of a static pod, that is the agent of the node. */
   EvacuatorNotResponding: 'EvacuatorNotResponding',
   /** The pod still exists after its grace period. */
   StuckTerminating: 'StuckTerminating',
@@ -44,10 +44,18 @@ export function requiresIntervention({ reason }: Blocker): boolean {
   return reason !== BlockerReason.DisruptionBudget;
 }
 
-/** Reports whether a blocker often disappears within seconds. This includes a pod that is late to terminate. */
+const transientReasons: readonly string[] = [
+  BlockerReason.StuckTerminating,
+  BlockerReason.EvacuatorNotResponding,
+];
+
+/** Reports whether a blocker often disappears within seconds: this includes a pod or an evacuator that is late. */
 export function isTransient(blocker: Blocker): boolean {
-  return !requiresIntervention(blocker) || blocker.reason === BlockerReason.StuckTerminating;
+  return !requiresIntervention(blocker) || transientReasons.includes(blocker.reason);
 }
+
+/** An evacuator counts as not responding when it has written nothing this long after it became active. */
+const unresponsiveAfterMs = 10_000;
 
 /** A pod counts as stuck when it still exists this long after its grace period. */
 export const stuckTerminatingAfterMs = 10_000;
@@ -55,30 +63,36 @@ export const stuckTerminatingAfterMs = 10_000;
 /** Returns the blocker of a pod, from the pod itself or from its Evacuation. */
 export function blockerOf(
   pod: Pod,
-  evacuation: Pick<Evacuation, 'status' | 'metadata'> | undefined,
+  evacuation: Pick<Evacuation, 'spec' | 'status' | 'metadata'> | undefined,
   now: Date,
 ): Blocker | undefined {
   if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, now);
   const { deletionTimestamp, finalizers = [] } = evacuation?.metadata ?? {};
   if (deletionTimestamp !== undefined && finalizers.length > 0) return evacuationDeleted(finalizers);
-  return reportedBlocker(evacuation?.status) ?? unresponsiveAgent(pod, evacuation, now);
+  return reportedBlocker(evacuation?.status) ?? unresponsiveEvacuator(pod, evacuation, now);
 }
 
-/** Static pods are never evicted: without this, nothing would show that an agent which reports does nothing. */
-function unresponsiveAgent(
+/**
+ * Returns the blocker of a pod whose active evacuator does not respond. The next evacuator follows after minutes, and a static pod has none: without
+ * this, nothing would name what the drain waits for.
+ */
+function unresponsiveEvacuator(
   pod: Pod,
-  evacuation: Pick<Evacuation, 'status'> | undefined,
+  evacuation: Pick<Evacuation, 'spec' | 'status'> | undefined,
   now: Date,
 ): Blocker | undefined {
   const { activeEvacuatorClass, activeEvacuatorSince = '' } = evacuation?.status ?? {};
-  if (evacuation === undefined || podTypeOf(pod) !== 'Static') return undefined;
-  if (activeEvacuatorClass !== STATIC_POD_EVACUATOR || hasResponded(evacuation)) return undefined;
+  if (evacuation === undefined || activeEvacuatorClass === undefined || hasResponded(evacuation))
+    return undefined;
+  // The next one becomes active at once.
+  if (inapplicableReason(activeEvacuatorClass, pod) !== undefined) return undefined;
   const silentMs = now.getTime() - Date.parse(activeEvacuatorSince);
-  if (!(silentMs > DEFAULT_EVACUATOR_RESPONSE_SECONDS * 1_000)) return undefined;
-  return {
-    reason: BlockerReason.EvacuatorNotResponding,
-    message: `The agent of node ${pod.spec.nodeName} has not responded to the Evacuation since ${activeEvacuatorSince}: check its log, and that the manifest of the pod is in the folder of the kubelet.`,
-  };
+  if (!(silentMs > unresponsiveAfterMs)) return undefined;
+  const message =
+    activeEvacuatorClass === STATIC_POD_EVACUATOR
+      ? `The agent of node ${pod.spec.nodeName} does not respond to the Evacuation: check its log, and that the manifest of the pod is in the folder of the kubelet.`
+      : `Evacuator ${activeEvacuatorClass} does not respond to the Evacuation: check that a program serves this class; next: ${successorsOf(evacuation, activeEvacuatorClass, pod)}.`;
+  return { reason: BlockerReason.EvacuatorNotResponding, message };
 }
 
 /** Returns the blocker in the status of an Evacuation. */
@@ -99,7 +113,7 @@ export function blockedConditions(
 }
 
 function evacuationDeleted(finalizers: readonly string[]): Blocker {
-  const names = finalizers.toSorted().join(', ');
+  const names = finalizerNames(finalizers);
   return {
     reason: BlockerReason.EvacuationDeleted,
     message: `The Evacuation of the pod was deleted but still has finalizers ${names}: unless the controllers that own them remove them within ${keptByOthersAfterMs / 1_000} s, another Evacuation of the pod is created.`,
@@ -116,7 +130,7 @@ export function stuckTerminating(
   if (!(now.getTime() - Date.parse(deletionTimestamp) > afterMs)) return undefined;
   const cause =
     finalizers.length > 0
-      ? `finalizers ${finalizers.toSorted().join(', ')} are still set; check the controllers that own them`
+      ? `finalizers ${finalizerNames(finalizers)} are still set; check the controllers that own them`
       : `the kubelet of node ${spec.nodeName} has not stopped it; check whether the node is running`;
   return {
     reason: BlockerReason.StuckTerminating,

@@ -92,6 +92,11 @@ export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
   return { reason: BlockerReason.DisruptionBudget, message };
 }
 
+/** Reports whether a budget can never allow a disruption, however long one waits. */
+export function neverAllowsDisruption(budget: PodDisruptionBudget): boolean {
+  return remedyOf(budget) !== undefined;
+}
+
 /** Returns how to fix a budget that can never allow a disruption; undefined for a budget that can. */
 function remedyOf(budget: PodDisruptionBudget): string | undefined {
   const remedy = 'add a replica or relax the budget';
@@ -133,5 +138,5 @@ function outlook({ status }: Computed, uncountedEvictions: number): string {
 /** Returns the message for a pod that several budgets select: the eviction API rejects it with status 500 every time. */
 export function multipleBudgetsMessage(budgets: readonly PodDisruptionBudget[]): string {
   const names = budgets.map(({ metadata }) => `${metadata.namespace}/${metadata.name}`).toSorted();
-  return `Blocked by more than one PodDisruptionBudget (${names.join(', ')}): the eviction API supports only one; make their selectors disjoint.`;
+  return `Blocked by more than one PodDisruptionBudget (${listed(names)}): the eviction API supports only one; make their selectors disjoint.`;
 }

@@ -7,6 +7,7 @@ import {
   EVACUATION_NODE_LABEL,
   MAX_EVACUATORS,
   MAX_PROGRESS_DEADLINE_SECONDS,
+  STATEFULSET_EVACUATOR,
   STATIC_POD_EVACUATOR,
 } from '../../api/names.ts';
 import { isTrue } from '../common/conditions.ts';
@@ -19,6 +20,11 @@ import { isFinished, podTypeOf } from '../common/pod.ts';
 
 /** Prefix of the annotations that register evacuators on a pod, followed by the evacuator class. */
 const annotationPrefix = 'evacuation.coordination.k8s.io/priority_';
+
+/** Returns the registration of an evacuator for the controllers of Kubernetes itself. */
+export function controllerEvacuator(evacuatorClass: string): Evacuator {
+  return { evacuatorClass, priority: controllerPriority, role: controllerRole };
+}
 
 /** "10000/controller": the registration of evacuators for the controllers of Kubernetes itself. */
 const controllerPriority = 10_000;
@@ -113,7 +119,7 @@ function withController(pod: Pod, registered: Evacuator[]): Evacuator[] {
   const controller = controllers[podTypeOf(pod)];
   if (controller === undefined) return registered;
   if (registered.some(({ evacuatorClass }) => evacuatorClass === controller)) return registered;
-  return [...registered, { evacuatorClass: controller, priority: controllerPriority, role: controllerRole }];
+  return [...registered, controllerEvacuator(controller)];
 }
 
 function byPriority(a: Evacuator, b: Evacuator): number {
@@ -127,14 +133,16 @@ export const HandOverReason = {
   NoProgress: 'ProgressDeadlineExceeded',
   /** No evacuator of the class has responded, and the class is not known to have one. */
   NoResponse: 'EvacuatorNotResponding',
+  /** The class is one of this project, and its evacuator cannot serve the pod. */
+  NotApplicable: 'EvacuatorNotApplicable',
 } as const;
 export type HandOverReason = (typeof HandOverReason)[keyof typeof HandOverReason];
 
 /** The reason why the active evacuator is replaced. */
-export interface HandOver {
-  from: string;
-  reason: HandOverReason;
-}
+export type HandOver =
+  | { from: string; reason: Exclude<HandOverReason, 'EvacuatorNotApplicable'> }
+  /** `why` is part of a sentence, as `inapplicableReason` returns it. */
+  | { from: string; reason: 'EvacuatorNotApplicable'; why: string };
 
 export type NextStep =
   /** No evacuator can remove the pod gracefully: "the evacuation controller will attempt to evict". */
@@ -161,7 +169,11 @@ export interface EvacuatorDeadlines {
 }
 
 /** The classes of the evacuators that run in the worker. */
-export const builtInEvacuators: readonly string[] = [DAEMONSET_EVACUATOR, DEPLOYMENT_EVACUATOR];
+export const builtInEvacuators: readonly string[] = [
+  DAEMONSET_EVACUATOR,
+  DEPLOYMENT_EVACUATOR,
+  STATEFULSET_EVACUATOR,
+];
 
 /** The classes of all evacuators of this project: those in the worker, and the node agent. */
 export const ownEvacuators: readonly string[] = [...builtInEvacuators, STATIC_POD_EVACUATOR];
@@ -172,6 +184,18 @@ const clockSkewMs = 30_000;
 /** Returns the progress deadline. An Evacuation that is older than the limit in its schema may have a longer one. */
 export function deadlineSecondsOf({ spec }: Pick<Evacuation, 'spec'>): number {
   return Math.min(spec.progressDeadlineSeconds, MAX_PROGRESS_DEADLINE_SECONDS);
+}
+
+/**
+ * Returns why an evacuator of this project cannot serve a pod, whatever it waits for: "no DaemonSet controls the pod". A pod that its DaemonSet
+ * has orphaned keeps the annotation of the DaemonSet evacuator. Undefined for an evacuator that can, and for those of others.
+ */
+export function inapplicableReason(evacuatorClass: string, pod: Pod): string | undefined {
+  const podType = podTypeOf(pod);
+  if (evacuatorClass === DAEMONSET_EVACUATOR && podType !== 'DaemonSet')
+    return 'no DaemonSet controls the pod';
+  if (evacuatorClass === STATIC_POD_EVACUATOR && podType !== 'Static') return 'it is not a static pod';
+  return undefined;
 }
 
 /** Decides the next step of an evacuation, from the objects alone. */
@@ -187,16 +211,16 @@ export function nextEvacuatorStep(
   if (first === undefined) return { kind: isEvictable ? 'Evict' : 'Skip' };
   const isExhausted = isFinished(pod) || isTrue(status?.conditions, exhaustedCondition);
   if (isEvictable && isExhausted) return { kind: 'Evict' };
-  const active = evacuators.findIndex((one) => one.evacuatorClass === status?.activeEvacuatorClass);
-  if (status === undefined || active < 0) return { kind: 'Activate', evacuatorClass: first.evacuatorClass };
-  const progress = progressOf(evacuation, status, deadlines);
-  if (progress.kind !== 'Ended') return progress;
-  const after = { from: status.activeEvacuatorClass ?? '', reason: progress.reason };
+  const classes = evacuators.map((one) => one.evacuatorClass);
+  const from = classes.find((one) => one === status?.activeEvacuatorClass) ?? first.evacuatorClass;
+  const current = stepWith(from, evacuation, pod, deadlines);
+  if (current.kind !== 'Ended') return current;
+  const after: HandOver = { from, ...current.handOver };
   // An Evacuation that is older than the limit in its schema may have more evacuators.
-  const next = evacuators.slice(0, MAX_EVACUATORS)[active + 1];
-  if (next !== undefined) return { kind: 'Activate', evacuatorClass: next.evacuatorClass, after };
+  const next = classes.slice(0, MAX_EVACUATORS)[classes.indexOf(from) + 1];
+  if (next !== undefined) return { kind: 'Activate', evacuatorClass: next, after };
   if (isEvictable) return { kind: 'Exhausted', after };
-  const restartMs = Date.parse(status.activeEvacuatorSince ?? '') + deadlineSecondsOf(evacuation) * 1_000;
+  const restartMs = Date.parse(status?.activeEvacuatorSince ?? '') + deadlineSecondsOf(evacuation) * 1_000;
   return restart({ kind: 'Activate', evacuatorClass: first.evacuatorClass, after }, restartMs, deadlines.now);
 }
 
@@ -207,7 +231,25 @@ function restart(activate: Extract<NextStep, { kind: 'Activate' }>, deadlineMs: 
 
 type EvacuatorProgress =
   | Extract<NextStep, { kind: 'AwaitProgress' | 'ResetProgress' }>
-  | { kind: 'Ended'; reason: HandOverReason };
+  | { kind: 'Ended'; handOver: WithoutClass<HandOver> };
+type WithoutClass<T> = T extends unknown ? Omit<T, 'from'> : never;
+
+/**
+ * Returns the step while this evacuator is, or would be, the active one. "If the evacuators are unable to evacuate the pod, or if there are no
+ * evacuators, the evacuation controller will attempt to evict these pods" (KEP-4212 > Drain): at once if this is known from the pod.
+ */
+function stepWith(
+  evacuatorClass: string,
+  evacuation: Pick<Evacuation, 'spec' | 'status'>,
+  pod: Pod,
+  deadlines: EvacuatorDeadlines,
+): EvacuatorProgress | Extract<NextStep, { kind: 'Activate' }> {
+  const why = inapplicableReason(evacuatorClass, pod);
+  if (why !== undefined) return { kind: 'Ended', handOver: { reason: HandOverReason.NotApplicable, why } };
+  const { status } = evacuation;
+  if (status?.activeEvacuatorClass !== evacuatorClass) return { kind: 'Activate', evacuatorClass };
+  return progressOf(evacuation, status, deadlines);
+}
 
 /** Returns whether the active evacuator is working, and if not, why it has ended. */
 function progressOf(
@@ -215,7 +257,8 @@ function progressOf(
   status: EvacuationStatus,
   { now, responseSeconds = Infinity, isKnown = () => false }: EvacuatorDeadlines,
 ): EvacuatorProgress {
-  if (status.activeEvacuatorCompleted) return { kind: 'Ended', reason: HandOverReason.Completed };
+  if (status.activeEvacuatorCompleted)
+    return { kind: 'Ended', handOver: { reason: HandOverReason.Completed } };
   const progressedAt = Date.parse(status.evacuationProgressTimestamp ?? '');
   if (!(progressedAt <= now.getTime() + clockSkewMs)) return { kind: 'ResetProgress' };
   const progressMs = deadlineSecondsOf(evacuation) * 1_000;
@@ -224,7 +267,8 @@ function progressOf(
   const mustRespond = responseMs < progressMs && isUnknown();
   const deadlineMs = progressedAt + (mustRespond ? responseMs : progressMs);
   if (now.getTime() < deadlineMs) return { kind: 'AwaitProgress', deadlineMs };
-  return { kind: 'Ended', reason: mustRespond ? HandOverReason.NoResponse : HandOverReason.NoProgress };
+  const reason = mustRespond ? HandOverReason.NoResponse : HandOverReason.NoProgress;
+  return { kind: 'Ended', handOver: { reason } };
 }
 
 /**
@@ -268,10 +312,11 @@ export function successorsOf({ spec }: Pick<Evacuation, 'spec'>, evacuatorClass:
 
 /** Returns why the active evacuator is replaced, as a sentence. */
 export function handOverMessage(
-  { from, reason }: HandOver,
+  handOver: HandOver,
   { progressSeconds, responseSeconds }: { progressSeconds: number; responseSeconds: number | undefined },
 ): string {
-  switch (reason) {
+  const { from } = handOver;
+  switch (handOver.reason) {
     case HandOverReason.Completed:
       return `${from} has completed, but the pod still exists.`;
     case HandOverReason.NoProgress:
@@ -281,7 +326,9 @@ export function handOverMessage(
         from === STATIC_POD_EVACUATOR ? 'the node agent of its node' : 'an evacuator of this class';
       return `${from} has not responded for ${responseSeconds} s: check that ${evacuator} is running.`;
     }
+    case HandOverReason.NotApplicable:
+      return `${from} cannot evacuate the pod: ${handOver.why}.`;
     default:
-      return assertNever(reason);
+      return assertNever(handOver);
   }
 }

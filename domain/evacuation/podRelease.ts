@@ -1,4 +1,5 @@
 import type { ObjectMeta, OwnerReference } from '../../api/core.ts';
+import { RELEASED_ANNOTATION } from '../../api/names.ts';
 
 /** The annotation of a pod that was released from its ReplicaSet. It holds all that is needed to return the pod. */
 export interface Release {
@@ -30,10 +31,15 @@ export function parseRelease(text: string | undefined): Release | undefined {
   }
 }
 
+/** Reports whether a pod was released from its ReplicaSet, so that a replacement of it exists or is created. */
+export function isReleased({ annotations }: Pick<ObjectMeta, 'annotations'>): boolean {
+  return parseRelease(annotations?.[RELEASED_ANNOTATION]) !== undefined;
+}
+
 /** Returns the controller of an object if it has the given kind in the group apps. */
 export function appsController(
   { ownerReferences = [] }: Pick<ObjectMeta, 'ownerReferences'>,
-  kind: 'Deployment' | 'ReplicaSet',
+  kind: 'Deployment' | 'ReplicaSet' | 'StatefulSet',
 ): OwnerReference | undefined {
   return ownerReferences.find(
     (owner) => owner.controller === true && owner.kind === kind && owner.apiVersion.startsWith('apps/'),

@@ -1,5 +1,5 @@
 import type { Deployment, EndpointSlice, ObjectMeta, Service } from '../../api/core.ts';
-import { compareNames } from '../common/names.ts';
+import { compareNames, listed } from '../common/names.ts';
 import { appsController, podTemplateHash, type Release } from './podRelease.ts';
 
 /**
@@ -156,11 +156,11 @@ function endpointsOf({ metadata, spec }: Service, slices: readonly EndpointSlice
   return { service: metadata.name, selector: spec.selector, ready: new Set(uids) };
 }
 
-function conditionOf({ status }: Replica, wanted: string) {
+export function conditionOf({ status }: Replica, wanted: string) {
   return status?.conditions?.find(({ type }) => type === wanted);
 }
 
-function isReady(pod: Replica): boolean {
+export function isReady(pod: Replica): boolean {
   return conditionOf(pod, 'Ready')?.status === 'True';
 }
 
@@ -260,7 +260,7 @@ function unselectedRemark({ endpoints, replicas }: ReplacementState): string {
   );
   if (replicas.length === 0 || unselected.length === 0) return '';
   const names = unselected.map(({ service }) => service).toSorted(compareNames);
-  return ` No replacement has the labels that Service ${names.join(', ')} selects.`;
+  return ` No replacement has the labels that Service ${listed(names)} selects.`;
 }
 
 function awaitReplacement(
@@ -326,9 +326,14 @@ function wantedAvailable({ metadata, spec, status }: Deployment): number {
 }
 
 /** Returns how many pods may be released at the same time: as many as a rollout would add, at least one. */
-function surgeOf({ spec }: Deployment): number {
-  const { replicas = 1, strategy } = spec;
-  return Math.max(1, Math.ceil(scaledValue(strategy?.rollingUpdate?.maxSurge, replicas)));
+function surgeOf(deployment: Deployment): number {
+  return Math.max(1, maxSurgeOf(deployment));
+}
+
+/** Returns how many pods more than its replicas a rollout of the Deployment creates. */
+export function maxSurgeOf({ spec: { replicas = 1, strategy } }: Deployment): number {
+  if (strategy?.type === 'Recreate') return 0;
+  return Math.ceil(scaledValue(strategy?.rollingUpdate?.maxSurge, replicas));
 }
 
 /** Scales a number or a percentage to the replicas; the default of the apiserver is 25 %. */

@@ -84,6 +84,7 @@ function facts(maintenance: CurrentDetailsInput): string[] {
     ['Stage', `**${stage}**${since}${paused ? ', **paused**' : ''}`],
     ['Now', now(maintenance)],
     ...(stage === 'Drain' ? tierRows(maintenance) : []),
+    ...(details?.deadline === undefined ? [] : [['Drain deadline', plain(details.deadline)]]),
     ...(stage === 'Drain' && details !== undefined ? [['Pods', podCounts(details)]] : []),
   ];
   return rows.map(([label, text]) => `- **${label}:** ${text}`);

@@ -1,4 +1,5 @@
 import type { DrainTier, NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import { deadlineText } from '../drain/escalation.ts';
 import { isTransient, requiresIntervention } from '../evacuation/blocker.ts';
 import { tierOf } from './summary.ts';
 import { compareNames } from '../common/names.ts';
@@ -20,6 +21,8 @@ export interface DetailsSnapshot {
   /** The current tier, counting only tiers that contain pods, and a description of its pods. Missing outside of Drain. */
   drainTier?: DrainTier;
   tier?: string;
+  /** The deadline of the drain and its next step. Missing without one, and once the nodes were drained. */
+  deadline?: string;
   podsToEvacuate: number;
   podsEvacuated: number;
   podsBlocked: number;
@@ -63,6 +66,7 @@ export function detailsSnapshotAt(maintenance: NodeMaintenance, at: string): Det
   const rows = rowsOf(maintenance);
   const omitted = rows.slice(maxRows);
   const causes = causesOf(maintenance);
+  const deadline = stage === 'Drain' ? deadlineText(maintenance) : undefined;
   return {
     at,
     stage,
@@ -72,6 +76,7 @@ export function detailsSnapshotAt(maintenance: NodeMaintenance, at: string): Det
       drainTier: { number: tier.number, total: tier.total },
       tier: cut(tier.pods, maxMessageLength),
     }),
+    ...(deadline !== undefined && { deadline: cut(deadline, maxCauseLength) }),
     podsToEvacuate: sum(rows.map(({ podsToEvacuate }) => podsToEvacuate)),
     podsEvacuated: sum(rows.map(({ podsEvacuated }) => podsEvacuated)),
     podsBlocked: stage === 'Drain' ? (status?.podsBlocked ?? 0) : 0,
@@ -86,12 +91,12 @@ export function detailsSnapshotAt(maintenance: NodeMaintenance, at: string): Det
 /** Returns true for a value that `detailsSnapshotAt` could have returned: any client may send a snapshot to a run. */
 export function isDetailsSnapshot(value: unknown): value is DetailsSnapshot {
   if (!isRecord(value)) return false;
-  const { at, stage, since, reason, drainTier, tier, rows, causes, ...counts } = value;
+  const { at, stage, since, reason, drainTier, tier, deadline, rows, causes, ...counts } = value;
   return (
     isTime(at) &&
     isStage(stage) &&
     (since === undefined || isTime(since)) &&
-    [reason, tier].every((text) => text === undefined || isTextOf(maxCauseLength, text)) &&
+    [reason, tier, deadline].every((text) => text === undefined || isTextOf(maxCauseLength, text)) &&
     (drainTier === undefined || hasFields(drainTier, { number: isCount, total: isCount })) &&
     isListOf(maxRows, rows, isRow) &&
     isListOf(maxCauses, causes, isCause) &&

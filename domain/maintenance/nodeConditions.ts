@@ -1,6 +1,6 @@
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
-import { compareNames } from '../common/names.ts';
+import { compareNames, listed } from '../common/names.ts';
 
 /** A maintenance that holds a node. */
 export interface Holder {
@@ -40,10 +40,10 @@ function drainReason(draining: readonly Holder[], drained: boolean): { reason: s
   return { reason: drained ? 'DrainCompleted' : 'AdminRequested', message: heldBy(draining) };
 }
 
-/** Names every holder, so that users of the node know which maintenances to look at. Names are short, holders few. */
+/** Names holders, so that users of the node know which maintenances to look at. */
 function heldBy(holders: readonly Holder[]): string {
   const names = holders
     .toSorted((a, b) => compareNames(a.name, b.name))
     .map(({ name, stage }) => `${name} (${stage})`);
-  return `NodeMaintenance ${names.join(', ')}`;
+  return `NodeMaintenance ${listed(names)}`;
 }

@@ -1,7 +1,7 @@
 import type { Condition } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, isTrue } from '../common/conditions.ts';
-import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { isObserved } from './runNeed.ts';
 
 /** Condition of a NodeMaintenance whose workflow could not start or advance. A maintenance that has never waited for it does not have one. */
@@ -13,7 +13,7 @@ export function needsWorkflow(maintenance: Readonly<NodeMaintenance>): boolean {
   const stage = stageOf(maintenance);
   if (stage === 'Complete') return !isCompleted(maintenance);
   if (!isObserved(maintenance) || !hasStarted(maintenance, stage)) return true;
-  return stage === 'Drain' && !isTrue(status?.conditions, 'Drained') && !isTrue(status?.conditions, 'Paused');
+  return stage === 'Drain' && !isDrained(maintenance) && !isTrue(status?.conditions, 'Paused');
 }
 
 /**

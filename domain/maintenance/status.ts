@@ -1,17 +1,23 @@
+import type { Condition, Pod } from '../../api/core.ts';
+import type { DrainDeadline } from '../../api/drainDeadline.ts';
 import type {
+  DrainDeadlineStatus,
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
   NodeMaintenanceStatus,
 } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../common/conditions.ts';
-import { compareNames, listed } from '../common/names.ts';
+import { compareNames, listed, shortened } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
-import { numbered, oneLine } from '../common/text.ts';
+import { cut, jsonBytes, numbered, oneLine } from '../common/text.ts';
 import type { BlockedPod, DrainDecision } from '../drain/decide.ts';
+import { drainDeadlineOf } from '../drain/escalation.ts';
 import { type RemainingPod, remainingText } from '../drain/remaining.ts';
+import { pendingVerification, type Verification, volumesText, workText } from '../drain/verification.ts';
 import { join } from '../drain/targets.ts';
 import { drainTierAt } from '../drain/tiers.ts';
 import { requiresIntervention } from '../evacuation/blocker.ts';
+import { terminationText } from '../evacuation/termination.ts';
 import { NODES_AUTHORIZED, nodesAuthorizedCondition } from '../common/nodePermission.ts';
 import {
   isDenied,
@@ -56,6 +62,15 @@ export function withStage(
   return { ...status, stageStatuses: [...status.stageStatuses, { name, startTimestamp: now }] };
 }
 
+/** Returns the status with the deadline that is in effect once Drain has started. */
+export function withDrainDeadline(
+  status: NodeMaintenanceStatus,
+  deadline: DrainDeadline | undefined,
+): NodeMaintenanceStatus {
+  const drainDeadline = drainDeadlineOf(deadline, status);
+  return drainDeadline === undefined ? status : { ...status, drainDeadline };
+}
+
 /**
  * Returns the status with these nodes, and their sums for `kubectl get`. A node that was cordoned keeps its record when the selector no longer
  * matches it, because Complete uncordons it like the others. The record of a node that does not exist (`existing` lacks its name) is
@@ -75,13 +90,52 @@ export function withNodes(
     .map(deselected);
   return {
     ...status,
-    nodeStatuses: [...merged, ...noLongerSelected].toSorted((a, b) =>
+    nodeStatuses: withBoundedMessages([...merged, ...noLongerSelected]).toSorted((a, b) =>
       compareNames(a.nodeRef.name, b.nodeRef.name),
     ),
     nodes: merged.length,
     podsPendingEvacuation: sum(merged.map((node) => node.podsPendingEvacuation)),
     podsEvacuating: sum(merged.map((node) => node.podsEvacuating)),
   };
+}
+
+/** The length of a node's message, in UTF-16 units. */
+const maxMessageLength = 512;
+/** Even in the largest status, a message has this length. */
+const minMessageLength = 96;
+/** Size of all node statuses. An object must be smaller than 1 MiB, of which conditions, blocked pods and the spec need some. */
+const maxNodeStatusesBytes = 960 * 1024;
+
+/**
+ * Limits the messages so that all node statuses together fit into the object. Only a status of many hundred nodes with the longest names makes
+ * them shorter than usual.
+ */
+function withBoundedMessages(nodes: readonly NodeMaintenanceNodeStatus[]): NodeMaintenanceNodeStatus[] {
+  const limited = nodes.map((node) => ({ ...node, drainMessage: cut(node.drainMessage, maxMessageLength) }));
+  const excess = jsonBytes(limited) - maxNodeStatusesBytes;
+  if (excess <= 0) return limited;
+  const messageBytes = limited.map(({ drainMessage }) => jsonBytes(drainMessage));
+  const most = Math.max(minMessageLength, largestLimit(messageBytes, sum(messageBytes) - excess));
+  return limited.map((node) => ({ ...node, drainMessage: cutToBytes(node.drainMessage, most) }));
+}
+
+/** Returns the largest limit for which sizes that are cut to it have this sum at most. */
+function largestLimit(sizes: readonly number[], total: number): number {
+  let left = total;
+  let limit = 0;
+  for (const [i, size] of sizes.toSorted((a, b) => a - b).entries()) {
+    limit = Math.floor(left / (sizes.length - i));
+    if (size > limit) return limit;
+    left -= size;
+  }
+  return limit;
+}
+
+function cutToBytes(text: string, bytes: number): string {
+  let length = text.length;
+  while (jsonBytes(cut(text, length)) > bytes && length > 0)
+    length -= Math.max(1, Math.floor((jsonBytes(cut(text, length)) - bytes) / 6));
+  return cut(text, length);
 }
 
 /** "DrainTargets cannot backtrack", even if a worker that was suspended writes an old decision late. */
@@ -150,32 +204,72 @@ export interface DrainStatusInput {
   existing: ReadonlySet<string>;
   /** A paused drain reaches no new tier. */
   isPaused?: boolean;
+  /** `.spec.drainDeadline` of the maintenance. */
+  deadline?: DrainDeadline | undefined;
+  /** The `.metadata.generation` of the object that the decision is for. */
+  generation?: number | undefined;
+  /** Pending unless given. */
+  verification?: Verification;
+  /** The write fails if the object has changed since the verification read it. Only such a write makes the condition Drained True. */
+  mayBecomeDrained?: boolean;
 }
 
 /** Returns the status that follows from a drain decision: targets, messages, counts, position, tier and the Drained condition. */
 export function withDrain(
   status: NodeMaintenanceStatus,
   decision: DrainDecision,
-  { planLength, now, existing, isPaused = false }: DrainStatusInput,
+  input: DrainStatusInput,
 ): NodeMaintenanceStatus {
-  const next = withNodes(status, decision.nodeStatuses, existing);
+  const { planLength, now, existing, isPaused = false, deadline } = input;
+  const drained = drainedCondition(status, decision, input);
+  const next = withNodes(status, nodeStatusesOf(decision, input), existing);
   const reached = isPaused ? 0 : Math.min(decision.position, planLength - 1);
   // "DrainTargets cannot backtrack": a published position never decreases.
   const drainPosition = Math.max(status.drainPosition, reached);
   const drainTier = drainTierAt(status, drainPosition, decision.tiers);
+  const drainDeadline = deadlineAfter(drainDeadlineOf(deadline, status), drained, now);
+  const conditions = withCondition(withWaiting(next, decision.waiting, now).conditions, drained, now);
   return {
     ...next,
     drainPosition,
     ...(drainTier !== undefined && { drainTier }),
+    ...(drainDeadline !== undefined && { drainDeadline }),
     podsRemaining: decision.remaining.length,
     podsBlocked: decision.blocked.length,
     blockedPods: decision.blocked.toSorted(byUrgency).slice(0, maxBlockedPods).map(blockedPod),
-    conditions: withCondition(
-      withWaiting(next, decision.waiting, now).conditions,
-      drainedCondition(decision, planLength),
-      now,
-    ),
+    conditions: withDeadlineExceeded(conditions, { drainDeadline, now }),
   };
+}
+
+/** A deadline ends with the first time that the nodes are drained. */
+function deadlineAfter(
+  deadline: DrainDeadlineStatus | undefined,
+  drained: ConditionFacts,
+  now: string,
+): DrainDeadlineStatus | undefined {
+  if (deadline === undefined || deadline.drainedAt !== undefined || drained.status !== 'True')
+    return deadline;
+  return { ...deadline, drainedAt: now };
+}
+
+const DRAIN_DEADLINE_EXCEEDED = 'DrainDeadlineExceeded';
+
+/** Updates the condition DrainDeadlineExceeded. A maintenance whose nodes were drained in time does not have it. */
+function withDeadlineExceeded(
+  conditions: readonly Condition[],
+  { drainDeadline, now }: { drainDeadline: DrainDeadlineStatus | undefined; now: string },
+): Condition[] {
+  const type = DRAIN_DEADLINE_EXCEEDED;
+  if (drainDeadline === undefined) return [...conditions];
+  const { time, drainedAt } = drainDeadline;
+  if (drainedAt !== undefined) {
+    if (!conditions.some((one) => one.type === type)) return [...conditions];
+    const message = `The nodes were drained at ${drainedAt}; the deadline was ${time}.`;
+    return withCondition(conditions, { type, status: 'False', reason: 'Drained', message }, now);
+  }
+  if (!(Date.parse(now) >= Date.parse(time))) return [...conditions];
+  const message = `The nodes are not drained, and the deadline was ${time}. The condition Drained says what is left.`;
+  return withCondition(conditions, { type, status: 'True', reason: 'PodsRemain', message }, now);
 }
 
 /** Updates the conditions NodeLeasesHeld and NodesAuthorized. A maintenance whose nodes were never waiting for it does not have them. */
@@ -224,7 +318,7 @@ export function withUncordon(
   const facts = waiting.length === 0 ? nodeLeasesReleased : nodeLeasesCondition(waiting);
   return {
     ...status,
-    nodeStatuses: withMessages(status.nodeStatuses, waiting),
+    nodeStatuses: withBoundedMessages(withMessages(status.nodeStatuses, waiting)),
     conditions: withCondition(status.conditions, facts, now),
   };
 }
@@ -241,32 +335,112 @@ function withMessages(
   });
 }
 
+/** Returns the node statuses, with what a node without pods waits for. */
+function nodeStatusesOf(
+  decision: DrainDecision,
+  { planLength, verification = pendingVerification }: DrainStatusInput,
+): readonly NodeMaintenanceNodeStatus[] {
+  if (!isEmptied(decision, planLength)) return decision.nodeStatuses;
+  const messageOf = (node: string): string | undefined => {
+    const isOn = (one: { node: string }) => one.node === node;
+    switch (verification.kind) {
+      case 'Working': {
+        const work = verification.work.filter(isOn);
+        return work.length === 0 ? undefined : `Waiting for Job ${workText(work)}.`;
+      }
+      case 'Attached': {
+        const volumes = verification.volumes.filter(isOn);
+        return volumes.length === 0
+          ? undefined
+          : `Waiting for volumes to be detached: ${volumesText(volumes)}.`;
+      }
+      default:
+        return undefined;
+    }
+  };
+  return decision.nodeStatuses.map((node) => {
+    const message = messageOf(node.nodeRef.name);
+    return message === undefined ? node : { ...node, drainMessage: message };
+  });
+}
+
+/** Reports whether no pod to evacuate is left on any node of the maintenance, according to what the decision was made from. */
+export function isEmptied(decision: DrainDecision, planLength: number): boolean {
+  return decision.nodeStatuses.length > 0 && !isWaitingOnly(decision) && decision.position >= planLength;
+}
+
+/** Reports whether the condition Drained is True, and for this generation of the object. */
+export function isDrainedAt(
+  { conditions }: Pick<NodeMaintenanceStatus, 'conditions'>,
+  generation: number | undefined,
+): boolean {
+  const drained = conditions.find(({ type }) => type === 'Drained');
+  return drained?.status === 'True' && drained.observedGeneration === generation;
+}
+
 /** "Set to true if all pods pending evacuation/termination have terminated on all target nodes" (KEP-4212 > Status). */
-function drainedCondition(decision: DrainDecision, planLength: number): ConditionFacts {
-  const type = 'Drained';
-  if (decision.nodeStatuses.length === 0) {
-    return { type, status: 'False', reason: 'NoNodeMatches', message: 'No node matches .spec.nodeSelector.' };
-  }
+function drainedCondition(
+  status: NodeMaintenanceStatus,
+  decision: DrainDecision,
+  { planLength, generation, verification = pendingVerification, mayBecomeDrained = false }: DrainStatusInput,
+): ConditionFacts {
+  const drained = {
+    type: 'Drained',
+    ...(generation !== undefined && { observedGeneration: generation }),
+  };
+  const facts = undrainedFacts(decision, planLength) ?? unverifiedFacts(verification);
+  if (facts !== undefined) return { ...drained, status: 'False', ...facts };
+  if (verification.kind === 'Verified' && (mayBecomeDrained || isDrainedAt(status, generation)))
+    return { ...drained, status: 'True', ...drainedReason(decision.remaining, verification) };
+  // kubectl wait takes a condition of an earlier generation for outdated.
+  const previous = status.conditions.find(({ type }) => type === 'Drained');
+  if (previous?.status === 'True') return previous;
+  const message = 'No pod is left to evacuate, which the worker verifies in the apiserver.';
+  return { ...drained, status: 'False', reason: 'Draining', message };
+}
+
+type Reason = Pick<ConditionFacts, 'reason' | 'message'>;
+
+/** Returns why the nodes are not drained, according to the decision; undefined if no pod is left. */
+function undrainedFacts(decision: DrainDecision, planLength: number): Reason | undefined {
+  if (decision.nodeStatuses.length === 0)
+    return { reason: 'NoNodeMatches', message: 'No node matches .spec.nodeSelector.' };
   if (isWaitingOnly(decision)) {
     const withoutLease = decision.undrained.filter(lacksLease);
-    return withoutLease.length > 0
-      ? {
-          type,
-          status: 'False',
-          reason: 'WaitingForNodeLease',
-          message: nodeLeasesCondition(withoutLease).message,
-        }
-      : { ...nodesAuthorizedCondition(decision.undrained.filter(isDenied)), type };
+    const { reason, message } =
+      withoutLease.length > 0
+        ? { reason: 'WaitingForNodeLease', message: nodeLeasesCondition(withoutLease).message }
+        : nodesAuthorizedCondition(decision.undrained.filter(isDenied));
+    return { reason, message };
   }
-  if (decision.position < planLength) {
-    const podsToEvacuate = sum(
-      decision.nodeStatuses.map((node) => node.podsPendingEvacuation + node.podsEvacuating),
-    );
-    const isBlocked = decision.blocked.some(({ blocker }) => requiresIntervention(blocker));
-    const message = `${numbered(podsToEvacuate, 'pod')} left to evacuate${blockedPart(decision.blocked)}.`;
-    return { type, status: 'False', reason: isBlocked ? 'Blocked' : 'Draining', message };
+  if (isEmptied(decision, planLength)) return undefined;
+  const podsToEvacuate = sum(
+    decision.nodeStatuses.map((node) => node.podsPendingEvacuation + node.podsEvacuating),
+  );
+  const isBlocked = decision.blocked.some(({ blocker }) => requiresIntervention(blocker));
+  const parts = `${blockedPart(decision.blocked)}${terminatingPart(decision.terminating)}`;
+  const message = `${numbered(podsToEvacuate, 'pod')} left to evacuate${parts}.`;
+  return { reason: isBlocked ? 'Blocked' : 'Draining', message };
+}
+
+/** Returns what nodes without pods wait for. */
+function unverifiedFacts(verification: Verification): Reason | undefined {
+  switch (verification.kind) {
+    case 'Working': {
+      const { work } = verification;
+      const subject = work.length === 1 ? 'a Job works' : 'Jobs work';
+      const message = `No pod is left to evacuate, but ${subject} on ${nodesText(work)}: ${workText(work)}.`;
+      return { reason: 'WorkInProgress', message };
+    }
+    case 'Attached': {
+      const { volumes } = verification;
+      const subject = `${numbered(volumes.length, 'volume')} ${volumes.length === 1 ? 'is' : 'are'}`;
+      const message = `No pod is left to evacuate, but ${subject} still attached to ${nodesText(volumes)}: ${volumesText(volumes)}. If this lasts, check the CSI driver, and describe the VolumeAttachments.`;
+      return { reason: 'VolumesAttached', message };
+    }
+    default:
+      return undefined;
   }
-  return { type, status: 'True', ...drainedReason(decision.remaining) };
 }
 
 /** Returns true if the only pods left are on nodes that the maintenance does not change at present. */
@@ -287,12 +461,43 @@ function blockedPart(blocked: readonly BlockedPod[]): string {
   return `, of which ${blocked.length} cannot leave: ${listed(named)}`;
 }
 
-function drainedReason(remaining: readonly RemainingPod[]): { reason: string; message: string } {
-  if (remaining.length === 0) return { reason: 'AllPodsTerminated', message: 'No pod is left on the nodes.' };
-  return {
-    reason: 'StaticPodsRemain',
-    message: `Static pods keep running: ${remainingText(remaining)}.`,
-  };
+function nodesText(all: readonly { node: string }[]): string {
+  const nodes = [...new Set(all.map(({ node }) => node))];
+  return `${nodes.length === 1 ? 'node' : 'nodes'} ${listed(nodes.map(shortened))}`;
+}
+
+/** Formats `; 1 terminating: shop/db-0 (its grace period of 3600 s ends at ...; finalizers ...)`: the last to end first. */
+function terminatingPart(terminating: readonly Pod[]): string {
+  if (terminating.length === 0) return '';
+  const named = terminating
+    .toSorted(
+      (a, b) =>
+        compareNames(b.metadata.deletionTimestamp ?? '', a.metadata.deletionTimestamp ?? '') ||
+        compareNames(podName(a), podName(b)),
+    )
+    .map((pod) => `${podName(pod)} (${terminationText(pod)})`);
+  return `; ${terminating.length} terminating: ${listed(named)}`;
+}
+
+function drainedReason(
+  remaining: readonly RemainingPod[],
+  { volumes, volumesUnknown }: Extract<Verification, { kind: 'Verified' }>,
+): Reason {
+  const notes = [
+    ...(volumes.length > 0
+      ? [
+          `The deadline has passed, and ${numbered(volumes.length, 'volume')} ${volumes.length === 1 ? 'is' : 'are'} still attached: ${volumesText(volumes)}.`,
+        ]
+      : []),
+    ...(remaining.length > 0 ? [`Static pods keep running: ${remainingText(remaining)}.`] : []),
+    ...(volumesUnknown === undefined
+      ? []
+      : [`It is not known whether volumes are attached: ${volumesUnknown}.`]),
+  ];
+  const reason =
+    volumes.length > 0 ? 'VolumesRemain' : remaining.length > 0 ? 'StaticPodsRemain' : 'AllPodsTerminated';
+  const isStatic = remaining.length > 0;
+  return { reason, message: [...(isStatic ? [] : ['No pod is left on the nodes.']), ...notes].join(' ') };
 }
 
 function sum(numbers: readonly number[]): number {

@@ -8,7 +8,8 @@ import type {
   NodeMaintenanceStage,
 } from '../../api/nodeMaintenance.ts';
 import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
-import { isTrue } from '../common/conditions.ts';
+import { isFalse, isTrue } from '../common/conditions.ts';
+import { terminationText } from '../evacuation/termination.ts';
 import { isCordoned } from '../common/cordon.ts';
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
 import { stalledMessage } from '../common/stalledRun.ts';
@@ -23,11 +24,12 @@ import {
   type ServiceContext,
   isInService,
 } from './backInService.ts';
-import { isLeftRunning, podName } from '../common/pod.ts';
+import { isLeftRunning, podName, podTypeOf } from '../common/pod.ts';
 import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
-import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 
 /** The input of a summary, observed at one moment. */
 export interface MaintenanceSummaryInput extends ServiceContext {
@@ -68,6 +70,8 @@ export interface MaintenanceSummary {
   readonly podsToEvacuate?: number;
   readonly podsEvacuated: number;
   readonly podsBlocked: number;
+  /** The deadline of the drain. Missing without one, and outside of Drain. */
+  readonly drainDeadline?: DeadlineSummary;
   readonly nodes: readonly NodeSummary[];
   /** Nodes that the observer has seen in the maintenance, and that no longer exist. */
   readonly missingNodes?: readonly string[];
@@ -76,6 +80,15 @@ export interface MaintenanceSummary {
   readonly staticPodsRemain?: string;
   /** Why its workflow makes no progress, and what to do. */
   readonly stalled?: string;
+}
+
+export interface DeadlineSummary {
+  readonly time: string;
+  readonly onDeadline: 'Report' | 'Delete';
+  /** When the next notification before the deadline is due. */
+  readonly nextStep?: string;
+  /** When the nodes were drained for the first time: the deadline has no effect any more. */
+  readonly drainedAt?: string;
 }
 
 /** The condition Progressing of a maintenance whose workflow cannot start or advance. */
@@ -98,7 +111,7 @@ export interface NodeSummary {
   readonly podsToEvacuate?: number;
   readonly podsEvacuated: number;
   readonly message: string;
-  /** Pods with an Evacuation. */
+  /** Pods with an Evacuation, and pods that terminate without one. */
   readonly leaving: readonly LeavingPod[];
   /** Static pods that keep running. */
   readonly staticPods: readonly string[];
@@ -118,6 +131,8 @@ export interface LeavingPod {
   /** The active evacuator. Missing for the eviction API. */
   readonly evacuator?: string;
   readonly message?: string;
+  /** What a terminating pod waits for. */
+  readonly terminating?: string;
   readonly expectedFinishTime?: string;
   readonly blocker?: Blocker;
 }
@@ -126,11 +141,7 @@ export interface LeavingPod {
 export type Estimate =
   | { readonly seconds: number; readonly basis: 'AverageRate' | 'RecentRate'; readonly rate: DrainRate }
   | { readonly seconds: number; readonly basis: 'Evacuator'; readonly evacuator: string }
-  | { readonly basis: 'Paused' | 'Blocked' | 'NoPodHasLeft' | 'Stalled' };
-
-export function isDrained({ status }: NodeMaintenance): boolean {
-  return isTrue(status?.conditions, 'Drained');
-}
+  | { readonly basis: 'Paused' | 'Blocked' | 'WaitingForNodeLease' | 'NoPodHasLeft' | 'Stalled' };
 
 export function isPaused({ status }: NodeMaintenance): boolean {
   return isTrue(status?.conditions, 'Paused');
@@ -166,11 +177,29 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     ...(tier !== undefined && { tier }),
     ...(hasStarted(maintenance, 'Drain') && { podsToEvacuate }),
     ...counted,
+    ...deadlineSummary(maintenance),
     nodes,
     ...(missing.length > 0 && { missingNodes: missing }),
     ...(estimate !== undefined && { estimate }),
     ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
+  };
+}
+
+function deadlineSummary(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'drainDeadline'> {
+  const { spec, status } = maintenance;
+  const deadline = status?.drainDeadline;
+  if (deadline === undefined || stageOf(maintenance) !== 'Drain') return {};
+  const { time, steps, drainedAt } = deadline;
+  const next = steps.find(({ action, doneAt }) => action === 'Notify' && doneAt === undefined);
+  const isOpen = drainedAt === undefined && next !== undefined;
+  return {
+    drainDeadline: {
+      time,
+      onDeadline: spec.drainDeadline?.onDeadline ?? 'Report',
+      ...(isOpen && { nextStep: next.time }),
+      ...(drainedAt !== undefined && { drainedAt }),
+    },
   };
 }
 
@@ -258,16 +287,24 @@ function countsOf(
 }
 
 function leavingPod(pod: Pod, evacuation: Evacuation | undefined, now: Date): LeavingPod | undefined {
-  if (evacuation === undefined) return undefined;
-  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation.status ?? {};
+  const isTerminating = pod.metadata.deletionTimestamp !== undefined;
+  const isLeaving = evacuation !== undefined || (isTerminating && !staysRunning(pod));
+  if (!isLeaving) return undefined;
+  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation?.status ?? {};
   const blocker = blockerOf(pod, evacuation, now);
   return {
     pod: podName(pod),
     ...(activeEvacuatorClass && { evacuator: activeEvacuatorClass }),
     ...(message && { message }),
+    ...(isTerminating && blocker === undefined && { terminating: terminationText(pod) }),
     ...(expectedEvacuationFinishTime !== undefined && { expectedFinishTime: expectedEvacuationFinishTime }),
     ...(blocker !== undefined && { blocker }),
   };
+}
+
+/** Without an Evacuation, nobody stops a static pod or the Job of a window. */
+function staysRunning(pod: Pod): boolean {
+  return isLeftRunning(pod, SYSTEM_NAMESPACE) || podTypeOf(pod) === 'Static';
 }
 
 function blockersOf(nodes: readonly NodeSummary[]): Blocker[] {
@@ -285,6 +322,9 @@ function estimateOf(counted: Counted): Estimate | undefined {
   if (podsToEvacuate === 0) return undefined;
   if (isPaused(input.maintenance)) return { basis: 'Paused' };
   if (blockersOf(nodes).some(requiresIntervention)) return { basis: 'Blocked' };
+  // The pods of these nodes stay until another client releases its Leases, at whatever rate others leave.
+  if (isFalse(input.maintenance.status?.conditions, NODE_LEASES_HELD))
+    return { basis: 'WaitingForNodeLease' };
   const byEvacuator = estimateByEvacuator(nodes, input.now);
   if (isStalled(input.drainRate)) return byEvacuator ?? { basis: 'Stalled' };
   const byRate = estimateByRate(counted);

@@ -2,13 +2,13 @@ import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMainte
 import { isCordoned } from '../common/cordon.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { NODES_AUTHORIZED } from '../common/nodePermission.ts';
-import { hasStarted, isCompleted, stageOf, stagesAfter } from '../common/stage.ts';
+import { hasStarted, isCompleted, isDrained, stageOf, stagesAfter } from '../common/stage.ts';
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { notUncordonedReason, outOfServiceReasons, recordOf } from './backInService.ts';
 import { progressProblemOf } from './progressing.ts';
 import { wasCordonedByMaintenance } from './status.ts';
-import { isDrained, isPaused, type MaintenanceSummaryInput, type NodeSummary, summaryOf } from './summary.ts';
+import { isPaused, type MaintenanceSummaryInput, type NodeSummary, summaryOf } from './summary.ts';
 
 export type WaitResult =
   | { kind: 'Reached'; notes: readonly string[] }
@@ -73,7 +73,17 @@ function waitingForPermission({ status }: NodeMaintenance): string[] {
 
 function reachedDrained({ status }: NodeMaintenance): WaitResult {
   const condition = status?.conditions.find(({ type }) => type === 'Drained');
-  return { kind: 'Reached', notes: condition?.reason === 'StaticPodsRemain' ? [condition.message] : [] };
+  return { kind: 'Reached', notes: remains.has(condition?.reason ?? '') ? [condition?.message ?? ''] : [] };
+}
+
+/** Reasons of a condition Drained that is True although something is left on the nodes. */
+const remains = new Set(['StaticPodsRemain', 'VolumesRemain']);
+
+/** Returns what nodes without pods wait for. */
+function waitingWithoutPods({ status }: NodeMaintenance): string[] {
+  const drained = status?.conditions.find(({ type }) => type === 'Drained');
+  const reasons: readonly (string | undefined)[] = ['VolumesAttached', 'WorkInProgress'];
+  return drained?.status === 'False' && reasons.includes(drained.reason) ? [drained.message] : [];
 }
 
 function waitingForDrain(input: MaintenanceSummaryInput): string[] {
@@ -88,6 +98,7 @@ function waitingForDrain(input: MaintenanceSummaryInput): string[] {
     ...paused,
     ...tier,
     ...blockersOf(nodes),
+    ...waitingWithoutPods(maintenance),
     ...waitingForLeases(maintenance),
     ...waitingForPermission(maintenance),
   ];

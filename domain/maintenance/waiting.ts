@@ -1,10 +1,10 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NODES_AUTHORIZED } from '../common/nodePermission.ts';
-import { isCompleted, stageOf } from '../common/stage.ts';
+import { isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { BlockerReason } from '../evacuation/blocker.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
-import { isDrained, isPaused } from './summary.ts';
+import { isPaused } from './summary.ts';
 
 /** What a maintenance waits for that is not done with what its stage asks for. */
 export const WaitingReason = {
@@ -24,6 +24,10 @@ export const WaitingReason = {
   NotAuthorized: 'NotAuthorized',
   /** No node matches the selector. */
   NoNodeMatches: 'NoNodeMatches',
+  /** The Job of another maintenance works on a node. */
+  WorkInProgress: 'WorkInProgress',
+  /** Volumes of pods that have left are still attached to a node. */
+  VolumesAttached: 'VolumesAttached',
   /** Pods are being evacuated. */
   Draining: 'Draining',
   /** Nodes are being uncordoned. */
@@ -51,6 +55,8 @@ const drainReasons: readonly WaitingReason[] = [
   WaitingReason.WaitingForNodeLease,
   WaitingReason.NotAuthorized,
   WaitingReason.NoNodeMatches,
+  WaitingReason.WorkInProgress,
+  WaitingReason.VolumesAttached,
 ];
 
 function drainReason(maintenance: NodeMaintenance): WaitingReason | undefined {

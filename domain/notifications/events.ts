@@ -1,6 +1,6 @@
 import type { Condition } from '../../api/core.ts';
 import type { MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
-import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import type { DeadlineStepStatus, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import type { Notification, NotificationData, NotificationType } from '../../api/notification.ts';
 import { type Blocker, requiresIntervention } from '../evacuation/blocker.ts';
 import { isTrue } from '../common/conditions.ts';
@@ -81,6 +81,51 @@ export function blocked(
   const key = `blocked-${digest(`${blocker.reason} ${blocker.message}`)}`;
   const facts = { message, severity, stage: 'Drain', blocker: reported } as const;
   return ofMaintenance(maintenance, 'maintenance.blocked', { key, subject: node, time }, facts);
+}
+
+/** A step of the escalation at or before the deadline of a drain. `time` is the deadline, and `pods` are the names of those that are left. */
+export interface DeadlineFacts {
+  time: string;
+  step: DeadlineStepStatus;
+  onDeadline: 'Report' | 'Delete';
+  isPaused: boolean;
+  pods: readonly string[];
+  owners: NonNullable<NotificationData['owners']>;
+}
+
+const maxPodNames = 20;
+
+/** Returns the notification of a step. Its `id` is the same each time that the step is done. */
+export function deadline(
+  maintenance: NotifiedMaintenance,
+  { time, step, onDeadline, isPaused, pods, owners }: DeadlineFacts,
+): Notification {
+  const isExceeded = step.action !== 'Notify';
+  const left = `${numbered(pods.length, 'pod')} left`;
+  const then = onDeadline === 'Delete' ? 'Pods that are left then are deleted.' : 'Nothing is deleted then.';
+  const deletes = onDeadline === 'Delete' ? 'Pods that are left are deleted.' : 'Nothing is deleted.';
+  const message = [
+    isExceeded
+      ? `The drain deadline ${time} of NodeMaintenance ${maintenance.name} has passed, with ${left}.`
+      : `NodeMaintenance ${maintenance.name} is to be drained by ${time}, with ${left}.`,
+    isExceeded ? deletes : then,
+    ...(isPaused ? ['It is paused, and until it is resumed nothing is deleted.'] : []),
+  ].join(' ');
+  const type = isExceeded ? 'maintenance.deadline-exceeded' : 'maintenance.deadline-approaching';
+  const key = `deadline-${step.action.toLowerCase()}-${Math.round((Date.parse(time) - Date.parse(step.time)) / 1_000)}`;
+  return ofMaintenance(
+    maintenance,
+    type,
+    { key, time: step.time },
+    {
+      message,
+      severity: 'warning',
+      stage: 'Drain',
+      deadline: { time, onDeadline },
+      pods: { count: pods.length, names: pods.slice(0, maxPodNames) },
+      owners,
+    },
+  );
 }
 
 /** Returns the notification of the end. A maintenance that started to drain and did not finish is reported as cancelled. */

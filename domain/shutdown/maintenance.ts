@@ -1,6 +1,6 @@
 import { SHUTDOWN_BOOT_ID_ANNOTATION, SHUTDOWN_MAINTENANCE_PREFIX } from '../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { isTrue } from '../common/conditions.ts';
+import { isDrained } from '../common/stage.ts';
 
 /** The shutdown of a node, as its agent requests it. */
 export interface Shutdown {
@@ -83,10 +83,11 @@ export function nextShutdownStep(
   return { kind: drainStepOf(existing) };
 }
 
-function drainStepOf({ metadata, status }: NodeMaintenance): 'Adopt' | 'Draining' | 'Drained' {
+function drainStepOf(maintenance: NodeMaintenance): 'Adopt' | 'Draining' | 'Drained' {
+  const { metadata, status } = maintenance;
   if (status === undefined || status.observedGeneration < (metadata.generation ?? 0)) return 'Draining';
   if (status.nodeStatuses.some(({ authorized }) => authorized === false)) return 'Adopt';
-  return isTrue(status.conditions, 'Drained') ? 'Drained' : 'Draining';
+  return isDrained(maintenance) ? 'Drained' : 'Draining';
 }
 
 /** Returns the boot that ends with the shutdown for which the maintenance was created. */

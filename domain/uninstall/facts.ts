@@ -25,6 +25,8 @@ export interface UninstallFacts {
   /** Those of windows. */
   readonly jobs: readonly Job[];
   readonly nodeLeases: readonly Lease[];
+  /** Identity Leases of node agents. */
+  readonly agentLeases: readonly Lease[];
   /** Of leader election and of the identities of processes. */
   readonly processLeases: readonly Lease[];
   /** The objects of deploy/ that exist, without CRDs and namespaces. */

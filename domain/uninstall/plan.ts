@@ -1,5 +1,6 @@
 import { NODE_READINESS_POLICY } from '../../api/names.ts';
 import { compareNames } from '../common/names.ts';
+import { agentItems } from './agents.ts';
 import type { UninstallChoices, UninstallFacts } from './facts.ts';
 import { definitionItems, installationItems, stopItems } from './installation.ts';
 import { itemsAbout, type UninstallItem, uninstallPhases } from './item.ts';
@@ -32,6 +33,7 @@ export function planUninstall(facts: UninstallFacts, choices: UninstallChoices):
     ...facts.evacuations.flatMap((one) => evacuationItems(one, choices)),
     ...facts.pods.flatMap((pod) => podItems(pod)),
     ...facts.nodes.flatMap((node) => nodeItems(node, facts)),
+    ...facts.agentLeases.flatMap((lease) => agentItems(lease, facts)),
     ...facts.maintenances.flatMap((one) => maintenanceItems(one, choices)),
     ...facts.windows.flatMap((window) => windowItems(window, choices)),
     ...facts.readinessPolicies.flatMap((one) => objectItems(NODE_READINESS_POLICY.kind, one, choices)),

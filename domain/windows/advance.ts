@@ -5,7 +5,7 @@ import { canAdvance } from './nodeOutcome.ts';
 import { advanceRequested, isAdvanced, nodeAdvanced, nodeResultOf } from './nodeResult.ts';
 import { decideNodeStep } from './nodeStep.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
-import { isJobRunning } from './windowMaintenance.ts';
+import { isJobRunning } from '../common/job.ts';
 
 /** The outcome of a request to mark the work on a node as done. `problem` is a clause that says how to fix it. */
 export type AdvanceDecision =

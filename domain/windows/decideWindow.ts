@@ -1,7 +1,7 @@
 import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow, WindowProgress } from '../../api/maintenanceWindow.ts';
 import type { NodeReservation } from '../../api/nodeDisruptionBudget.ts';
-import { inMaintenanceReason } from '../budget/nodeDisruptionBudget.ts';
+import { type BudgetLimit, inMaintenanceReason } from '../budget/nodeDisruptionBudget.ts';
 import { isTrue } from '../common/conditions.ts';
 import { compareNames } from '../common/names.ts';
 import { revisionOf, windowMaintenanceName } from '../common/revision.ts';
@@ -16,11 +16,10 @@ import { decideRollout, type RolloutDecision, type RolloutInput } from './rollou
 import { isPausedByWindow, type WindowMaintenance } from './windowMaintenance.ts';
 import type { SentSignal, WaitingSince, WindowNode, WindowState, WindowStep } from './windowState.ts';
 
-/** The state of the NodeDisruptionBudget that one decision is based on. */
+/** The state of the NodeDisruptionBudgets that one decision is based on. */
 export interface BudgetView {
   reservations: readonly NodeReservation[];
-  /** The number of nodes of the cluster that may be out of service. */
-  allowed: number;
+  limits: readonly BudgetLimit[];
   /** The nodes that are out of service, each with the reason. */
   outOfService: ReadonlyMap<string, string>;
 }
@@ -150,7 +149,7 @@ function rolloutInput(
     isUnnecessary: (node) => isRebootUnnecessary(reboots, node),
     unattended,
     outOfService: new Map([...inProgress, ...budget.outOfService]),
-    budget: budget.allowed,
+    budgets: budget.limits,
     approved: requests.approved,
     approvedNodes: requests.approvedNodes,
     paused: requests.paused,

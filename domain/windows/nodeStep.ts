@@ -1,7 +1,7 @@
 import type { Job } from '../../api/core.ts';
 import { gatesNotReady, notReadyReason, outOfServiceReason } from '../budget/nodeService.ts';
 import { isTrue } from '../common/conditions.ts';
-import { hasStarted, isCompleted, stageOf } from '../common/stage.ts';
+import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
 import { awaitNode, type Facts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
@@ -15,7 +15,7 @@ import {
 } from './nodeResult.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
 import { awaitAgent, awaitReboot, endReboot, finishReboot, isRebooting, skipReboot } from './rebootPhases.ts';
-import { isJobRunning } from './windowMaintenance.ts';
+import { isJobRunning } from '../common/job.ts';
 
 /**
  * The phases of a node, in order: the first one that returns a step decides. `Succeeded` is the result that is recorded on the
@@ -272,7 +272,7 @@ function cancelOutdated({ work, revision }: Facts): NodeStep | undefined {
 }
 
 function awaitDrain({ maintenance, policy }: Facts): NodeStep | undefined {
-  if (isTrue(maintenance.status?.conditions, 'Drained')) return undefined;
+  if (isDrained(maintenance)) return undefined;
   return {
     kind: 'Wait',
     message: policy === 'Hold' ? 'the drain is paused by the window' : 'the node is being drained',

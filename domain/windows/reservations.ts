@@ -1,3 +1,4 @@
+import { NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import type { NodeDisruptionBudget, NodeReservation } from '../../api/nodeDisruptionBudget.ts';
 import { isCompleted } from '../common/stage.ts';
 import type { WindowMaintenance } from './windowMaintenance.ts';
@@ -23,12 +24,19 @@ export function isReservationActive(
   return own.some(({ maintenance }) => !isCompleted(maintenance));
 }
 
-/** Returns the budget without the reservations that are not active any more. Windows may not have removed them yet. */
-export function withoutStaleReservations(
-  budget: NodeDisruptionBudget,
+/** Returns the reservations of all windows that are active. Windows may not have removed the others yet. */
+export function activeReservationsIn(
+  budgets: readonly Pick<NodeDisruptionBudget, 'metadata' | 'status'>[],
   input: ReservationInput,
-): NodeDisruptionBudget {
-  if (budget.status === undefined) return budget;
-  const reservations = budget.status.reservations.filter((one) => isReservationActive(one, input));
-  return { ...budget, status: { ...budget.status, reservations } };
+): NodeReservation[] {
+  return reservationsIn(budgets).filter((one) => isReservationActive(one, input));
+}
+
+/** Returns the reservations of all windows, which are on one budget, whichever budgets select their nodes (ADR 65). */
+export function reservationsIn(
+  budgets: readonly Pick<NodeDisruptionBudget, 'metadata' | 'status'>[],
+): readonly NodeReservation[] {
+  return (
+    budgets.find(({ metadata }) => metadata.name === NODE_DISRUPTION_BUDGET_NAME)?.status?.reservations ?? []
+  );
 }

@@ -1,7 +1,7 @@
 import type { MaintenanceWindowSpec, Rollout } from '../../api/maintenanceWindow.ts';
 import { RebootAnnotation } from '../../api/names.ts';
 import type { WaitingReason } from '../../api/waitingReasons.ts';
-import { limitOf } from '../budget/nodeDisruptionBudget.ts';
+import { type BudgetLimit, countOutOfService, limitOf } from '../budget/nodeDisruptionBudget.ts';
 import { labelOf } from '../common/labelSelector.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
@@ -27,8 +27,8 @@ export interface RolloutInput {
   unattended: ReadonlySet<string>;
   /** The nodes of the whole cluster that are out of service, each with the reason. */
   outOfService: ReadonlyMap<string, string>;
-  /** The number of nodes of the cluster that may be out of service. */
-  budget: number;
+  /** The NodeDisruptionBudgets of the cluster. A node starts only when every budget that selects it allows it. */
+  budgets: readonly BudgetLimit[];
   /** The whole window is approved. */
   approved: boolean;
   approvedNodes: readonly string[];
@@ -67,8 +67,12 @@ interface Facts extends RolloutInput {
   approvedInService: readonly RolloutNode[];
   /** Those of them that have an agent if they need one, and are not rejected. */
   accepted: readonly RolloutNode[];
-  /** Nodes that could start: accepted and in the topology domain that is in progress. */
+  /** Accepted nodes in the topology domain that is in progress. */
+  inDomain: readonly RolloutNode[];
+  /** Nodes that could start: those that the budgets allow. */
   candidates: readonly RolloutNode[];
+  /** How many more nodes of each budget may be out of service. */
+  room: ReadonlyMap<BudgetLimit, number>;
 }
 
 type Rule = (facts: Facts) => Wait | undefined;
@@ -107,8 +111,22 @@ export function decideRollout(input: RolloutInput): RolloutDecision {
     if (decision !== undefined) return decision;
   }
   if (isLast) return { kind: 'Done' };
-  const capacity = Math.min(windowCapacity(facts), budgetCapacity(facts));
-  return { kind: 'Start', nodes: facts.candidates.slice(0, capacity).map(({ name }) => name) };
+  return { kind: 'Start', nodes: startedNodes(facts) };
+}
+
+/** Returns the candidates that fit together into the window's limit and into every budget, in order. */
+function startedNodes(facts: Facts): string[] {
+  const capacity = windowCapacity(facts);
+  const room = new Map(facts.room);
+  const started: string[] = [];
+  for (const { name } of facts.candidates) {
+    if (started.length === capacity) break;
+    const limits = facts.budgets.filter(({ nodes }) => nodes.has(name));
+    if (limits.some((limit) => (room.get(limit) ?? 0) <= 0)) continue;
+    for (const limit of limits) room.set(limit, (room.get(limit) ?? 0) - 1);
+    started.push(name);
+  }
+  return started;
 }
 
 function factsOf(input: RolloutInput): Facts {
@@ -129,14 +147,23 @@ function factsOf(input: RolloutInput): Facts {
     ({ name }) => !outOfService.has(name) && (!needsNames || approvedNodes.includes(name)),
   );
   const accepted = approvedInService.filter(({ name }) => !rejected.has(name) && !unattended.has(name));
+  const budgets = input.budgets.toSorted((a, b) => compareNames(a.name, b.name));
+  const room = new Map(
+    budgets.map((limit) => [limit, limit.allowed - countOutOfService(limit, outOfService)]),
+  );
+  const allowed = accepted.filter(({ name }) => blockingBudgets({ budgets, room }, name).length === 0);
   return {
     ...input,
+    budgets,
     remaining,
     inProgress: namesIn('InProgress'),
     failed: namesIn('Failed'),
     approvedInService,
     accepted,
-    candidates: inOneTopologyDomain(input, accepted),
+    inDomain: inOneTopologyDomain(input, accepted),
+    // Chosen after the budgets: a domain whose nodes no budget allows does not keep the others waiting.
+    candidates: inOneTopologyDomain(input, allowed),
+    room,
   };
 }
 
@@ -255,8 +282,8 @@ function agentsNotRunning({ approvedInService, accepted, unattended }: Facts): W
   );
 }
 
-function otherTopologyDomain({ candidates, rollout, inProgress, failed }: Facts): Wait | undefined {
-  if (candidates.length > 0) return undefined;
+function otherTopologyDomain({ inDomain, rollout, inProgress, failed }: Facts): Wait | undefined {
+  if (inDomain.length > 0) return undefined;
   const nodes = listed([...inProgress, ...failed]);
   return wait(
     'TopologyDomain',
@@ -264,12 +291,12 @@ function otherTopologyDomain({ candidates, rollout, inProgress, failed }: Facts)
   );
 }
 
-function budgetAllowsNone({ budget }: Facts): Wait | undefined {
-  if (budget > 0) return undefined;
-  return wait(
-    'NodeDisruptionBudget',
-    'The NodeDisruptionBudget allows no node to be out of service: increase its spec.maxUnavailable to start nodes.',
-  );
+/** Each node is selected by a budget of 0, which is not the limit that a window waits for. */
+function budgetAllowsNone(facts: Facts): Wait | undefined {
+  const budgetOf0 = ({ name }: RolloutNode) =>
+    blockingBudgets(facts, name).find(({ allowed }) => allowed === 0);
+  if (facts.candidates.length > 0) return undefined;
+  return facts.inDomain.every(budgetOf0) ? budgetsBlock(facts) : undefined;
 }
 
 function maxUnavailableReached(facts: Facts): Wait | undefined {
@@ -282,21 +309,35 @@ function maxUnavailableReached(facts: Facts): Wait | undefined {
 }
 
 function budgetReached(facts: Facts): Wait | undefined {
-  if (budgetCapacity(facts) > 0) return undefined;
-  const out = [...facts.outOfService];
-  return wait(
-    'NodeDisruptionBudget',
-    `The NodeDisruptionBudget allows ${nodeCount(facts.budget)} to be out of service, and ${outOfServiceMessage(out)}.`,
-  );
+  return facts.candidates.length > 0 ? undefined : budgetsBlock(facts);
+}
+
+/** Explains the first budget that blocks the next node, and names the others. */
+function budgetsBlock(facts: Facts): Wait | undefined {
+  const [first, ...others] = new Set(facts.inDomain.flatMap(({ name }) => blockingBudgets(facts, name)));
+  if (first === undefined) return undefined;
+  const names = others.map(({ name }) => name);
+  const more = names.length === 0 ? '' : ` Exhausted as well: ${listed(names)}.`;
+  return wait('NodeDisruptionBudget', `${blockMessage(facts, first)}${more}`);
+}
+
+function blockMessage({ outOfService }: Facts, { name, allowed, nodes }: BudgetLimit): string {
+  const budget = `NodeDisruptionBudget ${name} allows`;
+  if (allowed === 0)
+    return `${budget} no node to be out of service: increase its spec.maxUnavailable to start nodes.`;
+  const out = [...outOfService].filter(([node]) => nodes.has(node));
+  return `${budget} ${allowed} of ${nodeCount(nodes.size)} to be out of service, and ${outOfServiceMessage(out)}.`;
+}
+
+/** Returns the budgets that select a node and allow no more of their nodes. Budgets of 0 are first: no node that returns to service helps. */
+function blockingBudgets({ budgets, room }: Pick<Facts, 'budgets' | 'room'>, node: string): BudgetLimit[] {
+  const blocking = budgets.filter((limit) => limit.nodes.has(node) && (room.get(limit) ?? 0) <= 0);
+  return blocking.toSorted((a, b) => Number(a.allowed > 0) - Number(b.allowed > 0));
 }
 
 function windowCapacity(facts: Facts): number {
   const { rollout, nodes } = facts;
   return limitOf(rollout.maxUnavailable, nodes.length) - selectedOutOfService(facts).length;
-}
-
-function budgetCapacity({ budget, outOfService }: Facts): number {
-  return budget - outOfService.size;
 }
 
 function selectedOutOfService({ nodes, outOfService }: Facts): [string, string][] {

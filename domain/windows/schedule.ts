@@ -166,7 +166,11 @@ function neverOpens(schedule: WindowSchedule, nowMs: number): string | undefined
   const everyDay = { ...schedule, exceptions: [] };
   if (openingsAfter(everyDay, nowMs, 1).length > 0)
     return 'schedule.exceptions: the window never opens because of its exceptions: remove one';
-  if (openingsAfter(everyDay, 0, 1).length > 0)
+  const inLocalTime = { ...everyDay, timeZone: 'UTC' };
+  const [skipped] = openingsAfter(inLocalTime, nowMs + offsetsOf(schedule.timeZone)(nowMs), 1);
+  if (skipped !== undefined)
+    return `schedule: ${localText(skipped.local)} does not exist in ${schedule.timeZone}, because daylight saving time begins in this hour: choose a time outside of it`;
+  if (openingsAfter(inLocalTime, 0, 1).length > 0)
     return 'schedule: all times are in the past: set a later year, or remove the years';
   return 'schedule: the date never occurs, such as 30 February: correct day and month';
 }

@@ -2,7 +2,7 @@ import type { CalendarEntry, MaintenanceWindow, WindowSchedule } from '../../api
 import { isTrue } from '../common/conditions.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { needsAttention } from '../common/stalledRun.ts';
-import { stageOf } from '../common/stage.ts';
+import { isDrained, stageOf } from '../common/stage.ts';
 import { type NodeOutcome, nodeOutcomeOf } from './nodeOutcome.ts';
 import { nodeResultOf } from './nodeResult.ts';
 import { pauseOf, scheduleOf, skippedDates } from './overrides.ts';
@@ -171,7 +171,7 @@ function progressMessage(maintenance: WindowMaintenance['maintenance']): string 
   const { status } = maintenance;
   if (stageOf(maintenance) === 'Complete') return 'uncordoned, waiting until it is in service';
   if (isTrue(status?.conditions, 'Paused')) return 'drain paused';
-  if (isTrue(status?.conditions, 'Drained')) return drainedMessages[workTypeOf(maintenance)];
+  if (isDrained(maintenance)) return drainedMessages[workTypeOf(maintenance)];
   const blocked = status?.podsBlocked ?? 0;
   if (blocked > 0) return `draining; ${blocked} ${blocked === 1 ? 'pod is' : 'pods are'} blocked`;
   return status?.nodeStatuses[0]?.drainMessage || 'draining';

@@ -1,4 +1,4 @@
-import type { Job, Node } from '../../api/core.ts';
+import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow, WindowWork } from '../../api/maintenanceWindow.ts';
 import {
   NODE_MAINTENANCE,
@@ -58,6 +58,7 @@ export function newWindowMaintenance(
       stage: 'Drain',
       drainPlan: completeDrainPlan(template.drainPlan),
       reason: template.reason ?? `Window ${window.metadata.name}`,
+      ...(template.drainDeadline && { drainDeadline: template.drainDeadline }),
     },
   };
 }
@@ -126,12 +127,4 @@ export function workJobRef({ metadata: { name, uid = '' } }: Pick<NodeMaintenanc
   ownerUid: string;
 } {
   return { name: jobName(name), ownerUid: uid };
-}
-
-/** Reports whether a Job may still have running pods. */
-export function isJobRunning(job: Job | undefined): job is Job {
-  const hasEnded = job?.status?.conditions?.some(
-    ({ type, status }) => status === 'True' && (type === 'Complete' || type === 'Failed'),
-  );
-  return job !== undefined && hasEnded !== true;
 }

@@ -106,6 +106,12 @@ const valuesSchema = z.strictObject({
         .boolean()
         .default(true)
         .describe('replaces pods of Deployments that ask for it before they are evicted'),
+      registration: z
+        .enum(['annotated', 'automatic'])
+        .default('annotated')
+        .describe(
+          'automatic: also replaces pods of Deployments with a single replica or a budget that never allows a disruption',
+        ),
     })
     .prefault({}),
   windowJobs: z

@@ -196,6 +196,11 @@ function settings(name: Workload['name']): string[] {
     ? [
         ...common,
         setting('DEPLOYMENT_EVACUATOR', 'not .Values.deploymentEvacuator.enabled', '"false"'),
+        setting(
+          'DEPLOYMENT_REGISTRATION',
+          'ne .Values.deploymentEvacuator.registration "annotated"',
+          '{{ .Values.deploymentEvacuator.registration }}',
+        ),
         setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}'),
       ]
     : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];

@@ -299,6 +299,8 @@ const requestsTo = (window: string): Action[] =>
     (key) => change(windows, window, annotated(key, opening)),
   );
 
+const deletes = { after: '2h', onDeadline: 'Delete' };
+
 const operators: AccountName[] = ['operator', 'leaseAdmin'];
 const schedulers: AccountName[] = ['scheduler', 'jobAuthor'];
 const forged = JSON.stringify({ username: 'jane', groups: ['system:masters'] });
@@ -318,6 +320,11 @@ export const sections: Section[] = [
         actions: [create(maintenances, maintenanceOf('new', selecting(ownNode), { stage: 'Drain' }))],
         allowed: operators,
         consequence: 'cordons',
+      },
+      {
+        what: 'create one for a node of theirs whose drain deadline deletes pods (verb `delete` on `pods` in all namespaces)',
+        actions: [create(maintenances, maintenanceOf('new', selecting(ownNode), { drainDeadline: deletes }))],
+        allowed: [],
       },
       {
         what: 'create one for another node',
@@ -455,7 +462,7 @@ export const sections: Section[] = [
     title: 'Windows',
     rows: [
       {
-        what: 'read MaintenanceWindows and the NodeDisruptionBudget',
+        what: 'read MaintenanceWindows and NodeDisruptionBudgets',
         actions: [...read(windows, mine), ...read(budgets, NODE_DISRUPTION_BUDGET_NAME)],
         allowed: ['viewer', ...operators, ...schedulers],
       },
@@ -534,7 +541,7 @@ export const sections: Section[] = [
         allowed: [],
       },
       {
-        what: 'create and change the NodeDisruptionBudget',
+        what: 'create and change NodeDisruptionBudgets',
         actions: [
           create(budgets, budgetObject),
           ...change(budgets, NODE_DISRUPTION_BUDGET_NAME, { spec: { maxUnavailable: 2 } }),

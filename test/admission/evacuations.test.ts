@@ -242,6 +242,7 @@ describe('A plain eviction', () => {
   test.each([
     { when: 'without evacuators', classes: {} },
     { when: 'whose only annotation is invalid', classes: { 'bad.io': 'soon' } },
+    { when: 'that its DaemonSet has orphaned', classes: { 'daemonset.apps.k8s.io': '10000/controller' } },
   ])('of a pod $when is allowed', async ({ classes }) => {
     const pod = await podWith(classes);
     expect(await evict(pod)).toMatchObject({ code: 0 });
@@ -252,6 +253,21 @@ describe('A plain eviction', () => {
     const pod = await podWith(controller);
     const { name, namespace = '', uid = '' } = pod.metadata;
     expect(await c.cluster.kube.evict({ name, namespace, uid })).toEqual({ kind: 'Evicted' });
+  });
+
+  test('from a node that a maintenance drains prints which one, and that it evacuates the pods by itself, once', async () => {
+    const own = await c.nodeNamed('drained');
+    const pods = await c.podsOn(own, 2);
+    const maintenance = await c.applied(c.maintenance({ nodes: [own], stage: 'Drain' }));
+    await c.withStatus(maintenance, {
+      nodeStatuses: [{ nodeRef: { name: own }, unschedulableBefore: false }],
+    });
+    const { code, stderr } = await kubectl(['drain', own, '--force', '--timeout=60s', '--ignore-daemonsets']);
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    for (const pod of pods) await c.eventuallyGone(pod);
+    const warning = `Warning: NodeMaintenance ${maintenance.metadata.name} (stage Drain) holds node ${own} and evacuates its pods by itself, in the order of its drain plan: a direct eviction does not follow that order`;
+    expect(stderr.split('\n').filter((line) => line === warning)).toHaveLength(1);
+    await c.maintenancesDropped();
   });
 
   test('by kubectl drain is retried until the pod is evacuated', async () => {

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,8 +11,10 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { type Answer, SystemdHost } from '../kit/systemdHost.ts';
 
-// Builds the Debian package of the node agent, and installs, upgrades, removes and purges it with dpkg in a folder that stands for the root of a host.
+// Builds the Debian package of the node agent, and installs, upgrades, removes and purges it with dpkg in a folder that stands for the root of a host,
+// and on a host with a real systemd and a real logind.
 
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const output = join(repository, 'dist', 'agent-package');
@@ -41,12 +43,6 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-interface Answer {
-  code: number;
-  stdout: string;
-  stderr: string;
-}
-
 function ran(program: string, args: string[], env: NodeJS.ProcessEnv = process.env): Promise<Answer> {
   return new Promise((resolve) =>
     execFile(program, args, { env, maxBuffer: 10_000_000 }, (error, stdout, stderr) =>
@@ -65,6 +61,24 @@ const onHost = (path: string) => join(host, path);
 const program = () => onHost('usr/bin/node-maintenance-agent');
 const state = async () =>
   (await dpkg('--status', 'node-maintenance-agent')).stdout.match(/^Status: (.*)$/m)?.[1];
+
+/** Returns the kubeconfig that the command prints for the agent of a node. */
+async function kubeconfigOf(node: string): Promise<string> {
+  const args = [join(repository, 'cli/main.ts'), 'agent', 'kubeconfig', node];
+  const made = await ran(process.execPath, args, { ...process.env, KUBECONFIG: sandbox.kubeconfig });
+  expect(made).toMatchObject({ code: 0 });
+  return made.stdout;
+}
+
+/** Returns the holder of the Lease of an agent, once it is another one than `previous`. */
+const eventuallyHolder = (node: string, previous?: string) =>
+  eventually('the Lease of the agent', async () => {
+    const lease = await c.admin.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
+    const holder = lease?.spec.holderIdentity;
+    expect(holder).toBeDefined();
+    expect(holder).not.toBe(previous);
+    return holder;
+  });
 
 test('is named after its version, and contains what a node needs', async () => {
   const { version } = JSON.parse(await readFile(join(repository, 'package.json'), 'utf8')) as {
@@ -137,23 +151,15 @@ describe('the installed executable', () => {
 
   test('runs as the agent of a node, with the token that the command gives it', async () => {
     const node = await c.nodeNamed('host');
-    const made = await ran(process.execPath, [join(repository, 'cli/main.ts'), 'agent', 'kubeconfig', node], {
-      ...process.env,
-      KUBECONFIG: sandbox.kubeconfig,
-    });
-    expect(made).toMatchObject({ code: 0 });
     const kubeconfig = onHost('etc/node-maintenance-agent/kubeconfig');
-    await writeFile(kubeconfig, made.stdout, { mode: 0o600 });
+    await writeFile(kubeconfig, await kubeconfigOf(node), { mode: 0o600 });
     await mkdir(onHost('etc/kubernetes/manifests'), { recursive: true });
     const paths = ['--static-pod-path', onHost('etc/kubernetes/manifests')];
     agent = spawn(program(), ['--node', node, '--kubeconfig', kubeconfig, ...paths], {
       stdio: 'ignore',
       env: {},
     });
-    await eventually('the Lease of the agent', async () => {
-      const lease = await c.admin.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
-      expect(lease?.spec.holderIdentity).toBeDefined();
-    });
+    await eventuallyHolder(node);
     expect(existsSync(onHost('etc/kubernetes/held-manifests'))).toBe(true);
     agent.kill('SIGTERM');
     await eventually('the agent to end', () => expect(agent?.exitCode).toBe(0));
@@ -191,4 +197,63 @@ test('purges its settings and the token, and no manifest', async () => {
     expect(existsSync(onHost(path))).toBe(false);
   expect(readdirSync(onHost('etc/systemd/system'))).toEqual([]);
   expect(readdirSync(onHost('etc/kubernetes/manifests'))).toEqual(['web.yaml']);
+});
+
+test('under systemd it runs, is removed, and delays a reboot until the node is drained', async () => {
+  const booted = await SystemdHost.boot();
+  if (typeof booted === 'string') {
+    process.stderr.write(`skipped, because ${booted}: the package under systemd\n`);
+    return;
+  }
+  const unit = 'node-maintenance-agent.service';
+  const manifest = 'apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n';
+  const inhibitors = () => booted.printed('systemd-inhibit', '--list', '--no-legend');
+  try {
+    const node = await c.nodeNamed('systemd');
+    await copyFile(file, join(booted.shared, 'agent.deb'));
+    await writeFile(join(booted.shared, 'kubeconfig'), await kubeconfigOf(node), { mode: 0o600 });
+    await writeFile(join(booted.shared, 'web.yaml'), manifest);
+    await booted.printed('mkdir', '-p', '/etc/kubernetes/manifests');
+    // Without a token it waits.
+    await booted.printed('dpkg', '--install', '/mnt/agent.deb');
+    expect((await booted.ran('systemctl', 'is-active', unit)).stdout).toBe('inactive\n');
+    await booted.printed('install', '-m', '600', '/mnt/kubeconfig', '/etc/node-maintenance-agent/kubeconfig');
+    await booted.printed('sh', '-c', `echo NODE_NAME=${node} >> /etc/default/node-maintenance-agent`);
+    await booted.printed('systemctl', 'start', unit);
+    const holder = await eventuallyHolder(node);
+    await eventually('the inhibitor of logind', async () =>
+      expect(await inhibitors()).toContain('node-maintenance-agent'),
+    );
+    const logind = ['org.freedesktop.login1', '/org/freedesktop/login1', 'org.freedesktop.login1.Manager'];
+    const delay = await booted.printed('busctl', 'get-property', ...logind, 'InhibitDelayMaxUSec');
+    expect(delay).toBe('t 600000000\n');
+
+    // An agent that crashes is started again, and what it holds is put back by the removal.
+    await booted.printed('systemctl', 'kill', '--signal=KILL', '--kill-whom=main', unit);
+    await eventuallyHolder(node, holder);
+    await booted.printed('cp', '/mnt/web.yaml', '/etc/kubernetes/held-manifests/');
+    await booted.printed('dpkg', '--remove', 'node-maintenance-agent');
+    expect(await booted.printed('cat', '/etc/kubernetes/manifests/web.yaml')).toBe(manifest);
+    expect(await inhibitors()).not.toContain('node-maintenance-agent');
+
+    await booted.printed('dpkg', '--install', '/mnt/agent.deb');
+    await eventually('the inhibitor of logind', async () =>
+      expect(await inhibitors()).toContain('node-maintenance-agent'),
+    );
+    await booted.printed('systemctl', 'reboot');
+    const name = `shutdown-${node}`;
+    await eventually('the maintenance of the shutdown', async () =>
+      expect((await c.maintenanceNow(name)).spec.stage).toBe('Drain'),
+    );
+    expect(booted.isUp).toBe(true);
+    expect(await inhibitors()).toContain('node-maintenance-agent');
+    const condition = { type: 'Drained', status: 'True', reason: 'AllPodsTerminated', message: '' };
+    const since = new Date().toISOString();
+    await c.withStatus(await c.maintenanceNow(name), {
+      conditions: [{ ...condition, lastTransitionTime: since }],
+    });
+    await eventually('the host to end', () => expect(booted.isUp).toBe(false));
+  } finally {
+    await booted.close();
+  }
 });

@@ -3,7 +3,12 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Node } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
-import { AGENT_COMPONENT, AGENT_LEASE_NAMESPACE, EVACUATION_NODE_LABEL } from '../../api/names.ts';
+import {
+  AGENT_COMPONENT,
+  AGENT_LEASE_NAMESPACE,
+  EVACUATION_NODE_LABEL,
+  IdentityAnnotation,
+} from '../../api/names.ts';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -140,9 +145,13 @@ test('a static pod is stopped for the drain of its node, reported, and started a
   await host.placed('other.yaml', manifest('other'));
   const before = await readFile(join(host.manifests, 'web.yaml'), 'utf8');
   const agent = host.start();
+  const lease = () => c.admin.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
+  const eventuallyReported = (held: string | undefined) =>
+    eventually(`${held ?? 'no'} held manifest on the Lease`, async () =>
+      expect((await lease())?.metadata.annotations?.[IdentityAnnotation.HeldStaticPods]).toBe(held),
+    );
   await eventually('the identity Lease', async () => {
-    const lease = await c.admin.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
-    expect(lease).toMatchObject({
+    expect(await lease()).toMatchObject({
       metadata: { labels: { 'k8s.io/component': AGENT_COMPONENT } },
       spec: { leaseDurationSeconds: 60, holderIdentity: expect.stringMatching(`^${node}_`) },
     });
@@ -152,6 +161,7 @@ test('a static pod is stopped for the drain of its node, reported, and started a
   const evacuation = await evacuated(node, 'web');
   await eventuallyHeld(host, ['web.yaml']);
   expect(await host.present()).toEqual(['other.yaml']);
+  await eventuallyReported('1');
   await eventually('the progress to be reported', async () => {
     const status = await statusOf(evacuation);
     expect(status).toMatchObject({
@@ -164,6 +174,7 @@ test('a static pod is stopped for the drain of its node, reported, and started a
 
   await completed(node, name);
   await eventuallyPresent(host, ['other.yaml', 'web.yaml']);
+  await eventuallyReported(undefined);
   expect(await readFile(join(host.manifests, 'web.yaml'), 'utf8')).toBe(before);
   await eventually('the Events', async () => {
     const events = await c.eventsAbout(await c.node(node));

@@ -153,7 +153,7 @@ describe('the admission server may', () => {
   test.each([
     'watch nodes',
     'watch nodemaintenances',
-    'get nodedisruptionbudgets',
+    'list nodedisruptionbudgets',
     'get pods --all-namespaces',
     'list pods --all-namespaces',
     'get evacuations --all-namespaces',

@@ -31,11 +31,16 @@ function window(spec: object = {}, name = 'api-window'): object {
   };
 }
 
-const budget = (maxUnavailable: unknown, name = 'cluster') => ({
+const budget = (maxUnavailable: unknown, selector?: object) => ({
   apiVersion,
   kind: 'NodeDisruptionBudget',
-  metadata: { name },
-  spec: { maxUnavailable },
+  metadata: { name: 'pool' },
+  spec: { maxUnavailable, ...(selector && { nodeSelector: selector }) },
+});
+
+test('a cluster may have several budgets, each with the nodes that it limits', async () => {
+  const { spec } = JSON.parse(await succeeds(tryCreate(budget('25%', nodeSelector))));
+  expect(spec).toEqual({ maxUnavailable: '25%', nodeSelector });
 });
 
 test('a MaintenanceWindow needs a schedule and a nodeSelector, and has safe defaults', async () => {
@@ -189,9 +194,21 @@ describe('is rejected, with a message that explains how to fix it,', () => {
       message: 'metadata.name is used as the value of a label: choose a name of at most 63 characters',
     },
     {
-      when: 'a budget has another name than cluster',
-      object: budget(1, 'rack-7'),
-      message: 'metadata.name of a NodeDisruptionBudget must be cluster: a cluster has only one',
+      when: 'the nodeSelector of a budget has no term',
+      object: budget(1, { nodeSelectorTerms: [] }),
+      message: 'spec.nodeSelector.nodeSelectorTerms in body should have at least 1 items',
+    },
+    {
+      when: 'the nodeSelector of a budget lists no value',
+      object: budget(1, {
+        nodeSelectorTerms: [{ matchExpressions: [{ key: 'pool', operator: 'In', values: [] }] }],
+      }),
+      message: 'values: give at least one value with operator In or NotIn',
+    },
+    {
+      when: 'the nodeSelector of a budget is not one of core/v1',
+      object: budget(1, { matchLabels: { pool: 'gpu' } }),
+      message: 'unknown field "spec.nodeSelector.matchLabels"',
     },
     {
       when: 'maxUnavailable of a budget is not valid',
@@ -228,7 +245,7 @@ test('kubectl explain describes the fields', async () => {
   const explained = await succeeds(kubectl(['explain', 'mw.spec.onWindowEnd']));
   expect(explained).toContain('HoldCurrent: drains are paused, nodes');
   const budgetExplained = await succeeds(kubectl(['explain', 'ndb.spec.maxUnavailable']));
-  expect(budgetExplained).toContain('With 0, windows start no nodes.');
+  expect(budgetExplained.replaceAll(/\s+/g, ' ')).toContain('With 0, windows start no nodes.');
 });
 
 describe('the worker deletes', () => {

@@ -1,7 +1,7 @@
 import type { KubeObject, Pod } from '../../api/core.ts';
 import { DAEMONSET_EVACUATOR_ANNOTATION, MAINTENANCE_GATE, RELEASED_ANNOTATION } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
-import { type RawPod, resources } from '../../kube/resources.ts';
+import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -45,6 +45,37 @@ async function heldPod(): Promise<KubeObject> {
       schedulingGates: [{ name: 'example.com/first' }, { name: MAINTENANCE_GATE }],
     },
   } as KubeObject);
+}
+
+const consent = { 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io': '10000/controller' };
+
+/** The pod of a StatefulSet, which no node has. */
+async function statefulPod(annotations: Record<string, string> = {}): Promise<KubeObject> {
+  const name = c.named('db');
+  const labels = { app: name };
+  await c.admin.create<KubeObject>(
+    resources.statefulSets as Resource,
+    {
+      metadata: { name, namespace: c.namespace },
+      spec: {
+        replicas: 1,
+        serviceName: name,
+        selector: { matchLabels: labels },
+        template: {
+          metadata: { labels, annotations },
+          spec: {
+            containers: [{ name: 'main', image: 'none' }],
+            schedulingGates: [{ name: 'example.com/first' }],
+          },
+        },
+      },
+    } as KubeObject,
+  );
+  return eventually('its pod', async () => {
+    const pod = await stored({ metadata: { name: `${name}-0` } });
+    expect(pod).toBeDefined();
+    return pod;
+  });
 }
 
 const ready = { status: { conditions: [{ type: 'Ready', status: 'True' }] } };
@@ -103,10 +134,26 @@ describe('the worker is denied, with its permissions and beyond its task,', () =
     );
   });
 
-  test('the deletion of a pod that no DaemonSet owns', async () => {
+  test('the deletion of a pod of a StatefulSet without the consent of its owner, and to give it itself', async () => {
+    const pod = await statefulPod();
+    const { uid = '' } = pod.metadata;
+    await expect(worker.delete(resources.pods, keyOf(pod), { uid })).rejects.toThrow(
+      /and pods of StatefulSets that have the annotation/,
+    );
+    await expect(patched(pod, { metadata: { annotations: consent } })).rejects.toThrow(
+      /annotations of .*, not evacuation.coordination.k8s.io\/priority_statefulset.apps.k8s.io/,
+    );
+    expect((await stored(pod)).metadata).not.toHaveProperty('deletionTimestamp');
+  });
+
+  test.each([
+    { what: 'without a grace period', options: {} },
+    { what: 'with a grace period of 0', options: { gracePeriodSeconds: 0 } },
+  ])('the deletion of a pod that no DaemonSet owns $what', async ({ options }) => {
     const pod = await c.podOn(node);
-    await expect(worker.delete(resources.pods, keyOf(pod), { uid: pod.metadata.uid ?? '' })).rejects.toThrow(
-      /may only delete pods of DaemonSets/,
+    const { uid = '' } = pod.metadata;
+    await expect(worker.delete(resources.pods, keyOf(pod), { uid, ...options })).rejects.toThrow(
+      /may only delete pods of DaemonSets, and at the deadline of a drain/,
     );
     expect((await stored(pod)).metadata.deletionTimestamp).toBeUndefined();
   });
@@ -129,6 +176,13 @@ describe('the worker is denied, with its permissions and beyond its task,', () =
 });
 
 describe('the worker', () => {
+  test('deletes a pod of a node by its UID, with a grace period, as at the deadline of a drain', async () => {
+    const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 60 });
+    const { uid = '' } = pod.metadata;
+    await worker.delete(resources.pods, keyOf(pod), { uid, gracePeriodSeconds: 1 });
+    expect((await stored(pod)).metadata.deletionGracePeriodSeconds).toBe(1);
+  });
+
   test("sets a pod's evacuator annotation and its released-from annotation", async () => {
     const pod = await c.podOn(node, { annotations: { 'example.com/theirs': 'x' } });
     const annotations = {
@@ -151,6 +205,13 @@ describe('the worker', () => {
     await patched(pod, ready, 'status');
     await patched(pod, { spec: { schedulingGates: lifted } });
     expect((await stored(pod)).spec.schedulingGates).toEqual(lifted);
+  });
+
+  test('deletes a pod of a StatefulSet with the consent of its owner', async () => {
+    const pod = await statefulPod(consent);
+    const { uid = '' } = pod.metadata;
+    await worker.delete(resources.pods, keyOf(pod), { uid });
+    await eventually('it to be gone', async () => expect((await stored(pod))?.metadata.uid).not.toBe(uid));
   });
 
   test('deletes a pod of a DaemonSet', async () => {

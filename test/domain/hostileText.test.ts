@@ -3,6 +3,7 @@ import type { Condition, Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { outOfServiceReason } from '../../domain/budget/nodeService.ts';
+import { ownersOf } from '../../domain/drain/escalation.ts';
 import { withCondition } from '../../domain/common/conditions.ts';
 import { urlLength } from '../../domain/common/markdown.ts';
 import { heldByAnother, nodeLeasesCondition, waitingMessage } from '../../domain/leases/nodeLease.ts';
@@ -12,8 +13,15 @@ import { renderCurrentDetails } from '../../domain/maintenance/currentDetails.ts
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
 import { staticSummaryOf, windowStaticSummaryOf } from '../../domain/maintenance/staticSummary.ts';
 import { emptyStatus, newNodeStatus } from '../../domain/maintenance/status.ts';
-import { approvalNeeded, blocked, nodeFailed, stageStarted } from '../../domain/notifications/events.ts';
+import {
+  approvalNeeded,
+  blocked,
+  deadline,
+  nodeFailed,
+  stageStarted,
+} from '../../domain/notifications/events.ts';
 import { renderWindowDetails } from '../../domain/windows/currentDetails.ts';
+import { pod as podWith } from '../kit/builders.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../kit/hostileText.ts';
 import { testScope } from '../kit/temporalNames.ts';
 
@@ -115,6 +123,14 @@ describe.each(hostileTexts)('a text with $what', ({ text }) => {
       stageStarted(maintenance, 'Drain', ['node-1'], now),
       blocked(maintenance, { pod: 'a/b', node: 'n', blocker: { reason: 'X', message: text } }, now),
       nodeFailed(maintenance, { node: 'n', reason: 'JobFailed', message: text }, now),
+      deadline(maintenance, {
+        time: now,
+        step: { time: now, action: 'Notify' },
+        onDeadline: 'Delete',
+        isPaused: true,
+        pods: ['a/b'],
+        owners: ownersOf([podWith({ annotations: { 'nodemaintenance.k8s.io/owner': text } })]),
+      }),
       approvalNeeded(window, { runId: 'r', end: now, message: text, isWhole: false }, now),
     ];
     for (const notification of notifications) {

@@ -2,6 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../api/core.ts';
 import type { NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
+import type { Preview } from '../../domain/drain/preview.ts';
+import { kubectlOf } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
@@ -83,8 +85,22 @@ async function placed(what: string, differs: Parameters<World['placePods']>[2] =
   return pod;
 }
 
+const unserved = 'unserved.example.com';
+const evacuatedBy = (evacuatorClass: string) => ({
+  [`evacuation.coordination.k8s.io/priority_${evacuatorClass}`]: '10000/controller',
+});
+
 const released = (pod: string, namespace = 'default') =>
   world.kube.mergePatch(resources.pods, { namespace, name: pod }, { metadata: { finalizers: [] } });
+
+/** Completes the Evacuation of a pod, as its evacuator does. */
+async function completed(pod: string): Promise<void> {
+  const { items } = await world.kube.list(resources.evacuations, { namespace: 'default' });
+  const evacuation = items.find(({ spec }) => spec.podRef.name === pod);
+  const key = { namespace: 'default', name: evacuation?.metadata.name ?? '' };
+  const patch = { status: { activeEvacuatorCompleted: true } };
+  await world.kube.mergePatch(resources.evacuations, key, patch, { subresource: 'status' });
+}
 
 describe('the pods of a node that is drained', () => {
   beforeAll(async () => {
@@ -99,6 +115,8 @@ describe('the pods of a node that is drained', () => {
       { subresource: 'status' },
     );
     await placed('terminating forever', { finalizers: held });
+    await placed('orphaned by its DaemonSet', { annotations: evacuatedBy('daemonset.apps.k8s.io') });
+    await placed('whose evacuator does not respond', { annotations: evacuatedBy(unserved) });
     await placed('behind two budgets', { labels: { app: 'two' } });
     await world.budget('two-1', { app: 'two' }, { minAvailable: 0 });
     await world.budget('two-2', { app: 'two' }, { minAvailable: 0 });
@@ -121,7 +139,9 @@ describe('the pods of a node that is drained', () => {
   });
 
   test('leave when nothing blocks them, whatever drain filters other tools have', async () => {
-    const gone = ['without a controller', 'with an emptyDir', 'finished'].map((what) => pods[what]);
+    const gone = ['without a controller', 'with an emptyDir', 'finished', 'orphaned by its DaemonSet'].map(
+      (what) => pods[what],
+    );
     await eventually('these pods to be gone', async () => {
       const left = await podNames();
       expect(left.filter((pod) => gone.includes(pod))).toEqual([]);
@@ -138,6 +158,11 @@ describe('the pods of a node that is drained', () => {
       ['behind two budgets', 'MultipleDisruptionBudgets', /default\/two-1, default\/two-2/],
       ['in a terminating namespace', 'StuckTerminating', /finalizers example.com\/held are still set/],
       ['terminating forever', 'StuckTerminating', /finalizers example.com\/held are still set/],
+      [
+        'whose evacuator does not respond',
+        'EvacuatorNotResponding',
+        /Evacuator unserved.example.com does not respond .* next: the eviction API/,
+      ],
       ['whose eviction is rejected', 'EvictionRejected', /ask the data team first/],
     ] as const;
     await eventually('all blocked pods to be named', async () => {
@@ -157,7 +182,7 @@ describe('the pods of a node that is drained', () => {
     }
     const drained = conditions.find(({ type }) => type === 'Drained');
     expect(drained).toMatchObject({ status: 'False', reason: 'Blocked' });
-    expect(drained?.message).toMatch(/^5 pods left to evacuate, of which 5 cannot leave: default\/placed-/);
+    expect(drained?.message).toMatch(/^6 pods left to evacuate, of which 6 cannot leave: default\/placed-/);
   });
 
   test('are named by Warning Events of the maintenance, one for each cause', async () => {
@@ -167,11 +192,22 @@ describe('the pods of a node that is drained', () => {
       const reasons = new Set(items.map(({ reason }) => reason));
       expect([...reasons].toSorted()).toEqual([
         'DisruptionBudgetNeverAllows',
+        'EvacuatorNotResponding',
         'EvictionRejected',
         'MultipleDisruptionBudgets',
         'StuckTerminating',
       ]);
     });
+  });
+
+  test('are named by plan, too, with what their Evacuations show', async () => {
+    const { stdout } = await kubectlOf(world.sandbox)(['maintenance', 'plan', name, '-o', 'json']);
+    const { tiers } = JSON.parse(stdout) as Preview;
+    const planned = tiers.flatMap((tier) => tier.pods).map(({ pod, blockers }) => [pod, blockers[0]?.reason]);
+    expect(planned).toContainEqual([
+      `default/${pods['whose evacuator does not respond']}`,
+      'EvacuatorNotResponding',
+    ]);
   });
 
   test('are ignored while they are pending without a node', async () => {
@@ -189,6 +225,7 @@ describe('the pods of a node that is drained', () => {
     }
     const uid = (await world.kube.get(policyBinding, { name: stubborn }))?.metadata.uid ?? '';
     await world.kube.delete(policyBinding, { name: stubborn }, { uid });
+    await completed(pods['whose evacuator does not respond'] ?? '');
     await released(pods['terminating forever'] ?? '');
     await released(pods['in a terminating namespace'] ?? '', 'ending');
     await eventually('the drain to end', async () =>

@@ -335,7 +335,7 @@ describe('the budget of nodes', () => {
 
   test('is warned of by plan, and by start with the message of admission', async () => {
     const warning =
-      'spec.nodeSelector takes 2 more nodes out of service in addition to 0, but the NodeDisruptionBudget allows 1: maintenance windows wait until fewer nodes are out of service';
+      'spec.nodeSelector takes 2 more nodes out of service in addition to 0, but NodeDisruptionBudget cluster allows 1: maintenance windows wait until fewer nodes are out of service';
     const two = ['node-3', 'node-4'];
     // The admission server has the budget from a watch.
     await eventually('start to warn', async () =>
@@ -689,6 +689,12 @@ const invalid = [
     message: 'NodeMaintenance "nobody" not found; kubectl get nm lists them',
   },
 ];
+
+test('status of maintenances that do not exist says only this', async () => {
+  const stderr = 'error: NodeMaintenance "nobody" not found; kubectl get nm lists them\n';
+  for (const args of [[], ['--watch']])
+    expect(await maintenance('status', 'nobody', ...args)).toMatchObject({ code: 1, stdout: '', stderr });
+});
 
 test('invalid commands fail with an exit code and a remedy', async () => {
   await forEachBounded(atOnce, invalid, async ({ args, code, message }) => {

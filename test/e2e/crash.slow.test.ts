@@ -152,6 +152,46 @@ describe('a worker that is killed', () => {
   });
 });
 
+describe('a worker that is killed between the steps of an escalation', () => {
+  const stepsDone = (count: number) =>
+    world.eventually(
+      'deadline',
+      `${count} steps to be done`,
+      ({ status }) =>
+        (status?.drainDeadline?.steps ?? []).filter(({ doneAt }) => doneAt !== undefined).length >= count,
+    );
+
+  test('does each of them once, and deletes what a budget keeps at the deadline', async () => {
+    await world.placePods('node-4', 2, { labels: { app: 'held' }, grace: 2 });
+    await world.budget('held', { app: 'held' }, { minAvailable: 2 });
+    const steps = [
+      { before: '20s', action: 'Notify' as const },
+      { before: '10s', action: 'Notify' as const },
+    ];
+    await world.apply('deadline', {
+      nodes: ['node-4'],
+      stage: 'Drain',
+      drainDeadline: { after: '25s', onDeadline: 'Delete', steps },
+    });
+    await stepsDone(1);
+    await crash();
+    await stepsDone(2);
+    await crash();
+    const { status } = await world.eventually('deadline', 'the node to be drained', drained);
+    expect((await world.podsOn('node-4')).map(({ metadata }) => metadata.labels?.['app'])).not.toContain(
+      'held',
+    );
+    const { events } = { events: await world.history('deadline') } as History;
+    const done = rowsOf({ events: events ?? [] }).filter(({ what }) => what.startsWith('drain deadline: '));
+    const notified = status?.drainDeadline?.steps.filter(({ action }) => action === 'Notify') ?? [];
+    expect(done.map(({ what }) => what).slice(0, 2)).toEqual(
+      notified.map(({ time }) => `drain deadline: Notify ${time}`),
+    );
+    await world.patch('deadline', { stage: 'Complete' });
+    await world.eventually('deadline', 'the maintenance is finished', finished);
+  });
+});
+
 describe('a worker that dies with activities that send few heartbeats', () => {
   let other: WorkerProcess;
   afterAll(() => other?.kill());

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Worker } from '@temporalio/worker';
-import { isDrained } from '../../domain/maintenance/summary.ts';
+import { isDrained } from '../../domain/common/stage.ts';
 import { bundleWorkflows } from '../../worker/bundle.ts';
 import { eventually } from '../kit/eventually.ts';
 import { scraped, sdkMetricProblems, valueOf } from '../kit/metrics.ts';

@@ -144,7 +144,7 @@ describe('a window without a Job', () => {
       expect((await windows.now('by-hand')).status?.active?.waiting).toEqual({
         reason: 'NodeDisruptionBudget',
         message:
-          'The NodeDisruptionBudget allows 1 node to be out of service, and 1 node is out of service: node-1 (cordoned).',
+          'NodeDisruptionBudget cluster allows 1 of 11 nodes to be out of service, and 1 node is out of service: node-1 (cordoned).',
       }),
     );
     await throughout('no node is started', 1_000, async () =>
@@ -174,7 +174,7 @@ describe('a window without a Job', () => {
       expect((await windows.now('beside')).status?.active?.waiting).toEqual({
         reason: 'NodeDisruptionBudget',
         message:
-          'The NodeDisruptionBudget allows 1 node to be out of service, and 1 node is out of service: node-4 (in maintenance by window by-hand).',
+          'NodeDisruptionBudget cluster allows 1 of 11 nodes to be out of service, and 1 node is out of service: node-4 (in maintenance by window by-hand).',
       }),
     );
     const run = world.temporal.workflow.getHandle(windowWorkflowIdOf('by-hand'));

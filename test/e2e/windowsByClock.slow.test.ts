@@ -2,7 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { ScheduleNotFoundError, type WorkflowHandle } from '@temporalio/client';
 import { WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { isJobRunning } from '../../domain/windows/windowMaintenance.ts';
+import { isJobRunning } from '../../domain/common/job.ts';
+
 import { resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';

@@ -34,6 +34,8 @@ interface ActivityOptions {
   stalledAfterMs?: number;
   removalMs?: number;
   leaseDurationSeconds?: number;
+  /** Workflows schedule the activities, not the test. */
+  areScheduled?: boolean;
 }
 
 /** Creates the activities as the worker does; `flushEvents` resolves when their Events are written. */
@@ -49,6 +51,7 @@ export function activitiesOn(
     stalledAfterMs = 60_000,
     removalMs = 30_000,
     leaseDurationSeconds = 900,
+    areScheduled = false,
   }: ActivityOptions = {},
 ): {
   activities: Activities;
@@ -78,7 +81,8 @@ export function activitiesOn(
     starterOf,
     isRunning,
   };
-  const activities = scheduledByTheirWorkflows(createActivities(deps));
+  const created = createActivities(deps);
+  const activities = areScheduled ? created : scheduledByTheirWorkflows(created);
   return { activities, flushEvents: () => events.flush() };
 }
 

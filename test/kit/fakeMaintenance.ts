@@ -64,6 +64,8 @@ export class FakeMaintenance {
   awaitsLeases = false;
   /** The number of calls that it takes to remove all Evacuations. */
   removals = 1;
+  /** Times until the steps of the escalation, each from the one before; none unless given. */
+  escalationsInMs: number[] = [];
   readonly planLength = 12;
   readonly #heartbeatMs: number;
   readonly #failures = new Map<string, Error[]>();
@@ -160,7 +162,12 @@ export class FakeMaintenance {
       },
       startStage: async (_, stage) => {
         this.#note('startStage', stage);
-        const read = { ...this.#selectedNodes(), observed: this.#observed() };
+        const escalatesInMs = stage === 'Drain' ? this.escalationsInMs.shift() : undefined;
+        const read = {
+          ...this.#selectedNodes(),
+          observed: this.#observed(),
+          ...(escalatesInMs !== undefined && { escalatesInMs }),
+        };
         await this.#blocked.get('startStage');
         return read;
       },
@@ -176,6 +183,12 @@ export class FakeMaintenance {
         }),
       keepDrained: (ref) =>
         this.#runLong<Interrupted | PauseChanged>('keepDrained', '', { ref, stage: 'Drain', paused: false }),
+      escalate: async () => {
+        this.#note('escalate');
+        await this.#blocked.get('escalate');
+        const nextInMs = this.escalationsInMs.shift();
+        return { generation: this.generation, done: [], ...(nextInMs !== undefined && { nextInMs }) };
+      },
       removeEvacuations: async () => {
         this.#note('removeEvacuations');
         await this.#blocked.get('removeEvacuations');

@@ -137,6 +137,11 @@ describe('objects', () => {
     );
     const { items } = await kube.list(resources.leases, { namespace, labelSelector: 'many' });
     expect(new Set(items.map(({ metadata }) => metadata.name))).toEqual(new Set(names));
+    const { items: parts } = await kube.listMetadata(resources.leases, { namespace, labelSelector: 'many' });
+    expect(new Set(parts.map(({ metadata }) => metadata.name))).toEqual(new Set(names));
+    expect(items[0]).toHaveProperty('spec');
+    expect(parts[0]).not.toHaveProperty('spec');
+    expect(parts[0]?.metadata.labels).toEqual({ many: '' });
   });
 
   test('have times with six digits after the second where the API wants them', async () => {

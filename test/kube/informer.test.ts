@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Lease } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
-import { Informer, type InformerOptions } from '../../kube/informer.ts';
+import { type Change, Informer, type InformerOptions } from '../../kube/informer.ts';
+import { OnDemandInformer } from '../../kube/onDemandInformer.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
@@ -333,3 +334,34 @@ async function allowReading(user: string): Promise<void> {
   await kube.create({ ...rbac, plural: 'roles', kind: 'Role' }, role);
   await kube.create({ ...rbac, plural: 'rolebindings', kind: 'RoleBinding' }, binding);
 }
+
+test('an informer on demand runs while it is used, with one watch for all users', async () => {
+  const { client, count } = await fragile();
+  await put('one');
+  const options = { kube: client, resource: resources.leases, namespace, log: recordedLog() };
+  const onDemand = new OnDemandInformer(() => new Informer<Lease>(options));
+  expect(count('list')).toBe(0);
+  const reported: string[] = [];
+  const note =
+    (user: string) =>
+    ({ type, key }: Change<Lease>) =>
+      void reported.push(`${user} ${type} ${key}`);
+  const [a, b] = [onDemand.acquire(note('a')), onDemand.acquire(note('b'))];
+  await a.informer.synced();
+  expect(b.informer).toBe(a.informer);
+  expect(reported).toEqual([`a Added ${namespace}/one`, `b Added ${namespace}/one`]);
+  a.release();
+  await put('two');
+  await eventually('the other user to be told', () =>
+    reported.includes(`b Added ${namespace}/two`) ? undefined : `${reported}`,
+  );
+  expect(reported).not.toContain(`a Added ${namespace}/two`);
+  b.release();
+  await put('three');
+  const again = onDemand.acquire(note('c'));
+  await again.informer.synced();
+  expect(again.informer).not.toBe(a.informer);
+  expect(reported.filter((line) => line.endsWith('three'))).toEqual([`c Added ${namespace}/three`]);
+  expect(count('list')).toBe(2);
+  again.release();
+});

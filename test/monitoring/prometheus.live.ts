@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { isDrained } from '../../domain/maintenance/summary.ts';
+import { isDrained } from '../../domain/common/stage.ts';
 import { freePort } from '../../worker/http.ts';
 import { queries } from '../kit/dashboard.ts';
 import { eventually } from '../kit/eventually.ts';

@@ -59,6 +59,20 @@ describe('the status', () => {
     ]);
   });
 
+  test('of a drain with a deadline shows when it is, what happens then, and the next notification', () => {
+    const after = (seconds: number) => new Date(now + seconds * 1_000).toISOString().replace('.000Z', 'Z');
+    const lineOf = (drainDeadline: MaintenanceSummary['drainDeadline']) =>
+      statusLines({ ...summary, ...(drainDeadline && { drainDeadline }) }, now)[2]?.trim();
+    const time = after(3_600);
+    expect(lineOf({ time, onDeadline: 'Delete', nextStep: after(2_700) })).toBe(
+      `deadline in 60m (${time}): pods that are left are deleted; next notification in 45m`,
+    );
+    expect(lineOf({ time: after(-1), onDeadline: 'Report' })).toBe(
+      `deadline ${after(-1)} has passed: pods that are left are reported`,
+    );
+    expect(lineOf({ time, onDeadline: 'Report', drainedAt: after(0) })).not.toContain('deadline');
+  });
+
   test('of a maintenance that no worker has started says so', () => {
     const { stageSince: _since, tier: _tier, reason: _reason, estimate: _estimate, ...unstarted } = summary;
     const { podsToEvacuate: _left, ...uncounted } = unstarted;
@@ -129,6 +143,15 @@ describe('the status', () => {
       'NODE     DRAINED           TO EVACUATE   GATES   MESSAGE',
       'node-1   ██████░░░░  65%   14            1/2     Evacuating',
       'node-0   ██████░░░░  65%   14            1/2     Evacuating',
+    ]);
+  });
+
+  test('in a small terminal names the cause, with its remedy, before the pods', () => {
+    const { remarks } = statusText(summary, now, { width: 38, isTruncated: true });
+    expect(remarks.map(({ text }) => text)).toEqual([
+      'blocked: No room. Pods: shop/a (node-1), shop/b (node-1)',
+      'data.example.com: copied 40 %. Pods: shop/c (node-1)',
+      'node-1: gate network: pod is not ready: kube-system/cni',
     ]);
   });
 

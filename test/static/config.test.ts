@@ -68,6 +68,7 @@ describe('evacuator classes', () => {
       responseSeconds: 300,
       knownClasses: [],
       deployments: true,
+      deploymentRegistration: 'annotated',
     });
     const env = {
       EVACUATOR_CLASSES: 'a.example.com, *',
@@ -78,7 +79,19 @@ describe('evacuator classes', () => {
       responseSeconds: 60,
       knownClasses: ['a.example.com', '*'],
       deployments: false,
+      deploymentRegistration: 'annotated',
     });
+  });
+
+  test('of Deployments are registered by annotations, unless an installation chooses otherwise', () => {
+    const env = { DEPLOYMENT_REGISTRATION: 'automatic' };
+    expect(parseConfig([], env).evacuators.deploymentRegistration).toBe('automatic');
+    expect(() => parseConfig(['--deployment-registration', 'always'], {})).toThrow(
+      '--deployment-registration (DEPLOYMENT_REGISTRATION): expected one of annotated, automatic (got "always")',
+    );
+    expect(() => parseConfig(['--deployment-evacuator', 'false'], env)).toThrow(
+      '--deployment-registration (DEPLOYMENT_REGISTRATION): automatic requires --deployment-evacuator true',
+    );
   });
 
   test('that are not DNS subdomains are rejected', () => {

@@ -122,7 +122,9 @@ describe('words', () => {
   const pattern = new RegExp(`\\b(${replacedWords.join('|')})\\b`, 'gi');
 
   test.each(paths)('of %s are standard terms', (path) => {
-    expect([...textOf(path).matchAll(pattern)].map(([word]) => word)).toEqual([]);
+    // Quotations of specifications, in tables and lists, have the words of others.
+    const own = textOf(path).replaceAll(/^(\| |  - )".*?"(?=<br>| \||$)/gm, '');
+    expect([...own.matchAll(pattern)].map(([word]) => word)).toEqual([]);
   });
 });
 

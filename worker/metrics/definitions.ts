@@ -27,7 +27,7 @@ export const metricDefinitions = {
   maintenanceWaiting: {
     name: 'node_maintenance_maintenance_waiting',
     type: 'gauge',
-    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, NotAuthorized, NoNodeMatches, Draining or Completing. At most 100 series, of the oldest.',
+    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, NotAuthorized, NoNodeMatches, WorkInProgress, VolumesAttached, Draining or Completing. At most 100 series, of the oldest.',
     labels: ['maintenance', 'stage', 'reason'],
   },
   blockedPods: {
@@ -277,14 +277,14 @@ export const metricDefinitions = {
   budgetAllowedNodes: {
     name: 'node_maintenance_node_disruption_budget_allowed_nodes',
     type: 'gauge',
-    help: 'Number of nodes that may be out of service at the same time.',
-    labels: [],
+    help: 'Number of nodes of a NodeDisruptionBudget that may be out of service at the same time.',
+    labels: ['budget'],
   },
   budgetOutOfServiceNodes: {
     name: 'node_maintenance_node_disruption_budget_out_of_service_nodes',
     type: 'gauge',
-    help: 'Number of nodes that are out of service for any reason.',
-    labels: [],
+    help: 'Number of nodes of a NodeDisruptionBudget that are out of service for any reason.',
+    labels: ['budget'],
   },
 } as const satisfies Record<string, MetricDefinition>;
 

@@ -1,17 +1,16 @@
 import type { Registry } from 'prom-client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import { STALLED } from '../../domain/common/stalledRun.ts';
-import { limitOf, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
+import { countOutOfService, limitsOf, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
 import { isPaused } from '../../domain/maintenance/summary.ts';
 import { nodeOutcomeOf } from '../../domain/windows/nodeOutcome.ts';
-import { withoutStaleReservations } from '../../domain/windows/reservations.ts';
+import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { windowMaintenancesIn, windowMaintenancesOf } from '../../domain/windows/windowMaintenance.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { metricDefinitions } from './definitions.ts';
 import { registerGauge } from './register.ts';
 
-/** Registers the metrics of windows and of the NodeDisruptionBudget. There are series by window, none by node. */
+/** Registers the metrics of windows and of NodeDisruptionBudgets. There are series by window and by budget, none by node. */
 export function observeWindows(registry: Registry, cluster: Cluster): void {
   const waiting = new WaitingTimes(cluster);
   const readers: [WindowGauge, (window: MaintenanceWindow) => Series[]][] = [
@@ -29,7 +28,7 @@ export function observeWindows(registry: Registry, cluster: Cluster): void {
         for (const { labels, value } of read(window))
           gauge.set({ window: window.metadata.name, ...labels }, value);
     });
-  observeBudget(registry, cluster);
+  observeBudgets(registry, cluster);
 }
 
 type Definitions = typeof metricDefinitions;
@@ -100,22 +99,19 @@ class WaitingTimes {
   }
 }
 
-function observeBudget(registry: Registry, cluster: Cluster): void {
+function observeBudgets(registry: Registry, cluster: Cluster): void {
   const { nodes, maintenances, nodeDisruptionBudgets } = cluster;
-  const budget = () => nodeDisruptionBudgets.get(NODE_DISRUPTION_BUDGET_NAME);
+  const limits = () => limitsOf(nodeDisruptionBudgets.list(), nodes.list());
   registerGauge(registry, metricDefinitions.budgetAllowedNodes, (gauge) => {
-    const stored = budget();
-    if (stored !== undefined) gauge.set(limitOf(stored.spec.maxUnavailable, nodes.list().length));
+    for (const { name, allowed } of limits()) gauge.set({ budget: name }, allowed);
   });
   registerGauge(registry, metricDefinitions.budgetOutOfServiceNodes, (gauge) => {
-    const stored = budget();
-    if (stored === undefined) return;
     const all = maintenances.list();
-    const { status } = withoutStaleReservations(stored, {
+    const reservations = activeReservationsIn(nodeDisruptionBudgets.list(), {
       maintenances: windowMaintenancesIn(all),
       nowMs: cluster.kube.now().getTime(),
     });
-    const { reservations = [] } = status ?? {};
-    gauge.set(outOfService({ nodes: nodes.list(), maintenances: all, reservations }).size);
+    const out = outOfService({ nodes: nodes.list(), maintenances: all, reservations });
+    for (const limit of limits()) gauge.set({ budget: limit.name }, countOutOfService(limit, out));
   });
 }

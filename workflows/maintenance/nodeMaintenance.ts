@@ -11,6 +11,7 @@ import {
 } from '@temporalio/workflow';
 import type {
   DrainStep,
+  EscalationStep,
   NodeMaintenanceActivities,
   Pace,
   StageRequest,
@@ -32,6 +33,7 @@ import {
   applyAdmitted,
   applyDetails,
   applyDrainResult,
+  applyEscalation,
   applyObservation,
   isOver,
   newRun,
@@ -45,13 +47,14 @@ export interface Outcome {
   nodes: string[];
 }
 
-const { admit, requestStage, recordPause, removeEvacuations, finish } = proxyWithSummaries<
+const { admit, requestStage, recordPause, escalate, removeEvacuations, finish } = proxyWithSummaries<
   NodeMaintenanceActivities,
-  'admit' | 'requestStage' | 'recordPause' | 'removeEvacuations' | 'finish'
+  'admit' | 'requestStage' | 'recordPause' | 'escalate' | 'removeEvacuations' | 'finish'
 >(shortActivity, {
   admit: 'Validate the input, create or find the NodeMaintenance',
   requestStage: 'Write or confirm .spec.stage of the NodeMaintenance',
   recordPause: 'Record on the NodeMaintenance whether it is paused',
+  escalate: 'Do what is due before, or at, the drain deadline',
   removeEvacuations: 'Remove the Evacuations that no other maintenance needs',
   finish: 'Remove the finalizer of the NodeMaintenance',
 });
@@ -90,6 +93,7 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
   if (carried === undefined) await start(run, input);
   onCancellation(() => completeIfAuthorized(run));
   return CancellationScope.nonCancellable(async () => {
+    escalateBeside(run);
     while (!(await isConfirmedOver(run))) {
       publishState(run);
       await stages[run.stage](run, work);
@@ -105,6 +109,37 @@ async function completeIfAuthorized(run: Run): Promise<void> {
     await requestComplete(run, 'Message');
   } catch (error) {
     log.warn('Cancellation ignored', { reason: String(error) });
+  }
+}
+
+/** Delay after an escalation that failed, which no retry of its activity helped. */
+const failedEscalationMs = 600_000;
+
+/**
+ * Waits for the steps before and at the drain deadline, beside the drain. The timers are durable; the activity reads from the object which step is
+ * due. It ends with the run, and the next run continues from `run.escalatesAtMs`, which stays until the activity has returned.
+ */
+function escalateBeside(run: Run): void {
+  const escalateAgain = async (): Promise<never> => {
+    for (;;) {
+      await condition(() => run.escalatesAtMs !== undefined && !isOver(run));
+      const atMs = run.escalatesAtMs ?? 0;
+      const isChanged = () => isOver(run) || run.escalatesAtMs !== atMs;
+      // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
+      const inMs = atMs - Date.now();
+      if (inMs > 0 && (await condition(isChanged, inMs))) continue;
+      applyEscalation(run, await escalationStep(run), atMs);
+    }
+  };
+  escalateAgain().catch((error: unknown) => log.warn('Escalation ended', { reason: String(error) }));
+}
+
+async function escalationStep(run: Run): Promise<EscalationStep> {
+  try {
+    return await escalate(refTo(run));
+  } catch (error) {
+    log.warn('Escalation failed', { reason: String(error) });
+    return { done: [], nextInMs: failedEscalationMs };
   }
 }
 

@@ -2,6 +2,7 @@ import { ApplicationFailure } from '@temporalio/workflow';
 import type {
   Admitted,
   DrainStep,
+  EscalationStep,
   Interrupted,
   MaintenanceRef,
   Pace,
@@ -43,6 +44,8 @@ export interface Run {
   nodes: string[];
   /** The object was deleted without waiting for its finalizer: nothing is left to reconcile. */
   gone: boolean;
+  /** When the next step before or at the drain deadline is due: milliseconds since the epoch. Missing if there is none. */
+  escalatesAtMs?: number;
   /** Facts for the current details in the Temporal UI, from the last activity that returned some. */
   details?: DetailsSnapshot;
 }
@@ -57,6 +60,7 @@ export type Progress = Omit<
   | 'pace'
   | 'heartbeatTimeoutSeconds'
   | 'gone'
+  | 'escalatesAtMs'
   | 'details'
 > & {
   next: NodeMaintenanceStage | undefined;
@@ -118,12 +122,40 @@ export function applyObservation(run: Run, observed: Interrupted): void {
  * reads the object, and its result replaces the claim. Beyond Idle the activity in progress watches the object itself.
  */
 export function applyHint(run: Run, claimed: Interrupted): void {
+  if (run.stage === 'Drain') applyDrainHint(run, claimed);
   if (run.stage !== 'Idle') return;
   if (claimed.kind !== 'Gone' && claimed.generation <= run.generation) return;
   run.hints += 1;
   if (claimed.kind === 'Gone') run.gone = true;
   // No stage is followed by an earlier one.
   else if (stagesAfter(run.stage).includes(claimed.stage)) setStage(run, claimed.stage);
+}
+
+/** A newer object may have another deadline: the escalation reads it. */
+function applyDrainHint(run: Run, claimed: Interrupted): void {
+  if (claimed.kind !== 'StageChanged' || claimed.stage !== 'Drain') return;
+  if (claimed.generation > run.generation) scheduleEscalation(run, 0);
+}
+
+/** Pauses after a step that is due by the workflow's clock, and not yet by that of the apiserver. */
+const minEscalationMs = 500;
+/** More than the longest deadline. */
+const maxEscalationMs = 10 * 365 * 86_400_000;
+
+/** Schedules the next step of the escalation; none if `inMs` is undefined. */
+function scheduleEscalation(run: Run, inMs: unknown): void {
+  delete run.escalatesAtMs;
+  if (typeof inMs !== 'number' || !(inMs >= 0)) return;
+  // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
+  run.escalatesAtMs = Date.now() + Math.min(Math.floor(inMs), maxEscalationMs);
+}
+
+/** Applies what the escalation of `atMs` did. Any client may have completed the activity. A hint that arrived in the meantime stays. */
+export function applyEscalation(run: Run, step: EscalationStep, atMs: number): void {
+  const { generation, nextInMs } = step ?? {};
+  if (isGeneration(generation)) run.generation = Math.max(run.generation, generation);
+  if (run.escalatesAtMs !== atMs) return;
+  scheduleEscalation(run, nextInMs === undefined ? undefined : Math.max(nextInMs, minEscalationMs));
 }
 
 function setStage(run: Run, stage: NodeMaintenanceStage): void {
@@ -138,6 +170,7 @@ export function applyDetails(run: Run, selected: SelectedNodes): void {
   const { nodes, details, observed } = selected;
   run.nodes = nodes;
   applySnapshot(run, details);
+  if (selected.escalatesInMs !== undefined) scheduleEscalation(run, selected.escalatesInMs);
   if (observed !== undefined) applyObservation(run, observed);
 }
 
@@ -199,6 +232,7 @@ export function progressOf(run: Run): Progress {
     heartbeatTimeoutSeconds: _heartbeat,
     gone: _gone,
     details: _details,
+    escalatesAtMs: _escalatesAt,
     ...shown
   } = run;
   return { ...shown, next: stagesAfter(shown.stage)[0] };

@@ -130,7 +130,7 @@ describe('a maintenance that is started from Temporal is admitted like any other
       { uid: metadata.uid ?? '' },
     );
     const events = await c.eventsAbout(await c.maintenanceNow(name));
-    expect(events.join('\n')).toContain('the NodeDisruptionBudget allows 0: maintenance windows wait');
+    expect(events.join('\n')).toContain('NodeDisruptionBudget cluster allows 0: maintenance windows wait');
   });
 
   test('it is rejected without the permission to delete its nodes, and nothing is created', async () => {
@@ -152,6 +152,49 @@ describe('a maintenance that is started from Temporal is admitted like any other
     } finally {
       await c.temporalMayDelete();
     }
+  });
+});
+
+describe('a maintenance with a deadline', () => {
+  const startedWithDeadline = (drainDeadline: object) =>
+    performed(() => admit(startedWith({ name: c.named('nm'), nodes: [n1], drainDeadline } as never)));
+
+  test('is started, and not with Delete unless users of Temporal may delete pods', async () => {
+    expect(await startedWithDeadline({ after: '2h' })).toMatchObject({ nodes: [n1] });
+    await expect(startedWithDeadline({ after: '2h', onDeadline: 'Delete' })).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: expect.stringContaining(
+        'spec.drainDeadline.onDeadline: user "nodemaintenance.k8s.io:temporal" may not delete pods in all namespaces',
+      ),
+    });
+  });
+
+  test.each([
+    {
+      what: 'a field that is unknown',
+      drainDeadline: { within: '2h' },
+      problem: 'drainDeadline.within: unknown field',
+    },
+    {
+      what: 'no duration',
+      drainDeadline: { after: 'soon' },
+      problem: 'drainDeadline.after: expected a duration',
+    },
+    {
+      what: 'a time that has passed',
+      drainDeadline: { at: '2026-01-01T00:00:00Z' },
+      problem: 'spec.drainDeadline.at: 2026-01-01T00:00:00Z has passed',
+    },
+    {
+      what: 'two times',
+      drainDeadline: { at: '2099-01-01T00:00:00Z', after: '2h' },
+      problem: 'exactly one of after and at',
+    },
+  ])('is rejected with $what', async ({ drainDeadline, problem }) => {
+    await expect(startedWithDeadline(drainDeadline)).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: expect.stringContaining(problem),
+    });
   });
 });
 
@@ -208,6 +251,12 @@ describe('an invalid input is rejected with field and remedy, and nothing is cre
       when: 'a node that does not exist',
       input: () => ({ nodes: [n1, 'rack-9'] }),
       problem: 'nodes[1]: there is no node "rack-9"; kubectl get nodes lists them',
+    },
+    {
+      when: 'many nodes that do not exist',
+      input: () => ({ nodes: [n1, ...Array.from({ length: 2_000 }, (_, index) => `gone-${index}`)] }),
+      problem:
+        'nodes: there are no nodes "gone-0", "gone-1", "gone-2", "gone-3", "gone-4" and 1995 more; kubectl get nodes lists them',
     },
     {
       when: 'a name alone, and no object of that name',

@@ -39,6 +39,19 @@ describe('requestStage', () => {
     expect(await c.maintenanceNow(applied.metadata.name)).toEqual(written);
   });
 
+  // "When a deletion of the NodeMaintenance object is detected, its .spec.stage is set to Complete." (KEP-4212 > Finalizers)
+  test('sets the stage of an object that is being deleted to Complete, and keeps its finalizers', async () => {
+    const maintenance = c.maintenance({ nodes: [node], stage: 'Drain' });
+    maintenance.metadata.finalizers = [MAINTENANCE_FINALIZER];
+    const applied = await c.applied(maintenance);
+    await c.deleted(applied);
+    const detected = () => acts.requestStage(refOf(applied), 'Complete', 'Observation');
+    expect(await performedTwice(c, detected)).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+    const { metadata, spec } = await c.maintenanceNow(applied.metadata.name);
+    expect(spec.stage).toBe('Complete');
+    expect(metadata.finalizers).toEqual([MAINTENANCE_FINALIZER]);
+  });
+
   test('returns Gone if the object is gone, or another object has its name', async () => {
     const applied = await c.applied(c.maintenance({ nodes: [node] }));
     expect(await performed(() => acts.requestStage(missing, 'Complete', 'Message'))).toEqual({

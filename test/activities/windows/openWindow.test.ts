@@ -230,8 +230,13 @@ describe('users who open a window must be allowed to maintain its nodes', () => 
   });
   afterAll(() => c.temporalMayDelete());
 
-  test('unless its own schedule opens it', async () => {
+  test('unless its own schedule opens it, or Temporal fires on the second occurrence of its local time', async () => {
     await performed(() => open({ runId: 'run-8' }));
+    await close();
+    const again = '2025-11-02T06:30:00.000Z';
+    expect(
+      await performed(() => open({ startedAt: again, scheduledAt: again, runId: 'run-8b' })),
+    ).toMatchObject({ start: again, end: again });
   });
 
   test('for another duration than its own', async () => {

@@ -1,5 +1,6 @@
 import { reserveNodes, readBudget } from '../../../activities/windows/reservations.ts';
 import { NODE_DISRUPTION_BUDGET_NAME } from '../../../api/names.ts';
+import type { BudgetView } from '../../../domain/windows/decideWindow.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
@@ -40,6 +41,24 @@ test('windows that reserve at the same time never exceed the limit together', as
   const held = await reservations();
   expect(held).toHaveLength(3);
   expect(held.map(({ node, window }) => node === `node-of-${window}`)).toEqual([true, true, true]);
+});
+
+test('windows decide by the budgets that the apiserver has when they reserve', async () => {
+  const node = await c.nodeNamed('pool');
+  const matchFields = [{ key: 'metadata.name', operator: 'In' as const, values: [node] }];
+  const budget = {
+    metadata: { name: c.named('pool') },
+    spec: { maxUnavailable: 1, nodeSelector: { nodeSelectorTerms: [{ matchFields }] } },
+  };
+  const { metadata } = await c.admin.create(resources.nodeDisruptionBudgets, budget);
+  let limits: BudgetView['limits'] = [];
+  await reserveNodes(c, 'another', (view) => {
+    limits = view.limits;
+    return [];
+  });
+  await c.admin.delete(resources.nodeDisruptionBudgets, { name: metadata.name }, { uid: metadata.uid ?? '' });
+  expect(limits.map(({ name }) => name)).toEqual([NODE_DISRUPTION_BUDGET_NAME, metadata.name]);
+  expect(limits[1]).toEqual({ name: metadata.name, allowed: 1, nodes: new Set([node]) });
 });
 
 test('a reservation without a NodeMaintenance is removed by its own window only', async () => {

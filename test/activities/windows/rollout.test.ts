@@ -214,6 +214,31 @@ describe('a window', () => {
     expect(await reserved(window)).toEqual(window.nodes);
   });
 
+  test('starts at the same time as others only what the budget of its pool allows, and names this budget and the node', async () => {
+    const name = c.named('pool');
+    const windows = await Promise.all(Array.from({ length: 4 }, () => windowOf(1)));
+    const nodes = windows.flatMap((window) => window.nodes);
+    const nodeSelector = { nodeSelectorTerms: nodes.map((node) => ({ matchFields: [named(node)] })) };
+    const budget = { metadata: { name }, spec: { maxUnavailable: '25%', nodeSelector } };
+    const { metadata } = await c.admin.create(resources.nodeDisruptionBudgets, budget);
+    const isSettled = (window: Opened) => (step: WindowStep) =>
+      inProgress(...window.nodes)(step) || waitsFor('NodeDisruptionBudget')(step);
+    const steps = await Promise.all(windows.map((window) => rolledOut(window, {}, isSettled(window))));
+    const winner = windows[steps.findIndex((step) => stateIn(step).inProgress.length > 0)];
+    expect((await Promise.all(windows.map(reserved))).flat()).toEqual(winner?.nodes);
+    const waiting = steps.flatMap((step) => stateIn(step).waiting?.message ?? []);
+    expect(waiting.filter((message) => message.startsWith(`NodeDisruptionBudget ${name} `))).toEqual(
+      Array.from(
+        { length: 3 },
+        () =>
+          `NodeDisruptionBudget ${name} allows 1 of 4 nodes to be out of service, and 1 node is out of service: ${winner?.nodes} (in maintenance by window ${winner?.name}).`,
+      ),
+    );
+    const [next = windows[0] as Opened] = windows.filter((window) => window !== winner);
+    await c.admin.delete(resources.nodeDisruptionBudgets, { name }, { uid: metadata.uid ?? '' });
+    await rolledOut(next, {}, inProgress(...next.nodes));
+  });
+
   test('releases the reservation of a node whose NodeMaintenance, with labels and annotations of the template, a user completes, and starts the next node', async () => {
     const metadata = { labels: { team: 'sre' }, annotations: { ticket: 'OPS-4711' } };
     const window = await windowOf(2, { template: { metadata } });

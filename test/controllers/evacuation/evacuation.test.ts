@@ -388,8 +388,44 @@ describe('A terminating pod', () => {
   test('with a long grace period is reported as terminating, and evicted once', async () => {
     const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 600 });
     await requestEvacuation(pod);
-    await eventuallyMessage(pod, /^The pod is terminating; its grace period ends at \S+\.$/);
+    await eventuallyMessage(pod, /^The pod is terminating; its grace period of 600 s ends at \S+\.$/);
     await eventuallyEvictedOnce();
+    expect(await blocked(pod)).toBeUndefined();
+  });
+
+  // KEP-4212 > Pod Selection, skipDeletedFilter
+  test('that was terminating before its Evacuation is reported, and not evicted', async () => {
+    const pod = await c.podOn(await c.silentNodeNamed('silent'), { grace: 600 });
+    const { namespace = '', name, uid = '' } = pod.metadata;
+    await c.admin.delete(resources.pods, { namespace, name }, { uid });
+    await requestEvacuation(pod);
+    await eventuallyMessage(pod, /^The pod is terminating; its grace period .*ends at \S+$/);
+    expect(await blocked(pod)).toBeUndefined();
+    expect(evictions()).toBe(0);
+  });
+
+  test('that was deleted before its evacuation was requested is described at once, with its grace and finalizers', async () => {
+    await stop();
+    stop = evacuationControllerOn(c);
+    const pod = await c.podOn(await c.silentNodeNamed('silent'), {
+      grace: 600,
+      finalizers: ['example.com/held'],
+    });
+    await c.deleted(pod);
+    const { metadata } = await eventually('the pod to terminate', () => {
+      const found = c.cluster.pods.get(`${pod.metadata.namespace}/${pod.metadata.name}`);
+      expect(found?.metadata.deletionTimestamp).toBeDefined();
+      return found as Pod;
+    });
+    const deletedAtMs = Date.parse(metadata.deletionTimestamp ?? '') - 600_000;
+    await eventually('the next second', () =>
+      expect(c.cluster.kube.now().getTime()).toBeGreaterThan(deletedAtMs + 1_500),
+    );
+    await requestEvacuation(pod);
+    await eventuallyMessage(
+      pod,
+      /^The pod is terminating; its grace period of 600 s ends at \S+; finalizer example.com\/held\.$/,
+    );
     expect(await blocked(pod)).toBeUndefined();
   });
 

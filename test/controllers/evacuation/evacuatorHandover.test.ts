@@ -245,6 +245,33 @@ describe('An evacuator that does not respond', () => {
   });
 });
 
+describe('A built-in evacuator that cannot serve a pod', () => {
+  test('of a DaemonSet that has orphaned its pod gives way at once, with an Event, and the pod is evicted', async () => {
+    const own = await c.nodeNamed('orphaned');
+    const pod = await c.daemonPodOn(own);
+    const annotation = 'evacuation.coordination.k8s.io/priority_daemonset.apps.k8s.io';
+    expect(pod.metadata.annotations?.[annotation]).toBe('10000/controller');
+    const [daemonSet] = pod.metadata.ownerReferences ?? [];
+    await succeeds(
+      kubectlOf(sandbox)(['delete', 'ds', daemonSet?.name ?? '', '-n', c.namespace, '--cascade=orphan']),
+    );
+    const orphan = await eventually('the pod to be orphaned', () => {
+      const [found] = c.podsOf(own);
+      expect(found?.metadata).toMatchObject({ uid: pod.metadata.uid });
+      expect(found?.metadata.ownerReferences).toBeUndefined();
+      return found as Pod;
+    });
+    const evacuation = await requestEvacuation(orphan);
+    await c.eventuallyGone(orphan);
+    await eventuallyEvictedOnce();
+    for (const about of [orphan, evacuation])
+      await eventuallyEvent(
+        about,
+        'EvacuatorNotApplicable: daemonset.apps.k8s.io cannot evacuate the pod: no DaemonSet controls the pod.',
+      );
+  });
+});
+
 describe('kubectl', () => {
   test('shows the instigator, the active evacuator, its message and the next evacuator of an Evacuation', async () => {
     const own = await c.nodeNamed('shown');

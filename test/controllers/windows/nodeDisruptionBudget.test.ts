@@ -82,3 +82,32 @@ test('reservations are owned by the windows, and count while they are active', a
   );
   await eventuallyHas('the reservation', () => ({ outOfService: outOfService + 1, reservations }));
 });
+
+test('a budget with a nodeSelector has a status of its own, which counts only the nodes that it selects', async () => {
+  const nodes = [await c.nodeNamed('pool'), await c.nodeNamed('pool')];
+  const [reserved = ''] = nodes;
+  const matchNode = (node: string) => ({
+    matchFields: [{ key: 'metadata.name', operator: 'In' as const, values: [node] }],
+  });
+  const name = c.named('pool');
+  const { metadata } = await c.admin.create(resources.nodeDisruptionBudgets, {
+    metadata: { name },
+    spec: { maxUnavailable: '50%', nodeSelector: { nodeSelectorTerms: nodes.map(matchNode) } },
+  });
+  const eventuallyOut = (outOfService: number, reason: string) =>
+    eventually(`${outOfService} nodes out of service`, async () => {
+      const status = (await c.admin.get(resources.nodeDisruptionBudgets, { name }))?.status;
+      expect(status).toMatchObject({ nodes: 2, allowed: 1, outOfService });
+      expect(status?.conditions).toMatchObject([{ type: 'Exhausted', reason }]);
+    });
+  await eventuallyOut(0, 'NodesAvailable');
+  // The reservation is on the other budget.
+  await c.admin.mergePatch(
+    resources.nodeDisruptionBudgets,
+    key,
+    { status: { reservations: [{ node: reserved, window: 'w', since: new Date().toISOString() }] } },
+    { subresource: 'status' },
+  );
+  await eventuallyOut(1, 'LimitReached');
+  await c.admin.delete(resources.nodeDisruptionBudgets, { name }, { uid: metadata.uid ?? '' });
+});

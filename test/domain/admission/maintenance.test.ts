@@ -3,6 +3,7 @@ import type { NodeSelector } from '../../../api/core.ts';
 import type { NodeMaintenanceSpec, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import {
   admissionWarnings,
+  deadlineProblem,
   denialMessage,
   nodesToAuthorize,
   type Proposal,
@@ -43,21 +44,53 @@ const other = (name: string, nodeSelector: NodeSelector, stage: NodeMaintenanceS
   spec: spec(nodeSelector, stage),
 });
 
-test('a maintenance that exceeds the NodeDisruptionBudget is admitted with a warning that shows by how much', () => {
+describe('a deadline that has passed', () => {
+  const now = new Date('2026-01-01T12:00:00Z');
+  const at = (time: string, stage: NodeMaintenanceStage = 'Drain'): NodeMaintenanceSpec => ({
+    ...spec(everything, stage),
+    drainDeadline: { at: time, onDeadline: 'Report', steps: [] },
+  });
+  const past = '2026-01-01T11:00:00Z';
+  const problem = 'spec.drainDeadline.at: 2026-01-01T11:00:00Z has passed: set a later time, or use after';
+  test.each([
+    { when: 'is rejected', proposal: { spec: at(past) }, want: problem },
+    {
+      when: 'is rejected when it is set',
+      proposal: { spec: at(past), before: spec(everything) },
+      want: problem,
+    },
+    {
+      when: 'is rejected when the drain starts',
+      proposal: { spec: at(past), before: at(past, 'Cordon') },
+      want: problem,
+    },
+    { when: 'stays during the drain', proposal: { spec: at(past), before: at(past) }, want: undefined },
+    {
+      when: 'does not keep a maintenance from completing',
+      proposal: { spec: at(past, 'Complete'), before: at(past) },
+      want: undefined,
+    },
+    { when: 'is not one in the future', proposal: { spec: at('2026-01-01T13:00:00Z') }, want: undefined },
+    { when: 'is not a duration', proposal: { spec: spec(everything) }, want: undefined },
+  ])('$when', ({ proposal, want }) => {
+    expect(deadlineProblem({ name: 'me', ...proposal }, now)).toBe(want);
+  });
+});
+
+test('a maintenance that exceeds NodeDisruptionBudgets is admitted with a warning that shows which, and by how much', () => {
   const reservations = [{ node: 'c1', window: 'w', since: '2026-11-21T12:00:00Z' }];
-  const status = {
-    conditions: [],
-    observedGeneration: 1,
-    nodes: 4,
-    allowed: 2,
-    outOfService: 1,
-    reservations,
-  };
-  const budget = { spec: { maxUnavailable: 2 }, status };
+  const budgets = [
+    { metadata: { name: 'cluster' }, spec: { maxUnavailable: 2 } },
+    { metadata: { name: 'rack-2' }, spec: { maxUnavailable: 0, nodeSelector: rack('2') } },
+    { metadata: { name: 'rack-3' }, spec: { maxUnavailable: 0, nodeSelector: rack('3') } },
+  ];
   const warningsOf = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') =>
-    admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budget });
+    admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budgets, reservations });
   expect(warningsOf(rack('1', '2'))).toEqual([
-    'spec.nodeSelector takes 2 more nodes out of service in addition to 1, but the NodeDisruptionBudget allows 2: maintenance windows wait until fewer nodes are out of service',
+    'spec.nodeSelector takes 2 more nodes out of service in addition to 1, but NodeDisruptionBudget cluster allows 2 (exceeded as well: rack-2): maintenance windows wait until fewer nodes are out of service',
+  ]);
+  expect(warningsOf(rack('2'))).toEqual([
+    'spec.nodeSelector takes 1 more node out of service in addition to 0, but NodeDisruptionBudget rack-2 allows 0: maintenance windows wait until fewer nodes are out of service',
   ]);
   expect(warningsOf(rack('1'))).toEqual([]);
   expect(warningsOf(rack('1', '2'), 'Idle')).toEqual([]);
@@ -99,7 +132,7 @@ describe('a maintenance is admitted with a warning', () => {
       want: ['spec.nodeSelector names nodes that do not exist: "n8", "n9"'],
     },
     {
-      when: 'when others hold some of its nodes; at most five are named',
+      when: 'when others hold some of its nodes; at most three are named',
       others: [
         ...['g', 'f', 'e', 'd', 'b', 'c'].map((name) => other(name, rack('1', '3'))),
         other('another rack', rack('2')),
@@ -107,7 +140,7 @@ describe('a maintenance is admitted with a warning', () => {
         other('me', rack('1')),
       ],
       want: [
-        'spec.nodeSelector matches nodes that other maintenances hold: "b", "c", "d", "e", "f" and 1 more; the slowest drain plan limits which pods are evacuated, and a node is uncordoned when its last maintenance is complete',
+        'spec.nodeSelector matches nodes that other maintenances hold: "b", "c", "d" and 3 more; the slowest drain plan limits which pods are evacuated, and a node is uncordoned when its last maintenance is complete',
       ],
     },
     {
@@ -185,7 +218,7 @@ describe('a user who maintains nodes', () => {
     {
       nodes: ['a', 'b', 'c', 'd', 'e', 'f'],
       unchecked: 94,
-      nodesText: 'nodes "a", "b", "c", "d", "e" and 1 more (94 more were not checked): ',
+      nodesText: 'nodes "a", "b", "c" and 3 more (94 more were not checked): ',
     },
   ])('gets a message that names the nodes: $nodesText', ({ nodes, unchecked, nodesText }) => {
     expect(denialMessage({ user: 'jane', nodes, unchecked })).toBe(

@@ -1,5 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
-import { isCordonedByMaintenance, unschedulableBefore } from '../../../domain/common/cordon.ts';
+import {
+  decideUncordon,
+  isCordonedByMaintenance,
+  unschedulableBefore,
+} from '../../../domain/common/cordon.ts';
 import { conditionsManagedBy } from '../../../domain/common/managedFields.ts';
 
 const fields = { 'f:spec': { 'f:unschedulable': {} } };
@@ -24,6 +28,40 @@ describe('a node without a record', () => {
 test('a record decides, whoever has set the field', () => {
   const recorded = { unschedulableBefore: true } as never;
   expect(unschedulableBefore(node(true, 'node-maintenance'), recorded, [])).toBe(true);
+});
+
+// A deviation from KEP-4212 > Uncordon (Complete): ADR 68.
+describe('a maintenance that completes', () => {
+  const recorded = (before: boolean) => ({ nodeRef: { name: 'n' }, unschedulableBefore: before }) as never;
+  const neverCordoned = { nodeRef: { name: 'n' } } as never;
+  test.each([
+    { when: 'uncordons a node that it has cordoned', own: recorded(false), want: { kind: 'Uncordon' } },
+    {
+      when: 'keeps a node cordoned that someone else had cordoned before',
+      own: recorded(true),
+      want: { kind: 'CordonedBefore' },
+    },
+    {
+      when: 'keeps a node cordoned while others hold it, and names them',
+      own: recorded(false),
+      heldBy: ['b', 'a'],
+      want: { kind: 'HeldBy', maintenances: ['a', 'b'] },
+    },
+    {
+      when: 'does not touch a node that it was waiting for',
+      own: neverCordoned,
+      want: { kind: 'NeverCordoned' },
+    },
+    { when: 'uncordons any node when it was in Idle before', own: undefined, want: { kind: 'Uncordon' } },
+    {
+      when: 'has nothing to do for a node that is schedulable',
+      own: recorded(true),
+      of: node(false),
+      want: { kind: 'AlreadySchedulable' },
+    },
+  ])('$when', ({ own, heldBy = [], of = node(true), want }) => {
+    expect(decideUncordon(of, own, heldBy)).toEqual(want);
+  });
 });
 
 test('managed fields of any shape are read', () => {

@@ -76,7 +76,9 @@ describe('the status', () => {
       ...snapshot,
       waiting: [{ ...waiting, wasCordonedByMaintenance, pods: left }],
     });
-    return { decision, status: withDrain(emptyStatus, decision, { planLength: plan.length, now, existing }) };
+    const verification = { kind: 'Verified', volumes: [] } as const;
+    const verified = { planLength: plan.length, now, existing, verification, mayBecomeDrained: true };
+    return { decision, status: withDrain(emptyStatus, decision, verified) };
   };
   const drained = ({ conditions }: typeof emptyStatus) => conditions.find(({ type }) => type === 'Drained');
 
@@ -101,7 +103,7 @@ describe('the status', () => {
   test('names only some of many nodes', () => {
     const many = Array.from({ length: 5_000 }, (_, i) => ({ ...denied, name: `node-${i}` }));
     expect(nodesAuthorizedCondition(many).message).toBe(
-      'Nodes node-0, node-1, node-2, node-3, node-4 and 4995 more: user "mallory" may not.',
+      'Nodes node-0, node-1, node-2 and 4997 more: user "mallory" may not.',
     );
   });
 });

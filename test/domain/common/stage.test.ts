@@ -7,10 +7,12 @@ import {
   destinationOf,
   holdsNodes,
   isCompleted,
+  isDrained,
   missingFromProblem,
   stagesAfter,
   transitionProblem,
 } from '../../../domain/common/stage.ts';
+import { emptyStatus } from '../../../domain/maintenance/status.ts';
 
 // Rows are KEP-4212 > Supported Stage Transitions.
 describe('a stage transition', () => {
@@ -127,3 +129,26 @@ describe('a maintenance that was completed, restored without its status,', () =>
     expect(isCompleted(restored('Complete', [MAINTENANCE_FINALIZER]))).toBe(false);
   });
 });
+
+test.each([
+  { observedGeneration: undefined, want: true },
+  { observedGeneration: 2, want: true },
+  { observedGeneration: 1, want: false },
+  { observedGeneration: 5, want: false },
+])(
+  'Drained of generation $observedGeneration counts for generation 2: $want',
+  ({ observedGeneration, want }) => {
+    const drained = {
+      type: 'Drained',
+      status: 'True' as const,
+      reason: 'R',
+      message: '',
+      lastTransitionTime: '',
+    };
+    const conditions = [{ ...drained, ...(observedGeneration !== undefined && { observedGeneration }) }];
+    expect(
+      isDrained({ metadata: { name: 'm', generation: 2 }, status: { ...emptyStatus, conditions } }),
+    ).toBe(want);
+    expect(isDrained({ metadata: { name: 'm', generation: 2 } })).toBe(false);
+  },
+);

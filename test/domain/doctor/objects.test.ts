@@ -8,6 +8,7 @@ import type { NodeReadiness } from '../../../api/nodeReadiness.ts';
 import { budgetFindings } from '../../../domain/doctor/budgets.ts';
 import { evacuationFindings, evacuatorFindings } from '../../../domain/doctor/evacuations.ts';
 import { maintenanceFindings, windowFindings } from '../../../domain/doctor/maintenances.ts';
+import { nodeBudgetFindings } from '../../../domain/doctor/nodeBudgets.ts';
 import { leaseFindings, nodeFindings } from '../../../domain/doctor/nodes.ts';
 import { emptyStatus, newNodeStatus } from '../../../domain/maintenance/status.ts';
 import { gate, pod } from '../../kit/builders.ts';
@@ -84,6 +85,16 @@ describe('a maintenance', () => {
       differs: { conditions: [['Drained', 'False', 'Blocked']] },
       want: 'warning',
       text: 'Drained says why.',
+    },
+    {
+      when: 'waits for volumes since long ago',
+      differs: { conditions: [['Drained', 'False', 'VolumesAttached']] },
+      want: 'warning',
+      text: 'Drained says why.',
+    },
+    {
+      when: 'has just begun to wait for volumes',
+      differs: { conditions: [['Drained', 'False', 'VolumesAttached']], startedMinutesAgo: 1 },
     },
     {
       when: 'waits for the Lease of another client',
@@ -340,6 +351,40 @@ describe('a PodDisruptionBudget', () => {
         result: 'warning',
         message: expect.stringContaining('more than one PodDisruptionBudget (default/a, default/b)'),
       },
+    ]);
+  });
+
+  test('of nodes is named if it allows no node or selects none', () => {
+    const nodeBudget = (name: string, reason: string, status: 'True' | 'False') => ({
+      metadata: { name },
+      spec: { maxUnavailable: 1 },
+      status: {
+        conditions: [
+          { type: 'Exhausted', status, reason, message: `${reason}.`, lastTransitionTime: ago(1) },
+        ],
+        observedGeneration: 1,
+        nodes: 1,
+        allowed: 1,
+        outOfService: 0,
+        reservations: [],
+      },
+    });
+    const { status: _status, ...unreconciled } = nodeBudget('new', 'LimitReached', 'True');
+    const fine = [
+      nodeBudget('cluster', 'NodesAvailable', 'False'),
+      nodeBudget('full', 'LimitReached', 'True'),
+      unreconciled,
+    ];
+    expect(nodeBudgetFindings(fine)).toEqual([]);
+    const wrong = [nodeBudget('gpu', 'NoNodeSelected', 'False'), nodeBudget('api', 'NoneAllowed', 'True')];
+    expect(nodeBudgetFindings([...wrong, ...fine])).toMatchObject([
+      {
+        result: 'warning',
+        message: 'NoneAllowed',
+        object: 'nodedisruptionbudget/api',
+        remedy: 'increase its spec.maxUnavailable, unless no window is to start a node',
+      },
+      { result: 'warning', message: 'NoNodeSelected', object: 'nodedisruptionbudget/gpu' },
     ]);
   });
 });

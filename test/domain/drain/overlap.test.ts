@@ -6,7 +6,13 @@ import type { DrainingMaintenance } from '../../../domain/drain/contention.ts';
 import { podTypeOf } from '../../../domain/common/pod.ts';
 import { type DrainDecision, decideDrain } from '../../../domain/drain/decide.ts';
 import { completeDrainPlan, entryKey } from '../../../domain/drain/plan.ts';
-import { type DrainTargets, exceeds, join, targetsPod } from '../../../domain/drain/targets.ts';
+import {
+  desiredTargetsAt,
+  type DrainTargets,
+  exceeds,
+  join,
+  targetsPod,
+} from '../../../domain/drain/targets.ts';
 import { daemonPod, daemons, labelled, liveAgent, mirrorPod, pod, pods } from '../../kit/builders.ts';
 
 interface Actor {
@@ -185,6 +191,36 @@ describe("the KEP's example of maintenance-a, -b and -c", () => {
   });
 });
 
+// A deviation from KEP-4212 > Pod Selection: ADR 67.
+describe('the next entry of a plan', () => {
+  const overlap = new Overlap();
+  overlap.maintenance('a', ['one', 'two'], [pods(5000), pods(15000)]);
+  overlap.maintenance('b', ['one', 'three'], [pods(10000), pods(15000)]);
+  for (const node of ['one', 'two'])
+    overlap.place(node, [pod({ priority: 5000 }), pod({ name: `last-on-${node}`, priority: 15000 })]);
+  overlap.place('three', [pod({ priority: 10000 })]);
+  for (const name of ['a', 'b']) overlap.step(name);
+  for (const node of ['one', 'two']) overlap.evacuated(node);
+  overlap.step('a');
+
+  test('is reached when the own nodes are done, while a node of an intersecting maintenance is not', () => {
+    expect(overlap.statusTexts('a')).toEqual([
+      'one: Waiting for node two, node three (b). [Default 10000]',
+      'two: Evacuating [Default 15000]',
+    ]);
+    expect(overlap.statusTexts('b')[1]).toBe('three: Evacuating [Default 10000]');
+  });
+
+  test('selects nothing more on the shared node until the intersecting maintenance is done', () => {
+    expect(overlap.step('a').evacuate.map(({ metadata }) => metadata.name)).toEqual(['last-on-two']);
+    overlap.evacuated('two');
+    expect(overlap.step('a').evacuate).toEqual([]);
+    overlap.evacuated('three');
+    overlap.step('b');
+    expect(overlap.step('a').evacuate.map(({ metadata }) => metadata.name)).toEqual(['last-on-one']);
+  });
+});
+
 describe('the message of a waiting node', () => {
   test('names all nodes: its own first, and those of other maintenances with their names', () => {
     const overlap = new Overlap();
@@ -249,35 +285,41 @@ const entry: fc.Arbitrary<DrainPlanEntry> = fc
     app: fc.option(fc.constantFrom(...apps), { nil: undefined }),
   })
   .map(({ app, ...rest }) => (app === undefined ? rest : labelled(rest, { app })));
-const somePlan = fc
-  .array(entry, { maxLength: 4 })
-  .map((entries) => [...new Map(entries.map((each) => [entryKey(each), each])).values()]);
+const planOfEntries = (entries: fc.Arbitrary<DrainPlanEntry>): fc.Arbitrary<DrainPlanEntry[]> =>
+  fc
+    .array(entries, { maxLength: 4 })
+    .map((all) => [...new Map(all.map((each) => [entryKey(each), each])).values()]);
 const nodeNames = ['n0', 'n1', 'n2', 'n3'];
-const anyOverlap = fc
-  .record({
-    maintenances: fc.array(fc.record({ nodes: fc.subarray(nodeNames, { minLength: 1 }), plan: somePlan }), {
-      minLength: 1,
-      maxLength: 4,
-    }),
-    pods: fc.array(
-      fc.record({
-        node: fc.constantFrom(...nodeNames),
-        make: fc.constantFrom(pod, pod, pod, daemonPod, mirrorPod),
-        priority: fc.constantFrom(0, 1, 3, 5, 7, 10, 30, 50, 80, 100, 1_000_000_000),
-        app: fc.constantFrom(...apps, 'z'),
+const overlapOf = (plans: fc.Arbitrary<DrainPlanEntry[]>): fc.Arbitrary<Overlap> =>
+  fc
+    .record({
+      maintenances: fc.array(fc.record({ nodes: fc.subarray(nodeNames, { minLength: 1 }), plan: plans }), {
+        minLength: 1,
+        maxLength: 4,
       }),
-      { maxLength: 24 },
-    ),
-    agents: fc.subarray(nodeNames),
-  })
-  .map(({ maintenances, pods: placed, agents }) => {
-    const overlap = new Overlap();
-    for (const node of agents) overlap.agents.add(node);
-    for (const [i, { nodes, plan }] of maintenances.entries()) overlap.maintenance(`m${i}`, nodes, plan);
-    for (const { node, make, priority, app } of placed)
-      overlap.place(node, [make({ priority, labels: { app } })]);
-    return overlap;
-  });
+      pods: fc.array(
+        fc.record({
+          node: fc.constantFrom(...nodeNames),
+          make: fc.constantFrom(pod, pod, pod, daemonPod, mirrorPod),
+          priority: fc.constantFrom(0, 1, 3, 5, 7, 10, 30, 50, 80, 100, 1_000_000_000),
+          app: fc.constantFrom(...apps, 'z'),
+        }),
+        { maxLength: 24 },
+      ),
+      agents: fc.subarray(nodeNames),
+    })
+    .map(({ maintenances, pods: placed, agents }) => {
+      const overlap = new Overlap();
+      for (const node of agents) overlap.agents.add(node);
+      for (const [i, { nodes, plan }] of maintenances.entries()) overlap.maintenance(`m${i}`, nodes, plan);
+      for (const { node, make, priority, app } of placed)
+        overlap.place(node, [make({ priority, labels: { app } })]);
+      return overlap;
+    });
+const anyOverlap = overlapOf(planOfEntries(entry));
+const overlapWithoutSelectors = overlapOf(
+  planOfEntries(entry.map(({ podType, podPriority }) => ({ podType, podPriority }))),
+);
 
 describe('any set of overlapping maintenances', () => {
   test('finishes in any order of decisions and pods, as long as pods leave', () => {
@@ -327,6 +369,32 @@ describe('any set of overlapping maintenances', () => {
           overlap.evacuated(nodeNames[choices.next().value % nodeNames.length] as string);
         }
       }),
+    );
+  });
+
+  // "If we were to start evacuating higher priority pods from node one earlier, we would not conform to the drainPlan of maintenance-a."
+  test('conforms to every plan: no pod is evacuated before those of earlier entries are gone from all nodes of the plan', () => {
+    const firstEntry = (entries: DrainPlanEntry[], { pod: one }: { pod: Pod }) =>
+      entries.findIndex((_, position) => targetsPod(desiredTargetsAt(entries, position), one));
+    fc.assert(
+      fc.property(overlapWithoutSelectors, fc.infiniteStream(fc.nat()), (overlap, choices) => {
+        const names = [...overlap.actors.keys()];
+        const podsOf = (node: string) =>
+          (overlap.pods.get(node) ?? []).filter(
+            (each) => overlap.agents.has(node) || podTypeOf(each.pod) !== 'Static',
+          );
+        for (let step = 0; step < 60; step++) {
+          const { evacuate } = overlap.step(names[choices.next().value % names.length] as string);
+          for (const { nodes, plan } of overlap.actors.values()) {
+            const left = nodes.flatMap(podsOf);
+            const leaving = left.filter((each) => evacuate.includes(each.pod));
+            const earliest = Math.min(...left.map((each) => firstEntry(plan, each)));
+            for (const each of leaving) expect(firstEntry(plan, each)).toBe(earliest);
+          }
+          overlap.evacuated(nodeNames[choices.next().value % nodeNames.length] as string);
+        }
+      }),
+      { numRuns: 50 },
     );
   });
 

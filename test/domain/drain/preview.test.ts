@@ -1,5 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Pod, PodDisruptionBudget } from '../../../api/core.ts';
+import type { Evacuation } from '../../../api/evacuation.ts';
+import { activationMessage } from '../../../domain/evacuation/evacuatorSelection.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { isStuck, previewDrain } from '../../../domain/drain/preview.ts';
 import { daemonPod, labelled, liveAgent, mirrorPod, pod, pods as upTo } from '../../kit/builders.ts';
@@ -161,6 +163,80 @@ describe('a blocker of the drain', () => {
     expect(tiers[0]?.pods[0]).toMatchObject({
       evacuators: [{ evacuatorClass: 'deployment.apps.k8s.io', priority: 10_000, role: 'controller' }],
       blockers: [{ reason: 'DisruptionBudgetNeverAllows' }],
+    });
+  });
+
+  test.each([
+    { of: 'daemonset.apps.k8s.io', differs: {}, why: 'no DaemonSet controls the pod' },
+    { of: 'kubelet.k8s.io', differs: {}, why: 'it is not a static pod' },
+    {
+      of: 'deployment.apps.k8s.io',
+      differs: { ownerReferences: [] },
+      why: 'no ReplicaSet controls the pod',
+    },
+  ])('is a budget if the only evacuator is $of, and cannot serve the pod', ({ of, differs, why }) => {
+    const annotations = { [`evacuation.coordination.k8s.io/priority_${of}`]: '10000/controller' };
+    const never = budget(0, { desiredHealthy: 3, currentHealthy: 3 });
+    const { tiers, blocked } = preview([webPod({ annotations, ...differs })], [never]);
+    expect(blocked).toBe(true);
+    expect(tiers[0]?.pods[0]?.evacuators).toEqual([]);
+    expect(tiers[0]?.pods[0]?.notes).toContainEqual({
+      reason: 'EvacuatorIgnored',
+      message: `${of} cannot evacuate it: ${why}`,
+    });
+  });
+
+  describe('that its Evacuation shows', () => {
+    const evacuator = { evacuatorClass: 'data.io', priority: 1, role: 'x' };
+    const asked = (of: Pod, evacuatorClass: string, differs: Partial<Evacuation['status']> = {}) => {
+      const since = '2026-01-01T11:59:00Z';
+      const { name, uid = '' } = of.metadata;
+      const spec = { podRef: { name, uid }, progressDeadlineSeconds: 1800, evacuators: [evacuator] };
+      const status = {
+        activeEvacuatorClass: evacuatorClass,
+        activeEvacuatorSince: since,
+        evacuationProgressTimestamp: since,
+        activeEvacuatorCompleted: false,
+        failedEvictionCounter: 0,
+        message: activationMessage({ spec }, evacuatorClass, of),
+        conditions: [],
+        ...differs,
+      };
+      return new Map([[uid, { metadata: { name: 'e' }, spec, status } as Evacuation]]);
+    };
+    const during = (of: Pod, evacuations: ReadonlyMap<string, Evacuation>) => {
+      const { tiers, blocked } = previewDrain({ plan, pods: observed(of), budgets: [], evacuations, now });
+      return { blocked, reasons: tiers[0]?.pods[0]?.blockers.map(({ reason }) => reason) };
+    };
+
+    test('is an evacuator that does not respond, after which the pod is evicted', () => {
+      const given = pod();
+      expect(during(given, asked(given, 'data.io'))).toEqual({
+        blocked: false,
+        reasons: ['EvacuatorNotResponding'],
+      });
+    });
+
+    test('is not the evacuator of DaemonSets that waits for its tier', () => {
+      const given = daemonPod();
+      expect(during(given, asked(given, 'daemonset.apps.k8s.io'))).toEqual({ blocked: false, reasons: [] });
+    });
+
+    test('is a deletion that is rejected', () => {
+      const given = daemonPod();
+      const rejected = {
+        type: 'Blocked',
+        status: 'True' as const,
+        reason: 'DeletionRejected',
+        message: 'no',
+        lastTransitionTime: '2026-01-01T11:59:00Z',
+      };
+      expect(
+        during(given, asked(given, 'daemonset.apps.k8s.io', { message: 'no', conditions: [rejected] })),
+      ).toEqual({
+        blocked: true,
+        reasons: ['DeletionRejected'],
+      });
     });
   });
 

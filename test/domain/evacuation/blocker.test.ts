@@ -1,11 +1,22 @@
 import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { BlockerReason, blockerOf, requiresIntervention } from '../../../domain/evacuation/blocker.ts';
-import { mirrorPod, pod } from '../../kit/builders.ts';
+import { activationMessage, inapplicableReason } from '../../../domain/evacuation/evacuatorSelection.ts';
+import { daemonPod, mirrorPod, pod } from '../../kit/builders.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
-const evacuation = (status: 'True' | 'False'): Pick<Evacuation, 'status' | 'metadata'> => ({
+const spec: Evacuation['spec'] = {
+  podRef: { name: 'p', uid: 'u' },
+  progressDeadlineSeconds: 1800,
+  evacuators: [
+    { evacuatorClass: 'kubelet.k8s.io', priority: 2, role: 'controller' },
+    { evacuatorClass: 'data.io', priority: 1, role: 'x' },
+  ],
+};
+const evacuation = (status: 'True' | 'False'): Pick<Evacuation, 'spec' | 'status' | 'metadata'> => ({
   metadata: { name: 'e' },
+  spec,
   status: {
     activeEvacuatorCompleted: false,
     failedEvictionCounter: 0,
@@ -50,6 +61,7 @@ describe('the blocker of a pod', () => {
       of: pod(),
       observed: {
         metadata: { name: 'e', deletionTimestamp: '2026-01-01T11:59:55Z', finalizers: ['x/y'] },
+        spec,
       },
       want: {
         reason: 'EvacuationDeleted',
@@ -87,47 +99,87 @@ describe('the blocker of a pod', () => {
     expect(blockerOf(of, observed, now)).toEqual(want);
   });
 
-  const asked = (seconds: number, status: Partial<NonNullable<Evacuation['status']>> = {}) => {
+  const asked = (
+    seconds: number,
+    activeEvacuatorClass = 'kubelet.k8s.io',
+    status: Partial<NonNullable<Evacuation['status']>> = {},
+  ) => {
     const since = new Date(now.getTime() - seconds * 1_000).toISOString();
-    const message =
-      'Waiting for kubelet.k8s.io to respond, the agent of node node-1; next: kubelet.k8s.io again.';
     return {
       metadata: { name: 'e' },
+      spec,
       status: {
-        activeEvacuatorClass: 'kubelet.k8s.io',
+        activeEvacuatorClass,
         activeEvacuatorSince: since,
         evacuationProgressTimestamp: since,
         activeEvacuatorCompleted: false,
         failedEvictionCounter: 0,
         conditions: [],
-        message,
+        message: activationMessage({ spec }, activeEvacuatorClass, mirrorPod()),
         ...status,
       },
     };
   };
+  const silentAgent =
+    'The agent of node node-1 does not respond to the Evacuation: check its log, and that the manifest of the pod is in the folder of the kubelet.';
+  const silentEvacuator =
+    'Evacuator data.io does not respond to the Evacuation: check that a program serves this class; next: the eviction API.';
 
   test.each([
-    { when: 'it was asked 5 minutes ago', of: mirrorPod(), observed: asked(300), is: false },
-    { when: 'it was asked more than 5 minutes ago', of: mirrorPod(), observed: asked(301), is: true },
+    { when: 'an agent was asked 10 s ago', of: mirrorPod(), observed: asked(10), want: undefined },
     {
-      when: 'it has responded',
+      when: 'an agent was asked more than 10 s ago',
       of: mirrorPod(),
-      observed: asked(301, { message: 'static is terminating the pod.' }),
-      is: false,
+      observed: asked(11),
+      want: silentAgent,
     },
     {
-      when: 'another evacuator is active',
+      when: 'an agent has responded',
       of: mirrorPod(),
-      observed: asked(301, { activeEvacuatorClass: 'data.io' }),
-      is: false,
+      observed: asked(301, 'kubelet.k8s.io', { message: 'static is terminating the pod.' }),
+      want: undefined,
     },
-    { when: 'the pod is not static', of: pod(), observed: asked(301), is: false },
-  ])('is an agent that does not respond: when $when', ({ of, observed, is }) => {
-    const want = {
-      reason: 'EvacuatorNotResponding',
-      message: `The agent of node node-1 has not responded to the Evacuation since ${observed.status.activeEvacuatorSince}: check its log, and that the manifest of the pod is in the folder of the kubelet.`,
-    };
-    expect(blockerOf(of, observed, now)).toEqual(is ? want : undefined);
+    {
+      when: 'the agent is asked for a pod that is not static, and the next evacuator follows at once',
+      of: pod(),
+      observed: asked(11),
+      want: undefined,
+    },
+    { when: 'an evacuator was asked 10 s ago', of: pod(), observed: asked(10, 'data.io'), want: undefined },
+    {
+      when: 'an evacuator was asked more than 10 s ago',
+      of: pod(),
+      observed: asked(11, 'data.io'),
+      want: silentEvacuator,
+    },
+    {
+      when: 'an evacuator has completed',
+      of: pod(),
+      observed: asked(301, 'data.io', { activeEvacuatorCompleted: true }),
+      want: undefined,
+    },
+  ])('is an evacuator that does not respond: when $when', ({ of, observed, want }) => {
+    expect(blockerOf(of, observed, now)).toEqual(
+      want === undefined ? undefined : { reason: 'EvacuatorNotResponding', message: want },
+    );
+  });
+
+  test('is, in its first minute, every evacuator that has written nothing, and only such a one', () => {
+    const classes = fc.constantFrom('data.io', 'kubelet.k8s.io', 'daemonset.apps.k8s.io');
+    const written = fc.constantFrom({}, { message: 'Copying.' }, { activeEvacuatorCompleted: true });
+    fc.assert(
+      fc.property(
+        classes,
+        fc.constantFrom(pod(), daemonPod(), mirrorPod()),
+        written,
+        (name, of, response) => {
+          const isServed = inapplicableReason(name, of) === undefined;
+          const isSilent = Object.keys(response).length === 0;
+          const { reason } = blockerOf(of, asked(60, name, response), now) ?? {};
+          expect(reason).toBe(isServed && isSilent ? 'EvacuatorNotResponding' : undefined);
+        },
+      ),
+    );
   });
 
   test('requires intervention unless a budget is used up', () => {

@@ -377,6 +377,82 @@ describe('an evacuator that has not responded', () => {
   });
 });
 
+describe('an evacuator of this project that cannot serve the pod', () => {
+  const daemonSet = { evacuatorClass: 'daemonset.apps.k8s.io', priority: 3, role: 'controller' };
+  const agent = { evacuatorClass: 'kubelet.k8s.io', priority: 3, role: 'controller' };
+  const orphaned = (from: string) => ({
+    from,
+    reason: 'EvacuatorNotApplicable',
+    why: from === agent.evacuatorClass ? 'it is not a static pod' : 'no DaemonSet controls the pod',
+  });
+
+  test.each([
+    {
+      when: 'a pod that its DaemonSet has orphaned is evicted at once',
+      evacuators: [daemonSet],
+      want: { kind: 'Exhausted', after: orphaned('daemonset.apps.k8s.io') },
+    },
+    {
+      when: 'it was orphaned while the evacuator was active',
+      evacuators: [daemonSet],
+      status: active('daemonset.apps.k8s.io', 1),
+      want: { kind: 'Exhausted', after: orphaned('daemonset.apps.k8s.io') },
+    },
+    {
+      when: 'the next evacuator is asked at once',
+      evacuators: [daemonSet, ...two],
+      want: { kind: 'Activate', evacuatorClass: 'first.io', after: orphaned('daemonset.apps.k8s.io') },
+    },
+    {
+      when: 'it comes last',
+      evacuators: [...two, agent],
+      status: active('kubelet.k8s.io', 1),
+      want: { kind: 'Exhausted', after: orphaned('kubelet.k8s.io') },
+    },
+    {
+      when: 'a static pod has only it, and waits for another to be registered',
+      of: mirrorPod(),
+      evacuators: [daemonSet],
+      status: active('daemonset.apps.k8s.io', 1, { activeEvacuatorSince: ago(1) }),
+      want: { kind: 'AwaitProgress', deadlineMs: Date.parse(ago(1)) + 1_800_000 },
+    },
+    {
+      when: 'a DaemonSet controls the pod, which it can serve',
+      of: daemonPod(),
+      evacuators: [daemonSet],
+      want: { kind: 'Activate', evacuatorClass: 'daemonset.apps.k8s.io' },
+    },
+  ])('completes at once: $when', ({ of = pod(), evacuators, status, want }) => {
+    expect(nextEvacuatorStep(evacuation(evacuators, status), of, { now, isKnown: () => true })).toEqual(want);
+  });
+
+  test('never delays the eviction of a pod, however many of them there are and in which order', () => {
+    const classes = fc.uniqueArray(fc.constantFrom(daemonSet, agent), {
+      minLength: 1,
+      selector: (one) => one.evacuatorClass,
+    });
+    fc.assert(
+      fc.property(classes, (evacuators) => {
+        let status: Partial<EvacuationStatus> | undefined;
+        for (let steps = 0; steps <= evacuators.length; steps++) {
+          const step = nextEvacuatorStep(evacuation(evacuators, status), pod(), { now, isKnown: () => true });
+          if (step.kind === 'Exhausted') return;
+          expect(step.kind).toBe('Activate');
+          if (step.kind === 'Activate') status = active(step.evacuatorClass, 0);
+        }
+        throw new Error('The evacuators were not exhausted.');
+      }),
+    );
+  });
+
+  test('is named with the reason', () => {
+    const after = { from: 'a.io', reason: 'EvacuatorNotApplicable', why: 'it is not a static pod' } as const;
+    expect(handOverMessage(after, { progressSeconds: 1800, responseSeconds: 300 })).toBe(
+      'a.io cannot evacuate the pod: it is not a static pod.',
+    );
+  });
+});
+
 describe('an Evacuation', () => {
   const unserved = (count: number): Evacuator[] =>
     Array.from({ length: count }, (_, i) => ({ evacuatorClass: `c${i}.io`, priority: -i, role: 'x' }));

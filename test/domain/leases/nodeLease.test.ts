@@ -33,6 +33,8 @@ const published = (snapshot: DrainSnapshot) =>
     planLength: plan.length,
     now,
     existing: new Set(['free', 'held']),
+    verification: { kind: 'Verified', volumes: [] },
+    mayBecomeDrained: true,
   });
 
 const drainedCondition = (snapshot: DrainSnapshot) =>

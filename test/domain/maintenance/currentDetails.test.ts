@@ -54,6 +54,14 @@ function actions(text: string): string[][] {
     );
 }
 
+test('the deadline of a drain is one of its facts, as plain text', () => {
+  const deadline = '2026-01-01T14:00:00Z: pods that are left are *deleted*';
+  expect(rendered({ details: details({ deadline }) })).toMatch(
+    /^- \*\*Drain deadline:\*\* 2026-01-01T14:00:00Z: pods that are left are \\\*deleted/m,
+  );
+  expect(rendered()).not.toContain('Drain deadline');
+});
+
 test('the details of a drain list its state, blockers, nodes and available actions', () => {
   const causes = [
     {

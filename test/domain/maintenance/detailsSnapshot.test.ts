@@ -51,6 +51,15 @@ describe('a details snapshot', () => {
   const long = 'x'.repeat(2_000);
   const snapshots = [
     maintenance(),
+    maintenance({
+      drainDeadline: {
+        time: at,
+        steps: [
+          { time: at, action: 'Notify' },
+          { time: at, action: 'Report' },
+        ],
+      },
+    }),
     maintenance({}, { stage: 'Idle' }),
     maintenance(
       {
@@ -105,6 +114,27 @@ describe('a details snapshot', () => {
       drainTier,
       tier: 'Default pods with app=web up to 1000',
     });
+  });
+
+  test('has the deadline and its next notification, until the nodes were drained', () => {
+    const time = '2026-01-01T14:00:00Z';
+    const notify = { time: '2026-01-01T13:00:00Z', action: 'Notify' as const };
+    const steps = [notify, { time, action: 'Delete' as const }];
+    const deadlineOf = (differs: object) =>
+      detailsSnapshotAt(
+        maintenance(
+          { drainDeadline: { time, steps, ...differs } },
+          { drainDeadline: { after: '2h', onDeadline: 'Delete', steps: [] } },
+        ),
+        at,
+      ).deadline;
+    expect(deadlineOf({})).toBe(
+      `${time}: pods that are left are deleted; the next notification is due at ${notify.time}`,
+    );
+    expect(deadlineOf({ steps: [{ ...notify, doneAt: at }, steps[1]] })).toBe(
+      `${time}: pods that are left are deleted`,
+    );
+    expect(deadlineOf({ drainedAt: at })).toBeUndefined();
   });
 
   test('has no tier until one that contains pods is reached, and none outside of Drain', () => {

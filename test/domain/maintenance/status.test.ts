@@ -1,9 +1,17 @@
 import { describe, expect, test } from '@jest/globals';
+import { AUTOSCALER_ANNOTATIONS } from '../../../api/names.ts';
+import type { Verification } from '../../../domain/drain/verification.ts';
 import { BlockerReason } from '../../../domain/evacuation/blocker.ts';
 import { decideDrain } from '../../../domain/drain/decide.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
-import { emptyStatus, withDrain, withNodes } from '../../../domain/maintenance/status.ts';
-import { pod } from '../../kit/builders.ts';
+import {
+  emptyStatus,
+  newNodeStatus,
+  withDrain,
+  withNodes,
+  withStage,
+} from '../../../domain/maintenance/status.ts';
+import { mirrorPod, pod } from '../../kit/builders.ts';
 
 const now = '2026-01-01T12:00:00Z';
 const plan = completeDrainPlan();
@@ -35,11 +43,133 @@ describe('the status of 1,000 nodes', () => {
     expect(status.blockedPods).toHaveLength(20);
   });
 
-  test('with names of the maximum length is smaller than 1.5 MiB', () => {
-    const status = statusOf(1_000, (i) => `${i}`.padStart(253, 'n'), 500);
-    expect(bytes(status)).toBeLessThan(1.5 * 1024 * 1024);
+  test.each([
+    { each: 100, waits: 'Nothing' },
+    { each: 100, waits: 'Lease' },
+    { each: 0, waits: 'Working' },
+    { each: 0, waits: 'Attached' },
+  ] as const)(
+    'with names of the maximum length is smaller than 1 MiB: $each pods each, waiting for $waits',
+    ({ each, waits }) => {
+      const { status, object } = worstCase(1_000, each, waits);
+      expect(Buffer.byteLength(JSON.stringify(object))).toBeLessThan(1024 * 1024);
+      expect(status.nodeStatuses).toHaveLength(1_000);
+    },
+  );
+
+  test('has messages with three names at most', () => {
+    for (const waits of ['Nothing', 'Lease', 'Working', 'Attached'] as const) {
+      for (const each of [0, 10]) {
+        const { nodeStatuses, conditions } = worstCase(40, each, waits).status;
+        const messages = [
+          ...nodeStatuses.map(({ drainMessage }) => drainMessage),
+          ...conditions.map(({ message }) => message),
+        ];
+        expect(messages.filter((message) => message === '')).toEqual([]);
+        expect(messages.filter((message) => namesIn(message) > 3)).toEqual([]);
+      }
+    }
+  });
+
+  test('shortens messages only if they do not fit', () => {
+    const message = 'm'.repeat(400);
+    const recorded = (count: number) =>
+      Array.from({ length: count }, (_, i) => ({ ...newNodeStatus(longest(i)), drainMessage: message }));
+    const written = (count: number) => withNodes(emptyStatus, recorded(count), new Set());
+    expect(new Set(written(500).nodeStatuses.map(({ drainMessage }) => drainMessage))).toEqual(
+      new Set([message]),
+    );
+    const [first] = written(2_000).nodeStatuses;
+    expect(first?.drainMessage).toMatch(/^m{95,}…$/);
   });
 });
+
+const longest = (i: number) => `${i}`.padStart(4, '0').padStart(253, 'n');
+
+/** Returns the status of a maintenance that competes with another one for nodes with the longest names, and its whole object. */
+function worstCase(count: number, podsEach: number, waits: 'Nothing' | 'Lease' | 'Working' | 'Attached') {
+  const names = Array.from({ length: count }, (_, i) => longest(i));
+  const snapshots = names.map((name, i) => ({ name, pods: podsOf(name, podsEach, i), reached: [] }));
+  const waiting = snapshots.map((node) => ({
+    ...node,
+    because: '"'.repeat(500),
+    wasCordonedByMaintenance: false,
+  }));
+  const nodes = waits === 'Lease' ? snapshots.slice(0, 1) : snapshots;
+  const own = { name: longest(1), createdAt: now, plan, position: 3, nodes: nodes.map(({ name }) => name) };
+  const decision = decideDrain({
+    maintenance: own.name,
+    maintenances: [own, { ...own, name: longest(2), position: 0 }, { ...own, name: longest(3), position: 1 }],
+    nodes,
+    waiting: waits === 'Lease' ? waiting.slice(1) : [],
+    published: new Map(),
+  });
+  const five = Array.from({ length: 5 }, (_, i) => longest(i));
+  const onNodes = names.flatMap((node) =>
+    five.map((name) => ({ node, volume: name, claim: `${name}/${name}`, job: name, maintenance: name })),
+  );
+  const verification: Verification =
+    waits === 'Working'
+      ? { kind: 'Working', work: onNodes }
+      : waits === 'Attached'
+        ? { kind: 'Attached', volumes: onNodes }
+        : { kind: 'Pending' };
+  const recorded = names.map((name) => ({
+    ...newNodeStatus(name),
+    unschedulableBefore: false,
+    autoscalerAnnotationsBefore: [...AUTOSCALER_ANNOTATIONS],
+    podsPeak: 100,
+  }));
+  const input = { planLength: plan.length, now, existing: new Set(names), generation: 7, verification };
+  const status = withDrain({ ...emptyStatus, nodeStatuses: recorded }, decision, input);
+  const nodeSelectorTerms = [{ matchExpressions: [{ key: 'pool', operator: 'Exists' }] }];
+  const object = {
+    metadata: { name: own.name, managedFields: managedFieldsOf(status) },
+    spec: { nodeSelector: { nodeSelectorTerms }, stage: 'Drain', drainPlan: plan, reason: 'r'.repeat(1024) },
+    status,
+  };
+  return { status, object };
+}
+
+/** Returns pods of a node with the longest names: of each kind some. */
+function podsOf(node: string, count: number, seed: number) {
+  return Array.from({ length: count }, (_, i) => {
+    const name = `${i}`.padStart(4, '0').padStart(253, 'p');
+    const namespace = 's'.repeat(63);
+    const finalizers = Array.from({ length: 10 }, (_item, at) => `example.com/${'f'.repeat(240)}${at}`);
+    const terminating = { deletionTimestamp: now, deletionGracePeriodSeconds: 3600, finalizers };
+    const kind = (i + seed) % 4;
+    const one =
+      kind === 0
+        ? mirrorPod({ name, namespace })
+        : pod({ name, namespace, priority: (seed % 3) * 1_000_000_000, ...(kind === 1 && terminating) });
+    const blocker = { reason: BlockerReason.EvictionRejected, message: `${seed} ${'"No."\n'.repeat(500)}` };
+    return {
+      pod: { ...one, spec: { ...one.spec, nodeName: node } },
+      evacuating: true,
+      ...(kind === 2 && { blocker }),
+    };
+  });
+}
+
+/** Returns what the apiserver adds for the fields of a status: one entry for each field, and none for the elements of atomic lists. */
+function managedFieldsOf(status: object) {
+  const fields = Object.fromEntries(Object.keys(status).map((field) => [`f:${field}`, {}]));
+  return [
+    {
+      manager: 'node-maintenance',
+      operation: 'Update',
+      fieldsType: 'FieldsV1',
+      fieldsV1: { 'f:status': fields },
+    },
+  ];
+}
+
+/** Counts the names in the longest list of a message. A name has many equal letters; what is in parentheses belongs to the name before. */
+function namesIn(message: string): number {
+  const lists = message.replaceAll(/ \([^()]*\)| of NodeMaintenance \S+/g, '').split(/[:;.] /);
+  return Math.max(...lists.map((list) => list.match(/\S*([a-z])\1{8}\S*/g)?.length ?? 0));
+}
 
 describe('the nodes of a status', () => {
   const recorded = (name: string, unschedulableBefore: boolean) => ({
@@ -107,6 +237,44 @@ test('an earlier decision does not decrease published drain targets', () => {
   expect(status.nodeStatuses[0]?.drainTargets).toEqual([target(10_000)]);
 });
 
+describe('the deadline of a drain', () => {
+  const drainDeadline = { after: '1h', onDeadline: 'Report' as const, steps: [] };
+  const snapshot = (left: number) => ({
+    maintenance: 'own',
+    maintenances: [{ name: 'own', createdAt: now, plan, position: plan.length - 1, nodes: ['one'] }],
+    nodes: [{ name: 'one', pods: left === 0 ? [] : [{ pod: pod(), evacuating: true }], reached: [] }],
+    waiting: [],
+    published: new Map(),
+  });
+  const begun = withStage(emptyStatus, 'Drain', now);
+  const after = (status: typeof begun, left: number, time: string) =>
+    withDrain(status, decideDrain(snapshot(left)), {
+      planLength: plan.length,
+      now: time,
+      existing: new Set(['one']),
+      deadline: drainDeadline,
+    });
+  const exceeded = (status: ReturnType<typeof after>) =>
+    status.conditions.find(({ type }) => type === 'DrainDeadlineExceeded')?.status;
+
+  test('is exceeded when pods are left, until the nodes are drained', () => {
+    const before = after(begun, 1, '2026-01-01T12:59:59Z');
+    expect(exceeded(before)).toBeUndefined();
+    const past = after(before, 1, '2026-01-01T13:00:00Z');
+    expect(exceeded(past)).toBe('True');
+    const drained = after(past, 0, '2026-01-01T13:10:00Z');
+    expect(exceeded(drained)).toBe('False');
+    expect(drained.drainDeadline).toMatchObject({ drainedAt: '2026-01-01T13:10:00Z' });
+  });
+
+  test('is met by nodes that were drained before, also if pods appear later', () => {
+    const drained = after(begun, 0, '2026-01-01T12:30:00Z');
+    const later = after(drained, 1, '2026-01-01T14:00:00Z');
+    expect(exceeded(later)).toBeUndefined();
+    expect(later.drainDeadline).toMatchObject({ drainedAt: '2026-01-01T12:30:00Z' });
+  });
+});
+
 describe('the condition Drained', () => {
   test('has the number of pods left, and one pod for each cause that blocks them', () => {
     const status = statusOf(3, (i) => `n-${i}`, 2);
@@ -121,5 +289,102 @@ describe('the condition Drained', () => {
         lastTransitionTime: now,
       },
     ]);
+  });
+
+  const volume = { node: 'n-0', volume: 'pv-1', claim: 'shop/data' };
+  const verified: Verification = { kind: 'Verified', volumes: [] };
+  const was = (status: 'True' | 'False', observedGeneration: number) => ({
+    type: 'Drained',
+    status,
+    observedGeneration,
+    reason: 'AllPodsTerminated',
+    message: 'Before.',
+    lastTransitionTime: '2026-01-01T00:00:00Z',
+  });
+
+  test.each<{
+    when: string;
+    verification?: Verification;
+    mayBecomeDrained?: boolean;
+    before?: ReturnType<typeof was>;
+    want: object;
+  }>([
+    { when: 'nothing is verified', want: { status: 'False', reason: 'Draining', observedGeneration: 7 } },
+    { when: 'a write that may be late has been verified', verification: verified, want: { status: 'False' } },
+    {
+      when: 'a write that fails if the object has changed has been verified',
+      verification: verified,
+      mayBecomeDrained: true,
+      want: { status: 'True', reason: 'AllPodsTerminated', observedGeneration: 7 },
+    },
+    { when: 'it was True for an earlier generation', before: was('True', 6), want: was('True', 6) },
+    {
+      when: 'it was True for an earlier generation, and a late write has been verified',
+      verification: verified,
+      before: was('True', 6),
+      want: was('True', 6),
+    },
+    {
+      when: 'it was True and another one has made it False since',
+      verification: verified,
+      before: was('False', 7),
+      want: { status: 'False' },
+    },
+    {
+      when: 'a Job works on a node',
+      verification: { kind: 'Working', work: [{ node: 'n-0', job: 'j', maintenance: 'other' }] },
+      before: was('True', 7),
+      want: {
+        status: 'False',
+        reason: 'WorkInProgress',
+        message:
+          'No pod is left to evacuate, but a Job works on node n-0: node-maintenance-work/j of NodeMaintenance other.',
+      },
+    },
+    {
+      when: 'a volume is attached',
+      verification: { kind: 'Attached', volumes: [volume] },
+      before: was('True', 7),
+      want: { status: 'False', reason: 'VolumesAttached' },
+    },
+    {
+      when: 'the deadline has passed while a volume is attached',
+      verification: { kind: 'Verified', volumes: [volume] },
+      mayBecomeDrained: true,
+      want: {
+        status: 'True',
+        reason: 'VolumesRemain',
+        message:
+          'No pod is left on the nodes. The deadline has passed, and 1 volume is still attached: pv-1 (shop/data).',
+      },
+    },
+    {
+      when: 'volumes cannot be listed',
+      verification: { kind: 'Verified', volumes: [], volumesUnknown: 'the worker may not' },
+      mayBecomeDrained: true,
+      want: {
+        status: 'True',
+        message:
+          'No pod is left on the nodes. It is not known whether volumes are attached: the worker may not.',
+      },
+    },
+  ])('when no pod is left and $when', ({ before, want, ...verification }) => {
+    const own = { name: 'own', createdAt: now, plan, position: 0, nodes: ['n-0'] };
+    const nodes = [{ name: 'n-0', pods: [], reached: [] }];
+    const decision = decideDrain({
+      maintenance: 'own',
+      maintenances: [own],
+      nodes,
+      waiting: [],
+      published: new Map(),
+    });
+    const status = withDrain({ ...emptyStatus, conditions: before === undefined ? [] : [before] }, decision, {
+      planLength: plan.length,
+      now,
+      existing: new Set(['n-0']),
+      generation: 7,
+      ...verification,
+    });
+    expect(status.conditions).toMatchObject([want]);
   });
 });

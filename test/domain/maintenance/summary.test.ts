@@ -142,6 +142,22 @@ describe('the summary of a maintenance', () => {
     });
   });
 
+  test('has pods that terminate, with or without an Evacuation, and none of the static ones', () => {
+    const deleted = { deletionTimestamp: '2026-01-01T13:00:00Z', deletionGracePeriodSeconds: 3600 };
+    const of = [
+      pod({ name: 'late', ...deleted, finalizers: ['x/y'] }),
+      mirrorPod({ name: 'static', ...deleted }),
+      pod(),
+    ];
+    const [only] = summaryOf(inputOf(maintenance(), { nodes: [node({ pods: of })] })).nodes;
+    expect(only?.leaving).toEqual([
+      {
+        pod: 'default/late',
+        terminating: 'its grace period of 3600 s ends at 2026-01-01T13:00:00Z; finalizer x/y',
+      },
+    ]);
+  });
+
   test.each([
     {
       agentVersion: undefined,
@@ -189,6 +205,17 @@ describe('the summary of a maintenance', () => {
       when: 'it is paused',
       of: maintenance({ conditions: [condition('Paused', 'True')] }),
       estimate: { basis: 'Paused' },
+    },
+    {
+      when: 'nodes wait for Leases that others hold, although pods of other nodes leave',
+      of: maintenance({ conditions: [condition('NodeLeasesHeld', 'False', 'Waiting')] }),
+      differs: { drainRate: { pods: 4, ms: 10_000 } },
+      estimate: { basis: 'WaitingForNodeLease' },
+    },
+    {
+      when: 'the nodes no longer wait for Leases',
+      of: maintenance({ conditions: [condition('NodeLeasesHeld', 'True', 'Held')] }),
+      estimate: { seconds: 40, basis: 'AverageRate' },
     },
     {
       when: 'no pod has left for a minute',
@@ -307,6 +334,18 @@ describe('waiting for a stage', () => {
       goal: 'Drain',
       of: { conditions: [condition('Drained', 'True', 'StaticPodsRemain')] },
       want: { kind: 'Reached', notes: ['StaticPodsRemain.'] },
+    },
+    {
+      when: 'the deadline has passed while volumes were attached',
+      goal: 'Drain',
+      of: { conditions: [condition('Drained', 'True', 'VolumesRemain')] },
+      want: { kind: 'Reached', notes: ['VolumesRemain.'] },
+    },
+    {
+      when: 'volumes are attached',
+      goal: 'Drain',
+      of: { conditions: [condition('Drained', 'False', 'VolumesAttached')] },
+      want: { kind: 'Waiting', on: expect.arrayContaining(['VolumesAttached.']) },
     },
     {
       when: 'a user advanced it',

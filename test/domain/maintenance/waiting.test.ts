@@ -112,6 +112,24 @@ describe('what a maintenance waits for', () => {
       want: 'NotAuthorized',
     },
     {
+      when: 'a Job works on a node for another maintenance',
+      stage: 'Drain',
+      conditions: [drained('WorkInProgress')],
+      want: 'WorkInProgress',
+    },
+    {
+      when: 'volumes are attached',
+      stage: 'Drain',
+      conditions: [drained('VolumesAttached')],
+      want: 'VolumesAttached',
+    },
+    {
+      when: 'its nodes were drained for an earlier selector',
+      stage: 'Drain',
+      conditions: [{ ...allGone, observedGeneration: 1 }],
+      want: 'Draining',
+    },
+    {
       when: 'a blocked drain is paused',
       stage: 'Drain',
       conditions: [drained('Blocked'), condition('Paused', 'True', 'PauseRequested')],

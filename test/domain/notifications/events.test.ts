@@ -6,6 +6,7 @@ import { cloudEventProblem } from '../../../domain/notifications/cloudEvent.ts';
 import {
   approvalNeeded,
   blocked,
+  deadline,
   finished,
   stageStarted,
   nodeFailed,
@@ -37,12 +38,42 @@ test('a CloudEvent identifies the object and the cluster of the notification', (
     data: {
       object: { kind: 'NodeMaintenance', name: 'rack-7', uid: 'u-1' },
       message:
-        'Stage Drain of NodeMaintenance rack-7 started on 60 nodes: node-0, node-1, node-2, node-3, node-4 and 55 more.',
+        'Stage Drain of NodeMaintenance rack-7 started on 60 nodes: node-0, node-1, node-2 and 57 more.',
       severity: 'info',
       stage: 'Drain',
       nodes: { count: 60, names: names.slice(0, 50) },
       reason: 'firmware',
       by: 'temporal:jane',
+    },
+  });
+});
+
+test('a notification of a deadline says what is left, and what happens to it', () => {
+  const facts = {
+    time: '2026-01-01T02:00:00Z',
+    step: { time: '2026-01-01T01:00:00Z', action: 'Notify' as const },
+    onDeadline: 'Delete' as const,
+    isPaused: true,
+    pods: Array.from({ length: 30 }, (_, index) => `shop/web-${index}`),
+    owners: [],
+  };
+  expect(deadline(maintenance, facts)).toMatchObject({
+    id: 'u-1.deadline-notify-3600',
+    type: 'maintenance.deadline-approaching',
+    data: {
+      message:
+        'NodeMaintenance rack-7 is to be drained by 2026-01-01T02:00:00Z, with 30 pods left. Pods that are left then are deleted. It is paused, and until it is resumed nothing is deleted.',
+      deadline: { time: facts.time, onDeadline: 'Delete' },
+      pods: { count: 30, names: facts.pods.slice(0, 20) },
+    },
+  });
+  const step = { time: facts.time, action: 'Report' as const };
+  expect(deadline(maintenance, { ...facts, step, onDeadline: 'Report', isPaused: false })).toMatchObject({
+    id: 'u-1.deadline-report-0',
+    type: 'maintenance.deadline-exceeded',
+    data: {
+      message:
+        'The drain deadline 2026-01-01T02:00:00Z of NodeMaintenance rack-7 has passed, with 30 pods left. Nothing is deleted.',
     },
   });
 });
@@ -53,6 +84,16 @@ describe('an event that is delivered', () => {
     stageStarted(maintenance, 'Drain', ['n1'], time),
     blocked(maintenance, { pod: 'a', node: 'n1', blocker: { reason: 'R', message: 'no' } }, time),
     finished(maintenance, [condition('Drained', 'True')], ['Drain'], time),
+    ...(['Notify', 'Delete'] as const).map((action) =>
+      deadline(maintenance, {
+        time,
+        step: { time, action },
+        onDeadline: 'Delete',
+        isPaused: false,
+        pods: ['shop/web-0'],
+        owners: [{ owner: 'team', pods: { count: 1, names: ['shop/web-0'] } }],
+      }),
+    ),
     nodeFailed(windowMaintenance, { node: 'n1', reason: 'JobFailed', message: 'no' }, time),
     windowClosed(window, 'run', time),
   ].map((notification) => cloudEventOf(notification, 'lab'));

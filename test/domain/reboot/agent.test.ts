@@ -122,7 +122,7 @@ describe('the reason for a sentinel', () => {
     { packages: '', want: '/run/x exists' },
     { packages: ' \n\n', want: '/run/x exists' },
     { packages: 'linux-image\nlibc6\nlinux-image\n', want: 'packages: linux-image, libc6' },
-    { packages: 'a\nb\nc\nd\ne\nf\ng', want: 'packages: a, b, c, d, e and 2 more' },
+    { packages: 'a\nb\nc\nd\ne\nf\ng', want: 'packages: a, b, c and 4 more' },
     { packages: 'a\u001b[31m', want: 'packages: a\\u001b[31m' },
   ])('$packages', ({ packages, want }) => {
     expect(sentinelReason('/run/x', packages)).toBe(want);

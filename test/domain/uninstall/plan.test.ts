@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import {
+  IdentityAnnotation,
   INSTIGATOR_FINALIZER,
   MAINTENANCE_FINALIZER,
   MAINTENANCE_GATE,
@@ -35,6 +36,7 @@ const none: UninstallFacts = {
   pods: [],
   jobs: [],
   nodeLeases: [],
+  agentLeases: [],
   processLeases: [],
   installed: [],
   definitions: [],
@@ -219,6 +221,40 @@ describe('Temporal that does not answer', () => {
       expect.stringMatching(/^no response; run the command again with TEMPORAL_ADDRESS/),
       'temporal workflow terminate --workflow-id berlin-1.node-maintenance-m',
       'temporal workflow terminate --workflow-id node-maintenance.berlin-1',
+    ]);
+  });
+});
+
+describe('an agent', () => {
+  const agent = (held: string | undefined, renewedAt: number) => ({
+    metadata: meta('a', {
+      namespace: 'kube-node-maintenance-agent',
+      annotations: held === undefined ? {} : { [IdentityAnnotation.HeldStaticPods]: held },
+    }),
+    spec: {
+      holderIdentity: 'a_1',
+      leaseDurationSeconds: 60,
+      renewTime: new Date(renewedAt).toISOString(),
+    },
+  });
+
+  test.each([
+    { that: 'holds nothing', lease: agent(undefined, now), want: [] },
+    { that: 'says what is no number', lease: agent('many', now), want: [] },
+    { that: 'holds manifests', lease: agent('2', now), want: ['NodeAgent a: wait'] },
+    { that: 'does not report any more', lease: agent('2', now - 61_000), want: ['NodeAgent a: left'] },
+  ])('that $that: $want', ({ lease: found, want }) => {
+    expect(planned({ agentLeases: [found] })).toEqual(want);
+  });
+
+  test('puts them back before it loses its permissions', () => {
+    const binding = {
+      kind: 'ClusterRoleBinding',
+      metadata: meta('node-maintenance-agent', { uid: 'binding' }),
+    };
+    expect(planned({ agentLeases: [agent('1', now)], installed: [binding] })).toEqual([
+      'NodeAgent a: wait',
+      'ClusterRoleBinding node-maintenance-agent: delete',
     ]);
   });
 });

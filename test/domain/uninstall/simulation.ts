@@ -21,6 +21,7 @@ const lists: readonly ListKey[] = [
   'pods',
   'jobs',
   'nodeLeases',
+  'agentLeases',
   'processLeases',
   'installed',
   'definitions',

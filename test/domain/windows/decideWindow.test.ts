@@ -82,6 +82,12 @@ const failure: NodeStep = { kind: 'Failed', reason: 'JobFailed', message: 'why',
 const success: NodeStep = { kind: 'Succeeded', at: nowMs - 3_600_000 };
 const open: WindowPhase = { policy: 'Finish', isEnding: false };
 
+/** The limit of a budget of the whole cluster, and of another one of some of its nodes. */
+const limitOf = (allowed: number, ofSome = allowed) => [
+  { name: 'cluster', allowed, nodes: new Set(['n1', 'n2', 'n3', 'n4', 'n5', 'other']) },
+  { name: 'some', allowed: ofSome, nodes: new Set(['n2', 'n3', 'other']) },
+];
+
 function inputOf(differs: Partial<WindowDecisionInput> = {}): WindowDecisionInput {
   return {
     window: windowWith(),
@@ -89,7 +95,7 @@ function inputOf(differs: Partial<WindowDecisionInput> = {}): WindowDecisionInpu
     requests: { approved: false, approvedNodes: [], paused: false },
     nodes: ['n1', 'n2', 'n3'].map(node),
     steps: [],
-    budget: { reservations: [], allowed: 10, outOfService: new Map() },
+    budget: { reservations: [], limits: limitOf(10), outOfService: new Map() },
     areJobsMissing: false,
     unattended: new Set(),
     rejected: new Map(),
@@ -167,7 +173,7 @@ describe('an open window', () => {
       { node: 'n1', window: 'w', since: end },
       { node: 'n2', window: 'another', since: end },
     ];
-    const budget = { reservations, allowed: 10, outOfService: new Map([['n2', 'reserved']]) };
+    const budget = { reservations, limits: limitOf(10), outOfService: new Map([['n2', 'reserved']]) };
     const { state, rollout } = decideWindow(inputOf({ budget, window: windowWith() }));
     expect(state.inProgress).toEqual([{ node: 'n1', maintenance: maintenanceName('n1') }]);
     expect(rollout).toMatchObject({ kind: 'Wait', reason: 'MaxUnavailable' });
@@ -231,7 +237,7 @@ describe('a window that has ended', () => {
 
   test('is not over while it has a reservation whose NodeMaintenance is not observed yet', () => {
     const reservations = [{ node: 'n1', window: 'w', since: end }];
-    const budget = { reservations, allowed: 10, outOfService: new Map<string, string>() };
+    const budget = { reservations, limits: limitOf(10), outOfService: new Map<string, string>() };
     for (const policy of ['Hold', 'Finish', 'Cancel'] as const)
       expect(decideWindow(inputOf({ budget, phase: phase(policy) })).canClose).toBe(false);
   });
@@ -299,6 +305,7 @@ describe('for every input', () => {
       reserved: fc.subarray(names),
       out: fc.subarray([...names, 'other']),
       allowed: fc.nat(6),
+      allowedOfSome: fc.nat(3),
       maxUnavailable: fc.integer({ min: 1, max: 5 }),
       maxFailures: fc.integer({ min: 1, max: 3 }),
       onWindowEnd: fc.constantFrom(
@@ -311,7 +318,7 @@ describe('for every input', () => {
       paused: fc.boolean(),
       rejected: fc.subarray(names),
     })
-    .map(({ steps, reserved, out, allowed, maxUnavailable, maxFailures, onWindowEnd, ...given }) => {
+    .map(({ steps, reserved, out, maxUnavailable, maxFailures, onWindowEnd, ...given }) => {
       const rollout = { ...windowWith().spec.rollout, maxUnavailable, maxFailures };
       const window = windowWith({ spec: { rollout, onWindowEnd } });
       return inputOf({
@@ -322,7 +329,7 @@ describe('for every input', () => {
         steps: steps.map(([name, step, pausedBy]) => planned(name, step, pausedBy)),
         budget: {
           reservations: reserved.map((name) => ({ node: name, window: 'w', since: end })),
-          allowed,
+          limits: limitOf(given.allowed, given.allowedOfSome),
           outOfService: new Map(out.map((name) => [name, 'cordoned'])),
         },
         rejected: new Map(given.rejected.map((name) => [name, 'no'])),
@@ -335,13 +342,15 @@ describe('for every input', () => {
     return rollout.kind === 'Start' ? rollout.nodes : [];
   };
 
-  test('the nodes that start never exceed the limits of the window and of the cluster', () => {
+  test('the nodes that start never exceed the limits of the window and of the budgets', () => {
     holds((input) => {
       const starting = startedBy(input);
       if (starting.length === 0) return;
       const { budget, window } = input;
       const out = new Set([...budget.outOfService.keys(), ...starting]);
-      expect(out.size).toBeLessThanOrEqual(budget.allowed);
+      for (const { nodes, allowed } of budget.limits)
+        if (starting.some((name) => nodes.has(name)))
+          expect([...out].filter((name) => nodes.has(name)).length).toBeLessThanOrEqual(allowed);
       const busy = decideWindow(input).state.inProgress.map((one) => one.node);
       const selected = new Set([...out, ...busy].filter((name) => names.includes(name)));
       expect(selected.size).toBeLessThanOrEqual(Number(window.spec.rollout.maxUnavailable));

@@ -15,7 +15,7 @@ import {
 } from '../../../domain/windows/nodeResult.ts';
 import { decideNodeStep } from '../../../domain/windows/nodeStep.ts';
 import type { NodeStepInput } from '../../../domain/windows/nodeStepInput.ts';
-import { isJobRunning } from '../../../domain/windows/windowMaintenance.ts';
+import { isJobRunning } from '../../../domain/common/job.ts';
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z');
 const before = (seconds: number) => new Date(nowMs - seconds * 1_000).toISOString();

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import type { Rollout } from '../../../api/maintenanceWindow.ts';
-import { limitOf } from '../../../domain/budget/nodeDisruptionBudget.ts';
+import { type BudgetLimit, limitOf } from '../../../domain/budget/nodeDisruptionBudget.ts';
 import type { NodeOutcome } from '../../../domain/windows/nodeOutcome.ts';
 import { decideRollout, type RolloutInput } from '../../../domain/windows/rollout.ts';
 
@@ -17,12 +17,24 @@ const succeeded = (secondsAgo = 3600): NodeOutcome => ({
 });
 const inMaintenance = 'in maintenance by window w';
 
-type Differs = Partial<Omit<RolloutInput, 'rollout' | 'outcomes' | 'outOfService' | 'rejected'>> & {
+type Differs = Partial<
+  Omit<RolloutInput, 'rollout' | 'outcomes' | 'outOfService' | 'rejected' | 'budgets'>
+> & {
+  /** The number of nodes that the budget of the whole cluster allows. */
+  budget?: number;
+  /** Budgets of some nodes. */
+  pools?: readonly BudgetLimit[];
   rejected?: Record<string, string>;
   rollout?: Partial<Rollout>;
   outcomes?: Record<string, NodeOutcome>;
   outOfService?: Record<string, string>;
 };
+
+const pool = (name: string, allowed: number, ...names: string[]): BudgetLimit => ({
+  name,
+  allowed,
+  nodes: new Set(names),
+});
 
 /** Nodes in progress and failed nodes are out of service, as they are in a cluster. */
 function inputOf({
@@ -30,6 +42,8 @@ function inputOf({
   outcomes = {},
   outOfService = {},
   rejected = {},
+  budget = 10,
+  pools = [],
   ...differs
 }: Differs = {}): RolloutInput {
   const busy = Object.entries(outcomes).filter(([, { state }]) => state !== 'Succeeded');
@@ -51,7 +65,10 @@ function inputOf({
       ...busy.map(([name]) => [name, inMaintenance] as const),
       ...Object.entries(outOfService),
     ]),
-    budget: 10,
+    budgets: [
+      pool('cluster', budget, ...[...nodes, ...(differs.nodes ?? [])].map(({ name }) => name), 'other'),
+      ...pools,
+    ],
     approved: false,
     approvedNodes: [],
     paused: false,
@@ -119,6 +136,32 @@ describe('nodes start', () => {
       when: 'up to the budget of the cluster',
       given: { rollout: { maxUnavailable: 4 }, budget: 3, outOfService: { other: 'not ready' } },
       want: ['n1', 'n2'],
+    },
+    {
+      when: 'except nodes that the budget of their pool does not allow',
+      given: {
+        rollout: { maxUnavailable: 4 },
+        outOfService: { other: 'not ready' },
+        pools: [pool('gpu', 1, 'n1', 'n2', 'other'), pool('web', 1, 'n3', 'n4')],
+      },
+      want: ['n3'],
+    },
+    {
+      when: 'as every budget that selects them allows',
+      given: {
+        rollout: { maxUnavailable: 4 },
+        pools: [pool('a', 2, 'n1', 'n2', 'n3', 'n4'), pool('b', 1, 'n1', 'n2')],
+      },
+      want: ['n1', 'n3'],
+    },
+    {
+      when: 'in the first zone in which a budget allows one',
+      given: {
+        rollout: { topologyKey: zone, maxUnavailable: 4 },
+        nodes: zoned,
+        pools: [pool('without-zone', 0, 'n4')],
+      },
+      want: ['n2', 'n3'],
     },
     {
       when: 'except nodes that are out of service already',
@@ -218,14 +261,53 @@ describe('no node starts', () => {
       given: { budget: 1, outOfService: { other: 'not ready' } },
       reason: 'NodeDisruptionBudget',
       message:
-        'The NodeDisruptionBudget allows 1 node to be out of service, and 1 node is out of service: other (not ready).',
+        'NodeDisruptionBudget cluster allows 1 of 5 nodes to be out of service, and 1 node is out of service: other (not ready).',
     },
     {
       when: 'while the budget of the cluster is 0',
       given: { budget: 0 },
       reason: 'NodeDisruptionBudget',
       message:
-        'The NodeDisruptionBudget allows no node to be out of service: increase its spec.maxUnavailable to start nodes.',
+        'NodeDisruptionBudget cluster allows no node to be out of service: increase its spec.maxUnavailable to start nodes.',
+    },
+    {
+      when: 'while the budget of a pool is reached, which counts only nodes of the pool',
+      given: {
+        nodes: nodes.slice(0, 2),
+        rollout: { maxUnavailable: 4 },
+        outOfService: { other: 'cordoned', elsewhere: 'not ready' },
+        pools: [pool('gpu', 1, 'n1', 'n2', 'other')],
+      },
+      reason: 'NodeDisruptionBudget',
+      message:
+        'NodeDisruptionBudget gpu allows 1 of 3 nodes to be out of service, and 1 node is out of service: other (cordoned).',
+    },
+    {
+      when: 'while each remaining node is blocked by another budget, and all are named',
+      given: {
+        nodes: nodes.slice(0, 3),
+        rollout: { maxUnavailable: 4 },
+        outOfService: { other: 'cordoned' },
+        pools: [
+          pool('never', 0, 'n2'),
+          pool('gpu', 1, 'n1', 'n3', 'other'),
+          pool('rack', 1, 'n2', 'n3', 'other'),
+        ],
+      },
+      reason: 'NodeDisruptionBudget',
+      message:
+        'NodeDisruptionBudget gpu allows 1 of 3 nodes to be out of service, and 1 node is out of service: other (cordoned). Exhausted as well: never, rack.',
+    },
+    {
+      when: 'while budgets of 0 select all remaining nodes, whatever else limits the window',
+      given: {
+        nodes: nodes.slice(0, 2),
+        outcomes: { n1: inProgress },
+        pools: [pool('zero', 0, 'n2'), pool('full', 1, 'n1', 'n2')],
+      },
+      reason: 'NodeDisruptionBudget',
+      message:
+        'NodeDisruptionBudget zero allows no node to be out of service: increase its spec.maxUnavailable to start nodes. Exhausted as well: full.',
     },
     {
       when: 'while another zone is in progress',
@@ -333,6 +415,10 @@ const clusters = fc.record({
   }),
   maxUnavailable: fc.oneof(fc.integer({ min: 1, max: 5 }), fc.constantFrom('10%', '50%', '100%')),
   budget: fc.integer({ min: 0, max: 6 }),
+  /** Each with the indexes of its nodes. They may overlap. */
+  pools: fc.array(fc.record({ allowed: fc.integer({ min: 0, max: 3 }), nodes: fc.uniqueArray(fc.nat(11)) }), {
+    maxLength: 4,
+  }),
   topologyKey: fc.constantFrom(undefined, zone),
   maxFailures: fc.integer({ min: 1, max: 3 }),
 });
@@ -351,19 +437,27 @@ function clusterInput(cluster: ClusterState): RolloutInput {
     if (state === 'out') outOfService[name] = 'cordoned';
   }
   const rollout = { maxUnavailable, maxFailures, ...(topologyKey && { topologyKey }) };
-  return inputOf({ nodes: all, outcomes, outOfService, budget, rollout });
+  const pools = cluster.pools.map(({ allowed, nodes: indexes }, index) =>
+    pool(`pool-${index}`, allowed, ...indexes.map((one) => `n${one}`)),
+  );
+  return inputOf({ nodes: all, outcomes, outOfService, budget, pools, rollout });
 }
 
 describe('for every cluster', () => {
   const forEveryCluster = (law: (cluster: ClusterState) => void) => fc.assert(fc.property(clusters, law));
 
-  test('the nodes that start never exceed the limits of the window and of the cluster', () => {
+  const countOf = ({ nodes: names }: BudgetLimit, out: Iterable<string>) =>
+    [...out].filter((name) => names.has(name)).length;
+
+  test('the nodes that start never exceed the limits of the window and of any budget', () => {
     forEveryCluster((cluster) => {
       const input = clusterInput(cluster);
       const decision = decideRollout(input);
       if (decision.kind !== 'Start') return;
       const out = new Set([...input.outOfService.keys(), ...decision.nodes]);
-      expect(out.size).toBeLessThanOrEqual(input.budget);
+      for (const limit of input.budgets)
+        if (countOf(limit, decision.nodes) > 0)
+          expect(countOf(limit, out)).toBeLessThanOrEqual(limit.allowed);
       expect(out.size).toBeLessThanOrEqual(limitOf(input.rollout.maxUnavailable, input.nodes.length));
     });
   });
@@ -398,8 +492,15 @@ describe('for every cluster', () => {
         !input.outcomes.has(name) && !input.outOfService.has(name);
       const failures = [...input.outcomes.values()].filter(({ state }) => state === 'Failed').length;
       const limit = limitOf(input.rollout.maxUnavailable, input.nodes.length);
-      const capacity = Math.min(limit, input.budget) - input.outOfService.size;
-      const canStart = input.nodes.some(isNew) && capacity > 0 && failures < input.rollout.maxFailures;
+      const isAllowed = ({ name }: { name: string }) =>
+        input.budgets.every(
+          (one) => !one.nodes.has(name) || countOf(one, input.outOfService.keys()) < one.allowed,
+        );
+      const capacity = limit - input.outOfService.size;
+      const canStart =
+        input.nodes.some((one) => isNew(one) && isAllowed(one)) &&
+        capacity > 0 &&
+        failures < input.rollout.maxFailures;
       expect(decideRollout(input).kind === 'Start').toBe(canStart);
     });
   });
@@ -412,6 +513,7 @@ describe('for every cluster', () => {
         nodes: input.nodes.toReversed(),
         outcomes: new Map([...input.outcomes].toReversed()),
         outOfService: new Map([...input.outOfService].toReversed()),
+        budgets: input.budgets.toReversed(),
       };
       expect(decideRollout(reversed)).toEqual(decideRollout(input));
     });
@@ -422,7 +524,8 @@ describe('for every cluster', () => {
       const states = cluster.states.map((state) =>
         state === 'Failed' || state === 'out' ? 'Remaining' : state,
       );
-      let input = clusterInput({ ...cluster, states, budget: cluster.budget + 1 });
+      const pools = cluster.pools.map(({ allowed, ...one }) => ({ ...one, allowed: allowed + 1 }));
+      let input = clusterInput({ ...cluster, states, pools, budget: cluster.budget + 1 });
       for (let step = 0; step < 100; step++) {
         const decision = decideRollout(input);
         if (decision.kind === 'Done') return;

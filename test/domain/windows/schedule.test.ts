@@ -147,6 +147,22 @@ describe('a schedule is rejected, with the field and how to fix it,', () => {
       want: 'schedule: the date never occurs, such as 30 February: correct day and month',
     },
     {
+      when: 'when its only date exists, and the hour is skipped because daylight saving time begins',
+      given: {
+        calendar: [{ time: '02:30', daysOfMonth: [28], months: [3], years: [2027] }],
+        timeZone: 'Europe/Berlin',
+      },
+      want: 'schedule: 2027-03-28 02:30 does not exist in Europe/Berlin, because daylight saving time begins in this hour: choose a time outside of it',
+    },
+    {
+      when: 'when this hour is in the past',
+      given: {
+        calendar: [{ time: '02:30', daysOfMonth: [29], months: [3], years: [2026] }],
+        timeZone: 'Europe/Berlin',
+      },
+      want: 'schedule: all times are in the past: set a later year, or remove the years',
+    },
+    {
       when: 'when all of its times are in the past',
       given: { calendar: [{ time: '02:00', years: [2025] }] },
       want: 'schedule: all times are in the past: set a later year, or remove the years',

@@ -148,13 +148,13 @@ test('the oldest node in progress, advanced or not, and the nodes out of service
     { spec: { maxUnavailable: 3 } },
   );
   await eventually('the budget', async () =>
-    expect(await valueOf('node_disruption_budget_allowed_nodes')).toBe(3),
+    expect(await valueOf('node_disruption_budget_allowed_nodes{budget="cluster"}')).toBe(3),
   );
-  const before = (await valueOf('node_disruption_budget_out_of_service_nodes')) ?? 0;
+  const before = (await valueOf('node_disruption_budget_out_of_service_nodes{budget="cluster"}')) ?? 0;
   const node = await c.nodeNamed('node');
   await c.admin.mergePatch(resources.nodes, { name: node }, { spec: { unschedulable: true } });
   await eventually('the cordoned node', async () =>
-    expect(await valueOf('node_disruption_budget_out_of_service_nodes')).toBe(before + 1),
+    expect(await valueOf('node_disruption_budget_out_of_service_nodes{budget="cluster"}')).toBe(before + 1),
   );
   const window = await windowWith({ active });
   const maintenance = await c.admin.create(resources.nodeMaintenances, {

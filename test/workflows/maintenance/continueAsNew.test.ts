@@ -67,6 +67,19 @@ test('A long maintenance continues in a new run, tier by tier, and starts no sta
   ]);
 });
 
+test('A new run continues an escalation, also one whose step was in progress', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain' });
+  fake.escalationsInMs = [100];
+  const release = fake.block('escalate');
+  const handle = await lab.startMaintenance(fake);
+  await eventually('the first step', () => expect(fake.calls).toContain('escalate'));
+  await continueAsNew(handle, fake, 'drain 0');
+  release();
+  await eventually('the step of the new run', () =>
+    expect(fake.calls.filter((call) => call === 'escalate').length).toBeGreaterThanOrEqual(2),
+  );
+});
+
 test('A new run preserves that the nodes are drained', async () => {
   const fake = new FakeMaintenance({ stage: 'Drain', position: 3 });
   const handle = await lab.startMaintenance(fake);

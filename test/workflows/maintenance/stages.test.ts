@@ -61,6 +61,45 @@ describe('In Idle a maintenance', () => {
   });
 });
 
+describe('Beside the drain, an escalation', () => {
+  const escalations = (fake: FakeMaintenance) => fake.calls.filter((call) => call === 'escalate').length;
+  const eventuallyEscalated = (fake: FakeMaintenance, times: number) =>
+    eventuallyHolds(
+      `${times} escalations`,
+      () => escalations(fake),
+      (count) => count === times,
+    );
+
+  test('does each step when it is due, and does not disturb the drain', async () => {
+    const fake = new FakeMaintenance({ stage: 'Drain' });
+    fake.escalationsInMs = [300, 300];
+    const handle = await lab.startMaintenance(fake);
+    await eventuallyEscalated(fake, 2);
+    await fake.inProgress('drain 0');
+    expect(fake.calls).not.toContain('drain 0 cancelled');
+    expect(await handle.query('progress')).toMatchObject({ stage: 'Drain', position: 0 });
+  });
+
+  test('is asked again when the object has changed, because it may have another deadline', async () => {
+    const fake = new FakeMaintenance({ stage: 'Drain' });
+    const handle = await lab.startMaintenance(fake);
+    await fake.inProgress('drain 0');
+    expect(escalations(fake)).toBe(0);
+    await handle.signal('observe', fake.edited('Drain'));
+    await eventuallyEscalated(fake, 1);
+  });
+
+  test('ends with the drain: no step is done in Complete', async () => {
+    const fake = new FakeMaintenance({ stage: 'Drain' });
+    fake.escalationsInMs = [3_600_000];
+    const handle = await lab.startMaintenance(fake);
+    await fake.inProgress('drain 0');
+    await handle.executeUpdate('cancel', { args: [] });
+    await handle.result();
+    expect(escalations(fake)).toBe(0);
+  });
+});
+
 describe('An observation of the controller', () => {
   test('is ignored if the workflow knows a newer generation', async () => {
     const fake = new FakeMaintenance({ stage: 'Cordon' });

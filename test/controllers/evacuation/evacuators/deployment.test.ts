@@ -2,6 +2,10 @@ import type { Deployment, KubeObject, Pod } from '../../../../api/core.ts';
 import type { Evacuation } from '../../../../api/evacuation.ts';
 import { RELEASED_ANNOTATION } from '../../../../api/names.ts';
 import { EvacuationController } from '../../../../controllers/evacuation/evacuation.ts';
+import {
+  defaultEvacuatorSettings,
+  type EvacuatorSettings,
+} from '../../../../controllers/evacuation/knownEvacuators.ts';
 import { runDeploymentEvacuator } from '../../../../controllers/evacuation/evacuators/deployment.ts';
 import { EventRecorder } from '../../../../kube/events.ts';
 import { type Resource, resources } from '../../../../kube/resources.ts';
@@ -40,12 +44,14 @@ afterAll(async () => {
 
 const adoptionBackOff = { firstMs: 200, capMs: 200 };
 
-function startEvacuator(): () => Promise<void> {
+function startEvacuator(differs: Partial<EvacuatorSettings> = {}): () => Promise<void> {
   const running = new AbortController();
   const events = new EventRecorder({ kube: c.cluster.kube, component: 'test', log: silentLog });
   const deps = { cluster: c.cluster, events, log: silentLog };
   const ended = Promise.all([
-    new EvacuationController(deps).run(running.signal),
+    new EvacuationController({ ...deps, evacuators: { ...defaultEvacuatorSettings, ...differs } }).run(
+      running.signal,
+    ),
     runDeploymentEvacuator({ ...deps, adoptionBackOff }, running.signal),
   ]);
   return async () => {
@@ -192,6 +198,53 @@ describe('a pod of a Deployment', () => {
     await requestEvacuation(web.first);
     await c.eventuallyGone(web.first);
     expect(Math.min(...web.endpoints.counts)).toBe(1);
+  });
+
+  test.each([
+    { when: 'is the only one', replicas: 1, message: /has a single replica/ },
+    {
+      when: 'is one of two and its budget can never allow an eviction',
+      replicas: 2,
+      message: /can never allow/,
+    },
+  ])(
+    'without an annotation is replaced where the installation has chosen that, if it $when',
+    async ({ replicas, message }) => {
+      await stop();
+      stop = startEvacuator({ deploymentRegistration: 'automatic' });
+      const web = await app({ replicas, annotated: false });
+      await c.applied(c.budget({ app: web.name }, { maxUnavailable: 0 }));
+      await c.uncordoned(web.nodes[1] ?? '');
+      const before = web.endpoints.counts.length;
+      const evacuation = await requestEvacuation(web.first);
+      await c.eventuallyGone(web.first);
+      expect(Math.min(...web.endpoints.counts.slice(before))).toBe(replicas);
+      await eventually('the Event', async () =>
+        expect(await c.eventsAbout(evacuation)).toContainEqual(
+          expect.stringMatching(new RegExp(`^EvacuatorRegistered: .*${message.source}`)),
+        ),
+      );
+    },
+  );
+
+  test('without an annotation waits for its budget, until the installation chooses that', async () => {
+    const web = await app({ annotated: false });
+    await c.applied(c.budget({ app: web.name }, { maxUnavailable: 0 }));
+    await requestEvacuation(web.first);
+    await eventually('the blocker', async () =>
+      expect((await c.evacuationOf(web.first))?.status?.conditions).toMatchObject([
+        { reason: 'DisruptionBudgetNeverAllows' },
+      ]),
+    );
+    expect((await c.evacuationOf(web.first))?.spec.evacuators).toBeUndefined();
+    await stop();
+    stop = startEvacuator({ deploymentRegistration: 'automatic' });
+    await eventuallyReleased(web, web.first);
+    await eventually('the budget not to be named any more', async () =>
+      expect((await c.evacuationOf(web.first))?.status?.conditions).toEqual([]),
+    );
+    await c.uncordoned(web.nodes[1] ?? '');
+    await c.eventuallyGone(web.first);
   });
 
   test('waits while its replacement is not scheduled, and the Evacuation reports this without progress', async () => {

@@ -1,0 +1,122 @@
+import type { Pod } from '../../api/core.ts';
+import { compareNames } from '../common/names.ts';
+import { gracePeriodSecondsOf, podName, podTypeOf } from '../common/pod.ts';
+
+/** A pod that a drain evacuates, as its deadline sees it. */
+export interface PodAtDeadline {
+  pod: Pod;
+  /** Position of the tier that evacuates it. */
+  tier: number;
+  /** Its Evacuation has the cancellation policy Forbid. */
+  forbidsCancellation: boolean;
+}
+
+/** The deletion of one pod, due now. */
+export interface PodDeletion {
+  pod: Pod;
+  tier: number;
+  /** At least 1. */
+  gracePeriodSeconds: number;
+}
+
+export interface DeadlineDecision {
+  /** In the order in which the pods are deleted. */
+  due: readonly PodDeletion[];
+  /** When the next pod is due, in milliseconds since the epoch. */
+  nextAtMs: number | undefined;
+}
+
+/**
+ * While earlier tiers have pods, those of later tiers are deleted at most this long before the deadline, and the earlier ones with them: otherwise
+ * the owner of one pod with a grace period of days could have all others deleted at the start of the drain.
+ */
+export const maxLeadOfLaterTiersMs = 600_000;
+
+/** A pod is deleted this long before it has to be, so that it gets its whole grace period in seconds. */
+const roundingMs = 1_000;
+
+/**
+ * Decides which pods are deleted so that they are gone at the deadline. Contract:
+ *
+ * 1. Each pod is deleted as early as its grace period requires, and no grace period is below a second.
+ * 2. No pod of a later tier is deleted before one of an earlier tier; none waits until one of an earlier tier has terminated.
+ * 3. No static pod is deleted, because only the agent of its node stops it, and none whose Evacuation has the policy Forbid.
+ * 4. A pod that is terminating, and would outlive the deadline, is deleted again with a shorter grace period, once its tier is reached or
+ *    the deadline is near.
+ * 5. An earlier deadline deletes no pod later.
+ */
+export function decideDeletions(
+  pods: readonly PodAtDeadline[],
+  { timeMs, nowMs }: { timeMs: number; nowMs: number },
+): DeadlineDecision {
+  const deletable = pods.filter(
+    ({ pod, forbidsCancellation }) => !forbidsCancellation && podTypeOf(pod) !== 'Static',
+  );
+  const firstTier = least(deletable.map(({ tier }) => tier));
+  const isNear = nowMs >= timeMs - maxLeadOfLaterTiersMs;
+  const shortened = deletable
+    .filter(({ tier }) => isNear || tier === firstTier)
+    .flatMap((one) => shortening(one, { timeMs, nowMs }));
+  const planned = deletionTimes(
+    deletable.filter(({ pod }) => pod.metadata.deletionTimestamp === undefined),
+    timeMs,
+  );
+  const due = planned
+    .filter(({ atMs }) => atMs <= nowMs)
+    .map(({ pod, tier }) => ({
+      pod,
+      tier,
+      gracePeriodSeconds: Math.min(graceOf(pod), secondsUntil(timeMs, nowMs)),
+    }));
+  const nextAtMs = least(planned.filter(({ atMs }) => atMs > nowMs).map(({ atMs }) => atMs));
+  return {
+    due: [...shortened, ...due].toSorted(
+      (a, b) => a.tier - b.tier || compareNames(podName(a.pod), podName(b.pod)),
+    ),
+    nextAtMs: nextAtMs === Infinity ? undefined : nextAtMs,
+  };
+}
+
+interface PlannedDeletion extends PodAtDeadline {
+  atMs: number;
+}
+
+/** Returns when each pod is to be deleted. */
+export function deletionTimes(pods: readonly PodAtDeadline[], timeMs: number): PlannedDeletion[] {
+  const byTier = [...Map.groupBy(pods, ({ tier }) => tier)].toSorted(([a], [b]) => b - a);
+  const first = byTier.at(-1)?.[0];
+  let ofLaterTiers = Infinity;
+  return byTier.flatMap(([tier, own]) => {
+    const earliest = tier === first ? -Infinity : timeMs - maxLeadOfLaterTiersMs;
+    const timed = own.map((one) => ({
+      ...one,
+      atMs: Math.min(ofLaterTiers, Math.max(earliest, timeMs - graceOf(one.pod) * 1_000 - roundingMs)),
+    }));
+    ofLaterTiers = least(timed.map(({ atMs }) => atMs));
+    return timed;
+  });
+}
+
+/** Returns Infinity for none. There may be more numbers than a call has room for arguments. */
+function least(numbers: readonly number[]): number {
+  return numbers.reduce((a, b) => Math.min(a, b), Infinity);
+}
+
+function shortening(
+  { pod, tier }: PodAtDeadline,
+  { timeMs, nowMs }: { timeMs: number; nowMs: number },
+): PodDeletion[] {
+  const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = pod.metadata;
+  if (deletionTimestamp === undefined || !(Date.parse(deletionTimestamp) > timeMs)) return [];
+  const gracePeriodSeconds = secondsUntil(timeMs, nowMs);
+  return gracePeriodSeconds < deletionGracePeriodSeconds ? [{ pod, tier, gracePeriodSeconds }] : [];
+}
+
+/** A grace period of 0 would remove the pod from the apiserver while its containers may still run. */
+function graceOf(pod: Pod): number {
+  return Math.max(1, gracePeriodSecondsOf(pod));
+}
+
+function secondsUntil(timeMs: number, nowMs: number): number {
+  return Math.max(1, Math.floor((timeMs - nowMs) / 1_000));
+}

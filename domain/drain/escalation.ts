@@ -1,0 +1,164 @@
+import type { DrainDeadline } from '../../api/drainDeadline.ts';
+import type {
+  DeadlineStepStatus,
+  DrainDeadlineStatus,
+  NodeMaintenance,
+  NodeMaintenanceStatus,
+} from '../../api/nodeMaintenance.ts';
+import { compareNames } from '../common/names.ts';
+import { oneLine } from '../common/text.ts';
+import type { Pod } from '../../api/core.ts';
+import { OWNER_ANNOTATION } from '../../api/names.ts';
+import { podName } from '../common/pod.ts';
+
+const unitMs: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1_000 };
+
+/** Parses a duration such as `1h30m`. The schema admits no other text, for which this returns 0. */
+export function durationMs(text: string): number {
+  const parts = [...text.matchAll(/(\d+)([hms])/g)];
+  return parts.reduce((total, [, number, unit]) => total + Number(number) * (unitMs[unit ?? ''] ?? 0), 0);
+}
+
+/**
+ * Returns the deadline that is in effect, with the steps that are done; undefined without one, and until Drain has started. The time never moves
+ * back: "a later, looser deadline does not relax an earlier one". A step is the same one as before if it does the same as long before the deadline.
+ */
+export function drainDeadlineOf(
+  spec: DrainDeadline | undefined,
+  status: Pick<NodeMaintenanceStatus, 'stageStatuses' | 'drainDeadline'> | undefined,
+): DrainDeadlineStatus | undefined {
+  const started = status?.stageStatuses.find(({ name }) => name === 'Drain')?.startTimestamp;
+  if (spec === undefined || started === undefined) return undefined;
+  const before = status?.drainDeadline;
+  const specified =
+    spec.at === undefined ? Date.parse(started) + durationMs(spec.after ?? '') : Date.parse(spec.at);
+  const timeMs = Math.min(specified, before === undefined ? specified : Date.parse(before.time));
+  const steps = [
+    ...spec.steps.map(({ before: lead, action }) => ({ leadMs: durationMs(lead), action })),
+    { leadMs: 0, action: spec.onDeadline },
+  ].map(({ leadMs, action }): DeadlineStepStatus => {
+    const doneAt = before?.steps.find(
+      (step) => step.action === action && leadOf(before, step) === leadMs,
+    )?.doneAt;
+    return { time: rfc3339(timeMs - leadMs), action, ...(doneAt !== undefined && { doneAt }) };
+  });
+  return {
+    time: rfc3339(timeMs),
+    steps,
+    ...(before?.drainedAt !== undefined && { drainedAt: before.drainedAt }),
+  };
+}
+
+function leadOf({ time }: DrainDeadlineStatus, step: DeadlineStepStatus): number {
+  return Date.parse(time) - Date.parse(step.time);
+}
+
+/** Without fractions of a second, as metav1.Time. */
+function rfc3339(ms: number): string {
+  return new Date(Math.floor(ms / 1_000) * 1_000).toISOString().replace('.000Z', 'Z');
+}
+
+/** The steps of an escalation that are due, and the time of the next one. */
+export interface Escalation {
+  /** In the order of their times. */
+  due: readonly DeadlineStepStatus[];
+  /** In milliseconds since the epoch; undefined if none is left. */
+  nextAtMs: number | undefined;
+}
+
+/** Returns what an escalation has to do now: nothing once the nodes were drained. */
+export function escalationAt(deadline: DrainDeadlineStatus, nowMs: number): Escalation {
+  const open =
+    deadline.drainedAt === undefined ? deadline.steps.filter(({ doneAt }) => doneAt === undefined) : [];
+  const due = open.filter(({ time }) => Date.parse(time) <= nowMs);
+  const next = open.find(({ time }) => Date.parse(time) > nowMs);
+  return { due, nextAtMs: next && Date.parse(next.time) };
+}
+
+/** Returns the time until the next step of a maintenance, 0 if one is due; undefined if none is left. */
+export function nextStepInMs({ status }: Pick<NodeMaintenance, 'status'>, now: Date): number | undefined {
+  if (status?.drainDeadline === undefined) return undefined;
+  const { due, nextAtMs } = escalationAt(status.drainDeadline, now.getTime());
+  if (due.length > 0) return 0;
+  return nextAtMs && nextAtMs - now.getTime();
+}
+
+/** Returns the time until the deadline that is in effect, not positive once it has passed; undefined without one. */
+export function deadlineInMs(
+  { spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>,
+  now: Date,
+): number | undefined {
+  const deadline = drainDeadlineOf(spec.drainDeadline, status);
+  return deadline && Date.parse(deadline.time) - now.getTime();
+}
+
+/** Formats the deadline that is in effect and its next step; undefined without one, and once the nodes were drained. */
+export function deadlineText({ spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>): string | undefined {
+  const deadline = status?.drainDeadline;
+  if (deadline === undefined || deadline.drainedAt !== undefined) return undefined;
+  const next = deadline.steps.find(({ doneAt }) => doneAt === undefined);
+  const isOver = next === undefined || next.action !== 'Notify';
+  const what = deletesOnDeadline({ spec })
+    ? 'pods that are left are deleted'
+    : 'pods that are left are reported';
+  return `${deadline.time}: ${what}${isOver ? '' : `; the next notification is due at ${next.time}`}`;
+}
+
+/** Marks these steps as done. A step that is done stays as it is. */
+export function withStepsDone(
+  deadline: DrainDeadlineStatus,
+  done: readonly DeadlineStepStatus[],
+  now: string,
+): DrainDeadlineStatus {
+  const isDone = (step: DeadlineStepStatus) =>
+    done.some(({ time, action }) => time === step.time && action === step.action);
+  return {
+    ...deadline,
+    steps: deadline.steps.map((step) =>
+      step.doneAt === undefined && isDone(step) ? { ...step, doneAt: now } : step,
+    ),
+  };
+}
+
+/** Returns true if what is left at the deadline is deleted. Only the spec says so: what users write there is authorized. */
+export function deletesOnDeadline({ spec }: Pick<NodeMaintenance, 'spec'>): boolean {
+  return spec.drainDeadline?.onDeadline === 'Delete';
+}
+
+/** The pods of one owner that are left: their number, and the names of the first ones. */
+export interface PodOwner {
+  owner: string;
+  pods: { count: number; names: string[] };
+}
+
+const maxOwners = 20;
+const maxNames = 3;
+const maxOwnerLength = 253;
+
+/**
+ * Returns the owners that the annotations of the pods name, those with the most pods first. Whoever may write a pod writes the annotation: it is
+ * text to show, of a limited length.
+ */
+export function ownersOf(pods: readonly Pod[]): PodOwner[] {
+  const named = pods.flatMap((pod) => {
+    const owner = ownerOf(pod);
+    return owner === undefined ? [] : [{ owner, pod: podName(pod) }];
+  });
+  return [...Map.groupBy(named, ({ owner }) => owner)]
+    .map(([owner, own]) => ({
+      owner,
+      pods: {
+        count: own.length,
+        names: own
+          .map(({ pod }) => pod)
+          .toSorted(compareNames)
+          .slice(0, maxNames),
+      },
+    }))
+    .toSorted((a, b) => b.pods.count - a.pods.count || compareNames(a.owner, b.owner))
+    .slice(0, maxOwners);
+}
+
+function ownerOf({ metadata }: Pod): string | undefined {
+  return oneLine(metadata.annotations?.[OWNER_ANNOTATION] ?? '', maxOwnerLength) || undefined;
+}

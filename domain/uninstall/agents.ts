@@ -1,0 +1,24 @@
+import type { Lease } from '../../api/core.ts';
+import { IdentityAnnotation } from '../../api/names.ts';
+import { numbered } from '../common/text.ts';
+import { nodeAgentOf } from '../leases/nodeAgent.ts';
+import type { UninstallFacts } from './facts.ts';
+import { itemsAbout, type UninstallItem } from './item.ts';
+
+/**
+ * Waits while the agent of a node holds manifests of static pods: it puts them back when no maintenance drains the node, and needs its permissions to
+ * see that. One that does not report can do so only after it was started.
+ */
+export function agentItems(lease: Lease, { now }: UninstallFacts): UninstallItem[] {
+  const { name, annotations } = lease.metadata;
+  const held = Number(annotations?.[IdentityAnnotation.HeldStaticPods] ?? 0);
+  if (!(held > 0)) return [];
+  const about = itemsAbout({ phase: 'Nodes', kind: 'NodeAgent' }, { metadata: { name } });
+  const manifests = numbered(held, 'manifest');
+  if (nodeAgentOf(lease, new Date(now)).kind === 'Live') return [about.wait(`it puts back ${manifests}`)];
+  return [
+    about.blocked(
+      `it held ${manifests} of static pods when it last reported: run "node-maintenance-agent return" on node ${name}, which puts them back`,
+    ),
+  ];
+}

@@ -1,0 +1,267 @@
+import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
+import type { Job, KubeObject, Pod, VolumeAttachment } from '../../../api/core.ts';
+import { WindowAnnotation, WORK_NAMESPACE } from '../../../api/names.ts';
+import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
+import { byNode } from '../../../kube/cluster.ts';
+import type { Informer } from '../../../kube/informer.ts';
+import { type RawPod, type Resource, resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { kubectlOf } from '../../api/kubectl.ts';
+import { activitiesOn, refOf, started } from '../../kit/activity.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually } from '../../kit/eventually.ts';
+import { remove } from '../../kit/reset.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'drained' });
+  ({ activities: acts } = activitiesOn(c));
+});
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+});
+
+const draining = (nodes: string[]) =>
+  c.applied(c.maintenance({ name: c.named('nm'), nodes, stage: 'Drain' }));
+
+const drainedConditionOf = async ({ metadata: { name } }: NodeMaintenance) =>
+  (await c.statusOf(name)).conditions.find(({ type }) => type === 'Drained');
+
+const claims = {
+  group: '',
+  version: 'v1',
+  plural: 'persistentvolumeclaims',
+  kind: 'PersistentVolumeClaim',
+  namespaced: true,
+} as Resource;
+
+/** The finalizer by which the external-attacher of a CSI driver delays the end of an attachment until the volume is detached. */
+const attacherFinalizer = 'external-attacher/csi-example-com';
+
+/** Creates a PersistentVolume of a CSI driver for a claim. */
+async function volumeFor(claim: string): Promise<string> {
+  const name = c.named('pv');
+  const storage = '1Gi';
+  await c.admin.create(
+    resources.persistentVolumes as Resource,
+    {
+      metadata: { name },
+      spec: {
+        capacity: { storage },
+        accessModes: ['ReadWriteOnce'],
+        storageClassName: '',
+        csi: { driver: 'csi.example.com', volumeHandle: name },
+        claimRef: { namespace: c.namespace, name: claim },
+      },
+    } as KubeObject,
+  );
+  return name;
+}
+
+const claimSpec = {
+  accessModes: ['ReadWriteOnce'],
+  storageClassName: '',
+  resources: { requests: { storage: '1Gi' } },
+};
+
+/** Waits for the VolumeAttachment that the attach-detach controller creates, and does what the driver does: attaches the volume. */
+async function attached(volume: string, node: string): Promise<VolumeAttachment> {
+  const found = await eventually(`volume ${volume} to be attached`, async () => {
+    const { items } = await c.admin.list(resources.volumeAttachments);
+    const one = items.find(({ spec }) => spec.source.persistentVolumeName === volume);
+    expect(one?.spec.nodeName).toBe(node);
+    return one as VolumeAttachment;
+  });
+  const { name } = found.metadata;
+  const body = { metadata: { finalizers: [attacherFinalizer] } };
+  await c.admin.mergePatch(resources.volumeAttachments, { name }, body);
+  const options = { subresource: 'status' };
+  return c.admin.mergePatch(resources.volumeAttachments, { name }, { status: { attached: true } }, options);
+}
+
+/** Detaches the volume, as the driver does after the attach-detach controller has asked for it. */
+async function detached({ metadata: { name } }: VolumeAttachment): Promise<void> {
+  await eventually(`volume attachment ${name} to be deleted`, async () => {
+    const found = await c.admin.get(resources.volumeAttachments, { name });
+    expect(found?.metadata.deletionTimestamp).toBeDefined();
+  });
+  await c.admin.mergePatch(resources.volumeAttachments, { name }, { metadata: { finalizers: [] } });
+}
+
+/** Evicts a pod and removes its Evacuation, as the evacuation controller does. */
+async function evacuated(pod: Pod): Promise<void> {
+  const { metadata } = await c.eventuallyEvacuating(pod);
+  await c.podsDeleted([pod]);
+  const key = { name: metadata.name, namespace: metadata.namespace };
+  await c.admin.mergePatch(resources.evacuations, key, { metadata: { finalizers: [] } });
+  await c.admin.delete(resources.evacuations, key, { uid: metadata.uid ?? '' });
+}
+
+test('a node is drained when the volumes of the pods that have left are detached; those of pods that stay do not count', async () => {
+  const node = await c.nodeNamed('n');
+  const annotations = { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' };
+  await c.admin.mergePatch(resources.nodes, { name: node }, { metadata: { annotations } });
+  const set = c.named('db');
+  const [volume, kept] = [await volumeFor(`data-${set}-0`), await volumeFor('kept')];
+  await c.admin.create(claims, {
+    metadata: { name: 'kept', namespace: c.namespace },
+    spec: claimSpec,
+  } as KubeObject);
+  const { uid = '' } = (await c.node(node)).metadata;
+  await c.admin.create(resources.pods, {
+    metadata: {
+      name: 'static',
+      namespace: c.namespace,
+      annotations: { 'kubernetes.io/config.source': 'file', 'kubernetes.io/config.mirror': 'hash' },
+      ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: node, uid, controller: true }],
+    },
+    spec: {
+      nodeName: node,
+      automountServiceAccountToken: false,
+      tolerations: [{ operator: 'Exists' }],
+      containers: [{ name: 'main', image: 'fake' }],
+      volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'kept' } }],
+    },
+  } as RawPod);
+  await c.admin.create(resources.statefulSets, {
+    metadata: { name: set, namespace: c.namespace },
+    spec: {
+      serviceName: set,
+      selector: { matchLabels: { app: set } },
+      template: {
+        metadata: { labels: { app: set } },
+        spec: {
+          nodeSelector: { 'kubernetes.io/hostname': node },
+          terminationGracePeriodSeconds: 0,
+          containers: [{ name: 'main', image: 'fake' }],
+        },
+      },
+      volumeClaimTemplates: [{ metadata: { name: 'data' }, spec: claimSpec }],
+    },
+  } as KubeObject);
+  const pod = await eventually('the pod of the StatefulSet to be ready', () => {
+    const found = c.cluster.pods.get(`${c.namespace}/${set}-0`);
+    expect(found?.status.ready).toBe(true);
+    return found as Pod;
+  });
+  const [attachment, staying] = [await attached(volume, node), await attached(kept, node)];
+  const listed = () => c.requests.count('list volumeattachments.storage.k8s.io');
+  const listedBefore = listed();
+  const applied = await draining([node]);
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  await c.eventuallyEvacuating(pod);
+  // Nothing is asked about volumes while pods are left.
+  expect(listed()).toBe(listedBefore);
+  await evacuated(pod);
+  const what = `${volume} (${c.namespace}/data-${set}-0)`;
+  await eventually('the drain to wait for the volume', async () =>
+    expect(await drainedConditionOf(applied)).toMatchObject({
+      status: 'False',
+      reason: 'VolumesAttached',
+      message: expect.stringContaining(`1 volume is still attached to node ${node}: ${what}.`),
+    }),
+  );
+  const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+  expect(nodeStatuses[0]?.drainMessage).toBe(`Waiting for volumes to be detached: ${what}.`);
+  await detached(attachment);
+  expect(await drain.ended).toMatchObject({ kind: 'Drained', nodes: [node] });
+  expect(await drainedConditionOf(applied)).toMatchObject({
+    status: 'True',
+    reason: 'StaticPodsRemain',
+    observedGeneration: applied.metadata.generation,
+  });
+  expect(await c.admin.get(resources.volumeAttachments, staying.metadata)).toBeDefined();
+
+  await remove(c.admin, resources.statefulSets, { name: set, namespace: c.namespace });
+  await c.podsDeleted(c.podsOf(node));
+  await detached(staying);
+  for (const name of ['kept', `data-${set}-0`])
+    await remove(c.admin, claims, { name, namespace: c.namespace });
+  for (const name of [volume, kept]) await remove(c.admin, resources.persistentVolumes as Resource, { name });
+});
+
+test('a node is not drained while the Job of another maintenance works on it', async () => {
+  const node = await c.nodeNamed('n');
+  const other = await c.applied(c.maintenance({ name: c.named('other'), nodes: [node] }));
+  const { apiVersion = '', kind = '', metadata } = other;
+  const key = { namespace: WORK_NAMESPACE, name: c.named('work') };
+  const job = await c.admin.create(resources.jobs, {
+    metadata: {
+      ...key,
+      annotations: { [WindowAnnotation.Node]: node },
+      ownerReferences: [{ apiVersion, kind, name: metadata.name, uid: metadata.uid ?? '' }],
+    },
+    // It has no pod yet.
+    spec: {
+      suspend: true,
+      template: { spec: { restartPolicy: 'Never', containers: [{ name: 'w', image: 'none' }] } },
+    },
+  } as Job);
+  const applied = await draining([node]);
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  const work = `${WORK_NAMESPACE}/${key.name} of NodeMaintenance ${metadata.name}`;
+  await eventually('the drain to wait for the Job', async () =>
+    expect(await drainedConditionOf(applied)).toMatchObject({
+      status: 'False',
+      reason: 'WorkInProgress',
+      message: `No pod is left to evacuate, but a Job works on node ${node}: ${work}.`,
+    }),
+  );
+  const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+  expect(nodeStatuses[0]?.drainMessage).toBe(`Waiting for Job ${work}.`);
+  const { uid = '' } = job.metadata;
+  await c.admin.delete(resources.jobs, key, { uid, propagationPolicy: 'Background' });
+  expect(await drain.ended).toMatchObject({ kind: 'Drained' });
+});
+
+test('Drained does not become True while informers that are behind hide a pod, a node or a newer selector', async () => {
+  const pool = c.named('pool');
+  const [node, late] = [await c.nodeNamed('n', { pool }), await c.nodeNamed('n')];
+  const pod = await c.podOn(node);
+  const hidden = new Set([node]);
+  const wake: (() => void)[] = [];
+  /** An informer of pods that does not show those of some nodes. */
+  const pods = {
+    get: (key: string) => c.cluster.pods.get(key),
+    byIndex: (index: string, value: string) =>
+      index === byNode && hidden.has(value) ? [] : c.cluster.pods.byIndex(index, value),
+    subscribe: (handler: (change: object) => void) => {
+      wake.push(() => handler({ type: 'Updated', object: pod, previous: pod }));
+      return c.cluster.pods.subscribe(handler as never);
+    },
+  } as unknown as Informer<Pod, RawPod>;
+  const { activities } = activitiesOn({ cluster: { ...c.cluster, pods } });
+  const applied = await c.applied(c.maintenance({ name: c.named('nm'), nodes: { pool }, stage: 'Drain' }));
+  const { name } = applied.metadata;
+  const drain = started(() => activities.drain(refOf(applied), 0));
+  const lists = () => c.requests.count('list pods');
+  const before = lists();
+  await eventually('the apiserver to contradict twice', () => expect(lists()).toBeGreaterThan(before + 1));
+  expect(await drainedConditionOf(applied)).toMatchObject({ status: 'False', reason: 'Draining' });
+  hidden.clear();
+  for (const changed of wake) changed();
+  await evacuated(pod);
+  expect(await drain.ended).toMatchObject({ kind: 'Drained', nodes: [node] });
+  const wait = ['wait', '--for=condition=Drained', '--timeout=1s', `nodemaintenance/${name}`];
+  expect(await kubectlOf(sandbox)(wait)).toMatchObject({ code: 0 });
+  // No worker has seen the new selector: the condition of the old one does not count.
+  const nodeSelectorTerms = [node, late].map((value) => ({
+    matchFields: [{ key: 'metadata.name', operator: 'In', values: [value] }],
+  }));
+  await c.admin.mergePatch(
+    resources.nodeMaintenances,
+    { name },
+    { spec: { nodeSelector: { nodeSelectorTerms } } },
+  );
+  expect(await kubectlOf(sandbox)(wait)).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/timed out/),
+  });
+});
