@@ -7,6 +7,7 @@ import { addDoctorVerb } from './doctor/doctor.ts';
 import { addHistoryVerb } from './maintenance/history.ts';
 import { printError, UsageError } from './output.ts';
 import { addPlanVerb } from './maintenance/plan.ts';
+import { addReportVerb } from './report/report.ts';
 import { addStartVerb } from './maintenance/start.ts';
 import { addStatusVerb } from './maintenance/status.ts';
 import { addStageVerbs } from './maintenance/stage.ts';
@@ -53,6 +54,7 @@ function commandLine(): Command {
   addStatusVerb(program);
   addStageVerbs(program);
   addHistoryVerb(program);
+  addReportVerb(program);
   addWindowsVerb(program);
   addWindowVerbs(program);
   addLeaseVerbs(program);

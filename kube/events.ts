@@ -25,6 +25,8 @@ export interface EventContent {
   /** Human-readable; becomes one line of at most 1024 characters. */
   readonly message: string;
   readonly related?: EventSubject | undefined;
+  /** Name of the node that it is about: a pod that is gone cannot be asked for it any more. */
+  readonly node?: string | undefined;
 }
 
 export interface EventRecorderOptions {
@@ -220,7 +222,7 @@ function eventOf({ subject, content, first, last }: Entry, count: number, compon
     count,
     firstTimestamp: wholeSeconds(first),
     lastTimestamp: wholeSeconds(last),
-    source: { component },
+    source: { component, ...(content.node !== undefined && { host: content.node }) },
     reportingComponent: component,
     reportingInstance: component,
   };

@@ -108,7 +108,8 @@ export interface KubeEvent extends KubeObject {
   count: number;
   firstTimestamp: string;
   lastTimestamp: string;
-  source: { component: string };
+  /** `host` is the node that the Event is about. */
+  source: { component: string; host?: string };
   reportingComponent: string;
   reportingInstance: string;
 }

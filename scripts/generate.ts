@@ -17,6 +17,7 @@ import { compatibilityReference } from './reference/compatibility.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
 import { peersReference } from './reference/peers.ts';
+import { performancePlots } from './reference/plots.ts';
 import { rbacReference } from './reference/rbac.ts';
 import { settingsReference } from './reference/settings.ts';
 
@@ -46,6 +47,7 @@ export function generatedFiles(): GeneratedFile[] {
     installedObjects(deploy),
     ...referenceFiles(),
     ...peerFiles(),
+    ...plotFiles(),
   ];
 }
 
@@ -227,6 +229,16 @@ function peerFiles(): GeneratedFile[] {
   if (content === undefined) return [];
   const comment = header('bench/results/peers.json', 'results').slice('# '.length).trim();
   return [{ path: 'docs/performance-peers.md', content: `<!-- ${comment} -->\n\n${content}` }];
+}
+
+/** The plots of the figures in docs/performance.md. */
+function plotFiles(): GeneratedFile[] {
+  const page = readFileSync(join(ROOT, 'docs', 'performance.md'), 'utf8');
+  const comment = header('docs/performance.md', 'tables').slice('# '.length).trim();
+  return performancePlots(page).map(({ name, content }) => ({
+    path: `docs/images/performance-${name}.svg`,
+    content: content.replace('>', `>\n<!-- ${comment} -->`),
+  }));
 }
 
 function kustomization(resources: string[]): object {

@@ -1,3 +1,4 @@
+import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { Command } from 'commander';
 import type { KubeObject } from '../../api/core.ts';
 import { MAINTENANCE_WINDOW, NODE_MAINTENANCE, type TemporalNames } from '../../api/names.ts';
@@ -33,8 +34,8 @@ export function addHistoryVerb(program: Command): void {
     .action((subject: Subject, _options, command: Command) => show(subject, command.optsWithGlobals()));
 }
 
-/** The object of the history. */
-interface Subject {
+/** The object of a history, or of a report. */
+export interface Subject {
   readonly kind: string;
   readonly name: string;
   readonly resource: Resource;
@@ -42,7 +43,7 @@ interface Subject {
   readonly queryOf: (names: TemporalNames) => string;
 }
 
-function parseSubject(text: string): Subject {
+export function parseSubject(text: string): Subject {
   if (isNameOfWindow(text)) {
     const name = windowName(text);
     // A Schedule appends the time to the workflow ids of its runs.
@@ -68,7 +69,7 @@ interface Audit {
   items: readonly AuditRow[];
 }
 
-interface RunSummary {
+export interface RunSummary {
   workflowId: string;
   runId: string;
   status: string;
@@ -77,7 +78,11 @@ interface RunSummary {
 }
 
 /** `source`: where the row comes from. A row of Temporal has the ids of its run. */
-type AuditRow = HistoryRow & { source: 'Temporal' | 'Kubernetes'; workflowId?: string; runId?: string };
+export type AuditRow = HistoryRow & {
+  source: 'Temporal' | 'Kubernetes';
+  workflowId?: string;
+  runId?: string;
+};
 
 async function show(
   subject: Subject,
@@ -100,7 +105,8 @@ async function auditOf(subject: Subject, kube: Kube, temporal: Temporal): Promis
   const names = await claimedNames(kube, temporal);
   const described = await temporal.client.workflowService.describeNamespace({ namespace });
   const retentionSeconds = retentionSecondsOf(described);
-  const { runs, rows } = await readRuns(temporal, subject.queryOf(names));
+  const { runs, rows, problems } = await readRuns(temporal, subject.queryOf(names));
+  for (const problem of problems) printError(`note: ${problem}`);
   const object = await ifPermitted(`the ${subject.kind}`, kube.get(subject.resource, { name: subject.name }));
   const events = (await ifPermitted('its Events', eventsOf(kube, subject))) ?? [];
   const kept = rowsOfObject(object as AuditedObject | undefined, events);
@@ -136,11 +142,15 @@ function lostRows(
   return kept.filter(({ time }) => Date.parse(time) < Date.parse(first.startTime) - startsWithinMs);
 }
 
-/** Reads all runs: continued as new, restarted after a termination, one per opening of a window, and of previous objects of the same name. */
-async function readRuns(
+/**
+ * Reads all runs: continued as new, restarted after a termination, one per opening of a window, and of previous objects of the same name. Calls
+ * `onHistory` with each decoded history.
+ */
+export async function readRuns(
   { client, dataConverter }: Temporal,
   query: string,
-): Promise<{ runs: RunSummary[]; rows: AuditRow[] }> {
+  onHistory?: (run: RunSummary, history: History) => void,
+): Promise<{ runs: RunSummary[]; rows: AuditRow[]; problems: string[] }> {
   // Import the payload decoder, which no other command needs.
   const [{ rowsOf }, { decodeHistory }] = await Promise.all([
     import('./historyRows.ts'),
@@ -158,17 +168,18 @@ async function readRuns(
   runs.sort((a, b) => Date.parse(a.startTime) - Date.parse(b.startTime));
   const rows: AuditRow[] = [];
   const problems = new Set<string>();
-  for (const { workflowId, runId } of runs) {
+  for (const run of runs) {
+    const { workflowId, runId } = run;
     const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
     for (const problem of await decodeHistory(history, dataConverter)) problems.add(problem);
+    onHistory?.(run, history);
     rows.push(...rowsOf(history).map((row) => ({ ...row, source: 'Temporal' as const, workflowId, runId })));
   }
-  for (const problem of problems) printError(`note: ${problem}`);
-  return { runs, rows };
+  return { runs, rows, problems: [...problems] };
 }
 
 /** The Events of cluster-scoped objects are in namespace `default`. Those of a deleted object stay until they expire. */
-async function eventsOf(kube: Kube, { kind, name }: Subject): Promise<KubeEvent[]> {
+export async function eventsOf(kube: Kube, { kind, name }: Subject): Promise<KubeEvent[]> {
   const fieldSelector = `involvedObject.kind=${kind},involvedObject.name=${name}`;
   return (await kube.list(resources.events, { namespace: 'default', fieldSelector })).items;
 }

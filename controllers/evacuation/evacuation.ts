@@ -82,7 +82,14 @@ export class EvacuationController {
         // Of a pod without evacuators the condition DisruptionTarget says as much.
         if (evacuation.spec.evacuators !== undefined) {
           const message = `Evicted from node ${pod.spec.nodeName} for ${describeInstigators(evacuation, maintenances)}.`;
-          events.record(aboutPod(pod), { type: 'Normal', reason: 'Evicted', message, related: evacuation });
+          const { nodeName: node } = pod.spec;
+          events.record(aboutPod(pod), {
+            type: 'Normal',
+            reason: 'Evicted',
+            message,
+            related: evacuation,
+            node,
+          });
         }
         for (const { metadata } of maintenances)
           log.debug('Pod evicted', {

@@ -253,7 +253,7 @@ export class EvacuatorHandover {
 
   /** Records an Event on the pod, which its owners watch, and on the Evacuation. */
   #record(evacuation: Evacuation, pod: Pod, event: EventContent): void {
-    this.#events.record(aboutPod(pod), { ...event, related: evacuation });
+    this.#events.record(aboutPod(pod), { ...event, related: evacuation, node: pod.spec.nodeName });
     this.#events.record(evacuation, event);
   }
 

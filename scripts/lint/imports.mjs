@@ -26,7 +26,7 @@ const folders = {
       ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
       ['admission', 'maintenance', 'staticPods', 'windows'],
-      ['doctor', 'uninstall'],
+      ['doctor', 'report', 'uninstall'],
     ],
   },
   workflows: {
@@ -74,7 +74,7 @@ const folders = {
     from: ['api', 'domain', 'kube', 'manifests', 'node-lease', 'temporal-config'],
     types: ['workflows', 'activities'],
     not: onlyKube,
-    layers: [['terminal'], ['agent', 'completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor'], ['uninstall']],
+    layers: [['terminal'], ['agent', 'completion', 'leases', 'maintenance', 'workers'], ['windows', 'doctor', 'report'], ['uninstall']],
   },
   worker: {
     from: [
@@ -103,6 +103,7 @@ const folders = {
   'scripts/reference/metrics.ts': { from: ['worker/metrics/definitions.ts'] },
   'scripts/reference/settings.ts': { from: ['agent/config.ts', 'process/settings.ts', 'worker/config.ts', 'worker/codecServer/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
+  'scripts/reference/plots.ts': { from: ['bench/plot.ts', 'bench/tables.ts'] },
   'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
   'scripts/generate.ts': {
     from: ['scripts', 'api', 'manifests', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],

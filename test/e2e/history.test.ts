@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { HistoryRow } from '../../cli/maintenance/historyRows.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { Report } from '../../domain/report/report.ts';
 import { type KubeEvent, resources } from '../../kube/resources.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';
@@ -30,6 +31,12 @@ interface Audit {
   events: KubeEvent[];
   runs: { workflowId: string; runId: string; status: string }[];
   items: (HistoryRow & { source: string; runId?: string })[];
+}
+
+const report = (...args: string[]) => kubectlOf(world.sandbox)(['maintenance', 'report', name, ...args]);
+
+async function reported(): Promise<Report> {
+  return JSON.parse(await succeeds(report('-o', 'json'))) as Report;
 }
 
 async function exported(): Promise<Audit> {
@@ -87,7 +94,34 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
     ]),
   );
 
+  const page = await report();
+  expect(page).toMatchObject({ code: 0, stderr: '' });
+  expect(page.stdout).toMatch(/^<!doctype html>\n[^]*<h1>audited<\/h1>[^]*<\/html>\n$/);
+  expect(page.stdout).toContain('reported generation 1: stage Drain, requested by user sandbox-admin');
+  const stages = ({ timelines }: Report) => timelines[0]?.rows[0]?.bars.map(({ label }) => label);
+  const drawn = await reported();
+  expect(drawn).toMatchObject({
+    state: 'complete: its nodes were returned to service',
+    reason: 'ticket 4711',
+    nodes: [{ node: 'node-1', state: 'returned' }],
+  });
+  expect(stages(drawn)).toEqual(['Cordon', 'Drain', 'Complete']);
+  const { sandbox } = world;
+  const unreachable = { ...sandbox, env: { ...sandbox.env, TEMPORAL_ADDRESS: '127.0.0.1:1' } };
+  const apart = await kubectlOf(unreachable)(['maintenance', 'report', name]);
+  expect(apart).toMatchObject({
+    code: 0,
+    stderr: expect.stringMatching(/^note: The history could not be read, .*127\.0\.0\.1:1/),
+  });
+  expect(apart.stdout).toContain('The history could not be read');
+  expect(apart.stdout).toContain('changed the spec last, to generation 2: stage Complete');
+
   await runsExpired();
+  expect(await reported()).toMatchObject({
+    unknown: expect.arrayContaining([
+      expect.stringMatching(/^Temporal has no run of this maintenance any more/),
+    ]),
+  });
   const left = await history(name);
   expect(left).toMatchObject({ code: 0 });
   expect(left.stderr).toMatch(
@@ -114,6 +148,9 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
   expect(eventsOnly.stdout).toContain('Event Completed: ');
   expect(eventsOnly.stdout).not.toContain('started stage Drain');
   expect(await exported()).toMatchObject({ runs: [], object: null });
+  expect((await reported()).actions.map(({ what }) => what)).toContainEqual(
+    expect.stringContaining('Event Completed: '),
+  );
 
   await succeeds(
     kubectlOf(world.sandbox)([
@@ -125,6 +162,11 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
       `involvedObject.name=${name}`,
     ]),
   );
+  expect(await report()).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('error: nothing is known of NodeMaintenance "audited": '),
+  });
   const nothing = await history(name);
   expect(nothing).toMatchObject({ code: 1, stdout: '' });
   expect(nothing.stderr).toContain(
