@@ -253,6 +253,8 @@ describe('the deadline of a drain', () => {
       now: time,
       existing: new Set(['one']),
       deadline: drainDeadline,
+      verification: { kind: 'Verified', volumes: [] },
+      mayBecomeDrained: true,
     });
   const exceeded = (status: ReturnType<typeof after>) =>
     status.conditions.find(({ type }) => type === 'DrainDeadlineExceeded')?.status;
