@@ -6,10 +6,21 @@ import { tierText } from '../drain/tiers.ts';
 import { BlockerReason } from '../evacuation/blocker.ts';
 import type { DetailsSnapshot } from '../maintenance/detailsSnapshot.ts';
 import { type Facts, factsOf, type MaintenanceRecord } from './maintenanceFacts.ts';
-import { bounded, budgetRows, causeOf, reportActions } from './parts.ts';
+import { bounded, budgetRows, causeOf, reportActions, timeOf } from './parts.ts';
 import { podRows } from './podRows.ts';
-import type { Bar, Cause, Counts, Figure, NodeRow, Report, Span, Timeline, TimelineRow } from './report.ts';
-import { barsWithin, observedSpans, totalMs } from './spans.ts';
+import type {
+  Bar,
+  Cause,
+  Counts,
+  Figure,
+  Mark,
+  NodeRow,
+  Report,
+  Span,
+  Timeline,
+  TimelineRow,
+} from './report.ts';
+import { barsWithin, isWithin, observedSpans, totalMs } from './spans.ts';
 
 /** Prepares the report of a maintenance. Total: any history, object and Events result in a report. */
 export function maintenanceReport(record: MaintenanceRecord): Report {
@@ -103,9 +114,26 @@ function tierTimeline({ history, record, drain, snapshots, isOver, drainedAtMs }
       .tier;
     rows.push(tierRow(tierText(current), text ?? '', { fromMs, toMs: drain.toMs }, drain));
   }
-  return rows.length === 0
+  const { more, rows: tiers } = rowsOf(rows, maxPodRows);
+  const shown = [...tiers, ...escalationRows(record, drain)];
+  const moments = deadlineMoments(record, drain);
+  return shown.length === 0
     ? []
-    : [{ title: 'Tiers of the drain plan', span: drain, moments: [], ...rowsOf(rows, maxPodRows) }];
+    : [{ title: 'Tiers of the drain plan', span: drain, moments, rows: shown, more }];
+}
+
+/** The steps that were done before and at the drain deadline. */
+function escalationRows({ maintenance }: MaintenanceRecord, drain: Span): TimelineRow[] {
+  const marks = (maintenance?.status?.drainDeadline?.steps ?? []).flatMap(({ action, doneAt }): Mark[] => {
+    const atMs = timeOf(doneAt);
+    return atMs === undefined || !isWithin(atMs, drain) ? [] : [{ atMs, label: action }];
+  });
+  return marks.length === 0 ? [] : [{ name: 'Escalation', bars: [], marks }];
+}
+
+function deadlineMoments({ maintenance }: MaintenanceRecord, drain: Span): Mark[] {
+  const atMs = timeOf(maintenance?.status?.drainDeadline?.time);
+  return atMs === undefined || !isWithin(atMs, drain) ? [] : [{ atMs, label: 'drain deadline' }];
 }
 
 function tierRow(name: string, label: string, { fromMs, toMs }: Span, drain: Span): TimelineRow {

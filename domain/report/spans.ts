@@ -6,6 +6,10 @@ export function within<T extends Span>(span: T, { fromMs, toMs }: Span): T | und
   return clipped.fromMs <= clipped.toMs ? clipped : undefined;
 }
 
+export function isWithin(atMs: number, { fromMs, toMs }: Span): boolean {
+  return atMs >= fromMs && atMs <= toMs;
+}
+
 export function barsWithin(bars: readonly Bar[], span: Span): Bar[] {
   return bars.flatMap((bar) => within(bar, span) ?? []);
 }

@@ -232,6 +232,28 @@ describe('the report of a maintenance', () => {
     expect(ended.causes).toEqual([]);
   });
 
+  test('shows the drain deadline and the steps before it, as far as they fall into the drain', () => {
+    const drainDeadline = {
+      time: time(70),
+      steps: [
+        { time: time(40), action: 'Notify', doneAt: time(41) },
+        { time: time(70), action: 'Delete', doneAt: time(200) },
+      ],
+    };
+    const maintenance = {
+      metadata: { name: 'rack-7', uid: 'u', creationTimestamp: time(0) },
+      spec: { stage: 'Drain' },
+      status: { stageStatuses: [], nodeStatuses: [], conditions: [], drainDeadline },
+    } as unknown as NodeMaintenance;
+    const timeline = timelineOf(maintenanceReport(record({ maintenance })), 'Tiers of the drain plan');
+    expect(timeline?.moments).toEqual([{ atMs: at(70), label: 'drain deadline' }]);
+    expect(timeline?.rows.at(-1)).toEqual({
+      name: 'Escalation',
+      bars: [],
+      marks: [{ atMs: at(41), label: 'Notify' }],
+    });
+  });
+
   test('is about the newest object of the name, or about the one that exists', () => {
     const older = runOf([result(1, 'startStage', {}, {}, 'Cordon')], 'old', 0);
     const newer = runOf([result(301, 'startStage', {}, {}, 'Cordon')], 'new', 300);
@@ -335,7 +357,7 @@ describe('the report of a window', () => {
 });
 
 // Any client of the namespace of Temporal may have written any value of a history.
-const value = fc.oneof(
+const anything = fc.oneof(
   fc.jsonValue(),
   fc.record({
     kind: fc.constantFrom('TierDrained', 'Drained', 'PauseChanged', 'Progressed', 'Over', 'Gone'),
@@ -371,12 +393,12 @@ const activity = fc.constantFrom(
   'rollOut',
   'closeWindow',
 );
-const values = fc.array(fc.oneof(value, fc.constantFrom('Cordon', 'Drain', 'Complete')), { maxLength: 3 });
+const values = fc.array(fc.oneof(anything, fc.constantFrom('Cordon', 'Drain', 'Complete')), { maxLength: 3 });
 const step: fc.Arbitrary<RecordedStep> = fc.oneof(
   fc.record({ kind: fc.constant('Input' as const), atMs, values }),
   fc.record({ kind: fc.constant('Signal' as const), atMs, name: fc.string(), values }),
   fc.record({ kind: fc.constant('Retry' as const), atMs, activity }),
-  fc.record({ kind: fc.constant('Result' as const), atMs, activity, values, result: value }),
+  fc.record({ kind: fc.constant('Result' as const), atMs, activity, values, result: anything }),
 );
 const runs = fc.array(
   fc.record({
