@@ -110,6 +110,17 @@ const shapes: Record<string, Shape> = {
     return completed(name);
   },
 
+  async 'drain-deadline'(name) {
+    await world.placePods('node-1', 2, { labels: { app: name } });
+    await world.budget(name, { app: name }, { minAvailable: 2 });
+    await world.apply(name, {
+      nodes: ['node-1'],
+      stage: 'Drain',
+      drainDeadline: { after: '8s', onDeadline: 'Delete', steps: [{ before: '4s', action: 'Notify' }] },
+    });
+    return completed(name);
+  },
+
   async 'deleted-in-drain'(name) {
     const { metadata } = await world.apply(name, { nodes: ['node-2'], stage: 'Drain' });
     await world.eventually(name, 'it to be drained', drained);

@@ -419,10 +419,10 @@ const actions = fc.array(
   { maxLength: 5 },
 );
 
-function textsOf(value: unknown): string[] {
-  if (typeof value === 'string') return [value];
-  if (typeof value !== 'object' || value === null) return [];
-  return Object.values(value).flatMap(textsOf);
+function textsOf(given: unknown): string[] {
+  if (typeof given === 'string') return [given];
+  if (typeof given !== 'object' || given === null) return [];
+  return Object.values(given).flatMap(textsOf);
 }
 
 function expectSound(report: Report): void {

@@ -352,10 +352,16 @@ const someMaintenance = fc
     name: names,
     stage: fc.constantFrom('Idle', 'Cordon', 'Drain', 'Complete'),
     held: fc.boolean(),
-    before: fc.dictionary(names, fc.option(fc.boolean(), { nil: undefined })),
+    recorded: fc.uniqueArray(names),
+    waiting: fc.uniqueArray(names),
     others: fc.boolean(),
   })
-  .map(({ name, stage, held, before, others }) => {
+  .map(({ name, stage, held, recorded, waiting, others }) => {
+    // Which nodes were cordoned before is one fact: a maintenance that joins others takes it over from them.
+    const before = Object.fromEntries([
+      ...waiting.map((key) => [key, undefined] as const),
+      ...recorded.map((key) => [key, key === 'b'] as const),
+    ]);
     const finalizers = [...(others ? ['example.com/x'] : []), ...(held ? [MAINTENANCE_FINALIZER] : [])];
     return { ...maintenance(name, before, { uid: `nm-${name}`, finalizers }), spec: { stage } };
   });
