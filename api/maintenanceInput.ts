@@ -26,6 +26,7 @@ export const MaintenanceInput = z.strictObject({
   stage: NodeMaintenanceStage.optional(),
   reason: NodeMaintenanceSpec.shape.reason,
   drainPlan: NodeMaintenanceSpec.shape.drainPlan,
+  requireCapacity: NodeMaintenanceSpec.shape.requireCapacity,
 });
 export type MaintenanceInput = z.infer<typeof MaintenanceInput>;
 
@@ -67,13 +68,14 @@ export function toNodeMaintenance(input: MaintenanceInput): NodeMaintenance | un
       stage: input.stage ?? 'Idle',
       ...(input.drainPlan && { drainPlan: input.drainPlan }),
       ...(input.reason !== undefined && { reason: input.reason }),
+      ...(input.requireCapacity !== undefined && { requireCapacity: input.requireCapacity }),
     },
   };
 }
 
 /** Returns the input that describes the object. */
 export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance): MaintenanceInput {
-  const { nodeSelector, stage, drainPlan, reason } = spec;
+  const { nodeSelector, stage, drainPlan, reason, requireCapacity } = spec;
   const nodes = namedNodes(nodeSelector);
   return {
     name,
@@ -81,6 +83,7 @@ export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance
     stage,
     ...(reason !== undefined && { reason }),
     ...(drainPlan && { drainPlan }),
+    ...(requireCapacity !== undefined && { requireCapacity }),
   };
 }
 
@@ -104,7 +107,9 @@ function nodeChoiceProblems(input: MaintenanceInput): string[] {
   const { nodes, nodeSelector } = input;
   if (nodes && nodeSelector) return ['nodes, nodeSelector: give one of the two, not both'];
   if (nodes) return repeatedNodes(nodes);
-  const others = (['stage', 'reason', 'drainPlan'] as const).filter((field) => input[field] !== undefined);
+  const others = (['stage', 'reason', 'drainPlan', 'requireCapacity'] as const).filter(
+    (field) => input[field] !== undefined,
+  );
   if (nodeSelector || others.length === 0) return [];
   return [
     `nodes or nodeSelector: one of them is required with ${others.join(', ')} (give only name to run an existing NodeMaintenance)`,

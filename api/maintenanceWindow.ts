@@ -253,6 +253,7 @@ const MaintenanceTemplate = z.strictObject({
   ),
   drainPlan: DrainPlan,
   reason: NodeMaintenanceSpec.shape.reason,
+  requireCapacity: NodeMaintenanceSpec.shape.requireCapacity,
 });
 
 export const MaintenanceWindowSpec = z.strictObject({

@@ -176,12 +176,21 @@ export const DrainPlan = z
   .describe(drainPlanDescription)
   .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) });
 
+/** The field of a NodeMaintenance, and of the template of a window. */
+export const RequireCapacity = z
+  .boolean({ error: 'expected true or false' })
+  .optional()
+  .describe(
+    'Extension to KEP-4212: if true, a pod that a controller recreates is evacuated only when its replacement fits on another node, by the rules of the default scheduler. The condition CapacityAvailable names the pods that wait, and why. If false, the condition only reports pods that do not fit.',
+  );
+
 export const NodeMaintenanceSpec = z
   .strictObject({
     nodeSelector: NodeSelector.describe('NodeSelector selects nodes for this node maintenance.'),
     stage: NodeMaintenanceStage.default('Idle').describe(stageDescription).meta(cel(stageMovesForward)),
     drainPlan: DrainPlan.meta(cel(...drainPlanRules.map(whenSet))),
     reason: text(MAX_REASON_LENGTH).optional().describe('Reason for the maintenance.'),
+    requireCapacity: RequireCapacity,
   })
   .meta(cel(drainPlanIsImmutable));
 export type NodeMaintenanceSpec = z.infer<typeof NodeMaintenanceSpec>;

@@ -7,10 +7,15 @@ import type {
   Lease,
   Node,
   NodeSelector,
+  PersistentVolume,
+  PersistentVolumeClaim,
+  PodAffinityTerm,
   PodDisruptionBudget,
   Service,
   ReplicaSet,
+  ResourceQuantities,
   Toleration,
+  TopologySpreadConstraint,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
@@ -57,14 +62,39 @@ export interface RawPod extends KubeObject {
     schedulingGates?: { name: string }[];
     serviceAccountName?: string;
     tolerations?: Toleration[];
-    volumes?: { name: string; emptyDir?: { medium?: string } }[];
-    affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
+    volumes?: {
+      name: string;
+      emptyDir?: { medium?: string };
+      persistentVolumeClaim?: { claimName: string };
+      ephemeral?: object;
+    }[];
+    affinity?: {
+      nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector };
+      podAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: PodAffinityTerm[] };
+      podAntiAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: PodAffinityTerm[] };
+    };
+    schedulerName?: string;
+    containers?: RawContainer[];
+    initContainers?: RawContainer[];
+    resources?: { requests?: ResourceQuantities };
+    overhead?: ResourceQuantities;
+    nodeSelector?: Record<string, string>;
+    topologySpreadConstraints?: TopologySpreadConstraint[];
   };
   status?: {
     phase?: string;
     conditions?: { type: string; status: string; lastTransitionTime?: string; message?: string }[];
     containerStatuses?: { containerID?: string; state?: { running?: { startedAt?: string } } }[];
   };
+}
+
+/** A container of a pod, reduced to what the scheduler reads. */
+export interface RawContainer {
+  name?: string;
+  image?: string;
+  resources?: { requests?: ResourceQuantities };
+  restartPolicy?: string;
+  ports?: { hostPort?: number; protocol?: string; hostIP?: string }[];
 }
 
 /** A DaemonSet, Deployment or StatefulSet as the apiserver returns it, reduced to its pod template. */
@@ -120,6 +150,12 @@ export const resources = {
   pods: core('pods', 'Pod', true) as Resource<RawPod>,
   namespaces: core('namespaces', 'Namespace', false) as Resource,
   events: core('events', 'Event', true) as Resource<KubeEvent>,
+  persistentVolumes: core('persistentvolumes', 'PersistentVolume', false) as Resource<PersistentVolume>,
+  persistentVolumeClaims: core(
+    'persistentvolumeclaims',
+    'PersistentVolumeClaim',
+    true,
+  ) as Resource<PersistentVolumeClaim>,
   serviceAccounts: core('serviceaccounts', 'ServiceAccount', true) as Resource,
   services: core('services', 'Service', true) as Resource<Service>,
   endpointSlices: {

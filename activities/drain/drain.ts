@@ -7,7 +7,7 @@ import { type DrainDecision, decideDrain } from '../../domain/drain/decide.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
-import { emptyStatus, withDrain } from '../../domain/maintenance/status.ts';
+import { emptyStatus, withCapacity, withDrain } from '../../domain/maintenance/status.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import { drained as drainedNotification } from '../../domain/notifications/events.ts';
 import { resources } from '../../kube/resources.ts';
@@ -19,6 +19,7 @@ import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/no
 import { reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import type { DrainCapacity } from './capacity.ts';
 import { DrainEvents } from './drainEvents.ts';
 import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
@@ -116,6 +117,8 @@ class DrainRun<T extends { kind: string }> {
   #watched: ReadonlySet<string> = new Set();
   /** The same nodes. */
   #agentNodes: readonly AgentNode[] = [];
+  /** Time after which the pods that wait for capacity are compared with the nodes again. */
+  #capacityDueInMs = Infinity;
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -136,7 +139,7 @@ class DrainRun<T extends { kind: string }> {
         isRelevant,
         pace: this.#pace,
         computedMs: () => this.#decisionMs,
-        dueInMs: () => this.#deps.nodeAgents.dueInMs(this.#agentNodes),
+        dueInMs: () => Math.min(this.#deps.nodeAgents.dueInMs(this.#agentNodes), this.#capacityDueInMs),
       };
       return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
     } finally {
@@ -161,15 +164,19 @@ class DrainRun<T extends { kind: string }> {
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decide(current, position));
-    this.#publish(view, decision, { writer: this.#writer, isPaused: mode.kind === 'Paused' });
+    const isPaused = mode.kind === 'Paused';
+    const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
+    this.#publish(view, decision, { writer: this.#writer, isPaused, capacity });
     if (mode.kind === 'Paused') return undefined;
     // Written at once, so that the first tier counts even if its pods leave before the next write.
     if (status.drainTier === undefined && decision.tiers.includes(decision.position))
       await this.#writer.flush();
-    if (decision.evacuate.length === 0)
-      return this.#finish(view, decision, { from: position, writer: this.#writer });
+    const evacuate = capacity === undefined ? decision.evacuate : decision.evacuate.filter(capacity.mayLeave);
+    const isWaiting = capacity !== undefined && evacuate.length < decision.evacuate.length;
+    this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
+    if (evacuate.length === 0) return this.#finish(view, decision, { from: position, writer: this.#writer });
     const leases = nodeLeases.of(this.#ref.uid);
-    await this.#evacuations.start(decision.evacuate, (node) => leases.isHeld(node));
+    await this.#evacuations.start(evacuate, (node) => leases.isHeld(node));
     return undefined;
   }
 
@@ -219,10 +226,15 @@ class DrainRun<T extends { kind: string }> {
   #publish(
     view: View,
     decision: DrainDecision,
-    { writer, isPaused }: { writer: StatusWriter; isPaused: boolean },
+    {
+      writer,
+      isPaused,
+      capacity,
+    }: { writer: StatusWriter; isPaused: boolean; capacity: DrainCapacity | undefined },
   ): void {
     const now = this.#deps.cluster.kube.now();
     this.#events.record(view.maintenance, decision);
+    if (capacity !== undefined) this.#events.recordCapacity(view.maintenance, capacity.facts);
     this.#blocked.enqueue(view.maintenance, decision.blocked, now);
     const input = {
       planLength: view.plan.length,
@@ -230,7 +242,10 @@ class DrainRun<T extends { kind: string }> {
       existing: namesOf(view.existing),
       isPaused,
     };
-    writer.publish((status) => withDrain(status, decision, input));
+    writer.publish((status) => {
+      const next = withDrain(status, decision, input);
+      return capacity === undefined ? next : withCapacity(next, capacity.facts, input.now);
+    });
   }
 
   async #finish(

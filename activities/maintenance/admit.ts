@@ -125,7 +125,8 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   const text = (value: unknown) => JSON.stringify(value) ?? '';
   if (text(existing.spec.nodeSelector) !== text(wanted.spec.nodeSelector)) return 'nodeSelector';
   if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
-  return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
+  if ((existing.spec.reason ?? '') !== (wanted.spec.reason ?? '')) return 'reason';
+  return existing.spec.requireCapacity === wanted.spec.requireCapacity ? undefined : 'requireCapacity';
 }
 
 function admitted({ cluster, scope, heartbeatTimeoutSeconds }: Deps, maintenance: NodeMaintenance): Admitted {

@@ -1,4 +1,5 @@
 import { listed } from '../../domain/common/names.ts';
+import { forecastText } from '../../domain/capacity/forecast.ts';
 import { numbered } from '../../domain/common/text.ts';
 import {
   isBypassed,
@@ -29,8 +30,20 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
       ? []
       : ['', ...warnings.map((text) => escapeForTerminal(`Warning: ${text}`, maxLineLength))]),
     '',
+    ...capacityLines(report),
     conclusion(report),
   ];
+}
+
+function capacityLines({ capacity, nodes }: PlanReport): string[] {
+  if (nodes.length === 0) return [];
+  if (capacity === undefined)
+    return ['Capacity: not checked, because the cluster has too many pods to read them all in time.'];
+  const unread =
+    capacity.unreadClaims === 0
+      ? ''
+      : ` The volumes of ${numbered(capacity.unreadClaims, 'claim')} could not be read, and were not compared.`;
+  return [escapeForTerminal(`${forecastText(capacity)}${unread}`, 2 * maxLineLength)];
 }
 
 function tierLines({ tier, selects, pods }: TierPreview, total = tier, isWide = false): string[] {

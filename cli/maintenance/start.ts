@@ -23,6 +23,7 @@ interface StartOptions extends ClusterOptions, UiOptions, WaitOptions {
   readonly reason?: string;
   readonly name?: string;
   readonly plan?: string;
+  readonly requireCapacity?: boolean;
   readonly dryRun: 'none' | 'server';
   readonly output?: Structured;
 }
@@ -47,6 +48,7 @@ export function addStartVerb(program: Command): void {
     .option('--reason <text>', 'why the nodes are in maintenance')
     .option('--name <name>', 'name of the NodeMaintenance; default: derived from the nodes')
     .option('--plan <file>', 'file with a drain plan, in YAML or JSON; - is standard input')
+    .option('--require-capacity', 'evacuate a pod only when its replacement fits on another node')
     .addOption(
       new Option('--dry-run <strategy>', 'server: validate, including admission, without creating the object')
         .choices(['none', 'server'])
@@ -106,7 +108,7 @@ async function create(kube: Kube, desired: NodeMaintenance, isDry: boolean): Pro
 /** Builds the object. Throws a UsageError with field paths of the object. */
 function maintenanceOf(
   { fields, names }: ChosenNodes,
-  { name, selector, stage, reason }: StartOptions,
+  { name, selector, stage, reason, requireCapacity }: StartOptions,
   drainPlan: unknown,
 ): NodeMaintenance {
   const parsed = parseMaintenanceInput({
@@ -115,6 +117,7 @@ function maintenanceOf(
     stage,
     ...(reason !== undefined && { reason }),
     ...(drainPlan !== undefined && { drainPlan }),
+    ...(requireCapacity !== undefined && { requireCapacity }),
   });
   const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
   const maintenance = parsed.ok ? toNodeMaintenance(parsed.input) : undefined;

@@ -18,7 +18,7 @@ export interface StatusText {
 
 /** A sentence about what the table does not show. */
 export interface Remark {
-  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
+  readonly about: 'Stalled' | 'Capacity' | 'Blocked' | 'Evacuator' | 'StaticPods' | 'Gate';
   readonly text: string;
 }
 
@@ -212,9 +212,10 @@ function remarksOn(summary: MaintenanceSummary): Remark[] {
   }));
 }
 
-function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary): Remark[] {
+function drainRemarks({ nodes, staticPodsRemain, capacity }: MaintenanceSummary): Remark[] {
   const staticText = `static pods keep running: ${staticPodsRemain}`;
   return [
+    ...(capacity === undefined ? [] : [{ about: 'Capacity', text: capacity } as const]),
     ...causesOn(nodes),
     ...(staticPodsRemain === undefined ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>

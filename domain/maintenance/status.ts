@@ -3,6 +3,7 @@ import type {
   NodeMaintenanceStage,
   NodeMaintenanceStatus,
 } from '../../api/nodeMaintenance.ts';
+import { CAPACITY_AVAILABLE, capacityCondition, type CapacityFacts } from '../capacity/condition.ts';
 import { type ConditionFacts, withCondition } from '../common/conditions.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
@@ -176,6 +177,17 @@ export function withDrain(
       now,
     ),
   };
+}
+
+/** Returns the status with the condition CapacityAvailable. A maintenance whose pods neither wait nor failed to fit does not have it. */
+export function withCapacity(
+  status: NodeMaintenanceStatus,
+  facts: CapacityFacts,
+  now: string,
+): NodeMaintenanceStatus {
+  const condition = capacityCondition(facts);
+  if (condition.status === 'True' && !facts.waits && !hasCondition(status, CAPACITY_AVAILABLE)) return status;
+  return { ...status, conditions: withCondition(status.conditions, condition, now) };
 }
 
 /** Updates the conditions NodeLeasesHeld and NodesAuthorized. A maintenance whose nodes were never waiting for it does not have them. */

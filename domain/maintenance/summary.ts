@@ -8,6 +8,7 @@ import type {
   NodeMaintenanceStage,
 } from '../../api/nodeMaintenance.ts';
 import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
+import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { isTrue } from '../common/conditions.ts';
 import { isCordoned } from '../common/cordon.ts';
 import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
@@ -76,6 +77,8 @@ export interface MaintenanceSummary {
   readonly staticPodsRemain?: string;
   /** Why its workflow makes no progress, and what to do. */
   readonly stalled?: string;
+  /** The pods that fit on no other node, and why. Missing if all fit, as far as a worker has observed. */
+  readonly capacity?: string;
 }
 
 /** The condition Progressing of a maintenance whose workflow cannot start or advance. */
@@ -171,7 +174,14 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     ...(estimate !== undefined && { estimate }),
     ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
+    ...capacityOf(maintenance),
   };
+}
+
+function capacityOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'capacity'> {
+  if (stageOf(maintenance) !== 'Drain') return {};
+  const condition = maintenance.status?.conditions.find(({ type }) => type === CAPACITY_AVAILABLE);
+  return condition?.status === 'False' ? { capacity: condition.message } : {};
 }
 
 function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'notProgressing'> {

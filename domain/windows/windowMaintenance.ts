@@ -58,6 +58,7 @@ export function newWindowMaintenance(
       stage: 'Drain',
       drainPlan: completeDrainPlan(template.drainPlan),
       reason: template.reason ?? `Window ${window.metadata.name}`,
+      ...(template.requireCapacity !== undefined && { requireCapacity: template.requireCapacity }),
     },
   };
 }
