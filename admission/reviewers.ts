@@ -31,6 +31,7 @@ import type { Informer } from '../kube/informer.ts';
 import { resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import { listWorkloads } from '../kube/workloads.ts';
+import { CapacityWarnings } from './capacity.ts';
 import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer } from './review.ts';
 
 /** The part of the cluster that reviewers read. */
@@ -66,16 +67,21 @@ export function authorizationReviewer(
 }
 
 /** Warns about likely mistakes, and rejects a maintenance whose status could not be stored. */
-export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceRequest> {
-  const { nodes, maintenances } = view;
+export function warningReviewer(view: AdmissionView, namespace: string): Reviewer<MaintenanceRequest> {
+  const { kube, nodes, maintenances } = view;
+  const capacity = new CapacityWarnings(kube, namespace);
   return async (request, signal) => {
     const proposal = proposalOf(request);
     if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
     const problem = storageProblem(proposal, surroundings);
     if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
-    const budget = holdsNodes(proposal.spec.stage) ? await budgetOf(view, signal) : undefined;
-    return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, budget }) };
+    const [budget, shortage] = await Promise.all([
+      holdsNodes(proposal.spec.stage) ? budgetOf(view, signal) : undefined,
+      capacity.of(proposal.spec, surroundings.nodes),
+    ]);
+    const warnings = admissionWarnings(proposal, { ...surroundings, budget });
+    return { kind: 'Allowed', warnings: shortage === undefined ? warnings : [...warnings, shortage] };
   };
 }
 

@@ -30,12 +30,13 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
       ? []
       : ['', ...warnings.map((text) => escapeForTerminal(`Warning: ${text}`, maxLineLength))]),
     '',
-    ...capacityLines(report),
+    ...capacityLines(report, isWide),
     conclusion(report),
   ];
 }
 
-function capacityLines({ capacity, nodes }: PlanReport): string[] {
+/** Says that all pods fit only if asked for everything. */
+function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string[] {
   if (nodes.length === 0) return [];
   if (capacity === undefined)
     return ['Capacity: not checked, because the cluster has too many pods to read them all in time.'];
@@ -43,6 +44,8 @@ function capacityLines({ capacity, nodes }: PlanReport): string[] {
     capacity.unreadClaims === 0
       ? ''
       : ` The volumes of ${numbered(capacity.unreadClaims, 'claim')} could not be read, and were not compared.`;
+  const isFine = capacity.unplaced.length + capacity.otherSchedulers + capacity.unreadClaims === 0;
+  if (isFine && !isWide) return [];
   return [escapeForTerminal(`${forecastText(capacity)}${unread}`, 2 * maxLineLength)];
 }
 

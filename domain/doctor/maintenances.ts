@@ -103,7 +103,7 @@ function waitingProblem(
     case WaitingReason.Capacity:
       return warning(
         messageOf(CAPACITY_AVAILABLE),
-        `add a node, or do what the message says; docs/how-to/runbook.md has the cases, and ${statusRemedy}`,
+        `add a node, or do what the message says; docs/concepts/node-maintenance.md explains it, and ${statusRemedy}`,
         object,
       );
     case WaitingReason.WaitingForNodeLease:
