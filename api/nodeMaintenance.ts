@@ -176,8 +176,7 @@ export const DrainPlan = z
   .describe(drainPlanDescription)
   .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) });
 
-/** The field of a NodeMaintenance, and of the template of a window. */
-export const RequireCapacity = z
+const RequireCapacity = z
   .boolean({ error: 'expected true or false' })
   .optional()
   .describe(

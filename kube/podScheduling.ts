@@ -82,8 +82,8 @@ function isSidecar({ restartPolicy }: RawContainer): boolean {
   return restartPolicy === 'Always';
 }
 
-function requestsOf({ resources }: RawContainer): ResourceQuantities {
-  return resources?.requests ?? {};
+function requestsOf(container: RawContainer): ResourceQuantities {
+  return container.resources?.requests ?? {};
 }
 
 function hostPortsOf({ ports = [] }: RawContainer): Required<PodScheduling>['hostPorts'] {

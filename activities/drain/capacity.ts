@@ -46,7 +46,7 @@ export interface DrainCapacity {
   /** The time after which pods that may not leave are compared with the nodes again. */
   readonly dueInMs: number;
   /** Reports whether the pod may be evacuated. A pod that appeared since waits for the next result. */
-  mayLeave(pod: Pod): boolean;
+  readonly mayLeave: (pod: Pod) => boolean;
 }
 
 interface Computed {

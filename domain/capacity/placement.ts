@@ -1,5 +1,4 @@
 import type { Pod } from '../../api/core.ts';
-import { podName } from '../common/pod.ts';
 import { oneLine } from '../common/text.ts';
 import { type ClusterState, type NodeState, schedulingOf } from './clusterState.ts';
 import { type NodeCheck, schedulingRules } from './rules.ts';
@@ -84,11 +83,6 @@ export function misfitText({ nodes, reasons }: Misfit): string {
 }
 
 const maxLength = 400;
-
-/** Formats `shop/web-1 (0/5 nodes are available: ...)`. */
-export function unplacedText({ pod, misfit }: { pod: Pod; misfit: Misfit }): string {
-  return `${podName(pod)} (${misfitText(misfit)})`;
-}
 
 function preparedChecks(pod: Pod, cluster: ClusterState): NodeCheck[] {
   return schedulingRules.flatMap((rule) => rule(pod, cluster) ?? []);
