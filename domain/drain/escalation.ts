@@ -11,6 +11,9 @@ import type { Pod } from '../../api/core.ts';
 import { OWNER_ANNOTATION } from '../../api/names.ts';
 import { podName } from '../common/pod.ts';
 
+/** Condition of a NodeMaintenance whose nodes were not drained at the deadline. */
+export const DRAIN_DEADLINE_EXCEEDED = 'DrainDeadlineExceeded';
+
 const unitMs: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1_000 };
 
 /** Parses a duration such as `1h30m`. The schema admits no other text, for which this returns 0. */
@@ -90,6 +93,12 @@ export function deadlineInMs(
 ): number | undefined {
   const deadline = drainDeadlineOf(spec.drainDeadline, status);
   return deadline && Date.parse(deadline.time) - now.getTime();
+}
+
+/** Reports whether the deadline that is in effect has passed. */
+export function isPastDeadline(maintenance: Pick<NodeMaintenance, 'spec' | 'status'>, now: Date): boolean {
+  const inMs = deadlineInMs(maintenance, now);
+  return inMs !== undefined && inMs <= 0;
 }
 
 /** Formats the deadline that is in effect and its next step; undefined without one, and once the nodes were drained. */
