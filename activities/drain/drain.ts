@@ -226,13 +226,19 @@ class DrainRun<T extends { kind: string }> {
     // The targets are written first: they keep the pods of DaemonSets from returning.
     if (decision.deletions.length > 0) await this.#writer.flush();
     await this.#deletions.perform(current.maintenance, decision.deletions, isHeld);
-    const evacuate = capacity === undefined ? decision.evacuate : decision.evacuate.filter(capacity.mayLeave);
-    const isWaiting = capacity !== undefined && evacuate.length < decision.evacuate.length;
-    this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
+    const evacuate = this.#withPlaces(decision.evacuate, capacity);
     if (evacuate.length === 0)
       return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
     await this.#evacuations.start(evacuate, isHeld);
     return undefined;
+  }
+
+  /** Returns the pods that need not wait for capacity. */
+  #withPlaces(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
+    const evacuate = capacity === undefined ? pods : pods.filter(capacity.mayLeave);
+    const isWaiting = capacity !== undefined && evacuate.length < pods.length;
+    this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
+    return evacuate;
   }
 
   #nextDeletionInMs(): number {

@@ -1,9 +1,8 @@
 import type { Condition, Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { type ConditionFacts, isTrue } from '../common/conditions.ts';
+import { type ConditionFacts, DRAIN_DEADLINE_EXCEEDED, isTrue } from '../common/conditions.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
-import { DRAIN_DEADLINE_EXCEEDED } from '../drain/escalation.ts';
 import { numbered } from '../common/text.ts';
 import type { UnplacedPod } from './allocation.ts';
 import { type CapacityDeadlock, deadlockMessage, type StrandedPod } from './deadlock.ts';

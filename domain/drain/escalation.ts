@@ -11,9 +11,6 @@ import type { Pod } from '../../api/core.ts';
 import { OWNER_ANNOTATION } from '../../api/names.ts';
 import { podName } from '../common/pod.ts';
 
-/** Condition of a NodeMaintenance whose nodes were not drained at the deadline. */
-export const DRAIN_DEADLINE_EXCEEDED = 'DrainDeadlineExceeded';
-
 const unitMs: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1_000 };
 
 /** Parses a duration such as `1h30m`. The schema admits no other text, for which this returns 0. */

@@ -7,12 +7,12 @@ import type {
   NodeMaintenanceStatus,
 } from '../../api/nodeMaintenance.ts';
 import { CAPACITY_AVAILABLE, capacityCondition, type CapacityFacts } from '../capacity/condition.ts';
-import { type ConditionFacts, withCondition } from '../common/conditions.ts';
+import { type ConditionFacts, DRAIN_DEADLINE_EXCEEDED, withCondition } from '../common/conditions.ts';
 import { compareNames, listed, shortened } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { cut, jsonBytes, numbered, oneLine } from '../common/text.ts';
 import type { BlockedPod, DrainDecision } from '../drain/decide.ts';
-import { DRAIN_DEADLINE_EXCEEDED, drainDeadlineOf } from '../drain/escalation.ts';
+import { drainDeadlineOf } from '../drain/escalation.ts';
 import { type RemainingPod, remainingText } from '../drain/remaining.ts';
 import { pendingVerification, type Verification, volumesText, workText } from '../drain/verification.ts';
 import { join } from '../drain/targets.ts';
