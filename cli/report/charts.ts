@@ -74,7 +74,7 @@ export function timelineSvg(timeline: Timeline, size: ChartSize, timeZone: strin
         data: items.map(({ row, fromMs, toMs }) => [row, fromMs, toMs]),
         encode: { x: [1, 2], y: 0 },
         renderItem: (params: CustomSeriesRenderItemParams, api: CustomSeriesRenderItemAPI) =>
-          drawItem(items[params.dataIndex], api),
+          drawItem(items[params.dataIndex], api, size.width),
       },
       {
         type: 'custom',
@@ -99,37 +99,56 @@ function drawable({ fromMs, toMs }: Span): Span {
 }
 
 function itemsOf(rows: readonly TimelineRow[]) {
-  return rows.flatMap(({ bars, marks }, row) => [
-    ...bars.map((bar) => ({ row, ...bar, isMark: false })),
-    ...marks.map(({ atMs }) => ({
-      row,
-      kind: undefined,
-      label: undefined,
-      fromMs: atMs,
-      toMs: atMs,
-      isMark: true,
-    })),
-  ]);
+  return rows.flatMap(({ bars, marks }, row) => {
+    const isAlone = bars.length + marks.length === 1;
+    return [
+      ...bars.map((bar) => ({ row, ...bar, isAlone })),
+      ...marks.map(({ atMs }) => ({
+        row,
+        kind: undefined,
+        label: undefined,
+        fromMs: atMs,
+        toMs: atMs,
+        isAlone,
+      })),
+    ];
+  });
 }
 
 const minBarWidth = 3;
+/** Of a letter on average. */
+const letterWidth = 6.6;
 
-function drawItem(item: Item | undefined, api: CustomSeriesRenderItemAPI): CustomSeriesRenderItemReturn {
+function drawItem(
+  item: Item | undefined,
+  api: CustomSeriesRenderItemAPI,
+  chartWidth: number,
+): CustomSeriesRenderItemReturn {
   if (item === undefined) return undefined;
   const [x = 0, y = 0] = api.coord([item.fromMs, item.row]);
   const [end = 0] = api.coord([item.toMs, item.row]);
   if (item.kind === undefined) return drawMark(x, y);
   const width = Math.max(minBarWidth, end - x);
-  const text = width > 30 ? (item.label ?? '') : '';
+  const { label = '' } = item;
+  const fits = label.length * letterWidth + 10 <= width || width > 140;
+  const isOutside = !fits && item.isAlone;
+  const position = fits ? 'insideLeft' : x + width > chartWidth / 2 ? 'left' : 'right';
   return {
     type: 'rect',
     shape: { x, y: y - barHeight / 2, width, height: barHeight, r: 3 },
     style: { fill: colorOf(item.kind), stroke: 'var(--card)', lineWidth: 1 },
     textContent: {
       type: 'text',
-      style: { ...font, text, fill: 'var(--on-bar)', width: width - 10, overflow: 'truncate', ellipsis: '…' },
+      style: {
+        ...font,
+        text: fits || isOutside ? label : '',
+        fill: fits ? 'var(--on-bar)' : 'var(--fg)',
+        width: fits ? width - 10 : Math.max(x, chartWidth - x) / 2,
+        overflow: 'truncate',
+        ellipsis: '…',
+      },
     },
-    textConfig: { position: 'insideLeft', distance: 5 },
+    textConfig: { position, distance: 5 },
   };
 }
 

@@ -99,10 +99,9 @@ const kindNames: Partial<Record<BarKind, string>> = {
 function timelineSection(timeline: Timeline, zone: string): Html {
   const { title, rows, more, span } = timeline;
   const kinds = new Set(rows.flatMap(({ bars }) => bars.map(({ kind }) => kind)));
-  const entries = [...kinds].flatMap((kind) => {
-    const name = kindNames[kind];
-    return name === undefined ? [] : [{ name, color: colorOf(kind) }];
-  });
+  const entries = (Object.keys(kindNames) as BarKind[])
+    .filter((kind) => kinds.has(kind))
+    .map((kind) => ({ name: kindNames[kind] ?? '', color: colorOf(kind) }));
   const hasMarks = rows.some(({ marks }) => marks.length > 0);
   const marked = hasMarks ? [...entries, { name: 'Event', color: 'var(--mark)' }] : entries;
   return html`<section>

@@ -26,8 +26,8 @@ h1{margin:0;font-size:28px;line-height:1.2}
 h2{margin:0 0 2px;font-size:18px}
 section{background:var(--card);border:1px solid var(--grid);border-radius:10px;padding:16px 18px;margin:16px 0}
 .axis,.note{margin:0 0 6px;color:var(--muted);font-size:13px}
-.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(125px,1fr));gap:10px;margin:16px 0}
-.figures div{background:var(--card);border:1px solid var(--grid);border-radius:10px;padding:10px 14px;display:flex;flex-direction:column}
+.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:10px;margin:16px 0}
+.figures div{background:var(--card);border:1px solid var(--grid);border-radius:10px;padding:10px 12px;display:flex;flex-direction:column}
 .figures dd{margin:0;font-size:22px;font-weight:600;line-height:1.3}
 .figures dt{color:var(--muted);font-size:13px}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;list-style:none;margin:0 0 6px;padding:0;font-size:13px}

@@ -74,28 +74,18 @@ function stateOf({ record: { maintenance, runs }, stages, isOver, drainedAtMs }:
   return `${stage}, in progress${runs === undefined ? ' or waiting' : ''}`;
 }
 
+/** Each stage on a line of its own: most take too short a time for a name in their bar. */
 function stageTimeline({ stages, history, span, drainedAtMs }: Facts): Timeline {
-  const bars = stages.map(({ stage, atMs }, index): Bar => {
-    return { kind: 'Stage', label: stage, fromMs: atMs, toMs: stages[index + 1]?.atMs ?? span.toMs };
+  const rows = stages.map(({ stage, atMs }, index): TimelineRow => {
+    const bar: Bar = { kind: 'Stage', fromMs: atMs, toMs: stages[index + 1]?.atMs ?? span.toMs };
+    return { name: stage, bars: barsWithin([bar], span), marks: [] };
   });
   const pauses = history.pauses.flatMap(({ atMs, paused }, index): Bar[] =>
-    paused
-      ? [
-          {
-            kind: 'Paused',
-            label: 'paused',
-            fromMs: atMs,
-            toMs: history.pauses[index + 1]?.atMs ?? span.toMs,
-          },
-        ]
-      : [],
+    paused ? [{ kind: 'Paused', fromMs: atMs, toMs: history.pauses[index + 1]?.atMs ?? span.toMs }] : [],
   );
+  const paused = pauses.length === 0 ? [] : [{ name: 'paused', bars: barsWithin(pauses, span), marks: [] }];
   const moments = drainedAtMs === undefined ? [] : [{ atMs: drainedAtMs, label: 'drained' }];
-  const rows: TimelineRow[] = [
-    { name: 'Stage', bars: barsWithin(bars, span), marks: [] },
-    ...(pauses.length === 0 ? [] : [{ name: 'Paused', bars: barsWithin(pauses, span), marks: [] }]),
-  ];
-  return { title: 'Stages', span, rows, moments, more: 0 };
+  return { title: 'Stages', span, rows: [...rows, ...paused], moments, more: 0 };
 }
 
 /** The tiers one below the other: each begins where the previous one ended. */

@@ -16,11 +16,19 @@ export function licensesOf(files: readonly string[]): string {
 function licenseOf(folder: string): string {
   const file = join(root, folder, 'package.json');
   const { name, version, license } = JSON.parse(readFileSync(file, 'utf8')) as Record<string, string>;
-  const texts = existsSync(join(root, folder))
-    ? readdirSync(join(root, folder)).filter((one) => licenseFile.test(one))
-    : [];
+  const texts = existsSync(join(root, folder)) ? licenseFilesIn(join(root, folder)) : [];
   return [
     `${name} ${version}\n${license ?? ''}\n`,
     ...texts.map((text) => readFileSync(join(root, folder, text), 'utf8')),
   ].join('\n');
+}
+
+/** Some packages have a folder for the licenses of what they contain. */
+function licenseFilesIn(folder: string): string[] {
+  const found = readdirSync(folder, { withFileTypes: true }).filter(({ name }) => licenseFile.test(name));
+  return found.flatMap((entry) =>
+    entry.isDirectory()
+      ? readdirSync(join(folder, entry.name)).map((name) => join(entry.name, name))
+      : [entry.name],
+  );
 }

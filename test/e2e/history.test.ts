@@ -98,7 +98,7 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
   expect(page).toMatchObject({ code: 0, stderr: '' });
   expect(page.stdout).toMatch(/^<!doctype html>\n[^]*<h1>audited<\/h1>[^]*<\/html>\n$/);
   expect(page.stdout).toContain('reported generation 1: stage Drain, requested by user sandbox-admin');
-  const stages = ({ timelines }: Report) => timelines[0]?.rows[0]?.bars.map(({ label }) => label);
+  const stages = ({ timelines }: Report) => timelines[0]?.rows.map((row) => row.name);
   const drawn = await reported();
   expect(drawn).toMatchObject({
     state: 'complete: its nodes were returned to service',

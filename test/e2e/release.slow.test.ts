@@ -141,6 +141,8 @@ async function deniedIn(auditLogs: string, sinceMs: number): Promise<string[]> {
       .filter((request) => !request.includes('/namespaces/node-maintenance-work/jobs'))
       // The previous release had no node agents: without the permission, static pods keep running.
       .filter((request) => !request.includes('/namespaces/kube-node-maintenance-agent/leases'))
+      // Nor did it read volumes: without the permission, a drain does not wait until they are detached, and says so.
+      .filter((request) => !request.endsWith('/volumeattachments'))
       // The permissions of one release name only its own policies.
       .filter(
         (request) =>

@@ -37,9 +37,10 @@ const eventsOf = async (name: string, within = namespace) =>
 describe('an Event', () => {
   test('that repeats is counted in the same object, across flushes', async () => {
     const { recorder: events } = recorder();
-    events.record(pod('often'), tried);
+    const content = { ...tried, node: 'node-1' };
+    events.record(pod('often'), content);
     await events.flush();
-    for (let i = 0; i < 9; i++) events.record(pod('often'), tried);
+    for (let i = 0; i < 9; i++) events.record(pod('often'), content);
     await events.flush();
     const [event, ...others] = await eventsOf('often');
     expect(others).toEqual([]);
@@ -47,7 +48,7 @@ describe('an Event', () => {
       ...tried,
       count: 10,
       involvedObject: pod('often'),
-      source: { component: 'node-maintenance' },
+      source: { component: 'node-maintenance', host: 'node-1' },
       reportingComponent: 'node-maintenance',
     });
   });

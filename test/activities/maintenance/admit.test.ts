@@ -256,7 +256,7 @@ describe('an invalid input is rejected with field and remedy, and nothing is cre
       when: 'many nodes that do not exist',
       input: () => ({ nodes: [n1, ...Array.from({ length: 2_000 }, (_, index) => `gone-${index}`)] }),
       problem:
-        'nodes: there are no nodes "gone-0", "gone-1", "gone-2", "gone-3", "gone-4" and 1995 more; kubectl get nodes lists them',
+        'nodes: there are no nodes "gone-0", "gone-1", "gone-2" and 1997 more; kubectl get nodes lists them',
     },
     {
       when: 'a name alone, and no object of that name',

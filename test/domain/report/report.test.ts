@@ -112,7 +112,7 @@ describe('the report of a maintenance', () => {
     expect(report).toMatchObject({ state: 'over, and deleted', moreCauses: 0 });
     expect(seconds(report.span)).toEqual([0, 95]);
     expect(
-      timelineOf(report, 'Stages')?.rows[0]?.bars.map(({ label, ...span }) => [label, ...seconds(span)]),
+      timelineOf(report, 'Stages')?.rows.map(({ name, bars }) => [name, ...bars.flatMap(seconds)]),
     ).toEqual([
       ['Drain', 0, 90],
       ['Complete', 90, 95],
