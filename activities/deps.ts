@@ -3,6 +3,7 @@ import type { NodeAgents } from './leases/nodeAgents.ts';
 import type { NodeAuthority } from './leases/nodeAuthority.ts';
 import type { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import type { Cordons } from './maintenance/cordons.ts';
+import type { Capacity } from './drain/capacity.ts';
 import type { SharedRead } from './maintenance/sharedRead.ts';
 import type { HeldNodes } from './maintenance/uncordon.ts';
 
@@ -12,6 +13,7 @@ import type { HeldNodes } from './maintenance/uncordon.ts';
  */
 export interface ProcessState {
   authority: NodeAuthority;
+  capacity: Capacity;
   cordons: Cordons;
   heldNodes: SharedRead<HeldNodes>;
   nodeAgents: NodeAgents;

@@ -2,6 +2,7 @@ import { MAINTENANCE_FINALIZER } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Activities } from './contract.ts';
 import type { Deps } from './deps.ts';
+import { Capacity } from './drain/capacity.ts';
 import { drain, keepDrained, keepPaused } from './drain/drain.ts';
 import { removeEvacuations } from './drain/evacuations.ts';
 import { checkedMaintenance, checkedWindow } from './execution.ts';
@@ -65,6 +66,7 @@ function withProcessState(injected: InjectedDeps): Deps {
   const cordons = new Cordons({ ...injected, nodeLeases });
   const heldNodes = new SharedRead(() => readHeldNodes(injected.cluster.kube));
   const nodeAgents = new NodeAgents(injected.cluster.kube);
+  const capacity = new Capacity(injected);
   const lastStatusWrites = new Map<string, number>();
   injected.cluster.nodes.subscribe(({ type, object }) => {
     if (type === 'Deleted') nodeAgents.forget(object.metadata.name);
@@ -77,7 +79,7 @@ function withProcessState(injected: InjectedDeps): Deps {
     cordons.forget(uid);
     lastStatusWrites.delete(uid);
   });
-  return { ...injected, authority, cordons, heldNodes, nodeAgents, nodeLeases, lastStatusWrites };
+  return { ...injected, authority, capacity, cordons, heldNodes, nodeAgents, nodeLeases, lastStatusWrites };
 }
 
 /** Returns true if no worker has anything left to do for the maintenance. */

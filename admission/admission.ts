@@ -78,7 +78,7 @@ export class Admission {
     this.server = createAdmissionServer(
       {
         [paths.authorization]: maintenanceWebhook(authorizationReviewer(view, namespace)),
-        [paths.warnings]: maintenanceWebhook(warningReviewer(view)),
+        [paths.warnings]: maintenanceWebhook(warningReviewer(view, namespace)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
         [paths.evictions]: evictionWebhook(evictionReviewer(view, plainEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),

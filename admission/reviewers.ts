@@ -26,6 +26,7 @@ import type { Informer } from '../kube/informer.ts';
 import { resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import { listWorkloads } from '../kube/workloads.ts';
+import { CapacityWarnings } from './capacity.ts';
 import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer } from './review.ts';
 
 /** The part of the cluster that reviewers read. */
@@ -61,16 +62,21 @@ export function authorizationReviewer(
 }
 
 /** Warns about likely mistakes, and rejects a maintenance whose status could not be stored. */
-export function warningReviewer(view: AdmissionView): Reviewer<MaintenanceRequest> {
-  const { nodes, maintenances } = view;
+export function warningReviewer(view: AdmissionView, namespace: string): Reviewer<MaintenanceRequest> {
+  const { kube, nodes, maintenances } = view;
+  const capacity = new CapacityWarnings(kube, namespace);
   return async (request, signal) => {
     const proposal = proposalOf(request);
     if (proposal === undefined) return { kind: 'Allowed' };
     const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
     const problem = deadlineProblem(proposal, view.kube.now()) ?? storageProblem(proposal, surroundings);
     if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
-    const budgets = holdsNodes(proposal.spec.stage) ? await budgetsIn(view, signal) : undefined;
-    return { kind: 'Allowed', warnings: admissionWarnings(proposal, { ...surroundings, ...budgets }) };
+    const [budgets, shortage] = await Promise.all([
+      holdsNodes(proposal.spec.stage) ? budgetsIn(view, signal) : undefined,
+      capacity.of(proposal.spec, surroundings.nodes),
+    ]);
+    const warnings = admissionWarnings(proposal, { ...surroundings, ...budgets });
+    return { kind: 'Allowed', warnings: shortage === undefined ? warnings : [...warnings, shortage] };
   };
 }
 

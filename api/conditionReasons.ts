@@ -77,6 +77,27 @@ const readinessReasons = {
 /** The condition types of each kind that this project writes, with all of their reasons. */
 export const conditionReasons = {
   NodeMaintenance: {
+    CapacityAvailable: {
+      meaning:
+        'The pods that are left fit on other nodes, by the rules of the default scheduler. Missing unless pods wait for capacity, or did not fit once.',
+      reasons: {
+        Deadlock: {
+          status: ['False'],
+          meaning:
+            'Pods are Pending because maintenances have cordoned every node on which they fit, and the budget of the pods that remain waits for them; the message has the node whose release solves it.',
+        },
+        PodsDoNotFit: { status: ['False'], meaning: 'Pods fit on no other node now; the message says why.' },
+        PodsFit: { status: ['True'], meaning: 'All pods that are left fit on other nodes.' },
+        PodsPending: {
+          status: ['False'],
+          meaning: 'Pods are Pending and would fit on nodes that the maintenance has cordoned.',
+        },
+        WaitingForMaintenance: {
+          status: ['False'],
+          meaning: 'Pods wait for places that another maintenance is to have first.',
+        },
+      },
+    },
     DrainDeadlineExceeded: {
       meaning:
         'The nodes were not drained at the deadline of the drain. A NodeMaintenance has the condition only if that has happened.',

@@ -87,6 +87,49 @@ export interface Toleration {
   tolerationSeconds?: number;
 }
 
+/** A required term of podAffinity or podAntiAffinity. The apiserver has merged matchLabelKeys into its selector. */
+export interface PodAffinityTerm {
+  labelSelector?: LabelSelector;
+  topologyKey: string;
+  namespaces?: string[];
+  namespaceSelector?: LabelSelector;
+}
+
+export interface TopologySpreadConstraint {
+  maxSkew: number;
+  topologyKey: string;
+  whenUnsatisfiable: 'DoNotSchedule' | 'ScheduleAnyway';
+  labelSelector?: LabelSelector;
+  minDomains?: number;
+  nodeAffinityPolicy?: 'Honor' | 'Ignore';
+  nodeTaintsPolicy?: 'Honor' | 'Ignore';
+  matchLabelKeys?: string[];
+}
+
+/** Quantities by resource, as Kubernetes writes them: `{ cpu: '500m', memory: '1Gi' }`. */
+export type ResourceQuantities = Record<string, string>;
+
+/** What the scheduler requires of a node for a pod. Pods of one workload share one object. */
+export interface PodScheduling {
+  /** Absent for the default scheduler. */
+  schedulerName?: string;
+  /** The requests of each container; absent entries are empty. */
+  containers?: ResourceQuantities[];
+  /** In order. A sidecar runs beside the containers. */
+  initContainers?: { requests: ResourceQuantities; isSidecar: boolean }[];
+  /** The requests of the whole pod, which replace those of its containers. */
+  podRequests?: ResourceQuantities;
+  overhead?: ResourceQuantities;
+  hostPorts?: { port: number; protocol: string; ip: string }[];
+  nodeSelector?: Record<string, string>;
+  nodeAffinity?: NodeSelector;
+  podAffinity?: PodAffinityTerm[];
+  podAntiAffinity?: PodAffinityTerm[];
+  tolerations?: Toleration[];
+  /** Only those that must be met. */
+  topologySpread?: TopologySpreadConstraint[];
+}
+
 /** The pod template of a workload. */
 export interface PodTemplate {
   labels?: Record<string, string>;
@@ -101,6 +144,8 @@ export interface Node extends KubeObject {
     conditions?: Condition[];
     /** The boot ID is empty or absent until the kubelet has reported it. */
     nodeInfo?: { bootID?: string };
+    /** What pods can use of each resource, as Kubernetes writes quantities. */
+    allocatable?: ResourceQuantities;
   };
 }
 
@@ -118,6 +163,10 @@ export interface Pod extends KubeObject {
     tolerations?: Toleration[];
     /** Only that of the node agent. */
     serviceAccountName?: string;
+    /** Absent where nothing asks whether pods fit on other nodes. */
+    scheduling?: PodScheduling;
+    /** Names of its PersistentVolumeClaims. Absent like `scheduling`, or if it has none. */
+    claims?: string[];
   };
   status: {
     phase?: string;
@@ -211,8 +260,16 @@ export interface VolumeAttachment extends KubeObject {
   };
 }
 
+export interface PersistentVolumeClaim extends KubeObject {
+  /** `volumeName` is absent until the claim is bound. */
+  spec: { volumeName?: string };
+}
+
 export interface PersistentVolume extends KubeObject {
-  spec: { claimRef?: { namespace?: string; name?: string } };
+  spec: {
+    claimRef?: { namespace?: string; name?: string };
+    nodeAffinity?: { required?: NodeSelector };
+  };
 }
 
 export interface Service extends KubeObject {

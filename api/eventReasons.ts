@@ -23,6 +23,18 @@ export const eventReasons = {
     on: ['MaintenanceWindow'],
     meaning: 'The open window waits for approval before it starts nodes.',
   },
+  CapacityDeadlock: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods; the message has the node whose release solves it.',
+  },
+  CapacityUnavailable: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'Pods of the maintenance fit on no other node, or wait for places that another maintenance is to have; the condition CapacityAvailable has the current pods.',
+  },
   Completed: {
     type: 'Normal',
     on: ['NodeMaintenance'],

@@ -27,6 +27,7 @@ export const MaintenanceInput = z.strictObject({
   reason: NodeMaintenanceSpec.shape.reason,
   drainPlan: NodeMaintenanceSpec.shape.drainPlan,
   drainDeadline: NodeMaintenanceSpec.shape.drainDeadline,
+  requireCapacity: NodeMaintenanceSpec.shape.requireCapacity,
 });
 export type MaintenanceInput = z.infer<typeof MaintenanceInput>;
 
@@ -69,13 +70,14 @@ export function toNodeMaintenance(input: MaintenanceInput): NodeMaintenance | un
       ...(input.drainPlan && { drainPlan: input.drainPlan }),
       ...(input.reason !== undefined && { reason: input.reason }),
       ...(input.drainDeadline && { drainDeadline: input.drainDeadline }),
+      ...(input.requireCapacity !== undefined && { requireCapacity: input.requireCapacity }),
     },
   };
 }
 
 /** Returns the input that describes the object. */
 export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance): MaintenanceInput {
-  const { nodeSelector, stage, drainPlan, reason, drainDeadline } = spec;
+  const { nodeSelector, stage, drainPlan, reason, drainDeadline, requireCapacity } = spec;
   const nodes = namedNodes(nodeSelector);
   return {
     name,
@@ -84,6 +86,7 @@ export function toMaintenanceInput({ metadata: { name }, spec }: NodeMaintenance
     ...(reason !== undefined && { reason }),
     ...(drainPlan && { drainPlan }),
     ...(drainDeadline && { drainDeadline }),
+    ...(requireCapacity !== undefined && { requireCapacity }),
   };
 }
 
@@ -107,7 +110,7 @@ function nodeChoiceProblems(input: MaintenanceInput): string[] {
   const { nodes, nodeSelector } = input;
   if (nodes && nodeSelector) return ['nodes, nodeSelector: give one of the two, not both'];
   if (nodes) return repeatedNodes(nodes);
-  const others = (['stage', 'reason', 'drainPlan', 'drainDeadline'] as const).filter(
+  const others = (['stage', 'reason', 'drainPlan', 'drainDeadline', 'requireCapacity'] as const).filter(
     (field) => input[field] !== undefined,
   );
   if (nodeSelector || others.length === 0) return [];

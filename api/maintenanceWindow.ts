@@ -255,6 +255,7 @@ const MaintenanceTemplate = z.strictObject({
   drainPlan: DrainPlan,
   drainDeadline: TemplateDrainDeadline.optional(),
   reason: NodeMaintenanceSpec.shape.reason,
+  requireCapacity: NodeMaintenanceSpec.shape.requireCapacity,
 });
 
 export const MaintenanceWindowSpec = z.strictObject({

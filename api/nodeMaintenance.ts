@@ -177,6 +177,13 @@ export const DrainPlan = z
   .describe(drainPlanDescription)
   .meta({ ...ATOMIC_LIST, ...cel(...drainPlanRules) });
 
+const RequireCapacity = z
+  .boolean({ error: 'expected true or false' })
+  .optional()
+  .describe(
+    'Extension to KEP-4212: if true, a pod that a controller recreates is evacuated only when its replacement fits on another node, by the rules of the default scheduler. The condition CapacityAvailable names the pods that wait, and why. If false, the condition only reports pods that do not fit.',
+  );
+
 export const NodeMaintenanceSpec = z
   .strictObject({
     nodeSelector: NodeSelector.describe('NodeSelector selects nodes for this node maintenance.'),
@@ -184,6 +191,7 @@ export const NodeMaintenanceSpec = z
     drainPlan: DrainPlan.meta(cel(...drainPlanRules.map(whenSet))),
     reason: text(MAX_REASON_LENGTH).optional().describe('Reason for the maintenance.'),
     drainDeadline: DrainDeadline.optional(),
+    requireCapacity: RequireCapacity,
   })
   .meta(cel(drainPlanIsImmutable, drainDeadlineStays));
 export type NodeMaintenanceSpec = z.infer<typeof NodeMaintenanceSpec>;

@@ -382,6 +382,21 @@ export class Kube {
     selection: ListOptions,
   ): Promise<ObjectList<T>> {
     const items: T[] = [];
+    const resourceVersion = await this.forEachPage(resource, selection, (page) => {
+      for (const item of page) items.push(item);
+    });
+    return { items, resourceVersion };
+  }
+
+  /**
+   * Passes the objects on page by page, so that a large collection need not fit into memory at once. Resolves with the version of the
+   * collection; rejects as Expired if that takes longer than the apiserver keeps it.
+   */
+  async forEachPage<T extends KubeObject>(
+    resource: Resource<T>,
+    selection: ListOptions,
+    visit: (page: T[]) => void,
+  ): Promise<string> {
     let next: string | undefined;
     let resourceVersion = '';
     do {
@@ -393,11 +408,11 @@ export class Kube {
         accept: selection.metadataOnly === true ? metadataListType : undefined,
         ...requestOptionsOf(selection),
       });
-      for (const item of page.items ?? []) items.push(withTypeMeta(resource, item));
+      visit((page.items ?? []).map((item) => withTypeMeta(resource, item)));
       resourceVersion ||= page.metadata.resourceVersion;
       next = page.metadata.continue || undefined;
     } while (next !== undefined);
-    return { items, resourceVersion };
+    return resourceVersion;
   }
 
   #patch<T extends KubeObject>(

@@ -19,6 +19,7 @@ import type { FencedKube, Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { OnDemandInformer } from './onDemandInformer.ts';
+import { trimWithScheduling } from './podScheduling.ts';
 import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
 import {
   trimPodDisruptionBudget,
@@ -133,7 +134,7 @@ function nodeAndPodInformers({
 }: WatchOptions): Pick<Cluster, 'nodes' | 'pods' | 'budgets' | 'daemonSets'> {
   return {
     nodes: new Informer({ kube, resource: resources.nodes, transform: trimNode, log }),
-    pods: podInformer({ kube, log }),
+    pods: podInformer({ kube, log }, trimWithScheduling()),
     budgets: new Informer({
       kube,
       resource: resources.podDisruptionBudgets,
@@ -145,12 +146,15 @@ function nodeAndPodInformers({
   };
 }
 
-function podInformer({ kube, log, namespace }: WatchOptions): Informer<Pod, RawPod> {
+function podInformer(
+  { kube, log, namespace }: WatchOptions,
+  transform: (raw: RawPod) => Pod = trimPod,
+): Informer<Pod, RawPod> {
   return new Informer({
     kube,
     namespace,
     resource: resources.pods,
-    transform: trimPod,
+    transform,
     indexes: {
       [byNode]: ({ spec }: Pod) => (spec.nodeName === undefined ? [] : [spec.nodeName]),
       [byGate]: ({ spec }: Pod) => spec.schedulingGates ?? [],

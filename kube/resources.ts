@@ -8,11 +8,15 @@ import type {
   Node,
   NodeSelector,
   PersistentVolume,
+  PersistentVolumeClaim,
+  PodAffinityTerm,
   PodDisruptionBudget,
   Service,
   ReplicaSet,
+  ResourceQuantities,
   StatefulSet,
   Toleration,
+  TopologySpreadConstraint,
   VolumeAttachment,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
@@ -61,7 +65,18 @@ export interface RawPod extends KubeObject {
     serviceAccountName?: string;
     tolerations?: Toleration[];
     volumes?: PodVolume[];
-    affinity?: { nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector } };
+    affinity?: {
+      nodeAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: NodeSelector };
+      podAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: PodAffinityTerm[] };
+      podAntiAffinity?: { requiredDuringSchedulingIgnoredDuringExecution?: PodAffinityTerm[] };
+    };
+    schedulerName?: string;
+    containers?: RawContainer[];
+    initContainers?: RawContainer[];
+    resources?: { requests?: ResourceQuantities };
+    overhead?: ResourceQuantities;
+    nodeSelector?: Record<string, string>;
+    topologySpreadConstraints?: TopologySpreadConstraint[];
   };
   status?: {
     phase?: string;
@@ -76,6 +91,15 @@ export interface PodVolume {
   emptyDir?: { medium?: string };
   persistentVolumeClaim?: { claimName: string };
   ephemeral?: object;
+}
+
+/** A container of a pod, reduced to what the scheduler reads. */
+export interface RawContainer {
+  name?: string;
+  image?: string;
+  resources?: { requests?: ResourceQuantities };
+  restartPolicy?: string;
+  ports?: { hostPort?: number; protocol?: string; hostIP?: string }[];
 }
 
 /** A DaemonSet, Deployment or StatefulSet as the apiserver returns it, reduced to its pod template. */
@@ -132,6 +156,12 @@ export const resources = {
   pods: core('pods', 'Pod', true) as Resource<RawPod>,
   namespaces: core('namespaces', 'Namespace', false) as Resource,
   events: core('events', 'Event', true) as Resource<KubeEvent>,
+  persistentVolumes: core('persistentvolumes', 'PersistentVolume', false) as Resource<PersistentVolume>,
+  persistentVolumeClaims: core(
+    'persistentvolumeclaims',
+    'PersistentVolumeClaim',
+    true,
+  ) as Resource<PersistentVolumeClaim>,
   serviceAccounts: core('serviceaccounts', 'ServiceAccount', true) as Resource,
   services: core('services', 'Service', true) as Resource<Service>,
   endpointSlices: {
@@ -206,7 +236,6 @@ export const resources = {
     kind: 'VolumeAttachment',
     namespaced: false,
   } as Resource<VolumeAttachment>,
-  persistentVolumes: core('persistentvolumes', 'PersistentVolume', false) as Resource<PersistentVolume>,
   customResourceDefinitions: {
     group: 'apiextensions.k8s.io',
     version: 'v1',

@@ -132,6 +132,7 @@ export function trimNode(raw: Node): Node {
   const status = present({
     conditions: kept.length === 0 ? undefined : kept,
     nodeInfo: bootID === undefined ? undefined : { bootID },
+    allocatable: raw.status?.allocatable,
   });
   return {
     metadata: trimMetadata(raw.metadata),

@@ -5,9 +5,13 @@ import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../ap
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { type DrainDecision, type DrainSnapshot, decideDrain } from '../../domain/drain/decide.ts';
-import { deletesOnDeadline, drainDeadlineOf } from '../../domain/drain/escalation.ts';
+import {
+  deadlineInMs,
+  deletesOnDeadline,
+  drainDeadlineOf,
+  isPastDeadline,
+} from '../../domain/drain/escalation.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
-import { deadlineInMs } from '../../domain/drain/escalation.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
 import { pendingVerification } from '../../domain/drain/verification.ts';
@@ -16,6 +20,7 @@ import {
   emptyStatus,
   isDrainedAt,
   isEmptied,
+  withCapacity,
   withDrain,
 } from '../../domain/maintenance/status.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
@@ -29,6 +34,7 @@ import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/no
 import { debounceMs, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import type { DrainCapacity } from './capacity.ts';
 import { Deletions } from './deletions.ts';
 import { DrainedCheck, type Verified } from './drainedCheck.ts';
 import { DrainEvents } from './drainEvents.ts';
@@ -142,6 +148,8 @@ class DrainRun<T extends { kind: string }> {
   #agentNodes: readonly AgentNode[] = [];
   /** When the deadline deletes the next pod, in milliseconds since the epoch. */
   #nextDeletionAtMs: number | undefined;
+  /** Time after which the pods that wait for capacity are compared with the nodes again. */
+  #capacityDueInMs = Infinity;
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -170,6 +178,7 @@ class DrainRun<T extends { kind: string }> {
             this.#drainedCheck.dueInMs(),
             this.#nextDeletionInMs(),
             this.#deadlineInMs(),
+            this.#capacityDueInMs,
           ),
         others: [this.#drainedCheck, this.#jobs()],
       };
@@ -205,8 +214,9 @@ class DrainRun<T extends { kind: string }> {
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
-    const publication = { writer: this.#writer, isPaused: mode.kind === 'Paused' };
-    const isDrained = await this.#publish(view, decision, publication);
+    const isPaused = mode.kind === 'Paused';
+    const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
+    const isDrained = await this.#publish(view, decision, { writer: this.#writer, isPaused, capacity });
     if (mode.kind === 'Paused') return undefined;
     // Written at once, so that the first tier counts even if its pods leave before the next write.
     if (status.drainTier === undefined && decision.tiers.includes(decision.position))
@@ -216,10 +226,19 @@ class DrainRun<T extends { kind: string }> {
     // The targets are written first: they keep the pods of DaemonSets from returning.
     if (decision.deletions.length > 0) await this.#writer.flush();
     await this.#deletions.perform(current.maintenance, decision.deletions, isHeld);
-    if (decision.evacuate.length === 0)
+    const evacuate = this.#withPlaces(decision.evacuate, capacity);
+    if (evacuate.length === 0)
       return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
-    await this.#evacuations.start(decision.evacuate, isHeld);
+    await this.#evacuations.start(evacuate, isHeld);
     return undefined;
+  }
+
+  /** Returns the pods that need not wait for capacity. */
+  #withPlaces(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
+    const evacuate = capacity === undefined ? pods : pods.filter(capacity.mayLeave);
+    const isWaiting = capacity !== undefined && evacuate.length < pods.length;
+    this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
+    return evacuate;
   }
 
   #nextDeletionInMs(): number {
@@ -292,11 +311,16 @@ class DrainRun<T extends { kind: string }> {
   async #publish(
     view: View,
     decision: DrainDecision,
-    { writer, isPaused }: { writer: StatusWriter; isPaused: boolean },
+    {
+      writer,
+      isPaused,
+      capacity,
+    }: { writer: StatusWriter; isPaused: boolean; capacity: DrainCapacity | undefined },
   ): Promise<boolean> {
     const now = this.#deps.cluster.kube.now();
     const { generation } = view.maintenance.metadata;
     this.#events.record(view.maintenance, decision);
+    if (capacity !== undefined) this.#events.recordCapacity(view.maintenance, capacity.facts);
     this.#blocked.enqueue(view.maintenance, decision.blocked, now);
     const planLength = view.plan.length;
     const { verification, read } = await this.#verified(view, decision, writer);
@@ -309,14 +333,16 @@ class DrainRun<T extends { kind: string }> {
       generation,
       verification,
     };
+    const changed = (status: NodeMaintenanceStatus, mayBecomeDrained: boolean) => {
+      const next = withDrain(status, decision, { ...input, mayBecomeDrained });
+      return capacity === undefined ? next : withCapacity(next, capacity.facts, input.now);
+    };
     const isDrained = () => isDrainedAt(writer.latest.status ?? emptyStatus, generation);
     if (verification.kind !== 'Verified' || read === undefined || isDrained()) {
-      writer.publish((status) => withDrain(status, decision, input), generation);
+      writer.publish((status) => changed(status, false), generation);
       return verification.kind === 'Verified' && isDrained();
     }
-    const change = (status: NodeMaintenanceStatus) =>
-      withDrain(status, decision, { ...input, mayBecomeDrained: true });
-    const isWritten = await writer.writeAt(read, change);
+    const isWritten = await writer.writeAt(read, (status) => changed(status, true));
     if (!isWritten) this.#drainedCheck.writeRejected();
     return isWritten;
   }
@@ -330,7 +356,7 @@ class DrainRun<T extends { kind: string }> {
     // A pending write would change the object after it is read.
     return this.#drainedCheck.verify(view, {
       beforeRead: () => writer.flush(),
-      isPastDeadline: (deadlineInMs(writer.latest, this.#deps.cluster.kube.now()) ?? 1) <= 0,
+      isPastDeadline: isPastDeadline(writer.latest, this.#deps.cluster.kube.now()),
     });
   }
 

@@ -1,4 +1,5 @@
 import type { DrainTier, NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { capacityCondition, type CapacityFacts, CapacityReason } from '../../domain/capacity/condition.ts';
 import { listed } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
 import { numbered } from '../../domain/common/text.ts';
@@ -13,6 +14,7 @@ import type { View } from '../view.ts';
 export class DrainEvents {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'events'>;
   readonly #recorded = new Set<string>();
+  #capacity: string | undefined;
 
   constructor(deps: Pick<InjectedDeps, 'cluster' | 'events'>) {
     this.#deps = deps;
@@ -22,6 +24,22 @@ export class DrainEvents {
     this.#recordFastForwarded(maintenance, decision);
     if (decision.overruled.length > 0) this.#recordConflict(maintenance, decision.overruled);
     this.#recordBlocked(maintenance, decision);
+  }
+
+  /** Records once that pods wait, until they fit again, and every deadlock: the condition has the current pods. */
+  recordCapacity(maintenance: NodeMaintenance, facts: CapacityFacts): void {
+    const { status, reason, message } = capacityCondition(facts);
+    if (status === 'False' && !facts.waits && reason !== CapacityReason.Deadlock) return;
+    const isDeadlock = reason === CapacityReason.Deadlock;
+    const fact = status === 'True' ? undefined : isDeadlock ? message : reason;
+    if (fact === this.#capacity) return;
+    this.#capacity = fact;
+    if (fact === undefined) return;
+    this.#deps.events.record(maintenance, {
+      type: 'Warning',
+      reason: isDeadlock ? 'CapacityDeadlock' : 'CapacityUnavailable',
+      message,
+    });
   }
 
   recordTierDrained({ maintenance, nodes }: View, { number, total }: DrainTier): void {

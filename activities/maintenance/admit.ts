@@ -138,7 +138,8 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
   if (text(planOf(existing).map(entryKey)) !== text(planOf(wanted).map(entryKey))) return 'drainPlan';
   if (canonicalJson(existing.spec.drainDeadline ?? null) !== canonicalJson(wanted.spec.drainDeadline ?? null))
     return 'drainDeadline';
-  return (existing.spec.reason ?? '') === (wanted.spec.reason ?? '') ? undefined : 'reason';
+  if ((existing.spec.reason ?? '') !== (wanted.spec.reason ?? '')) return 'reason';
+  return existing.spec.requireCapacity === wanted.spec.requireCapacity ? undefined : 'requireCapacity';
 }
 
 function admitted({ cluster, scope, heartbeatTimeoutSeconds }: Deps, maintenance: NodeMaintenance): Admitted {

@@ -1,11 +1,12 @@
 import { type Command, Option } from 'commander';
 import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceInput.ts';
-import type { Node } from '../../api/core.ts';
+import type { Node, Pod } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
+import { type CapacityForecast, claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
 import { completeDrainPlan, drainPlanProblems, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
@@ -20,7 +21,9 @@ import { currentEvacuation } from '../../domain/evacuation/evacuation.ts';
 import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
+import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import type { Kube } from '../../kube/client.ts';
+import { listPodsWithScheduling } from '../../kube/podScheduling.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPodDisruptionBudget, trimPod } from '../../kube/transform.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
@@ -48,6 +51,11 @@ export interface PlanReport extends Preview {
   readonly held: readonly { readonly node: string; readonly holder: string }[];
   /** Warnings about the nodes and other maintenances. */
   readonly warnings: readonly string[];
+  /** Whether the pods fit on other nodes. Missing if reading all pods of the cluster takes too long. */
+  readonly capacity?: CapacityForecast & {
+    /** Number of claims whose volumes could not be read, and were not compared with nodes. */
+    readonly unreadClaims: number;
+  };
 }
 
 /** kubectl maintenance plan */
@@ -169,11 +177,12 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const names = nodes.map(({ metadata }) => metadata.name);
   const pods = await podsOn(kube, names, namespace);
-  const [agents, budgets, evacuations, { held, warnings }] = await Promise.all([
+  const [agents, budgets, evacuations, { held, warnings }, capacity] = await Promise.all([
     agentsOf(kube, pods),
     kube.list(resources.podDisruptionBudgets),
     evacuationsOf(kube, pods),
     warningsOn(kube, maintenance, { nodes, existing }),
+    capacityOf(kube, { existing, drained: new Set(names), namespace }),
   ]);
   const isDraining = stageOf(maintenance) === 'Drain';
   const preview = previewDrain({
@@ -186,7 +195,31 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     now: kube.now(),
   });
   const blocked = preview.blocked || held.length > 0 || names.length === 0;
-  return { nodes: names, held, ...preview, blocked, warnings };
+  return { nodes: names, held, ...preview, blocked, warnings, ...(capacity !== undefined && { capacity }) };
+}
+
+/** All pods of the cluster are read for this long at most, and this many. */
+const maxCapacityMs = 30_000;
+const maxCapacityPods = 200_000;
+const maxClaims = 500;
+
+async function capacityOf(
+  kube: Kube,
+  { existing, drained, namespace }: { existing: readonly Node[]; drained: Set<string>; namespace: string },
+): Promise<PlanReport['capacity']> {
+  if (drained.size === 0) return undefined;
+  const signal = AbortSignal.timeout(maxCapacityMs);
+  const pods = await listPodsWithScheduling(kube, { maxPods: maxCapacityPods, signal });
+  if (pods === undefined) return undefined;
+  const claims = claimsToRead({ drained, pods }, maxClaims);
+  const endsAt = performance.now() + maxCapacityMs;
+  const { volumes, unread } = await readClaimedVolumes(kube, claims, { endsAt });
+  const leaves = (pod: Pod) => !isLeftRunning(pod, namespace);
+  const nowMs = kube.now().getTime();
+  return {
+    ...forecastCapacity({ nodes: existing, drained, pods, volumes, leaves, nowMs }),
+    unreadClaims: unread,
+  };
 }
 
 /** Returns the agents of the nodes that have static pods. */

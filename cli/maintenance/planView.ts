@@ -1,4 +1,5 @@
 import { listed } from '../../domain/common/names.ts';
+import { forecastText } from '../../domain/capacity/forecast.ts';
 import { numbered } from '../../domain/common/text.ts';
 import {
   isBypassed,
@@ -30,8 +31,23 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
       ? []
       : ['', ...warnings.map((text) => escapeForTerminal(`Warning: ${text}`, maxLineLength))]),
     '',
+    ...capacityLines(report, isWide),
     conclusion(report),
   ];
+}
+
+/** Says that all pods fit only if asked for everything. */
+function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string[] {
+  if (nodes.length === 0) return [];
+  if (capacity === undefined)
+    return ['Capacity: not checked, because the cluster has too many pods to read them all in time.'];
+  const unread =
+    capacity.unreadClaims === 0
+      ? ''
+      : ` The volumes of ${numbered(capacity.unreadClaims, 'claim')} could not be read, and were not compared.`;
+  const isFine = capacity.unplaced.length + capacity.otherSchedulers + capacity.unreadClaims === 0;
+  if (isFine && !isWide) return [];
+  return [escapeForTerminal(`${forecastText(capacity)}${unread}`, 2 * maxLineLength)];
 }
 
 function tierLines({ tier, selects, pods }: TierPreview, total = tier, isWide = false): string[] {

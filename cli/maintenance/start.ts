@@ -25,6 +25,7 @@ interface StartOptions extends ClusterOptions, UiOptions, WaitOptions {
   readonly plan?: string;
   readonly drainDeadline?: string;
   readonly onDeadline?: 'Report' | 'Delete';
+  readonly requireCapacity?: boolean;
   readonly dryRun: 'none' | 'server';
   readonly output?: Structured;
 }
@@ -59,6 +60,7 @@ export function addStartVerb(program: Command): void {
         'what happens at the deadline to the pods that are left; Delete requires permission to delete pods',
       ).choices(['Report', 'Delete']),
     )
+    .option('--require-capacity', 'evacuate a pod only when its replacement fits on another node')
     .addOption(
       new Option('--dry-run <strategy>', 'server: validate, including admission, without creating the object')
         .choices(['none', 'server'])
@@ -121,7 +123,7 @@ function maintenanceOf(
   options: StartOptions,
   drainPlan: unknown,
 ): NodeMaintenance {
-  const { name, selector, stage, reason } = options;
+  const { name, selector, stage, reason, requireCapacity } = options;
   const drainDeadline = deadlineOf(options);
   const parsed = parseMaintenanceInput({
     name: name ?? nameFor(names, selector),
@@ -130,6 +132,7 @@ function maintenanceOf(
     ...(reason !== undefined && { reason }),
     ...(drainPlan !== undefined && { drainPlan }),
     ...(drainDeadline !== undefined && { drainDeadline }),
+    ...(requireCapacity !== undefined && { requireCapacity }),
   });
   const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
   const maintenance = parsed.ok ? toNodeMaintenance(parsed.input) : undefined;

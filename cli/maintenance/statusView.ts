@@ -18,7 +18,7 @@ export interface StatusText {
 
 /** A sentence about what the table does not show. */
 export interface Remark {
-  readonly about: 'Stalled' | 'Blocked' | 'Evacuator' | 'Terminating' | 'StaticPods' | 'Gate';
+  readonly about: 'Stalled' | 'Capacity' | 'Blocked' | 'Evacuator' | 'Terminating' | 'StaticPods' | 'Gate';
   readonly text: string;
 }
 
@@ -228,9 +228,13 @@ function remarksOn(summary: MaintenanceSummary, isTruncated: boolean): Remark[] 
   );
 }
 
-function drainRemarks({ nodes, staticPodsRemain }: MaintenanceSummary, isTruncated: boolean): Remark[] {
+function drainRemarks(
+  { nodes, staticPodsRemain, capacity }: MaintenanceSummary,
+  isTruncated: boolean,
+): Remark[] {
   const staticText = `static pods keep running: ${staticPodsRemain}`;
   return [
+    ...(capacity === undefined ? [] : [{ about: 'Capacity', text: capacity } as const]),
     ...causesOn(nodes, isTruncated),
     ...(staticPodsRemain === undefined ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>

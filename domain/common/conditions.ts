@@ -32,3 +32,6 @@ export function isTrue(conditions: readonly Condition[] | undefined, type: strin
 export function isFalse(conditions: readonly Condition[] | undefined, type: string): boolean {
   return conditions?.some((condition) => condition.type === type && condition.status === 'False') ?? false;
 }
+
+/** Condition of a NodeMaintenance whose nodes were not drained at the deadline. */
+export const DRAIN_DEADLINE_EXCEEDED = 'DrainDeadlineExceeded';

@@ -7,9 +7,9 @@ export function compareNames(a: string, b: string): number {
 const maxNames = 3;
 
 /** Joins the names: `a, b, c and 7 more`. */
-export function listed(names: readonly string[]): string {
-  const shown = names.slice(0, maxNames).join(', ');
-  return names.length > maxNames ? `${shown} and ${names.length - maxNames} more` : shown;
+export function listed(names: readonly string[], max = maxNames): string {
+  const shown = names.slice(0, max).join(', ');
+  return names.length > max ? `${shown} and ${names.length - max} more` : shown;
 }
 
 /** Long names are shortened in messages, so that three of them fit. */

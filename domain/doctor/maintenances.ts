@@ -1,6 +1,7 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { stageOf } from '../common/stage.ts';
+import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { STALLED, stalledMessage } from '../common/stalledRun.ts';
 import { numbered } from '../common/text.ts';
 import { heldNodes } from '../maintenance/heldNodes.ts';
@@ -99,6 +100,12 @@ function waitingProblem(
         : undefined;
     case WaitingReason.Blocked:
       return warning(messageOf('Drained'), `resolve what blocks the pods; ${statusRemedy}`, object);
+    case WaitingReason.Capacity:
+      return warning(
+        messageOf(CAPACITY_AVAILABLE),
+        `add a node, or do what the message says; docs/concepts/node-maintenance.md explains it, and ${statusRemedy}`,
+        object,
+      );
     case WaitingReason.WaitingForNodeLease:
       return warning(
         messageOf('NodeLeasesHeld'),

@@ -92,6 +92,12 @@ export function deadlineInMs(
   return deadline && Date.parse(deadline.time) - now.getTime();
 }
 
+/** Reports whether the deadline that is in effect has passed. */
+export function isPastDeadline(maintenance: Pick<NodeMaintenance, 'spec' | 'status'>, now: Date): boolean {
+  const inMs = deadlineInMs(maintenance, now);
+  return inMs !== undefined && inMs <= 0;
+}
+
 /** Formats the deadline that is in effect and its next step; undefined without one, and once the nodes were drained. */
 export function deadlineText({ spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>): string | undefined {
   const deadline = status?.drainDeadline;

@@ -6,7 +6,8 @@ import type {
   NodeMaintenanceStage,
   NodeMaintenanceStatus,
 } from '../../api/nodeMaintenance.ts';
-import { type ConditionFacts, withCondition } from '../common/conditions.ts';
+import { CAPACITY_AVAILABLE, capacityCondition, type CapacityFacts } from '../capacity/condition.ts';
+import { type ConditionFacts, DRAIN_DEADLINE_EXCEEDED, withCondition } from '../common/conditions.ts';
 import { compareNames, listed, shortened } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { cut, jsonBytes, numbered, oneLine } from '../common/text.ts';
@@ -252,8 +253,6 @@ function deadlineAfter(
   return { ...deadline, drainedAt: now };
 }
 
-const DRAIN_DEADLINE_EXCEEDED = 'DrainDeadlineExceeded';
-
 /** Updates the condition DrainDeadlineExceeded. A maintenance whose nodes were drained in time does not have it. */
 function withDeadlineExceeded(
   conditions: readonly Condition[],
@@ -270,6 +269,17 @@ function withDeadlineExceeded(
   if (!(Date.parse(now) >= Date.parse(time))) return [...conditions];
   const message = `The nodes are not drained, and the deadline was ${time}. The condition Drained says what is left.`;
   return withCondition(conditions, { type, status: 'True', reason: 'PodsRemain', message }, now);
+}
+
+/** Returns the status with the condition CapacityAvailable. A maintenance whose pods neither wait nor failed to fit does not have it. */
+export function withCapacity(
+  status: NodeMaintenanceStatus,
+  facts: CapacityFacts,
+  now: string,
+): NodeMaintenanceStatus {
+  const condition = capacityCondition(facts);
+  if (condition.status === 'True' && !facts.waits && !hasCondition(status, CAPACITY_AVAILABLE)) return status;
+  return { ...status, conditions: withCondition(status.conditions, condition, now) };
 }
 
 /** Updates the conditions NodeLeasesHeld and NodesAuthorized. A maintenance whose nodes were never waiting for it does not have them. */

@@ -8,6 +8,7 @@ import type {
   NodeMaintenanceStage,
 } from '../../api/nodeMaintenance.ts';
 import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
+import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { isFalse, isTrue } from '../common/conditions.ts';
 import { terminationText } from '../evacuation/termination.ts';
 import { isCordoned } from '../common/cordon.ts';
@@ -80,6 +81,8 @@ export interface MaintenanceSummary {
   readonly staticPodsRemain?: string;
   /** Why its workflow makes no progress, and what to do. */
   readonly stalled?: string;
+  /** The pods that fit on no other node, and why. Missing if all fit, as far as a worker has observed. */
+  readonly capacity?: string;
 }
 
 export interface DeadlineSummary {
@@ -183,6 +186,7 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     ...(estimate !== undefined && { estimate }),
     ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
+    ...capacityOf(maintenance),
   };
 }
 
@@ -201,6 +205,12 @@ function deadlineSummary(maintenance: NodeMaintenance): Pick<MaintenanceSummary,
       ...(drainedAt !== undefined && { drainedAt }),
     },
   };
+}
+
+function capacityOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'capacity'> {
+  if (stageOf(maintenance) !== 'Drain') return {};
+  const condition = maintenance.status?.conditions.find(({ type }) => type === CAPACITY_AVAILABLE);
+  return condition?.status === 'False' ? { capacity: condition.message } : {};
 }
 
 function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'notProgressing'> {

@@ -1,4 +1,5 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { waitsForCapacity } from '../capacity/condition.ts';
 import { NODES_AUTHORIZED } from '../common/nodePermission.ts';
 import { isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { BlockerReason } from '../evacuation/blocker.ts';
@@ -28,6 +29,8 @@ export const WaitingReason = {
   WorkInProgress: 'WorkInProgress',
   /** Volumes of pods that have left are still attached to a node. */
   VolumesAttached: 'VolumesAttached',
+  /** Pods fit on no other node, or cordoned nodes and a budget wait for each other. */
+  Capacity: 'Capacity',
   /** Pods are being evacuated. */
   Draining: 'Draining',
   /** Nodes are being uncordoned. */
@@ -64,6 +67,7 @@ function drainReason(maintenance: NodeMaintenance): WaitingReason | undefined {
   const { conditions, podsBlocked = 0 } = maintenance.status ?? {};
   const stated = conditions?.find(({ type }) => type === 'Drained')?.reason;
   const known = drainReasons.find((reason) => reason === stated);
+  if (known === undefined && waitsForCapacity(maintenance, conditions)) return WaitingReason.Capacity;
   // Pods that need intervention make the condition say Blocked: the others wait for their budgets.
   return known ?? (podsBlocked > 0 ? WaitingReason.DisruptionBudget : WaitingReason.Draining);
 }

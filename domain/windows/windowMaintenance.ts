@@ -59,6 +59,7 @@ export function newWindowMaintenance(
       drainPlan: completeDrainPlan(template.drainPlan),
       reason: template.reason ?? `Window ${window.metadata.name}`,
       ...(template.drainDeadline && { drainDeadline: template.drainDeadline }),
+      ...(template.requireCapacity !== undefined && { requireCapacity: template.requireCapacity }),
     },
   };
 }

@@ -23,7 +23,7 @@ const folders = {
     packages: ['croner'],
     layers: [
       ['common'],
-      ['budget', 'evacuation', 'installation', 'leases', 'readiness'],
+      ['budget', 'capacity', 'evacuation', 'installation', 'leases', 'readiness'],
       ['drain', 'notifications'],
       ['admission', 'maintenance', 'staticPods', 'windows'],
       ['doctor', 'report', 'uninstall'],

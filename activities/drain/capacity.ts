@@ -1,0 +1,280 @@
+import type { Node, PersistentVolume, Pod } from '../../api/core.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { allocate, type DrainAllocation, type PlacedDrain } from '../../domain/capacity/allocation.ts';
+import { withCordoned } from '../../domain/capacity/clusterState.ts';
+import { type CapacityFacts, holdsPodsBack } from '../../domain/capacity/condition.ts';
+import {
+  type CapacityDeadlock,
+  capacityDeadlocks,
+  type StrandedPod,
+  strandedPods,
+} from '../../domain/capacity/deadlock.ts';
+import {
+  deletedAt,
+  isAboutToBeScheduled,
+  needsPlace,
+  withoutReplacement,
+} from '../../domain/capacity/replacement.ts';
+import { compareNames } from '../../domain/common/names.ts';
+import { isLeftRunning, podName } from '../../domain/common/pod.ts';
+import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
+import { isPastDeadline } from '../../domain/drain/escalation.ts';
+import { tierPositionOf } from '../../domain/drain/tiers.ts';
+import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.ts';
+import { isInstigated } from '../../domain/evacuation/evacuation.ts';
+import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
+import { byNode } from '../../kube/cluster.ts';
+import type { InjectedDeps } from '../injectedDeps.ts';
+import { isDraining, namesOf, nodeStatusOf, nodesOf, planOf, selectedNodes } from '../view.ts';
+
+/** A result is used for this long, and for this many times as long as it took. */
+const minAgeMs = 1_000;
+const ageForReportMs = 5_000;
+const agePerComputation = 20;
+/** In a larger cluster places are found only for drains that wait for them. */
+const maxReportedPods = 50_000;
+/** The volume of a claim is read again after this time. */
+const volumeAgeMs = 60_000;
+/** Claims that are read for one result; the next one continues. */
+const maxClaimReads = 200;
+const maxReadMs = 1_000;
+/** A replacement that does not exist so long after its pod has gone is not coming. */
+const replacementMs = 30_000;
+
+/** The places for the pods of one drain. */
+export interface DrainCapacity {
+  readonly facts: CapacityFacts;
+  /** The time after which pods that may not leave are compared with the nodes again. */
+  readonly dueInMs: number;
+  /** Reports whether the pod may be evacuated. A pod that appeared since waits for the next result. */
+  readonly mayLeave: (pod: Pod) => boolean;
+}
+
+interface Computed {
+  readonly atMs: number;
+  readonly tookMs: number;
+  readonly allocations: ReadonlyMap<string, DrainAllocation>;
+  /** Maintenance -> UIDs of the pods that the result is about. */
+  readonly considered: ReadonlyMap<string, ReadonlySet<string | undefined>>;
+  readonly stranded: readonly StrandedPod[];
+  readonly deadlocks: readonly CapacityDeadlock[];
+}
+
+/**
+ * Finds places for the pods of all drains together, from the informers, so that no two pods count on the same one. The drains of this process share
+ * a result for a second at least. Another process comes to the same result.
+ */
+export class Capacity {
+  readonly #deps: Pick<InjectedDeps, 'cluster' | 'namespace'>;
+  readonly #volumes = new Map<string, { volume: PersistentVolume | undefined; atMs: number }>();
+  /** UID of a pod that was being evacuated -> when it was seen last; its replacement may not exist yet. */
+  readonly #leaving = new Map<string, { pod: Pod; seenMs: number }>();
+  #computed: Computed | undefined;
+  #computing: Promise<Computed> | undefined;
+
+  constructor(deps: Pick<InjectedDeps, 'cluster' | 'namespace'>) {
+    this.#deps = deps;
+  }
+
+  /** Returns undefined for a drain that does not wait for capacity in a cluster that is too large to report it. */
+  async of(maintenance: NodeMaintenance, evacuate: readonly Pod[]): Promise<DrainCapacity | undefined> {
+    const { name } = maintenance.metadata;
+    const waits = this.#holdsPodsBack(maintenance);
+    const { pods, nodes } = this.#deps.cluster;
+    if (!waits && pods.size > maxReportedPods) return undefined;
+    const isUnknown = (pod: Pod) =>
+      needsPlace(pod) && this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
+    const computed = await this.#newerThan(evacuate.some(isUnknown) ? minAgeMs : ageForReportMs);
+    const { unplaced = [], servedFirst = [] } = computed.allocations.get(name) ?? {};
+    const held = namesOf(nodesOf(maintenance, nodes.list()));
+    const isOnHeldNode = ({ spec }: Pod) => held.has(spec.nodeName ?? '');
+    const waiting = new Set(unplaced.map(({ pod }) => pod.metadata.uid));
+    const considered = computed.considered.get(name);
+    return {
+      dueInMs: evacuate.some(isUnknown) ? minAgeMs : ageForReportMs,
+      facts: {
+        waits,
+        unplaced,
+        servedFirst,
+        stranded: computed.stranded.filter((one) => one.nodes.some((node) => held.has(node))),
+        deadlocks: computed.deadlocks.filter(
+          ({ blocked, node }) => held.has(node) || blocked.some(isOnHeldNode),
+        ),
+      },
+      mayLeave: (pod) =>
+        !waits ||
+        !needsPlace(pod) ||
+        pod.metadata.deletionTimestamp !== undefined ||
+        (considered?.has(pod.metadata.uid) === true && !waiting.has(pod.metadata.uid)),
+    };
+  }
+
+  #holdsPodsBack(maintenance: NodeMaintenance): boolean {
+    return holdsPodsBack(maintenance, isPastDeadline(maintenance, this.#deps.cluster.kube.now()));
+  }
+
+  async #newerThan(ageMs: number): Promise<Computed> {
+    const known = this.#computed;
+    const maxAgeMs = known === undefined ? 0 : Math.max(ageMs, agePerComputation * known.tookMs);
+    if (known !== undefined && performance.now() - known.atMs < maxAgeMs) return known;
+    this.#computing ??= this.#compute().finally(() => {
+      this.#computing = undefined;
+    });
+    return this.#computing;
+  }
+
+  async #compute(): Promise<Computed> {
+    const { cluster, namespace } = this.#deps;
+    const readingAt = performance.now();
+    const maintenances = cluster.maintenances.list().filter((one) => holdsNodes(stageOf(one)));
+    const draining = maintenances.filter(isDraining);
+    const evacuating = this.#evacuatingPods();
+    const isEvacuating = new Set(evacuating.map(({ metadata }) => metadata.uid));
+    const leavingOf = (maintenance: NodeMaintenance) =>
+      leavingPods(maintenance, selectedNodes(maintenance, cluster.nodes.list()), (node) =>
+        cluster.pods.byIndex(byNode, node).filter((pod) => !isLeftRunning(pod, namespace)),
+      ).filter(({ metadata }) => !isEvacuating.has(metadata.uid));
+    const withClaims = [...evacuating, ...draining.flatMap(leavingOf)].filter(({ spec }) => spec.claims);
+    const spentMs = performance.now() - readingAt;
+    await this.#readVolumes(withClaims);
+    // Nothing below waits, so that all facts are from one moment.
+    const startedAt = performance.now() - spentMs;
+    const existing = cluster.nodes.list();
+    const pods = cluster.pods.list();
+    const drains = cluster.maintenances
+      .list()
+      .filter(isDraining)
+      .map(
+        (maintenance): PlacedDrain => ({
+          name: maintenance.metadata.name,
+          createdAt: maintenance.metadata.creationTimestamp ?? '',
+          waits: this.#holdsPodsBack(maintenance),
+          pods: leavingOf(maintenance),
+        }),
+      );
+    const cordoned = maintenances.flatMap((one) => [...namesOf(selectedNodes(one, existing))]);
+    const facts = {
+      nodes: withCordoned(existing, new Set(cordoned)),
+      pods,
+      volumes: this.#boundVolumes(),
+    };
+    const nowMs = cluster.kube.now().getTime();
+    const reserved = [
+      ...pods.filter((pod) => isAboutToBeScheduled(pod, nowMs)),
+      ...withoutReplacement(this.#stillLeaving(evacuating), pods),
+    ];
+    const allocations = allocate(facts, reserved, drains);
+    const holders = holdersOf(maintenances, existing);
+    const stranded = strandedPods({ ...facts, holders });
+    const blocked = stranded.length === 0 ? [] : this.#podsBlockedByBudgets();
+    const deadlocks = capacityDeadlocks(stranded, { budgets: cluster.budgets.list(), blocked, holders });
+    const atMs = performance.now();
+    this.#computed = {
+      atMs,
+      tookMs: atMs - startedAt,
+      allocations: new Map(allocations.map((one) => [one.name, one] as const)),
+      considered: new Map(
+        drains.map((one) => [one.name, new Set(one.pods.map(({ metadata }) => metadata.uid))] as const),
+      ),
+      stranded,
+      deadlocks,
+    };
+    return this.#computed;
+  }
+
+  /** Returns the pods with an Evacuation whose replacements need places. */
+  #evacuatingPods(): Pod[] {
+    const { evacuations, pods } = this.#deps.cluster;
+    return evacuations.list().flatMap((evacuation) => {
+      const { podRef } = evacuation.spec;
+      const pod = pods.get(`${evacuation.metadata.namespace}/${podRef.name}`);
+      if (pod === undefined || pod.metadata.uid !== podRef.uid) return [];
+      return isInstigated(evacuation) && needsPlace(pod) ? [pod] : [];
+    });
+  }
+
+  /** Remembers pods that are gone until their replacements exist. */
+  #stillLeaving(evacuating: readonly Pod[]): { pod: Pod; since: number | undefined }[] {
+    const seenMs = performance.now();
+    for (const pod of evacuating) this.#leaving.set(pod.metadata.uid ?? '', { pod, seenMs });
+    const { cluster } = this.#deps;
+    const lagMs = cluster.kube.now().getTime();
+    for (const [uid, { pod, seenMs: lastMs }] of this.#leaving) {
+      const existing = cluster.pods.get(podName(pod));
+      const isWithdrawn = existing?.metadata.uid === uid && lastMs !== seenMs;
+      if (isWithdrawn || seenMs - lastMs > replacementMs) this.#leaving.delete(uid);
+    }
+    return [...this.#leaving.values()].map(({ pod, seenMs: lastMs }) => ({
+      pod,
+      // Pods are created in whole seconds.
+      since:
+        deletedAt(pod) ??
+        (lastMs === seenMs ? undefined : Math.floor((lagMs - (seenMs - lastMs)) / 1_000) * 1_000),
+    }));
+  }
+
+  #podsBlockedByBudgets(): Pod[] {
+    const { evacuations, pods } = this.#deps.cluster;
+    const reasons: readonly string[] = [
+      BlockerReason.DisruptionBudget,
+      BlockerReason.DisruptionBudgetNeverAllows,
+    ];
+    return evacuations
+      .list()
+      .filter(({ status }) => reasons.includes(reportedBlocker(status)?.reason ?? ''))
+      .flatMap(({ metadata, spec }) => pods.get(`${metadata.namespace}/${spec.podRef.name}`) ?? [])
+      .toSorted((a, b) => compareNames(podName(a), podName(b)));
+  }
+
+  async #readVolumes(pods: readonly Pod[]): Promise<void> {
+    const now = performance.now();
+    const claims = pods.flatMap(({ metadata: { namespace = '' }, spec }) =>
+      (spec.claims ?? []).map((name) => ({ namespace, name })),
+    );
+    const needed = new Set(claims.map(({ namespace, name }) => `${namespace}/${name}`));
+    for (const key of this.#volumes.keys()) if (!needed.has(key)) this.#volumes.delete(key);
+    const isDue = ({ namespace, name }: (typeof claims)[number]) =>
+      now - (this.#volumes.get(`${namespace}/${name}`)?.atMs ?? -Infinity) >= volumeAgeMs;
+    const due = claims.filter(isDue).slice(0, maxClaimReads);
+    if (due.length === 0) return;
+    const { volumes } = await readClaimedVolumes(this.#deps.cluster.kube, due, { endsAt: now + maxReadMs });
+    for (const { namespace, name } of due) {
+      const key = `${namespace}/${name}`;
+      this.#volumes.set(key, { volume: volumes.get(key), atMs: now });
+    }
+  }
+
+  #boundVolumes(): Map<string, PersistentVolume> {
+    const bound = new Map<string, PersistentVolume>();
+    for (const [key, { volume }] of this.#volumes) if (volume !== undefined) bound.set(key, volume);
+    return bound;
+  }
+}
+
+/** Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. */
+function leavingPods(
+  maintenance: NodeMaintenance,
+  nodes: readonly Node[],
+  podsOn: (node: string) => readonly Pod[],
+): Pod[] {
+  const plan = planOf(maintenance);
+  return nodes
+    .flatMap(({ metadata }) => podsOn(metadata.name))
+    .filter((pod) => needsPlace(pod) && pod.metadata.deletionTimestamp === undefined)
+    .map((pod) => ({ pod, position: tierPositionOf(plan, 0, pod), name: podName(pod) }))
+    .toSorted((a, b) => a.position - b.position || compareNames(a.name, b.name))
+    .map(({ pod }) => pod);
+}
+
+/** Returns, by node, the maintenances whose completion uncordons it. */
+function holdersOf(maintenances: readonly NodeMaintenance[], nodes: readonly Node[]): Map<string, string[]> {
+  const holders = new Map<string, string[]>();
+  for (const maintenance of maintenances)
+    for (const node of nodesOf(maintenance, nodes)) {
+      // Complete does not uncordon a node that was cordoned before.
+      if (nodeStatusOf(maintenance, node)?.unschedulableBefore !== false) continue;
+      const names = holders.get(node.metadata.name) ?? [];
+      holders.set(node.metadata.name, [...names, maintenance.metadata.name]);
+    }
+  return holders;
+}

@@ -1,0 +1,111 @@
+import type { Condition, Pod } from '../../api/core.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { type ConditionFacts, DRAIN_DEADLINE_EXCEEDED, isTrue } from '../common/conditions.ts';
+import { compareNames, listed } from '../common/names.ts';
+import { podName } from '../common/pod.ts';
+import { numbered } from '../common/text.ts';
+import type { UnplacedPod } from './allocation.ts';
+import { type CapacityDeadlock, deadlockMessage, type StrandedPod } from './deadlock.ts';
+import { misfitText } from './placement.ts';
+
+/** Condition of a NodeMaintenance whose pods wait for capacity, or did not fit on other nodes once. */
+export const CAPACITY_AVAILABLE = 'CapacityAvailable';
+
+export const CapacityReason = {
+  /** All pods that are left fit on other nodes. */
+  PodsFit: 'PodsFit',
+  /** Pods fit on no other node. */
+  PodsDoNotFit: 'PodsDoNotFit',
+  /** Pods wait for the places that another maintenance is to have. */
+  WaitingForMaintenance: 'WaitingForMaintenance',
+  /** Pods are Pending, and would fit on nodes of the maintenance. */
+  PodsPending: 'PodsPending',
+  /** Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods. */
+  Deadlock: 'Deadlock',
+} as const;
+export type CapacityReason = (typeof CapacityReason)[keyof typeof CapacityReason];
+
+/** What is known about the places for the pods of one maintenance. */
+export interface CapacityFacts {
+  /** Its pods wait until they fit. */
+  readonly waits: boolean;
+  readonly unplaced: readonly UnplacedPod[];
+  /** Maintenances that are to have the places that are missing. */
+  readonly servedFirst: readonly string[];
+  /** Pending pods that would fit on its nodes. */
+  readonly stranded: readonly StrandedPod[];
+  /** Deadlocks that its pods or nodes are part of. */
+  readonly deadlocks: readonly CapacityDeadlock[];
+}
+
+/**
+ * Reports whether the pods of the maintenance wait until they fit on other nodes. `isPastDeadline`: the drain has a deadline that has passed; from
+ * then on nothing is held back.
+ */
+export function holdsPodsBack({ spec }: Pick<NodeMaintenance, 'spec'>, isPastDeadline = false): boolean {
+  return spec.requireCapacity === true && !isPastDeadline;
+}
+
+/** Reports whether a maintenance with this condition waits for capacity. */
+export function waitsForCapacity(
+  { spec }: Pick<NodeMaintenance, 'spec'>,
+  conditions: readonly Condition[] = [],
+): boolean {
+  const condition = conditions.find(({ type }) => type === CAPACITY_AVAILABLE);
+  if (condition?.status !== 'False') return false;
+  if (condition.reason === CapacityReason.Deadlock) return true;
+  return (
+    holdsPodsBack({ spec }, isTrue(conditions, DRAIN_DEADLINE_EXCEEDED)) &&
+    condition.reason !== CapacityReason.PodsPending
+  );
+}
+
+/** Returns the condition; the most serious fact is the reason. */
+export function capacityCondition(facts: CapacityFacts): ConditionFacts {
+  const { unplaced, servedFirst, stranded, deadlocks } = facts;
+  const [deadlock] = deadlocks;
+  if (deadlock !== undefined) return unavailable(CapacityReason.Deadlock, deadlockMessage(deadlock));
+  if (unplaced.length > 0 && servedFirst.length > 0)
+    return unavailable(CapacityReason.WaitingForMaintenance, servedFirstMessage(facts));
+  if (unplaced.length > 0) return unavailable(CapacityReason.PodsDoNotFit, unplacedMessage(facts));
+  if (stranded.length > 0) return unavailable(CapacityReason.PodsPending, strandedMessage(stranded));
+  const message = 'All pods that are left fit on other nodes.';
+  return { type: CAPACITY_AVAILABLE, status: 'True', reason: CapacityReason.PodsFit, message };
+}
+
+function unavailable(reason: CapacityReason, message: string): ConditionFacts {
+  return { type: CAPACITY_AVAILABLE, status: 'False', reason, message };
+}
+
+/** Limits the pods in a message. */
+const maxNames = 3;
+
+function servedFirstMessage({ unplaced, servedFirst }: CapacityFacts): string {
+  const names = listed(servedFirst, maxNames);
+  return `${numbered(unplaced.length, 'pod')} ${unplaced.length === 1 ? 'waits' : 'wait'} for places that NodeMaintenance ${names} is to have first: ${podNames(unplaced.map(({ pod }) => pod))}.`;
+}
+
+function unplacedMessage({ unplaced, waits }: CapacityFacts): string {
+  const fit = unplaced.length === 1 ? 'fits' : 'fit';
+  const effect = waits
+    ? 'Evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false'
+    : 'Evicted nevertheless, because .spec.requireCapacity is not true: replacements will be Pending';
+  return `${numbered(unplaced.length, 'pod')} ${fit} on no other node: ${unplacedNames(unplaced)}. ${effect}.`;
+}
+
+/** Formats `shop/web-1 (0/5 nodes are available: ...), shop/web-2 (...) and 4 more`. */
+export function unplacedNames(unplaced: readonly UnplacedPod[]): string {
+  const texts = unplaced
+    .toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)))
+    .map(({ pod, misfit }) => `${podName(pod)} (${misfitText(misfit)})`);
+  return listed(texts, maxNames);
+}
+
+function strandedMessage(stranded: readonly StrandedPod[]): string {
+  const pods = stranded.map(({ pod }) => pod);
+  return `${numbered(pods.length, 'pod')} ${pods.length === 1 ? 'is' : 'are'} Pending and would fit on nodes that maintenances have cordoned: ${podNames(pods)}.`;
+}
+
+function podNames(pods: readonly Pod[]): string {
+  return listed(pods.map(podName).toSorted(compareNames), maxNames);
+}

@@ -1,0 +1,121 @@
+import type { Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
+import { compareNames, listed } from '../common/names.ts';
+import { podName } from '../common/pod.ts';
+import { numbered } from '../common/text.ts';
+import { selectsLabels } from '../common/labelSelector.ts';
+import { type ClusterFacts, ClusterState } from './clusterState.ts';
+import { fittingNodes } from './placement.ts';
+import { isWaitingForNode } from './replacement.ts';
+
+/**
+ * Pods that wait for a node, each of whose nodes a maintenance has cordoned, while the budget that selects them allows no disruption until
+ * they run: the drains wait for the pods, and the pods for the drains.
+ */
+export interface CapacityDeadlock {
+  /** Name of the budget, with its namespace. */
+  readonly budget: string;
+  /** Pods of the budget that the drains cannot evict. */
+  readonly blocked: readonly Pod[];
+  /** Pods of the budget that wait for a node. */
+  readonly pending: readonly Pod[];
+  /** The cordoned node on which most of them fit. */
+  readonly node: string;
+  /** Names of the maintenances that hold this node. */
+  readonly holders: readonly string[];
+}
+
+interface DeadlockFacts {
+  readonly budgets: readonly PodDisruptionBudget[];
+  /** The pods of drains that their budgets do not allow to be evicted. */
+  readonly blocked: readonly Pod[];
+  /** Node -> names of the maintenances that hold it. */
+  readonly holders: ReadonlyMap<string, readonly string[]>;
+}
+
+/** A pod that waits for a node, while all nodes on which it fits are cordoned by maintenances. */
+export interface StrandedPod {
+  readonly pod: Pod;
+  /** Names of the held nodes on which it fits. */
+  readonly nodes: readonly string[];
+}
+
+/** Pending pods that are compared with the nodes, which is enough to name the cause. */
+const maxPending = 20;
+
+/** Returns the first of the pods that wait for nothing but a node that a maintenance holds. */
+export function strandedPods(facts: ClusterFacts & Pick<DeadlockFacts, 'holders'>): StrandedPod[] {
+  const pending = facts.pods
+    .filter(isWaitingForNode)
+    .toSorted((a, b) => compareNames(podName(a), podName(b)))
+    .slice(0, maxPending);
+  if (pending.length === 0) return [];
+  const { holders } = facts;
+  const today = new ClusterState(facts);
+  const released = new ClusterState({
+    ...facts,
+    nodes: facts.nodes.map((node) => (holders.has(node.metadata.name) ? uncordoned(node) : node)),
+  });
+  return pending.flatMap((pod) => {
+    if (fittingNodes(pod, today).length > 0) return [];
+    const nodes = fittingNodes(pod, released).map(({ node }) => node.metadata.name);
+    return nodes.length === 0 ? [] : [{ pod, nodes }];
+  });
+}
+
+/** Returns the deadlocks of stranded pods, one for each budget. */
+export function capacityDeadlocks(
+  stranded: readonly StrandedPod[],
+  facts: DeadlockFacts,
+): CapacityDeadlock[] {
+  return facts.budgets
+    .filter(({ status }) => (status?.disruptionsAllowed ?? 0) === 0)
+    .toSorted((a, b) => compareNames(nameOf(a), nameOf(b)))
+    .flatMap((budget) => {
+      const blocked = facts.blocked.filter((pod) => isSelected(pod, budget));
+      const pending = stranded.filter(({ pod }) => isSelected(pod, budget));
+      const node = mostFitting(pending);
+      if (blocked.length === 0 || node === undefined) return [];
+      const holders = (facts.holders.get(node) ?? []).toSorted(compareNames);
+      const pods = pending.map(({ pod }) => pod);
+      return [{ budget: nameOf(budget), blocked, pending: pods, node, holders }];
+    });
+}
+
+const maxNames = 3;
+
+/** Names the deadlock and its remedy. */
+export function deadlockMessage({ budget, blocked, pending, node, holders }: CapacityDeadlock): string {
+  const [pods, isOne] = [listed(pending.map(podName).toSorted(compareNames), maxNames), pending.length === 1];
+  const nodes = [...new Set(blocked.map(({ spec }) => spec.nodeName ?? ''))].toSorted(compareNames);
+  const [are, fit, run] = isOne ? ['is', 'it fits', 'it runs'] : ['are', 'they fit', 'they run'];
+  return `Deadlock: ${pods} ${are} Pending because maintenances have cordoned every node on which ${fit}, and until ${run}, PodDisruptionBudget ${budget} allows no eviction of ${numbered(blocked.length, 'pod')} on ${listed(nodes, maxNames)}. To solve it, release node ${node}: complete NodeMaintenance ${listed(holders, maxNames)}, or change its nodeSelector and uncordon the node; or add a node.`;
+}
+
+/** Returns the node on which most of the pods fit: the first by name among equals. */
+function mostFitting(pods: readonly StrandedPod[]): string | undefined {
+  const counts = new Map<string, number>();
+  for (const name of pods.flatMap(({ nodes }) => nodes)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  const [best] = [...counts].toSorted(([a, most], [b, least]) => least - most || compareNames(a, b));
+  return best?.[0];
+}
+
+/** Returns the node as it would be after its maintenances. */
+function uncordoned(node: Node): Node {
+  const { unschedulable: _, taints = [], ...spec } = node.spec;
+  return {
+    ...node,
+    spec: { ...spec, taints: taints.filter(({ key }) => key !== 'node.kubernetes.io/unschedulable') },
+  };
+}
+
+function isSelected({ metadata }: Pod, { metadata: { namespace }, spec: { selector } }: PodDisruptionBudget) {
+  return (
+    metadata.namespace === namespace &&
+    selector !== undefined &&
+    selectsLabels(selector, metadata.labels ?? {})
+  );
+}
+
+function nameOf({ metadata }: PodDisruptionBudget): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}

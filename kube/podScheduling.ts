@@ -1,0 +1,109 @@
+import type { Pod, PodScheduling, ResourceQuantities } from '../api/core.ts';
+import type { Kube } from './client.ts';
+import { type RawContainer, type RawPod, resources } from './resources.ts';
+import { trimPod } from './transform.ts';
+
+/** Different requirements that are shared at most; with more, those that are used again are found again. */
+const maxShared = 10_000;
+
+/**
+ * Returns a transform that keeps what the scheduler requires of a node for each pod. The pods of a workload have the same requirements, and
+ * share one object: a large cluster has many pods and few workloads.
+ */
+export function trimWithScheduling(): (raw: RawPod) => Pod {
+  const shared = new Map<string, PodScheduling>();
+  return (raw) => {
+    const trimmed = trimPod(raw);
+    const scheduling = schedulingOf(raw);
+    const key = JSON.stringify(scheduling);
+    const known = shared.get(key);
+    if (known === undefined) {
+      if (shared.size >= maxShared) shared.clear();
+      shared.set(key, scheduling);
+    }
+    const claims = claimsOf(raw);
+    return {
+      ...trimmed,
+      spec: { ...trimmed.spec, scheduling: known ?? scheduling, ...(claims.length > 0 && { claims }) },
+    };
+  };
+}
+
+/**
+ * Lists all pods with what the scheduler requires for each. Resolves with undefined if there are more than `maxPods`, or if the signal aborts
+ * first.
+ */
+export async function listPodsWithScheduling(
+  kube: Kube,
+  { maxPods, signal }: { maxPods: number; signal: AbortSignal },
+): Promise<Pod[] | undefined> {
+  const transform = trimWithScheduling();
+  const pods: Pod[] = [];
+  const tooMany = new AbortController();
+  const either = AbortSignal.any([signal, tooMany.signal]);
+  try {
+    await kube.forEachPage(resources.pods, { signal: either }, (page) => {
+      for (const raw of page) pods.push(transform(raw));
+      if (pods.length > maxPods) tooMany.abort();
+    });
+  } catch (error) {
+    if (either.aborted) return undefined;
+    throw error;
+  }
+  return tooMany.signal.aborted ? undefined : pods;
+}
+
+const defaultScheduler = 'default-scheduler';
+const everyAddress = '0.0.0.0';
+
+function schedulingOf({ spec }: RawPod): PodScheduling {
+  const { schedulerName = defaultScheduler, containers = [], initContainers = [] } = spec;
+  const { nodeAffinity, podAffinity, podAntiAffinity } = spec.affinity ?? {};
+  const spread = spec.topologySpreadConstraints?.filter((one) => one.whenUnsatisfiable === 'DoNotSchedule');
+  const sidecars = initContainers.filter(isSidecar);
+  return withoutEmpty({
+    schedulerName: schedulerName === defaultScheduler ? undefined : schedulerName,
+    containers: containers.map(requestsOf).filter((requests) => Object.keys(requests).length > 0),
+    initContainers: initContainers.map((one) => ({ requests: requestsOf(one), isSidecar: isSidecar(one) })),
+    podRequests: spec.resources?.requests,
+    overhead: spec.overhead,
+    hostPorts: [...containers, ...sidecars].flatMap(hostPortsOf),
+    nodeSelector: spec.nodeSelector,
+    nodeAffinity: nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution,
+    podAffinity: podAffinity?.requiredDuringSchedulingIgnoredDuringExecution,
+    podAntiAffinity: podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution,
+    tolerations: spec.tolerations,
+    topologySpread: spread,
+  });
+}
+
+/** "Containers with restartPolicy Always are started before all init containers that follow, and run until the pod terminates." */
+function isSidecar({ restartPolicy }: RawContainer): boolean {
+  return restartPolicy === 'Always';
+}
+
+function requestsOf(container: RawContainer): ResourceQuantities {
+  return container.resources?.requests ?? {};
+}
+
+function hostPortsOf({ ports = [] }: RawContainer): Required<PodScheduling>['hostPorts'] {
+  return ports.flatMap(({ hostPort = 0, protocol = 'TCP', hostIP }) =>
+    hostPort === 0 ? [] : [{ port: hostPort, protocol, ip: hostIP || everyAddress }],
+  );
+}
+
+/** The claim of an ephemeral volume has the name of the pod and of the volume. */
+function claimsOf({ metadata, spec }: RawPod): string[] {
+  return (spec.volumes ?? []).flatMap(({ name, persistentVolumeClaim, ephemeral }) => {
+    if (persistentVolumeClaim !== undefined) return [persistentVolumeClaim.claimName];
+    return ephemeral === undefined ? [] : [`${metadata.name}-${name}`];
+  });
+}
+
+/** Removes undefined fields and empty lists and objects. */
+function withoutEmpty(fields: { [K in keyof PodScheduling]: PodScheduling[K] | undefined }): PodScheduling {
+  const kept = Object.entries(fields).filter(
+    ([, value]) => value !== undefined && (typeof value !== 'object' || Object.keys(value).length > 0),
+  );
+  return Object.fromEntries(kept) as PodScheduling;
+}

@@ -1,0 +1,74 @@
+import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
+import type { KubeObject, Pod } from '../../../api/core.ts';
+import { waitingReasonOf } from '../../../domain/maintenance/waiting.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { activitiesOn, refOf, started } from '../../kit/activity.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually } from '../../kit/eventually.ts';
+import { deployments } from '../../kit/resources.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+
+let sandbox: Sandbox;
+let c: TestCluster;
+let acts: NodeMaintenanceActivities;
+let flushEvents: () => Promise<void>;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  c = await testCluster(sandbox, { prefix: 'capacity' });
+  ({ activities: acts, flushEvents } = activitiesOn(c));
+});
+
+afterAll(async () => {
+  await c?.close();
+  await releaseSandbox(sandbox);
+});
+
+/** Creates a Deployment of one pod that runs on this node only, and not while the node is cordoned; returns the pod. */
+async function pinnedPod(node: string): Promise<Pod> {
+  const labels = { app: 'pinned' };
+  const spec = {
+    nodeSelector: { 'kubernetes.io/hostname': node },
+    terminationGracePeriodSeconds: 0,
+    containers: [{ name: 'main', image: 'fake' }],
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name: c.named('app'), namespace: c.namespace },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  return eventually(`the pod on node ${node}`, () => {
+    const [pod] = c.podsOf(node).filter(({ status }) => status.ready);
+    expect(pod).toBeDefined();
+    return pod as Pod;
+  });
+}
+
+test('a pod that fits on no other node waits, a pod that nothing recreates does not, and the field ends the wait', async () => {
+  const node = await c.nodeNamed('n');
+  const pinned = await pinnedPod(node);
+  const bare = await c.podOn(node);
+  const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
+  const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, requireCapacity: true } });
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  const { name } = applied.metadata;
+  await c.eventuallyEvacuating(bare);
+  const conditionOf = async () =>
+    (await c.statusOf(name)).conditions.find(({ type }) => type === 'CapacityAvailable');
+  await eventually('the condition to name the pod', async () =>
+    expect(await conditionOf()).toMatchObject({
+      status: 'False',
+      reason: 'PodsDoNotFit',
+      message: expect.stringMatching(
+        new RegExp(`^1 pod fits on no other node: ${c.namespace}/${pinned.metadata.name} \\(0/\\d+ nodes`),
+      ),
+    }),
+  );
+  expect(waitingReasonOf(await c.maintenanceNow(name))).toBe('Capacity');
+  expect(await c.evacuationOf(pinned)).toBeUndefined();
+  await flushEvents();
+  expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^CapacityUnavailable: /));
+  await c.patched(resources.nodeMaintenances, { name }, { spec: { requireCapacity: false } });
+  await c.eventuallyEvacuating(pinned);
+  await drain.cancelled();
+});
