@@ -230,6 +230,10 @@ test('Drained does not become True while informers that are behind hide a pod, a
   /** An informer of pods that does not show those of some nodes. */
   const pods = {
     get: (key: string) => c.cluster.pods.get(key),
+    get size() {
+      return c.cluster.pods.size;
+    },
+    list: () => c.cluster.pods.list().filter(({ spec }) => !hidden.has(spec.nodeName ?? '')),
     byIndex: (index: string, value: string) =>
       index === byNode && hidden.has(value) ? [] : c.cluster.pods.byIndex(index, value),
     subscribe: (handler: (change: object) => void) => {
