@@ -428,7 +428,7 @@ describe('a NodeDisruptionBudget', () => {
     },
   ];
   test.each(states)('$when is $want.status', async ({ want, ...state }) => {
-    const object = { metadata: { name: 'cluster' }, spec: { maxUnavailable: 1 } };
+    const object = { metadata: { name: c.named('pool') }, spec: { maxUnavailable: 1 } };
     expect(await healthOf(resources.nodeDisruptionBudgets, NODE_DISRUPTION_BUDGET, object, state)).toEqual(
       want,
     );
