@@ -7,11 +7,10 @@ import { fileURLToPath } from 'node:url';
 import { AGENT_LEASE_NAMESPACE } from '../../api/names.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { resources } from '../../kube/resources.ts';
-import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
-import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Answer, SystemdHost } from '../kit/systemdHost.ts';
+import { controllers, startAdmission, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { createWorld, drained, type World } from '../kit/world.ts';
 
 // Builds the Debian package of the node agent, and installs, upgrades, removes and purges it with dpkg in a folder that stands for the root of a host,
 // and on a host with a real systemd and a real logind.
@@ -19,14 +18,12 @@ import { type Answer, SystemdHost } from '../kit/systemdHost.ts';
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const output = join(repository, 'dist', 'agent-package');
 
-let sandbox: Sandbox;
-let c: TestCluster;
+let world: World;
 let host: string;
 let file: string;
 
 beforeAll(async () => {
-  sandbox = await testSandbox();
-  c = await testCluster(sandbox, { prefix: 'package' });
+  world = await createWorld({ nodes: 2 });
   host = await mkdtemp(join(tmpdir(), 'nm-host-'));
   for (const folder of ['var/lib/dpkg/info', 'var/lib/dpkg/updates', 'etc', 'usr'])
     await mkdir(join(host, folder), { recursive: true });
@@ -38,9 +35,8 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await c?.close();
+  await world?.close();
   await rm(host, { recursive: true, force: true });
-  await releaseSandbox(sandbox);
 });
 
 function ran(program: string, args: string[], env: NodeJS.ProcessEnv = process.env): Promise<Answer> {
@@ -65,7 +61,7 @@ const state = async () =>
 /** Returns the kubeconfig that the command prints for the agent of a node. */
 async function kubeconfigOf(node: string): Promise<string> {
   const args = [join(repository, 'cli/main.ts'), 'agent', 'kubeconfig', node];
-  const made = await ran(process.execPath, args, { ...process.env, KUBECONFIG: sandbox.kubeconfig });
+  const made = await ran(process.execPath, args, { ...process.env, KUBECONFIG: world.sandbox.kubeconfig });
   expect(made).toMatchObject({ code: 0 });
   return made.stdout;
 }
@@ -73,7 +69,7 @@ async function kubeconfigOf(node: string): Promise<string> {
 /** Returns the holder of the Lease of an agent, once it is another one than `previous`. */
 const eventuallyHolder = (node: string, previous?: string) =>
   eventually('the Lease of the agent', async () => {
-    const lease = await c.admin.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
+    const lease = await world.kube.get(resources.leases, { namespace: AGENT_LEASE_NAMESPACE, name: node });
     const holder = lease?.spec.holderIdentity;
     expect(holder).toBeDefined();
     expect(holder).not.toBe(previous);
@@ -150,7 +146,7 @@ describe('the installed executable', () => {
   });
 
   test('runs as the agent of a node, with the token that the command gives it', async () => {
-    const node = await c.nodeNamed('host');
+    const node = 'node-1';
     const kubeconfig = onHost('etc/node-maintenance-agent/kubeconfig');
     await writeFile(kubeconfig, await kubeconfigOf(node), { mode: 0o600 });
     await mkdir(onHost('etc/kubernetes/manifests'), { recursive: true });
@@ -199,17 +195,18 @@ test('purges its settings and the token, and no manifest', async () => {
   expect(readdirSync(onHost('etc/kubernetes/manifests'))).toEqual(['web.yaml']);
 });
 
-test('under systemd it runs, delays shutdowns, and is removed and installed again', async () => {
+test('under systemd it runs, is removed, and delays a reboot until the node is drained', async () => {
   const booted = await SystemdHost.boot();
   if (typeof booted === 'string') {
     process.stderr.write(`skipped, because ${booted}: the package under systemd\n`);
     return;
   }
   const unit = 'node-maintenance-agent.service';
+  const processes: WorkerProcess[] = [];
   const manifest = 'apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n';
   const inhibitors = () => booted.printed('systemd-inhibit', '--list', '--no-legend');
   try {
-    const node = await c.nodeNamed('systemd');
+    const node = 'node-2';
     await copyFile(file, join(booted.shared, 'agent.deb'));
     await writeFile(join(booted.shared, 'kubeconfig'), await kubeconfigOf(node), { mode: 0o600 });
     await writeFile(join(booted.shared, 'web.yaml'), manifest);
@@ -240,7 +237,37 @@ test('under systemd it runs, delays shutdowns, and is removed and installed agai
     await eventually('the inhibitor of logind', async () =>
       expect(await inhibitors()).toContain('node-maintenance-agent'),
     );
+
+    // Nothing drains the node while a budget protects its pod.
+    processes.push(startAdmission(world.sandbox), startWorker(world.sandbox, controllers));
+    for (const one of processes) await one.ready();
+    await world.placePods(node, 1, { labels: { app: 'guarded' } });
+    const guard = { namespace: 'default', name: 'guard' };
+    await world.budget(guard.name, { app: 'guarded' }, { minAvailable: 1 });
+    // systemd stops this unit when the shutdown begins.
+    const stopped = join(booted.shared, 'stopped');
+    const stop = '--property=ExecStop=/usr/bin/touch /mnt/stopped';
+    await booted.printed('systemd-run', '--unit=stopped', '--property=RemainAfterExit=yes', stop, 'true');
+    await booted.printed('systemctl', 'reboot');
+    const name = `shutdown-${node}`;
+    await world.eventually(
+      name,
+      'the drain to wait for the budget',
+      ({ status }) => status?.podsBlocked === 1,
+    );
+    expect(await booted.printed('busctl', 'get-property', ...logind, 'PreparingForShutdown')).toBe(
+      'b true\n',
+    );
+    expect(await inhibitors()).toContain('node-maintenance-agent');
+    expect({ isUp: booted.isUp, hasStopped: existsSync(stopped) }).toEqual({ isUp: true, hasStopped: false });
+    const { uid = '' } = (await world.kube.get(resources.podDisruptionBudgets, guard))?.metadata ?? {};
+    await world.kube.delete(resources.podDisruptionBudgets, guard, { uid });
+    const { status } = await world.eventually(name, 'the node to be drained', drained);
+    await eventually('the host to end', () => expect(booted.isUp).toBe(false));
+    const drainedAt = status?.conditions?.find(({ type }) => type === 'Drained')?.lastTransitionTime;
+    expect((await stat(stopped)).mtime.getTime()).toBeGreaterThanOrEqual(Date.parse(drainedAt ?? ''));
   } finally {
     await booted.close();
+    for (const one of processes) await one.kill();
   }
 });

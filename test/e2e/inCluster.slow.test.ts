@@ -1,17 +1,21 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { existsSync, readdirSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { stringify } from 'yaml';
-import type { Node, Pod } from '../../api/core.ts';
+import { parse, stringify } from 'yaml';
+import type { Lease, Node, Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import { AGENT_LEASE_NAMESPACE, EVACUATION_NODE_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { readInstallation } from '../../manifests/read.ts';
 import { renderManifests } from '../../manifests/render.ts';
 import { fakeNodeTaint } from '../../sandbox/kubernetes.ts';
 import { pauseImage } from '../../sandbox/realNodes/node.ts';
+import type { RealNode } from '../../sandbox/realNodes/realNode.ts';
 import { type Sandbox, startSandbox } from '../../sandbox/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -117,7 +121,7 @@ function workload(name: string, nodeType: string, replicas: number): object {
 }
 
 /** An overlay of a folder of deploy/, for this namespace and this Temporal. */
-async function overlay(folder: string, namespace: string): Promise<string> {
+async function overlay(folder: string, namespace: string, differs: object = {}): Promise<string> {
   const path = await mkdtemp(join(dir, 'overlay-'));
   const base = relative(path, fileURLToPath(new URL(`../../deploy/${folder}`, import.meta.url)));
   const address = {
@@ -132,6 +136,7 @@ async function overlay(folder: string, namespace: string): Promise<string> {
       namespace,
       resources: [base],
       ...(folder === 'worker' && { configMapGenerator: [address] }),
+      ...differs,
     }),
   );
   return path;
@@ -215,6 +220,121 @@ withContainers('it drains the real node that it runs on, and moves itself away l
     expect(spec.unschedulable ?? false).toBe(false);
   });
 });
+
+/** Where the folder of the static pods is on a node of the sandbox, in place of /etc/kubernetes. */
+const kubernetesFolder = ({ manifests }: RealNode) => dirname(manifests);
+const hostPath = (name: string, path: string) => ({ name, hostPath: { path, type: 'Directory' } });
+
+/** Puts a manifest into the folder of the kubelet, which must not read a part of it. */
+async function placeStaticPod(node: RealNode, name: string, manifest: object): Promise<void> {
+  const next = join(kubernetesFolder(node), `${name}.next`);
+  await writeFile(next, stringify(manifest));
+  await rename(next, join(node.manifests, `${name}.yaml`));
+}
+
+/** Installs the agent of this node, and of no other one, by deploy/agent-daemonset. */
+async function runAgentByDaemonSet(node: RealNode): Promise<void> {
+  const spec = {
+    nodeSelector: { 'kubernetes.io/hostname': node.name },
+    volumes: [hostPath('kubernetes', kubernetesFolder(node))],
+  };
+  const patch = {
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: { name: 'node-maintenance-agent' },
+    spec: { template: { spec } },
+  };
+  const folder = await overlay('agent-daemonset', namespace, { patches: [{ patch: stringify(patch) }] });
+  await succeeds(kubectl(['apply', '--server-side', '-k', folder]));
+}
+
+/** Installs the agent of this node by the manifest of deploy/agent/static-pod, and the kubeconfig that it reads. */
+async function runAgentByStaticPod(node: RealNode): Promise<void> {
+  const program = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+  const args = [program, 'agent', 'kubeconfig', node.name, '--namespace', namespace];
+  const env = { ...process.env, ...sandbox.env, NODE_OPTIONS: '' };
+  const { stdout } = await promisify(execFile)(process.execPath, args, { env });
+  const token = join(kubernetesFolder(node), 'node-maintenance-agent');
+  await mkdir(token);
+  await writeFile(join(token, 'kubeconfig'), stdout, { mode: 0o600 });
+  const url = new URL('../../deploy/agent/static-pod/node-maintenance-agent.yaml', import.meta.url);
+  const pod = parse(await readFile(url, 'utf8')) as {
+    metadata: object;
+    spec: { volumes: { name: string }[] };
+  };
+  const moved = [hostPath('kubernetes', kubernetesFolder(node)), hostPath('kubeconfig', token)];
+  const volumes = pod.spec.volumes.map((volume) => moved.find(({ name }) => name === volume.name) ?? volume);
+  const metadata = { ...pod.metadata, namespace };
+  await placeStaticPod(node, 'agent', { ...pod, metadata, spec: { ...pod.spec, volumes } });
+}
+
+/** Returns what changes when another pod of the agent runs, or another process in it. */
+async function runningAgent({ name }: RealNode): Promise<object> {
+  const pods = await podsOn(name, namespace);
+  const ofAgent = pods.filter(
+    ({ metadata }) => metadata.labels?.['app.kubernetes.io/name'] === 'node-maintenance-agent',
+  );
+  expect(ofAgent.map(({ status }) => status.phase)).toEqual(['Running']);
+  const lease = await get<Lease>('lease', name, '-n', AGENT_LEASE_NAMESPACE);
+  expect(lease.spec.holderIdentity).toMatch(new RegExp(`^${name}_`));
+  return { pod: ofAgent[0]?.metadata.uid, holder: lease.spec.holderIdentity };
+}
+
+const mirrorPod = ['pod', 'web-real-1', '-n', 'default'] as const;
+
+const eventuallyWebRuns = () =>
+  eventually('the static pod to run', async () =>
+    expect((await get<Pod>(...mirrorPod)).status.phase).toBe('Running'),
+  );
+
+const setFinalizers = (finalizers: string[]) =>
+  succeeds(
+    kubectl(['patch', ...mirrorPod, '--type=merge', '-p', JSON.stringify({ metadata: { finalizers } })]),
+  );
+
+withContainers(
+  'node agents run as a static pod, and as a DaemonSet that the drain of its node does not stop',
+  async () => {
+    const [node, other] = [sandbox.realNode('real-1'), sandbox.realNode('real-2')];
+    await runAgentByDaemonSet(node);
+    await runAgentByStaticPod(other);
+    const containers = [{ name: 'main', image: pauseImage, imagePullPolicy: 'IfNotPresent' }];
+    const spec = { terminationGracePeriodSeconds: 1, containers };
+    await placeStaticPod(node, 'web', {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'web', namespace: 'default' },
+      spec,
+    });
+    const agents = () => Promise.all([runningAgent(node), runningAgent(other)]);
+    const before = await eventually('both agents to run', agents);
+    await eventuallyWebRuns();
+
+    // The mirror pod remains until the agent has seen the end of the processes of the host.
+    await setFinalizers(['test.example/observed']);
+    await apply(maintenance('agents', node.name, 'Drain'));
+    await eventually('the agent to report the end', async () => {
+      const label = `${EVACUATION_NODE_LABEL}=${node.name}`;
+      const { items } = await get<{ items: Evacuation[] }>('evacuations', '-n', 'default', '-l', label);
+      const reports = items.map((one) => [one.spec.podRef.name, one.status?.activeEvacuatorCompleted]);
+      expect(reports).toEqual([['web-real-1', true]]);
+    });
+    const held = join(kubernetesFolder(node), 'held-manifests', 'web.yaml');
+    expect(existsSync(held)).toBe(true);
+    expect(readdirSync(node.manifests)).toEqual([]);
+    await setFinalizers([]);
+    await drained('agents');
+
+    await apply(maintenance('agents', node.name, 'Complete'));
+    await eventually('the manifest to be back', () =>
+      expect([existsSync(held), readdirSync(node.manifests)]).toEqual([false, ['web.yaml']]),
+    );
+    await eventuallyWebRuns();
+    expect(await agents()).toEqual(before);
+    for (const { manifests } of [node, other])
+      for (const file of readdirSync(manifests)) await rm(join(manifests, file));
+  },
+);
 
 withContainers('it is installed by Helm in another namespace, and drains a node', async () => {
   await succeeds(kubectl(['delete', 'nodemaintenance', '--all', '--wait=true', '--timeout=2m']));
