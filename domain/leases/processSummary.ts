@@ -1,5 +1,9 @@
 import type { Lease } from '../../api/core.ts';
 import type { COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../../api/names.ts';
+import {
+  type DeploymentRegistration,
+  deploymentRegistrations,
+} from '../evacuation/deploymentRegistration.ts';
 import { isExpired, renewIntervalSecondsOf } from './identityLease.ts';
 
 /** One process of an installation, as the CLI shows it. Times are RFC 3339; fields that its Lease does not have are omitted. */
@@ -16,6 +20,8 @@ export interface ProcessSummary {
   readonly version?: string;
   /** Identity and task queue of the worker in Temporal. */
   readonly temporal?: TemporalWorker;
+  /** Its setting --deployment-registration. */
+  readonly deploymentRegistration?: DeploymentRegistration;
 }
 
 export interface TemporalWorker {
@@ -40,6 +46,8 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
   const identity = annotation('nodemaintenance.k8s.io/temporal-identity');
   const namespace = annotation('nodemaintenance.k8s.io/temporal-namespace');
   const taskQueue = annotation('nodemaintenance.k8s.io/task-queue');
+  const registration = annotation('nodemaintenance.k8s.io/deployment-registration');
+  const deploymentRegistration = deploymentRegistrations.find((one) => one === registration);
   const isWorker = identity !== undefined && namespace !== undefined && taskQueue !== undefined;
   return {
     component: labels[componentLabel] ?? '',
@@ -50,7 +58,17 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
     ...(renewTime !== undefined && { renewTime }),
     ...(version !== undefined && { version }),
     ...(isWorker && { temporal: { identity, namespace, taskQueue } }),
+    ...(deploymentRegistration !== undefined && { deploymentRegistration }),
   };
+}
+
+/** Returns the setting of the worker that leads, or of all that run if none leads; undefined if they do not say, or say different things. */
+export function registrationOf(processes: readonly ProcessSummary[]): DeploymentRegistration | undefined {
+  const workers = processes.filter(({ state, temporal }) => state !== 'Expired' && temporal !== undefined);
+  const leaders = workers.filter(({ leader }) => leader);
+  const deciding = leaders.length > 0 ? leaders : workers;
+  const settings = new Set(deciding.map(({ deploymentRegistration }) => deploymentRegistration));
+  return settings.size === 1 ? [...settings][0] : undefined;
 }
 
 function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {
