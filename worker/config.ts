@@ -8,8 +8,8 @@ import {
   SYSTEM_NAMESPACE,
 } from '../api/names.ts';
 import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
-import { deploymentRegistrations } from '../domain/evacuation/deploymentRegistration.ts';
 import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
+import { deploymentRegistrations } from '../domain/leases/processSummary.ts';
 import { type CompleteTiming, completeTiming } from '../kube/electionTiming.ts';
 import { namespaceProblem, podSecurityLevels, type WindowJobs } from '../manifests/render.ts';
 import {

@@ -4,8 +4,8 @@ import {
   DEPLOYMENT_EVACUATOR,
   STATIC_POD_EVACUATOR,
 } from '../../api/names.ts';
-import type { DeploymentRegistration } from '../../domain/evacuation/deploymentRegistration.ts';
 import { builtInEvacuators, hasResponded } from '../../domain/evacuation/evacuatorSelection.ts';
+import type { DeploymentRegistration } from '../../domain/leases/processSummary.ts';
 
 /** Settings for evacuators that do not respond. */
 export interface EvacuatorSettings {

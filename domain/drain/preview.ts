@@ -18,9 +18,9 @@ import {
 } from '../evacuation/budgets.ts';
 import { entryText } from './plan.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import type { DeploymentRegistration } from '../leases/processSummary.ts';
 import { type RemainingCause, remainingCause, remainingCauseText } from './remaining.ts';
 import { drainTierAt, tierPositionOf } from './tiers.ts';
-import type { DeploymentRegistration } from '../evacuation/deploymentRegistration.ts';
 import {
   controllerEvacuator,
   inapplicableReason,

@@ -8,10 +8,6 @@ import { maxSurgeOf } from './replacement.ts';
  * to run single replica applications without disruptions" (KEP-4212 > Story 2), without an annotation by their owners.
  */
 
-/** Setting --deployment-registration: for pods with the annotation of the evacuator only, or also for those that this file decides about. */
-export const deploymentRegistrations = ['annotated', 'automatic'] as const;
-export type DeploymentRegistration = (typeof deploymentRegistrations)[number];
-
 export interface RegistrationInput {
   pod: Pod;
   /** The Deployment of the pod. */

@@ -1,9 +1,5 @@
 import type { Lease } from '../../api/core.ts';
 import type { COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../../api/names.ts';
-import {
-  type DeploymentRegistration,
-  deploymentRegistrations,
-} from '../evacuation/deploymentRegistration.ts';
 import { isExpired, renewIntervalSecondsOf } from './identityLease.ts';
 
 /** One process of an installation, as the CLI shows it. Times are RFC 3339; fields that its Lease does not have are omitted. */
@@ -23,6 +19,10 @@ export interface ProcessSummary {
   /** Its setting --deployment-registration. */
   readonly deploymentRegistration?: DeploymentRegistration;
 }
+
+/** Values of the setting: the evacuator of Deployments serves pods with its annotation only, or also some without evacuators (ADR 64). */
+export const deploymentRegistrations = ['annotated', 'automatic'] as const;
+export type DeploymentRegistration = (typeof deploymentRegistrations)[number];
 
 export interface TemporalWorker {
   readonly identity: string;
