@@ -351,6 +351,8 @@ export const IdentityAnnotation = {
   TemporalIdentity: 'nodemaintenance.k8s.io/temporal-identity',
   TemporalNamespace: 'nodemaintenance.k8s.io/temporal-namespace',
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
+  /** `annotated` or `automatic`, the setting --deployment-registration of the worker. */
+  DeploymentRegistration: 'nodemaintenance.k8s.io/deployment-registration',
   /** Interval in which the process renews the Lease. */
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
   /** Number of manifests that a node agent holds. Missing: none. */

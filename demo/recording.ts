@@ -155,7 +155,7 @@ function changeOf({ metadata }: Readonly<Pod>): RecordedChange {
   return { podUid: metadata.uid ?? '', revision: revisionOf(metadata) };
 }
 
-function revisionOf({ resourceVersion = '0' }: { resourceVersion?: string }): bigint {
+export function revisionOf({ resourceVersion = '0' }: { resourceVersion?: string }): bigint {
   return BigInt(resourceVersion);
 }
 

@@ -32,7 +32,7 @@ export const scenarios: Readonly<Record<ScenarioName, Scenario>> = {
   },
   deadline: {
     summary:
-      'drains a node that budgets block: owners are notified, and what is left is deleted at the deadline',
+      'drains a node that budgets block: owners are notified, what is left is deleted at the deadline, and a volume is detached late',
     run: deadline,
   },
 };

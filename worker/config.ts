@@ -9,6 +9,7 @@ import {
 } from '../api/names.ts';
 import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
 import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
+import { deploymentRegistrations } from '../domain/leases/processSummary.ts';
 import { type CompleteTiming, completeTiming } from '../kube/electionTiming.ts';
 import { namespaceProblem, podSecurityLevels, type WindowJobs } from '../manifests/render.ts';
 import {
@@ -168,7 +169,6 @@ const oneOf = (choices: readonly string[]) => ({ error: `expected one of ${choic
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
 const traceExporters = ['none', 'otlp'] as const;
 const certificateIssuers = ['managed', 'external'] as const;
-const deploymentRegistrations = ['annotated', 'automatic'] as const;
 const evictionPolicies = ['reject', 'allow'] as const;
 const classesError = {
   error: 'expected evacuator classes separated by commas, such as migrate.example.com, or * for every class',

@@ -368,6 +368,7 @@ function publishWorker(
     [IdentityAnnotation.TemporalIdentity]: settings.identity,
     [IdentityAnnotation.TemporalNamespace]: settings.namespace,
     [IdentityAnnotation.TaskQueue]: scope.names.taskQueue,
+    [IdentityAnnotation.DeploymentRegistration]: config.evacuators.deploymentRegistration,
   };
   const { log } = wait;
   const { namespace, identityLeases } = config;

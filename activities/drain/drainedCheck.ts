@@ -4,7 +4,6 @@ import { WORK_NAMESPACE } from '../../api/names.ts';
 import { namesOnly, selectsNode } from '../../domain/common/nodeSelector.ts';
 import { isLeftRunning } from '../../domain/common/pod.ts';
 import {
-  type AttachedVolume,
   isContradicted,
   pendingVerification,
   type Verification,
@@ -41,7 +40,13 @@ type State =
   /** The apiserver contradicted the informers. */
   | { kind: 'Contradicted'; at: Instant; delayMs: number }
   | { kind: 'Attached'; of: string; at: Instant; volumes: readonly AttachedVolumeRef[] }
-  | { kind: 'Verified'; of: string; verification: Extract<Verification, { kind: 'Verified' }> };
+  | {
+      kind: 'Verified';
+      of: string;
+      verification: Extract<Verification, { kind: 'Verified' }>;
+      /** Those that the verification reports. */
+      volumes: readonly AttachedVolumeRef[];
+    };
 
 /**
  * Verifies that the nodes of a maintenance are drained. Contract:
@@ -51,7 +56,7 @@ type State =
  * 2. Drained becomes True only by a write that fails if the object has changed since that read (StatusWriter.writeAt). Whatever existed from
  *    before the read until the write therefore prevents it, however far behind the informers are.
  * 3. While something is known to prevent it, the apiserver is not asked: informers report when that ends. The one of VolumeAttachments
- *    runs only while a drain waits for one of them.
+ *    runs only while a drain waits for one of them, or reports one that its deadline has ended the wait for.
  * 4. Forgetting its state costs requests only.
  */
 export class DrainedCheck {
@@ -131,20 +136,24 @@ export class DrainedCheck {
         return this.dueInMs() > 0 ? pendingVerification : undefined;
       case 'Attached': {
         if (isPastDeadline || state.of !== identityOf(view)) return undefined;
-        const volumes = this.#stillAttached(state);
+        const isRecent = elapsedMs(state.at) < maxRetryMs;
+        const volumes = this.#stillAttached(state.volumes) ?? (isRecent ? state.volumes : []);
         return volumes.length === 0 ? undefined : { kind: 'Attached', volumes };
       }
-      case 'Verified':
-        return state.of === identityOf(view) ? state.verification : undefined;
+      case 'Verified': {
+        if (state.of !== identityOf(view)) return undefined;
+        const attached = this.#stillAttached(state.volumes) ?? state.volumes;
+        return attached.length < state.volumes.length ? undefined : state.verification;
+      }
       default:
         return undefined;
     }
   }
 
-  /** Returns the volumes that the informer shows; none if it cannot tell and it is time to ask the apiserver. */
-  #stillAttached({ at, volumes }: Extract<State, { kind: 'Attached' }>): readonly AttachedVolume[] {
+  /** Returns those of the volumes that the informer still shows; undefined if it cannot tell. */
+  #stillAttached(volumes: readonly AttachedVolumeRef[]): readonly AttachedVolumeRef[] | undefined {
     const informer = this.#attachments?.informer;
-    if (informer?.resourceVersion === undefined) return elapsedMs(at) < maxRetryMs ? volumes : [];
+    if (informer?.resourceVersion === undefined) return undefined;
     const attached = new Set(informer.list().map(({ metadata }) => metadata.uid));
     return volumes.filter(({ uid }) => attached.has(uid));
   }
@@ -238,20 +247,26 @@ export class DrainedCheck {
 
   #verified(
     of: string,
-    facts: Omit<Extract<Verification, { kind: 'Verified' }>, 'kind'>,
+    facts: { volumes: readonly AttachedVolumeRef[]; volumesUnknown?: string },
   ): Extract<Verification, { kind: 'Verified' }> {
     const verification = { kind: 'Verified', ...facts } as const;
-    this.#state = { kind: 'Verified', of, verification };
-    this.stop();
+    const { volumes } = facts;
+    this.#state = { kind: 'Verified', of, verification, volumes };
+    if (volumes.length === 0) this.stop();
+    else this.#watch(volumes);
     return verification;
   }
 
   #await(of: string, volumes: readonly AttachedVolumeRef[]): void {
     this.#state = { kind: 'Attached', of, at: currentInstant(), volumes };
-    const awaited = new Set(volumes.map(({ uid }) => uid));
+    this.#watch(volumes);
+  }
+
+  #watch(volumes: readonly AttachedVolumeRef[]): void {
+    const watched = new Set(volumes.map(({ uid }) => uid));
     this.stop();
     this.#attachments = this.#deps.cluster.volumeAttachments.acquire(({ type, object }) => {
-      if (type === 'Deleted' && awaited.has(object.metadata.uid ?? '')) this.#wake(debounceMs);
+      if (type === 'Deleted' && watched.has(object.metadata.uid ?? '')) this.#wake(debounceMs);
     });
     // A volume that was detached before the watch started is not reported by it.
     void this.#attachments.informer.synced().then(() => this.#wake(debounceMs));

@@ -23,7 +23,7 @@ import { certificateFindings, webhookFindings } from '../../domain/doctor/webhoo
 import { whoAmI } from '../../kube/authorization.ts';
 import type { Kube } from '../../kube/client.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
-import { installationOf } from '../workers/workers.ts';
+import { installationOf } from '../installation.ts';
 import { accountFacts, userRoles } from './accounts.ts';
 import { clockFacts } from './clocks.ts';
 import { installationFacts, ownRelease, policiesIn } from './installation.ts';

@@ -22,7 +22,7 @@ import { retentionSecondsOf } from '../../temporal-config/retention.ts';
 import { clusterUid } from '../clusterClaim.ts';
 import { connectTemporal, type Temporal } from '../temporal.ts';
 import { pollersOf } from '../workers/taskQueues.ts';
-import { installationOf } from '../workers/workers.ts';
+import { installationOf } from '../installation.ts';
 import type { ClusterObjects } from './objects.ts';
 
 interface Options {

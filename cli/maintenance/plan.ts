@@ -16,17 +16,20 @@ import { nameFor } from '../../domain/maintenance/name.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
 import { type NodeAgent, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
+import { type DeploymentRegistration, registrationOf } from '../../domain/leases/processSummary.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { currentEvacuation } from '../../domain/evacuation/evacuation.ts';
 import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
+import { isKubeError } from '../../kube/errors.ts';
 import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import type { Kube } from '../../kube/client.ts';
 import { listPodsWithScheduling } from '../../kube/podScheduling.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPodDisruptionBudget, trimPod } from '../../kube/transform.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { installationOf } from '../installation.ts';
 import { namespaceOption } from '../options.ts';
 import { readDocument, readDrainPlan } from './files.ts';
 import { getMaintenance, maintenanceName, permittedToRead, titleOf } from './maintenances.ts';
@@ -51,6 +54,8 @@ export interface PlanReport extends Preview {
   readonly held: readonly { readonly node: string; readonly holder: string }[];
   /** Warnings about the nodes and other maintenances. */
   readonly warnings: readonly string[];
+  /** Whether workers register the evacuator of Deployments for pods without evacuators. Missing if it is not known. */
+  readonly deploymentRegistration?: DeploymentRegistration;
   /** Whether the pods fit on other nodes. Missing if reading all pods of the cluster takes too long. */
   readonly capacity?: CapacityForecast & {
     /** Number of claims whose volumes could not be read, and were not compared with nodes. */
@@ -177,11 +182,12 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const names = nodes.map(({ metadata }) => metadata.name);
   const pods = await podsOn(kube, names, namespace);
-  const [agents, budgets, evacuations, { held, warnings }, capacity] = await Promise.all([
+  const [agents, budgets, evacuations, { held, warnings }, registration, capacity] = await Promise.all([
     agentsOf(kube, pods),
     kube.list(resources.podDisruptionBudgets),
     evacuationsOf(kube, pods),
     warningsOn(kube, maintenance, { nodes, existing }),
+    registrationIn(kube, namespace),
     capacityOf(kube, { existing, drained: new Set(names), namespace }),
   ]);
   const isDraining = stageOf(maintenance) === 'Drain';
@@ -192,10 +198,29 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     budgets: budgets.items.map(trimPodDisruptionBudget),
     evacuations,
     agents,
+    registration,
     now: kube.now(),
   });
   const blocked = preview.blocked || held.length > 0 || names.length === 0;
-  return { nodes: names, held, ...preview, blocked, warnings, ...(capacity !== undefined && { capacity }) };
+  return {
+    nodes: names,
+    held,
+    ...preview,
+    blocked,
+    warnings,
+    ...(registration !== undefined && { deploymentRegistration: registration }),
+    ...(capacity !== undefined && { capacity }),
+  };
+}
+
+/** Reads from the identity Leases of the workers how they register the evacuator of Deployments. */
+async function registrationIn(kube: Kube, namespace: string): Promise<DeploymentRegistration | undefined> {
+  try {
+    return registrationOf((await installationOf(kube, namespace)).processes);
+  } catch (error) {
+    if (!isKubeError(error, 'Forbidden')) throw error;
+    return undefined;
+  }
 }
 
 /** All pods of the cluster are read for this long at most, and this many. */
@@ -256,7 +281,8 @@ async function podsOn(kube: Kube, names: readonly string[], namespace: string): 
       const pod = trimPod(raw);
       if (isLeftRunning(pod, namespace)) continue;
       const emptyDirs = (raw.spec.volumes ?? []).filter(({ emptyDir }) => emptyDir !== undefined);
-      pods.push({ pod, emptyDirs: emptyDirs.map((volume) => volume.name) });
+      const hasClaims = raw.spec.volumes?.some((one) => one.persistentVolumeClaim !== undefined) === true;
+      pods.push({ pod, emptyDirs: emptyDirs.map((volume) => volume.name), hasClaims });
     }
   });
   return pods;

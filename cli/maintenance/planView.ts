@@ -27,6 +27,7 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
     ...(budgets.length === 0
       ? []
       : ['', 'PodDisruptionBudgets that limit evictions', ...indentedTable(budgetColumns, budgets)]),
+    ...(report.deploymentRegistration === 'automatic' ? ['', automaticText] : []),
     ...(warnings.length === 0
       ? []
       : ['', ...warnings.map((text) => escapeForTerminal(`Warning: ${text}`, maxLineLength))]),
@@ -35,6 +36,9 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
     conclusion(report),
   ];
 }
+
+const automaticText =
+  'The workers also replace single replicas of Deployments before they are evicted (--deployment-registration automatic).';
 
 /** Says that all pods fit only if asked for everything. */
 function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string[] {

@@ -1,17 +1,9 @@
 import { type Command, Option } from 'commander';
-import { COMPONENT_LABEL, ElectionLease } from '../../api/names.ts';
-import {
-  leaderOf,
-  type ProcessSummary,
-  processOf,
-  type TemporalWorker,
-} from '../../domain/leases/processSummary.ts';
-import type { Lease } from '../../api/core.ts';
-import type { Kube, RequestOptions } from '../../kube/client.ts';
+import type { ProcessSummary, TemporalWorker } from '../../domain/leases/processSummary.ts';
 import { errorMessage } from '../../kube/errors.ts';
-import { resources } from '../../kube/resources.ts';
 import { withRemedy } from '../../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
+import { installationOf } from '../installation.ts';
 import { namespaceOption } from '../options.ts';
 import { age, formatList, print, printError, escapeForTerminal, type Structured } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
@@ -53,36 +45,6 @@ async function show({ namespace, output, ...cluster }: WorkersOptions): Promise<
 
 function noProcesses(namespace: string): string {
   return `No process publishes an identity Lease in namespace ${namespace}: none runs for it, or all run with --identity-leases false.`;
-}
-
-export interface Installation {
-  readonly processes: readonly ProcessSummary[];
-  /** Holder of the leader election Lease. */
-  readonly leader: string | undefined;
-  /** That Lease, also after it has expired. */
-  readonly election: Lease | undefined;
-}
-
-/** Reads the processes of an installation from their identity Leases. */
-export async function installationOf(
-  kube: Kube,
-  namespace: string,
-  request: RequestOptions = {},
-): Promise<Installation> {
-  const [{ items }, election] = await Promise.all([
-    kube.list(resources.leases, { namespace, labelSelector: COMPONENT_LABEL, ...request }),
-    kube.get(resources.leases, { namespace, name: ElectionLease.Controllers }, request),
-  ]);
-  const now = kube.now();
-  const leader = leaderOf(election, now);
-  const processes = items
-    .map((lease) => processOf(lease, leader, now))
-    .toSorted((a, b) => sortKeyOf(a).localeCompare(sortKeyOf(b)));
-  return { processes, leader, election };
-}
-
-function sortKeyOf({ component, host, holder }: ProcessSummary): string {
-  return [component, host, holder].join(' ');
 }
 
 /** Adds the polls; without Temporal the other columns are printed. */

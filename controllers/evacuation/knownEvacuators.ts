@@ -5,6 +5,7 @@ import {
   STATIC_POD_EVACUATOR,
 } from '../../api/names.ts';
 import { builtInEvacuators, hasResponded } from '../../domain/evacuation/evacuatorSelection.ts';
+import type { DeploymentRegistration } from '../../domain/leases/processSummary.ts';
 
 /** Settings for evacuators that do not respond. */
 export interface EvacuatorSettings {
@@ -15,7 +16,7 @@ export interface EvacuatorSettings {
   /** Whether this installation evacuates pods of Deployments; otherwise another controller may serve their class. */
   readonly deployments: boolean;
   /** automatic: that evacuator is also registered for pods without evacuators that only it can evacuate without a disruption. */
-  readonly deploymentRegistration: 'annotated' | 'automatic';
+  readonly deploymentRegistration: DeploymentRegistration;
 }
 
 export const defaultEvacuatorSettings: EvacuatorSettings = {

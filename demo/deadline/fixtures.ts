@@ -2,7 +2,7 @@ import { NODE_MAINTENANCE, OWNER_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { budget, deployment, namespace, statefulSet, type Workload, yamlOf } from '../manifests.ts';
 
-/** Two applications whose budgets never allow a disruption. */
+/** Two applications whose budgets never allow a disruption. One has a volume. */
 
 export const node = 'node-1';
 /** These nodes join when all pods run, so that all pods start on the node under maintenance. */
@@ -26,14 +26,43 @@ export const ledger: Workload = {
 export const workloads: readonly Workload[] = [shop, ledger];
 export const podsThatMove = workloads.reduce((total, { replicas }) => total + replicas, 0);
 
-export const shopGraceSeconds = 5;
-export const ledgerGraceSeconds = 20;
+/** Between the deletion of the shop and the deadline, the volume of the ledger is detached. */
+export const shopGraceSeconds = 15;
+export const ledgerGraceSeconds = 25;
+
+/** Name of the PersistentVolume and of its claim. */
+const ledgerVolume = 'ledger-data';
+const sizeAndClass = { accessModes: ['ReadWriteOnce'], storageClassName: '' };
+
+const volume = {
+  apiVersion: 'v1',
+  kind: 'PersistentVolume',
+  metadata: { name: ledgerVolume },
+  spec: {
+    ...sizeAndClass,
+    capacity: { storage: '1Gi' },
+    csi: { driver: 'csi.example.com', volumeHandle: ledgerVolume },
+    claimRef: { namespace: ledger.namespace, name: ledgerVolume },
+  },
+};
+
+const claim = {
+  apiVersion: 'v1',
+  kind: 'PersistentVolumeClaim',
+  metadata: { name: ledgerVolume, namespace: ledger.namespace },
+  spec: { ...sizeAndClass, resources: { requests: { storage: '1Gi' } } },
+};
 
 export function applicationsYaml(): string {
   return yamlOf([
     ...workloads.map((workload) => namespace(workload.namespace)),
+    volume,
+    claim,
     deployment(shop, { terminationGracePeriodSeconds: shopGraceSeconds }),
-    statefulSet(ledger, { terminationGracePeriodSeconds: ledgerGraceSeconds }),
+    statefulSet(ledger, {
+      terminationGracePeriodSeconds: ledgerGraceSeconds,
+      volumes: [{ name: 'data', persistentVolumeClaim: { claimName: ledgerVolume } }],
+    }),
     ...workloads.map((workload) => budget(workload, { minAvailable: workload.replicas })),
   ]);
 }
@@ -41,7 +70,7 @@ export function applicationsYaml(): string {
 export function applicationLines(): string[] {
   return [
     `web/shop     Deployment, 2 replicas, budget minAvailable 2, grace period ${shopGraceSeconds} s; owner team-shop@example.com`,
-    `bank/ledger  StatefulSet, 1 replica, budget minAvailable 1, grace period ${ledgerGraceSeconds} s; owner team-ledger@example.com`,
+    `bank/ledger  StatefulSet, 1 replica, budget minAvailable 1, grace period ${ledgerGraceSeconds} s, volume ${ledgerVolume}; owner team-ledger@example.com`,
   ];
 }
 
@@ -65,7 +94,7 @@ const maintenance: NodeMaintenance = {
       onDeadline: 'Delete',
       steps: [
         { before: '65s', action: 'Notify' },
-        { before: '30s', action: 'Notify' },
+        { before: '40s', action: 'Notify' },
       ],
     },
   },

@@ -1,6 +1,7 @@
 import { podName } from '../../domain/common/pod.ts';
 import type { Environment } from '../environment.ts';
-import { node } from './fixtures.ts';
+import { revisionOf } from '../recording.ts';
+import { maintenanceName, node } from './fixtures.ts';
 
 /** The deletion of a pod of the node, as the apiserver recorded it. */
 export interface Deletion {
@@ -31,4 +32,30 @@ export function recordDeletions(
   });
   undo.push(async () => stop());
   return deletions;
+}
+
+/** The condition Drained in every version of the maintenance, and the end of the attachment of the volume, by etcd revisions. */
+export interface DrainedRecord {
+  readonly versions: readonly { revision: bigint; status: string; reason: string }[];
+  /** Undefined while it is attached. */
+  detached: bigint | undefined;
+}
+
+export function recordDrained({ cluster, undo }: Environment): DrainedRecord {
+  const versions: DrainedRecord['versions'][number][] = [];
+  const recorded: DrainedRecord = { versions, detached: undefined };
+  const stop = cluster.maintenances.subscribe(({ object: { metadata, status } }) => {
+    const drained = status?.conditions.find(({ type }) => type === 'Drained');
+    if (metadata.name === maintenanceName && drained !== undefined)
+      versions.push({ revision: revisionOf(metadata), status: drained.status, reason: drained.reason });
+  });
+  const attachments = cluster.volumeAttachments.acquire(({ type, object }) => {
+    if (type === 'Deleted' && object.spec.nodeName === node)
+      recorded.detached ??= revisionOf(object.metadata);
+  });
+  undo.push(async () => {
+    stop();
+    attachments.release();
+  });
+  return recorded;
 }

@@ -26,10 +26,11 @@ import {
   spareNodes,
   workloads,
 } from './fixtures.ts';
-import { type Deletion, recordDeletions } from './observations.ts';
+import { type Deletion, recordDeletions, recordDrained } from './observations.ts';
 import { type PodEvent, verify } from './verification.ts';
+import { attachVolume, detachVolume, letControllerAttach } from './volume.ts';
 
-/** Drains a node that budgets block until the deadline. Returns the verified facts. */
+/** Drains a node that budgets block until the deadline, and a volume for longer than its pod. Returns the verified facts. */
 export async function runScenario(options: EnvironmentOptions): Promise<Section[]> {
   const heading = headings(options.screen);
   heading('Kubernetes and Temporal start on this machine');
@@ -46,6 +47,7 @@ export async function runScenario(options: EnvironmentOptions): Promise<Section[
   const deletions = recordDeletions(environment, ({ pod, graceSeconds }) =>
     note(`${pod} is deleted with a grace period of ${graceSeconds} s`, environment.screen.colors.cyan),
   );
+  const drainedRecord = recordDrained(environment);
   await untilBlocked(environment, note);
   await untilSteps(environment, 1);
   note('The owners of the pods are notified, and the time of the step is recorded');
@@ -64,6 +66,8 @@ export async function runScenario(options: EnvironmentOptions): Promise<Section[
   return verify({
     maintenance: drained,
     deletions,
+    drainedRecord,
+    deletedPods: environment.recording.deletedPods,
     events,
     evictions: countEvictions(await environment.kubectl('get', '--raw', '/metrics')),
     workflow: await readWorkflow(environment.sandbox, maintenanceName),
@@ -73,9 +77,11 @@ export async function runScenario(options: EnvironmentOptions): Promise<Section[
 async function startApplications(environment: Environment): Promise<void> {
   const { screen, sandbox } = environment;
   await sandbox.addNodes([node]);
+  await letControllerAttach(environment);
   await applyFile(environment, 'applications.yaml', applicationsYaml());
   for (const text of applicationLines()) screen.print(`     ${text}`);
   await untilPodsReady(environment);
+  await attachVolume(environment);
   await sandbox.addNodes([...spareNodes]);
   await runAndPrint(environment, 'get', 'pdb', '--all-namespaces');
 }
@@ -113,6 +119,9 @@ async function awaitDrained(
   await until('every pod to be deleted', () =>
     deletions.length === podsThatMove ? undefined : `${deletions.length} are deleted`,
   );
+  note(await untilVolumeAwaited(environment));
+  await detachVolume(environment);
+  note('Its driver detaches the volume, late');
   await untilDrained(environment, maintenanceName);
   await untilEvacuationsDeleted(environment);
   note(`✓ ${node} is drained`, screen.colors.green);
@@ -120,6 +129,16 @@ async function awaitDrained(
     'custom-columns=NAME:.metadata.name,DEADLINE:.status.drainDeadline.time,DRAINED:.status.drainDeadline.drainedAt';
   await runAndPrint(environment, 'get', 'nodemaintenance', maintenanceName, '-o', columns);
   return kube.get(resources.nodeMaintenances, { name: maintenanceName });
+}
+
+/** Resolves with the message of the condition Drained. */
+async function untilVolumeAwaited({ cluster, until }: Environment): Promise<string> {
+  const drained = () =>
+    cluster.maintenances.get(maintenanceName)?.status?.conditions.find(({ type }) => type === 'Drained');
+  await until('the drain to wait for the volume', () =>
+    drained()?.reason === 'VolumesAttached' ? undefined : (drained()?.message ?? 'no condition'),
+  );
+  return drained()?.message ?? '';
 }
 
 async function eventsOfPods({ kubectl }: Environment): Promise<PodEvent[]> {

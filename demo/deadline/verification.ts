@@ -1,9 +1,10 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { WorkflowRecord } from '../history.ts';
+import type { DeletedPod } from '../recording.ts';
 import type { Row, Section } from '../table.ts';
 import { type Evictions, same } from '../verification.ts';
 import { ledger, ledgerGraceSeconds, podsThatMove, shop, shopGraceSeconds } from './fixtures.ts';
-import type { Deletion } from './observations.ts';
+import type { Deletion, DrainedRecord } from './observations.ts';
 
 export interface PodEvent {
   reason: string;
@@ -14,6 +15,8 @@ export interface PodEvent {
 interface Evidence {
   maintenance: NodeMaintenance | undefined;
   deletions: readonly Deletion[];
+  drainedRecord: DrainedRecord;
+  deletedPods: readonly DeletedPod[];
   events: readonly PodEvent[];
   evictions: Evictions;
   workflow: WorkflowRecord;
@@ -23,6 +26,7 @@ export function verify(evidence: Evidence): Section[] {
   return [
     { title: 'The escalation', rows: escalationRows(evidence) },
     { title: 'What was left at the deadline', rows: deletionRows(evidence) },
+    { title: 'The volume that is detached late', rows: volumeRows(evidence) },
   ];
 }
 
@@ -69,6 +73,31 @@ function deletionRows({ maintenance, deletions, evictions }: Evidence): Row[] {
       expected: `${deletions.length} of ${deletions.length}`,
       actual: `${deletions.filter(({ endsAt }) => Date.parse(endsAt) <= deadlineMs).length} of ${deletions.length}`,
       holds: deletions.every(({ endsAt }) => Date.parse(endsAt) <= deadlineMs),
+    },
+  ];
+}
+
+function volumeRows({ drainedRecord: { versions, detached = 0n }, deletedPods }: Evidence): Row[] {
+  const lastPod = deletedPods.map(({ revision }) => revision).reduce((a, b) => (a > b ? a : b), 0n);
+  const before = versions.findLast(({ revision }) => revision < detached);
+  const drained = versions.find(({ status }) => status === 'True');
+  return [
+    {
+      fact: 'It was detached after the last pod was gone',
+      expected: `after revision ${lastPod}`,
+      actual: `revision ${detached}`,
+      holds: lastPod > 0n && detached > lastPod,
+    },
+    same(
+      'Condition Drained when it was detached',
+      'False, VolumesAttached',
+      `${before?.status}, ${before?.reason}`,
+    ),
+    {
+      fact: 'The node was not drained before',
+      expected: `after revision ${detached}, AllPodsTerminated`,
+      actual: drained === undefined ? 'never' : `revision ${drained.revision}, ${drained.reason}`,
+      holds: drained !== undefined && drained.revision > detached && drained.reason === 'AllPodsTerminated',
     },
   ];
 }

@@ -9,12 +9,23 @@ import {
   requiresIntervention,
   stuckTerminating,
 } from '../evacuation/blocker.ts';
-import { multipleBudgetsMessage, budgetBlocker, budgetsOf, bypassesBudget } from '../evacuation/budgets.ts';
+import {
+  multipleBudgetsMessage,
+  budgetBlocker,
+  budgetsOf,
+  bypassesBudget,
+  neverAllowsDisruption,
+} from '../evacuation/budgets.ts';
 import { entryText } from './plan.ts';
 import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import type { DeploymentRegistration } from '../leases/processSummary.ts';
 import { type RemainingCause, remainingCause, remainingCauseText } from './remaining.ts';
 import { drainTierAt, tierPositionOf } from './tiers.ts';
-import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import {
+  controllerEvacuator,
+  inapplicableReason,
+  registeredEvacuators,
+} from '../evacuation/evacuatorSelection.ts';
 import { appsController, isReleased } from '../evacuation/podRelease.ts';
 import { compareNames } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
@@ -34,6 +45,8 @@ export interface PreviewInput {
   evacuations?: ReadonlyMap<string, Evacuation>;
   /** Node name -> its agent; none for other nodes. */
   agents?: ReadonlyMap<string, NodeAgent>;
+  /** Whether workers register the evacuator of Deployments for pods without evacuators (ADR 64). Undefined: it is not known. */
+  registration?: DeploymentRegistration | undefined;
   now: Date;
 }
 
@@ -41,6 +54,8 @@ export interface PreviewedPod {
   pod: Pod;
   /** Names of its emptyDir volumes, whose data are deleted with the pod. */
   emptyDirs: readonly string[];
+  /** It mounts PersistentVolumeClaims. */
+  hasClaims?: boolean;
 }
 
 /** The effects of a drain, tier by tier. Contains only tiers that have pods. */
@@ -87,6 +102,8 @@ export const NoteReason = {
   Terminating: 'Terminating',
   /** An evacuator annotation of the pod is invalid, or its evacuator cannot serve the pod. */
   EvacuatorIgnored: 'EvacuatorIgnored',
+  /** Workers register an evacuator for the pod, or may do so. */
+  Registered: 'Registered',
 } as const;
 export type NoteReason = (typeof NoteReason)[keyof typeof NoteReason];
 
@@ -161,13 +178,16 @@ export function isBypassed({ evacuators }: PodPreview, { reason }: Blocker): boo
   return evacuators.length > 0 && budgetReasons.includes(reason);
 }
 
-function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewInput): PodPreview {
+function podPreview(previewed: PreviewedPod, facts: PreviewInput): PodPreview {
+  const { pod, emptyDirs } = previewed;
   const { evacuators: registered, problems } = registeredEvacuators(pod);
   const ignored = registered.flatMap(({ evacuatorClass }) => {
     const why = ignoredReason(evacuatorClass, pod);
     return why === undefined ? [] : [`${evacuatorClass} cannot evacuate it: ${why}`];
   });
-  const evacuators = evacuatorsOf(pod);
+  const registers = mayBeRegistered(previewed, facts) ? (facts.registration ?? 'unknown') : 'annotated';
+  const evacuators =
+    registers === 'automatic' ? [controllerEvacuator(DEPLOYMENT_EVACUATOR)] : evacuatorsOf(pod);
   return {
     pod: podName(pod),
     node: pod.spec.nodeName ?? '',
@@ -177,9 +197,28 @@ function podPreview({ pod, emptyDirs }: PreviewedPod, facts: PreviewInput): PodP
     blockers: blockersOf(pod, facts),
     notes: [
       ...[...problems, ...ignored].map((message) => ({ reason: NoteReason.EvacuatorIgnored, message })),
+      ...(registers === 'annotated'
+        ? []
+        : [{ reason: NoteReason.Registered, message: registrationTexts[registers] }]),
       ...notesOf(pod, emptyDirs, causeToRemain(pod, facts)),
     ],
   };
+}
+
+const registrationTexts = {
+  automatic:
+    'replaced first (--deployment-registration automatic), unless its Deployment creates no additional pod during a rollout',
+  unknown:
+    'whether the workers replace it first (--deployment-registration automatic) is not known: no worker says so in its Lease',
+} as const;
+
+/** Reports whether the evacuator of Deployments is registered for a pod if the installation chooses so, as far as its Deployment permits it. */
+function mayBeRegistered({ pod, hasClaims = false }: PreviewedPod, { budgets }: PreviewInput): boolean {
+  if (!needsEviction(pod) || isFinished(pod) || hasClaims) return false;
+  if (appsController(pod.metadata, 'ReplicaSet') === undefined) return false;
+  if (registeredEvacuators(pod).evacuators.length > 0) return false;
+  const own = budgetsOf(pod, budgets);
+  return own.length === 1 && own.every(neverAllowsDisruption);
 }
 
 function evacuatorsOf(pod: Pod): Evacuator[] {

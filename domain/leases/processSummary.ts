@@ -16,7 +16,13 @@ export interface ProcessSummary {
   readonly version?: string;
   /** Identity and task queue of the worker in Temporal. */
   readonly temporal?: TemporalWorker;
+  /** Its setting --deployment-registration. */
+  readonly deploymentRegistration?: DeploymentRegistration;
 }
+
+/** Values of the setting: the evacuator of Deployments serves pods with its annotation only, or also some without evacuators (ADR 64). */
+export const deploymentRegistrations = ['annotated', 'automatic'] as const;
+export type DeploymentRegistration = (typeof deploymentRegistrations)[number];
 
 export interface TemporalWorker {
   readonly identity: string;
@@ -40,6 +46,8 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
   const identity = annotation('nodemaintenance.k8s.io/temporal-identity');
   const namespace = annotation('nodemaintenance.k8s.io/temporal-namespace');
   const taskQueue = annotation('nodemaintenance.k8s.io/task-queue');
+  const registration = annotation('nodemaintenance.k8s.io/deployment-registration');
+  const deploymentRegistration = deploymentRegistrations.find((one) => one === registration);
   const isWorker = identity !== undefined && namespace !== undefined && taskQueue !== undefined;
   return {
     component: labels[componentLabel] ?? '',
@@ -50,7 +58,17 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
     ...(renewTime !== undefined && { renewTime }),
     ...(version !== undefined && { version }),
     ...(isWorker && { temporal: { identity, namespace, taskQueue } }),
+    ...(deploymentRegistration !== undefined && { deploymentRegistration }),
   };
+}
+
+/** Returns the setting of the worker that leads, or of all that run if none leads; undefined if they do not say, or say different things. */
+export function registrationOf(processes: readonly ProcessSummary[]): DeploymentRegistration | undefined {
+  const workers = processes.filter(({ state, temporal }) => state !== 'Expired' && temporal !== undefined);
+  const leaders = workers.filter(({ leader }) => leader);
+  const deciding = leaders.length > 0 ? leaders : workers;
+  const settings = new Set(deciding.map(({ deploymentRegistration }) => deploymentRegistration));
+  return settings.size === 1 ? [...settings][0] : undefined;
 }
 
 function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {

@@ -268,6 +268,26 @@ export const budgetObject = {
   spec: { maxUnavailable: 1 },
 };
 
+const volume = 'data';
+const volumeSpec = { accessModes: ['ReadWriteOnce'], storageClassName: '' };
+const storage = '1Gi';
+
+/** A PersistentVolume, and a claim in the namespace of the other tenant. */
+export const volumeObjects = [
+  {
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name: volume },
+    spec: { ...volumeSpec, capacity: { storage }, csi: { driver: 'csi.example.com', volumeHandle: volume } },
+  },
+  {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { name: volume, namespace: otherNamespace },
+    spec: { ...volumeSpec, resources: { requests: { storage } } },
+  },
+];
+
 type Target = Pick<Action, 'group' | 'version' | 'resource' | 'subresource' | 'namespace'>;
 const create = (target: Target, object: object): Action => ({ verb: 'create', ...target, object });
 const patch = (target: Target, name: string, object: object): Action => ({
@@ -426,6 +446,22 @@ export const sections: Section[] = [
         what: 'read namespace kube-system, whose UID identifies the cluster in Temporal',
         actions: [{ verb: 'get', ...core('namespaces'), name: 'kube-system' }],
         allowed: ['viewer', ...operators, ...schedulers],
+      },
+      {
+        what: 'get a PersistentVolume and a PersistentVolumeClaim of another namespace, from which `plan` knows the nodes on which pods fit',
+        actions: [
+          { verb: 'get', ...core('persistentvolumes'), name: volume },
+          { verb: 'get', ...core('persistentvolumeclaims'), namespace: otherNamespace, name: volume },
+        ],
+        allowed: ['viewer', ...operators],
+      },
+      {
+        what: 'list PersistentVolumes and the PersistentVolumeClaims of another namespace',
+        actions: [
+          { verb: 'list', ...core('persistentvolumes') },
+          { verb: 'list', ...core('persistentvolumeclaims'), namespace: otherNamespace },
+        ],
+        allowed: [],
       },
       {
         what: 'cordon a node without a maintenance',

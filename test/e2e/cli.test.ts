@@ -301,6 +301,11 @@ describe('plan', () => {
     expect(answer.stdout).toMatch(/\nBLOCKED: 1 pod cannot be evacuated without intervention.\n$/);
   });
 
+  test('knows from the Lease of the worker for which pods it registers the evacuator of Deployments', async () => {
+    const answer = await succeeds(maintenance('plan', 'node-3', '-o', 'json'));
+    expect(JSON.parse(answer)).toMatchObject({ deploymentRegistration: 'annotated' });
+  });
+
   test('is blocked by a node whose Lease has another holder', async () => {
     await succeeds(maintenance('lease', 'acquire', 'node-4', '--reason', 'disk errors'));
     const answer = await maintenance('plan', 'node-4', '--check');

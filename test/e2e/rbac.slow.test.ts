@@ -33,6 +33,7 @@ import {
   sections,
   selecting,
   uidOf,
+  volumeObjects,
   windowOf,
 } from '../../scripts/reference/rbacTable.ts';
 import { type Answer, type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
@@ -92,6 +93,7 @@ beforeAll(async () => {
     readinessOf(otherNode),
     budgetObject,
     jobOf(mine),
+    ...volumeObjects,
   );
   await succeeds(as('operator', ['create', '-f', '-'], maintenanceOf(mine, selecting(ownNodes[0]))));
   await succeeds(as('operator', ['create', '-f', '-'], policyOf(mine, selecting(ownNodes[1]))));

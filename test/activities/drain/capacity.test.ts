@@ -3,7 +3,7 @@ import type { KubeObject, Pod } from '../../../api/core.ts';
 import { waitingReasonOf } from '../../../domain/maintenance/waiting.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
-import { activitiesOn, refOf, started } from '../../kit/activity.ts';
+import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { deployments } from '../../kit/resources.ts';
@@ -71,4 +71,43 @@ test('a pod that fits on no other node waits, a pod that nothing recreates does 
   await c.patched(resources.nodeMaintenances, { name }, { spec: { requireCapacity: false } });
   await c.eventuallyEvacuating(pinned);
   await drain.cancelled();
+});
+
+describe('a pod that fits on no other node', () => {
+  /** Starts a drain that holds the pod back, and gives it a deadline. */
+  async function withDeadline(onDeadline: 'Report' | 'Delete') {
+    const node = await c.nodeNamed('n');
+    const pinned = await pinnedPod(node);
+    const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
+    const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, requireCapacity: true } });
+    await performed(() => acts.startStage(refOf(applied), 'Drain'));
+    const { name } = applied.metadata;
+    await c.caughtUpWith(await c.maintenanceNow(name));
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyStatus(name, 'the pod to be held back', ({ conditions }) =>
+      expect(conditions).toContainEqual(
+        expect.objectContaining({ type: 'CapacityAvailable', status: 'False', reason: 'PodsDoNotFit' }),
+      ),
+    );
+    expect(await c.evacuationOf(pinned)).toBeUndefined();
+    const inFiveSeconds = new Date(c.cluster.kube.now().getTime() + 5_000);
+    const at = inFiveSeconds.toISOString().replace(/\.\d+Z$/, 'Z');
+    await c.patched(resources.nodeMaintenances, { name }, { spec: { drainDeadline: { at, onDeadline } } });
+    return { applied, pinned, drain, at: Date.parse(at) };
+  }
+
+  test('is evacuated at the deadline', async () => {
+    const { pinned, drain, at } = await withDeadline('Report');
+    await c.eventuallyEvacuating(pinned);
+    expect(c.cluster.kube.now().getTime()).toBeGreaterThanOrEqual(at);
+    await drain.cancelled();
+  });
+
+  test('is deleted by a deadline that deletes what is left', async () => {
+    const { applied, pinned, drain } = await withDeadline('Delete');
+    await c.eventuallyGone(pinned);
+    await drain.cancelled();
+    await flushEvents();
+    expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^DeletedAtDeadline: 1 pod /));
+  });
 });

@@ -7,7 +7,7 @@ import type { Informer } from '../../../kube/informer.ts';
 import { type RawPod, type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { kubectlOf } from '../../api/kubectl.ts';
-import { activitiesOn, refOf, started } from '../../kit/activity.ts';
+import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { remove } from '../../kit/reset.ts';
@@ -70,6 +70,15 @@ const claimSpec = {
   storageClassName: '',
   resources: { requests: { storage: '1Gi' } },
 };
+
+/** Attaches a volume to a node without any pod that uses it, and creates both. */
+async function attachmentTo(nodeName: string): Promise<VolumeAttachment> {
+  const persistentVolumeName = await volumeFor(c.named('claim'));
+  return c.admin.create(resources.volumeAttachments, {
+    metadata: { name: c.named('csi') },
+    spec: { attacher: 'csi.example.com', nodeName, source: { persistentVolumeName } },
+  } as VolumeAttachment);
+}
 
 /** Waits for the VolumeAttachment that the attach-detach controller creates, and does what the driver does: attaches the volume. */
 async function attached(volume: string, node: string): Promise<VolumeAttachment> {
@@ -187,6 +196,68 @@ test('a node is drained when the volumes of the pods that have left are detached
   for (const name of [volume, kept]) await remove(c.admin, resources.persistentVolumes as Resource, { name });
 });
 
+describe('a volume that is not detached', () => {
+  /** Starts the drain of a node to which a volume is attached, and waits until it waits for the volume. */
+  async function waitingForVolume() {
+    const node = await c.nodeNamed('n');
+    const attachment = await attachmentTo(node);
+    const applied = await draining([node]);
+    await performed(() => acts.startStage(refOf(applied), 'Drain'));
+    await c.caughtUpWith(await c.maintenanceNow(applied.metadata.name));
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await eventually('the drain to wait for the volume', async () =>
+      expect(await drainedConditionOf(applied)).toMatchObject({ status: 'False', reason: 'VolumesAttached' }),
+    );
+    return { node, attachment, applied, drain };
+  }
+
+  const deadlineIn = ({ metadata: { name } }: NodeMaintenance, seconds: number) => {
+    const at = new Date(c.cluster.kube.now().getTime() + seconds * 1_000);
+    const drainDeadline = { at: at.toISOString().replace(/\.\d+Z$/, 'Z') };
+    return c.patched(resources.nodeMaintenances, { name }, { spec: { drainDeadline } });
+  };
+
+  const endOf = async (attachment: VolumeAttachment) => {
+    const { name, uid = '' } = attachment.metadata;
+    await c.admin.delete(resources.volumeAttachments, { name }, { uid });
+    const volume = attachment.spec.source.persistentVolumeName ?? '';
+    await remove(c.admin, resources.persistentVolumes as Resource, { name: volume });
+  };
+
+  test('is waited for until the deadline, which the condition says; without one it is waited for', async () => {
+    const [patient, late] = [await waitingForVolume(), await waitingForVolume()];
+    await deadlineIn(late.applied, 5);
+    expect(await late.drain.ended).toMatchObject({ kind: 'Drained', nodes: [late.node] });
+    const volume = late.attachment.spec.source.persistentVolumeName;
+    expect(await drainedConditionOf(late.applied)).toMatchObject({
+      status: 'True',
+      reason: 'VolumesRemain',
+      message: expect.stringContaining(
+        `The deadline has passed, and 1 volume is still attached: ${volume} (${c.namespace}/`,
+      ),
+    });
+    expect((await c.statusOf(late.applied.metadata.name)).drainDeadline?.drainedAt).toBeDefined();
+    expect(await c.admin.get(resources.volumeAttachments, late.attachment.metadata)).toBeDefined();
+
+    expect(await drainedConditionOf(patient.applied)).toMatchObject({
+      status: 'False',
+      reason: 'VolumesAttached',
+    });
+    const kept = started(() => acts.keepDrained(refOf(late.applied)));
+    for (const { attachment } of [patient, late]) await endOf(attachment);
+    await eventually('the condition to name no volume any more', async () =>
+      expect(await drainedConditionOf(late.applied)).toMatchObject({
+        status: 'True',
+        reason: 'AllPodsTerminated',
+        message: 'No pod is left on the nodes.',
+      }),
+    );
+    await kept.cancelled();
+    expect(await patient.drain.ended).toMatchObject({ kind: 'Drained', nodes: [patient.node] });
+    expect(await drainedConditionOf(patient.applied)).toMatchObject({ reason: 'AllPodsTerminated' });
+  });
+});
+
 test('a node is not drained while the Job of another maintenance works on it', async () => {
   const node = await c.nodeNamed('n');
   const other = await c.applied(c.maintenance({ name: c.named('other'), nodes: [node] }));
@@ -229,10 +300,8 @@ test('Drained does not become True while informers that are behind hide a pod, a
   const wake: (() => void)[] = [];
   /** An informer of pods that does not show those of some nodes. */
   const pods = {
+    size: 0,
     get: (key: string) => c.cluster.pods.get(key),
-    get size() {
-      return c.cluster.pods.size;
-    },
     list: () => c.cluster.pods.list().filter(({ spec }) => !hidden.has(spec.nodeName ?? '')),
     byIndex: (index: string, value: string) =>
       index === byNode && hidden.has(value) ? [] : c.cluster.pods.byIndex(index, value),

@@ -3,9 +3,11 @@ import fc from 'fast-check';
 import { DrainDeadline } from '../../../api/drainDeadline.ts';
 import type { DrainDeadlineStatus } from '../../../api/nodeMaintenance.ts';
 import {
+  deadlineInMs,
   drainDeadlineOf,
   durationMs,
   escalationAt,
+  isPastDeadline,
   nextStepInMs,
   ownersOf,
   withStepsDone,
@@ -75,6 +77,44 @@ describe('the deadline', () => {
         }
       }),
     );
+  });
+});
+
+describe('whether the deadline has passed', () => {
+  const time = '2026-01-01T14:00:00Z';
+  const asIn = (drainDeadline: DrainDeadline | undefined, status: object) =>
+    ({ spec: { ...(drainDeadline && { drainDeadline }) }, status }) as unknown as Parameters<
+      typeof isPastDeadline
+    >[0];
+  test.each([
+    {
+      when: 'a second before it',
+      of: asIn(spec(), { stageStatuses }),
+      now: '2026-01-01T13:59:59Z',
+      inMs: 1_000,
+    },
+    { when: 'at it', of: asIn(spec(), { stageStatuses }), now: time, inMs: 0 },
+    { when: 'after it', of: asIn(spec(), { stageStatuses }), now: '2026-01-01T14:00:02Z', inMs: -2_000 },
+    {
+      when: 'after it, once a later one was asked for',
+      of: asIn(spec({ after: '9h' }), { stageStatuses, drainDeadline: deadlineOf(spec()) }),
+      now: '2026-01-01T14:00:02Z',
+      inMs: -2_000,
+    },
+    { when: 'without one', of: asIn(undefined, { stageStatuses }), now: time },
+    {
+      when: 'after one was removed',
+      of: asIn(undefined, { stageStatuses, drainDeadline: deadlineOf(spec()) }),
+      now: time,
+    },
+    {
+      when: 'before Drain, after one at a time',
+      of: asIn(spec({ at: begin }), { stageStatuses: [] }),
+      now: time,
+    },
+  ])('$when', ({ of, now, inMs }) => {
+    expect(deadlineInMs(of, new Date(now))).toBe(inMs);
+    expect(isPastDeadline(of, new Date(now))).toBe(inMs !== undefined && inMs <= 0);
   });
 });
 

@@ -186,6 +186,62 @@ describe('a blocker of the drain', () => {
     });
   });
 
+  describe('is a budget that never allows a disruption of a pod without evacuators', () => {
+    const never = budget(0, { expectedPods: 1, desiredHealthy: 1, currentHealthy: 1 });
+    const annotation = 'evacuation.coordination.k8s.io/priority_move.example.com';
+    const previewOf = (
+      one: Pod,
+      registration: 'annotated' | 'automatic' | undefined,
+      { hasClaims = false, budgets = [never] } = {},
+    ) => {
+      const pods = [{ pod: one, emptyDirs: [], hasClaims }];
+      const { blocked, tiers } = previewDrain({ plan, pods, budgets, registration, now });
+      const [first] = tiers.flatMap((tier) => tier.pods);
+      const notes = first?.notes.filter(({ reason }) => reason === 'Registered') ?? [];
+      const evacuators = first?.evacuators.map(({ evacuatorClass }) => evacuatorClass);
+      return { blocked, evacuators, notes: notes.map(({ message }) => message) };
+    };
+
+    test('unless workers register the evacuator of Deployments for it, if its Deployment permits that', () => {
+      expect(previewOf(webPod(), 'automatic')).toEqual({
+        blocked: false,
+        evacuators: ['deployment.apps.k8s.io'],
+        notes: [expect.stringMatching(/^replaced first .* unless its Deployment creates no additional pod/)],
+      });
+      expect(previewOf(webPod(), 'annotated')).toEqual({ blocked: true, evacuators: [], notes: [] });
+    });
+
+    test('and says so if it is not known whether they do', () => {
+      expect(previewOf(webPod(), undefined)).toEqual({
+        blocked: true,
+        evacuators: [],
+        notes: [expect.stringContaining('is not known')],
+      });
+    });
+
+    test.each([
+      { of: 'a pod without a ReplicaSet', one: pod({ labels: web }) },
+      { of: 'a pod with a claim', one: webPod(), hasClaims: true },
+      {
+        of: 'a pod of two budgets',
+        one: webPod(),
+        budgets: [never, { ...never, metadata: { name: 'b', namespace: 'default' } }],
+      },
+    ])('also of $of, which they leave to the eviction API', ({ one, ...differs }) => {
+      expect(previewOf(one, 'automatic', differs)).toEqual({ blocked: true, evacuators: [], notes: [] });
+      expect(previewOf(one, undefined, differs).notes).toEqual([]);
+    });
+
+    test('but not of a pod with an evacuator of its owner, which they leave alone', () => {
+      const annotated = webPod({ annotations: { [annotation]: '10000/controller' } });
+      expect(previewOf(annotated, 'automatic')).toEqual({
+        blocked: false,
+        evacuators: ['move.example.com'],
+        notes: [],
+      });
+    });
+  });
+
   describe('that its Evacuation shows', () => {
     const evacuator = { evacuatorClass: 'data.io', priority: 1, role: 'x' };
     const asked = (of: Pod, evacuatorClass: string, differs: Partial<Evacuation['status']> = {}) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../../api/core.ts';
-import { leaderOf, processOf } from '../../../domain/leases/processSummary.ts';
+import { leaderOf, processOf, registrationOf } from '../../../domain/leases/processSummary.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString().replace('Z', '000Z');
@@ -103,5 +103,39 @@ test('a Lease created by a user is summarized without the missing fields', () =>
     holder: '',
     state: 'Stale',
     leader: false,
+  });
+});
+
+describe('how workers register the evacuator of Deployments', () => {
+  const says = (deploymentRegistration: string | undefined, holder: string, renewedSecondsAgo = 1) => {
+    const lease = identity(renewedSecondsAgo, {
+      ...(deploymentRegistration !== undefined && {
+        'nodemaintenance.k8s.io/deployment-registration': deploymentRegistration,
+      }),
+    });
+    return processOf({ ...lease, spec: { ...lease.spec, holderIdentity: holder } }, 'leader', now);
+  };
+  test.each([
+    { when: 'no worker runs', all: [], want: undefined },
+    { when: 'all agree', all: [says('automatic', 'a'), says('automatic', 'b')], want: 'automatic' },
+    { when: 'they disagree', all: [says('automatic', 'a'), says('annotated', 'b')], want: undefined },
+    {
+      when: 'the leader decides',
+      all: [says('automatic', 'a'), says('annotated', 'leader')],
+      want: 'annotated',
+    },
+    {
+      when: 'the leader does not say',
+      all: [says('automatic', 'a'), says(undefined, 'leader')],
+      want: undefined,
+    },
+    { when: 'it says something else', all: [says('always', 'a')], want: undefined },
+    {
+      when: 'one no longer runs',
+      all: [says('automatic', 'a'), says('annotated', 'b', 4_000)],
+      want: 'automatic',
+    },
+  ])('when $when', ({ all, want }) => {
+    expect(registrationOf(all)).toBe(want);
   });
 });
