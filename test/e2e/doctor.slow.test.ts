@@ -296,13 +296,16 @@ describe('a user who', () => {
 
   test('has the roles view and doctor gets every check but those that need more', async () => {
     const env = await userWith('node-maintenance-view', 'node-maintenance-doctor');
-    const { code, problems } = await examined([], env);
-    expect(code).toBe(0);
-    expect(problems.map(({ check, message }) => `${check}: ${message}`)).toEqual([
-      expect.stringMatching(/^permissions: user system:\S+ may not create and change maintenances/),
-      expect.stringMatching(/^permissions: not checked: .*subjectaccessreviews/),
-      expect.stringMatching(/^webhooks: not checked whether the apiserver reaches the webhooks/),
-    ]);
+    // On a busy machine Temporal may not answer in time.
+    await eventually('the problems of these roles only', async () => {
+      const { code, problems } = await examined([], env);
+      expect(code).toBe(0);
+      expect(problems.map(({ check, message }) => `${check}: ${message}`)).toEqual([
+        expect.stringMatching(/^permissions: user system:\S+ may not create and change maintenances/),
+        expect.stringMatching(/^permissions: not checked: .*subjectaccessreviews/),
+        expect.stringMatching(/^webhooks: not checked whether the apiserver reaches the webhooks/),
+      ]);
+    });
   });
 
   test('cannot reach Temporal is told so, and what the worker reports', async () => {
