@@ -69,25 +69,20 @@ function withBudget(
 
 /** Reads all budgets. Creates the one that has the reservations, with the default, if it does not exist. */
 async function readBudgets(deps: BudgetDeps): Promise<NodeDisruptionBudget[]> {
-  const { items } = await deps.cluster.kube.list(resources.nodeDisruptionBudgets);
-  return items.some(hasReservations) ? items : withBudget(items, await readBudget(deps));
-}
-
-/** Reads the NodeDisruptionBudget that has the reservations. Creates it with the default if it does not exist. */
-export async function readBudget(deps: BudgetDeps): Promise<NodeDisruptionBudget> {
   const { kube } = deps.cluster;
-  const found = await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME });
-  if (found !== undefined) return found;
+  const { items } = await kube.list(resources.nodeDisruptionBudgets);
+  if (items.some(hasReservations)) return items;
   const budget = {
     metadata: { name: NODE_DISRUPTION_BUDGET_NAME },
     spec: { maxUnavailable: DEFAULT_NODE_DISRUPTION_BUDGET },
   };
   const options = { fieldManager: FIELD_MANAGER };
   try {
-    return await kube.create<NodeDisruptionBudget>(resources.nodeDisruptionBudgets, budget, options);
+    const created = await kube.create<NodeDisruptionBudget>(resources.nodeDisruptionBudgets, budget, options);
+    return withBudget(items, created);
   } catch (error) {
     if (!isKubeError(error, 'AlreadyExists')) throw error;
-    return readBudget(deps);
+    return readBudgets(deps);
   }
 }
 

@@ -1,4 +1,4 @@
-import { readBudget } from '../../../activities/windows/reservations.ts';
+import { readBudget } from '../../kit/budget.ts';
 import { NODE_DISRUPTION_BUDGET_NAME } from '../../../api/names.ts';
 import { testScope, workflowIdOf } from '../../kit/temporalNames.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';

@@ -1,4 +1,5 @@
-import { reserveNodes, readBudget } from '../../../activities/windows/reservations.ts';
+import { reserveNodes } from '../../../activities/windows/reservations.ts';
+import { readBudget } from '../../kit/budget.ts';
 import { NODE_DISRUPTION_BUDGET_NAME } from '../../../api/names.ts';
 import type { BudgetView } from '../../../domain/windows/decideWindow.ts';
 import { resources } from '../../../kube/resources.ts';

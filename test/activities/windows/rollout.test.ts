@@ -1,6 +1,6 @@
 import type { Activities, WindowRequests, WindowRef } from '../../../activities/contract.ts';
 import type { WindowState, WindowStep } from '../../../domain/windows/windowState.ts';
-import { readBudget } from '../../../activities/windows/reservations.ts';
+import { readBudget } from '../../kit/budget.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
 import type { Job, Lease } from '../../../api/core.ts';
 import {

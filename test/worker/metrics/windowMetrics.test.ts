@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { readBudget } from '../../../activities/windows/reservations.ts';
+import { readBudget } from '../../kit/budget.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
 import { NODE_DISRUPTION_BUDGET_NAME, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
 import { resources } from '../../../kube/resources.ts';
