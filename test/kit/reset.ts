@@ -28,10 +28,14 @@ const transientKinds: readonly Resource[] = [
   resources.evacuations,
   kinds.deployments,
   kinds.daemonSets,
+  resources.statefulSets,
   kinds.replicaSets,
   resources.jobs,
   resources.pods,
   resources.podDisruptionBudgets,
+  resources.volumeAttachments,
+  resources.persistentVolumeClaims,
+  resources.persistentVolumes,
   resources.leases,
 ] as Resource[];
 

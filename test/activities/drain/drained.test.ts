@@ -12,6 +12,7 @@ import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { remove } from '../../kit/reset.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { attached, claimSpec, createVolume, detached, letControllerAttach } from '../../kit/volumes.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -42,34 +43,11 @@ const claims = {
   namespaced: true,
 } as Resource;
 
-/** The finalizer by which the external-attacher of a CSI driver delays the end of an attachment until the volume is detached. */
-const attacherFinalizer = 'external-attacher/csi-example-com';
-
-/** Creates a PersistentVolume of a CSI driver for a claim. */
 async function volumeFor(claim: string): Promise<string> {
   const name = c.named('pv');
-  const storage = '1Gi';
-  await c.admin.create(
-    resources.persistentVolumes as Resource,
-    {
-      metadata: { name },
-      spec: {
-        capacity: { storage },
-        accessModes: ['ReadWriteOnce'],
-        storageClassName: '',
-        csi: { driver: 'csi.example.com', volumeHandle: name },
-        claimRef: { namespace: c.namespace, name: claim },
-      },
-    } as KubeObject,
-  );
+  await createVolume(c.admin, name, { namespace: c.namespace, name: claim });
   return name;
 }
-
-const claimSpec = {
-  accessModes: ['ReadWriteOnce'],
-  storageClassName: '',
-  resources: { requests: { storage: '1Gi' } },
-};
 
 /** Attaches a volume to a node without any pod that uses it, and creates both. */
 async function attachmentTo(nodeName: string): Promise<VolumeAttachment> {
@@ -78,30 +56,6 @@ async function attachmentTo(nodeName: string): Promise<VolumeAttachment> {
     metadata: { name: c.named('csi') },
     spec: { attacher: 'csi.example.com', nodeName, source: { persistentVolumeName } },
   } as VolumeAttachment);
-}
-
-/** Waits for the VolumeAttachment that the attach-detach controller creates, and does what the driver does: attaches the volume. */
-async function attached(volume: string, node: string): Promise<VolumeAttachment> {
-  const found = await eventually(`volume ${volume} to be attached`, async () => {
-    const { items } = await c.admin.list(resources.volumeAttachments);
-    const one = items.find(({ spec }) => spec.source.persistentVolumeName === volume);
-    expect(one?.spec.nodeName).toBe(node);
-    return one as VolumeAttachment;
-  });
-  const { name } = found.metadata;
-  const body = { metadata: { finalizers: [attacherFinalizer] } };
-  await c.admin.mergePatch(resources.volumeAttachments, { name }, body);
-  const options = { subresource: 'status' };
-  return c.admin.mergePatch(resources.volumeAttachments, { name }, { status: { attached: true } }, options);
-}
-
-/** Detaches the volume, as the driver does after the attach-detach controller has asked for it. */
-async function detached({ metadata: { name } }: VolumeAttachment): Promise<void> {
-  await eventually(`volume attachment ${name} to be deleted`, async () => {
-    const found = await c.admin.get(resources.volumeAttachments, { name });
-    expect(found?.metadata.deletionTimestamp).toBeDefined();
-  });
-  await c.admin.mergePatch(resources.volumeAttachments, { name }, { metadata: { finalizers: [] } });
 }
 
 /** Evicts a pod and removes its Evacuation, as the evacuation controller does. */
@@ -115,8 +69,7 @@ async function evacuated(pod: Pod): Promise<void> {
 
 test('a node is drained when the volumes of the pods that have left are detached; those of pods that stay do not count', async () => {
   const node = await c.nodeNamed('n');
-  const annotations = { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' };
-  await c.admin.mergePatch(resources.nodes, { name: node }, { metadata: { annotations } });
+  await letControllerAttach(c.admin, node);
   const set = c.named('db');
   const [volume, kept] = [await volumeFor(`data-${set}-0`), await volumeFor('kept')];
   await c.admin.create(claims, {
@@ -160,7 +113,7 @@ test('a node is drained when the volumes of the pods that have left are detached
     expect(found?.status.ready).toBe(true);
     return found as Pod;
   });
-  const [attachment, staying] = [await attached(volume, node), await attached(kept, node)];
+  const [attachment, staying] = [await attached(c.admin, volume, node), await attached(c.admin, kept, node)];
   const listed = () => c.requests.count('list volumeattachments.storage.k8s.io');
   const listedBefore = listed();
   const applied = await draining([node]);
@@ -179,7 +132,7 @@ test('a node is drained when the volumes of the pods that have left are detached
   );
   const { nodeStatuses } = await c.statusOf(applied.metadata.name);
   expect(nodeStatuses[0]?.drainMessage).toBe(`Waiting for volumes to be detached: ${what}.`);
-  await detached(attachment);
+  await detached(c.admin, attachment);
   expect(await drain.ended).toMatchObject({ kind: 'Drained', nodes: [node] });
   expect(await drainedConditionOf(applied)).toMatchObject({
     status: 'True',
@@ -190,7 +143,7 @@ test('a node is drained when the volumes of the pods that have left are detached
 
   await remove(c.admin, resources.statefulSets, { name: set, namespace: c.namespace });
   await c.podsDeleted(c.podsOf(node));
-  await detached(staying);
+  await detached(c.admin, staying);
   for (const name of ['kept', `data-${set}-0`])
     await remove(c.admin, claims, { name, namespace: c.namespace });
   for (const name of [volume, kept]) await remove(c.admin, resources.persistentVolumes as Resource, { name });
