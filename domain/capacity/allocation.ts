@@ -9,7 +9,7 @@ export interface PlacedDrain {
   readonly createdAt: string;
   /** Its pods wait until they fit. Other drains only report which pods do not fit. */
   readonly waits: boolean;
-  /** Its pods that have not begun to leave, in the order in which they leave. */
+  /** Its pods that have not started to leave, in the order in which they leave. */
   readonly pods: readonly Pod[];
 }
 
