@@ -3,7 +3,7 @@ import { EVACUATE_CONTROL_PLANE_ANNOTATION } from '../../api/names.ts';
 import { assertNever } from '../common/assertNever.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { isFromFile, podName, podTypeOf } from '../common/pod.ts';
-import { needsConsent } from '../common/staticPod.ts';
+import { needsConsent, staticPodOf } from '../common/staticPod.ts';
 import type { NodeAgent } from '../leases/nodeAgent.ts';
 
 /** Why a static pod keeps running. */
@@ -28,7 +28,7 @@ export function remainingCause(pod: Pod, agent: NodeAgent): RemainingCause | und
   if (podTypeOf(pod) !== 'Static') return undefined;
   if (agent.kind !== 'Live') return agent;
   if (!isFromFile(pod)) return { kind: 'NotFromFile' };
-  return needsConsent(pod.metadata) ? { kind: 'NeedsConsent' } : undefined;
+  return needsConsent(staticPodOf(pod)) ? { kind: 'NeedsConsent' } : undefined;
 }
 
 /** Formats `kube-system/proxy-one (no agent reports from node one: ...); kube-system/etcd-two (...)`: each cause once, with its pods. */

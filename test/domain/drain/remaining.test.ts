@@ -28,6 +28,12 @@ describe('a drain', () => {
       agent: liveAgent,
       because: 'NeedsConsent',
     },
+    {
+      what: 'leaves a proxy of the apiserver, by the name of its mirror pod',
+      of: mirrorPod({ name: 'nginx-proxy-node-1' }),
+      agent: liveAgent,
+      because: 'NeedsConsent',
+    },
     { what: 'evacuates it by consent', of: consenting, agent: liveAgent, because: undefined },
     { what: 'needs an agent for that, too', of: consenting, agent: none, because: 'None' },
     { what: 'leaves a manifest from a URL', of: fromUrl, agent: liveAgent, because: 'NotFromFile' },

@@ -205,14 +205,19 @@ describe('a static pod of the control plane', () => {
     maintenances: [maintenance()],
   });
 
-  test.each<{ labels: Record<string, string> }>([
+  test.each<{ name?: string; labels?: Record<string, string> }>([
     { labels: { tier: 'control-plane' } },
     { labels: { component: 'etcd' } },
     { labels: { component: 'kube-apiserver' } },
     { labels: { component: 'kube-controller-manager' } },
     { labels: { component: 'kube-scheduler' } },
-  ])('needs consent: $labels', ({ labels }) => {
-    const etcd = manifest('etcd', { labels });
+    { labels: { 'k8s-app': 'kube-apiserver' } },
+    { labels: { 'k8s-app': 'etcd-manager-main' } },
+    { labels: { 'k8s-app': 'kube-nginx' } },
+    { name: 'etcd-manager-events' },
+    { name: 'nginx-proxy' },
+  ])('needs consent: $name $labels', ({ name = 'pod', labels = {} }) => {
+    const etcd = manifest(name, { labels });
     const decision = decide(facts(etcd));
     expect(decision.hold).toEqual([]);
     expect(decision.reports).toMatchObject([
@@ -222,13 +227,17 @@ describe('a static pod of the control plane', () => {
         message: expect.stringContaining('evacuate-control-plane: "true"'),
       },
     ]);
-    expect(heldFiles(decide(facts({ ...etcd, annotations: consent })))).toEqual(['etcd.yaml']);
+    expect(heldFiles(decide(facts({ ...etcd, annotations: consent })))).toEqual([`${name}.yaml`]);
   });
 
   test('is put back in an outage, and no other', () => {
-    const etcd = manifest('etcd', { labels: { component: 'etcd' } });
+    const etcd = manifest('store', { labels: { component: 'etcd' } });
+    const proxy = manifest('nginx-proxy');
     const broken: HeldManifest = { file: 'broken.yaml', manifest: undefined };
-    expect(files(controlPlaneOf([held(web), held(etcd), broken]))).toEqual(['etcd.yaml']);
+    expect(files(controlPlaneOf([held(web), held(etcd), held(proxy), broken]))).toEqual([
+      'store.yaml',
+      'nginx-proxy.yaml',
+    ]);
   });
 });
 
