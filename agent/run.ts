@@ -41,7 +41,7 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
           async (end) => config.reboot && runReboot(deps, { ...config.reboot, watch }, end),
         ]);
       },
-      (stop) => runIdentityLease(deps, staticPods, stop),
+      (stop) => runIdentityLease(deps, { staticPods, canReboot: config.reboot !== undefined }, stop),
       (stop) => runTokenRenewal(deps, { kubeconfig }, stop),
       async (stop) => config.shutdown && runShutdown(deps, config.shutdown, stop),
       (stop) => serveHealth(config.health, staticPods, { log, signal: stop }),

@@ -212,7 +212,8 @@ export const conditionReasons = {
         },
         AgentNotRunning: {
           status: ['False'],
-          meaning: 'The node agent, which would reboot the drained node, did not run for too long.',
+          meaning:
+            'The node agent, which would reboot the drained node, did not run for too long, or has no reboot command.',
         },
         BootIdUnknown: {
           status: ['False'],

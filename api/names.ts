@@ -357,7 +357,17 @@ export const IdentityAnnotation = {
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
   /** Number of manifests that a node agent holds. Missing: none. */
   HeldStaticPods: 'nodemaintenance.k8s.io/held-static-pods',
+  /** What a node agent is able to do: each `AgentCapability`, separated by commas. Missing: nothing. */
+  Capabilities: 'nodemaintenance.k8s.io/capabilities',
 } as const;
+
+export const AgentCapability = {
+  /** It reboots its node: it has a reboot command. */
+  Reboot: 'reboot',
+  /** It stops static pods and starts them: it has found their folder, and can move manifests to its hold directory. */
+  StaticPods: 'static-pods',
+} as const;
+export type AgentCapability = (typeof AgentCapability)[keyof typeof AgentCapability];
 
 /** User name for requests through Temporal. It has no account; RBAC grants permissions to the name. */
 export const TEMPORAL_USER = 'nodemaintenance.k8s.io:temporal';

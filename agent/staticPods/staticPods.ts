@@ -38,6 +38,7 @@ export class StaticPodState {
   /** Time since the apiserver last answered, while manifests are held. */
   silentSeconds = 0;
   #held = 0;
+  #canHold: boolean | undefined;
   #change = new AbortController();
 
   /** Number of manifests that are to be put back. */
@@ -48,13 +49,28 @@ export class StaticPodState {
   set held(held: number) {
     if (held === this.#held) return;
     this.#held = held;
-    this.#change.abort();
-    this.#change = new AbortController();
+    this.#changed();
   }
 
-  /** Returns a signal that aborts when another number is held. */
-  changedFrom(held: number): AbortSignal {
-    return held === this.#held ? this.#change.signal : AbortSignal.abort();
+  /** Whether static pods can be stopped: their folder was found, and read. Undefined until it was looked for. */
+  get canHold(): boolean | undefined {
+    return this.#canHold;
+  }
+
+  set canHold(canHold: boolean) {
+    if (canHold === this.#canHold) return;
+    this.#canHold = canHold;
+    this.#changed();
+  }
+
+  /** Aborts with the next change of one of them. */
+  get change(): AbortSignal {
+    return this.#change.signal;
+  }
+
+  #changed(): void {
+    this.#change.abort();
+    this.#change = new AbortController();
   }
 }
 
@@ -89,6 +105,7 @@ export async function runStaticPods(
   for (let isReported = false; !(await folders.prepare()); isReported = true) {
     if (!isReported)
       deps.log.info('Static pods are left alone until their folder exists', { path: options.staticPodPath });
+    state.canHold = false;
     await sleep(folderRetryMs, signal);
     if (signal.aborted) return;
   }
@@ -171,7 +188,7 @@ class StaticPods {
   /** Returns the time until it is called again without a change. */
   async #reconcile(signal: AbortSignal): Promise<number> {
     try {
-      const manifests = await this.#folders.read();
+      const manifests = await this.#read();
       const exempt = await this.#folders.exempt();
       this.#report(manifests);
       const node = this.#options.watch.current();
@@ -195,8 +212,18 @@ class StaticPods {
     }
   }
 
+  async #read(): Promise<Manifests> {
+    try {
+      return await this.#folders.read();
+    } catch (error) {
+      this.#state.canHold = false;
+      throw error;
+    }
+  }
+
   #report({ held }: Manifests): void {
     this.#state.held = held.length;
+    this.#state.canHold = true;
     this.#state.silentSeconds =
       held.length === 0 ? 0 : Math.round((performance.now() - this.#answeredAtMs) / 1_000);
   }

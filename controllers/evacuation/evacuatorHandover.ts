@@ -29,7 +29,7 @@ import {
   registeredEvacuators,
   successorsOf,
 } from '../../domain/evacuation/evacuatorSelection.ts';
-import { nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
+import { canStopStaticPods, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { ignoreConflict, isRejection } from '../../kube/errors.ts';
@@ -116,14 +116,14 @@ export class EvacuatorHandover {
     return true;
   }
 
-  /** Reports whether the Evacuation waits for the agent of its node, and that agent is alive. */
+  /** Reports whether the Evacuation waits for the agent of its node, and that agent is alive and able to stop the pod. */
   async #awaitsLiveAgent(evacuation: Evacuation, pod: Pod): Promise<boolean> {
     const { nodeName = '' } = pod.spec;
     if (evacuation.status?.activeEvacuatorClass !== STATIC_POD_EVACUATOR) return false;
     if (podTypeOf(pod) !== 'Static' || hasResponded(evacuation) || !mayHaveAgent(nodeName)) return false;
     const { kube } = this.#cluster;
     try {
-      return nodeAgentOf(await readAgentLease(kube, nodeName), kube.now()).kind === 'Live';
+      return canStopStaticPods(nodeAgentOf(await readAgentLease(kube, nodeName), kube.now()));
     } catch (error) {
       if (!isRejection(error)) throw error;
       return false;

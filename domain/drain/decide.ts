@@ -183,14 +183,15 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
     drainMessage: message,
     podsPendingEvacuation: node.evacuable.length - evacuating,
     podsEvacuating: evacuating,
-    ...agentVersion(node),
+    ...agentOf(node),
   };
 }
 
-function agentVersion({
+function agentOf({
   agent,
-}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion'> {
-  return agent?.kind === 'Live' ? { agentVersion: agent.version } : {};
+}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion' | 'agentCapabilities'> {
+  if (agent?.kind !== 'Live') return {};
+  return { agentVersion: agent.version, agentCapabilities: [...agent.capabilities] };
 }
 
 /** Keeps the published targets: no new pod is evacuated, and Evacuations in progress continue. */
@@ -203,7 +204,7 @@ function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): N
     drainMessage: waitingMessage(node),
     podsPendingEvacuation: evacuable.length - evacuating,
     podsEvacuating: evacuating,
-    ...agentVersion(node),
+    ...agentOf(node),
     ...(isDenied(node) && { authorized: false }),
   };
 }

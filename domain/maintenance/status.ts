@@ -165,7 +165,7 @@ export function wasCordonedByMaintenance(node: NodeMaintenanceNodeStatus | undef
 
 /** Clears the targets, so that pods may return to the node. The pods that are still there stay, and do not count as evacuated. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
-  const { agentVersion: _notRead, ...recorded } = node;
+  const { agentVersion: _version, agentCapabilities: _capabilities, ...recorded } = node;
   const { podsPeak, podsPendingEvacuation, podsEvacuating } = node;
   return {
     ...recorded,

@@ -27,7 +27,7 @@ import {
 } from './backInService.ts';
 import { isLeftRunning, podName, podTypeOf } from '../common/pod.ts';
 import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
-import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import { capabilitiesIn, type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
@@ -265,8 +265,9 @@ function agentVersionOf(record: NodeMaintenanceNodeStatus | undefined): Pick<Nod
 
 /** Returns the static pods that a drain leaves running. The status does not say whether an agent that does not report has ever done so. */
 function remainingOf(pods: readonly Pod[], record: NodeMaintenanceNodeStatus | undefined): RemainingPod[] {
-  const { agentVersion: version } = record ?? {};
-  const agent: NodeAgent = version === undefined ? noAgent : { kind: 'Live', version };
+  const { agentVersion: version, agentCapabilities = [] } = record ?? {};
+  const capabilities = capabilitiesIn(agentCapabilities);
+  const agent: NodeAgent = version === undefined ? noAgent : { kind: 'Live', version, capabilities };
   return pods.flatMap((pod) => {
     const cause = isLeftRunning(pod, SYSTEM_NAMESPACE) ? undefined : remainingCause(pod, agent);
     return cause === undefined ? [] : [{ pod, cause }];

@@ -439,8 +439,11 @@ describe('An Evacuation', () => {
     await stop();
     stop = startController({ responseSeconds: 4 });
     const silentNode = await c.nodeNamed('n');
+    const unableNode = await c.nodeNamed('n');
     await new PlayedAgent(c, node).reports();
+    await new PlayedAgent(c, unableNode, 'reboot').reports();
     const [served, unserved] = [await mirrorPodOn(c, node), await mirrorPodOn(c, silentNode)];
+    const notStopped = await mirrorPodOn(c, unableNode);
     // Nobody writes the label but the controller, or the admission server.
     const label = 'nodemaintenance.k8s.io/node';
     const given = c.evacuation(served);
@@ -450,13 +453,14 @@ describe('An Evacuation', () => {
       { evacuatorClass: 'second.io', priority: 1, role: 'helper' },
     ];
     await c.admin.create(resources.evacuations, { ...given, metadata, spec: { ...given.spec, evacuators } });
-    const other = c.evacuation(unserved);
-    await c.admin.create(resources.evacuations, { ...other, spec: { ...other.spec, evacuators } });
+    for (const other of [unserved, notStopped].map((pod) => c.evacuation(pod)))
+      await c.admin.create(resources.evacuations, { ...other, spec: { ...other.spec, evacuators } });
     expect(await eventuallyActive(served, 'kubelet.k8s.io')).toMatchObject({
       message: `Waiting for kubelet.k8s.io to respond, the agent of node ${node}; next: second.io, then kubelet.k8s.io again.`,
     });
     expect((await c.evacuationOf(served))?.metadata.labels).toEqual({ [label]: node });
     await eventuallyActive(unserved, 'second.io');
+    await eventuallyActive(notStopped, 'second.io');
     await eventuallyEvent(
       unserved,
       'EvacuatorNotResponding: kubelet.k8s.io has not responded for 4 s: check that the node agent of its node is running.',

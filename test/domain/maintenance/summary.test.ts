@@ -164,17 +164,32 @@ describe('the summary of a maintenance', () => {
       stay: ['default/etcd', 'default/proxy'],
       why: 'no node agent reports from node',
     },
-    { agentVersion: '1.2.3', stay: ['default/etcd'], why: 'without consent' },
-  ])('says which static pods stay with agent $agentVersion', ({ agentVersion, stay, why }) => {
-    const of = maintenance();
-    const record = of.status?.nodeStatuses[0];
-    if (record !== undefined && agentVersion !== undefined) record.agentVersion = agentVersion;
-    const etcd = mirrorPod({ name: 'etcd', labels: { component: 'etcd' } });
-    const nodes = [node({ pods: [mirrorPod({ name: 'proxy' }), etcd] })];
-    const summary = summaryOf(inputOf(of, { nodes }));
-    expect(summary.staticPodsRemain).toContain(why);
-    expect(summary.nodes).toMatchObject([{ staticPods: stay, ...(agentVersion && { agentVersion }) }]);
-  });
+    {
+      agentVersion: '1.2.3',
+      agentCapabilities: ['static-pods'],
+      stay: ['default/etcd'],
+      why: 'without consent',
+    },
+    {
+      agentVersion: '1.2.3',
+      agentCapabilities: ['reboot'],
+      stay: ['default/etcd', 'default/proxy'],
+      why: 'cannot stop static pods',
+    },
+  ])(
+    'says which static pods stay with agent $agentVersion, $agentCapabilities',
+    ({ stay, why, ...agent }) => {
+      const { agentVersion } = agent;
+      const of = maintenance();
+      const record = of.status?.nodeStatuses[0];
+      if (record !== undefined && agentVersion !== undefined) Object.assign(record, agent);
+      const etcd = mirrorPod({ name: 'etcd', labels: { component: 'etcd' } });
+      const nodes = [node({ pods: [mirrorPod({ name: 'proxy' }), etcd] })];
+      const summary = summaryOf(inputOf(of, { nodes }));
+      expect(summary.staticPodsRemain).toContain(why);
+      expect(summary.nodes).toMatchObject([{ staticPods: stay, ...(agentVersion && { agentVersion }) }]);
+    },
+  );
 
   test('counts pods with an Evacuation before the status does', () => {
     const evacuations = new Map([['moving', evacuationWith({})]]);
