@@ -8,6 +8,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import {
   controlPlaneOf,
   decideStaticPods,
+  decideWithoutNode,
   type Report,
   type StaticPodDecision,
 } from '../../domain/staticPods/decide.ts';
@@ -122,7 +123,8 @@ interface Parts {
  * Contract:
  *
  * 1. It decides each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
- * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time.
+ * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time. That the own Node was
+ *    deleted is an answer. A Node that was never seen, or a token that is rejected, is none.
  * 3. It watches the own Node, and Evacuations only while the Node is in maintenance.
  */
 class StaticPods {
@@ -140,6 +142,7 @@ class StaticPods {
   /** Number of passes in a row in which an Evacuation asked for a pod that no maintenance targets. */
   #early = 0;
   #failure: string | undefined;
+  #isNodeDeleted = false;
 
   constructor(deps: AgentDeps, { folders, options, state }: Parts) {
     this.#deps = deps;
@@ -155,6 +158,7 @@ class StaticPods {
     const unsubscribe = this.#options.watch.subscribe((node) => {
       if (node === undefined || last === undefined || !isSameNode(node, last)) this.#changed();
       last = node;
+      this.#isNodeDeleted = node === undefined;
     });
     this.#watchFolder(signal);
     while (!signal.aborted) {
@@ -197,6 +201,11 @@ class StaticPods {
       if (!inMaintenance && manifests.held.length === 0 && exempt.size === 0) {
         this.#answeredAtMs = performance.now();
         return idleMs;
+      }
+      if (this.#isNodeDeleted) {
+        // Its token has ended with the Node: it can write no Events.
+        this.#events.hold();
+        return await this.#act(decideWithoutNode(manifests), exempt, signal);
       }
       const decision = await this.#decide(manifests, exempt, signal);
       if (decision === undefined) {
@@ -305,7 +314,7 @@ class StaticPods {
       this.#announce({
         type: 'Normal',
         reason: 'StaticPodReturned',
-        message: `Manifest ${file}${pod} was put back: no NodeMaintenance drains the node.`,
+        message: `Manifest ${file}${pod} was put back: ${this.#isNodeDeleted ? 'the Node was deleted' : 'no NodeMaintenance drains the node'}.`,
       });
     }
     if (!isDraining) for (const pod of exempt) await this.#folders.removeExempt(pod);

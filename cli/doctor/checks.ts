@@ -215,13 +215,15 @@ async function checkLeases(context: Context): Promise<Finding[]> {
 
 async function checkNodes(context: Context): Promise<Finding[]> {
   const { objects } = context;
-  const [{ nodes, cordonedByUs }, maintenances, readinesses, pods] = await Promise.all([
+  const [{ nodes, cordonedByUs }, maintenances, readinesses, pods, agentLeases] = await Promise.all([
     objects.nodes(),
     objects.maintenances(),
     objects.readinesses(),
     objects.pods(),
+    objects.agentLeases(),
   ]);
-  return nodeFindings({ nodes, cordonedByUs, maintenances, readinesses, pods }, timingOf(context));
+  const facts = { nodes, cordonedByUs, maintenances, readinesses, pods, agentLeases };
+  return nodeFindings(facts, timingOf(context));
 }
 
 function timingOf({ kube, stuckAfterMs }: Context) {

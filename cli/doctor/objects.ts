@@ -1,7 +1,7 @@
 import type { Lease, Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import { AGENT_LEASE_NAMESPACE, FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
@@ -60,6 +60,10 @@ export class ClusterObjects {
 
   nodeLeases(): Promise<Lease[]> {
     return this.#once('nodeLeases', () => this.#list(resources.leases, NODE_LEASE_NAMESPACE));
+  }
+
+  agentLeases(): Promise<Lease[]> {
+    return this.#once('agentLeases', () => this.#list(resources.leases, AGENT_LEASE_NAMESPACE));
   }
 
   nodes(): Promise<{ nodes: Node[]; cordonedByUs: ReadonlySet<string> }> {

@@ -39,6 +39,12 @@ export function capabilitiesIn(names: readonly string[]): AgentCapability[] {
   return Object.values(AgentCapability).filter((capability) => names.includes(capability));
 }
 
+/** Returns how many manifests of static pods the agent holds, by its Lease; 0 if that says nothing. */
+export function heldManifestsOf({ metadata }: Readonly<Lease>): number {
+  const held = Number(metadata.annotations?.[IdentityAnnotation.HeldStaticPods] ?? 0);
+  return held > 0 ? held : 0;
+}
+
 /** Whether an agent would reboot its node. */
 export type RebootAbility = 'Able' | 'NoRebootCommand' | 'NotRunning';
 

@@ -370,6 +370,23 @@ test('of two agents of a node, the earlier one ends with an error', async () => 
   expect(await second.stop()).toBe(0);
 });
 
+test('what is held is put back when the Node was deleted, after which the agent learns nothing more', async () => {
+  const host = await hostNamed('deleted');
+  const { node } = host;
+  await host.placed('web.yaml', manifest('web'));
+  await host.placed('etcd.yaml', manifest('etcd', { labels: etcdLabels, annotations: consent }));
+  const agent = host.start();
+  await draining(node);
+  await evacuated(node, 'web');
+  await evacuated(node, 'etcd');
+  await eventuallyHeld(host, ['etcd.yaml', 'web.yaml']);
+  const { uid = '' } = (await c.node(node)).metadata;
+  await c.admin.delete(resources.nodes, { name: node }, { uid });
+  await eventuallyPresent(host, ['etcd.yaml', 'web.yaml']);
+  expect(agent.log()).toContain('was put back: the Node was deleted.');
+  expect(await agent.stop()).toBe(0);
+});
+
 test('a hold directory on another file system is refused', async () => {
   const host = await hostNamed('elsewhere');
   const held = `/dev/shm/nm-${crypto.randomUUID()}`;

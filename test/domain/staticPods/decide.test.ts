@@ -6,6 +6,7 @@ import type { DrainPlanEntry, NodeMaintenance } from '../../../api/nodeMaintenan
 import {
   controlPlaneOf,
   decideStaticPods,
+  decideWithoutNode,
   type StaticPodDecision,
   type StaticPodFacts,
 } from '../../../domain/staticPods/decide.ts';
@@ -422,6 +423,16 @@ describe('whatever the folders contain', () => {
         // Two files of the user with the same pod are broken before the agent acts.
         const keys = facts.present.map(podKey);
         if (new Set(keys).size === keys.length) expect(isBoth).toEqual([]);
+      }),
+    );
+  });
+
+  test('everything is put back, or set aside, when the Node was deleted', () => {
+    fc.assert(
+      fc.property(arbitraryFacts, (facts) => {
+        const decision = decideWithoutNode(facts);
+        expect(decision).toMatchObject({ hold: [], reports: [], isDraining: false });
+        expect(done(facts, decision).held).toEqual([]);
       }),
     );
   });
