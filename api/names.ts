@@ -393,7 +393,7 @@ export function temporalNames(cluster: string | undefined): TemporalNames {
   return {
     taskQueue,
     longRunningTaskQueue: longRunningTaskQueueOf(taskQueue),
-    notificationTaskQueue: `node-maintenance-notifications${suffix}`,
+    notificationTaskQueue: notificationTaskQueueOf(taskQueue),
     maintenanceId: (name) => `${prefix}${maintenancePrefix}${name}`,
     windowId: (name) => `${prefix}${windowPrefix}${name}`,
     notificationId: (id) => `${prefix}${notificationPrefix}${id}`,
@@ -421,8 +421,17 @@ export function logFieldOf({ kind, name }: { kind: string; name: string }): Reco
 
 /** Returns the task queue of the long-running activities of the workflows that run on a task queue. */
 export function longRunningTaskQueueOf(taskQueue: string): string {
+  return besides(taskQueue, 'long-running');
+}
+
+/** Returns the task queue of the notifications of the workers of a task queue. */
+export function notificationTaskQueueOf(taskQueue: string): string {
+  return besides(taskQueue, 'notifications');
+}
+
+function besides(taskQueue: string, purpose: string): string {
   const [name, ...cluster] = taskQueue.split('.');
-  return [`${name}-long-running`, ...cluster].join('.');
+  return [`${name}-${purpose}`, ...cluster].join('.');
 }
 
 /** Returns the cluster in a task queue of `temporalNames`, which is also the id of the cluster's claim. */
