@@ -22,6 +22,7 @@ import { isPastDeadline } from '../../domain/drain/escalation.ts';
 import { tierPositionOf } from '../../domain/drain/tiers.ts';
 import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.ts';
 import { isInstigated } from '../../domain/evacuation/evacuation.ts';
+import { drainObstacleOf, endsByItself } from '../../domain/windows/drainObstacle.ts';
 import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import { byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
@@ -85,7 +86,7 @@ export class Capacity {
     const isUnknown = (pod: Pod) =>
       needsPlace(pod) && this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
     const computed = await this.#newerThan(evacuate.some(isUnknown) ? minAgeMs : ageForReportMs);
-    const { unplaced = [], servedFirst = [] } = computed.allocations.get(name) ?? {};
+    const { unplaced = [], servedFirst = [], stopped = [] } = computed.allocations.get(name) ?? {};
     const held = namesOf(nodesOf(maintenance, nodes.list()));
     const isOnHeldNode = ({ spec }: Pod) => held.has(spec.nodeName ?? '');
     const waiting = new Set(unplaced.map(({ pod }) => pod.metadata.uid));
@@ -96,6 +97,7 @@ export class Capacity {
         waits,
         unplaced,
         servedFirst,
+        stopped,
         stranded: computed.stranded.filter((one) => one.nodes.some((node) => held.has(node))),
         deadlocks: computed.deadlocks.filter(
           ({ blocked, node }) => held.has(node) || blocked.some(isOnHeldNode),
@@ -149,6 +151,8 @@ export class Capacity {
           name: maintenance.metadata.name,
           createdAt: maintenance.metadata.creationTimestamp ?? '',
           waits: this.#holdsPodsBack(maintenance),
+          obstacle: drainObstacleOf(maintenance),
+          endsByItself: endsByItself(maintenance),
           pods: leavingOf(maintenance),
         }),
       );
@@ -251,7 +255,10 @@ export class Capacity {
   }
 }
 
-/** Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. */
+/**
+ * Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. Nothing leaves a node that the
+ * requester may not maintain.
+ */
 function leavingPods(
   maintenance: NodeMaintenance,
   nodes: readonly Node[],
@@ -259,6 +266,7 @@ function leavingPods(
 ): Pod[] {
   const plan = planOf(maintenance);
   return nodes
+    .filter((node) => nodeStatusOf(maintenance, node)?.authorized !== false)
     .flatMap(({ metadata }) => podsOn(metadata.name))
     .filter((pod) => needsPlace(pod) && pod.metadata.deletionTimestamp === undefined)
     .map((pod) => ({ pod, position: tierPositionOf(plan, 0, pod), name: podName(pod) }))

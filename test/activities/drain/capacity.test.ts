@@ -1,5 +1,6 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import type { KubeObject, Pod } from '../../../api/core.ts';
+import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { waitingReasonOf } from '../../../domain/maintenance/waiting.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -70,6 +71,64 @@ test('a pod that fits on no other node waits, a pod that nothing recreates does 
   expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^CapacityUnavailable: /));
   await c.patched(resources.nodeMaintenances, { name }, { spec: { requireCapacity: false } });
   await c.eventuallyEvacuating(pinned);
+  await drain.cancelled();
+});
+
+/** Creates nodes on each of which one pod of a Deployment runs, and one node with room for one more; returns the pods. */
+async function onePodPerNode(count: number): Promise<Pod[]> {
+  const labels = { app: c.named('apart') };
+  const pool = { pool: labels.app };
+  for (let index = 0; index < count; index += 1) await c.nodeNamed('n', pool);
+  const podAntiAffinity = {
+    requiredDuringSchedulingIgnoredDuringExecution: [
+      { labelSelector: { matchLabels: labels }, topologyKey: 'kubernetes.io/hostname' },
+    ],
+  };
+  const spec = {
+    nodeSelector: pool,
+    affinity: { podAntiAffinity },
+    terminationGracePeriodSeconds: 0,
+    containers: [{ name: 'main', image: 'fake' }],
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name: labels.app, namespace: c.namespace },
+    spec: { replicas: count, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  const pods = await eventually(`${count} pods of ${labels.app}`, () => {
+    const ready = c.cluster.pods
+      .list()
+      .filter(({ metadata, status }) => metadata.labels?.['app'] === labels.app && status.ready);
+    expect(ready).toHaveLength(count);
+    return [...ready];
+  });
+  await c.nodeNamed('free', pool);
+  return pods;
+}
+
+test('of two maintenances the older one is served first, but not while it is paused', async () => {
+  const pods = await onePodPerNode(2);
+  const [first, second] = pods.map(({ spec: { nodeName = '' } }) => {
+    const wanted = c.maintenance({ nodes: [nodeName], stage: 'Drain' });
+    return { ...wanted, spec: { ...wanted.spec, requireCapacity: true } };
+  }) as [NodeMaintenance, NodeMaintenance];
+  const older = await c.applied(first);
+  const younger = await c.applied(second);
+  const drain = started(() => acts.drain(refOf(younger), 0));
+  await c.eventuallyStatus(younger.metadata.name, 'the pod to wait for the older maintenance', (status) =>
+    expect(status.conditions).toContainEqual(
+      expect.objectContaining({
+        type: 'CapacityAvailable',
+        status: 'False',
+        reason: 'WaitingForMaintenance',
+        message: `1 pod waits for places that NodeMaintenance ${older.metadata.name} is to have first: ${c.namespace}/${pods[1]?.metadata.name}.`,
+      }),
+    ),
+  );
+  expect(await c.evacuationOf(pods[1] as Pod)).toBeUndefined();
+  const lastTransitionTime = new Date().toISOString();
+  const paused = { type: 'Paused', status: 'True', reason: 'Requested', message: '', lastTransitionTime };
+  await c.withStatus(older, { conditions: [paused] });
+  await c.eventuallyEvacuating(pods[1] as Pod);
   await drain.cancelled();
 });
 
