@@ -47,7 +47,7 @@ export function createActivities(injected: InjectedDeps): Activities {
       ),
     drain: (ref, position, pace) => run(() => drain(deps, maintenanceOf(ref), position, pace)),
     keepDrained: (ref) => run(() => keepDrained(deps, maintenanceOf(ref))),
-    escalate: (ref) => run(() => escalate(deps, maintenanceOf(ref))),
+    escalate: (ref, recorded) => run(() => escalate(deps, maintenanceOf(ref), recorded)),
     removeEvacuations: (ref) => run(() => removeEvacuations(deps, maintenanceOf(ref))),
     uncordonNodes: (ref, pace) => run(() => uncordonNodes(deps, maintenanceOf(ref), pace)),
     finish: (ref) => run(() => finish(deps, maintenanceOf(ref))),

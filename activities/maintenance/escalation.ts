@@ -10,7 +10,13 @@ import { listed } from '../../domain/common/names.ts';
 import { isLeftRunning, podName, podTypeOf } from '../../domain/common/pod.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { numbered } from '../../domain/common/text.ts';
-import { escalationAt, nextStepInMs, ownersOf, withStepsDone } from '../../domain/drain/escalation.ts';
+import {
+  escalationAt,
+  nextStepInMs,
+  ownersOf,
+  stepsDone,
+  withStepsDone,
+} from '../../domain/drain/escalation.ts';
 import { withDrainDeadline } from '../../domain/maintenance/status.ts';
 import { deadline as deadlineNotification } from '../../domain/notifications/events.ts';
 import { byNode } from '../../kube/cluster.ts';
@@ -27,26 +33,34 @@ const maxPodsWithEvent = 100;
 
 /**
  * Activity: does the steps of the escalation that are due, by the apiserver's clock. Steps that are overdue together are reported as one, the
- * last. They are recorded as done afterwards: an activity that runs again sends the same notification, which is delivered once.
+ * last. They are recorded as done afterwards: an activity that runs again sends the same notification, which is delivered once, and returns the steps
+ * that an earlier attempt has done, unless they are among those that the history has (`recorded`).
  */
-export async function escalate(deps: Deps, ref: MaintenanceRef): Promise<EscalationStep> {
+export async function escalate(
+  deps: Deps,
+  ref: MaintenanceRef,
+  recorded: unknown = [],
+): Promise<EscalationStep> {
   const { kube } = deps.cluster;
   const current = await kube.get(resources.nodeMaintenances, { name: ref.name });
   if (current === undefined || current.metadata.uid !== ref.uid) return { done: [] };
   const { generation = 0 } = current.metadata;
-  if (stageOf(current) !== 'Drain' || current.status === undefined) return { generation, done: [] };
+  const known = Array.isArray(recorded) ? recorded : [];
+  if (stageOf(current) !== 'Drain' || current.status === undefined)
+    return { generation, ...stepsDone(current.status?.drainDeadline, known) };
   const maintenance = { ...current, status: withDrainDeadline(current.status, current.spec.drainDeadline) };
   const { drainDeadline } = maintenance.status;
-  if (drainDeadline === undefined) return { generation, done: [] };
+  if (drainDeadline === undefined) return { generation, ...stepsDone(undefined) };
   const now = kube.now();
   const { due } = escalationAt(drainDeadline, now.getTime());
   const last = due.at(-1);
   if (last !== undefined) await report(deps, maintenance, drainDeadline, last);
   const updated = await updateStatus(deps, ref, (status) => withSteps(status, maintenance, due, now));
-  const nextInMs = nextStepInMs(updated?.latest ?? maintenance, kube.now());
+  const latest = updated?.latest ?? maintenance;
+  const nextInMs = nextStepInMs(latest, kube.now());
   return {
     generation,
-    done: due.map(({ action, time }) => `${action} ${time}`),
+    ...stepsDone(latest.status?.drainDeadline, known),
     ...(nextInMs !== undefined && { nextInMs }),
   };
 }

@@ -126,6 +126,34 @@ export function withStepsDone(
   };
 }
 
+/** Identifies a step whose time moves with the deadline, such as `Notify-3600`: what it does, and how many seconds before the deadline. */
+function stepId(deadline: DrainDeadlineStatus, step: DeadlineStepStatus): string {
+  return `${step.action}-${leadOf(deadline, step) / 1_000}`;
+}
+
+/** The steps that are done, for the history. */
+export interface StepsDone {
+  /** Those that were not recorded before: `Notify 2024-04-22T21:40:32Z`. */
+  done: string[];
+  /** Identifies all of them. */
+  recorded: string[];
+}
+
+/** Returns the steps that are done. `recorded` identifies those that the history has: a worker may die between a step and its record. */
+export function stepsDone(
+  deadline: DrainDeadlineStatus | undefined,
+  recorded: readonly string[] = [],
+): StepsDone {
+  if (deadline === undefined) return { done: [], recorded: [] };
+  const done = deadline.steps.filter(({ doneAt }) => doneAt !== undefined);
+  return {
+    done: done
+      .filter((step) => !recorded.includes(stepId(deadline, step)))
+      .map(({ action, time }) => `${action} ${time}`),
+    recorded: done.map((step) => stepId(deadline, step)),
+  };
+}
+
 /** Returns true if what is left at the deadline is deleted. Only the spec says so: what users write there is authorized. */
 export function deletesOnDeadline({ spec }: Pick<NodeMaintenance, 'spec'>): boolean {
   return spec.drainDeadline?.onDeadline === 'Delete';

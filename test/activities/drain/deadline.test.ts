@@ -190,7 +190,7 @@ describe('an escalation', () => {
     const first = await performed(() => acts.escalate(refOf(applied)));
     expect(first).toMatchObject({ done: [expect.stringMatching(/^Notify /)] });
     expect(first.nextInMs).toBeLessThanOrEqual(1_800_000);
-    const again = await performed(() => acts.escalate(refOf(applied)));
+    const again = await performed(() => acts.escalate(refOf(applied), first.recorded));
     expect(again.done).toEqual([]);
     const notifications = sentFor(applied);
     expect(notifications).toMatchObject([
@@ -227,6 +227,23 @@ describe('an escalation', () => {
     expect(notifications).toMatchObject([{ type: 'maintenance.deadline-exceeded' }]);
     await flushEvents();
     expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^DrainDeadlineExceeded: /));
+  });
+
+  test('returns a step whose result a crash has lost, until the history has it', async () => {
+    const node = await c.silentNodeNamed('n');
+    const applied = await draining(node, {
+      at: inSeconds(1_800),
+      steps: [{ before: '60m', action: 'Notify' }],
+    });
+    const { done, recorded } = await performed(() => acts.escalate(refOf(applied), []));
+    expect(done).toHaveLength(1);
+    const written = await c.requests.writesOf(async () =>
+      expect(await performed(() => acts.escalate(refOf(applied), []))).toMatchObject({ done, recorded }),
+    );
+    expect(written).toEqual([]);
+    await c.staged(applied.metadata.name, 'Complete');
+    expect(await performed(() => acts.escalate(refOf(applied), []))).toMatchObject({ done, recorded });
+    expect(await performed(() => acts.escalate(refOf(applied), recorded))).toMatchObject({ done: [] });
   });
 
   test('of a maintenance without a deadline, or that is gone, does nothing', async () => {
