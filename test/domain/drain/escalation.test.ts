@@ -117,6 +117,25 @@ describe('whether the deadline has passed', () => {
     expect(deadlineInMs(of, new Date(now))).toBe(inMs);
     expect(isPastDeadline(of, new Date(now))).toBe(inMs !== undefined && inMs <= 0);
   });
+
+  test.each([
+    {
+      when: 'after it, if the nodes were drained in time',
+      drainedAt: '2026-01-01T13:59:59.900Z',
+      want: false,
+    },
+    { when: 'after it, if the nodes were drained at it', drainedAt: time, want: true },
+    { when: 'after it, if the nodes were drained too late', drainedAt: '2026-01-01T15:00:00Z', want: true },
+    {
+      when: 'after it, if it was moved forward once the nodes were drained',
+      drainedAt: '2026-01-01T13:30:00Z',
+      changed: spec({ after: '30m' }),
+      want: false,
+    },
+  ])('$when: $want', ({ drainedAt, changed = spec(), want }) => {
+    const of = asIn(changed, { stageStatuses, drainDeadline: { ...deadlineOf(spec()), drainedAt } });
+    expect(isPastDeadline(of, new Date('2026-01-01T18:00:00Z'))).toBe(want);
+  });
 });
 
 describe('an escalation', () => {
