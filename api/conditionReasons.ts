@@ -92,6 +92,10 @@ export const conditionReasons = {
           status: ['False'],
           meaning: 'Pods are Pending and would fit on nodes that the maintenance has cordoned.',
         },
+        VolumesUnread: {
+          status: ['False'],
+          meaning: 'Pods wait until the volumes that their claims are bound to are read.',
+        },
         WaitingForMaintenance: {
           status: ['False'],
           meaning: 'Pods wait for places that another maintenance is to have first.',

@@ -57,6 +57,8 @@ interface Computed {
   readonly allocations: ReadonlyMap<string, DrainAllocation>;
   /** Maintenance -> UIDs of the pods that the result is about. */
   readonly considered: ReadonlyMap<string, ReadonlySet<string | undefined>>;
+  /** Maintenance -> pods with claims whose volumes have not been read yet. The result is not about them. */
+  readonly unread: ReadonlyMap<string, readonly Pod[]>;
   readonly stranded: readonly StrandedPod[];
   readonly deadlocks: readonly CapacityDeadlock[];
 }
@@ -98,6 +100,7 @@ export class Capacity {
         unplaced,
         servedFirst,
         stopped,
+        unread: waits ? (computed.unread.get(name) ?? []) : [],
         stranded: computed.stranded.filter((one) => one.nodes.some((node) => held.has(node))),
         deadlocks: computed.deadlocks.filter(
           ({ blocked, node }) => held.has(node) || blocked.some(isOnHeldNode),
@@ -172,14 +175,16 @@ export class Capacity {
     const stranded = strandedPods({ ...facts, holders });
     const blocked = stranded.length === 0 ? [] : this.#podsBlockedByBudgets();
     const deadlocks = capacityDeadlocks(stranded, { budgets: cluster.budgets.list(), blocked, holders });
+    const unread = new Map(
+      drains.map((one) => [one.name, one.pods.filter((pod) => !this.#hasVolumesRead(pod))] as const),
+    );
     const atMs = performance.now();
     this.#computed = {
       atMs,
       tookMs: atMs - startedAt,
       allocations: new Map(allocations.map((one) => [one.name, one] as const)),
-      considered: new Map(
-        drains.map((one) => [one.name, new Set(one.pods.map(({ metadata }) => metadata.uid))] as const),
-      ),
+      considered: new Map(drains.map((one) => [one.name, uidsOf(one.pods, unread.get(one.name))] as const)),
+      unread,
       stranded,
       deadlocks,
     };
@@ -237,15 +242,23 @@ export class Capacity {
     );
     const needed = new Set(claims.map(({ namespace, name }) => `${namespace}/${name}`));
     for (const key of this.#volumes.keys()) if (!needed.has(key)) this.#volumes.delete(key);
-    const isDue = ({ namespace, name }: (typeof claims)[number]) =>
-      now - (this.#volumes.get(`${namespace}/${name}`)?.atMs ?? -Infinity) >= volumeAgeMs;
-    const due = claims.filter(isDue).slice(0, maxClaimReads);
+    const readAtMs = ({ namespace, name }: (typeof claims)[number]) =>
+      this.#volumes.get(`${namespace}/${name}`)?.atMs ?? 0;
+    // Those that have never been read come first.
+    const due = claims
+      .map((claim) => ({ claim, atMs: readAtMs(claim) }))
+      .filter(({ atMs }) => atMs === 0 || now - atMs >= volumeAgeMs)
+      .toSorted((a, b) => a.atMs - b.atMs)
+      .slice(0, maxClaimReads)
+      .map(({ claim }) => claim);
     if (due.length === 0) return;
-    const { volumes } = await readClaimedVolumes(this.#deps.cluster.kube, due, { endsAt: now + maxReadMs });
-    for (const { namespace, name } of due) {
-      const key = `${namespace}/${name}`;
-      this.#volumes.set(key, { volume: volumes.get(key), atMs: now });
-    }
+    const read = await readClaimedVolumes(this.#deps.cluster.kube, due, { endsAt: now + maxReadMs });
+    for (const key of read.asked) this.#volumes.set(key, { volume: read.volumes.get(key), atMs: now });
+  }
+
+  /** Reports whether the volumes of all claims of the pod have been read, or may not be. */
+  #hasVolumesRead({ metadata: { namespace = '' }, spec: { claims = [] } }: Pod): boolean {
+    return claims.every((name) => this.#volumes.has(`${namespace}/${name}`));
   }
 
   #boundVolumes(): Map<string, PersistentVolume> {
@@ -272,6 +285,11 @@ function leavingPods(
     .map((pod) => ({ pod, position: tierPositionOf(plan, 0, pod), name: podName(pod) }))
     .toSorted((a, b) => a.position - b.position || compareNames(a.name, b.name))
     .map(({ pod }) => pod);
+}
+
+function uidsOf(pods: readonly Pod[], except: readonly Pod[] = []): Set<string | undefined> {
+  const excepted = new Set(except);
+  return new Set(pods.filter((pod) => !excepted.has(pod)).map(({ metadata }) => metadata.uid));
 }
 
 /** Returns, by node, the maintenances whose completion uncordons it. */

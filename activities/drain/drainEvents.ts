@@ -30,6 +30,8 @@ export class DrainEvents {
   recordCapacity(maintenance: NodeMaintenance, facts: CapacityFacts): void {
     const { status, reason, message } = capacityCondition(facts);
     if (status === 'False' && !facts.waits && reason !== CapacityReason.Deadlock) return;
+    // Seconds at most.
+    if (reason === CapacityReason.VolumesUnread) return;
     const isDeadlock = reason === CapacityReason.Deadlock;
     const fact = status === 'True' ? undefined : isDeadlock ? message : reason;
     if (fact === this.#capacity) return;

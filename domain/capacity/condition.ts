@@ -19,6 +19,8 @@ export const CapacityReason = {
   PodsDoNotFit: 'PodsDoNotFit',
   /** Pods wait for the places that another maintenance is to have. */
   WaitingForMaintenance: 'WaitingForMaintenance',
+  /** It is not known yet which volumes the claims of pods are bound to. */
+  VolumesUnread: 'VolumesUnread',
   /** Pods are Pending, and would fit on nodes of the maintenance. */
   PodsPending: 'PodsPending',
   /** Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods. */
@@ -35,6 +37,8 @@ export interface CapacityFacts {
   readonly servedFirst: readonly string[];
   /** Other maintenances that keep their nodes until someone acts. */
   readonly stopped: readonly StoppedDrain[];
+  /** Pods that wait until the volumes of their claims are read. */
+  readonly unread: readonly Pod[];
   /** Pending pods that would fit on its nodes. */
   readonly stranded: readonly StrandedPod[];
   /** Deadlocks that its pods or nodes are part of. */
@@ -65,12 +69,13 @@ export function waitsForCapacity(
 
 /** Returns the condition; the most serious fact is the reason. */
 export function capacityCondition(facts: CapacityFacts): ConditionFacts {
-  const { unplaced, servedFirst, stranded, deadlocks } = facts;
+  const { unplaced, servedFirst, unread, stranded, deadlocks } = facts;
   const [deadlock] = deadlocks;
   if (deadlock !== undefined) return unavailable(CapacityReason.Deadlock, deadlockMessage(deadlock));
   if (unplaced.length > 0 && servedFirst.length > 0)
     return unavailable(CapacityReason.WaitingForMaintenance, servedFirstMessage(facts));
   if (unplaced.length > 0) return unavailable(CapacityReason.PodsDoNotFit, unplacedMessage(facts));
+  if (unread.length > 0) return unavailable(CapacityReason.VolumesUnread, unreadMessage(unread));
   if (stranded.length > 0) return unavailable(CapacityReason.PodsPending, strandedMessage(stranded));
   const message = 'All pods that are left fit on other nodes.';
   return { type: CAPACITY_AVAILABLE, status: 'True', reason: CapacityReason.PodsFit, message };
@@ -109,6 +114,11 @@ export function unplacedNames(unplaced: readonly UnplacedPod[]): string {
     .toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)))
     .map(({ pod, misfit }) => `${podName(pod)} (${misfitText(misfit)})`);
   return listed(texts, maxNames);
+}
+
+function unreadMessage(unread: readonly Pod[]): string {
+  const wait = unread.length === 1 ? 'waits until the volumes of its' : 'wait until the volumes of their';
+  return `${numbered(unread.length, 'pod')} ${wait} claims are read: ${podNames(unread)}.`;
 }
 
 function strandedMessage(stranded: readonly StrandedPod[]): string {

@@ -1,5 +1,5 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
-import type { KubeObject, Pod } from '../../../api/core.ts';
+import type { KubeObject, PersistentVolumeClaim, Pod } from '../../../api/core.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { waitingReasonOf } from '../../../domain/maintenance/waiting.ts';
 import { resources } from '../../../kube/resources.ts';
@@ -8,7 +8,9 @@ import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { deployments } from '../../kit/resources.ts';
+import { remove } from '../../kit/reset.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { claimSpec, createVolume } from '../../kit/volumes.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -72,6 +74,54 @@ test('a pod that fits on no other node waits, a pod that nothing recreates does 
   await c.patched(resources.nodeMaintenances, { name }, { spec: { requireCapacity: false } });
   await c.eventuallyEvacuating(pinned);
   await drain.cancelled();
+});
+
+test('a pod waits until all of its claims are read, however many there are: the last volume is bound to its node', async () => {
+  const [node, name] = [await c.nodeNamed('n'), c.named('claims')];
+  const claims = Array.from({ length: 300 }, (_, index) => `claim-${1_000 + index}`);
+  const [last = ''] = claims.toReversed();
+  const hostname = { key: 'kubernetes.io/hostname', operator: 'In', values: [node] };
+  await createVolume(
+    c.admin,
+    name,
+    { namespace: c.namespace, name: last },
+    { nodeAffinity: { required: { nodeSelectorTerms: [{ matchExpressions: [hostname] }] } } },
+  );
+  await c.admin.create(resources.persistentVolumeClaims, {
+    metadata: { name: last, namespace: c.namespace },
+    spec: { ...claimSpec, volumeName: name },
+  } as PersistentVolumeClaim);
+  const labels = { app: name };
+  const spec = {
+    // The scheduler would wait for the claims that do not exist.
+    nodeName: node,
+    terminationGracePeriodSeconds: 0,
+    containers: [{ name: 'main', image: 'fake' }],
+    volumes: claims.map((claimName) => ({ name: claimName, persistentVolumeClaim: { claimName } })),
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name, namespace: c.namespace },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  const pod = await eventually('the pod with 300 claims', () => {
+    const [found] = c.podsOf(node);
+    expect(found?.spec.claims).toHaveLength(300);
+    return found as Pod;
+  });
+  const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
+  const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, requireCapacity: true } });
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  const reasons = new Set<string | undefined>();
+  await eventually('the pod to fit nowhere', async () => {
+    const { conditions } = await c.statusOf(applied.metadata.name);
+    const reason = conditions.find(({ type }) => type === 'CapacityAvailable')?.reason;
+    reasons.add(reason);
+    expect(reason).toBe('PodsDoNotFit');
+  });
+  expect(reasons).not.toContain('PodsFit');
+  expect(await c.evacuationOf(pod)).toBeUndefined();
+  await drain.cancelled();
+  await remove(c.admin, deployments, { name, namespace: c.namespace });
 });
 
 /** Creates nodes on each of which one pod of a Deployment runs, and one node with room for one more; returns the pods. */

@@ -61,7 +61,15 @@ describe('the warning about a drain', () => {
 describe('the condition CapacityAvailable', () => {
   const [first = pod()] = onFirst(1);
   const unplaced = [{ pod: first, misfit: { nodes: 2, reasons: new Map([['Insufficient cpu', 2]]) } }];
-  const facts = { waits: true, unplaced: [], servedFirst: [], stopped: [], stranded: [], deadlocks: [] };
+  const facts = {
+    waits: true,
+    unplaced: [],
+    servedFirst: [],
+    stopped: [],
+    unread: [],
+    stranded: [],
+    deadlocks: [],
+  };
   const deadlock = {
     budget: 'shop/web',
     blocked: [first],
@@ -93,6 +101,13 @@ describe('the condition CapacityAvailable', () => {
       waits: true,
     },
     {
+      when: 'the volumes of a pod are not known yet',
+      differs: { unread: [first], stranded: [{ pod: first, nodes: ['n2'] }] },
+      status: 'False',
+      reason: 'VolumesUnread',
+      waits: true,
+    },
+    {
       when: 'a pod waits for the nodes of maintenances',
       differs: { stranded: [{ pod: first, nodes: ['n2'] }] },
       status: 'False',
@@ -117,6 +132,12 @@ describe('the condition CapacityAvailable', () => {
     };
     expect(waitsForCapacity({ spec }, [{ ...condition, lastTransitionTime: '' }])).toBe(waits);
   });
+  test('names the pods whose volumes are not known yet', () => {
+    expect(capacityCondition({ ...facts, unread: [first] }).message).toBe(
+      '1 pod waits until the volumes of its claims are read: shop/web-0.',
+    );
+  });
+
   test.each([
     {
       when: 'the pod fits nowhere',
