@@ -172,9 +172,10 @@ export class Capacity {
     ];
     const allocations = allocate(facts, reserved, drains);
     const holders = holdersOf(maintenances, existing);
-    const stranded = strandedPods({ ...facts, holders });
-    const blocked = stranded.length === 0 ? [] : this.#podsBlockedByBudgets();
-    const deadlocks = capacityDeadlocks(stranded, { budgets: cluster.budgets.list(), blocked, holders });
+    const blocked = this.#podsBlockedByBudgets();
+    const deadlockFacts = { budgets: cluster.budgets.list(), blocked, holders };
+    const stranded = strandedPods({ ...facts, ...deadlockFacts });
+    const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
     const unread = new Map(
       drains.map((one) => [one.name, one.pods.filter((pod) => !this.#hasVolumesRead(pod))] as const),
     );

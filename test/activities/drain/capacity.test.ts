@@ -6,6 +6,7 @@ import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { deployments } from '../../kit/resources.ts';
 import { remove } from '../../kit/reset.ts';
@@ -124,9 +125,8 @@ test('a pod waits until all of its claims are read, however many there are: the 
   await remove(c.admin, deployments, { name, namespace: c.namespace });
 });
 
-/** Creates nodes on each of which one pod of a Deployment runs, and one node with room for one more; returns the pods. */
-async function onePodPerNode(count: number): Promise<Pod[]> {
-  const labels = { app: c.named('apart') };
+/** Creates nodes on each of which one pod of a Deployment runs, and which have no room for another one; returns the pods. */
+async function onePodPerNode(count: number, labels: { app: string }): Promise<Pod[]> {
   const pool = { pool: labels.app };
   for (let index = 0; index < count; index += 1) await c.nodeNamed('n', pool);
   const podAntiAffinity = {
@@ -144,19 +144,66 @@ async function onePodPerNode(count: number): Promise<Pod[]> {
     metadata: { name: labels.app, namespace: c.namespace },
     spec: { replicas: count, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
   } as KubeObject);
-  const pods = await eventually(`${count} pods of ${labels.app}`, () => {
+  return eventually(`${count} pods of ${labels.app}`, () => {
     const ready = c.cluster.pods
       .list()
       .filter(({ metadata, status }) => metadata.labels?.['app'] === labels.app && status.ready);
     expect(ready).toHaveLength(count);
     return [...ready];
   });
-  await c.nodeNamed('free', pool);
-  return pods;
 }
 
+test('a deadlock of two maintenances and a budget is named with the node whose release solves it', async () => {
+  const labels = { app: c.named('apart') };
+  const pods = await onePodPerNode(2, labels);
+  await c.applied(c.budget(labels, { minAvailable: 1 }));
+  const stop = evacuationControllerOn(c);
+  const maintenances = await Promise.all(
+    pods.map(({ spec: { nodeName = '' } }) =>
+      c.applied(c.maintenance({ nodes: [nodeName], stage: 'Drain' })),
+    ),
+  );
+  const drains = maintenances.map((one) => started(() => acts.drain(refOf(one), 0)));
+  const [survivor, released] = await eventually('one of the pods to be gone', () => {
+    const left = pods.filter((pod) => c.podsOf(pod.spec.nodeName ?? '').length > 0);
+    expect(left).toHaveLength(1);
+    return [left[0] as Pod, pods.findIndex((pod) => pod !== left[0])] as const;
+  });
+  const node = pods[released]?.spec.nodeName;
+  const holder = maintenances[released] as NodeMaintenance;
+  expect(await drains[released]?.ended).toMatchObject({ kind: 'Drained' });
+  const kept = started(() => acts.keepDrained(refOf(holder)));
+  for (const { metadata } of maintenances)
+    await c.eventuallyStatus(metadata.name, 'the deadlock to be named', ({ conditions }) =>
+      expect(conditions).toContainEqual(
+        expect.objectContaining({
+          type: 'CapacityAvailable',
+          status: 'False',
+          reason: 'Deadlock',
+          message: expect.stringContaining(
+            `To solve it, release node ${node}: complete NodeMaintenance ${holder.metadata.name},`,
+          ),
+        }),
+      ),
+    );
+  await flushEvents();
+  for (const one of maintenances)
+    expect(await c.eventsAbout(one)).toContainEqual(
+      expect.stringMatching(`^CapacityDeadlock: Deadlock: .* release node ${node}:`),
+    );
+
+  const completed = await c.staged(holder.metadata.name, 'Complete');
+  expect(await kept.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+  await performed(() => acts.uncordonNodes(refOf(completed)));
+  await c.eventuallyGone(survivor);
+  for (const drain of drains) await drain.cancelled();
+  await stop();
+});
+
 test('of two maintenances the older one is served first, but not while it is paused', async () => {
-  const pods = await onePodPerNode(2);
+  const labels = { app: c.named('apart') };
+  const pods = await onePodPerNode(2, labels);
+  await c.nodeNamed('free', { pool: labels.app });
   const [first, second] = pods.map(({ spec: { nodeName = '' } }) => {
     const wanted = c.maintenance({ nodes: [nodeName], stage: 'Drain' });
     return { ...wanted, spec: { ...wanted.spec, requireCapacity: true } };
