@@ -32,7 +32,7 @@ const blockerReasons = {
   },
   PodRecreated: {
     status: ['True'],
-    meaning: 'The DaemonSet recreated its pod on the node right after the previous one was deleted.',
+    meaning: 'The controller recreated its pod on the node right after the previous one was deleted.',
   },
   StuckTerminating: { status: ['True'], meaning: 'The pod still exists after its grace period.' },
 } as const satisfies ConditionTypeFacts['reasons'];

@@ -235,7 +235,7 @@ export const eventReasons = {
   PodRecreated: {
     type: 'Warning',
     on: ['NodeMaintenance'],
-    meaning: 'A DaemonSet recreated its pod on the node right after the previous one was deleted.',
+    meaning: 'A controller recreated its pod on the node right after the previous one was deleted.',
   },
   ProgressDeadlineExceeded: {
     type: 'Warning',

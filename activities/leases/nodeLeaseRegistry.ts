@@ -2,7 +2,7 @@ import type { Lease, Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../../domain/common/names.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
-import { isHeldBy, leaseStateOf } from '../../domain/leases/lease.ts';
+import { isHeldBy, otherHolderOf } from '../../domain/leases/lease.ts';
 import { heldByAnother, leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
 import { renewalThreshold } from '../../domain/leases/renewal.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
@@ -105,9 +105,7 @@ export class NodeLeaseRegistry {
   }
 
   #foreignHolder(node: string): string | undefined {
-    const state = leaseStateOf(this.#newest(node), this.#now());
-    const isForeign = state.kind === 'Held' && state.holder !== this.#deps.leases.holder;
-    return isForeign || state.kind === 'HeldByAdministrator' ? state.holder : undefined;
+    return otherHolderOf(this.#newest(node), this.#deps.leases.holder, this.#now());
   }
 
   #newest(node: string): Readonly<Lease> | undefined {

@@ -17,16 +17,17 @@ import {
   stepsDone,
   withStepsDone,
 } from '../../domain/drain/escalation.ts';
+import { otherHolderOf } from '../../domain/leases/lease.ts';
 import { withDrainDeadline } from '../../domain/maintenance/status.ts';
 import { deadline as deadlineNotification } from '../../domain/notifications/events.ts';
-import { byNode } from '../../kube/cluster.ts';
+import { byNode, nodeLeaseOf } from '../../kube/cluster.ts';
 import { aboutPod } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { EscalationStep, MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { updateStatus } from './stage.ts';
 import { notifiedMaintenanceOf } from '../notifications/notifications.ts';
-import { selectedNodes } from '../view.ts';
+import { nodeStatusOf, selectedNodes } from '../view.ts';
 
 /** Pods that have an Event of a step; the notification counts all of them. */
 const maxPodsWithEvent = 100;
@@ -86,7 +87,17 @@ async function report(
   const pods = podsLeft(deps, maintenance);
   const { onDeadline = 'Report' } = maintenance.spec.drainDeadline ?? {};
   const isPaused = isTrue(maintenance.status?.conditions, 'Paused');
-  const facts = { time, step, onDeadline, isPaused, pods: pods.map(podName), owners: ownersOf(pods) };
+  const isOfOthers = heldByOthers(deps);
+  const onNodesOfOthers = pods.filter(isOfOthers).length;
+  const facts = {
+    time,
+    step,
+    onDeadline,
+    isPaused,
+    pods: pods.map(podName),
+    onNodesOfOthers,
+    owners: ownersOf(pods),
+  };
   const notification = deadlineNotification(notifiedMaintenanceOf(maintenance), facts);
   await deps.notifications.enqueue(notification);
   const isExceeded = step.action !== 'Notify';
@@ -96,18 +107,31 @@ async function report(
     message: `${notification.data.message}${pods.length === 0 ? '' : ` Pods: ${listed(pods.map(podName))}.`}`,
   });
   if (isExceeded) return;
-  const effect = onDeadline === 'Delete' ? ', and pods that are left are deleted' : '';
-  for (const pod of pods.slice(0, maxPodsWithEvent))
+  for (const pod of pods.slice(0, maxPodsWithEvent)) {
+    const isDeleted = onDeadline === 'Delete' && !isOfOthers(pod);
+    const effect = isDeleted ? ', and pods that are left are deleted' : '';
     deps.nodeEvents.record(aboutPod(pod), {
       type: 'Normal',
       reason: 'DrainDeadline',
       message: `Node ${pod.spec.nodeName} is to be drained by ${time}${effect} (NodeMaintenance ${maintenance.metadata.name}, ${numbered(pods.length, 'pod')} left).`,
     });
+  }
 }
 
-/** Returns the pods that the drain evacuates, sorted by name. Static pods stay, or are stopped by the agents of their nodes. */
+/** Returns whether someone else holds the maintenance Lease of the node of a pod. */
+function heldByOthers({ cluster, leases }: Pick<Deps, 'cluster' | 'leases'>): (pod: Pod) => boolean {
+  const nowMs = cluster.kube.now().getTime();
+  return ({ spec: { nodeName = '' } }) =>
+    otherHolderOf(nodeLeaseOf(cluster, nodeName), leases.holder, nowMs) !== undefined;
+}
+
+/**
+ * Returns the pods that the drain evacuates, sorted by name. Static pods stay, or are stopped by the agents of their nodes. Nothing is started on nodes
+ * that the requester may not maintain.
+ */
 function podsLeft({ cluster, namespace }: Deps, maintenance: NodeMaintenance): Pod[] {
   return selectedNodes(maintenance, cluster.nodes.list())
+    .filter((node) => nodeStatusOf(maintenance, node)?.authorized !== false)
     .flatMap(({ metadata }) => cluster.pods.byIndex(byNode, metadata.name))
     .filter((pod) => !isLeftRunning(pod, namespace) && podTypeOf(pod) !== 'Static')
     .toSorted((a, b) => (podName(a) < podName(b) ? -1 : 1));

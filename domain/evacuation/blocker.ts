@@ -22,7 +22,7 @@ export const BlockerReason = {
   EvictionRejected: 'EvictionRejected',
   /** The apiserver, or an admission webhook, rejects the deletion of a DaemonSet pod, or of any pod at the deadline of a drain. */
   DeletionRejected: 'DeletionRejected',
-  /** A DaemonSet recreated its pod on the node right after the previous one was deleted. */
+  /** A controller, such as a DaemonSet, recreated its pod on the node right after the previous one was deleted. */
   PodRecreated: 'PodRecreated',
   /** The Evacuation was deleted, and its finalizers delay the creation of a new one. */
   EvacuationDeleted: 'EvacuationDeleted',
