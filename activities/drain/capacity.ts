@@ -1,4 +1,4 @@
-import type { Node, PersistentVolume, Pod } from '../../api/core.ts';
+import type { Node, Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { allocate, type DrainAllocation, type PlacedDrain } from '../../domain/capacity/allocation.ts';
 import { withCordoned } from '../../domain/capacity/clusterState.ts';
@@ -23,10 +23,10 @@ import { tierPositionOf } from '../../domain/drain/tiers.ts';
 import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.ts';
 import { isInstigated } from '../../domain/evacuation/evacuation.ts';
 import { drainObstacleOf, endsByItself } from '../../domain/windows/drainObstacle.ts';
-import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import { byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { isDraining, namesOf, nodeStatusOf, nodesOf, planOf, selectedNodes } from '../view.ts';
+import { BoundVolumes } from './boundVolumes.ts';
 
 /** A result is used for this long, and for this many times as long as it took. */
 const minAgeMs = 1_000;
@@ -34,11 +34,6 @@ const ageForReportMs = 5_000;
 const agePerComputation = 20;
 /** In a larger cluster places are found only for drains that wait for them. */
 const maxReportedPods = 50_000;
-/** The volume of a claim is read again after this time. */
-const volumeAgeMs = 60_000;
-/** Claims that are read for one result; the next one continues. */
-const maxClaimReads = 200;
-const maxReadMs = 1_000;
 /** A replacement that does not exist so long after its pod has gone is not coming. */
 const replacementMs = 30_000;
 
@@ -69,7 +64,7 @@ interface Computed {
  */
 export class Capacity {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'namespace'>;
-  readonly #volumes = new Map<string, { volume: PersistentVolume | undefined; atMs: number }>();
+  readonly #volumes: BoundVolumes;
   /** UID of a pod that was being evacuated -> when it was seen last; its replacement may not exist yet. */
   readonly #leaving = new Map<string, { pod: Pod; seenMs: number }>();
   #computed: Computed | undefined;
@@ -77,6 +72,7 @@ export class Capacity {
 
   constructor(deps: Pick<InjectedDeps, 'cluster' | 'namespace'>) {
     this.#deps = deps;
+    this.#volumes = new BoundVolumes(deps.cluster.kube);
   }
 
   /** Returns undefined for a drain that does not wait for capacity in a cluster that is too large to report it. */
@@ -141,7 +137,7 @@ export class Capacity {
       ).filter(({ metadata }) => !isEvacuating.has(metadata.uid));
     const withClaims = [...evacuating, ...draining.flatMap(leavingOf)].filter(({ spec }) => spec.claims);
     const spentMs = performance.now() - readingAt;
-    await this.#readVolumes(withClaims);
+    await this.#volumes.read(withClaims);
     // Nothing below waits, so that all facts are from one moment.
     const startedAt = performance.now() - spentMs;
     const existing = cluster.nodes.list();
@@ -149,21 +145,12 @@ export class Capacity {
     const drains = cluster.maintenances
       .list()
       .filter(isDraining)
-      .map(
-        (maintenance): PlacedDrain => ({
-          name: maintenance.metadata.name,
-          createdAt: maintenance.metadata.creationTimestamp ?? '',
-          waits: this.#holdsPodsBack(maintenance),
-          obstacle: drainObstacleOf(maintenance),
-          endsByItself: endsByItself(maintenance),
-          pods: leavingOf(maintenance),
-        }),
-      );
+      .map((one) => this.#placed(one, leavingOf(one)));
     const cordoned = maintenances.flatMap((one) => [...namesOf(selectedNodes(one, existing))]);
     const facts = {
       nodes: withCordoned(existing, new Set(cordoned)),
       pods,
-      volumes: this.#boundVolumes(),
+      volumes: this.#volumes.byClaim(),
     };
     const nowMs = cluster.kube.now().getTime();
     const reserved = [
@@ -177,7 +164,7 @@ export class Capacity {
     const stranded = strandedPods({ ...facts, ...deadlockFacts });
     const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
     const unread = new Map(
-      drains.map((one) => [one.name, one.pods.filter((pod) => !this.#hasVolumesRead(pod))] as const),
+      drains.map(({ name, pods: own }) => [name, own.filter((pod) => !this.#volumes.hasRead(pod))] as const),
     );
     const atMs = performance.now();
     this.#computed = {
@@ -190,6 +177,17 @@ export class Capacity {
       deadlocks,
     };
     return this.#computed;
+  }
+
+  #placed(maintenance: NodeMaintenance, pods: readonly Pod[]): PlacedDrain {
+    return {
+      name: maintenance.metadata.name,
+      createdAt: maintenance.metadata.creationTimestamp ?? '',
+      waits: this.#holdsPodsBack(maintenance),
+      obstacle: drainObstacleOf(maintenance),
+      endsByItself: endsByItself(maintenance),
+      pods,
+    };
   }
 
   /** Returns the pods with an Evacuation whose replacements need places. */
@@ -234,38 +232,6 @@ export class Capacity {
       .filter(({ status }) => reasons.includes(reportedBlocker(status)?.reason ?? ''))
       .flatMap(({ metadata, spec }) => pods.get(`${metadata.namespace}/${spec.podRef.name}`) ?? [])
       .toSorted((a, b) => compareNames(podName(a), podName(b)));
-  }
-
-  async #readVolumes(pods: readonly Pod[]): Promise<void> {
-    const now = performance.now();
-    const claims = pods.flatMap(({ metadata: { namespace = '' }, spec }) =>
-      (spec.claims ?? []).map((name) => ({ namespace, name })),
-    );
-    const needed = new Set(claims.map(({ namespace, name }) => `${namespace}/${name}`));
-    for (const key of this.#volumes.keys()) if (!needed.has(key)) this.#volumes.delete(key);
-    const readAtMs = ({ namespace, name }: (typeof claims)[number]) =>
-      this.#volumes.get(`${namespace}/${name}`)?.atMs ?? 0;
-    // Those that have never been read come first.
-    const due = claims
-      .map((claim) => ({ claim, atMs: readAtMs(claim) }))
-      .filter(({ atMs }) => atMs === 0 || now - atMs >= volumeAgeMs)
-      .toSorted((a, b) => a.atMs - b.atMs)
-      .slice(0, maxClaimReads)
-      .map(({ claim }) => claim);
-    if (due.length === 0) return;
-    const read = await readClaimedVolumes(this.#deps.cluster.kube, due, { endsAt: now + maxReadMs });
-    for (const key of read.asked) this.#volumes.set(key, { volume: read.volumes.get(key), atMs: now });
-  }
-
-  /** Reports whether the volumes of all claims of the pod have been read, or may not be. */
-  #hasVolumesRead({ metadata: { namespace = '' }, spec: { claims = [] } }: Pod): boolean {
-    return claims.every((name) => this.#volumes.has(`${namespace}/${name}`));
-  }
-
-  #boundVolumes(): Map<string, PersistentVolume> {
-    const bound = new Map<string, PersistentVolume>();
-    for (const [key, { volume }] of this.#volumes) if (volume !== undefined) bound.set(key, volume);
-    return bound;
   }
 }
 
