@@ -180,12 +180,13 @@ export class Capacity {
   }
 
   #placed(maintenance: NodeMaintenance, pods: readonly Pod[]): PlacedDrain {
+    const now = this.#deps.cluster.kube.now();
     return {
       name: maintenance.metadata.name,
       createdAt: maintenance.metadata.creationTimestamp ?? '',
       waits: this.#holdsPodsBack(maintenance),
-      obstacle: drainObstacleOf(maintenance),
-      endsByItself: endsByItself(maintenance),
+      obstacle: drainObstacleOf(maintenance, now),
+      endsByItself: endsByItself(maintenance, now),
       pods,
     };
   }

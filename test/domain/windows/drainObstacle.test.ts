@@ -5,7 +5,8 @@ import { drainObstacleOf, endsByItself } from '../../../domain/windows/drainObst
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { nodeCancelled, nodeSucceeded } from '../../../domain/windows/nodeResult.ts';
 
-const condition = (type: string, status: 'True' | 'False', reason = 'Any') => ({
+const now = new Date('2026-01-01T00:10:00Z');
+const condition = (type: string, status: 'True' | 'False' | 'Unknown', reason = 'Any') => ({
   type,
   status,
   reason,
@@ -46,7 +47,24 @@ describe('what keeps a drain from returning its nodes', () => {
     },
     { when: 'a stuck pod', conditions: [condition('Drained', 'False', 'Blocked')], want: 'Blocked' },
     { when: 'a user who has not completed it', conditions: [drained], want: 'Drained' },
-    { when: 'nothing but the work of its window', conditions: [drained], work: 'Job', want: undefined },
+    {
+      when: 'nothing but the work of its window',
+      conditions: [drained, condition('WorkSucceeded', 'Unknown')],
+      work: 'Job',
+      want: undefined,
+    },
+    {
+      when: 'nothing, because its window is about to begin its work',
+      conditions: [{ ...drained, lastTransitionTime: '2026-01-01T00:09:30Z' }],
+      work: 'Job',
+      want: undefined,
+    },
+    {
+      when: 'the next opening of its window, which has closed',
+      conditions: [drained],
+      work: 'Job',
+      want: 'Drained',
+    },
     { when: 'a user who works, in a window', conditions: [drained], work: 'None', want: 'Drained' },
     {
       when: 'the failure of its work',
@@ -55,11 +73,11 @@ describe('what keeps a drain from returning its nodes', () => {
       want: 'Drained',
     },
   ])('is $when: $want', ({ conditions, work, want }) => {
-    expect(drainObstacleOf(maintenance(conditions, work))).toBe(want);
+    expect(drainObstacleOf(maintenance(conditions, work), now)).toBe(want);
   });
 
   test('a node whose work was cancelled, or is done, is returned by its window', () => {
-    expect(endsByItself(maintenance([result(nodeCancelled)], 'Reboot'))).toBe(true);
-    expect(endsByItself(maintenance([result(nodeSucceeded)], 'Job'))).toBe(true);
+    expect(endsByItself(maintenance([drained, result(nodeCancelled)], 'Reboot'), now)).toBe(true);
+    expect(endsByItself(maintenance([drained, result(nodeSucceeded)], 'Job'), now)).toBe(true);
   });
 });
