@@ -236,7 +236,7 @@ export class EvacuatorHandover {
   async #skip(evacuation: Evacuation, pod: Pod): Promise<void> {
     const message =
       podTypeOf(pod) === 'Static'
-        ? 'Static pods are never evicted, and this pod has no evacuator.'
+        ? 'Pods of type Static are never evicted, and this pod has no evacuator.'
         : 'The drain targets of the node do not include this pod of a DaemonSet, and it has no evacuator.';
     if (evacuation.status?.message === message) return;
     await this.#patchStatus(evacuation, { message });
