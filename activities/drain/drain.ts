@@ -31,9 +31,10 @@ import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
-import { debounceMs, reconcile, type Watched, within } from '../reconcile.ts';
+import { debounceMs, type Focus, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import { DrainAttention } from './attention.ts';
 import type { DrainCapacity } from './capacity.ts';
 import { Deletions } from './deletions.ts';
 import { DrainedCheck, type Verified } from './drainedCheck.ts';
@@ -131,7 +132,7 @@ class DrainRun<T extends { kind: string }> {
   readonly #deps: Deps;
   readonly #ref: MaintenanceRef;
   readonly #mode: DrainMode;
-  readonly #pace: Pace;
+  readonly #attention: DrainAttention;
   readonly #resultOf: ResultOf<T>;
   readonly #evacuations: Evacuations;
   readonly #events: DrainEvents;
@@ -142,9 +143,7 @@ class DrainRun<T extends { kind: string }> {
   #writer: StatusWriter | undefined;
   /** Milliseconds that the latest decision took. */
   #decisionMs = 0;
-  /** Names of the nodes whose pods the latest decision used. */
-  #watched: ReadonlySet<string> = new Set();
-  /** The same nodes. */
+  /** The nodes whose pods the latest decision used. */
   #agentNodes: readonly AgentNode[] = [];
   /** When the deadline deletes the next pod, in milliseconds since the epoch. */
   #nextDeletionAtMs: number | undefined;
@@ -155,7 +154,7 @@ class DrainRun<T extends { kind: string }> {
     this.#deps = deps;
     this.#ref = ref;
     this.#mode = mode;
-    this.#pace = mode.kind === 'Advance' ? mode.pace : 'Waiting';
+    this.#attention = new DrainAttention(deps.cluster, mode.kind === 'Advance' ? mode.pace : 'Waiting');
     this.#resultOf = resultOf;
     this.#evacuations = new Evacuations(deps.cluster);
     this.#deletions = new Deletions(deps);
@@ -165,15 +164,18 @@ class DrainRun<T extends { kind: string }> {
   }
 
   async run(): Promise<T | Interrupted | PauseChanged> {
-    const isRelevant = (pod: Pod) => this.#watched.has(pod.spec.nodeName ?? '');
+    const attention = this.#attention;
     try {
-      const focus = {
+      const focus: Focus = {
         maintenance: this.#ref.name,
-        isRelevant,
-        pace: this.#pace,
+        podDelayMs: (change) => attention.podDelayMs(change),
+        evacuationDelayMs: (change) => attention.evacuationDelayMs(change),
+        otherMs: () => attention.otherMs,
+        isShared: (change) => attention.isShared(change),
         computedMs: () => this.#decisionMs,
         dueInMs: () =>
           Math.min(
+            attention.dueInMs,
             this.#deps.nodeAgents.dueInMs(this.#agentNodes),
             this.#drainedCheck.dueInMs(),
             this.#nextDeletionInMs(),
@@ -192,12 +194,13 @@ class DrainRun<T extends { kind: string }> {
   /** Reports the Jobs of windows on the nodes. */
   #jobs(): Watched {
     const isOnNode = ({ metadata }: Readonly<Job>) =>
-      this.#watched.has(metadata.annotations?.[WindowAnnotation.Node] ?? '');
+      this.#attention.isWatched(metadata.annotations?.[WindowAnnotation.Node]);
     return within(this.#deps.cluster.jobs, ({ object }) => (isOnNode(object) ? debounceMs : undefined));
   }
 
   async #pass(): Promise<T | Interrupted | PauseChanged | undefined> {
     const { cluster, cordons, nodeLeases } = this.#deps;
+    this.#attention.passStarted();
     const view = await readView(cluster, this.#ref, 'Drain');
     if (!isView(view)) return view;
     this.#writer ??= new StatusWriter(cluster.kube, view.maintenance, this.#deps.lastStatusWrites);
@@ -215,6 +218,7 @@ class DrainRun<T extends { kind: string }> {
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
+    this.#attention.decided(decision, isPaused);
     const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
     const isDrained = await this.#publish(view, decision, { writer: this.#writer, isPaused, capacity });
     if (mode.kind === 'Paused') return undefined;
@@ -294,7 +298,7 @@ class DrainRun<T extends { kind: string }> {
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
     this.#agentNodes = agentNodes;
-    this.#watched = new Set(names);
+    this.#attention.watch(names);
     await nodeAgents.refresh(agentNodes);
     const decidingAt = performance.now();
     const decision = decideDrain(withAgents(snapshot, agentOf));

@@ -44,6 +44,8 @@ export type WaitingSnapshot = WaitingNode &
   };
 
 export interface DrainDecision {
+  /** The pods that the drain targets select. */
+  targeted: readonly Pod[];
   /** Targeted pods that have no Evacuation yet, in a stable order. */
   evacuate: readonly Pod[];
   nodeStatuses: readonly NodeMaintenanceNodeStatus[];
@@ -99,6 +101,7 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
     node.evacuable.filter(({ pod }) => targetsPod(node.targets, pod)),
   );
   return {
+    targeted: targeted.map(({ pod }) => pod),
     evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
     nodeStatuses: [
       ...contentions.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
