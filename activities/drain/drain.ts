@@ -4,6 +4,7 @@ import { WindowAnnotation } from '../../api/names.ts';
 import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
+import { podTypeOf } from '../../domain/common/pod.ts';
 import { type DrainDecision, type DrainSnapshot, decideDrain } from '../../domain/drain/decide.ts';
 import {
   deadlineInMs,
@@ -141,6 +142,7 @@ class DrainRun<T extends { kind: string }> {
   readonly #peaks = new PodPeaks();
   readonly #drainedCheck: DrainedCheck;
   #writer: StatusWriter | undefined;
+  #hasDecided = false;
   /** Milliseconds that the latest decision took. */
   #decisionMs = 0;
   /** The nodes whose pods the latest decision used. */
@@ -199,7 +201,7 @@ class DrainRun<T extends { kind: string }> {
   }
 
   async #pass(): Promise<T | Interrupted | PauseChanged | undefined> {
-    const { cluster, cordons, nodeLeases } = this.#deps;
+    const { cluster, cordons } = this.#deps;
     this.#attention.passStarted();
     const view = await readView(cluster, this.#ref, 'Drain');
     if (!isView(view)) return view;
@@ -216,25 +218,39 @@ class DrainRun<T extends { kind: string }> {
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
+    this.#hasDecided = true;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
     this.#attention.decided(decision, isPaused);
     const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
     const isDrained = await this.#publish(view, decision, { writer: this.#writer, isPaused, capacity });
     if (mode.kind === 'Paused') return undefined;
-    // Written at once, so that the first tier counts even if its pods leave before the next write.
-    if (status.drainTier === undefined && decision.tiers.includes(decision.position))
-      await this.#writer.flush();
-    const leases = nodeLeases.of(this.#ref.uid);
-    const isHeld = (node: string) => leases.isHeld(node);
-    // The targets are written first: they keep the pods of DaemonSets from returning.
-    if (decision.deletions.length > 0) await this.#writer.flush();
-    await this.#deletions.perform(current.maintenance, decision.deletions, isHeld);
     const evacuate = this.#withPlaces(decision.evacuate, capacity);
-    if (evacuate.length === 0)
-      return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
-    await this.#evacuations.start(evacuate, isHeld);
-    return undefined;
+    const isFirst = status.drainTier === undefined && decision.tiers.includes(decision.position);
+    await this.#removePods(view.maintenance, { ...decision, evacuate }, { writer: this.#writer, isFirst });
+    if (evacuate.length > 0) return undefined;
+    return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
+  }
+
+  /** Deletes and evacuates pods. `isFirst`: they are the first of this maintenance. */
+  async #removePods(
+    maintenance: NodeMaintenance,
+    { deletions, evacuate }: Pick<DrainDecision, 'deletions' | 'evacuate'>,
+    { writer, isFirst }: { writer: StatusWriter; isFirst: boolean },
+  ): Promise<void> {
+    const leases = this.#deps.nodeLeases.of(this.#ref.uid);
+    const isHeld = (node: string) => leases.isHeld(node);
+    // The first tier counts even if its pods leave before the next write.
+    const written = isFirst || deletions.length > 0 ? writer.flush() : undefined;
+    // The targets are written before: they keep the pods of DaemonSets from returning.
+    if (deletions.length > 0 || evacuate.some(isOfDaemonSet)) await written;
+    const remove = async () => {
+      await this.#deletions.perform(maintenance, deletions, isHeld);
+      await this.#evacuations.start(evacuate, isHeld);
+    };
+    // Both are awaited even if one fails: nothing is created after the activity has ended.
+    for (const result of await Promise.allSettled([written, remove()]))
+      if (result.status === 'rejected') throw result.reason;
   }
 
   /** Returns the pods that need not wait for capacity. */
@@ -299,7 +315,8 @@ class DrainRun<T extends { kind: string }> {
     const names = agentNodes.map(({ name }) => name);
     this.#agentNodes = agentNodes;
     this.#attention.watch(names);
-    await nodeAgents.refresh(agentNodes);
+    // What only the status shows is read after the first pods have their Evacuations.
+    await nodeAgents.refresh(agentNodes, this.#hasDecided ? 'all' : 'needed');
     const decidingAt = performance.now();
     const decision = decideDrain(withAgents(snapshot, agentOf));
     this.#decisionMs = snapshotMs + performance.now() - decidingAt;
@@ -391,6 +408,10 @@ class DrainRun<T extends { kind: string }> {
     }
     return { ...result, ...(drained !== undefined && { drained }), details };
   }
+}
+
+function isOfDaemonSet(pod: Pod): boolean {
+  return podTypeOf(pod) === 'DaemonSet';
 }
 
 /** Returns the deadline at which what is left is deleted; undefined if nothing is, or once the nodes were drained. */

@@ -169,11 +169,11 @@ export class MaintenanceLeases {
 
   /**
    * Asks the apiserver whether the maintenance is still in the stage of this copy. A process that was suspended knows only its informers;
-   * no one would undo what it acquires or cordons for a stage that is over.
+   * no one would undo what it acquires or cordons for a stage that is over. `read`: the object, if the apiserver has just returned it.
    */
-  async isCurrent(copy: NodeMaintenance): Promise<boolean> {
+  async isCurrent(copy: NodeMaintenance, read?: NodeMaintenance): Promise<boolean> {
     const { name, uid } = copy.metadata;
-    const newest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
+    const newest = read ?? (await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name }));
     if (newest === undefined || newest.metadata.uid !== uid) return false;
     const stages = [stageOf(copy), stageOf(newest)];
     return new Set(stages).size === 1 || stages.every(holdsNodes);
