@@ -43,6 +43,8 @@ export interface Config {
   webhookCertificates: 'managed' | 'external';
   plainEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
+  /** Acts on EvictionRequests of lifecycle.k8s.io, which Kubernetes serves without a controller. */
+  evictionRequestController: boolean;
   /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
   nodeLeaseDurationSeconds: number;
   /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
@@ -124,6 +126,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
       deployments: settings.deploymentEvacuator,
       deploymentRegistration: settings.deploymentRegistration,
     },
+    evictionRequestController: settings.evictionRequestController,
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
     historyRetentionDays: settings.historyRetention,
@@ -269,6 +272,17 @@ const Settings = z
           'annotated: only pods with the annotation of deployment.apps.k8s.io are replaced before they are evicted; automatic: also pods without evacuators of Deployments that have a single replica, or whose PodDisruptionBudget can never allow a disruption',
         choices: deploymentRegistrations,
         defaultText: 'annotated',
+      },
+    ),
+    evictionRequestController: setting(
+      onOff.default('false').transform((value) => value === 'true'),
+      {
+        flags: '--eviction-request-controller <true|false>',
+        variable: 'EVICTION_REQUEST_CONTROLLER',
+        description:
+          'act on EvictionRequests of lifecycle.k8s.io (alpha in Kubernetes 1.37), until another controller does; needs deploy/eviction-requests',
+        choices: onOff.options,
+        defaultText: 'false',
       },
     ),
     // KEP-1411 allows at most an hour.
