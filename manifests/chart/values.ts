@@ -114,6 +114,14 @@ const valuesSchema = z.strictObject({
         ),
     })
     .prefault({}),
+  evictionRequestController: z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(false)
+        .describe('acts on EvictionRequests of lifecycle.k8s.io, until another controller does'),
+    })
+    .prefault({}),
   windowJobs: z
     .strictObject({
       enabled: z.boolean().default(false).describe('lets maintenance windows run Jobs'),
