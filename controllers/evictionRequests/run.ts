@@ -6,6 +6,7 @@ import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { type DeploymentEvacuator, maxConcurrentReplacements } from '../evacuation/evacuators/deployment.ts';
 import type { EvictionQueue } from '../evacuation/evictionQueue.ts';
+import { runDaemonSetResponder } from './daemonSetResponder.ts';
 import { EvictionRequestController } from './evictionRequests.ts';
 import { watchEvictionRequests } from './evictionView.ts';
 import { ImperativeResponder } from './imperativeResponder.ts';
@@ -38,6 +39,7 @@ export async function runEvictionRequestController(deps: Deps, signal: AbortSign
     await Promise.all([
       new EvictionRequestController({ ...deps, view, others }).run(signal),
       new ImperativeResponder({ ...deps, view, others }).run(signal),
+      runDaemonSetResponder({ cluster, view, log }, signal),
       deployments &&
         new Responder({
           responderName: DEPLOYMENT_RESPONDER,
