@@ -140,6 +140,25 @@ export const conditionReasons = {
         },
       },
     },
+    EvictionRequestsServed: {
+      meaning:
+        'Whether a controller serves EvictionRequests (lifecycle.k8s.io). A NodeMaintenance has the condition only if `--eviction-api` is `lifecycle` or `auto`.',
+      reasons: {
+        ApiNotServed: {
+          status: ['False'],
+          meaning: 'The apiserver does not serve the API, or the worker may not list its objects.',
+        },
+        AwaitingController: {
+          status: ['Unknown'],
+          meaning: 'No EvictionRequest has been answered yet.',
+        },
+        ControllerResponds: { status: ['True'], meaning: 'A controller has answered an EvictionRequest.' },
+        NoController: {
+          status: ['False'],
+          meaning: 'No controller has answered an EvictionRequest within `--eviction-request-response`.',
+        },
+      },
+    },
     MutationsInApiserver: {
       meaning:
         'Policies in the apiserver record who requests a change and keep pods of DaemonSets off drained nodes. Missing unless webhooks of the admission server replaced them once.',

@@ -144,10 +144,31 @@ export const eventReasons = {
     meaning:
       'The pod, which has evacuators, was evicted through the eviction API. Without evacuators its condition `DisruptionTarget` says so.',
   },
+  EvictionFailed: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'No responder has evicted a pod that an EvictionRequest names; its eviction is requested again.',
+  },
   EvictionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning: 'The apiserver or an admission webhook rejects the eviction of a pod.',
+  },
+  EvictionRequestRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The apiserver or an admission webhook rejects the EvictionRequest of a pod.',
+  },
+  EvictionRequestUnanswered: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'No controller has answered the EvictionRequest of a pod in time.',
+  },
+  EvictionRequestsNotServed: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'No controller serves EvictionRequests, or the apiserver does not serve the API; the condition EvictionRequestsServed has the same message.',
   },
   FastForwarded: {
     type: 'Warning',

@@ -353,6 +353,8 @@ export const IdentityAnnotation = {
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
   /** `annotated` or `automatic`, the setting --deployment-registration of the worker. */
   DeploymentRegistration: 'nodemaintenance.k8s.io/deployment-registration',
+  /** Absent where Evacuations are used. */
+  EvictionApi: 'nodemaintenance.k8s.io/eviction-api',
   /** Interval in which the process renews the Lease. */
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
   /** Number of manifests that a node agent holds. Missing: none. */

@@ -16,6 +16,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { FencedKube, Kube } from './client.ts';
+import { EvictionInformers } from './evictionInformers.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { OnDemandInformer } from './onDemandInformer.ts';
@@ -60,6 +61,8 @@ export interface Cluster {
    * Runs while a drain waits for volumes to be detached. VolumeAttachments can be selected by name only, so that it watches all of them.
    */
   volumeAttachments: OnDemandInformer<VolumeAttachment>;
+  /** The objects of lifecycle.k8s.io. `synced` waits for them if they are used. */
+  lifecycle: EvictionInformers;
   /** Starts all informers and returns immediately; they run until the signal aborts. */
   start(signal: AbortSignal): void;
   /** Resolves when every informer except the one of Leases has completed its first list. */
@@ -106,18 +109,20 @@ export function watchCluster({
     ...windowInformers({ kube, log }),
   };
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
+  const lifecycle = new EvictionInformers({ kube, log });
   const required = Object.values(informers);
   return {
     kube,
     queues,
     ...informers,
     leases,
+    lifecycle,
     volumeAttachments: volumeAttachmentInformer({ kube, log }),
-    ...startAndSync(required),
+    ...startAndSync([...required, lifecycle]),
     start: (signal) => {
-      for (const informer of [...required, leases]) informer.start(signal);
+      for (const informer of [...required, leases, lifecycle]) informer.start(signal);
     },
-    hasSynced: () => required.every((informer) => informer.hasSynced),
+    hasSynced: () => [...required, lifecycle].every((informer) => informer.hasSynced),
   };
 }
 

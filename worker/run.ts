@@ -14,6 +14,7 @@ import {
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
 import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
+import { EvictionRequestCleanup } from '../controllers/evacuation/requestCleanup.ts';
 import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
@@ -139,6 +140,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   metrics.observeTemporal(() => temporalProblem(state) === undefined);
   const { leases, liveness } = watchWorkers(kube, { config, identity, log, signal });
   const cluster = watchCluster({ kube, log, queues: metrics.queues });
+  if (config.evictionApi.api !== 'evacuation') cluster.lifecycle.use();
   state.cluster = cluster;
   metrics.observe(cluster);
   cluster.start(signal);
@@ -281,6 +283,7 @@ async function prepareWorkers(
     nodeEvents: podEvents,
     notifications: outbox,
     leases: nodeLeases(kube, config),
+    evictionApi: config.evictionApi,
     heartbeatTimeoutSeconds: heartbeatTimeoutSeconds(config.nodeLeaseDurationSeconds, {
       revealsDeaths: !config.identityLeases.enabled,
     }),
@@ -369,6 +372,9 @@ function publishWorker(
     [IdentityAnnotation.TemporalNamespace]: settings.namespace,
     [IdentityAnnotation.TaskQueue]: scope.names.taskQueue,
     [IdentityAnnotation.DeploymentRegistration]: config.evacuators.deploymentRegistration,
+    ...(config.evictionApi.api !== 'evacuation' && {
+      [IdentityAnnotation.EvictionApi]: config.evictionApi.api,
+    }),
   };
   const { log } = wait;
   const { namespace, identityLeases } = config;
@@ -485,6 +491,7 @@ async function runEvacuationControllers(
 ): Promise<void> {
   await Promise.all([
     new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
+    new EvictionRequestCleanup({ cluster, log, onEnd }).run(signal),
     evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
     runDaemonSetEvacuator({ cluster, log }, signal),
     runStatefulSetEvacuator({ cluster, events, log }, signal),

@@ -21,9 +21,11 @@ import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isPastDeadline } from '../../domain/drain/escalation.ts';
 import { tierPositionOf } from '../../domain/drain/tiers.ts';
 import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.ts';
+import { budgetBlockers } from '../../domain/evacuation/budgets.ts';
 import { isInstigated } from '../../domain/evacuation/evacuation.ts';
+import { isLive, isOurs } from '../../domain/evacuation/evictionRequest.ts';
 import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
-import { byNode } from '../../kube/cluster.ts';
+import { byNamespace, byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { isDraining, namesOf, nodeStatusOf, nodesOf, planOf, selectedNodes } from '../view.ts';
 
@@ -182,14 +184,26 @@ export class Capacity {
     return this.#computed;
   }
 
-  /** Returns the pods with an Evacuation whose replacements need places. */
+  /** Returns the pods that are asked to leave, and whose replacements need places. */
   #evacuatingPods(): Pod[] {
     const { evacuations, pods } = this.#deps.cluster;
-    return evacuations.list().flatMap((evacuation) => {
+    const byEvacuation = evacuations.list().flatMap((evacuation) => {
       const { podRef } = evacuation.spec;
       const pod = pods.get(`${evacuation.metadata.namespace}/${podRef.name}`);
       if (pod === undefined || pod.metadata.uid !== podRef.uid) return [];
       return isInstigated(evacuation) && needsPlace(pod) ? [pod] : [];
+    });
+    const byRequest = this.#requestedPods().filter((pod) => needsPlace(pod));
+    return byRequest.length === 0 ? byEvacuation : [...new Set([...byEvacuation, ...byRequest])];
+  }
+
+  /** Returns the pods with an EvictionRequest of ours. */
+  #requestedPods(): Pod[] {
+    const { lifecycle, pods } = this.#deps.cluster;
+    return lifecycle.requests.list().flatMap((request) => {
+      const { name, uid } = request.spec.target.pod;
+      const pod = pods.get(`${request.metadata.namespace}/${name}`);
+      return isOurs(request) && isLive(request) && pod?.metadata.uid === uid ? [pod] : [];
     });
   }
 
@@ -214,16 +228,19 @@ export class Capacity {
   }
 
   #podsBlockedByBudgets(): Pod[] {
-    const { evacuations, pods } = this.#deps.cluster;
+    const { evacuations, budgets, pods } = this.#deps.cluster;
     const reasons: readonly string[] = [
       BlockerReason.DisruptionBudget,
       BlockerReason.DisruptionBudgetNeverAllows,
     ];
-    return evacuations
+    const blocked = evacuations
       .list()
       .filter(({ status }) => reasons.includes(reportedBlocker(status)?.reason ?? ''))
-      .flatMap(({ metadata, spec }) => pods.get(`${metadata.namespace}/${spec.podRef.name}`) ?? [])
-      .toSorted((a, b) => compareNames(podName(a), podName(b)));
+      .flatMap(({ metadata, spec }) => pods.get(`${metadata.namespace}/${spec.podRef.name}`) ?? []);
+    const requested = this.#requestedPods().filter(
+      (pod) => budgetBlockers(pod, budgets.byIndex(byNamespace, pod.metadata.namespace ?? '')).length > 0,
+    );
+    return [...blocked, ...requested].toSorted((a, b) => compareNames(podName(a), podName(b)));
   }
 
   async #readVolumes(pods: readonly Pod[]): Promise<void> {

@@ -11,6 +11,7 @@ import {
   drainDeadlineOf,
   isPastDeadline,
 } from '../../domain/drain/escalation.ts';
+import { mayHaveRequests, type Serving, servingCondition } from '../../domain/evacuation/serving.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -22,6 +23,7 @@ import {
   isEmptied,
   withCapacity,
   withDrain,
+  withServing,
 } from '../../domain/maintenance/status.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import { drained as drainedNotification } from '../../domain/notifications/events.ts';
@@ -38,8 +40,8 @@ import type { DrainCapacity } from './capacity.ts';
 import { Deletions } from './deletions.ts';
 import { DrainedCheck, type Verified } from './drainedCheck.ts';
 import { DrainEvents } from './drainEvents.ts';
-import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
+import { PodRequests } from './podRequests.ts';
 import { Progress } from './progress.ts';
 import {
   agentNodesOf,
@@ -133,7 +135,7 @@ class DrainRun<T extends { kind: string }> {
   readonly #mode: DrainMode;
   readonly #pace: Pace;
   readonly #resultOf: ResultOf<T>;
-  readonly #evacuations: Evacuations;
+  readonly #requests: PodRequests;
   readonly #events: DrainEvents;
   readonly #blocked: BlockedNotifications;
   readonly #deletions: Deletions;
@@ -157,7 +159,7 @@ class DrainRun<T extends { kind: string }> {
     this.#mode = mode;
     this.#pace = mode.kind === 'Advance' ? mode.pace : 'Waiting';
     this.#resultOf = resultOf;
-    this.#evacuations = new Evacuations(deps.cluster);
+    this.#requests = new PodRequests(deps);
     this.#deletions = new Deletions(deps);
     this.#events = new DrainEvents(deps);
     this.#blocked = new BlockedNotifications(deps.notifications);
@@ -179,10 +181,12 @@ class DrainRun<T extends { kind: string }> {
             this.#nextDeletionInMs(),
             this.#deadlineInMs(),
             this.#capacityDueInMs,
+            this.#requests.dueInMs(),
           ),
-        others: [this.#drainedCheck, this.#jobs()],
+        others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes],
       };
-      return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
+      const pass = async () => (this.#requests.isReady ? this.#pass() : undefined);
+      return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, pass);
     } finally {
       this.#drainedCheck.stop();
       await this.#writer?.stop();
@@ -207,8 +211,9 @@ class DrainRun<T extends { kind: string }> {
     const held = await acquireNodeLeases(this.#deps, view);
     if (held === undefined) return undefined;
     if ((await cordons.of(this.#ref.uid).reconcile(held, this.#writer)) === 'Outdated') return undefined;
-    await this.#evacuations.withdrawFrom(deselectedNodes(view), view.maintenance);
+    await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
     const status = await this.#readStatus(view, this.#writer);
+    const serving = this.#requests.observe(this.#writer.latest);
     const current = { ...held, maintenance: { ...view.maintenance, status } };
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
@@ -216,7 +221,12 @@ class DrainRun<T extends { kind: string }> {
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
     const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
-    const isDrained = await this.#publish(view, decision, { writer: this.#writer, isPaused, capacity });
+    const isDrained = await this.#publish(view, decision, {
+      writer: this.#writer,
+      isPaused,
+      capacity,
+      serving,
+    });
     if (mode.kind === 'Paused') return undefined;
     // Written at once, so that the first tier counts even if its pods leave before the next write.
     if (status.drainTier === undefined && decision.tiers.includes(decision.position))
@@ -229,8 +239,14 @@ class DrainRun<T extends { kind: string }> {
     const evacuate = this.#withPlaces(decision.evacuate, capacity);
     if (evacuate.length === 0)
       return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
-    await this.#evacuations.start(evacuate, isHeld);
+    await this.#recordServing(this.#writer, serving);
+    await this.#requests.start(current.maintenance, evacuate, isHeld);
     return undefined;
+  }
+
+  /** Written before the first request: whichever process continues, with whatever settings, finds that there may be some. */
+  async #recordServing(writer: StatusWriter, serving: Serving | undefined): Promise<void> {
+    if (serving !== undefined && !mayHaveRequests(writer.latest)) await writer.flush();
   }
 
   /** Returns the pods that need not wait for capacity. */
@@ -284,7 +300,7 @@ class DrainRun<T extends { kind: string }> {
 
   async #decide(view: HeldView, position: number, mode: DrainMode['kind']): Promise<DrainDecision> {
     const { cluster, nodeAgents } = this.#deps;
-    const podSnapshot = this.#deletions.amend(this.#evacuations.snapshotOf(cluster.kube.now()));
+    const podSnapshot = this.#deletions.amend(this.#requests.snapshotOf(cluster.kube.now()));
     const deletion = mode === 'Advance' ? deletionOf(view.maintenance, cluster.kube.now()) : undefined;
     const agentOf = (node: string) => nodeAgents.of(node);
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
@@ -315,12 +331,21 @@ class DrainRun<T extends { kind: string }> {
       writer,
       isPaused,
       capacity,
-    }: { writer: StatusWriter; isPaused: boolean; capacity: DrainCapacity | undefined },
+      serving,
+    }: {
+      writer: StatusWriter;
+      isPaused: boolean;
+      capacity: DrainCapacity | undefined;
+      serving: Serving | undefined;
+    },
   ): Promise<boolean> {
     const now = this.#deps.cluster.kube.now();
     const { generation } = view.maintenance.metadata;
     this.#events.record(view.maintenance, decision);
     if (capacity !== undefined) this.#events.recordCapacity(view.maintenance, capacity.facts);
+    const { settings } = this.#deps.serving;
+    if (serving !== undefined)
+      this.#events.recordServing(view.maintenance, servingCondition(serving, settings));
     this.#blocked.enqueue(view.maintenance, decision.blocked, now);
     const planLength = view.plan.length;
     const { verification, read } = await this.#verified(view, decision, writer);
@@ -334,7 +359,9 @@ class DrainRun<T extends { kind: string }> {
       verification,
     };
     const changed = (status: NodeMaintenanceStatus, mayBecomeDrained: boolean) => {
-      const next = withDrain(status, decision, { ...input, mayBecomeDrained });
+      const drained = withDrain(status, decision, { ...input, mayBecomeDrained });
+      const next =
+        serving === undefined ? drained : withServing(drained, { serving, ...settings }, input.now);
       return capacity === undefined ? next : withCapacity(next, capacity.facts, input.now);
     };
     const isDrained = () => isDrainedAt(writer.latest.status ?? emptyStatus, generation);

@@ -7,7 +7,10 @@ import type {
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
 } from '../../api/nodeMaintenance.ts';
-import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
+import { type Blocker, requiresIntervention } from '../evacuation/blocker.ts';
+import { isLive, type RequestedEviction } from '../evacuation/evictionRequest.ts';
+import { evacuationProgress, type EvictionProgress, evictionProgress } from '../evacuation/progress.ts';
+import { defaultEvictionApi } from '../common/evictionApi.ts';
 import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { isFalse, isTrue } from '../common/conditions.ts';
 import { terminationText } from '../evacuation/termination.ts';
@@ -41,6 +44,8 @@ export interface MaintenanceSummaryInput extends ServiceContext {
   missing?: readonly string[] | undefined;
   /** Pod UID -> Evacuation. */
   evacuations: ReadonlyMap<string, Evacuation>;
+  /** Pod UID -> EvictionRequest of node maintenance, and the Eviction that serves it. */
+  requests?: ReadonlyMap<string, RequestedEviction>;
   now: Date;
   /** The rate that the observer has measured most recently. */
   drainRate?: DrainRate | undefined;
@@ -114,7 +119,7 @@ export interface NodeSummary {
   readonly podsToEvacuate?: number;
   readonly podsEvacuated: number;
   readonly message: string;
-  /** Pods with an Evacuation, and pods that terminate without one. */
+  /** Pods that are asked to leave, and pods that terminate without that. */
   readonly leaving: readonly LeavingPod[];
   /** Static pods that keep running. */
   readonly staticPods: readonly string[];
@@ -131,7 +136,7 @@ export interface NodeSummary {
 
 export interface LeavingPod {
   readonly pod: string;
-  /** The active evacuator. Missing for the eviction API. */
+  /** The active evacuator or responder. Missing for the eviction API. */
   readonly evacuator?: string;
   readonly message?: string;
   /** What a terminating pod waits for. */
@@ -229,13 +234,13 @@ export function tierOf(maintenance: NodeMaintenance): ReachedTier | undefined {
 }
 
 function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): NodeSummary {
-  const { maintenance, policies, evacuations, now } = input;
+  const { maintenance, policies } = input;
   const { name } = own.node.metadata;
   const record = recordOf(maintenance, name);
   const target = record?.drainTargets.at(-1);
   const gates = gatesSummary(own, policies);
   const pods = own.pods.toSorted((a, b) => compareNames(podName(a), podName(b)));
-  const leaving = pods.flatMap((pod) => leavingPod(pod, evacuations.get(pod.metadata.uid ?? ''), now) ?? []);
+  const leaving = pods.flatMap((pod) => leavingPod(pod, input) ?? []);
   const isComplete = stageOf(maintenance) === 'Complete';
   const notUncordoned = isComplete ? notUncordonedReason(own.node, maintenance) : undefined;
   const { podsToEvacuate, podsEvacuated } = countsOf(record, leaving.length);
@@ -296,21 +301,43 @@ function countsOf(
   return { podsToEvacuate, podsEvacuated: Math.max(0, podsPeak - podsToEvacuate) };
 }
 
-function leavingPod(pod: Pod, evacuation: Evacuation | undefined, now: Date): LeavingPod | undefined {
+function leavingPod(pod: Pod, input: MaintenanceSummaryInput): LeavingPod | undefined {
   const isTerminating = pod.metadata.deletionTimestamp !== undefined;
-  const isLeaving = evacuation !== undefined || (isTerminating && !staysRunning(pod));
+  const requested = progressOf(pod, input);
+  const isLeaving = requested !== undefined || (isTerminating && !staysRunning(pod));
   if (!isLeaving) return undefined;
-  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation?.status ?? {};
-  const blocker = blockerOf(pod, evacuation, now);
+  const { evacuator, message, expectedFinishTime, blocker } =
+    requested ?? evacuationProgress(pod, undefined, input.now);
   return {
     pod: podName(pod),
-    ...(activeEvacuatorClass && { evacuator: activeEvacuatorClass }),
+    ...(evacuator && { evacuator }),
     ...(message && { message }),
     ...(isTerminating && blocker === undefined && { terminating: terminationText(pod) }),
-    ...(expectedEvacuationFinishTime !== undefined && { expectedFinishTime: expectedEvacuationFinishTime }),
+    ...(expectedFinishTime !== undefined && { expectedFinishTime }),
     ...(blocker !== undefined && { blocker }),
   };
 }
+
+/** Returns the progress of a pod that is asked to leave, by an Evacuation or by an EvictionRequest. */
+function progressOf(
+  pod: Pod,
+  { maintenance, evacuations, requests, now }: MaintenanceSummaryInput,
+): EvictionProgress | undefined {
+  const { uid = '', namespace, name } = pod.metadata;
+  const evacuation = evacuations.get(uid);
+  if (evacuation !== undefined) return evacuationProgress(pod, evacuation, now);
+  const requested = requests?.get(uid);
+  if (requested?.request === undefined || !isLive(requested.request)) return undefined;
+  const progress = evictionProgress(pod, requested, { now, responseMs: defaultResponseMs });
+  // An Eviction does not say which PodDisruptionBudget blocks it; the worker compares them.
+  const reported = maintenance.status?.blockedPods?.find(
+    (one) => one.namespace === namespace && one.name === name,
+  );
+  const isTerminating = pod.metadata.deletionTimestamp !== undefined;
+  return { ...progress, blocker: progress.blocker ?? (isTerminating ? undefined : reported) };
+}
+
+const defaultResponseMs = defaultEvictionApi.responseSeconds * 1_000;
 
 /** Without an Evacuation, nobody stops a static pod or the Job of a window. */
 function staysRunning(pod: Pod): boolean {

@@ -201,6 +201,7 @@ function settings(name: Workload['name']): string[] {
           'ne .Values.deploymentEvacuator.registration "annotated"',
           '{{ .Values.deploymentEvacuator.registration }}',
         ),
+        setting('EVICTION_API', 'ne .Values.evictionApi "evacuation"', '{{ .Values.evictionApi }}'),
         setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}'),
       ]
     : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];

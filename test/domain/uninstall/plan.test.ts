@@ -29,6 +29,7 @@ const none: UninstallFacts = {
   maintenances: [],
   windows: [],
   evacuations: [],
+  evictionRequests: [],
   readinesses: [],
   readinessPolicies: [],
   budgets: [],
