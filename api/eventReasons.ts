@@ -144,10 +144,22 @@ export const eventReasons = {
     meaning:
       'The pod, which has evacuators, was evicted through the eviction API. Without evacuators its condition `DisruptionTarget` says so.',
   },
+  EvictionControllerYielded: {
+    type: 'Warning',
+    on: ['Eviction', 'EvictionRequest'],
+    meaning:
+      'Another controller acts on EvictionRequests, or evicts pods as the imperative responder; node maintenance leaves that to it.',
+  },
   EvictionFailed: {
     type: 'Warning',
-    on: ['NodeMaintenance'],
-    meaning: 'No responder has evicted a pod that an EvictionRequest names; its eviction is requested again.',
+    on: ['Pod', 'Eviction', 'NodeMaintenance'],
+    meaning:
+      'No responder of an Eviction of lifecycle.k8s.io has evicted the pod. A drain requests its eviction again.',
+  },
+  EvictionInvalid: {
+    type: 'Warning',
+    on: ['EvictionRequest'],
+    meaning: 'The pod of an EvictionRequest does not exist, or is part of a group.',
   },
   EvictionRejected: {
     type: 'Warning',
@@ -299,6 +311,11 @@ export const eventReasons = {
     on: ['MaintenanceWindow'],
     meaning:
       'An annotation approve, pause, resume or cancel was removed because the open window cannot do what it asks, or is not the one that it asks.',
+  },
+  ResponderInterrupted: {
+    type: 'Warning',
+    on: ['Pod'],
+    meaning: 'The active responder of an Eviction of lifecycle.k8s.io has not reported before its deadline.',
   },
   ReturnedToReplicaSet: {
     type: 'Normal',

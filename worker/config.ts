@@ -45,6 +45,8 @@ export interface Config {
   plainEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
   evictionApi: EvictionApiSettings;
+  /** Acts on EvictionRequests of lifecycle.k8s.io, which Kubernetes serves without a controller. */
+  evictionRequestController: boolean;
   /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
   nodeLeaseDurationSeconds: number;
   /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
@@ -127,6 +129,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
       deploymentRegistration: settings.deploymentRegistration,
     },
     evictionApi: { api: settings.evictionApi, responseSeconds: settings.evictionRequestResponse },
+    evictionRequestController: settings.evictionRequestController,
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
     historyRetentionDays: settings.historyRetention,
@@ -290,6 +293,17 @@ const Settings = z
         description:
           'time within which a controller must answer an EvictionRequest; with --eviction-api auto, Evacuations are used after it',
         defaultText: String(defaultEvictionApi.responseSeconds),
+      },
+    ),
+    evictionRequestController: setting(
+      onOff.default('false').transform((value) => value === 'true'),
+      {
+        flags: '--eviction-request-controller <true|false>',
+        variable: 'EVICTION_REQUEST_CONTROLLER',
+        description:
+          'act on EvictionRequests of lifecycle.k8s.io (alpha in Kubernetes 1.37), until another controller does; needs deploy/eviction-requests',
+        choices: onOff.options,
+        defaultText: 'false',
       },
     ),
     // KEP-1411 allows at most an hour.

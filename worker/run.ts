@@ -18,6 +18,7 @@ import { EvictionRequestCleanup } from '../controllers/evacuation/requestCleanup
 import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
+import { runEvictionRequestController } from '../controllers/evictionRequests/run.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
 import { runProgressingController } from '../controllers/maintenance/progressing.ts';
@@ -483,14 +484,19 @@ async function runEvacuationControllers(
   {
     cluster,
     events,
-    config: { evacuators },
-    metrics: { onEvacuationEnd: onEnd },
+    config: { evacuators, evictionRequestController },
+    metrics: { onEvacuationEnd: onEnd, onEvictionEnd },
     log,
   }: Pick<LeaderOptions, 'events' | 'config' | 'metrics' | 'log'> & { cluster: FencedCluster },
   signal: AbortSignal,
 ): Promise<void> {
+  const controller = new EvacuationController({ cluster, events, log, evacuators, onEnd });
+  const queue = controller.evictionQueue;
   await Promise.all([
-    new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
+    controller.run(signal),
+    evictionRequestController
+      ? runEvictionRequestController({ cluster, queue, events, log, onEnd: onEvictionEnd }, signal)
+      : undefined,
     new EvictionRequestCleanup({ cluster, log, onEnd }).run(signal),
     evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
     runDaemonSetEvacuator({ cluster, log }, signal),

@@ -83,7 +83,7 @@ export class EvictionRequests {
   }
 }
 
-export function requestedOf({ lifecycle }: Pick<Cluster, 'lifecycle'>, podUid: string): RequestedEviction {
+function requestedOf({ lifecycle }: Pick<Cluster, 'lifecycle'>, podUid: string): RequestedEviction {
   return requestedEviction(lifecycle.requestsOf(podUid), lifecycle.evictionsOf(podUid));
 }
 

@@ -58,7 +58,7 @@ export function isLive({ metadata, spec }: Pick<EvictionRequest, 'metadata' | 's
 }
 
 /** Returns the request of node maintenance among those of a pod: a live one, otherwise the newest. */
-export function ownRequest<One extends EvictionRequest>(requests: readonly One[]): One | undefined {
+function ownRequest<One extends EvictionRequest>(requests: readonly One[]): One | undefined {
   return requests
     .filter((one) => isOurs(one))
     .toSorted(

@@ -1,11 +1,11 @@
 import type { RequestState } from './evictionRequest.ts';
 
 /** Time within which a controller may still report how the eviction of a pod that is gone has ended. */
-export const reportWithinMs = 10_000;
+const reportWithinMs = 10_000;
 /** A withdrawn request is deleted after this time, although its Eviction has not been cancelled. */
-export const cancelWithinMs = 60_000;
+const cancelWithinMs = 60_000;
 /** A request that no drain needs is withdrawn after this time. The drain that has created it may not have published its targets yet. */
-export const unneededAfterMs = 60_000;
+const unneededAfterMs = 60_000;
 
 /** An EvictionRequest of node maintenance, as the leader sees it. */
 export interface CleanupFacts {

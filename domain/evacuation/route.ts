@@ -37,7 +37,7 @@ export type Route =
   | 'Wait';
 
 /** Delay before the eviction of a pod is requested again after it has failed. */
-export const retryFailedAfterMs = 30_000;
+const retryFailedAfterMs = 30_000;
 
 /** Returns why a pod leaves by an Evacuation, whichever API is chosen; undefined if an EvictionRequest can evict it. */
 export function evacuationOnlyReason(pod: Pod): string | undefined {

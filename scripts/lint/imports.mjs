@@ -24,7 +24,7 @@ const folders = {
     layers: [
       ['common'],
       ['budget', 'capacity', 'evacuation', 'installation', 'leases', 'readiness'],
-      ['drain', 'notifications'],
+      ['drain', 'evictionRequests', 'notifications'],
       ['admission', 'maintenance', 'staticPods', 'windows'],
       ['doctor', 'report', 'uninstall'],
     ],
@@ -45,7 +45,7 @@ const folders = {
   controllers: {
     from: ['api', 'domain', 'kube', 'evacuator-kit', 'node-lease', 'temporal-config/currentKey.ts', 'temporal-config/readableMemo.ts', 'temporal-config/runs.ts'],
     packages: [...temporal('client', 'common'), '@opentelemetry/api', 'node:util', 'node:timers/promises'],
-    layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows']],
+    layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows'], ['evictionRequests']],
   },
   'evacuator-kit': {
     from: ['api', 'domain', 'http', 'kube'],

@@ -133,6 +133,14 @@ describe('the chart', () => {
     expect(await templated(...policiesServed, ...args)).toEqual(expected);
   });
 
+  test('renders the permissions of the controller of EvictionRequests, and enables it', async () => {
+    const enabled = await templated(...policiesServed, '--set', 'evictionRequestController.enabled=true');
+    const permissions = await kustomized(['deploy/eviction-requests']);
+    expect(enabled).toMatchObject(permissions);
+    const worker = JSON.stringify(enabled['Deployment node-maintenance/node-maintenance-worker']);
+    expect(worker).toContain('{"name":"EVICTION_REQUEST_CONTROLLER","value":"true"}');
+  });
+
   test('names the namespace of the release everywhere', async () => {
     const text = await helm.output(
       'template',
