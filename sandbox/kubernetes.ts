@@ -28,7 +28,7 @@ export async function kubernetesServers(
   layout: Layout,
   addresses: Addresses,
   toolchain: Toolchain,
-  audit: AuditOptions = {},
+  options: AuditOptions & { evictionRequest?: boolean | undefined } = {},
 ): Promise<Record<KubernetesServer, ServerCommand>> {
   const { ports } = addresses;
   const [clients, peers] = [`http://127.0.0.1:${ports.etcd}`, `http://127.0.0.1:${ports.etcdPeer}`];
@@ -52,8 +52,8 @@ export async function kubernetesServers(
       port: ports.apiserver,
       args: [
         ...apiserverArguments(layout, addresses),
-        ...(await alphaApis(toolchain['kube-apiserver'])),
-        ...auditArguments(audit),
+        ...(await alphaApis(toolchain['kube-apiserver'], options)),
+        ...auditArguments(options),
       ],
     },
     'kube-controller-manager': {
@@ -102,16 +102,24 @@ const realNodeArguments = [
   '--enable-aggregator-routing=true',
 ];
 
-/** Enables the eviction-request API and the node conditions of Kubernetes, which are alpha since 1.37 and unknown before. */
-async function alphaApis(apiserver: string): Promise<string[]> {
+/**
+ * Enables the eviction-request API and the node conditions of Kubernetes, which are alpha since 1.37 and unknown before. With `evictionRequest` also
+ * groups of pods, which an EvictionRequest must refuse.
+ */
+async function alphaApis(
+  apiserver: string,
+  { evictionRequest = false }: { evictionRequest?: boolean | undefined },
+): Promise<string[]> {
   const { stdout } = await run(apiserver, ['--version']);
   const [, major, minor] = /v(\d+)\.(\d+)/.exec(stdout) ?? [];
   if (Number(major) < 1 || Number(minor) < 37) return [];
   return [
-    '--feature-gates=EvictionRequestAPI=true,NodeLifecycleConditions=true',
+    `--feature-gates=${[...gates, ...(evictionRequest ? ['GenericWorkload'] : [])].map((gate) => `${gate}=true`).join(',')}`,
     '--runtime-config=lifecycle.k8s.io/v1alpha1=true',
   ];
 }
+
+const gates = ['EvictionRequestAPI', 'NodeLifecycleConditions'];
 
 /** The directory of the audit logs, without which there are none, and their policy. */
 interface AuditOptions {

@@ -97,6 +97,8 @@ const folders = {
   'worker/notifications/endpoint.ts': { from: ['api', 'domain', 'worker'], packages: ['node:', 'undici'] },
   manifests: { from: ['api', 'domain/installation'], packages: ['node:', 'commander', 'yaml', 'zod'] },
   sandbox: { from: ['api', 'manifests', 'temporal-config'], not: onlyKube },
+  // Examines any cluster, so that it must know nothing of what it examines.
+  conformance: { from: ['api', 'kube'], packages: ['node:', 'commander'] },
   'sandbox/webhookClient.ts': { from: ['admission/issue.ts', 'sandbox'] },
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
   // Generates manifests from api and admission, and reference documentation.

@@ -57,13 +57,20 @@ interface Place {
   isFinal: boolean;
 }
 
-function allowedStates({ before, after, i, active, isFinal }: Place): string[] {
-  const activeChanged = active !== -1 && after[active]?.state !== 'Active';
+function allowedStates(place: Place): string[] {
+  const { before, i, active, isFinal } = place;
+  if (before.length === 0) return [i === 0 && !isFinal ? 'Active' : 'Inactive'];
+  if (active !== -1) return statesAround(place);
   const isProcessed = isFinal || finals.includes(before.at(-1)?.state ?? '');
-  if (i < active || (before.length > 0 && active === -1 && isProcessed)) return [before[i]?.state ?? ''];
-  if (i === active) return activeChanged || isFinal ? finals : ['Active'];
-  const isNext = before.length === 0 ? i === 0 : i === active + 1 && activeChanged;
-  return isNext && !isFinal ? ['Active'] : ['Inactive'];
+  return [isProcessed ? (before[i]?.state ?? '') : 'Inactive'];
+}
+
+/** The states of the responders before and after the one that was Active. */
+function statesAround({ before, after, i, active, isFinal }: Place): string[] {
+  const hasEnded = after[active]?.state !== 'Active';
+  if (i < active) return [before[i]?.state ?? ''];
+  if (i === active) return hasEnded || isFinal ? finals : ['Active'];
+  return [i === active + 1 && hasEnded && !isFinal ? 'Active' : 'Inactive'];
 }
 
 function deadlineViolations(

@@ -489,61 +489,38 @@ test.each([
   },
   { when: 'keys are compared last', a: ['example.com/a', 1_000], b: ['example.com/b', 1_000] },
 ] as const)('The order of responders: $when', ({ a, b }) => {
-  const [first, second] = [a, b].map(([name, priority]) => ({ name, priority }));
-  if (first === undefined || second === undefined) throw new Error('unreachable');
-  expect(compareResponders(first, second)).toBeLessThan(0);
-  expect(compareResponders(second, first)).toBeGreaterThan(0);
+  const [before, after] = [
+    { name: a[0], priority: a[1] },
+    { name: b[0], priority: b[1] },
+  ];
+  expect(compareResponders(before, after)).toBeLessThan(0);
+  expect(compareResponders(after, before)).toBeGreaterThan(0);
 });
 
-/** What may happen to the cluster. */
-const happening = fc.oneof(
-  fc.record({ kind: fc.constant('request' as const), by: fc.constantFrom('a', 'b', 'c') }),
-  fc.record({ kind: fc.constant('withdraw' as const), nth: fc.nat(3) }),
-  fc.record({ kind: fc.constant('want' as const), nth: fc.nat(3) }),
-  fc.record({ kind: fc.constant('remove' as const), nth: fc.nat(3) }),
-  fc.record({ kind: fc.constant('heartbeat' as const) }),
-  fc.record({ kind: fc.constant('complete' as const) }),
-  fc.record({ kind: fc.constant('pass' as const), minutes: fc.constantFrom(0.1, 5, 19, 20, 25) }),
-  fc.record({ kind: fc.constant('terminate' as const) }),
-  fc.record({ kind: fc.constant('finish' as const) }),
-  fc.record({ kind: fc.constant('leave' as const) }),
-);
-type Happening = typeof happening extends fc.Arbitrary<infer T> ? T : never;
+/** What may happen to the cluster; a number says to which request. */
+const happenings: Record<string, (world: World, n: number) => void> = {
+  'a request is made': (world, n) => world.requested(`example.com/${n}`),
+  'a request is withdrawn': (world, n) => world.intended(nameOf(world, n), 'Withdrawn'),
+  'a request is made again': (world, n) => world.intended(nameOf(world, n), 'Eviction'),
+  'a request is removed': (world, n) => world.removed(nameOf(world, n)),
+  'the active responder reports': (world) => world.heartbeat(),
+  'the active responder completes': (world) => world.completed(),
+  'seconds pass': (world) => world.passed(7_000),
+  'minutes pass': (world, n) => world.passed((n + 1) * 5 * minute),
+  'the deadline passes': (world) => world.passed(20 * minute),
+  'the pod begins to terminate': ({ pod, nowMs }) => {
+    if (pod !== undefined) pod.metadata.deletionTimestamp ??= new Date(nowMs).toISOString();
+  },
+  'the pod has terminated': ({ pod }) => {
+    if (pod !== undefined) pod.status.phase = 'Succeeded';
+  },
+  'the pod is gone': (world) => world.left(),
+};
+const nameOf = ({ requests }: World, n: number) => requests[n]?.metadata.name ?? '';
+const happening = fc.record({ what: fc.constantFrom(...Object.keys(happenings)), n: fc.nat(3) });
 
-function happens(world: World, event: Happening): void {
-  const name = 'nth' in event ? (world.requests[event.nth]?.metadata.name ?? '') : '';
-  switch (event.kind) {
-    case 'request':
-      world.requested(`example.com/${event.by}`);
-      break;
-    case 'withdraw':
-      world.intended(name, 'Withdrawn');
-      break;
-    case 'want':
-      world.intended(name, 'Eviction');
-      break;
-    case 'remove':
-      world.removed(name);
-      break;
-    case 'heartbeat':
-      world.heartbeat();
-      break;
-    case 'complete':
-      world.completed();
-      break;
-    case 'pass':
-      world.passed(event.minutes * minute);
-      break;
-    case 'terminate':
-      if (world.pod) world.pod.metadata.deletionTimestamp ??= new Date(world.nowMs).toISOString();
-      break;
-    case 'finish':
-      if (world.pod) world.pod.status.phase = 'Succeeded';
-      break;
-    case 'leave':
-      world.left();
-      break;
-  }
+function happens(world: World, { what, n }: { what: string; n: number }): void {
+  happenings[what]?.(world, n);
 }
 
 describe('Whatever happens', () => {
