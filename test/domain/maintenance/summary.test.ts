@@ -256,6 +256,54 @@ describe('the summary of a maintenance', () => {
   });
 });
 
+test('a pod with an EvictionRequest is leaving, with its responder, and with the budget that the worker reports', () => {
+  const one = pod({ name: 'web', namespace: 'default', uid: 'u' });
+  const target = { pod: { name: 'web', uid: 'u' } };
+  const request = {
+    metadata: { name: 'r', creationTimestamp: startTime },
+    spec: { target, requester: 'node-maintenance.dev/nodemaintenance', intent: 'Eviction' },
+  } as const;
+  const responder = {
+    name: 'imperative-eviction.k8s.io/evictor',
+    message: 'waiting',
+    heartbeatTime: startTime,
+  };
+  const eviction = {
+    metadata: { name: 'e' },
+    spec: { target },
+    status: {
+      targetResponders: [{ name: responder.name, priority: 100, state: 'Active' as const }],
+      responders: [responder],
+    },
+  };
+  const of = maintenance();
+  const blocked = {
+    namespace: 'default',
+    name: 'web',
+    node: 'one',
+    reason: 'DisruptionBudget',
+    message: 'No.',
+  };
+  const status = { ...of.status, blockedPods: [blocked] } as NonNullable<NodeMaintenance['status']>;
+  const summary = summaryOf(
+    inputOf(
+      { ...of, status },
+      { nodes: [node({ pods: [one] })], requests: new Map([['u', { request, eviction }]]) },
+    ),
+  );
+  expect(summary.nodes[0]?.leaving).toEqual([
+    {
+      pod: 'default/web',
+      evacuator: 'imperative-eviction.k8s.io/evictor',
+      message: 'waiting',
+      blocker: blocked,
+    },
+  ]);
+  const withdrawn = { ...request, spec: { ...request.spec, intent: 'Withdrawn' as const } };
+  const requests = new Map([['u', { request: withdrawn, eviction }]]);
+  expect(summaryOf(inputOf(of, { nodes: [node({ pods: [one] })], requests })).nodes[0]?.leaving).toEqual([]);
+});
+
 test('the number of pods left is missing before Drain has started', () => {
   const cordoned = summaryOf(inputOf(maintenance({ stage: 'Cordon', left: 0, peak: 0 })));
   expect(cordoned).not.toHaveProperty('podsToEvacuate');

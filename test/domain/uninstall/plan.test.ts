@@ -192,6 +192,11 @@ describe('an Evacuation', () => {
     expect(planned({ evacuations: [evacuation({ finalizers }, status)] })).toEqual([`Evacuation e: ${verb}`]);
   });
 
+  test('is followed by an EvictionRequest of node maintenance, which is deleted', () => {
+    const evictionRequests = [{ metadata: meta('r'), spec: {} }];
+    expect(planned({ evictionRequests })).toEqual(['EvictionRequest r: delete']);
+  });
+
   test('of others keeps its CRD', () => {
     const definitions = [
       {
