@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../api/core.ts';
 import type { Evacuation, Evacuator } from '../api/evacuation.ts';
-import { IMPERATIVE_RESPONDER, INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from '../api/names.ts';
+import { INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from '../api/names.ts';
 import { evictionWarnings } from '../domain/admission/eviction.ts';
 import { isTrue } from '../domain/common/conditions.ts';
 import { holdsNodes, stageOf } from '../domain/common/stage.ts';
@@ -12,11 +12,9 @@ import {
   inapplicableReason,
   registeredEvacuators,
 } from '../domain/evacuation/evacuatorSelection.ts';
-import { activeResponderOf, isFinal } from '../domain/evacuation/evictionRequest.ts';
 import { isFinished, podName } from '../domain/common/pod.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
-import { listIfServed } from '../kube/served.ts';
 import { trimPod } from '../kube/transform.ts';
 import type { AdmissionView } from './reviewers.ts';
 import type { EvacuationRequest, EvictionRequest, Reviewer, ReviewResult } from './review.ts';
@@ -121,22 +119,8 @@ export function evictionReviewer(
     const key = { namespace, name: evacuationName(pod.metadata) };
     const evacuation = await kube.get(resources.evacuations, key, { signal });
     if (isTrue(evacuation?.status?.conditions, exhaustedCondition)) return allowed;
-    if (await isEvictedByResponder(kube, pod, signal)) return allowed;
     return { kind: 'Denied', reason: 'TooManyRequests', message: evictionDenial(pod, classes, evacuation) };
   };
-}
-
-/** Reports whether an Eviction of lifecycle.k8s.io has come to the responder that uses the eviction API. Only pods with responders leave by one. */
-async function isEvictedByResponder(
-  kube: Kube,
-  { metadata, spec }: Pod,
-  signal: AbortSignal,
-): Promise<boolean> {
-  if (spec.evictionResponders === undefined) return false;
-  const evictions = await listIfServed(kube, resources.evictions, { namespace: metadata.namespace, signal });
-  return evictions
-    .filter((eviction) => eviction.spec.target.pod.uid === metadata.uid && !isFinal(eviction))
-    .some((eviction) => activeResponderOf(eviction)?.name === IMPERATIVE_RESPONDER);
 }
 
 function evictionDenial(pod: Pod, classes: readonly string[], evacuation: Evacuation | undefined): string {

@@ -112,11 +112,10 @@ describe('a drain by EvictionRequests', () => {
     await world.eventually('shown', 'it is complete', finished);
   });
 
-  test('passes by the responders of a pod, also of one with evacuators, before the pod is evicted', async () => {
+  test('passes by the responders of a pod before it is evicted', async () => {
     const responder = 'example.com/migrate';
-    const annotations = { 'evacuation.coordination.k8s.io/priority_example.com': '1/app' };
     await world.kube.create(resources.pods, {
-      metadata: { namespace: 'default', name: 'migrated', annotations },
+      metadata: { namespace: 'default', name: 'migrated' },
       spec: {
         nodeName: 'node-2',
         terminationGracePeriodSeconds: 1,
