@@ -401,6 +401,12 @@ export const DAEMONSET_RESPONDER = 'node-maintenance.dev/daemonset';
 /** "The managing controller of the pod should set the value of this field to 10000" (lifecycle/v1alpha1 > TargetResponder). */
 export const CONTROLLER_RESPONDER_PRIORITY = 10_000;
 
+/**
+ * Annotation of an Evacuation that the imperative responder has created, for a pod that has evacuators: `<name>/<uid>` of the Eviction. It is deleted
+ * when the Eviction is cancelled.
+ */
+export const EVICTION_ANNOTATION = 'nodemaintenance.k8s.io/eviction';
+
 /** Maximum number of responders in the spec of a pod, without the imperative one. */
 export const MAX_POD_RESPONDERS = 10;
 

@@ -9,6 +9,7 @@ import type {
   VolumeAttachment,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
+import type { LifecycleEviction } from '../api/lifecycle.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
@@ -131,6 +132,17 @@ export function watchEvacuations(options: WatchOptions): EvacuationView {
   const pods = podInformer(options);
   const evacuations = evacuationInformer(options);
   return { kube: options.kube, pods, evacuations, ...startAndSync([pods, evacuations]) };
+}
+
+/** Creates the informer of Evictions of lifecycle.k8s.io, of which a responder reads those of its pods. */
+export function watchEvictions({ kube, log, namespace }: WatchOptions): Informer<LifecycleEviction> {
+  return new Informer<LifecycleEviction>({
+    kube,
+    namespace,
+    resource: resources.evictions,
+    indexes: { [byPodUid]: ({ spec }: LifecycleEviction) => [spec.target.pod.uid] },
+    log,
+  });
 }
 
 function nodeAndPodInformers({

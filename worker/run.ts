@@ -15,9 +15,10 @@ import { runAbandonedLeasesController } from '../controllers/leases/abandonedLea
 import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
 import { EvictionRequestCleanup } from '../controllers/evacuation/requestCleanup.ts';
-import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
+import { DeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
+import { isRespondingTo } from '../controllers/evictionRequests/responding.ts';
 import { runEvictionRequestController } from '../controllers/evictionRequests/run.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
@@ -492,13 +493,16 @@ async function runEvacuationControllers(
 ): Promise<void> {
   const controller = new EvacuationController({ cluster, events, log, evacuators, onEnd });
   const queue = controller.evictionQueue;
+  const isResponding = evictionRequestController ? isRespondingTo(cluster.kube) : undefined;
+  const deployments = evacuators.deployments
+    ? new DeploymentEvacuator({ cluster, events, log, isResponding })
+    : undefined;
+  const requests = { cluster, queue, deployments, events, log, onEnd: onEvictionEnd };
   await Promise.all([
     controller.run(signal),
-    evictionRequestController
-      ? runEvictionRequestController({ cluster, queue, events, log, onEnd: onEvictionEnd }, signal)
-      : undefined,
     new EvictionRequestCleanup({ cluster, log, onEnd }).run(signal),
-    evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
+    evictionRequestController ? runEvictionRequestController(requests, signal) : undefined,
+    deployments?.run(signal),
     runDaemonSetEvacuator({ cluster, log }, signal),
     runStatefulSetEvacuator({ cluster, events, log }, signal),
   ]);

@@ -7,6 +7,7 @@ import {
   type ObservedEvictionRequest,
   requestControllers,
 } from '../../domain/evictionRequests/otherControllers.ts';
+import { byPodUid } from '../../kube/cluster.ts';
 import { sleep } from '../../kube/abort.ts';
 import type { Kube } from '../../kube/client.ts';
 import { errorMessage } from '../../kube/errors.ts';
@@ -45,6 +46,7 @@ export async function watchEvictionRequests(options: WatchOptions): Promise<Evic
   await untilServed(options);
   const indexes = {
     [byTarget]: (object: EvictionRequest | LifecycleEviction) => [targetKey(object)],
+    [byPodUid]: ({ spec }: EvictionRequest | LifecycleEviction) => [spec.target.pod.uid],
   };
   const view: EvictionView = {
     requests: new Informer<ObservedEvictionRequest, EvictionRequest>({

@@ -1,8 +1,16 @@
 import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
 import type { LifecycleEviction, ResponderStatus } from '../../api/lifecycle.ts';
-import { IMPERATIVE_RESPONDER } from '../../api/names.ts';
+import {
+  EVICTION_ANNOTATION,
+  FIELD_MANAGER,
+  IMPERATIVE_RESPONDER,
+  RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
+} from '../../api/names.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
+import { hasFailed } from '../../domain/evictionRequests/conditions.ts';
 import { type ImperativeStep, imperativeStep } from '../../domain/evictionRequests/imperative.ts';
 import { assignmentOf, withCompletion } from '../../domain/evictionRequests/report.ts';
 import { backOffMs } from '../../kube/backOff.ts';
@@ -11,6 +19,7 @@ import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
 import { isKubeError, isRejection } from '../../kube/errors.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import type { EvictionQueue, EvictionSlots } from '../evacuation/evictionQueue.ts';
@@ -57,6 +66,8 @@ export class ImperativeResponder {
   /** UIDs of pods whose eviction the apiserver has accepted. */
   readonly #evicted = new Set<string>();
   /** UID of a pod -> rejections in a row, and when to try again. */
+  /** Key of an Eviction -> the Evacuation that was created for it, and for which Eviction of that name. */
+  readonly #evacuations = new Map<string, { key: string; evictionUid: string }>();
   readonly #rejected = new Map<string, { count: number; retryAtMs: number; message: string }>();
 
   constructor(deps: Deps) {
@@ -72,7 +83,8 @@ export class ImperativeResponder {
         this.#queue.add(key);
       }),
       cluster.pods.subscribe(({ object }) => this.#enqueueEvictionsOf(object)),
-      cluster.evacuations.subscribe(({ object }) => {
+      cluster.evacuations.subscribe(({ type, key, object }) => {
+        this.#evacuationChanged(type, key, object);
         const pod = cluster.pods.get(`${object.metadata.namespace}/${object.spec.podRef.name}`);
         if (pod !== undefined) this.#enqueueEvictionsOf(pod);
       }),
@@ -88,6 +100,15 @@ export class ImperativeResponder {
     } finally {
       for (const stop of unsubscribe) stop();
     }
+  }
+
+  #evacuationChanged(type: string, key: string, { metadata }: Evacuation): void {
+    const [name, uid] = metadata.annotations?.[EVICTION_ANNOTATION]?.split('/') ?? [];
+    if (name === undefined || uid === undefined) return;
+    const eviction = `${metadata.namespace}/${name}`;
+    if (type === 'Deleted') this.#evacuations.delete(eviction);
+    else this.#evacuations.set(eviction, { key, evictionUid: uid });
+    this.#queue.add(eviction);
   }
 
   #enqueueEvictionsOf({ metadata: { namespace, name, uid } }: Pod): void {
@@ -116,6 +137,7 @@ export class ImperativeResponder {
     const assignment = this.#assignmentOf(key);
     if (assignment === undefined) {
       this.#slots.done(key);
+      await this.#withdraw(key);
       return undefined;
     }
     const step = this.#stepOf(assignment);
@@ -126,6 +148,8 @@ export class ImperativeResponder {
         return undefined;
       case 'Report':
         return this.#report(assignment, step.message);
+      case 'Evacuate':
+        return this.#evacuate(assignment, step.pod);
       case 'Evict':
         return this.#evict(assignment, step.pod);
       default:
@@ -165,6 +189,41 @@ export class ImperativeResponder {
     const report = { message, now: kube.now() };
     const delayMs = await heartbeat(kube, { eviction, status, report });
     return { requeueAfterMs: Math.min(delayMs ?? maxIntervalMs, maxIntervalMs) };
+  }
+
+  async #evacuate(assignment: Assignment, pod: Pod): Promise<Requeue> {
+    const { name, uid } = assignment.eviction.metadata;
+    const evacuation = evacuationOf(pod, RESPONDER_HEARTBEAT_DEADLINE_SECONDS);
+    const annotations = { [EVICTION_ANNOTATION]: `${name}/${uid}` };
+    const object = { ...evacuation, metadata: { ...evacuation.metadata, annotations } };
+    const { kube } = this.#deps.cluster;
+    await kube
+      .create(resources.evacuations, object, { fieldManager: FIELD_MANAGER })
+      .catch((error: unknown) => {
+        if (!isKubeError(error, 'AlreadyExists')) throw error;
+      });
+    return this.#report(assignment, 'The evacuators of the pod were asked to move it.');
+  }
+
+  /** Cancels the Evacuation that was created for an Eviction which is not ours any more, unless others request it, too, or it may not be cancelled. */
+  async #withdraw(key: string): Promise<void> {
+    const { cluster, view } = this.#deps;
+    const created = this.#evacuations.get(key);
+    const evacuation = created && cluster.evacuations.get(created.key);
+    if (created === undefined || evacuation === undefined) return;
+    const eviction = view.evictions.get(key);
+    // The pod is gone or about to be: the Evacuation is removed with it.
+    if (eviction?.metadata.uid === created.evictionUid && !hasFailed(eviction)) return;
+    const {
+      namespace,
+      name,
+      uid = '',
+      resourceVersion,
+      finalizers = [],
+      deletionTimestamp,
+    } = evacuation.metadata;
+    if (finalizers.length > 0 || deletionTimestamp !== undefined || isForbidden(evacuation)) return;
+    await cluster.kube.delete(resources.evacuations, { namespace, name }, { uid, resourceVersion });
   }
 
   async #evict(assignment: Assignment, pod: Pod): Promise<Requeue | undefined> {
@@ -229,4 +288,8 @@ export class ImperativeResponder {
       node,
     });
   }
+}
+
+function isForbidden({ status }: Evacuation): boolean {
+  return status?.evacuationCancellationPolicy === 'Forbid';
 }

@@ -1,11 +1,14 @@
 import type { Pod } from '../../api/core.ts';
 import { isFinished, podTypeOf } from '../common/pod.ts';
+import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 
 /** What the responder that evicts pods does next with one of them. */
 export type ImperativeStep =
   | { readonly kind: 'Complete'; readonly message: string }
   /** Send heartbeats with this message, and wait. */
   | { readonly kind: 'Report'; readonly message: string }
+  /** Create an Evacuation: the pod has evacuators, which serve no other API. */
+  | { readonly kind: 'Evacuate'; readonly pod: Pod }
   | { readonly kind: 'Evict'; readonly pod: Pod };
 
 interface Situation {
@@ -15,6 +18,12 @@ interface Situation {
   readonly wasEvicted: boolean;
   /** Name of an Evacuation of the pod that is in progress. */
   readonly evacuation: string | undefined;
+}
+
+/** Reports whether the pod has evacuators by its annotations: the admission server rejects its eviction until they have done their work. */
+function hasEvacuators(pod: Pod): boolean {
+  const { evacuators } = registeredEvacuators(pod);
+  return evacuators.some(({ evacuatorClass }) => inapplicableReason(evacuatorClass, pod) === undefined);
 }
 
 /** Returns the next step: "ignores terminating pods", and "does not evict DaemonSet or mirror pods" (KEP-4563 > Imperative Eviction Responder). */
@@ -33,5 +42,5 @@ export function imperativeStep({ pod, wasEvicted, evacuation }: Situation): Impe
     return { kind: 'Complete', message: 'Static pods are not evicted: the kubelet would start them again.' };
   if (evacuation !== undefined)
     return { kind: 'Report', message: `Evacuation ${evacuation} of the pod is in progress.` };
-  return { kind: 'Evict', pod };
+  return { kind: hasEvacuators(pod) ? 'Evacuate' : 'Evict', pod };
 }

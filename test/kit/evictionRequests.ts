@@ -1,5 +1,7 @@
 import type { EvictionEnd } from '../../domain/evictionRequests/conditions.ts';
 import { EvacuationController } from '../../controllers/evacuation/evacuation.ts';
+import { DeploymentEvacuator } from '../../controllers/evacuation/evacuators/deployment.ts';
+import { isRespondingTo } from '../../controllers/evictionRequests/responding.ts';
 import { runEvictionRequestController } from '../../controllers/evictionRequests/run.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
@@ -19,10 +21,13 @@ export function evictionRequestControllerOn(
   const running = new AbortController();
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const evacuations = new EvacuationController({ cluster, events, log: silentLog });
-  const queue = evacuations.evictionQueue;
+  const deps = { cluster, events, log: silentLog };
+  const deployments = new DeploymentEvacuator({ ...deps, isResponding: isRespondingTo(cluster.kube) });
+  const requests = { ...deps, queue: evacuations.evictionQueue, deployments, onEnd };
   const ended = Promise.all([
     evacuations.run(running.signal),
-    runEvictionRequestController({ cluster, queue, events, log: silentLog, onEnd }, running.signal),
+    deployments.run(running.signal),
+    runEvictionRequestController(requests, running.signal),
   ]);
   return async () => {
     running.abort();

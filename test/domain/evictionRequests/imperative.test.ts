@@ -4,6 +4,11 @@ import { daemonPod, mirrorPod, pod } from '../../kit/builders.ts';
 
 test.each([
   { when: 'a running pod is evicted', of: pod(), kind: 'Evict' },
+  {
+    when: 'a pod with evacuators is evacuated',
+    of: pod({ annotations: { 'evacuation.coordination.k8s.io/priority_example.com': '10/mover' } }),
+    kind: 'Evacuate',
+  },
   { when: 'a pod that does not exist is done', of: undefined, kind: 'Complete' },
   { when: 'a pod that has terminated is done', of: pod({ phase: 'Succeeded' }), kind: 'Complete' },
   { when: 'a pod of a DaemonSet is left', of: daemonPod(), kind: 'Complete' },
