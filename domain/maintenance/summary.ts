@@ -9,6 +9,7 @@ import type {
 } from '../../api/nodeMaintenance.ts';
 import { type Blocker, requiresIntervention } from '../evacuation/blocker.ts';
 import { isLive, type RequestedEviction } from '../evacuation/evictionRequest.ts';
+import { EVICTION_REQUESTS_SERVED } from '../evacuation/serving.ts';
 import { evacuationProgress, type EvictionProgress, evictionProgress } from '../evacuation/progress.ts';
 import { defaultEvictionApi } from '../common/evictionApi.ts';
 import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
@@ -88,6 +89,8 @@ export interface MaintenanceSummary {
   readonly stalled?: string;
   /** The pods that fit on no other node, and why. Missing if all fit, as far as a worker has observed. */
   readonly capacity?: string;
+  /** Nobody serves EvictionRequests, and what follows from it. */
+  readonly unserved?: string;
 }
 
 export interface DeadlineSummary {
@@ -192,6 +195,7 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
     ...capacityOf(maintenance),
+    ...unservedOf(maintenance),
   };
 }
 
@@ -216,6 +220,12 @@ function capacityOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'cap
   if (stageOf(maintenance) !== 'Drain') return {};
   const condition = maintenance.status?.conditions.find(({ type }) => type === CAPACITY_AVAILABLE);
   return condition?.status === 'False' ? { capacity: condition.message } : {};
+}
+
+function unservedOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'unserved'> {
+  if (stageOf(maintenance) !== 'Drain' || isDrained(maintenance)) return {};
+  const condition = maintenance.status?.conditions.find(({ type }) => type === EVICTION_REQUESTS_SERVED);
+  return condition?.status === 'False' ? { unserved: condition.message } : {};
 }
 
 function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'notProgressing'> {

@@ -218,6 +218,7 @@ describe('a drain by EvictionRequests', () => {
 
 describe('with auto, where no controller runs', () => {
   test('a drain leaves by Evacuations, and says so', async () => {
+    await eventuallyClean();
     await worker.kill();
     worker = await startNextWorker(world, unserved);
     await worker.ready();

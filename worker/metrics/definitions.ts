@@ -135,6 +135,12 @@ export const metricDefinitions = {
     help: 'Evacuations that exist.',
     labels: [],
   },
+  evictionRequests: {
+    name: 'node_maintenance_eviction_requests',
+    type: 'gauge',
+    help: 'EvictionRequests of node maintenance that exist; 0 where Evacuations are chosen and none is left.',
+    labels: [],
+  },
   stalled: {
     name: 'node_maintenance_stalled',
     type: 'gauge',

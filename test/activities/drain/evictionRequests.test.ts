@@ -20,6 +20,19 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'requests' });
 });
 
+/** What one test has left would tell the next one that a controller answers, or that none does. */
+afterEach(async () => {
+  await c.maintenancesDropped();
+  const { items } = await c.admin.list(resources.evictionRequests, { namespace: c.namespace });
+  for (const { metadata } of items) {
+    const { namespace, name, uid = '' } = metadata;
+    await c.admin.delete(resources.evictionRequests, { namespace, name }, { uid });
+  }
+  await eventually('no EvictionRequest in the informer', () =>
+    expect(c.cluster.lifecycle.requests.list()).toEqual([]),
+  );
+});
+
 afterAll(async () => {
   await c?.close();
   await releaseSandbox(sandbox);

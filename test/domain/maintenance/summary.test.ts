@@ -304,6 +304,13 @@ test('a pod with an EvictionRequest is leaving, with its responder, and with the
   expect(summaryOf(inputOf(of, { nodes: [node({ pods: [one] })], requests })).nodes[0]?.leaving).toEqual([]);
 });
 
+test('a drain that nobody serves says what follows, until it is drained', () => {
+  const unserved = condition('EvictionRequestsServed', 'False', 'NoController');
+  expect(summaryOf(inputOf(maintenance({ conditions: [unserved] }))).unserved).toBe('NoController.');
+  const drained = [unserved, condition('Drained', 'True')];
+  expect(summaryOf(inputOf(maintenance({ conditions: drained })))).not.toHaveProperty('unserved');
+});
+
 test('the number of pods left is missing before Drain has started', () => {
   const cordoned = summaryOf(inputOf(maintenance({ stage: 'Cordon', left: 0, peak: 0 })));
   expect(cordoned).not.toHaveProperty('podsToEvacuate');
