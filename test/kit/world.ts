@@ -53,6 +53,8 @@ export interface WorldOptions {
   mutatingPolicies?: boolean;
   /** With servers of their own: directory in which the apiserver logs the requests of the worker. */
   auditLogs?: string;
+  /** Lets the worker act on EvictionRequests, in a sandbox of its own. */
+  evictionRequest?: boolean;
 }
 
 /** A whole sandbox for one test file, with the verbs of the end-to-end tests. */
@@ -190,10 +192,12 @@ export async function createWorld({
   install = true,
   ownServers = false,
   mutatingPolicies = true,
+  evictionRequest = false,
   auditLogs,
 }: WorldOptions): Promise<World> {
-  const shared = install && mutatingPolicies && !ownServers && realNodes === 0;
-  const own = { nodes, realNodes, install, mutatingPolicies, ...(auditLogs !== undefined && { auditLogs }) };
+  const shared = install && mutatingPolicies && !ownServers && !evictionRequest && realNodes === 0;
+  const options = { nodes, realNodes, install, mutatingPolicies, evictionRequest };
+  const own = { ...options, ...(auditLogs !== undefined && { auditLogs }) };
   const sandbox = await testSandbox(shared ? undefined : own);
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
