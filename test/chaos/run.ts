@@ -15,7 +15,7 @@ import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
 import { Users } from './users.ts';
 import { WorkerSlot } from './workerSlot.ts';
-import { createWorld, deleteWorld, maintenanceSpecOf, Names, untilTrue, windowOf } from './worldObjects.ts';
+import { createWorld, deleteWorld, Names, untilTrue, windowOf } from './worldObjects.ts';
 
 export interface RunResult {
   seed: number;
@@ -77,7 +77,7 @@ class ChaosRun {
     this.#scenario = scenario;
     this.#report = report;
     this.names = new Names(scenario.seed);
-    this.#users = new Users(bed, this.names);
+    this.#users = new Users(bed, this.names, scenario);
     this.operators = new Operators(bed, this.#slots);
   }
 
@@ -99,7 +99,7 @@ class ChaosRun {
 
   /** Creates the world while the workers start. */
   async #begin(): Promise<void> {
-    const { workers, steps, maintenances, window } = this.#scenario;
+    const { workers, steps, window } = this.#scenario;
     const hasClock = steps.some((step) => step.kind === 'Fault' && step.fault.kind === 'ClockJump');
     for (let index = 0; index < workers; index++)
       this.#slots.push(await WorkerSlot.create(this.#bed, { hasClock }));
@@ -116,11 +116,6 @@ class ChaosRun {
       await insist('the window', () =>
         kube.create(resources.maintenanceWindows, windowOf(this.names) as never),
       );
-    for (const planned of maintenances) {
-      const metadata = { name: this.names.of(planned.name) };
-      const spec = maintenanceSpecOf(planned, this.names);
-      await insist(planned.name, () => kube.create(resources.nodeMaintenances, { metadata, spec }));
-    }
   }
 
   async #perform(step: Step): Promise<void> {

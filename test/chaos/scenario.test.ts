@@ -42,6 +42,7 @@ describe('scenarios', () => {
       ),
     );
     for (const kind of [
+      'Create',
       'Advance',
       'Cancel',
       'Pause',

@@ -52,6 +52,7 @@ export interface PlannedMaintenance {
 
 /** What a user does. Failures are part of the run: a request that the apiserver refuses has no effect. */
 export type UserAction =
+  | { kind: 'Create'; maintenance: string }
   | { kind: 'Advance' | 'Cancel'; maintenance: string; by: 'Kubectl' | 'Signal' }
   | { kind: 'Pause' | 'Resume'; maintenance: string }
   | { kind: 'Delete'; maintenance: string }
@@ -68,8 +69,9 @@ export type Step = { atMs: number } & (
   | { kind: 'Fault'; fault: Fault }
 );
 
-/** Users and faults act for this long. */
-export const activeMs = 8_000;
+/** Users and faults begin within this time, maintenances within the first part of it. */
+const activeMs = 8_000;
+const createdWithinMs = 3_000;
 
 export function scenarioOf(seed: number): Scenario {
   const random = new Random(seed);
@@ -141,6 +143,13 @@ function stepsOf(random: Random, setting: Setting): Step[] {
     const atMs = at();
     return { atMs, kind: 'User', action: actionOf(random, setting) };
   });
+  const creations = setting.maintenances.map(
+    ({ name }): Step => ({
+      atMs: random.integer(0, createdWithinMs),
+      kind: 'User',
+      action: { kind: 'Create', maintenance: name },
+    }),
+  );
   const opening: Step[] =
     setting.window === undefined
       ? []
@@ -149,7 +158,7 @@ function stepsOf(random: Random, setting: Setting): Step[] {
     const atMs = at();
     return { atMs, kind: 'Fault', fault: randomFault(random, setting.workers) };
   });
-  return [...opening, ...actions, ...faults].toSorted((a, b) => a.atMs - b.atMs);
+  return [...creations, ...opening, ...actions, ...faults].toSorted((a, b) => a.atMs - b.atMs);
 }
 
 function actionOf(random: Random, { maintenances, maintained }: Setting): UserAction {

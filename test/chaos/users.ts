@@ -6,8 +6,8 @@ import { selectNodes } from '../kit/resources.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
 import type { Bed } from './bed.ts';
 import { insist } from './insist.ts';
-import type { UserAction } from './scenario.ts';
-import { latePod, type Names } from './worldObjects.ts';
+import type { Scenario, UserAction } from './scenario.ts';
+import { latePod, maintenanceSpecOf, type Names } from './worldObjects.ts';
 
 const stages: readonly NodeMaintenanceStage[] = ['Idle', 'Cordon', 'Drain', 'Complete'];
 
@@ -17,11 +17,13 @@ type ActionOf<Kind extends UserAction['kind']> = Extract<UserAction, { kind: Kin
 export class Users {
   readonly #bed: Bed;
   readonly #names: Names;
+  readonly #scenario: Scenario;
   readonly #technician: NodeLeases;
   readonly #locked = new Set<string>();
   #serial = 0;
 
-  constructor(bed: Bed, names: Names) {
+  constructor(bed: Bed, names: Names, scenario: Scenario) {
+    this.#scenario = scenario;
     this.#bed = bed;
     this.#names = names;
     this.#technician = new NodeLeases({ kube: bed.kube, holder: 'technician', leaseDurationSeconds: 600 });
@@ -30,6 +32,8 @@ export class Users {
   /** Throws if the request is refused, which users must expect. */
   async perform(action: UserAction): Promise<void> {
     switch (action.kind) {
+      case 'Create':
+        return this.#create(action);
       case 'Advance':
       case 'Cancel':
         return this.#move(action);
@@ -88,6 +92,16 @@ export class Users {
   async signal(maintenance: string, signal: 'advance' | 'cancel' | 'pause' | 'resume'): Promise<void> {
     const handle = this.#bed.temporal.workflow.getHandle(workflowIdOf(this.#names.of(maintenance)));
     await handle.signal(signal);
+  }
+
+  async #create({ maintenance }: ActionOf<'Create'>): Promise<void> {
+    const planned = this.#scenario.maintenances.find(({ name }) => name === maintenance);
+    if (planned === undefined) throw new Error(`There is no maintenance ${maintenance}`);
+    const object = {
+      metadata: { name: this.#names.of(maintenance) },
+      spec: maintenanceSpecOf(planned, this.#names),
+    };
+    await insist(maintenance, () => this.#bed.kube.create(resources.nodeMaintenances, object));
   }
 
   async #move({ kind, maintenance, by }: ActionOf<'Advance' | 'Cancel'>): Promise<void> {
