@@ -14,6 +14,7 @@ const packages = [
   'fish',
   'iproute2',
   'iptables',
+  'libfaketime',
   'python3-dbusmock',
   'runc',
   'socat',

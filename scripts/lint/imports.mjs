@@ -105,6 +105,7 @@ const folders = {
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/plots.ts': { from: ['bench/plot.ts', 'bench/tables.ts'] },
   'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
+  'scripts/reference/reliabilityRuns.ts': { types: ['test/chaos/results.ts'] },
   'scripts/generate.ts': {
     from: ['scripts', 'api', 'manifests', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],
   },

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { serverNames } from '../../sandbox/layout.ts';
 import { sandboxStatus } from '../../sandbox/sandbox.ts';
 import type { Bed } from './bed.ts';
-import { type Fault, serversWithFaults } from './fault.ts';
+import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
 import type { Ignorance } from './judge/drains.ts';
 import type { WorkerSlot } from './workerSlot.ts';
 
@@ -9,6 +10,8 @@ import type { WorkerSlot } from './workerSlot.ts';
 export class Operators {
   readonly #bed: Bed;
   readonly #slots: readonly WorkerSlot[];
+  /** Server -> number of faults that keep it down. */
+  readonly #down = new Map<ServerWithFaults, number>();
   /** Faults in which a worker could not learn what users do. */
   readonly ignorance: Ignorance[] = [];
 
@@ -21,10 +24,14 @@ export class Operators {
   async cause(fault: Fault): Promise<void> {
     const fromMs = Date.now();
     const end = await this.#begin(fault);
-    await sleep(fault.forMs);
-    await end();
-    if (fault.kind !== 'Temporal' && !('server' in fault && fault.server === 'temporal'))
-      this.ignorance.push({ fromMs, toMs: Date.now() });
+    try {
+      await sleep(fault.forMs);
+      await end();
+    } finally {
+      const concernsTemporal =
+        fault.kind === 'Temporal' || ('server' in fault && fault.server === 'temporal');
+      if (!concernsTemporal) this.ignorance.push({ fromMs, toMs: Date.now() });
+    }
   }
 
   rollOut(): Promise<void> {
@@ -38,17 +45,16 @@ export class Operators {
       slot.resume();
       slot.setClock(0);
     }
-    for (const name of serversWithFaults) this.#bed.sandbox.server(name).resume();
-    for (const name of [
-      'etcd',
-      'kube-apiserver',
-      'kube-controller-manager',
-      'kube-scheduler',
-      'kwok',
-      'temporal',
-    ] as const)
-      await this.#bed.sandbox.server(name).start();
+    await this.repairServers();
     await Promise.all(this.#slots.map((slot) => slot.ready()));
+  }
+
+  async repairServers(): Promise<void> {
+    this.#down.clear();
+    const { sandbox } = this.#bed;
+    for (const name of serversWithFaults) sandbox.server(name).resume();
+    // Those that need others after them. Some exit by themselves while the apiserver does not answer.
+    for (const name of serverNames) await sandbox.server(name).start();
   }
 
   /** Begins a fault, and returns what ends it. */
@@ -92,16 +98,27 @@ export class Operators {
       server.pause();
       return () => server.resume();
     }
+    return this.#kill(name);
+  }
+
+  /** Kills a server, and returns what starts it, unless another fault still keeps it down. */
+  async #kill(name: ServerWithFaults): Promise<() => Promise<void>> {
+    const server = this.#bed.sandbox.server(name);
+    this.#down.set(name, (this.#down.get(name) ?? 0) + 1);
     await server.kill();
-    return () => server.start();
+    return async () => {
+      const left = (this.#down.get(name) ?? 1) - 1;
+      this.#down.set(name, left);
+      if (left === 0) await server.start();
+    };
   }
 
   /** Lets etcd forget what an apiserver could still tell, and restarts the apiserver, which forgets it, too. */
   async #expire(): Promise<() => Promise<void>> {
-    const server = this.#bed.sandbox.server('kube-apiserver');
-    await server.kill();
-    await compact(this.#bed);
-    return () => server.start();
+    const start = await this.#kill('kube-apiserver');
+    // An etcd that fails itself forgets nothing.
+    await compact(this.#bed).catch(() => undefined);
+    return start;
   }
 
   #slot(number: number): WorkerSlot {

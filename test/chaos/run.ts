@@ -93,6 +93,7 @@ class ChaosRun {
   }
 
   async close(): Promise<void> {
+    await this.operators.repairServers();
     await Promise.all(this.#slots.map((slot) => slot.close()));
     await deleteWorld(this.#bed, this.names, this.#scenario);
   }
