@@ -1,4 +1,4 @@
-import type { Node } from '../../api/core.ts';
+import type { KubeObject, Node } from '../../api/core.ts';
 import {
   AUTOSCALER_ANNOTATIONS,
   MAINTENANCE_GATE,
@@ -6,7 +6,8 @@ import {
   NODE_LEASE_NAMESPACE,
   READINESS_TAINT,
 } from '../../api/names.ts';
-import { type RawPod, resources } from '../../kube/resources.ts';
+import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
+import { remove } from '../kit/reset.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
 import type { Bed } from './bed.ts';
 import type { Names } from './worldObjects.ts';
@@ -59,7 +60,10 @@ function podProblems({ metadata: { namespace, name }, spec }: RawPod): string[] 
   return isGated ? [`pod ${namespace}/${name} is gated`] : [];
 }
 
-export async function readFinalWorld({ kube, temporal }: Bed, names: Names): Promise<FinalWorld> {
+export async function readFinalWorld(
+  { kube, temporal }: Pick<Bed, 'kube' | 'temporal'>,
+  names: Names,
+): Promise<FinalWorld> {
   const { prefix } = names;
   const isOurs = (name: string) => name.startsWith(`${prefix}-`);
   const [nodes, pods, leases, budget] = await Promise.all([
@@ -102,4 +106,20 @@ export async function readFinalWorld({ kube, temporal }: Bed, names: Names): Pro
     openRuns,
     schedules,
   };
+}
+
+/** Removes what a run has left against its promises, so that the next one is not disturbed. */
+export async function removeLeftovers({ kube, temporal }: Bed, names: Names): Promise<void> {
+  const isOurs = ({ metadata: { name } }: KubeObject) => name.startsWith(`${names.prefix}-`);
+  for (const resource of [resources.maintenanceWindows, resources.nodeMaintenances] as Resource[])
+    for (const { metadata } of (await kube.list(resource)).items.filter(isOurs))
+      await remove(kube, resource, metadata);
+  const evacuations = resources.evacuations as Resource;
+  for (const { metadata } of (await kube.list(evacuations, { namespace: names.prefix })).items)
+    await remove(kube, evacuations, metadata);
+  const policies = resources.nodeReadinessPolicies as Resource;
+  await remove(kube, policies, { name: names.prefix });
+  const { openRuns, schedules } = await readFinalWorld({ kube, temporal }, names);
+  for (const id of openRuns) await temporal.workflow.getHandle(id).terminate('the run is over');
+  for (const id of schedules) await temporal.schedule.getHandle(id).delete();
 }

@@ -10,7 +10,7 @@ import { parseAuditLog } from './judge/audit.ts';
 import { judged } from './judge/cluster.ts';
 import { judgeLog } from './judge/judge.ts';
 import type { Violation } from './judge/invariants.ts';
-import { leftoversOf, readFinalWorld } from './leftovers.ts';
+import { leftoversOf, readFinalWorld, removeLeftovers } from './leftovers.ts';
 import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
 import { Users } from './users.ts';
@@ -95,6 +95,7 @@ class ChaosRun {
   async close(): Promise<void> {
     await this.operators.repairServers();
     await Promise.all(this.#slots.map((slot) => slot.close()));
+    await removeLeftovers(this.#bed, this.names);
     await deleteWorld(this.#bed, this.names, this.#scenario);
   }
 
@@ -110,6 +111,9 @@ class ChaosRun {
     ]);
     const { kube } = this.#bed;
     const budget = { spec: { maxUnavailable: '100%' } };
+    const hasBudget = async () =>
+      (await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME })) !== undefined;
+    await untilTrue('the budget of nodes', hasBudget);
     await insist('the budget of nodes', () =>
       kube.mergePatch(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }, budget),
     );
