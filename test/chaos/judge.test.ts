@@ -57,7 +57,7 @@ describe('tiers', () => {
       broken: [contains('had not left: default/other (on n2)')],
     },
     {
-      when: 'that other node is locked by somebody else, for whom the maintenance does not wait',
+      when: 'that other node is locked by another user, for whom the maintenance does not wait',
       told: drained()
         .leased(n2, 'technician')
         .pod('other', { node: n2 })
@@ -144,7 +144,7 @@ describe('targets and cancels', () => {
       broken: [contains('targets: Pod default/low on n1 was asked to leave')],
     },
     {
-      when: 'an eviction by somebody else',
+      when: 'an eviction by another user',
       told: drained().pod('far', { node: n2 }).evicted('far', { user: 'admin' }),
       broken: [],
     },
@@ -217,7 +217,7 @@ describe('locks', () => {
     },
     { when: 'a cordon by an administrator', told: unlocked().cordoned(n1, { user: 'admin' }), broken: [] },
     {
-      when: 'an Evacuation while somebody else has the Lease',
+      when: 'an Evacuation while someone else has the Lease',
       told: unlocked().leased(n1, 'technician').asked('low'),
       broken: [contains('held by "technician"')],
     },
