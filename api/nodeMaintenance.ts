@@ -296,8 +296,16 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
     .max(64)
     .optional()
     .describe(
-      'Extension to KEP-4212: the version of the node agent, present while it reports from this node. Only where it does, static pods are evacuated. Updated during the Drain stage.',
+      'Extension to KEP-4212: the version of the node agent, present while it reports from this node. Updated during the Drain stage.',
     ),
+  agentCapabilities: z
+    .array(z.string().max(63))
+    .max(16)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: what the node agent of this node can do, present while it reports: `static-pods` (it has found their folder) and `reboot` (it has a reboot command). Only where it stops static pods, these are evacuated. Updated during the Drain stage.',
+    )
+    .meta(ATOMIC_LIST),
   authorized: z
     .boolean()
     .optional()

@@ -63,6 +63,11 @@ export interface SandboxOptions extends RealNodeOptions {
   install?: boolean | undefined;
   /** False installs webhooks in place of MutatingAdmissionPolicies, as for an apiserver that does not serve them. */
   mutatingPolicies?: boolean | undefined;
+  /**
+   * Requires an apiserver that serves EvictionRequests, which those since 1.37 do here, and lets the worker act on them
+   * (deploy/eviction-requests).
+   */
+  evictionRequest?: boolean | undefined;
   /** Directory in which the apiserver writes a log of the requests of the project's accounts; it writes none by default. */
   auditLogs?: string | undefined;
   /** File of the audit policy that says which requests the log contains, in place of `audit-policy.yaml`. */
@@ -241,6 +246,7 @@ async function startKubernetes(start: Start, options: SandboxOptions, report: Re
   for (const name of ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const)
     await startServer(start, name);
   const names = nodeNames(options.nodes ?? 3);
+  if (options.evictionRequest === true) await kubernetes.requireEvictionRequests(server);
   await Promise.all([
     kubernetes.untilControllersWork(server, wait),
     kubernetes.addNodes(server, names, { taints: taintsOf(state) }, wait),
@@ -281,11 +287,12 @@ function realNodesOf({ realNodes: real }: SandboxState): NodeAddress[] {
 async function installDeploy(
   layout: Layout,
   server: ApiServer,
-  { mutatingPolicies = true }: SandboxOptions,
+  { mutatingPolicies = true, evictionRequest = false }: SandboxOptions,
   wait: WaitOptions,
 ): Promise<void> {
   const isServed = await kubernetes.servesMutatingPolicies(server);
-  await kubernetes.install(layout, server, mutatingPolicies && isServed, wait);
+  const options = { mutatingPolicies: mutatingPolicies && isServed, evictionRequests: evictionRequest };
+  await kubernetes.install(layout, server, options, wait);
 }
 
 async function startTemporal(start: Start, report: Report): Promise<void> {

@@ -14,9 +14,12 @@ import {
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
 import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
-import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
+import { EvictionRequestCleanup } from '../controllers/evacuation/requestCleanup.ts';
+import { DeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
+import { isRespondingTo } from '../controllers/evictionRequests/responding.ts';
+import { runEvictionRequestController } from '../controllers/evictionRequests/run.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
 import { runProgressingController } from '../controllers/maintenance/progressing.ts';
@@ -139,6 +142,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   metrics.observeTemporal(() => temporalProblem(state) === undefined);
   const { leases, liveness } = watchWorkers(kube, { config, identity, log, signal });
   const cluster = watchCluster({ kube, log, queues: metrics.queues });
+  if (config.evictionApi.api !== 'evacuation') cluster.lifecycle.use();
   state.cluster = cluster;
   metrics.observe(cluster);
   cluster.start(signal);
@@ -281,6 +285,7 @@ async function prepareWorkers(
     nodeEvents: podEvents,
     notifications: outbox,
     leases: nodeLeases(kube, config),
+    evictionApi: config.evictionApi,
     heartbeatTimeoutSeconds: heartbeatTimeoutSeconds(config.nodeLeaseDurationSeconds, {
       revealsDeaths: !config.identityLeases.enabled,
     }),
@@ -369,6 +374,9 @@ function publishWorker(
     [IdentityAnnotation.TemporalNamespace]: settings.namespace,
     [IdentityAnnotation.TaskQueue]: scope.names.taskQueue,
     [IdentityAnnotation.DeploymentRegistration]: config.evacuators.deploymentRegistration,
+    ...(config.evictionApi.api !== 'evacuation' && {
+      [IdentityAnnotation.EvictionApi]: config.evictionApi.api,
+    }),
   };
   const { log } = wait;
   const { namespace, identityLeases } = config;
@@ -477,15 +485,24 @@ async function runEvacuationControllers(
   {
     cluster,
     events,
-    config: { evacuators },
-    metrics: { onEvacuationEnd: onEnd },
+    config: { evacuators, evictionRequestController },
+    metrics: { onEvacuationEnd: onEnd, onEvictionEnd },
     log,
   }: Pick<LeaderOptions, 'events' | 'config' | 'metrics' | 'log'> & { cluster: FencedCluster },
   signal: AbortSignal,
 ): Promise<void> {
+  const controller = new EvacuationController({ cluster, events, log, evacuators, onEnd });
+  const queue = controller.evictionQueue;
+  const isResponding = evictionRequestController ? isRespondingTo(cluster.kube) : undefined;
+  const deployments = evacuators.deployments
+    ? new DeploymentEvacuator({ cluster, events, log, isResponding })
+    : undefined;
+  const requests = { cluster, queue, deployments, events, log, onEnd: onEvictionEnd };
   await Promise.all([
-    new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
-    evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
+    controller.run(signal),
+    new EvictionRequestCleanup({ cluster, log, onEnd }).run(signal),
+    evictionRequestController ? runEvictionRequestController(requests, signal) : undefined,
+    deployments?.run(signal),
     runDaemonSetEvacuator({ cluster, log }, signal),
     runStatefulSetEvacuator({ cluster, events, log }, signal),
   ]);

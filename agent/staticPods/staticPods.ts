@@ -8,6 +8,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import {
   controlPlaneOf,
   decideStaticPods,
+  decideWithoutNode,
   type Report,
   type StaticPodDecision,
 } from '../../domain/staticPods/decide.ts';
@@ -38,6 +39,7 @@ export class StaticPodState {
   /** Time since the apiserver last answered, while manifests are held. */
   silentSeconds = 0;
   #held = 0;
+  #canHold: boolean | undefined;
   #change = new AbortController();
 
   /** Number of manifests that are to be put back. */
@@ -48,13 +50,28 @@ export class StaticPodState {
   set held(held: number) {
     if (held === this.#held) return;
     this.#held = held;
-    this.#change.abort();
-    this.#change = new AbortController();
+    this.#changed();
   }
 
-  /** Returns a signal that aborts when another number is held. */
-  changedFrom(held: number): AbortSignal {
-    return held === this.#held ? this.#change.signal : AbortSignal.abort();
+  /** Whether static pods can be stopped: their folder was found, and read. Undefined until it was looked for. */
+  get canHold(): boolean | undefined {
+    return this.#canHold;
+  }
+
+  set canHold(canHold: boolean) {
+    if (canHold === this.#canHold) return;
+    this.#canHold = canHold;
+    this.#changed();
+  }
+
+  /** Aborts with the next change of one of them. */
+  get change(): AbortSignal {
+    return this.#change.signal;
+  }
+
+  #changed(): void {
+    this.#change.abort();
+    this.#change = new AbortController();
   }
 }
 
@@ -89,6 +106,7 @@ export async function runStaticPods(
   for (let isReported = false; !(await folders.prepare()); isReported = true) {
     if (!isReported)
       deps.log.info('Static pods are not managed until their folder exists', { path: options.staticPodPath });
+    state.canHold = false;
     await sleep(folderRetryMs, signal);
     if (signal.aborted) return;
   }
@@ -105,7 +123,8 @@ interface Parts {
  * Contract:
  *
  * 1. It decides each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
- * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time.
+ * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time. That the own Node was
+ *    deleted is an answer. A Node that was never seen, or a token that is rejected, is none.
  * 3. It watches the own Node, and Evacuations only while the Node is in maintenance.
  */
 class StaticPods {
@@ -123,6 +142,7 @@ class StaticPods {
   /** Number of passes in a row in which an Evacuation asked for a pod that no maintenance targets. */
   #early = 0;
   #failure: string | undefined;
+  #isNodeDeleted = false;
 
   constructor(deps: AgentDeps, { folders, options, state }: Parts) {
     this.#deps = deps;
@@ -138,6 +158,7 @@ class StaticPods {
     const unsubscribe = this.#options.watch.subscribe((node) => {
       if (node === undefined || last === undefined || !isSameNode(node, last)) this.#changed();
       last = node;
+      this.#isNodeDeleted = node === undefined;
     });
     this.#watchFolder(signal);
     while (!signal.aborted) {
@@ -171,7 +192,7 @@ class StaticPods {
   /** Returns the time until it is called again without a change. */
   async #reconcile(signal: AbortSignal): Promise<number> {
     try {
-      const manifests = await this.#folders.read();
+      const manifests = await this.#read();
       const exempt = await this.#folders.exempt();
       this.#report(manifests);
       const node = this.#options.watch.current();
@@ -180,6 +201,11 @@ class StaticPods {
       if (!inMaintenance && manifests.held.length === 0 && exempt.size === 0) {
         this.#answeredAtMs = performance.now();
         return idleMs;
+      }
+      if (this.#isNodeDeleted) {
+        // Its token has ended with the Node: it can write no Events.
+        this.#events.hold();
+        return await this.#act(decideWithoutNode(manifests), exempt, signal);
       }
       const decision = await this.#decide(manifests, exempt, signal);
       if (decision === undefined) {
@@ -195,8 +221,18 @@ class StaticPods {
     }
   }
 
+  async #read(): Promise<Manifests> {
+    try {
+      return await this.#folders.read();
+    } catch (error) {
+      this.#state.canHold = false;
+      throw error;
+    }
+  }
+
   #report({ held }: Manifests): void {
     this.#state.held = held.length;
+    this.#state.canHold = true;
     this.#state.silentSeconds =
       held.length === 0 ? 0 : Math.round((performance.now() - this.#answeredAtMs) / 1_000);
   }
@@ -278,7 +314,7 @@ class StaticPods {
       this.#announce({
         type: 'Normal',
         reason: 'StaticPodReturned',
-        message: `Manifest ${file}${pod} was put back: no NodeMaintenance drains the node.`,
+        message: `Manifest ${file}${pod} was put back: ${this.#isNodeDeleted ? 'the Node was deleted' : 'no NodeMaintenance drains the node'}.`,
       });
     }
     if (!isDraining) for (const pod of exempt) await this.#folders.removeExempt(pod);

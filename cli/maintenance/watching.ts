@@ -7,9 +7,16 @@ import { isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { namedNodes, selectsNode } from '../../domain/common/nodeSelector.ts';
 import { type NodeServiceInput, outOfServiceReasons } from '../../domain/maintenance/backInService.ts';
+import {
+  isOurs,
+  type RequestedEviction,
+  requestedEviction,
+} from '../../domain/evacuation/evictionRequest.ts';
+import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { hasTaint } from '../../domain/common/toleration.ts';
 import { sleep } from '../../kube/abort.ts';
 import type { Kube } from '../../kube/client.ts';
+import { EvictionInformers } from '../../kube/evictionInformers.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog as log } from '../../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
@@ -63,6 +70,8 @@ export class Watching {
   readonly #pastNodes = new Map<string, Set<string>>();
   readonly #signal: AbortSignal;
   readonly #informers;
+  /** Only maintenances that may have EvictionRequests need them. */
+  readonly #lifecycle: EvictionInformers;
   /** Keyed by node; '' watches all nodes. */
   readonly #pods = new Map<string, Informer<Pod, RawPod>>();
   #change = Promise.withResolvers<void>();
@@ -78,6 +87,13 @@ export class Watching {
       policies: new Informer({ kube, resource: resources.nodeReadinessPolicies, log }),
       evacuations: new Informer({ kube, resource: resources.evacuations, log }),
     };
+    this.#lifecycle = new EvictionInformers({ kube, log });
+    this.#lifecycle.start(signal);
+    this.#lifecycle.requests.subscribe(() => this.#notify());
+    this.#lifecycle.evictions.subscribe(() => this.#notify());
+    this.#informers.maintenances.subscribe(({ object }) => {
+      if (mayHaveRequests(object)) this.#lifecycle.use();
+    });
     for (const informer of Object.values(this.#informers)) {
       informer.subscribe(() => this.#notify());
       informer.start(signal);
@@ -86,6 +102,7 @@ export class Watching {
 
   async synced(): Promise<void> {
     await Promise.all(Object.values(this.#informers).map((informer) => informer.synced(this.#signal)));
+    await this.#lifecycle.synced(this.#signal);
     this.#ensurePodWatches();
     await Promise.all([...this.#pods.values()].map((informer) => informer.synced(this.#signal)));
   }
@@ -160,8 +177,21 @@ export class Watching {
       nodes: nodes.map((node) => this.#nodeInput(node)),
       missing: pastNames.filter((name) => !existing.has(name)).toSorted(compareNames),
       evacuations: new Map(byPod),
+      requests: this.#requests(),
       now: this.#kube.now(),
     };
+  }
+
+  /** Pod UID -> the EvictionRequest of node maintenance. */
+  #requests(): Map<string, RequestedEviction> {
+    const { requests } = this.#lifecycle;
+    const uids = requests
+      .list()
+      .filter((one) => isOurs(one))
+      .map(({ spec }) => spec.target.pod.uid);
+    const requestedOf = (uid: string) =>
+      requestedEviction(this.#lifecycle.requestsOf(uid), this.#lifecycle.evictionsOf(uid));
+    return new Map(uids.map((uid) => [uid, requestedOf(uid)] as const));
   }
 
   #nodeInput(node: Node): NodeServiceInput {

@@ -104,6 +104,11 @@ export class EvacuationController {
     this.#cleanup = new EvacuationCleanup({ cluster, log, isEvicting, timing: cleanup });
   }
 
+  /** The queue of evictions, for others that evict pods: their budgets are the same. It works while the controller runs. */
+  get evictionQueue(): EvictionQueue {
+    return this.#evictionQueue;
+  }
+
   async run(signal: AbortSignal): Promise<void> {
     const { evacuations, pods, budgets } = this.#cluster;
     // Oldest first, also in the queues of the budgets.

@@ -44,6 +44,8 @@ export type WaitingSnapshot = WaitingNode &
   };
 
 export interface DrainDecision {
+  /** The pods that the drain targets select. */
+  targeted: readonly Pod[];
   /** Targeted pods that have no Evacuation yet, in a stable order. */
   evacuate: readonly Pod[];
   nodeStatuses: readonly NodeMaintenanceNodeStatus[];
@@ -99,6 +101,7 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
     node.evacuable.filter(({ pod }) => targetsPod(node.targets, pod)),
   );
   return {
+    targeted: targeted.map(({ pod }) => pod),
     evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
     nodeStatuses: [
       ...contentions.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
@@ -183,14 +186,15 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
     drainMessage: message,
     podsPendingEvacuation: node.evacuable.length - evacuating,
     podsEvacuating: evacuating,
-    ...agentVersion(node),
+    ...agentOf(node),
   };
 }
 
-function agentVersion({
+function agentOf({
   agent,
-}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion'> {
-  return agent?.kind === 'Live' ? { agentVersion: agent.version } : {};
+}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion' | 'agentCapabilities'> {
+  if (agent?.kind !== 'Live') return {};
+  return { agentVersion: agent.version, agentCapabilities: [...agent.capabilities] };
 }
 
 /** Keeps the published targets: no new pod is evacuated, and Evacuations in progress continue. */
@@ -203,7 +207,7 @@ function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): N
     drainMessage: waitingMessage(node),
     podsPendingEvacuation: evacuable.length - evacuating,
     podsEvacuating: evacuating,
-    ...agentVersion(node),
+    ...agentOf(node),
     ...(isDenied(node) && { authorized: false }),
   };
 }

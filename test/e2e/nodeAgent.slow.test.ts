@@ -28,7 +28,9 @@ beforeAll(async () => {
   await Promise.all([admission.ready(), worker.ready()]);
   processes = new NodeProcesses(world, world.sandbox.realNode('real-1'));
   processes.staticPod('static');
-  processes.staticPod('critical', { priorityClassName: 'system-node-critical', priority: 2_000_001_000 });
+  processes.staticPod('critical', {
+    spec: { priorityClassName: 'system-node-critical', priority: 2_000_001_000 },
+  });
   await processes.daemonSet('daemon');
 }, 600_000);
 

@@ -136,7 +136,7 @@ function escalateBeside(run: Run): void {
 
 async function escalationStep(run: Run): Promise<EscalationStep> {
   try {
-    return await escalate(refTo(run));
+    return await escalate(refTo(run), run.recordedSteps ?? []);
   } catch (error) {
     log.warn('Escalation failed', { reason: String(error) });
     return { done: [], nextInMs: failedEscalationMs };
