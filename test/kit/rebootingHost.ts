@@ -33,6 +33,8 @@ interface HostOptions {
 export class RebootingHost {
   readonly #options: HostOptions;
   readonly #dir: string;
+  /** What its logind says. */
+  isShuttingDown = false;
   #bootId: string;
   #end = new AbortController();
   #running: Promise<void> = Promise.resolve();
@@ -141,6 +143,7 @@ export class RebootingHost {
         command: `sh ${this.#file('script')}`,
         sentinel: this.sentinel,
         sentinelIntervalMs: 200,
+        isShuttingDown: () => this.isShuttingDown,
       };
       const agent = runReboot(deps, options, isOver);
       await this.#rebooted(bootId, signal);
