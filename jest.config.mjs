@@ -7,7 +7,7 @@ export default {
   transform: {
     '^.+\\.ts$': ['@swc/jest', { jsc: { target: 'es2024', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
   },
-  // Each file loads its modules anew: a thousand of them are the Kubernetes client, of which `npm test` bundles what kube/ imports.
+  // Each file loads its own modules: a thousand of them are the Kubernetes client, of which `npm test` bundles what kube/ imports.
   ...(env.NM_TEST_KUBERNETES_CLIENT && {
     moduleNameMapper: { '^@kubernetes/client-node$': env.NM_TEST_KUBERNETES_CLIENT },
   }),

@@ -21,7 +21,7 @@ const flushMs = 2_000;
 
 /**
  * Runs the parts of the agent side by side until the signal aborts. When one fails, the others end, and it rejects with the first failure. Nothing is
- * put back at the end: the next start goes on from what is in the hold directory.
+ * put back at the end: the next start continues from what is in the hold directory.
  */
 export async function runAgent(config: AgentConfig, log: Log, signal: AbortSignal): Promise<void> {
   const { node, kubeconfig } = config;

@@ -25,7 +25,7 @@ const defaults = {
   },
   peers: {
     benchmarks: '1x250,10x70,50x100,budget,each:100x5,overlap:20x10,cold:1x250',
-    targets: targetNames.filter((name) => name !== 'kubectl'),
+    targets: targetNames,
   },
 } as const satisfies Record<string, { benchmarks: string; targets: readonly TargetName[] }>;
 

@@ -40,5 +40,5 @@ export async function removePods(kube: Kube, signal: AbortSignal): Promise<void>
     const remaining = await kube.list(resources.pods, { namespace: trafficNamespace });
     return remaining.items.length === 0 ? undefined : `${remaining.items.length} pods are left`;
   };
-  await until('the pods of a turn to be gone', left, { timeoutMs, signal });
+  await until('the pods of a slice to be gone', left, { timeoutMs, signal });
 }

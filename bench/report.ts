@@ -5,7 +5,7 @@ import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
-import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Turn } from './traffic.ts';
+import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Slice } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
 import type { ThresholdResult } from './thresholds.ts';
@@ -153,10 +153,10 @@ function idleTable(runs: readonly IdleMeasurement[]): string[] {
 }
 
 function trafficLines({ maintenances, rounds }: TrafficMeasurement): string[] {
-  const total = (turns: readonly Turn[]) => turns.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
+  const total = (slices: readonly Slice[]) => slices.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0);
   const [bare, installed] = [rounds.map((round) => round.bare), rounds.map((round) => round.installed)];
-  const times = (turns: readonly Turn[], kind: TrafficKind) => {
-    const sorted = answersOf(turns, kind);
+  const times = (slices: readonly Slice[], kind: TrafficKind) => {
+    const sorted = answersOf(slices, kind);
     const text = (share: number) => ((percentile(sorted, share) ?? NaN) * 1_000).toFixed(1);
     return `${text(0.5)} / ${text(0.99)}`;
   };

@@ -80,7 +80,7 @@ async function runDrains(
 interface Series<T extends DrainMeasurement> {
   /** The name of the benchmark. */
   name: string;
-  schedule: Turn[];
+  schedule: ScheduledRun[];
   measure(target: Target, run: number): Promise<T>;
 }
 
@@ -129,13 +129,13 @@ function disturbance({ cpuSeconds, wallSeconds, reportedSeconds }: DrainMeasurem
   return share > 0.1 ? `; other programs used ${Math.round(share * 100)} % of the machine: run it again` : '';
 }
 
-interface Turn {
+interface ScheduledRun {
   name: TargetName;
   run: number;
 }
 
 /** Returns the runs in their order. Every run reverses the order of the targets, so that none always follows the same one. */
-function schedule(options: Options): Turn[] {
+function schedule(options: Options): ScheduledRun[] {
   const runsOf = (name: TargetName) => (name === 'kubectl' ? options.kubectlRuns : options.runs);
   const runs = Math.max(...options.targets.map(runsOf));
   return Array.from({ length: runs }, (_, index) => index + 1).flatMap((run) => {

@@ -135,7 +135,7 @@ export function checkHeld(runs: readonly HeldMeasurement[]): ThresholdResult[] {
   ];
 }
 
-/** CPU time is compared round by round, because both turns of a round find the machine in about the same state. */
+/** CPU time is compared round by round, because both slices of a round find the machine in about the same state. */
 export function checkTraffic(runs: readonly TrafficMeasurement[]): ThresholdResult[] {
   return runs.flatMap(({ maintenances, rounds }) => [
     check({
@@ -154,8 +154,8 @@ export function checkTraffic(runs: readonly TrafficMeasurement[]): ThresholdResu
 }
 
 function p99Of(rounds: TrafficMeasurement['rounds'], plane: 'bare' | 'installed'): number {
-  const turns = rounds.map((round) => round[plane]);
-  return percentile(answersOf(turns, 'create pod'), 0.99) ?? NaN;
+  const slices = rounds.map((round) => round[plane]);
+  return percentile(answersOf(slices, 'create pod'), 0.99) ?? NaN;
 }
 
 export function checkBlocked(runs: readonly BlockedMeasurement[]): ThresholdResult[] {

@@ -18,16 +18,16 @@ import { unregister, WorkerProcess } from './worker.ts';
 
 /**
  * What the traffic of everybody else costs the apiserver with the policies and webhooks of deploy/, a worker and open maintenances, relative to a
- * control plane without them. Both run at the same time, and their turns alternate.
+ * control plane without them. Both run at the same time, and their slices alternate.
  */
 export interface TrafficMeasurement {
   /** Number of open maintenances. */
   maintenances: number;
-  rounds: { bare: Turn; installed: Turn }[];
+  rounds: { bare: Slice; installed: Slice }[];
 }
 
-/** The same requests in the same time, for each turn. */
-export interface Turn {
+/** A slice of five seconds, with the same requests as every other one. */
+export interface Slice {
   /** CPU time of the apiserver. */
   cpuSeconds: number;
   /** Seconds until each request was answered, by kind. */
@@ -35,8 +35,8 @@ export interface Turn {
 }
 
 /** Returns the seconds until requests of a kind were answered, ascending. */
-export function answersOf(turns: readonly Turn[], kind: TrafficKind): number[] {
-  return turns.flatMap(({ seconds }) => seconds[kind]).toSorted((a, b) => a - b);
+export function answersOf(slices: readonly Slice[], kind: TrafficKind): number[] {
+  return slices.flatMap(({ seconds }) => seconds[kind]).toSorted((a, b) => a - b);
 }
 
 /** Requests that a cluster makes without pause: workloads that change, and what every kubelet reports. */
@@ -52,9 +52,9 @@ const perTick: Record<TrafficKind, number> = {
   'node status': 1,
 };
 const tickMs = 100;
-/** Of a turn, which takes five seconds. */
+/** Of a slice, which takes five seconds. */
 const ticks = 50;
-/** What a turn has caused is over by then. */
+/** What a slice has caused is over by then. */
 const settleMs = 1_000;
 const openMaintenances = [0, 1, 50];
 const namespace = trafficNamespace;
@@ -141,23 +141,23 @@ interface ControlPlanes {
   names: readonly string[];
 }
 
-/** The control planes take turns, in the reverse order each second time. */
+/** The control planes are measured one after the other, in the reverse order each second time. */
 async function runRound(
   { bare, installed, names }: ControlPlanes,
   round: number,
   signal: AbortSignal,
 ): Promise<TrafficMeasurement['rounds'][number]> {
-  const turn = (plane: ControlPlane) => takeTurn(plane, names, signal);
-  if (round % 2 === 1) return { bare: await turn(bare), installed: await turn(installed) };
-  const first = await turn(installed);
-  return { bare: await turn(bare), installed: first };
+  const slice = (plane: ControlPlane) => measureSlice(plane, names, signal);
+  if (round % 2 === 1) return { bare: await slice(bare), installed: await slice(installed) };
+  const first = await slice(installed);
+  return { bare: await slice(bare), installed: first };
 }
 
-async function takeTurn(
+async function measureSlice(
   { sandbox, kube }: ControlPlane,
   names: readonly string[],
   signal: AbortSignal,
-): Promise<Turn> {
+): Promise<Slice> {
   // kwok deletes pods by name: a new one must not have the name of a previous one.
   const prefix = crypto.randomUUID().slice(0, 8);
   const existing = await placePods(kube, names, prefix);
@@ -180,7 +180,7 @@ async function takeTurn(
   return { cpuSeconds: used, seconds };
 }
 
-function emptyTimes(): Turn['seconds'] {
+function emptyTimes(): Slice['seconds'] {
   return { 'create pod': [], 'pod status': [], 'delete pod': [], 'node Lease': [], 'node status': [] };
 }
 
@@ -201,7 +201,7 @@ interface Target {
   names: readonly string[];
   /** Of the names of pods. */
   prefix: string;
-  /** The pods that exist when a turn starts: the first ones are deleted, the others get a status. */
+  /** The pods that exist when a slice starts: the first ones are deleted, the others get a status. */
   existing: readonly KubeObject[];
 }
 

@@ -279,7 +279,7 @@ class Exchanges {
     }
   }
 
-  /** Answers, if no answer has begun. Node passes the errors of the TLS handshake too, which nothing can be answered to. */
+  /** Answers, if no answer has started. Node passes the errors of the TLS handshake too, which nothing can be answered to. */
   #onClientError({ code = '' }: NodeJS.ErrnoException, socket: Socket): void {
     // Node has closed the connection: the certificate of the client is not one of its authorities.
     if ((socket as Partial<TLSSocket>).authorizationError) return this.#reject(Rejection.Tls);

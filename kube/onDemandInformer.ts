@@ -1,7 +1,7 @@
 import type { KubeObject } from '../api/core.ts';
 import type { ChangeHandler, Informer } from './informer.ts';
 
-/** The use of an informer that runs only while somebody uses it. */
+/** The use of an informer that runs only while it has users. */
 export interface InformerUse<T extends KubeObject> {
   readonly informer: Informer<T>;
   /** Call it once. */

@@ -42,13 +42,13 @@ type ClaimClient = Pick<Temporal, 'client' | 'namespace'>;
 
 /** Claims the names of the cluster, and ends claims that it had under other names. Rejects with ClaimedByOther if another cluster has claimed them. */
 export async function claimNames(temporal: ClaimClient, scope: ClusterScope, log: Log): Promise<void> {
-  await keepClaim(temporal, scope);
+  await renewClaim(temporal, scope);
   log.info('Cluster claimed', { cluster: scope.name, uid: scope.uid, taskQueue: scope.names.taskQueue });
   await releaseFormerClaims(temporal.client, scope, log);
 }
 
 /** Renews a claim that a user has terminated. Rejects with ClaimedByOther if another cluster has taken it. */
-export async function keepClaim({ client, namespace }: ClaimClient, scope: ClusterScope): Promise<void> {
+export async function renewClaim({ client, namespace }: ClaimClient, scope: ClusterScope): Promise<void> {
   const owner = await explained(ownerAfterClaim(client, scope));
   if (owner.uid !== scope.uid) throw new ClaimedByOther(claimedByOther(namespace, scope, owner));
 }

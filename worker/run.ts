@@ -54,7 +54,7 @@ import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
 import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import { startLoading } from './bundle.ts';
-import { claimNames, keepClaim, readScope } from './clusterClaim.ts';
+import { claimNames, renewClaim, readScope } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
@@ -195,7 +195,7 @@ function monitorOf(temporal: Temporal, scope: ClusterScope, log: Log): TemporalM
 
 /** Rejects while this cluster cannot use Temporal. */
 function checkTemporal(temporal: Temporal, scope: ClusterScope): Promise<void> {
-  return answered(temporal, () => keepClaim(temporal, scope));
+  return answered(temporal, () => renewClaim(temporal, scope));
 }
 
 interface SyncedOptions {

@@ -12,7 +12,7 @@ const reloadEveryMs = 5_000;
 const answerTimeoutMs = 5_000;
 /** The default of gRPC, two minutes, would delay the end of every long outage. */
 const maxReconnectMs = 5_000;
-/** Calls that have begun end on the former connection. */
+/** Calls that have started end on the former connection. */
 const closeAfterMs = 60_000;
 
 /**

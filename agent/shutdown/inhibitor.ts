@@ -72,8 +72,8 @@ export class ShutdownInhibitor {
     child.unref();
   }
 
-  /** Ends the child, also one of an earlier agent. The shutdown goes on if nothing else delays it. */
-  async letGo(inhibitors: readonly Inhibitor[]): Promise<void> {
+  /** Ends the child, also one of an earlier agent. The shutdown continues if nothing else delays it. */
+  async release(inhibitors: readonly Inhibitor[]): Promise<void> {
     const child = this.#child;
     this.#child = undefined;
     if (child?.pid !== undefined && child.exitCode === null) {

@@ -127,7 +127,7 @@ class ShuttingNode {
     const { inhibitor } = this.#parts;
     const isShuttingDown = this.#record !== undefined || this.#state?.preparing === true;
     if (isShuttingDown) inhibitor.leave();
-    else await inhibitor.letGo(this.#state?.inhibitors ?? []);
+    else await inhibitor.release(this.#state?.inhibitors ?? []);
     await Promise.all([this.#maintenance?.task.ended, this.#returning?.ended]);
   }
 
@@ -175,7 +175,7 @@ class ShuttingNode {
     const record = { startedAtUptime: uptime(), kubeletNotified: false };
     await this.#remember(record);
     const { limitSeconds } = this.#limits();
-    this.#deps.log.info('Shutdown began', { limitSeconds });
+    this.#deps.log.info('Shutdown started', { limitSeconds });
     const name = shutdownMaintenanceName(this.#deps.node);
     const message = `The node is shutting down, and waits up to ${limitSeconds} s until NodeMaintenance ${name} has drained it.`;
     this.#event({ type: 'Normal', reason: 'ShutdownDelayed', message });
@@ -196,10 +196,10 @@ class ShuttingNode {
     if (decision.kind === 'Hold' || this.#hasLetGo) return;
     if (!record.kubeletNotified && kubeletDelays(this.#state) !== false)
       await this.#notifyKubelet(record, decision.cause);
-    if (decision.kind !== 'LetGo') return;
+    if (decision.kind !== 'Release') return;
     this.#hasLetGo = true;
     this.#announce(decision.cause);
-    await this.#parts.inhibitor.letGo(this.#state?.inhibitors ?? []);
+    await this.#parts.inhibitor.release(this.#state?.inhibitors ?? []);
   }
 
   async #notifyKubelet(record: ShutdownRecord, cause: ShutdownCause): Promise<void> {

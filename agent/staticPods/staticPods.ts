@@ -88,7 +88,7 @@ export async function runStaticPods(
   const folders = new ManifestFolders(options, deps.log);
   for (let isReported = false; !(await folders.prepare()); isReported = true) {
     if (!isReported)
-      deps.log.info('Static pods are left alone until their folder exists', { path: options.staticPodPath });
+      deps.log.info('Static pods are not managed until their folder exists', { path: options.staticPodPath });
     await sleep(folderRetryMs, signal);
     if (signal.aborted) return;
   }

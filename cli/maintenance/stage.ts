@@ -3,7 +3,7 @@ import type { TemporalNames } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { isPaused } from '../../domain/maintenance/summary.ts';
 import {
-  type AdvanceOrder,
+  type AdvanceRequest,
   advanceProblem,
   destinationOf,
   missingFromProblem,
@@ -100,7 +100,7 @@ function report(maintenance: NodeMaintenance, text: string, output: Structured |
 /** Returns why the maintenance does not advance; undefined if it does, or if it has done so already. */
 function orderProblem(
   maintenance: NodeMaintenance,
-  { to, from }: AdvanceOrder,
+  { to, from }: AdvanceRequest,
   now: Date,
 ): string | undefined {
   const stage = stageOf(maintenance);

@@ -1,7 +1,7 @@
 import type { Node } from '../../api/core.ts';
 import { RebootAnnotation, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { hasRebootRequest, isRebootWanted } from '../../domain/reboot/request.ts';
+import { hasRebootRequest, isRebootWanted } from '../../domain/windows/rebootRequest.ts';
 import { windowMaintenanceOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import type { Log } from '../../kube/log.ts';

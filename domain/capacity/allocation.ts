@@ -9,7 +9,7 @@ export interface PlacedDrain {
   readonly createdAt: string;
   /** Its pods wait until they fit. Other drains only report which pods do not fit. */
   readonly waits: boolean;
-  /** Its pods that have not begun to leave, in the order in which they leave. */
+  /** Its pods that have not started to leave, in the order in which they leave. */
   readonly pods: readonly Pod[];
 }
 
@@ -32,8 +32,8 @@ const maxTried = 20;
 
 /**
  * Divides the free places among drains. `reserved` are pods without a place that will need one, whatever is decided here. By age, each drain
- * whose remaining pods fit together gets places for all of them, so that it finishes and its nodes are returned. Of several others, none
- * takes a place that could let another one finish later. If no drain fits as a whole, they are served pod by pod, the oldest
+ * whose remaining pods fit together, if any are left, gets places for all of them, so that it finishes and its nodes are returned. Of
+ * several others, none takes a place that could let another one finish later. If no drain fits as a whole, they are served pod by pod, the oldest
  * first. Drains that do not wait are served last, because they evict anyway. The result does not depend on the order of the drains.
  */
 export function allocate(
@@ -50,14 +50,14 @@ export function allocate(
   const waiting = byAge.filter(({ waits }) => waits);
   const alone = new Map(waiting.map((drain) => [drain.name, tried(cluster, placer, drain)] as const));
   const whole = waiting.slice(0, maxTried).filter((drain) => placedAsWhole(cluster, placer, drain));
-  const names = whole.filter(({ pods }) => pods.length > 0).map(({ name }) => name);
   const served: DrainAllocation[] = whole.map(({ name }) => ({ name, unplaced: [], servedFirst: [] }));
   const rest = waiting.filter((drain) => !whole.includes(drain));
-  const holdsBack = names.length > 0 && rest.length > 1;
+  const holdsBack = whole.length > 0 && rest.length > 1;
+  const first = whole.filter(({ pods }) => holdsBack || pods.length > 0).map(({ name }) => name);
   for (const [index, drain] of rest.entries()) {
     const missing = alone.get(drain.name) ?? [];
     const unplaced = holdsBack ? heldBack(drain, missing) : placedOneByOne(cluster, placer, drain);
-    const before = names.length > 0 ? names : rest.slice(0, index).map(({ name }) => name);
+    const before = first.length > 0 ? first : rest.slice(0, index).map(({ name }) => name);
     served.push({
       name: drain.name,
       unplaced,

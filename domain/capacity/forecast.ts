@@ -8,7 +8,7 @@ import { unplacedNames } from './condition.ts';
 import { misfitText } from './placement.ts';
 import { controllerOf, isAboutToBeScheduled, isModelled, needsPlace } from './replacement.ts';
 
-/** The input of a forecast for a drain that may not have begun. */
+/** The input of a forecast for a drain that may not have started. */
 export interface ForecastInput {
   /** All nodes of the cluster, and the names of those to drain. */
   readonly nodes: readonly Node[];

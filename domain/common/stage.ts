@@ -18,26 +18,26 @@ export function transitionProblem(from: NodeMaintenanceStage, to: NodeMaintenanc
 }
 
 /** What a user asks for: the next stage, or `to`; with `from`, only if the maintenance is in that stage. */
-export interface AdvanceOrder {
+export interface AdvanceRequest {
   to?: NodeMaintenanceStage | undefined;
   from?: NodeMaintenanceStage | undefined;
 }
 
-/** A user who repeats an order expects it to have no effect. Within this time of a change, an order must say what it follows. */
-const repeatedOrderMs = 10_000;
+/** A user who repeats a request expects it to have no effect. Within this time of a change, a request must name its `from`. */
+const repeatedRequestMs = 10_000;
 
-/** Returns the stage that the order asks for when the maintenance is in stage `current`. */
+/** Returns the stage that the request asks for when the maintenance is in stage `current`. */
 export function destinationOf(
   current: NodeMaintenanceStage,
-  { to, from = current }: AdvanceOrder,
+  { to, from = current }: AdvanceRequest,
 ): NodeMaintenanceStage {
   return to ?? stagesAfter(from)[0] ?? 'Complete';
 }
 
-/** Returns why the order cannot be carried out; undefined if it can, or if it has been carried out already. */
-export function advanceProblem(current: NodeMaintenanceStage, order: AdvanceOrder): string | undefined {
-  const { from } = order;
-  const destination = destinationOf(current, order);
+/** Returns why the request cannot be carried out; undefined if it can, or if it has been carried out already. */
+export function advanceProblem(current: NodeMaintenanceStage, request: AdvanceRequest): string | undefined {
+  const { from } = request;
+  const destination = destinationOf(current, request);
   if (from !== undefined) {
     const problem = from === 'Complete' ? finalStage : transitionProblem(from, destination);
     if (problem !== undefined) return problem;
@@ -53,17 +53,17 @@ export function advanceProblem(current: NodeMaintenanceStage, order: AdvanceOrde
 const finalStage = 'stage Complete is final: there is nothing to advance to';
 
 /**
- * Returns why an order must name the stage from which it advances: without a stage, the same order that has just started a stage would end it, and give
- * the nodes back in the middle of the work.
+ * Returns why a request must name the stage from which it advances: without it, a repetition of the request that has just started a stage would end
+ * that stage, and uncordon the nodes in the middle of the work.
  */
 export function missingFromProblem(
   current: NodeMaintenanceStage,
-  { to, from }: AdvanceOrder,
+  { to, from }: AdvanceRequest,
   sinceChangeMs: number,
 ): string | undefined {
   const isAmbiguous = to === undefined && from === undefined && stagesAfter(current)[0] === 'Complete';
-  if (!isAmbiguous || sinceChangeMs >= repeatedOrderMs) return undefined;
-  return `from: required, because stage ${current} began less than ${repeatedOrderMs / 1_000} s ago: send {"from": "${current}"} to complete the maintenance`;
+  if (!isAmbiguous || sinceChangeMs >= repeatedRequestMs) return undefined;
+  return `from: required, because stage ${current} started less than ${repeatedRequestMs / 1_000} s ago: send {"from": "${current}"} to complete the maintenance`;
 }
 
 /** Returns true if a maintenance in stage `current` has reached `stage`, or passed it. */

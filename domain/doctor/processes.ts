@@ -10,7 +10,7 @@ export interface ProcessFacts {
   readonly processes: readonly ProcessSummary[];
   /** Holder of the leader election Lease; undefined if it has expired or was released. */
   readonly leader: string | undefined;
-  /** The Lease of the election, whoever holds it; undefined if there is none. RFC 3339. */
+  /** The Lease of the election, held by any process; undefined if there is none. RFC 3339. */
   readonly electedAt: string | undefined;
   readonly now: number;
 }

@@ -142,7 +142,7 @@ const maxNames = 3;
 const maxOwnerLength = 253;
 
 /**
- * Returns the owners that the annotations of the pods name, those with the most pods first. Whoever may write a pod writes the annotation: it is
+ * Returns the owners that the annotations of the pods name, those with the most pods first. Every user who may write a pod may write the annotation: it is
  * text to show, of a limited length.
  */
 export function ownersOf(pods: readonly Pod[]): PodOwner[] {

@@ -8,7 +8,7 @@ import { conditionOf, isReady, type Replica } from './replacement.ts';
 /**
  * Decides how a pod of a StatefulSet is evacuated whose owner has registered the evacuator `statefulset.apps.k8s.io`. A StatefulSet never has two
  * pods of the same name, so that no replacement can start first. A budget that can never allow a disruption keeps such a pod on its node until
- * somebody acts; with the consent of the owner it is deleted when every other pod of the StatefulSet is available.
+ * a user acts; with the consent of the owner it is deleted when every other pod of the StatefulSet is available.
  */
 
 export interface StatefulSetInput {

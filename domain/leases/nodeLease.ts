@@ -18,7 +18,7 @@ export function isDenied(node: WaitingNode): node is DeniedNode {
   return node.permission !== undefined;
 }
 
-export function lacksLease(node: WaitingNode): node is NodeWithoutLease {
+export function isWithoutLease(node: WaitingNode): node is NodeWithoutLease {
   return !isDenied(node);
 }
 

@@ -22,7 +22,7 @@ import { terminationText } from '../evacuation/termination.ts';
 import { NODES_AUTHORIZED, nodesAuthorizedCondition } from '../common/nodePermission.ts';
 import {
   isDenied,
-  lacksLease,
+  isWithoutLease,
   NODE_LEASES_HELD,
   nodeLeasesCondition,
   nodeLeasesReleased,
@@ -288,7 +288,7 @@ function withWaiting(
   waiting: readonly WaitingNode[],
   now: string,
 ): NodeMaintenanceStatus {
-  const withoutLease = waiting.filter(lacksLease);
+  const withoutLease = waiting.filter(isWithoutLease);
   const denied = waiting.filter(isDenied);
   const facts = [
     ...(withoutLease.length > 0 || hasWaited(status) ? [nodeLeasesCondition(withoutLease)] : []),
@@ -416,7 +416,7 @@ function undrainedFacts(decision: DrainDecision, planLength: number): Reason | u
   if (decision.nodeStatuses.length === 0)
     return { reason: 'NoNodeMatches', message: 'No node matches .spec.nodeSelector.' };
   if (isWaitingOnly(decision)) {
-    const withoutLease = decision.undrained.filter(lacksLease);
+    const withoutLease = decision.undrained.filter(isWithoutLease);
     const { reason, message } =
       withoutLease.length > 0
         ? { reason: 'WaitingForNodeLease', message: nodeLeasesCondition(withoutLease).message }

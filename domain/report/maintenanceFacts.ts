@@ -46,7 +46,7 @@ export interface Facts {
   readonly stages: readonly { readonly stage: NodeMaintenanceStage; readonly atMs: number }[];
   readonly snapshots: readonly { readonly atMs: number; readonly snapshot: DetailsSnapshot }[];
   readonly span: Span;
-  /** From the start of Drain until the nodes were drained, or given back. */
+  /** From the start of Drain until the nodes were drained, or uncordoned. */
   readonly drain: Span | undefined;
   readonly drainedAtMs: number | undefined;
   readonly isOver: boolean;

@@ -18,7 +18,7 @@ export interface ShutdownProgress {
   readonly kubeletDelays: boolean | undefined;
 }
 
-/** Why the shutdown goes on. */
+/** Why the shutdown continues. */
 export const ShutdownCause = {
   /** All pods have left. */
   Drained: 'Drained',
@@ -38,19 +38,19 @@ export type ShutdownCause = (typeof ShutdownCause)[keyof typeof ShutdownCause];
 export type ShutdownDecision =
   | { readonly kind: 'Hold' }
   | { readonly kind: 'NotifyKubelet'; readonly cause: ShutdownCause }
-  | { readonly kind: 'LetGo'; readonly cause: ShutdownCause };
+  | { readonly kind: 'Release'; readonly cause: ShutdownCause };
 
 const hold: ShutdownDecision = { kind: 'Hold' };
 
 /** Decides whether the shutdown is delayed further. */
 export function decideShutdown(progress: ShutdownProgress): ShutdownDecision {
   const { elapsedSeconds, limitSeconds, kubeletSeconds, kubeletDelays, maintenance } = progress;
-  if (maintenance === 'Drained') return { kind: 'LetGo', cause: ShutdownCause.Drained };
-  if (maintenance === 'EndedByUser') return { kind: 'LetGo', cause: ShutdownCause.Ended };
-  if (elapsedSeconds >= limitSeconds) return { kind: 'LetGo', cause: ShutdownCause.Limit };
+  if (maintenance === 'Drained') return { kind: 'Release', cause: ShutdownCause.Drained };
+  if (maintenance === 'EndedByUser') return { kind: 'Release', cause: ShutdownCause.Ended };
+  if (elapsedSeconds >= limitSeconds) return { kind: 'Release', cause: ShutdownCause.Limit };
   if (progress.silentSeconds >= progress.apiserverTimeoutSeconds)
     // The agent delays no longer than the kubelet does: nothing else can be expected of it.
-    return { kind: kubeletDelays === false ? 'LetGo' : 'NotifyKubelet', cause: ShutdownCause.NoApiserver };
+    return { kind: kubeletDelays === false ? 'Release' : 'NotifyKubelet', cause: ShutdownCause.NoApiserver };
   const needsTime = kubeletDelays === false ? 0 : kubeletSeconds;
   return elapsedSeconds >= limitSeconds - needsTime
     ? { kind: 'NotifyKubelet', cause: ShutdownCause.Limit }

@@ -65,7 +65,7 @@ export type Report =
  * 2. "It should not be started on the node by the kubelet again until the node maintenance is complete": what is held stays so while any
  *    maintenance drains the node, and also a manifest that takes its place.
  * 3. Everything is put back when none does. No manifest replaces another one: of two with the same file or pod, the one in the folder of the
- *    kubelet is the newer wish, and the other one is set aside.
+ *    kubelet is the newer one, and the other one is set aside.
  * 4. The result does not depend on the order of the facts, and deciding again after it was done changes nothing.
  */
 export function decideStaticPods(given: StaticPodFacts): StaticPodDecision {

@@ -83,7 +83,7 @@ export const rebootNotRequired: ConditionFacts = {
   type: WORK_SUCCEEDED,
   status: 'True',
   reason: 'RebootNotRequired',
-  message: 'The node did not need a reboot any more when its turn came.',
+  message: 'The node did not need a reboot any more when the window reached it.',
 };
 
 export function nodeFailed(reason: string, message: string): ConditionFacts {

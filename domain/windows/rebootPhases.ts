@@ -80,7 +80,7 @@ function awaitBoot(facts: Facts, state: RebootState): NodeStep {
   const seconds = reboot?.timeoutSeconds ?? DEFAULT_REBOOT_TIMEOUT_SECONDS;
   const isStarted = state === 'Started';
   const failed = isStarted
-    ? 'its agent began to reboot it, and it did not report a new boot ID'
+    ? 'its agent started to reboot it, and it did not report a new boot ID'
     : 'its agent did not begin to reboot it';
   return awaitUntil(facts, isStarted ? 'the node is rebooting' : 'the reboot of the node is requested', {
     at: workResult === undefined ? nowMs : Date.parse(workResult.lastTransitionTime),

@@ -94,7 +94,7 @@ export class RealNode {
     return startAgent({ layout: this.#layout, state: this.#state, wait }, this.name, args);
   }
 
-  /** Boots the node again without asking logind: SIGTERM, SIGKILL, and a new boot ID. Returns when the next boot has begun. */
+  /** Boots the node again without asking logind: SIGTERM, SIGKILL, and a new boot ID. Returns when the next boot has started. */
   async reboot(): Promise<void> {
     const before = this.bootId();
     await this.run('kill', '-TERM', '1');
@@ -114,7 +114,7 @@ export class RealNode {
     if (machine !== undefined) await processes.kill(machine);
   }
 
-  /** Boots the node after a power failure or a shutdown. Returns when the boot has begun. */
+  /** Boots the node after a power failure or a shutdown. Returns when the boot has started. */
   async powerOn(): Promise<void> {
     if (this.isOn()) return;
     launchServer(this.#layout, this.#state, this.name);

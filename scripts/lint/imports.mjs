@@ -23,9 +23,9 @@ const folders = {
     packages: ['croner'],
     layers: [
       ['common'],
-      ['budget', 'capacity', 'evacuation', 'installation', 'leases', 'readiness'],
+      ['budget', 'capacity', 'evacuation', 'installation', 'leases', 'readiness', 'reboot'],
       ['drain', 'evictionRequests', 'notifications'],
-      ['admission', 'maintenance', 'staticPods', 'windows'],
+      ['admission', 'maintenance', 'shutdown', 'staticPods', 'windows'],
       ['doctor', 'report', 'uninstall'],
     ],
   },
@@ -150,8 +150,11 @@ function layerProblem({ layers = [] }, file, target) {
   const [own, other] = [file, target].map((path) => path.split('/').slice(0, -1)[1]);
   if (own === undefined || other === undefined || own === other) return undefined;
   const layerOf = (folder) => layers.findIndex((layer) => layer.includes(folder));
-  if (layers.length === 0 || layerOf(own) === -1 || layerOf(other) < layerOf(own)) return undefined;
+  if (layers.length === 0) return undefined;
   const [folder] = file.split('/');
+  const unlisted = [own, other].find((name) => layerOf(name) === -1);
+  if (unlisted !== undefined) return `${folder}/${unlisted} is in no layer of ${folder}: add it to scripts/lint/imports.mjs.`;
+  if (layerOf(other) < layerOf(own)) return undefined;
   return `${folder}/${own} does not import ${folder}/${other}: see the layers of ${folder}.`;
 }
 

@@ -2,7 +2,7 @@ import type { SchemaNode } from '../../api/crd.ts';
 
 /**
  * Writes TypeScript types for the schemas of the CRDs: plain interfaces with the descriptions as comments, so that the package with the types has no
- * dependencies. Fields with a default are optional, as for whoever writes an object. Supports the keywords that structural schemas here use, and
+ * dependencies. Fields with a default are optional, as for a user who writes an object. Supports the keywords that structural schemas here use, and
  * throws an Error for another form.
  */
 

@@ -76,7 +76,7 @@ async function writeArchive(): Promise<Archive> {
     version: string;
   };
   const file = join(output, `kubectl-maintenance-v${version}-linux-amd64.tar.gz`);
-  // The same archive for the same files, whoever packs them and when.
+  // The same archive for the same files, on any machine and at any time.
   const sameAlways = [
     '--sort=name',
     '--owner=0',

@@ -256,7 +256,7 @@ describe('a shutdown', () => {
     expect((await world.node('node-1')).spec.unschedulable).toBe(true);
   });
 
-  withBus('goes on when a user completes the maintenance', async () => {
+  withBus('continues when a user completes the maintenance', async () => {
     const boot = await bootNode();
     const [blocked = ''] = await world.placePods('node-1', 1, { finalizers: ['test.example.com/blocks'] });
     const agent = await startAgent(boot);

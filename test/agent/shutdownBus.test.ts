@@ -165,7 +165,7 @@ describe('the inhibitor of the agent', () => {
     await eventuallyHolds(
       'the shutdown to be seen',
       () => second.output(),
-      (text) => text.includes('Shutdown began'),
+      (text) => text.includes('Shutdown started'),
     );
     await second.end('SIGKILL');
     await startAgent({ apiserverTimeoutSeconds: 1 });
@@ -189,7 +189,7 @@ describe('the inhibitor of the agent', () => {
     await eventuallyHolds(
       'the shutdown to be seen',
       () => second.output(),
-      (text) => text.includes('Shutdown began'),
+      (text) => text.includes('Shutdown started'),
     );
     await second.end('SIGTERM');
     expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
@@ -226,7 +226,7 @@ describe('a bus', () => {
     await eventuallyHolds(
       'the shutdown to be seen',
       () => agent.output(),
-      (text) => text.includes('Shutdown began'),
+      (text) => text.includes('Shutdown started'),
     );
   });
 
@@ -237,10 +237,10 @@ describe('a bus', () => {
     await bus.forgeSignal();
     await bus.forgeSignal('io.k8s.nodemaintenance.Agent');
     await throughout('no shutdown begins', 2_000, () =>
-      expect(agent.output()).not.toContain('Shutdown began'),
+      expect(agent.output()).not.toContain('Shutdown started'),
     );
     await bus.powerOff();
-    await eventually('a shutdown to begin', () => expect(agent.output()).toContain('Shutdown began'));
+    await eventually('a shutdown to begin', () => expect(agent.output()).toContain('Shutdown started'));
   });
 
   withBus('that grants too little time is named with the remedy', async () => {

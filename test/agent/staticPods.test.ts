@@ -198,7 +198,7 @@ test('what is held while the agent is down is put back at its next start, if the
   await eventuallyPresent(host, ['web.yaml']);
 });
 
-describe('killed with SIGKILL, the agent goes on at its next start', () => {
+describe('killed with SIGKILL, the agent continues at its next start', () => {
   test.each(['rename:before', 'rename:after'])('while it stops a pod: %s', async (killAt) => {
     const host = await hostNamed('kill-hold');
     await host.placed('web.yaml', manifest('web'));
@@ -379,7 +379,7 @@ test('without a folder of static pods, the agent waits for one', async () => {
   await rename(host.manifests, join(host.dir, 'later'));
   const agent = host.start();
   await eventually('the line in the log', () =>
-    expect(agent.log()).toContain('Static pods are left alone until their folder exists'),
+    expect(agent.log()).toContain('Static pods are not managed until their folder exists'),
   );
   expect(await agent.stop()).toBe(0);
 });

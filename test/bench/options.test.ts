@@ -21,6 +21,7 @@ test('With --peers, every peer drains in the same run', () => {
     names: ['1x250', '10x70', '50x100', 'budget', 'each:100x5', 'overlap:20x10', 'cold:1x250'],
     targets: [
       'ours',
+      'kubectl',
       'kubectl-per-node',
       'node-maintenance-operator',
       'node-maintenance-orchestrator',

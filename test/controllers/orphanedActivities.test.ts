@@ -127,7 +127,7 @@ test.each([
   },
 );
 
-test('an activity is left alone as long as its worker lives, and is started again when that dies', async () => {
+test('an activity is not started again as long as its worker lives, and is started again when that dies', async () => {
   const fake = new FakeMaintenance({ stage: 'Cordon' });
   const handle = await orphaned(fake);
   const found = new Set<string>();

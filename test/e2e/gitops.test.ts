@@ -14,7 +14,7 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // A worker next to a client that applies manifests from git again and again, as Argo CD does with server-side apply and self-heal: it takes
-// over the fields of the manifest, whoever has written them.
+// over the fields of the manifest, no matter which client has written them.
 
 let world: World;
 let worker: WorkerProcess;

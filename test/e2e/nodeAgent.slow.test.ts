@@ -82,14 +82,14 @@ withContainers('the processes of a node end tier by tier, and return after the m
 });
 
 for (const service of ['agent', 'kubelet', 'containerd'] as const)
-  withContainers(`a drain goes on after ${service} is killed`, async () => {
+  withContainers(`a drain continues after ${service} is killed`, async () => {
     const { name, from } = await drain();
     await processes.eventuallyLogs('static', 'term', from);
     await processes.node.kill(service);
     await complete(name, from);
   });
 
-withContainers('a drain goes on after the worker is killed', async () => {
+withContainers('a drain continues after the worker is killed', async () => {
   const { name, from } = await drain();
   await processes.eventuallyLogs('static', 'term', from);
   await worker.kill();

@@ -133,7 +133,7 @@ describe('an outage in mid-drain', () => {
   });
 });
 
-test('the namespace of node Leases is created again when somebody deletes it', async () => {
+test('the namespace of node Leases is created again when a user deletes it', async () => {
   const key = { name: NODE_LEASE_NAMESPACE };
   const { uid = '' } = (await world.kube.get(resources.namespaces, key))?.metadata ?? {};
   await world.kube.delete(resources.namespaces, key, { uid });

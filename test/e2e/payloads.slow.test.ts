@@ -166,7 +166,7 @@ describe('encryption that is enabled while a maintenance runs', () => {
 describe('a drain with encrypted payloads, whose key is rotated in the middle', () => {
   let pods: string[];
 
-  test('goes on with the new key, without a restart', async () => {
+  test('continues with the new key, without a restart', async () => {
     pods = await world.placePods('node-2', 2, held);
     await world.apply('rotated', { nodes: ['node-2'], stage: 'Drain', reason, drainPlan: tiers });
     await eventuallyHolds(

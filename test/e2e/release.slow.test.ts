@@ -219,7 +219,7 @@ describe.each([
     expect(await windows.isCordoned(node)).toBe(false);
   };
 
-  /** The wishes of users, and the Schedule that a window has made of them. */
+  /** The specs that users wrote, and the Schedule that a window has made of them. */
   const wanted = async () => {
     const [maintenances, all] = await Promise.all([
       world.kube.list(resources.nodeMaintenances),

@@ -188,17 +188,17 @@ describe('an upgrade of the workers', () => {
     await untilCurrent('2');
     await completed('ended-by-the-second');
     expect(await buildsOf(idOf('ended-by-the-second'))).toEqual(['1', '2']);
-    await startDrained('begun-by-the-second', 'node-4');
-    expect(await buildsOf(idOf('begun-by-the-second'))).toEqual(['2']);
+    await startDrained('started-by-the-second', 'node-4');
+    expect(await buildsOf(idOf('started-by-the-second'))).toEqual(['2']);
   });
 
-  test('is rolled back in the same way: the first build goes on with what the second has done', async () => {
+  test('is rolled back in the same way: the first build continues with what the second has done', async () => {
     first = startBuild('1');
     await first.ready();
     expect(await second.stop()).toBe(0);
     await untilCurrent('1');
-    for (const name of ['upgraded', 'in-between', 'begun-by-the-second']) await completed(name);
-    expect(await buildsOf(idOf('begun-by-the-second'))).toEqual(['2', '1']);
+    for (const name of ['upgraded', 'in-between', 'started-by-the-second']) await completed(name);
+    expect(await buildsOf(idOf('started-by-the-second'))).toEqual(['2', '1']);
     await window.executeUpdate('advance', { args: [{ node: 'node-5' }] });
     expect(await window.result()).toMatchObject({ done: 1, failed: [], remaining: 0 });
     for (const node of [1, 2, 3, 4, 5])

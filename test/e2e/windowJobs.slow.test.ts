@@ -94,7 +94,7 @@ describe('while Jobs of windows are not enabled', () => {
     for (const node of pools.jobs) expect(await windows.isCordoned(node)).toBe(false);
   }
 
-  test('a window without a Job maintains its node meanwhile', async () => {
+  test('a window without a Job maintains its node at the same time', async () => {
     await windows.applied('by-hand', { pool: 'hands' });
     const run = await windows.open('by-hand');
     await windows.inProgress(run, 'node-3');
@@ -114,7 +114,7 @@ describe('while Jobs of windows are not enabled', () => {
 });
 
 describe('when they are enabled', () => {
-  test('the open window goes on by itself, and its nodes are maintained', async () => {
+  test('the open window continues by itself, and its nodes are maintained', async () => {
     await enable();
     expect(await waiting.result()).toMatchObject({ nodes: 2, done: 2, failed: [] });
     await windows.schedulable(pools.jobs);

@@ -59,7 +59,7 @@ export async function exchange(
   return connection.closed;
 }
 
-/** Sends the text, and waits until so many responses have begun. Returns their status codes. */
+/** Sends the text, and waits until so many responses have started. Returns their status codes. */
 export async function statusesOf(
   { socket, received }: RawConnection,
   text: string,

@@ -28,7 +28,7 @@ const named = (kind: string, all = manifests) => {
 };
 
 describe('an installed CRD or policy', () => {
-  test('of this release is ours, whoever applied it', () => {
+  test('of this release is ours, no matter which user applied it', () => {
     for (const manifest of manifests.filter(isCompared))
       for (const applied of [manifest, withDigest(manifest, manifest)])
         expect(reviewedObject(manifest, stored(applied)).installed).toMatchObject({

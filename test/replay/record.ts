@@ -304,7 +304,7 @@ async function allowTemporalUsers(resourceNames: string[] | undefined): Promise<
   await world.kube.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });
 }
 
-/** Waits until a drain has begun to wait. */
+/** Waits until a drain has started to wait. */
 async function waiting(run: WorkflowHandle): Promise<void> {
   await eventuallyHolds(
     'the drain to wait',

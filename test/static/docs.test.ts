@@ -126,6 +126,20 @@ describe('words', () => {
     const own = textOf(path).replaceAll(/^(\| |  - )".*?"(?=<br>| \||$)/gm, '');
     expect([...own.matchAll(pattern)].map(([word]) => word)).toEqual([]);
   });
+
+  // This file lists them.
+  const sources = globSync('**/*.{ts,mjs,yaml,lua,sh}', {
+    cwd: root,
+    exclude: ['**/node_modules', '**/dist', '.*', 'test/static/docs.test.ts'],
+  });
+
+  test('of sources and manifests are standard terms', () => {
+    const used = sources.flatMap((path) =>
+      [...readFileSync(join(root, path), 'utf8').matchAll(pattern)].map(([word]) => `${path}: ${word}`),
+    );
+    expect(sources.length).toBeGreaterThan(900);
+    expect(used).toEqual([]);
+  });
 });
 
 /** Returns all strings of the constants, including those of nested objects. */

@@ -34,7 +34,7 @@ test('an activity gives its result at once while Temporal answers', async () => 
   const server = new Server();
   const { ended, outcome } = run(server, async (given) => `${given} back`);
   await ended;
-  expect([outcome.value, server.checks]).toEqual(['given back', 1]);
+  expect([outcome.value, server.checks]).toEqual(['uncordoned', 1]);
 });
 
 test.each([

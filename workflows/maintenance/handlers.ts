@@ -78,7 +78,7 @@ export function handleMessages(run: Run, work: Work, effects: Effects): void {
 }
 
 function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects) {
-  /** Not cancellable: the maintenance goes on if Temporal users may not complete it. */
+  /** Not cancellable: the maintenance continues if Temporal users may not complete it. */
   const whenAdmitted = (handle: () => Promise<void>): Promise<Progress> =>
     CancellationScope.nonCancellable(async () => {
       await condition(() => run.uid !== '');

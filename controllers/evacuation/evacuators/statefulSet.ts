@@ -33,7 +33,7 @@ const rejectionRetryMs = 30_000;
 
 /** The evacuated pods of one StatefulSet, which leave one at a time. */
 interface Group {
-  turn: Semaphore;
+  slot: Semaphore;
   members: Set<Progress>;
 }
 
@@ -53,13 +53,13 @@ export async function runStatefulSetEvacuator(
       const owner = appsController(pod.metadata, 'StatefulSet');
       if (owner === undefined)
         return 'The pod does not belong to a StatefulSet, so nothing would recreate it.';
-      const group = groups.get(owner.uid) ?? { turn: new Semaphore(1), members: new Set() };
+      const group = groups.get(owner.uid) ?? { slot: new Semaphore(1), members: new Set() };
       groups.set(owner.uid, group);
       group.members.add(progress);
       const message = `Waiting for other pods of StatefulSet ${owner.name}: they leave one at a time.`;
-      if (!group.turn.isIdle) progress.reportWaiting(message);
+      if (!group.slot.isIdle) progress.reportWaiting(message);
       try {
-        return await inTurn(group, progress, () =>
+        return await inSlot(group, progress, () =>
           new Departure({ cluster, events, log }, pod, progress).run(owner),
         );
       } finally {
@@ -76,8 +76,8 @@ export async function runStatefulSetEvacuator(
   await evacuator.run(signal);
 }
 
-async function inTurn<T>({ turn }: Group, progress: Progress, work: () => Promise<T>): Promise<T> {
-  const release = await turn.acquire(progress.signal);
+async function inSlot<T>({ slot }: Group, progress: Progress, work: () => Promise<T>): Promise<T> {
+  const release = await slot.acquire(progress.signal);
   try {
     return await work();
   } finally {

@@ -547,7 +547,7 @@ describe('drain', () => {
     await paused.cancelled();
   });
 
-  test('says that it waits when no pod has left for a while, only if it is active, and goes on', async () => {
+  test('says that it waits when no pod has left for a while, only if it is active, and continues', async () => {
     const node = await c.nodeNamed('n');
     const pod = await c.podOn(node, { finalizers: ['example.com/held'] });
     const applied = await draining([node]);

@@ -164,7 +164,7 @@ test('an Evacuation names the agent and its node, and is removed when the pod ha
   );
 });
 
-test('a drain goes on without an agent that dies, and back when it returns', async () => {
+test('a drain continues without an agent that dies, and back when it returns', async () => {
   const node = await c.nodeNamed('n');
   const agent = new PlayedAgent(c, node);
   await agent.reports();
@@ -218,7 +218,7 @@ test('a drain leaves the node agent running, which is a DaemonSet pod of the ins
   }
 });
 
-test('a drain that may not read the Leases of agents goes on without them, and says so', async () => {
+test('a drain that may not read the Leases of agents continues without them, and says so', async () => {
   const key = { namespace: AGENT_LEASE_NAMESPACE, name: 'node-maintenance-worker' };
   const allow = (verb: string) =>
     c.admin.mergePatch(roles, key, {

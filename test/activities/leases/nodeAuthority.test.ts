@@ -316,12 +316,12 @@ describe('without any record, as of an object from before the upgrade', () => {
 
   test('a node that was cordoned is held, and no other is started', async () => {
     const rack = c.named('rack');
-    const nodes = [await c.nodeNamed('begun', { rack }), await c.nodeNamed('new', { rack })];
+    const nodes = [await c.nodeNamed('started', { rack }), await c.nodeNamed('new', { rack })];
     const applied = await c.applied(ofRack(rack));
     const status = { nodeStatuses: [{ nodeRef: { name: nodes[0] }, unschedulableBefore: false }] };
-    const begun = await c.withStatus({ ...applied, kind: 'NodeMaintenance' }, status);
+    const inProgress = await c.withStatus({ ...applied, kind: 'NodeMaintenance' }, status);
     const existing = await Promise.all(nodes.map((node) => c.node(node)));
-    const { decisions, denied } = await authorityOf().decide(unrecorded(begun), existing);
+    const { decisions, denied } = await authorityOf().decide(unrecorded(inProgress), existing);
     expect([...decisions.values()]).toEqual(['Hold', 'Skip']);
     expect(denied[1]).toMatchObject({
       name: nodes[1],

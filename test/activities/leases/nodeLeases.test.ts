@@ -393,7 +393,7 @@ describe('uncordonNodes', () => {
     expect(await leaseCondition(applied)).toMatch(/^False Released/);
   });
 
-  test('says that it waits for a Lease for long, only if it is active, and goes on', async () => {
+  test('says that it waits for a Lease for long, only if it is active, and continues', async () => {
     const node = await c.nodeNamed('n');
     const applied = await cordonedBy([node]);
     await c.leaseWritten(node, jane);

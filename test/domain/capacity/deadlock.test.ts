@@ -54,7 +54,7 @@ describe('a deadlock of maintenances, Pending pods and a budget', () => {
     },
     { when: 'a pod fits on no node, held or not', differs: { nodes: [cordoned('n1', 0), full] } },
     {
-      when: 'somebody else has cordoned the node on which a pod fits',
+      when: 'another client has cordoned the node on which a pod fits',
       differs: { nodes: [cordoned('n1', 0), cordoned('n3')] },
     },
   ])('does not exist if $when', ({ differs }) => {

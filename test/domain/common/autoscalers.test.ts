@@ -89,7 +89,7 @@ describe('the annotations against autoscalers', () => {
     );
   });
 
-  test('stay with the value that somebody gives them meanwhile', () => {
+  test('stay with the value that another client gives them during the maintenance', () => {
     const world = new World({});
     world.joined(1, true);
     world.annotations['karpenter.sh/do-not-disrupt'] = '30m';
@@ -98,7 +98,7 @@ describe('the annotations against autoscalers', () => {
     expect(world.annotations).toEqual({ 'karpenter.sh/do-not-disrupt': '30m' });
   });
 
-  test('are set again if somebody removes them meanwhile', () => {
+  test('are set again if another client removes them during the maintenance', () => {
     const world = new World({});
     world.joined(1, true);
     delete world.annotations['karpenter.sh/do-not-disrupt'];

@@ -25,7 +25,7 @@ describe('a node without a record', () => {
   });
 });
 
-test('a record decides, whoever has set the field', () => {
+test('a record decides, no matter which client has set the field', () => {
   const recorded = { unschedulableBefore: true } as never;
   expect(unschedulableBefore(node(true, 'node-maintenance'), recorded, [])).toBe(true);
 });

@@ -93,7 +93,7 @@ describe('a maintenance', () => {
       text: 'Drained says why.',
     },
     {
-      when: 'has just begun to wait for volumes',
+      when: 'has just started to wait for volumes',
       differs: { conditions: [['Drained', 'False', 'VolumesAttached']], startedMinutesAgo: 1 },
     },
     {

@@ -62,7 +62,7 @@ describe('a pod is deleted so that it is gone at the deadline', () => {
 
 describe('a pod that is terminating', () => {
   test.each([
-    { when: 'and is gone in time, is left alone', one: terminating(30, -10), secondsLeft: 20, want: [] },
+    { when: 'and is gone in time, is not deleted', one: terminating(30, -10), secondsLeft: 20, want: [] },
     {
       when: 'and would outlive the deadline, gets a shorter grace period',
       one: terminating(3_600, 3_000),
@@ -71,7 +71,7 @@ describe('a pod that is terminating', () => {
     },
     { when: 'past the deadline, gets a second', one: terminating(3_600, 3_000), secondsLeft: -5, want: [1] },
     {
-      when: 'past the deadline with a grace period of a second, is left alone',
+      when: 'past the deadline with a grace period of a second, is not deleted again',
       one: terminating(1, 3),
       secondsLeft: -5,
       want: [],

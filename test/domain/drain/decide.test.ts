@@ -85,7 +85,7 @@ describe('the next step of a drain', () => {
     expect(last.nodeStatuses[0]?.drainTargets).toContainEqual(statics(1_000_000_000));
   });
 
-  test('goes on without an agent that dies, and back when it returns', () => {
+  test('continues without an agent that dies, and back when it returns', () => {
     const mirror = mirrorPod({ priority: 2_000_001_000 });
     const { position } = decideDrain(drain([node('one', [mirror], { agent: liveAgent })]));
     const agent = { kind: 'Silent', since: '2026-01-01T11:00:00.000Z' } as const;

@@ -246,8 +246,8 @@ describe('the deadline of a drain', () => {
     waiting: [],
     published: new Map(),
   });
-  const begun = withStage(emptyStatus, 'Drain', now);
-  const after = (status: typeof begun, left: number, time: string) =>
+  const started = withStage(emptyStatus, 'Drain', now);
+  const after = (status: typeof started, left: number, time: string) =>
     withDrain(status, decideDrain(snapshot(left)), {
       planLength: plan.length,
       now: time,
@@ -260,7 +260,7 @@ describe('the deadline of a drain', () => {
     status.conditions.find(({ type }) => type === 'DrainDeadlineExceeded')?.status;
 
   test('is exceeded when pods are left, until the nodes are drained', () => {
-    const before = after(begun, 1, '2026-01-01T12:59:59Z');
+    const before = after(started, 1, '2026-01-01T12:59:59Z');
     expect(exceeded(before)).toBeUndefined();
     const past = after(before, 1, '2026-01-01T13:00:00Z');
     expect(exceeded(past)).toBe('True');
@@ -270,7 +270,7 @@ describe('the deadline of a drain', () => {
   });
 
   test('is met by nodes that were drained before, also if pods appear later', () => {
-    const drained = after(begun, 0, '2026-01-01T12:30:00Z');
+    const drained = after(started, 0, '2026-01-01T12:30:00Z');
     const later = after(drained, 1, '2026-01-01T14:00:00Z');
     expect(exceeded(later)).toBeUndefined();
     expect(later.drainDeadline).toMatchObject({ drainedAt: '2026-01-01T12:30:00Z' });

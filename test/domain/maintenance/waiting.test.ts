@@ -77,7 +77,7 @@ describe('what a maintenance waits for', () => {
       conditions: [condition('NodesAuthorized', 'False', 'NotAuthorized')],
       want: 'NotAuthorized',
     },
-    { when: 'the drain has just begun', stage: 'Drain', want: 'Draining' },
+    { when: 'the drain has just started', stage: 'Drain', want: 'Draining' },
     { when: 'pods leave', stage: 'Drain', conditions: [drained('Draining')], want: 'Draining' },
     {
       when: 'budgets are used up',

@@ -21,14 +21,14 @@ describe('a shutdown', () => {
   test.each<{ when: string; is: Partial<ShutdownProgress>; want: ShutdownDecision }>([
     { when: 'waits while the node is drained', is: {}, want: { kind: 'Hold' } },
     {
-      when: 'goes on when the node is drained',
+      when: 'continues when the node is drained',
       is: { maintenance: 'Drained' },
-      want: { kind: 'LetGo', cause: 'Drained' },
+      want: { kind: 'Release', cause: 'Drained' },
     },
     {
-      when: 'goes on when a user completes the maintenance',
+      when: 'continues when a user completes the maintenance',
       is: { maintenance: 'EndedByUser' },
-      want: { kind: 'LetGo', cause: 'Ended' },
+      want: { kind: 'Release', cause: 'Ended' },
     },
     {
       when: 'leaves the kubelet its time',
@@ -45,16 +45,20 @@ describe('a shutdown', () => {
       is: { elapsedSeconds: 570, kubeletDelays: undefined },
       want: { kind: 'NotifyKubelet', cause: 'Limit' },
     },
-    { when: 'goes on at the limit', is: { elapsedSeconds: 600 }, want: { kind: 'LetGo', cause: 'Limit' } },
+    {
+      when: 'continues at the limit',
+      is: { elapsedSeconds: 600 },
+      want: { kind: 'Release', cause: 'Limit' },
+    },
     {
       when: 'is that of the kubelet without an apiserver',
       is: { silentSeconds: 10, maintenance: undefined },
       want: { kind: 'NotifyKubelet', cause: 'NoApiserver' },
     },
     {
-      when: 'goes on without an apiserver and a kubelet that delays it',
+      when: 'continues without an apiserver and a kubelet that delays it',
       is: { silentSeconds: 10, kubeletDelays: false },
-      want: { kind: 'LetGo', cause: 'NoApiserver' },
+      want: { kind: 'Release', cause: 'NoApiserver' },
     },
     {
       when: 'is that of the maintenance again when the apiserver is back',
@@ -82,7 +86,7 @@ describe('a shutdown', () => {
     ),
     kubeletDelays: fc.constantFrom(true, false, undefined),
   }) as fc.Arbitrary<ShutdownProgress>;
-  const rank = { Hold: 0, NotifyKubelet: 1, LetGo: 2 };
+  const rank = { Hold: 0, NotifyKubelet: 1, Release: 2 };
 
   test('never goes back because time passes', () => {
     fc.assert(
@@ -101,9 +105,9 @@ describe('a shutdown', () => {
     fc.assert(
       fc.property(any, (is) => {
         const { kind } = decideShutdown(is);
-        if (is.elapsedSeconds >= is.limitSeconds) expect(kind).toBe('LetGo');
+        if (is.elapsedSeconds >= is.limitSeconds) expect(kind).toBe('Release');
         const drains = is.maintenance === 'Draining' && is.silentSeconds < is.apiserverTimeoutSeconds;
-        if (drains && is.elapsedSeconds < is.limitSeconds) expect(kind).not.toBe('LetGo');
+        if (drains && is.elapsedSeconds < is.limitSeconds) expect(kind).not.toBe('Release');
       }),
     );
   });

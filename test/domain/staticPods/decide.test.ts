@@ -244,7 +244,7 @@ test('the agent does not stop itself', () => {
 
 describe('a held manifest', () => {
   test.each<{ when: string; facts: Partial<StaticPodFacts>; want: 'held' | 'put back' | 'set aside' }>([
-    { when: 'the drain goes on: stays held', facts: { maintenances: [maintenance()] }, want: 'held' },
+    { when: 'the drain continues: stays held', facts: { maintenances: [maintenance()] }, want: 'held' },
     {
       when: 'another maintenance drains the node, and has no static pods as targets: stays held',
       facts: { maintenances: [maintenance({ targets: [] })] },

@@ -77,7 +77,12 @@ const lease = (name: string, holderIdentity: string) => ({
 describe('the cordon of a node', () => {
   test.each([
     { when: 'the maintenance has set it', record: false, by: 'node-maintenance', verb: 'uncordon' },
-    { when: 'the record says so, whoever has set it since', record: false, by: 'kubectl', verb: 'uncordon' },
+    {
+      when: 'the record says so, no matter which client has set it since',
+      record: false,
+      by: 'kubectl',
+      verb: 'uncordon',
+    },
     { when: 'it was there before', record: true, by: 'kubectl', verb: 'keep' },
     { when: 'the maintenance only waited for the node', record: undefined, by: 'kubectl', verb: 'keep' },
     { when: 'the record is lost', record: undefined, by: 'node-maintenance', verb: 'uncordon' },

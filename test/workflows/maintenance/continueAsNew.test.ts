@@ -119,7 +119,7 @@ test('A new run handles messages and uncordons the nodes once', async () => {
   expect(fake.calls.filter((call) => call === 'admit')).toHaveLength(1);
 });
 
-test('Signals alone do not exceed the history limit: an activity that lasts is interrupted, and goes on in a new run', async () => {
+test('Signals alone do not exceed the history limit: an activity that lasts is interrupted, and continues in a new run', async () => {
   const fake = new FakeMaintenance({ stage: 'Drain' });
   const handle = await lab.startMaintenance(fake);
   await fake.drained(0);

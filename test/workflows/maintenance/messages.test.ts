@@ -176,11 +176,11 @@ describe('advance', () => {
     expect(fake.stage).toBe('Drain');
   });
 
-  test('as an update that would complete a stage which has just begun asks for the stage', async () => {
+  test('as an update that would complete a stage which has just started asks for the stage', async () => {
     const { fake, handle } = await startedIn('Cordon');
     await update(handle, 'advance');
     expect(await rejectionOf(update(handle, 'advance'))).toBe(
-      'from: required, because stage Drain began less than 10 s ago: send {"from": "Drain"} to complete the maintenance',
+      'from: required, because stage Drain started less than 10 s ago: send {"from": "Drain"} to complete the maintenance',
     );
     expect(fake.stage).toBe('Drain');
     expect(await update(handle, 'advance', { from: 'Drain' })).toMatchObject({ stage: 'Complete' });

@@ -3,8 +3,8 @@ local status = obj.status or {}
 
 for _, condition in ipairs(status.conditions or {}) do
   if condition.type == "Blocked" and condition.status == "True" then
-    local mayPass = condition.reason == "DisruptionBudget"
-    return { status = mayPass and "Progressing" or "Degraded", message = condition.message }
+    local isTransient = condition.reason == "DisruptionBudget"
+    return { status = isTransient and "Progressing" or "Degraded", message = condition.message }
   end
 end
 if status.message ~= nil and status.message ~= "" then

@@ -4,7 +4,7 @@ import { RebootAnnotation } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import type { ConditionFacts } from '../../../domain/common/conditions.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
-import { hasRebootRequest, isRebootWanted } from '../../../domain/reboot/request.ts';
+import { hasRebootRequest, isRebootWanted } from '../../../domain/windows/rebootRequest.ts';
 import {
   advanceRequested,
   nodeAdvanced,
@@ -54,11 +54,11 @@ function maintenanceOf({
 }
 
 const asked = { [Requested]: 'boot-1' };
-const begun = { ...asked, [Started]: 'boot-1' };
+const started = { ...asked, [Started]: 'boot-1' };
 
 test.each<{ what: string; node: Record<string, string>; given: Differs; want: boolean }>([
   { what: 'of a maintenance that waits for it', node: asked, given: {}, want: true },
-  { what: 'that has started', node: begun, given: {}, want: true },
+  { what: 'that has started', node: started, given: {}, want: true },
   { what: 'that is not recorded', node: asked, given: { conditions: [] }, want: false },
   { what: 'for another boot', node: { [Requested]: 'boot-0' }, given: {}, want: false },
   { what: 'that was only acknowledged', node: { [Started]: 'boot-1' }, given: {}, want: false },
@@ -70,10 +70,10 @@ test.each<{ what: string; node: Record<string, string>; given: Differs; want: bo
   },
   { what: 'of a maintenance with another boot ID', node: asked, given: { bootId: 'boot-0' }, want: false },
   { what: 'of a maintenance that runs a Job', node: asked, given: { work: 'Job' }, want: false },
-  { what: 'of a completed maintenance', node: begun, given: { stage: 'Complete' }, want: false },
+  { what: 'of a completed maintenance', node: started, given: { stage: 'Complete' }, want: false },
   {
     what: 'of a deleted maintenance',
-    node: begun,
+    node: started,
     given: { deletionTimestamp: '2026-11-21T12:00:00Z' },
     want: false,
   },
@@ -85,7 +85,7 @@ test.each<{ what: string; node: Record<string, string>; given: Differs; want: bo
   },
   {
     what: 'of a cancelled maintenance, too late',
-    node: begun,
+    node: started,
     given: { conditions: [rebootRequested, nodeCancelled] },
     want: true,
   },
@@ -97,19 +97,19 @@ test.each<{ what: string; node: Record<string, string>; given: Differs; want: bo
   },
   {
     what: 'of an advanced maintenance, too late',
-    node: begun,
+    node: started,
     given: { conditions: [rebootRequested, advanceRequested] },
     want: true,
   },
   {
     what: 'of a failed maintenance',
-    node: begun,
+    node: started,
     given: { conditions: [rebootRequested, nodeFailed('RebootTimeout', 'why')] },
     want: false,
   },
   {
     what: 'of a failed maintenance that was advanced',
-    node: begun,
+    node: started,
     given: { conditions: [rebootRequested, nodeAdvanced] },
     want: false,
   },
@@ -121,8 +121,8 @@ test.each<{ what: string; node: Record<string, string>; given: Differs; want: bo
 test('no request is wanted without a maintenance, nor by a maintenance of no window', () => {
   const { metadata, ...other } = maintenanceOf({});
   const { labels: _labels, ...foreign } = metadata;
-  expect(isRebootWanted(nodeWith(begun), [])).toBe(false);
-  expect(isRebootWanted(nodeWith(begun), [{ ...other, metadata: foreign }])).toBe(false);
+  expect(isRebootWanted(nodeWith(started), [])).toBe(false);
+  expect(isRebootWanted(nodeWith(started), [{ ...other, metadata: foreign }])).toBe(false);
 });
 
 test.each([

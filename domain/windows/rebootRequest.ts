@@ -2,9 +2,9 @@ import type { Node } from '../../api/core.ts';
 import { RebootAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { stageOf } from '../common/stage.ts';
-import { isCancelled, nodeResultOf, workResultOf } from '../windows/nodeResult.ts';
-import { endedBootIdOf } from '../windows/rebootPhases.ts';
-import { belongsToNode, windowMaintenanceOf, workTypeOf } from '../windows/windowMaintenance.ts';
+import { isCancelled, nodeResultOf, workResultOf } from './nodeResult.ts';
+import { endedBootIdOf } from './rebootPhases.ts';
+import { belongsToNode, windowMaintenanceOf, workTypeOf } from './windowMaintenance.ts';
 
 /** Reports whether the agent of the node is asked to reboot it. */
 export function hasRebootRequest({ metadata }: Pick<Node, 'metadata'>): boolean {
