@@ -5,6 +5,7 @@ import { Evacuator } from '../../evacuator-kit/evacuator.ts';
 import { EvacuationStopped, StopReason } from '../../evacuator-kit/progress.ts';
 import type { EvacuatePod } from '../../evacuator-kit/protocol.ts';
 import { Responder } from '../../evacuator-kit/responder.ts';
+import { runEvacuator } from '../../evacuator-kit/run.ts';
 import { watchEvictions } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -149,6 +150,44 @@ describe('one function', () => {
       return { uid, podRef: { name, uid }, active };
     };
     expect(served).toEqual([expected(first, responderName), expected(second, evacuatorClass)]);
+  });
+});
+
+describe('runEvacuator', () => {
+  const options = (evacuatorClass: string) => ({
+    evacuatorClass,
+    evacuate: async () => Promise.resolve('moved'),
+    kubeconfig: sandbox.kubeconfig,
+    namespace: c.namespace,
+    log: silentLog,
+    signal: running.signal,
+  });
+
+  test('serves both APIs with responderName', async () => {
+    const [evacuatorClass = ''] = responderName.split('/');
+    ended = runEvacuator({ ...options(evacuatorClass), responderName });
+    const [first, second] = await c.podsOn(node, 2);
+    if (first === undefined || second === undefined) throw new Error('unreachable');
+    const eviction = await activated(first);
+    const evacuation = await c.applied(c.evacuation(second));
+    await c.withStatus(evacuation, { activeEvacuatorClass: evacuatorClass, activeEvacuatorCompleted: false });
+    await eventually('both completions', async () => {
+      expect((await reportOf(eviction))?.completionTime).toBeDefined();
+      expect((await c.evacuationOf(second))?.status?.activeEvacuatorCompleted).toBe(true);
+    });
+  });
+
+  test('names the permissions that are missing', async () => {
+    const kubeconfig = sandbox.admissionKubeconfig;
+    await expect(runEvacuator({ ...options('test.example.com'), kubeconfig, responderName })).rejects.toThrow(
+      /evictions\/status/,
+    );
+  });
+
+  test('rejects a reserved name', async () => {
+    await expect(
+      runEvacuator({ ...options('test.example.com'), responderName: 'a.k8s.io/mover' }),
+    ).rejects.toThrow('responderName "a.k8s.io/mover" is reserved for Kubernetes');
   });
 });
 

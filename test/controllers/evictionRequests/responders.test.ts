@@ -1,6 +1,7 @@
-import type { Deployment, Pod } from '../../../api/core.ts';
+import type { Deployment, KubeObject, Pod } from '../../../api/core.ts';
 import type { EvictionRequest, LifecycleEviction } from '../../../api/lifecycle.ts';
 import {
+  DAEMONSET_RESPONDER,
   DEPLOYMENT_RESPONDER,
   EVICTION_REQUEST,
   IMPERATIVE_RESPONDER,
@@ -9,6 +10,7 @@ import {
 import { isTrue } from '../../../domain/common/conditions.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { daemons, pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evictionRequestControllerOn } from '../../kit/evictionRequests.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
@@ -24,6 +26,7 @@ beforeAll(async () => {
 });
 
 beforeEach(() => {
+  c.requests.clear();
   stop = evictionRequestControllerOn(c);
 });
 
@@ -122,6 +125,55 @@ describe('A pod of a Deployment that names our responder', () => {
       expect(isReleased(now() as Pod)).toBe(false);
       expect(now()?.metadata.ownerReferences).toHaveLength(1);
     });
+  });
+});
+
+describe('A pod of a DaemonSet that names our responder', () => {
+  test('is deleted once a maintenance has reached it', async () => {
+    const name = c.named('ds');
+    const node = await c.nodeNamed('n', { for: name });
+    await c.applied({
+      apiVersion: 'apps/v1',
+      kind: 'DaemonSet',
+      metadata: { name, namespace: c.namespace },
+      spec: {
+        selector: { matchLabels: { daemon: name } },
+        template: {
+          metadata: { labels: { daemon: name } },
+          spec: {
+            evictionResponders: [{ name: DAEMONSET_RESPONDER, priority: 10_000 }],
+            nodeSelector: { for: name },
+            tolerations: [{ operator: 'Exists' }],
+            terminationGracePeriodSeconds: 0,
+            containers: [{ name: 'main', image: 'fake' }],
+          },
+        },
+      },
+    } as KubeObject);
+    const pod = await eventually('the pod to be Ready', () => {
+      const [ready] = c.podsOf(node).filter((one) => one.status.ready);
+      expect(ready).toBeDefined();
+      return ready as Pod;
+    });
+    await request(pod);
+    await eventually('the report of the responder', async () => {
+      const { status } = (await evictionOf(pod)) ?? {};
+      expect(status?.responders?.[0]?.message).toBe(
+        `No maintenance drains the pods of DaemonSet ${name} on the node yet.`,
+      );
+    });
+    const maintenance = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    const drainTargets = [pods(2_147_483_647), daemons(2_147_483_647)];
+    await c.withStatus(
+      { ...maintenance, kind: 'NodeMaintenance' },
+      { nodeStatuses: [{ nodeRef: { name: node }, drainTargets }] },
+    );
+    await c.eventuallyGone(pod);
+    await eventually('the end of the Eviction', async () =>
+      expect(isTrue((await evictionOf(pod))?.status?.conditions, 'TargetEvicted')).toBe(true),
+    );
+    expect(c.requests.count('evict pods')).toBe(0);
+    await c.maintenancesDropped();
   });
 });
 
