@@ -146,7 +146,7 @@ export const eventReasons = {
   },
   EvictionControllerYielded: {
     type: 'Warning',
-    on: ['Eviction', 'EvictionRequest'],
+    on: ['Eviction'],
     meaning:
       'Another controller acts on EvictionRequests, or evicts pods as the imperative responder; node maintenance leaves that to it.',
   },

@@ -33,6 +33,8 @@ interface Deps {
 
 /** Number of pods whose evictions are reconciled in parallel. */
 const workers = 24;
+/** More writes in a row than a pod has requesters mean that the apiserver stores something else than what was decided. */
+const maxSteps = 500;
 /** Upper limit of a wait, so that an adjustment of the clock takes effect. */
 const maxWaitMs = 60_000;
 
@@ -105,7 +107,8 @@ export class EvictionRequestController {
   async #advance(key: string): Promise<Requeue | undefined> {
     let world = await this.#observe(key);
     let isConfirmed = false;
-    while (world !== undefined && !this.#deps.others.hasController) {
+    for (let steps = 0; world !== undefined && !this.#deps.others.hasController; steps++) {
+      if (steps === maxSteps) throw new Error(`no end after ${maxSteps} writes`);
       const step = nextStep(world);
       if (step.kind === 'Wait') return waitOf(step, world.now);
       if (step.kind === 'CreateEviction' && world.evictions.length > 0 && !isConfirmed) {

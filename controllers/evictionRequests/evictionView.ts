@@ -4,8 +4,6 @@ import {
   evictionControllers,
   imperativeResponders,
   type ObservedEviction,
-  type ObservedEvictionRequest,
-  requestControllers,
 } from '../../domain/evictionRequests/otherControllers.ts';
 import { byPodUid } from '../../kube/cluster.ts';
 import { sleep } from '../../kube/abort.ts';
@@ -18,7 +16,7 @@ import { withoutManagedFields } from '../../kube/transform.ts';
 
 /** The informers of lifecycle.k8s.io. */
 export interface EvictionView {
-  readonly requests: Informer<ObservedEvictionRequest, EvictionRequest>;
+  readonly requests: Informer<EvictionRequest>;
   readonly evictions: Informer<ObservedEviction, LifecycleEviction>;
 }
 
@@ -49,10 +47,9 @@ export async function watchEvictionRequests(options: WatchOptions): Promise<Evic
     [byPodUid]: ({ spec }: EvictionRequest | LifecycleEviction) => [spec.target.pod.uid],
   };
   const view: EvictionView = {
-    requests: new Informer<ObservedEvictionRequest, EvictionRequest>({
+    requests: new Informer<EvictionRequest>({
       kube,
       resource: resources.evictionRequests,
-      transform: (raw) => ({ ...raw, controllers: requestControllers(managed(raw)), ...trimmed(raw) }),
       indexes,
       log,
     }),
@@ -76,12 +73,12 @@ export async function watchEvictionRequests(options: WatchOptions): Promise<Evic
 }
 
 /** The objects of the apiserver have managedFields, which the types of api/ leave out. */
-function managed(raw: EvictionRequest | LifecycleEviction): Managed {
+function managed(raw: LifecycleEviction): Managed {
   return { metadata: raw.metadata as Managed['metadata'] };
 }
 
 /** Must come after what reads the managedFields, because it removes them. */
-function trimmed({ metadata }: EvictionRequest | LifecycleEviction) {
+function trimmed({ metadata }: LifecycleEviction) {
   return { metadata: withoutManagedFields({ metadata }).metadata };
 }
 

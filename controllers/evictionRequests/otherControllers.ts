@@ -1,7 +1,6 @@
-import { LIFECYCLE_EVICTION, EVICTION_REQUEST } from '../../api/names.ts';
+import { LIFECYCLE_EVICTION } from '../../api/names.ts';
 import {
   type ObservedEviction,
-  type ObservedEvictionRequest,
   otherController,
   otherImperativeResponder,
 } from '../../domain/evictionRequests/otherControllers.ts';
@@ -41,27 +40,18 @@ export class OtherControllers {
   /** Observes until the returned function is called. Must be called before other subscribers of the view act. */
   start(): () => void {
     const { view } = this.#deps;
-    const unsubscribe = [
-      view.requests.subscribe(({ object }) => this.#observe(object)),
-      view.evictions.subscribe(({ object }) => {
-        this.#observe(object);
-        this.#observeImperative(object);
-      }),
-    ];
-    return () => {
-      for (const stop of unsubscribe) stop();
-    };
+    return view.evictions.subscribe(({ object }) => {
+      this.#observe(object);
+      this.#observeImperative(object);
+    });
   }
 
-  #observe(object: ObservedEviction | ObservedEvictionRequest): void {
+  #observe(eviction: ObservedEviction): void {
     if (this.#controller !== undefined) return;
-    this.#controller = otherController(object, this.#deps.sinceMs);
+    this.#controller = otherController(eviction, this.#deps.sinceMs);
     if (this.#controller === undefined) return;
-    const kind = 'imperativeResponders' in object ? LIFECYCLE_EVICTION.kind : EVICTION_REQUEST.kind;
-    this.#report(
-      object,
-      `${kind} ${object.metadata.name} is written by ${this.#controller}: the controller of node maintenance leaves EvictionRequests to it.`,
-    );
+    const message = `Eviction ${eviction.metadata.name} is written by ${this.#controller}: the controller of node maintenance leaves EvictionRequests to it.`;
+    this.#report(eviction, message);
   }
 
   #observeImperative(object: ObservedEviction): void {
@@ -74,14 +64,14 @@ export class OtherControllers {
     );
   }
 
-  #report(object: ObservedEviction | ObservedEvictionRequest, message: string): void {
+  #report({ metadata }: ObservedEviction, message: string): void {
     const { events, log } = this.#deps;
-    const { name, namespace, uid } = object.metadata;
-    const { apiVersion, kind } = 'imperativeResponders' in object ? LIFECYCLE_EVICTION : EVICTION_REQUEST;
+    const { name, namespace, uid } = metadata;
+    const { apiVersion, kind } = LIFECYCLE_EVICTION;
     events.record(
       { apiVersion, kind, metadata: { name, ...(namespace && { namespace }), ...(uid && { uid }) } },
       { type: 'Warning', reason: 'EvictionControllerYielded', message },
     );
-    log.warn('Another controller of EvictionRequests was found', { kind, namespace, name, message });
+    log.warn('Another controller of EvictionRequests was found', { namespace, name, reason: message });
   }
 }

@@ -3,6 +3,7 @@ import type {
   EvictionRequest,
   EvictionRequestStatus,
   EvictionStatus,
+  EvictionTarget,
   LifecycleEviction,
 } from '../../api/lifecycle.ts';
 import { LIFECYCLE_EVICTION } from '../../api/names.ts';
@@ -34,7 +35,7 @@ import {
 /** All that concerns the eviction of one pod. */
 export interface EvictionWorld {
   readonly namespace: string;
-  readonly target: { readonly name: string; readonly uid: string };
+  readonly target: EvictionTarget['pod'];
   /** The EvictionRequests for the pod. */
   readonly requests: readonly EvictionRequest[];
   /** The Evictions of the pod. */

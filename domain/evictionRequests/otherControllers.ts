@@ -1,4 +1,4 @@
-import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
+import type { LifecycleEviction } from '../../api/lifecycle.ts';
 import { FIELD_MANAGER, IMPERATIVE_RESPONDER } from '../../api/names.ts';
 import { type Managed, managersOf } from '../common/managedFields.ts';
 import { compareNames } from '../common/names.ts';
@@ -19,14 +19,9 @@ export interface ObservedEviction extends LifecycleEviction {
   readonly imperativeResponders: readonly OtherWriter[];
 }
 
-export interface ObservedEvictionRequest extends EvictionRequest {
-  readonly controllers: readonly OtherWriter[];
-}
-
 const statusFields = ['conditions', 'observedGeneration', 'requesters', 'targetResponders'];
 /** "Populated by responders and evictionrequest-controller": the fields of the controller, without those of the responders. */
 const controllerPaths = [['f:spec'], ...statusFields.map((field) => ['f:status', `f:${field}`])];
-const requestPaths = ['conditions', 'observedGeneration'].map((field) => ['f:status', `f:${field}`]);
 /** The controller writes the name and startTime of each entry, and the responder the rest. */
 const imperativePaths = ['heartbeatTime', 'completionTime', 'message'].map((field) => [
   'f:status',
@@ -40,10 +35,6 @@ export function evictionControllers(object: Managed): OtherWriter[] {
   return othersOf(object, controllerPaths);
 }
 
-export function requestControllers(object: Managed): OtherWriter[] {
-  return othersOf(object, requestPaths);
-}
-
 export function imperativeResponders(object: Managed): OtherWriter[] {
   return othersOf(object, imperativePaths);
 }
@@ -55,16 +46,12 @@ function othersOf(object: Managed, paths: readonly (readonly string[])[]): Other
 }
 
 /**
- * Returns the name of another controller that acts on EvictionRequests: one that has written an Eviction in progress, or any object since that
- * time. A controller that was switched off before leaves only objects that are final. An Eviction that nobody has requested is no evidence.
+ * Returns the name of another controller that acts on EvictionRequests: one that has written an Eviction in progress, or any Eviction since that
+ * time. A controller that was switched off before leaves only Evictions that are final. An Eviction that nobody has requested is no evidence.
  */
-export function otherController(
-  object: ObservedEviction | ObservedEvictionRequest,
-  sinceMs: number,
-): string | undefined {
-  const isInProgress = 'imperativeResponders' in object && !isFinal(object);
-  if ('imperativeResponders' in object && !isRequested(object.metadata)) return undefined;
-  return object.controllers.find((one) => isInProgress || isSince(one, sinceMs))?.manager;
+export function otherController(eviction: ObservedEviction, sinceMs: number): string | undefined {
+  if (!isRequested(eviction.metadata)) return undefined;
+  return eviction.controllers.find((one) => !isFinal(eviction) || isSince(one, sinceMs))?.manager;
 }
 
 /** Returns the name of another program that evicts pods as the imperative responder. */

@@ -5,10 +5,8 @@ import {
   evictionControllers,
   imperativeResponders,
   type ObservedEviction,
-  type ObservedEvictionRequest,
   otherController,
   otherImperativeResponder,
-  requestControllers,
 } from '../../../domain/evictionRequests/otherControllers.ts';
 
 const time = '2026-11-25T12:00:00Z';
@@ -35,13 +33,6 @@ describe('Another controller is recognized by the fields that it has written', (
   ])('$when', ({ fields, found }) => {
     expect(evictionControllers(managed('kcm', fields)).length > 0).toBe(found);
     expect(evictionControllers(managed(FIELD_MANAGER, fields))).toEqual([]);
-  });
-
-  test('the status of an EvictionRequest, and not its spec', () => {
-    expect(requestControllers(managed('kcm', { 'f:status': { 'f:observedGeneration': {} } }))).toEqual([
-      { manager: 'kcm', timeMs: sinceMs },
-    ]);
-    expect(requestControllers(managed('kubectl-create', { 'f:spec': { 'f:intent': {} } }))).toEqual([]);
   });
 
   test('the imperative responder by its heartbeat, and not by the start that the controller sets', () => {
@@ -93,18 +84,5 @@ describe('Another controller counts', () => {
     expect(
       otherController(eviction({ writtenAt: time, isFinal: false, isRequested: false }), sinceMs),
     ).toBeUndefined();
-  });
-
-  test.each([
-    { when: 'it has reported on a request since we lead', writtenAt: time, yields: true },
-    { when: 'not if it did so before', writtenAt: before, yields: false },
-  ])('$when', ({ writtenAt, yields }) => {
-    const { metadata, spec } = eviction({ writtenAt, isFinal: false });
-    const request: ObservedEvictionRequest = {
-      metadata,
-      spec: { ...spec, requester: 'example.com/a', intent: 'Eviction' },
-      controllers: [{ manager: 'kcm', timeMs: Date.parse(writtenAt) }],
-    };
-    expect(otherController(request, sinceMs)).toBe(yields ? 'kcm' : undefined);
   });
 });
