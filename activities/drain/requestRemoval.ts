@@ -68,9 +68,9 @@ async function leaveTo(
   { from, to }: { from: NodeMaintenance; to: readonly NodeMaintenance[] },
 ): Promise<void> {
   const { name, namespace = '', uid, resourceVersion, ownerReferences = [] } = metadata;
+  if (!ownerReferences.some((owner) => owner.uid === from.metadata.uid)) return;
   const uids = new Set(to.map((one) => one.metadata.uid));
   const kept = ownerReferences.filter((owner) => owner.uid !== from.metadata.uid && !uids.has(owner.uid));
-  if (kept.length === ownerReferences.length) return;
   const { apiVersion, kind } = NODE_MAINTENANCE;
   const added = to.map((one) => ({
     apiVersion,

@@ -16,7 +16,7 @@ let requests: RequestRecord;
 const watching = new AbortController();
 
 beforeAll(async () => {
-  world = await createWorld({ nodes: 2, ownServers: true });
+  world = await createWorld({ nodes: 2, evictionRequest: true });
   requests = await recordRequests(world.kube, watching.signal);
   worker = startWorker(world.sandbox, { args });
   await worker.ready();

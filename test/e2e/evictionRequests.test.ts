@@ -21,7 +21,7 @@ let requests: RequestRecord;
 const watching = new AbortController();
 
 beforeAll(async () => {
-  world = await createWorld({ nodes: 4 });
+  world = await createWorld({ nodes: 4, evictionRequest: true });
   requests = await recordRequests(world.kube, watching.signal);
   worker = startWorker(world.sandbox, byRequests);
   await worker.ready();

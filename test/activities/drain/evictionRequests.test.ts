@@ -2,6 +2,7 @@ import type { KubeObject, Pod } from '../../../api/core.ts';
 import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { type EvictionApi, evictionApis } from '../../../domain/common/evictionApi.ts';
+import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -16,7 +17,7 @@ let sandbox: Sandbox;
 let c: TestCluster;
 
 beforeAll(async () => {
-  sandbox = await testSandbox();
+  sandbox = await testSandbox({ evictionRequest: true, nodes: 0 });
   c = await testCluster(sandbox, { prefix: 'requests' });
 });
 
@@ -138,8 +139,11 @@ describe('with EvictionRequests', () => {
     const node = await c.nodeNamed('n');
     const annotations = { 'evacuation.coordination.k8s.io/priority_example.com': '1/app' };
     const own = [await c.daemonPodOn(node), await c.podOn(node, { annotations })];
-    const applied = await draining([node], [pods(5000), daemons(5000)]);
-    const drain = started(() => activities.drain(refOf(applied), 1));
+    const plan = [pods(5000), daemons(5000)];
+    const last = completeDrainPlan(plan).length - 1;
+    const made = await draining([node], plan);
+    const applied = await c.withStatus(made, { ...emptyStatus, drainPosition: last });
+    const drain = started(() => activities.drain(refOf(applied), last));
     for (const pod of own) await c.eventuallyEvacuating(pod);
     await drain.cancelled();
     for (const pod of own) expect(await requestsOf(pod)).toEqual([]);
