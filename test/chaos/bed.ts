@@ -9,6 +9,7 @@ import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { priorityClasses } from '../kit/resources.ts';
 import { insist } from './insist.ts';
 import { priorities, type Priority } from './scenario.ts';
+import { WorkerSlot } from './workerSlot.ts';
 
 /** The servers that chaos runs share, one run after the other. Each run has names of its own. */
 export interface Bed {
@@ -17,6 +18,8 @@ export interface Bed {
   kube: Kube;
   temporal: Client;
   auditLog: AuditLogFile;
+  /** Returns so many places for workers, with networks and clocks of their own. The workers of one run serve the next, too. */
+  workerSlots(count: number): Promise<readonly WorkerSlot[]>;
   close(): Promise<void>;
 }
 
@@ -31,7 +34,14 @@ export async function createBed(sandbox: Sandbox, auditDir: string): Promise<Bed
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'chaos', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
+  const slots: WorkerSlot[] = [];
+  const workerSlots = async (count: number) => {
+    while (slots.length < count) slots.push(await WorkerSlot.create(sandbox));
+    for (const unused of slots.slice(count)) await unused.stop();
+    return slots.slice(0, count);
+  };
   const close = async () => {
+    await Promise.all(slots.map((slot) => slot.close()));
     await connection.close();
     await kube.close();
   };
@@ -41,7 +51,7 @@ export async function createBed(sandbox: Sandbox, auditDir: string): Promise<Bed
         fieldManager: 'chaos',
       }),
     );
-  return { sandbox, kube, temporal, auditLog: new AuditLogFile(auditDir), close };
+  return { sandbox, kube, temporal, auditLog: new AuditLogFile(auditDir), workerSlots, close };
 }
 
 export function priorityClassOf(priority: Priority): string {

@@ -45,11 +45,17 @@ export class Operators {
       slot.resume();
       slot.setClock(0);
     }
-    await this.repairServers();
+    await this.#repairServers();
     await Promise.all(this.#slots.map((slot) => slot.ready()));
   }
 
-  async repairServers(): Promise<void> {
+  /** Gives up what workers do that cannot be repaired otherwise. */
+  async restartWorkers(): Promise<void> {
+    await Promise.all(this.#slots.map((slot) => slot.kill()));
+    await this.repair();
+  }
+
+  async #repairServers(): Promise<void> {
     this.#down.clear();
     const { sandbox } = this.#bed;
     for (const name of serversWithFaults) sandbox.server(name).resume();

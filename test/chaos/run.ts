@@ -14,7 +14,7 @@ import { leftoversOf, readFinalWorld, removeLeftovers } from './leftovers.ts';
 import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
 import { Users } from './users.ts';
-import { WorkerSlot } from './workerSlot.ts';
+import type { WorkerSlot } from './workerSlot.ts';
 import { createWorld, deleteWorld, Names, untilTrue, windowOf } from './worldObjects.ts';
 
 export interface RunResult {
@@ -42,9 +42,9 @@ export async function runScenario(bed: Bed, scenario: Scenario, { report }: RunO
   const startedAt = performance.now();
   const offset = bed.auditLog.end();
   const run = new ChaosRun(bed, scenario, report);
-  let ends: Violation[];
+  let ends: Violation[] = [];
   try {
-    ends = await run.play();
+    ends = await run.play().catch((error) => [failure(error)]);
   } finally {
     await run.close();
   }
@@ -60,6 +60,12 @@ export async function runScenario(bed: Bed, scenario: Scenario, { report }: RunO
       .length,
     seconds: (performance.now() - startedAt) / 1_000,
   };
+}
+
+/** What does not work although the faults are over is a promise that was not kept. */
+function failure(error: unknown): Violation {
+  const message = error instanceof Error ? error.message : String(error);
+  return { invariant: 'end', message: `The run could not be finished: ${message}`, events: [] };
 }
 
 class ChaosRun {
@@ -93,21 +99,18 @@ class ChaosRun {
   }
 
   async close(): Promise<void> {
-    await this.operators.repairServers();
-    await Promise.all(this.#slots.map((slot) => slot.close()));
+    await this.operators.repair().catch(() => this.operators.restartWorkers());
     await removeLeftovers(this.#bed, this.names);
     await deleteWorld(this.#bed, this.names, this.#scenario);
   }
 
   /** Creates the world while the workers start. */
   async #begin(): Promise<void> {
-    const { workers, steps, window } = this.#scenario;
-    const hasClock = steps.some((step) => step.kind === 'Fault' && step.fault.kind === 'ClockJump');
-    for (let index = 0; index < workers; index++)
-      this.#slots.push(await WorkerSlot.create(this.#bed, { hasClock }));
+    const { workers, window } = this.#scenario;
+    this.#slots.push(...(await this.#bed.workerSlots(workers)));
     await Promise.all([
-      createWorld(this.#bed, this.names, this.#scenario),
-      ...this.#slots.map((slot) => slot.ready()),
+      createWorld(this.#bed, this.names, this.#scenario).then(() => this.#report('all pods are Ready')),
+      ...this.#slots.map((slot) => slot.ready().then(() => this.#report('a worker is ready'))),
     ]);
     const { kube } = this.#bed;
     const budget = { spec: { maxUnavailable: '100%' } };
@@ -187,6 +190,7 @@ class ChaosRun {
       (left = leftoversOf(await readFinalWorld(this.#bed, this.names))).length === 0;
     try {
       await untilTrue('nothing to be left', isClear, endsWithinMs);
+      this.#report('nothing is left');
       return undefined;
     } catch {
       return left.map((message) => ({ invariant: 'rest', message, events: [] }));
@@ -198,6 +202,7 @@ class ChaosRun {
     let left: NodeMaintenance[] = [];
     try {
       await untilTrue(end, async () => (left = await others()).length === 0, endsWithinMs);
+      this.#report(`every maintenance ${end}`);
       return undefined;
     } catch {
       return left.map(({ metadata: { name, finalizers }, spec: { stage }, status }) => ({

@@ -84,14 +84,14 @@ export function scenarioOf(seed: number): Scenario {
   const hasDaemons = workloads.some(({ kind }) => kind === 'DaemonSet');
   const window = random.chance(0.35) ? random.some(maintained, random.integer(1, 2)) : undefined;
   const world = { seed, nodes, workloads, maintenances, window, isGated: hasDaemons && random.chance(0.5) };
-  const workers = random.chance(0.6) ? 2 : 1;
+  const workers = random.chance(0.75) ? 2 : 1;
   return { ...world, workers, steps: stepsOf(random, { ...world, maintained, workers }) };
 }
 
 function workloadsOf(random: Random, maintained: readonly [string, ...string[]]): Workload[] {
-  return Array.from({ length: random.integer(2, 4) }, (_, index) => {
+  return Array.from({ length: random.integer(3, 5) }, (_, index) => {
     const kind = random.pick(['Deployment', 'Deployment', 'StatefulSet', 'DaemonSet', 'Pods']);
-    const replicas = random.integer(kind === 'Deployment' ? 2 : 1, kind === 'Deployment' ? 5 : 3);
+    const replicas = kind === 'Deployment' ? random.integer(3, 8) : random.integer(1, 4);
     const hasBudget = (kind === 'Deployment' || kind === 'StatefulSet') && replicas > 1 && random.chance(0.6);
     return {
       name: `w${index + 1}`,
@@ -117,7 +117,7 @@ function maintenanceOf(
   return {
     name,
     nodes: random.some(maintained, random.integer(1, maintained.length)),
-    stage: random.pick(['Idle', 'Cordon', 'Drain', 'Drain']),
+    stage: random.pick(['Idle', 'Cordon', 'Drain', 'Drain', 'Drain', 'Drain']),
     drainPlan: random.chance(0.75) ? planOf(random) : undefined,
     deleteAfterSeconds: random.chance(0.1) ? 10 : undefined,
   };
@@ -139,7 +139,7 @@ type Setting = Omit<Scenario, 'steps'> & { maintained: readonly [string, ...stri
 
 function stepsOf(random: Random, setting: Setting): Step[] {
   const at = () => random.integer(0, activeMs);
-  const actions = Array.from({ length: random.integer(3, 8) }, (): Step => {
+  const actions = Array.from({ length: random.integer(2, 6) }, (): Step => {
     const atMs = at();
     return { atMs, kind: 'User', action: actionOf(random, setting) };
   });
@@ -154,7 +154,7 @@ function stepsOf(random: Random, setting: Setting): Step[] {
     setting.window === undefined
       ? []
       : [{ atMs: random.integer(0, 3_000), kind: 'User', action: { kind: 'OpenWindow' } }];
-  const faults = Array.from({ length: random.integer(2, 4) }, (): Step => {
+  const faults = Array.from({ length: random.integer(2, 5) }, (): Step => {
     const atMs = at();
     return { atMs, kind: 'Fault', fault: randomFault(random, setting.workers) };
   });
@@ -168,7 +168,7 @@ function actionOf(random: Random, { maintenances, maintained }: Setting): UserAc
   const choices: readonly [UserAction, ...UserAction[]] = [
     { kind: 'Advance', maintenance, by },
     { kind: 'Advance', maintenance, by },
-    { kind: 'Cancel', maintenance, by },
+    { kind: 'Advance', maintenance, by },
     { kind: 'Cancel', maintenance, by },
     { kind: 'Pause', maintenance },
     { kind: 'Resume', maintenance },

@@ -1,9 +1,9 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
-import type { Bed } from './bed.ts';
 import type { ApiserverFault, NetworkFault } from './fault.ts';
 import { UnreliableApiserver } from './unreliableApiserver.ts';
 
@@ -20,26 +20,25 @@ const settings = { EVACUATOR_RESPONSE: '2', READINESS_GRACE: '1', NODE_LEASE_DUR
 
 /** A place for a worker process, with a network of its own to the apiserver and to Temporal, and with a clock of its own. */
 export class WorkerSlot {
-  readonly #bed: Bed;
+  readonly #sandbox: Sandbox;
   readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
   readonly #clock: string | undefined;
   #worker: WorkerProcess | undefined;
   #isAlive = false;
 
-  private constructor(bed: Bed, parts: Pick<Parts, 'apiserver' | 'temporal' | 'clock'>) {
-    this.#bed = bed;
+  private constructor(sandbox: Sandbox, parts: Pick<Parts, 'apiserver' | 'temporal' | 'clock'>) {
+    this.#sandbox = sandbox;
     this.#apiserver = parts.apiserver;
     this.#temporal = parts.temporal;
     this.#clock = parts.clock;
   }
 
-  static async create(bed: Bed, { hasClock }: { hasClock: boolean }): Promise<WorkerSlot> {
-    const { sandbox } = bed;
+  static async create(sandbox: Sandbox): Promise<WorkerSlot> {
     const apiserver = await UnreliableApiserver.before(sandbox.workerKubeconfig);
     const temporal = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
-    const clock = hasClock && canJumpClocks ? join(sandbox.dir, `clock-${crypto.randomUUID()}`) : undefined;
-    const slot = new WorkerSlot(bed, { apiserver, temporal, clock });
+    const clock = canJumpClocks ? join(sandbox.dir, `clock-${crypto.randomUUID()}`) : undefined;
+    const slot = new WorkerSlot(sandbox, { apiserver, temporal, clock });
     slot.setClock(0);
     return slot;
   }
@@ -49,7 +48,7 @@ export class WorkerSlot {
   }
 
   #launch(): WorkerProcess {
-    const { sandbox } = this.#bed;
+    const sandbox = this.#sandbox;
     const worker = startWorker(
       { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress: this.#temporal.address },
       { env: { ...settings, TEMPORAL_ADDRESS: this.#temporal.address, ...this.#clockVariables() } },
@@ -149,10 +148,15 @@ export class WorkerSlot {
     return this.#worker?.log() ?? '';
   }
 
-  async close(): Promise<void> {
+  /** Ends the process as a rollout does. */
+  async stop(): Promise<void> {
     this.endNetworkFaults();
     this.resume();
-    if (this.#worker !== undefined) await endOf(this.#worker);
+    if (this.#isAlive && this.#worker !== undefined) await endOf(this.#worker);
+  }
+
+  async close(): Promise<void> {
+    await this.stop();
     await this.#apiserver.close();
     await this.#temporal.close();
   }
