@@ -184,11 +184,8 @@ interface Parts extends Pick<World, 'sandbox' | 'kube' | 'temporal' | 'record'> 
   dispose: () => Promise<void>;
 }
 
-/**
- * Uses the sandbox that the test files of this shard share, whose state it restores at the end, or starts one of its
- * own where there is none or the options ask for it.
- */
-export async function createWorld({
+/** Returns the options of a sandbox of its own; undefined if the shared one is as the options ask for. */
+function ownSandboxOf({
   nodes,
   realNodes = 0,
   realNodeOptions = {},
@@ -197,11 +194,21 @@ export async function createWorld({
   mutatingPolicies = true,
   evictionRequest = false,
   auditLogs,
-}: WorldOptions): Promise<World> {
-  const shared = install && mutatingPolicies && !ownServers && !evictionRequest && realNodes === 0;
+}: WorldOptions): Parameters<typeof testSandbox>[0] {
+  if (install && mutatingPolicies && !ownServers && !evictionRequest && realNodes === 0) return undefined;
   const options = { ...realNodeOptions, nodes, realNodes, install, mutatingPolicies, evictionRequest };
-  const own = { ...options, ...(auditLogs !== undefined && { auditLogs }) };
-  const sandbox = await testSandbox(shared ? undefined : own);
+  return { ...options, ...(auditLogs !== undefined && { auditLogs }) };
+}
+
+/**
+ * Uses the sandbox that the test files of this shard share, whose state it restores at the end, or starts one of its
+ * own where there is none or the options ask for it.
+ */
+export async function createWorld(options: WorldOptions): Promise<World> {
+  const { nodes, install = true } = options;
+  const own = ownSandboxOf(options);
+  const shared = own === undefined;
+  const sandbox = await testSandbox(own);
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });

@@ -9,7 +9,7 @@ import { runScenario } from './run.ts';
 import { scenarioOf } from './scenario.ts';
 import { violationText } from './violationText.ts';
 
-// Twelve of the runs of `npm run chaos`, with servers of their own: faults of them would be faults of other tests.
+// Two of the runs of `npm run chaos`, with servers of their own: faults of them would be faults of other tests.
 
 let dir: string;
 let sandbox: Sandbox | undefined;
@@ -27,7 +27,7 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-const seeds = Array.from({ length: 12 }, (_, index) => index + 1);
+const seeds = [1, 2];
 
 describe('whatever fails, all promises are kept', () => {
   test.each(seeds)('in the world of seed %d', async (seed) => {
