@@ -5,7 +5,7 @@ import { nodesFor } from './benchmarks.ts';
 import { machineOf } from './machine.ts';
 import { type Options, parseOptions } from './options.ts';
 import { buildOperator, type OperatorBuilds } from './peers/build.ts';
-import { type BenchmarkResult, textOf, verdictOf } from './report.ts';
+import { type BenchmarkResult, textOf, checkResults } from './report.ts';
 import type { ResultsFile } from './results.ts';
 import { runBenchmark } from './run.ts';
 import { operators } from './peers/operators.ts';
@@ -35,15 +35,15 @@ try {
   process.exitCode = 1;
 }
 
-/** Says which thresholds are not met, and which are not judged. */
+/** Says which thresholds are not met, and which are not checked. */
 function reportCheck(results: readonly BenchmarkResult[]): void {
-  const { failures, unjudged } = verdictOf(results);
-  for (const line of unjudged) report(`Not judged: ${line}`);
+  const { failures, unchecked } = checkResults(results);
+  for (const line of unchecked) report(`Not checked: ${line}`);
   for (const line of failures) report(`Not met: ${line}`);
   if (failures.length > 0) process.exitCode = 1;
   else
     report(
-      `Every threshold that was judged is met${unjudged.length > 0 ? `; ${unjudged.length} were not judged` : ''}`,
+      `Every threshold that was checked is met${unchecked.length > 0 ? `; ${unchecked.length} were not checked` : ''}`,
     );
 }
 

@@ -9,7 +9,7 @@ import { percentile, type Spread, spreadOf } from './statistics.ts';
 import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Slice } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
-import { failuresOf, type ThresholdResult, unjudgedOf } from './thresholds.ts';
+import { failuresOf, type ThresholdResult, uncheckedOf } from './thresholds.ts';
 
 /** A run that has no figures, and why; without its number, all runs of the target. */
 export interface Failure {
@@ -342,12 +342,15 @@ export function thresholdLine({ result, metric, value, unit, bound, goal }: Thre
 }
 
 /** Returns the lines about the thresholds that are missed, or whose figures of ours are missing, and about those that nothing was compared with. */
-export function verdictOf(results: readonly BenchmarkResult[]): { failures: string[]; unjudged: string[] } {
+export function checkResults(results: readonly BenchmarkResult[]): {
+  failures: string[];
+  unchecked: string[];
+} {
   const lines = (select: (all: readonly ThresholdResult[]) => ThresholdResult[]) =>
     results.flatMap(({ benchmark, thresholds }) =>
       select(thresholds).map((one) => `${benchmark.name}: ${thresholdLine(one).trim()}`),
     );
-  return { failures: lines(failuresOf), unjudged: lines(unjudgedOf) };
+  return { failures: lines(failuresOf), unchecked: lines(uncheckedOf) };
 }
 
 function spreadText(spread: Spread | undefined, digits: number): string {

@@ -132,7 +132,7 @@ export function failuresOf(results: readonly ThresholdResult[]): ThresholdResult
 }
 
 /** Returns the results whose thresholds say nothing: they compare with a program that was not measured. */
-export function unjudgedOf(results: readonly ThresholdResult[]): ThresholdResult[] {
+export function uncheckedOf(results: readonly ThresholdResult[]): ThresholdResult[] {
   return results.filter(({ result }) => result === 'NOT JUDGED');
 }
 

@@ -61,7 +61,7 @@ export class EvictionInformers {
     return this.requests.isServed && this.evictions.isServed;
   }
 
-  /** Returns the EvictionRequests of a pod, whoever requests them. */
+  /** Returns the EvictionRequests of a pod, of all requesters. */
   requestsOf(podUid: string): Readonly<EvictionRequest>[] {
     return this.requests.byIndex(byTargetUid, podUid);
   }

@@ -47,7 +47,7 @@ export class DrainEvents {
     });
   }
 
-  /** Records once that nobody serves EvictionRequests, until somebody does. */
+  /** Records once that no controller serves EvictionRequests, until one does. */
   recordServing(maintenance: NodeMaintenance, { status, reason, message }: ConditionFacts): void {
     const fact = status === 'False' ? reason : undefined;
     const known = maintenance.status?.conditions.find(

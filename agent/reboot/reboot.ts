@@ -19,7 +19,7 @@ export interface RebootOptions {
   readonly sentinel?: string;
   /** 60 s unless given. */
   readonly sentinelIntervalMs?: number;
-  /** Whether the host is about to end, whoever has asked for it; unknown unless given. */
+  /** Whether the host is about to end, no matter who has asked for it; unknown unless given. */
   readonly isShuttingDown?: () => boolean;
 }
 

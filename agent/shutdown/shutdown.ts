@@ -34,7 +34,7 @@ export interface ShutdownOptions {
 
 /** For the part of the agent that reboots the host. */
 export class ShutdownState {
-  /** The host is about to end, whoever has asked for it. */
+  /** The host is about to end, no matter who has asked for it. */
   isInProgress = false;
 }
 

@@ -77,7 +77,7 @@ export class EvictionQueue implements EvictionSlots {
   }
 
   /**
-   * Returns the same queue for other keys, which are those of another controller: a pod has one place in the queue of its budget, whoever evicts it.
+   * Returns the same queue for other keys, which are those of another controller: a pod has one place in the queue of its budget, no matter who evicts it.
    * No key of this queue may begin with the prefix. At most one scope of each prefix is in use.
    */
   scoped(prefix: string, wake: (key: string) => void): EvictionSlots {

@@ -54,7 +54,7 @@ function unansweredFinding(requests: readonly EvictionRequest[]): Finding {
   );
 }
 
-/** Judges the responders that are active in Evictions, whoever requests these: does a program serve them? */
+/** Examines the responders that are active in Evictions, no matter who requests these: does a program serve them? */
 export function responderFindings(
   evictions: readonly LifecycleEviction[],
   { now, stuckAfterMs }: StuckTiming,

@@ -68,15 +68,15 @@ export function evictionConditions(
   return withCondition(withFailed, { type: TargetEvicted, ...facts.evicted }, time);
 }
 
-/** Returns the conditions with those of an Eviction copied, or those of one that has just begun if it has none. */
+/** Returns the conditions with those of an Eviction copied, or those of one that has just started if it has none. */
 export function copiedConditions(
   conditions: readonly Condition[],
   ofEviction: readonly Condition[] | undefined,
   now: Date,
 ): Condition[] {
-  const begun = evictionConditions([], { kind: 'Awaiting' }, now);
+  const initial = evictionConditions([], { kind: 'Awaiting' }, now);
   return [Failed, TargetEvicted].reduce<readonly Condition[]>((before, type) => {
-    const source = [...(ofEviction ?? []), ...begun].find((one) => one.type === type);
+    const source = [...(ofEviction ?? []), ...initial].find((one) => one.type === type);
     if (source === undefined) return before;
     const { status, reason, message } = source;
     return withCondition(before, { type, status, reason, message }, timeText(now));

@@ -8,7 +8,7 @@ export function reliabilityRuns(root: string): string {
   const runs = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as RecordedRun[]) : [];
   return `# Recorded chaos runs
 
-[Reliability](reliability.md) says what these runs try and what they are judged by. Each row can be repeated: \`npm run chaos -- --runs 1 --seed SEED\`.
+[Reliability](reliability.md) says what these runs try and how they are checked. Each row can be repeated: \`npm run chaos -- --runs 1 --seed SEED\`.
 
 ${runs.length === 0 ? 'No runs are recorded yet.' : tables(runs)}
 `;

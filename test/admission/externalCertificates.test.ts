@@ -129,7 +129,7 @@ test.each([
   },
 );
 
-test('it never writes the Secret, and serves on when somebody else deletes it', async () => {
+test('it never writes the Secret, and serves on when another client deletes it', async () => {
   await expectUntouched();
   await secretDropped();
   await eventually('the server to report it', () =>

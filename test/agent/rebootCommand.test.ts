@@ -59,7 +59,7 @@ describe('what a command has started', () => {
     await eventuallyEnded();
   });
 
-  test('goes on if the command succeeds: it may be the reboot', async () => {
+  test('continues if the command succeeds: it may be the reboot', async () => {
     expect(await runCommand(`${later(detached)} ${untilStarted()}; exit 0`)).toBeUndefined();
     expect(await isRunning()).toBe(true);
     process.kill(await pid(), 'SIGKILL');

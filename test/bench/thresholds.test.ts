@@ -1,4 +1,4 @@
-import { checkBudget, checkDrain, checkHeld, failuresOf, unjudgedOf } from '../../bench/thresholds.ts';
+import { checkBudget, checkDrain, checkHeld, failuresOf, uncheckedOf } from '../../bench/thresholds.ts';
 import { measurementOf } from './measurements.ts';
 
 const peer = 'node-maintenance-operator';
@@ -53,7 +53,7 @@ test('A figure of ours that is missing fails a check', () => {
 
 test('Thresholds that compare with a program that was not measured are named, and fail no check', () => {
   const results = [...checkDrain('1x250', [measurementOf({})]), ...checkBudget([])];
-  expect(unjudgedOf(results).map(({ metric }) => metric)).toEqual([
+  expect(uncheckedOf(results).map(({ metric }) => metric)).toEqual([
     'wall time, ours / kubectl',
     `wall time, ours / ${peer}`,
     'wall time, ours / floor',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { auditOptions, type Bed, createBed } from './bed.ts';
+import { auditOptions, type Testbed, createTestbed } from './testbed.ts';
 import { runScenario } from './run.ts';
 import { scenarioOf } from './scenario.ts';
 import { violationText } from './violationText.ts';
@@ -13,16 +13,16 @@ import { violationText } from './violationText.ts';
 
 let dir: string;
 let sandbox: Sandbox | undefined;
-let bed: Bed | undefined;
+let testbed: Testbed | undefined;
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'nm-chaos-'));
   const audit = await auditOptions(dir);
   sandbox = await testSandbox({ nodes: 1, ...audit });
-  bed = await createBed(sandbox, audit.auditLogs ?? '');
+  testbed = await createTestbed(sandbox, audit.auditLogs ?? '');
 });
 afterAll(async () => {
-  await bed?.close();
+  await testbed?.close();
   await releaseSandbox(sandbox);
   await rm(dir, { recursive: true, force: true });
 });
@@ -32,7 +32,9 @@ const seeds = [1, 2];
 describe('whatever fails, all promises are kept', () => {
   test.each(seeds)('in the world of seed %d', async (seed) => {
     const progress: string[] = [];
-    const result = await runScenario(bed as Bed, scenarioOf(seed), { report: (line) => progress.push(line) });
+    const result = await runScenario(testbed as Testbed, scenarioOf(seed), {
+      report: (line) => progress.push(line),
+    });
     const violations = result.violations.map((violation) => violationText(violation, seed));
     expect({ violations, ...(violations.length > 0 && { progress }) }).toEqual({ violations: [] });
   });

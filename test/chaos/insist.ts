@@ -2,11 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isKubeError } from '../../kube/errors.ts';
 
 /** How long a user tries again while servers do not answer. */
-const patienceMs = 60_000;
+const timeoutLimitMs = 60_000;
 const pauseMs = 200;
 
 /** Repeats a request while it fails for a reason that passes, as a user does. Throws what does not pass. */
-export async function insist<T>(what: string, request: () => Promise<T>, timeoutMs = patienceMs): Promise<T> {
+export async function insist<T>(
+  what: string,
+  request: () => Promise<T>,
+  timeoutMs = timeoutLimitMs,
+): Promise<T> {
   const startedAt = performance.now();
   for (;;) {
     try {

@@ -9,7 +9,7 @@ import {
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { remove } from '../kit/reset.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
-import type { Bed } from './bed.ts';
+import type { Testbed } from './testbed.ts';
 import type { Names } from './worldObjects.ts';
 
 /** What is left of a run in Kubernetes and Temporal when all of its maintenances are gone. */
@@ -61,7 +61,7 @@ function podProblems({ metadata: { namespace, name }, spec }: RawPod): string[] 
 }
 
 export async function readFinalWorld(
-  { kube, temporal }: Pick<Bed, 'kube' | 'temporal'>,
+  { kube, temporal }: Pick<Testbed, 'kube' | 'temporal'>,
   names: Names,
 ): Promise<FinalWorld> {
   const { prefix } = names;
@@ -109,7 +109,7 @@ export async function readFinalWorld(
 }
 
 /** Removes what a run has left against its promises, so that the next one is not disturbed. */
-export async function removeLeftovers({ kube, temporal }: Bed, names: Names): Promise<void> {
+export async function removeLeftovers({ kube, temporal }: Testbed, names: Names): Promise<void> {
   const isOurs = ({ metadata: { name } }: KubeObject) => name.startsWith(`${names.prefix}-`);
   for (const resource of [resources.maintenanceWindows, resources.nodeMaintenances] as Resource[])
     for (const { metadata } of (await kube.list(resource)).items.filter(isOurs))

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startSandbox } from '../../sandbox/sandbox.ts';
-import { auditOptions, createBed } from './bed.ts';
+import { auditOptions, createTestbed } from './testbed.ts';
 import { type Options, parseOptions } from './options.ts';
 import { addResults, recordOf } from './results.ts';
 import { type RunResult, runScenario } from './run.ts';
@@ -34,19 +34,19 @@ async function main({ keep, json }: Options): Promise<number> {
   const sandbox = await startSandbox({ dir, nodes: 1, ...audit, report: log, signal: stop.signal });
   const results: RunResult[] = [];
   try {
-    const bed = await createBed(sandbox, audit.auditLogs ?? '');
+    const testbed = await createTestbed(sandbox, audit.auditLogs ?? '');
     for (const scenario of scenarios) {
       if (stop.signal.aborted) break;
       log(
         `seed ${scenario.seed}: ${scenario.nodes.length} nodes, ${scenario.maintenances.length} maintenances, ${scenario.workers} workers`,
       );
-      const result = await runScenario(bed, scenario, { report: log });
+      const result = await runScenario(testbed, scenario, { report: log });
       results.push(result);
       print(lineOf(result));
       for (const violation of result.violations) print(violationText(violation, result.seed));
       if (json !== undefined) await addResults(json, [recordOf(result)]);
     }
-    await bed.close();
+    await testbed.close();
   } finally {
     if (keep) log(`The servers go on: npm run sandbox -- down --dir ${dir}`);
     else await sandbox.stop();

@@ -1,22 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serverNames } from '../../sandbox/layout.ts';
 import { sandboxStatus } from '../../sandbox/sandbox.ts';
-import type { Bed } from './bed.ts';
+import type { Testbed } from './testbed.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
-import type { Ignorance } from './judge/drains.ts';
+import type { Ignorance } from './invariants/drains.ts';
 import type { WorkerSlot } from './workerSlot.ts';
 
 /** Makes servers, networks and workers fail, and repairs them. */
 export class Operators {
-  readonly #bed: Bed;
+  readonly #testbed: Testbed;
   readonly #slots: readonly WorkerSlot[];
   /** Server -> number of faults that keep it down. */
   readonly #down = new Map<ServerWithFaults, number>();
   /** Faults in which a worker could not learn what users do. */
   readonly ignorance: Ignorance[] = [];
 
-  constructor(bed: Bed, slots: readonly WorkerSlot[]) {
-    this.#bed = bed;
+  constructor(testbed: Testbed, slots: readonly WorkerSlot[]) {
+    this.#testbed = testbed;
     this.#slots = slots;
   }
 
@@ -57,7 +57,7 @@ export class Operators {
 
   async #repairServers(): Promise<void> {
     this.#down.clear();
-    const { sandbox } = this.#bed;
+    const { sandbox } = this.#testbed;
     for (const name of serversWithFaults) sandbox.server(name).resume();
     // Those that need others after them. Some exit by themselves while the apiserver does not answer.
     for (const name of serverNames) await sandbox.server(name).start();
@@ -99,7 +99,7 @@ export class Operators {
     kind,
     server: name,
   }: Extract<Fault, { kind: 'Kill' | 'Hang' }>): Promise<() => Promise<void> | void> {
-    const server = this.#bed.sandbox.server(name);
+    const server = this.#testbed.sandbox.server(name);
     if (kind === 'Hang') {
       server.pause();
       return () => server.resume();
@@ -109,7 +109,7 @@ export class Operators {
 
   /** Kills a server, and returns what starts it, unless another fault still keeps it down. */
   async #kill(name: ServerWithFaults): Promise<() => Promise<void>> {
-    const server = this.#bed.sandbox.server(name);
+    const server = this.#testbed.sandbox.server(name);
     this.#down.set(name, (this.#down.get(name) ?? 0) + 1);
     await server.kill();
     return async () => {
@@ -123,7 +123,7 @@ export class Operators {
   async #expire(): Promise<() => Promise<void>> {
     const start = await this.#kill('kube-apiserver');
     // An etcd that fails itself forgets nothing.
-    await compact(this.#bed).catch(() => undefined);
+    await compact(this.#testbed).catch(() => undefined);
     return start;
   }
 
@@ -135,7 +135,7 @@ export class Operators {
 }
 
 /** Compacts etcd at its current revision, through its JSON gateway. */
-async function compact({ sandbox }: Bed): Promise<void> {
+async function compact({ sandbox }: Testbed): Promise<void> {
   const status = sandboxStatus(sandbox.dir);
   const port = status.kind === 'Down' ? undefined : status.servers.find(({ name }) => name === 'etcd')?.port;
   const ask = async (path: string, body: object) => {

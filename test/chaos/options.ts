@@ -16,7 +16,7 @@ export interface Options {
 export function parseOptions(argv: readonly string[], seed: number): Options {
   const command = new Command('npm run chaos --')
     .description(
-      'Maintains the nodes of random worlds while servers, networks and workers fail, and judges what happened by the audit log of the apiserver.',
+      'Maintains the nodes of random worlds while servers, networks and workers fail, and checks what happened by the audit log of the apiserver.',
     )
     .option('--runs <number>', 'number of runs', positive, 10)
     .option('--seed <number>', 'seed of the first run; each later run has the next one', positive, seed)

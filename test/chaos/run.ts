@@ -3,13 +3,13 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { resources } from '../../kube/resources.ts';
-import type { Bed } from './bed.ts';
+import type { Testbed } from './testbed.ts';
 import { faultName } from './fault.ts';
 import { insist } from './insist.ts';
-import { parseAuditLog } from './judge/audit.ts';
-import { judged } from './judge/cluster.ts';
-import { judgeLog } from './judge/judge.ts';
-import type { Violation } from './judge/invariants.ts';
+import { parseAuditLog } from './invariants/audit.ts';
+import { workerAccount } from './invariants/cluster.ts';
+import { checkLog } from './invariants/check.ts';
+import type { Violation } from './invariants/invariants.ts';
 import { leftoversOf, readFinalWorld, removeLeftovers } from './leftovers.ts';
 import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
@@ -37,11 +37,15 @@ export interface RunOptions {
   keep?: boolean;
 }
 
-/** Runs a scenario and judges it. */
-export async function runScenario(bed: Bed, scenario: Scenario, { report }: RunOptions): Promise<RunResult> {
+/** Runs a scenario and checks it. */
+export async function runScenario(
+  testbed: Testbed,
+  scenario: Scenario,
+  { report }: RunOptions,
+): Promise<RunResult> {
   const startedAt = performance.now();
-  const offset = bed.auditLog.end();
-  const run = new ChaosRun(bed, scenario, report);
+  const offset = testbed.auditLog.end();
+  const run = new ChaosRun(testbed, scenario, report);
   let ends: Violation[] = [];
   try {
     ends = await run.play().catch((error) => [failure(error)]);
@@ -49,14 +53,14 @@ export async function runScenario(bed: Bed, scenario: Scenario, { report }: RunO
     await run.close();
   }
   const log = parseAuditLog(
-    (await bed.auditLog.linesFrom(offset)).filter((line) => line.includes(run.names.prefix)),
+    (await testbed.auditLog.linesFrom(offset)).filter((line) => line.includes(run.names.prefix)),
   );
   return {
     seed: scenario.seed,
-    violations: [...judgeLog(log, run.operators.ignorance), ...ends],
+    violations: [...checkLog(log, run.operators.ignorance), ...ends],
     refused: run.refused,
     faults: scenario.steps.flatMap((step) => (step.kind === 'Fault' ? [faultName(step.fault)] : [])),
-    evicted: log.writes.filter(({ user, resource }) => user === judged && resource === 'pods/eviction')
+    evicted: log.writes.filter(({ user, resource }) => user === workerAccount && resource === 'pods/eviction')
       .length,
     seconds: (performance.now() - startedAt) / 1_000,
   };
@@ -71,20 +75,20 @@ function failure(error: unknown): Violation {
 class ChaosRun {
   readonly names: Names;
   readonly refused: string[] = [];
-  readonly #bed: Bed;
+  readonly #testbed: Testbed;
   readonly #scenario: Scenario;
   readonly #report: (line: string) => void;
   readonly #users: Users;
   readonly #slots: WorkerSlot[] = [];
   readonly operators: Operators;
 
-  constructor(bed: Bed, scenario: Scenario, report: (line: string) => void) {
-    this.#bed = bed;
+  constructor(testbed: Testbed, scenario: Scenario, report: (line: string) => void) {
+    this.#testbed = testbed;
     this.#scenario = scenario;
     this.#report = report;
     this.names = new Names(scenario.seed);
-    this.#users = new Users(bed, this.names, scenario);
-    this.operators = new Operators(bed, this.#slots);
+    this.#users = new Users(testbed, this.names, scenario);
+    this.operators = new Operators(testbed, this.#slots);
   }
 
   /** Returns the promises about the end that were not kept. */
@@ -100,19 +104,19 @@ class ChaosRun {
 
   async close(): Promise<void> {
     await this.operators.repair().catch(() => this.operators.restartWorkers());
-    await removeLeftovers(this.#bed, this.names);
-    await deleteWorld(this.#bed, this.names, this.#scenario);
+    await removeLeftovers(this.#testbed, this.names);
+    await deleteWorld(this.#testbed, this.names, this.#scenario);
   }
 
   /** Creates the world while the workers start. */
   async #begin(): Promise<void> {
     const { workers, window } = this.#scenario;
-    this.#slots.push(...(await this.#bed.workerSlots(workers)));
+    this.#slots.push(...(await this.#testbed.workerSlots(workers)));
     await Promise.all([
-      createWorld(this.#bed, this.names, this.#scenario).then(() => this.#report('all pods are Ready')),
+      createWorld(this.#testbed, this.names, this.#scenario).then(() => this.#report('all pods are Ready')),
       ...this.#slots.map((slot) => slot.ready().then(() => this.#report('a worker is ready'))),
     ]);
-    const { kube } = this.#bed;
+    const { kube } = this.#testbed;
     const budget = { spec: { maxUnavailable: '100%' } };
     const hasBudget = async () =>
       (await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME })) !== undefined;
@@ -160,7 +164,7 @@ class ChaosRun {
 
   /** Ends everything, and deletes it. */
   async #notEnded(): Promise<Violation[] | undefined> {
-    const { kube } = this.#bed;
+    const { kube } = this.#testbed;
     for (const { metadata, spec } of await this.#maintenances()) {
       if (metadata.labels?.[WINDOW_LABEL] !== undefined) continue;
       if (spec.stage !== 'Complete' && metadata.deletionTimestamp === undefined)
@@ -187,7 +191,7 @@ class ChaosRun {
   async #leftovers(): Promise<Violation[] | undefined> {
     let left: string[] = [];
     const isClear = async () =>
-      (left = leftoversOf(await readFinalWorld(this.#bed, this.names))).length === 0;
+      (left = leftoversOf(await readFinalWorld(this.#testbed, this.names))).length === 0;
     try {
       await untilTrue('nothing to be left', isClear, endsWithinMs);
       this.#report('nothing is left');
@@ -215,7 +219,7 @@ class ChaosRun {
 
   async #maintenances(): Promise<NodeMaintenance[]> {
     const { items } = await insist('the list of maintenances', () =>
-      this.#bed.kube.list(resources.nodeMaintenances),
+      this.#testbed.kube.list(resources.nodeMaintenances),
     );
     return items.filter(({ metadata }) => metadata.name.startsWith(`${this.names.prefix}-`));
   }

@@ -4,7 +4,7 @@ import { resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { selectNodes } from '../kit/resources.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
-import type { Bed } from './bed.ts';
+import type { Testbed } from './testbed.ts';
 import { insist } from './insist.ts';
 import type { Scenario, UserAction } from './scenario.ts';
 import { latePod, maintenanceSpecOf, type Names } from './worldObjects.ts';
@@ -15,18 +15,22 @@ type ActionOf<Kind extends UserAction['kind']> = Extract<UserAction, { kind: Kin
 
 /** The people who maintain nodes, and someone who locks them for other work. They use the apiserver and Temporal directly. */
 export class Users {
-  readonly #bed: Bed;
+  readonly #testbed: Testbed;
   readonly #names: Names;
   readonly #scenario: Scenario;
   readonly #technician: NodeLeases;
   readonly #locked = new Set<string>();
   #serial = 0;
 
-  constructor(bed: Bed, names: Names, scenario: Scenario) {
+  constructor(testbed: Testbed, names: Names, scenario: Scenario) {
     this.#scenario = scenario;
-    this.#bed = bed;
+    this.#testbed = testbed;
     this.#names = names;
-    this.#technician = new NodeLeases({ kube: bed.kube, holder: 'technician', leaseDurationSeconds: 600 });
+    this.#technician = new NodeLeases({
+      kube: testbed.kube,
+      holder: 'technician',
+      leaseDurationSeconds: 600,
+    });
   }
 
   /** Throws if the request is refused, which users must expect. */
@@ -67,12 +71,12 @@ export class Users {
   }
 
   maintenance(name: string): Promise<NodeMaintenance | undefined> {
-    return insist(`maintenance ${name}`, () => this.#bed.kube.get(resources.nodeMaintenances, { name }));
+    return insist(`maintenance ${name}`, () => this.#testbed.kube.get(resources.nodeMaintenances, { name }));
   }
 
   async moveTo(name: string, stage: NodeMaintenanceStage): Promise<void> {
     await insist(`${name} to ${stage}`, () =>
-      this.#bed.kube.mergePatch(
+      this.#testbed.kube.mergePatch(
         resources.nodeMaintenances,
         { name },
         { spec: { stage } },
@@ -83,14 +87,18 @@ export class Users {
 
   async delete(name: string): Promise<void> {
     await insist(`the deletion of ${name}`, async () => {
-      const found = await this.#bed.kube.get(resources.nodeMaintenances, { name });
+      const found = await this.#testbed.kube.get(resources.nodeMaintenances, { name });
       if (found === undefined || found.metadata.deletionTimestamp !== undefined) return;
-      await this.#bed.kube.delete(resources.nodeMaintenances, { name }, { uid: found.metadata.uid ?? '' });
+      await this.#testbed.kube.delete(
+        resources.nodeMaintenances,
+        { name },
+        { uid: found.metadata.uid ?? '' },
+      );
     });
   }
 
   async signal(maintenance: string, signal: 'advance' | 'cancel' | 'pause' | 'resume'): Promise<void> {
-    const handle = this.#bed.temporal.workflow.getHandle(workflowIdOf(this.#names.of(maintenance)));
+    const handle = this.#testbed.temporal.workflow.getHandle(workflowIdOf(this.#names.of(maintenance)));
     await handle.signal(signal);
   }
 
@@ -101,7 +109,7 @@ export class Users {
       metadata: { name: this.#names.of(maintenance) },
       spec: maintenanceSpecOf(planned, this.#names),
     };
-    await insist(maintenance, () => this.#bed.kube.create(resources.nodeMaintenances, object));
+    await insist(maintenance, () => this.#testbed.kube.create(resources.nodeMaintenances, object));
   }
 
   async #move({ kind, maintenance, by }: ActionOf<'Advance' | 'Cancel'>): Promise<void> {
@@ -116,14 +124,14 @@ export class Users {
     const key = { name: this.#names.of(maintenance) };
     const nodeSelector = selectNodes(this.#names.all(nodes));
     await insist(`the nodes of ${maintenance}`, () =>
-      this.#bed.kube.mergePatch(resources.nodeMaintenances, key, { spec: { nodeSelector } }),
+      this.#testbed.kube.mergePatch(resources.nodeMaintenances, key, { spec: { nodeSelector } }),
     );
   }
 
   async #uncordon({ node }: ActionOf<'Uncordon'>): Promise<void> {
     const options = { fieldManager: 'kubectl-uncordon' };
     await insist(`the uncordon of ${node}`, () =>
-      this.#bed.kube.mergePatch(
+      this.#testbed.kube.mergePatch(
         resources.nodes,
         { name: this.#names.of(node) },
         { spec: { unschedulable: false } },
@@ -149,11 +157,11 @@ export class Users {
   async #addPod({ node, priority }: ActionOf<'AddPod'>): Promise<void> {
     const name = `late-${(this.#serial += 1)}`;
     const pod = latePod(name, { node, priority }, this.#names);
-    await insist(`pod ${name}`, () => this.#bed.kube.create(resources.pods, pod as never));
+    await insist(`pod ${name}`, () => this.#testbed.kube.create(resources.pods, pod as never));
   }
 
   async #deleteEvacuation({ node }: ActionOf<'DeleteEvacuation'>): Promise<void> {
-    const { kube } = this.#bed;
+    const { kube } = this.#testbed;
     const namespace = this.#names.prefix;
     await insist('the deletion of an Evacuation', async () => {
       const [pods, { items }] = await Promise.all([
@@ -170,7 +178,7 @@ export class Users {
 
   async #openWindow(): Promise<void> {
     const name = this.#names.of('window');
-    await this.#bed.temporal.workflow.start('maintenanceWindow', {
+    await this.#testbed.temporal.workflow.start('maintenanceWindow', {
       workflowId: windowWorkflowIdOf(name),
       taskQueue: 'node-maintenance',
       args: [{ name }],

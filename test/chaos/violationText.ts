@@ -1,5 +1,5 @@
-import { invariants, type Violation } from './judge/invariants.ts';
-import { eventText } from './judge/judge.ts';
+import { invariants, type Violation } from './invariants/invariants.ts';
+import { eventText } from './invariants/check.ts';
 
 /** Formats a violation with what shows it, and the command that replays it. */
 export function violationText({ invariant, message, events }: Violation, seed: number): string {

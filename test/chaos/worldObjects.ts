@@ -3,7 +3,7 @@ import { type NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { ofPool, gate, readinessPolicy } from '../kit/readiness.ts';
 import { daemonSets, deployments, selectNodes, serviceAccounts } from '../kit/resources.ts';
-import { type Bed, priorityClassOf } from './bed.ts';
+import { type Testbed, priorityClassOf } from './testbed.ts';
 import { insist } from './insist.ts';
 import type { PlannedMaintenance, Priority, Scenario, Workload } from './scenario.ts';
 
@@ -41,7 +41,11 @@ const evacuators = {
 const silentEvacuator = { 'evacuation.coordination.k8s.io/priority_silent.example.com': '20000/test' };
 
 /** Creates the nodes and workloads of a scenario, and returns when all pods are Ready. */
-export async function createWorld({ sandbox, kube }: Bed, names: Names, scenario: Scenario): Promise<void> {
+export async function createWorld(
+  { sandbox, kube }: Testbed,
+  names: Names,
+  scenario: Scenario,
+): Promise<void> {
   const { nodes, window = [], workloads, isGated } = scenario;
   const inWindow = nodes.filter((node) => window.includes(node));
   const others = nodes.filter((node) => !window.includes(node));
@@ -95,7 +99,11 @@ export async function untilTrue(
   );
 }
 
-async function createWorkload({ kube }: Pick<Bed, 'kube'>, names: Names, workload: Workload): Promise<void> {
+async function createWorkload(
+  { kube }: Pick<Testbed, 'kube'>,
+  names: Names,
+  workload: Workload,
+): Promise<void> {
   const { kind, name, replicas, node, budget } = workload;
   const metadata = { name, namespace: names.prefix };
   const template = podTemplateOf(workload, names);
@@ -182,7 +190,7 @@ export function windowOf(names: Names): KubeObject {
 }
 
 /** Deletes what a run leaves on purpose: its nodes and pods. It does not wait for the namespace to be gone. */
-export async function deleteWorld({ kube }: Bed, names: Names, { nodes }: Scenario): Promise<void> {
+export async function deleteWorld({ kube }: Testbed, names: Names, { nodes }: Scenario): Promise<void> {
   const namespace = await kube.get(resources.namespaces, { name: names.prefix });
   if (namespace !== undefined)
     await kube.delete(resources.namespaces, { name: names.prefix }, { uid: namespace.metadata.uid ?? '' });

@@ -193,7 +193,7 @@ describe('a drain by EvictionRequests', () => {
     expect((await world.node('node-1')).spec.unschedulable ?? false).toBe(false);
   });
 
-  test('shares the request of a pod with another maintenance, which goes on without it', async () => {
+  test('shares the request of a pod with another maintenance, which continues without it', async () => {
     const lift = await guard('shared');
     const uids = await uidsOf(await world.placePods('node-4', 2, guarded('shared')));
     await world.apply('first', { nodes: ['node-4'], stage: 'Drain' });

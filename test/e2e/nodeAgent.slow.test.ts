@@ -135,7 +135,7 @@ for (const { how, end } of endings)
   );
 
 for (const service of ['agent', 'kubelet', 'containerd'] as const)
-  withContainers(`static pods return although ${service} is killed meanwhile`, async () => {
+  withContainers(`static pods return although ${service} is killed at the same time`, async () => {
     const { name, from } = await drain();
     await world.eventually(name, 'it is drained', drained);
     await world.patch(name, { stage: 'Complete' });

@@ -186,7 +186,7 @@ withContainers(
   },
 );
 
-withContainers('a shutdown goes on where it stood when the agent is killed', async () => {
+withContainers('a shutdown continues where it stood when the agent is killed', async () => {
   await inService();
   const shutdown = await shutDown();
   await processes.eventuallyLogs('static', 'term', shutdown.from);
@@ -226,7 +226,7 @@ withContainers('a shutdown goes over to a maintenance when an apiserver is back'
 });
 
 withContainers(
-  'a window reboots the node once although its agent is killed, and gives it back when its gate is open',
+  'a window reboots the node once although its agent is killed, and uncordons it when its gate is open',
   async () => {
     const windows = await Windows.in(world, { real: ['real-1'] });
     const policies = new ReadinessPolicies(world.kube, world.sandbox);

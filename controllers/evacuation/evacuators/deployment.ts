@@ -43,7 +43,7 @@ export class DeploymentEvacuator {
     this.#deps = deps;
   }
 
-  /** Replaces one pod. It also serves Evictions of lifecycle.k8s.io: the pods of a Deployment are replaced together, whoever requests it. */
+  /** Replaces one pod. It also serves Evictions of lifecycle.k8s.io: the pods of a Deployment are replaced together, no matter who requests it. */
   readonly evacuate: EvacuatePod = async (pod, { spec: { progressDeadlineSeconds } }, progress) => {
     const { cluster, events, log } = this.#deps;
     const release = await releaseOf(cluster, pod);

@@ -267,9 +267,9 @@ describe('an escalation', () => {
     } as DrainDeadline;
     const applied = await c.applied({ ...desired, spec: { ...desired.spec, drainDeadline } });
     await performed(() => acts.startStage(refOf(applied), 'Drain'));
-    const begun = await c.maintenanceNow(applied.metadata.name);
+    const inProgress = await c.maintenanceNow(applied.metadata.name);
     await c.withStatus(
-      { ...begun, kind: 'NodeMaintenance' },
+      { ...inProgress, kind: 'NodeMaintenance' },
       { nodeStatuses: [{ nodeRef: { name: denied }, authorized: false }] },
     );
     await performed(() => acts.escalate(refOf(applied)));

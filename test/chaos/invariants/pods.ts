@@ -40,7 +40,7 @@ const consent = 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io
 
 /**
  * No pod is deleted around its budget: the worker deletes DaemonSet pods, which no budget protects, pods of StatefulSets whose owners
- * permit it, and what a deadline deletes. Everything else is evicted, which the apiserver judges. No pod is killed without its grace period.
+ * permit it, and what a deadline deletes. Everything else is evicted, which the apiserver admits or rejects. No pod is killed without its grace period.
  */
 export function deletedAroundBudgets(log: AuditLog): Violation[] {
   const violations: Violation[] = [];

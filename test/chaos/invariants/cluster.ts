@@ -9,8 +9,8 @@ import type { AuditEvent, AuditLog, Write } from './audit.ts';
  * worker says about itself: no status of a NodeMaintenance, no log, no metric.
  */
 
-/** The user of the requests that are judged. */
-export const judged = workerUser(SYSTEM_NAMESPACE);
+/** The user of the requests that are checked. */
+export const workerAccount = workerUser(SYSTEM_NAMESPACE);
 const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 
 export interface PodState {
@@ -202,16 +202,16 @@ function nodesOf({ nodeSelectorTerms }: NodeSelector): ReadonlySet<string> {
   return new Set(named.flatMap(({ values = [] }) => values));
 }
 
-export const isJudged = ({ user }: { user: string }) => user === judged;
+export const isOfWorker = ({ user }: { user: string }) => user === workerAccount;
 
 /** Returns whether the worker created an Evacuation by this write. */
 export function isRequest(write: Write): boolean {
-  return isJudged(write) && write.resource === 'evacuations' && write.verb === 'create';
+  return isOfWorker(write) && write.resource === 'evacuations' && write.verb === 'create';
 }
 
 /** Returns the UID of the pod that an eviction, or a deletion, of the worker removed; undefined for other writes. */
 export function removedPodOf(write: Write): string | undefined {
-  if (!isJudged(write)) return undefined;
+  if (!isOfWorker(write)) return undefined;
   const { resource, verb, request } = write;
   if (resource === 'pods/eviction') {
     const { deleteOptions } = request as { deleteOptions?: { preconditions?: { uid?: string } } };

@@ -16,11 +16,11 @@ import type { Violation } from './invariants.ts';
  * were gone from all nodes of that maintenance, at one moment at least, since it began to drain.
  */
 export function tiersOutOfOrder(log: AuditLog): Violation[] {
-  const judge = new TierJudge(log);
+  const check = new TierCheck(log);
   const violations: Violation[] = [];
   replay(log, (write, state) => {
-    judge.observe(state, write.answeredMs);
-    if (isRequest(write)) violations.push(...judge.check(write, state));
+    check.observe(state, write.answeredMs);
+    if (isRequest(write)) violations.push(...check.check(write, state));
   });
   return violations;
 }
@@ -33,7 +33,7 @@ interface Reached {
   positions: Positions;
 }
 
-class TierJudge {
+class TierCheck {
   /** UID of a maintenance -> the highest position that it may have reached. */
   readonly #passed = new Map<string, number>();
   /** Node -> what its drain targets may have been. They do not backtrack while a maintenance of the node is unfinished. */

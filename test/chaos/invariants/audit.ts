@@ -1,6 +1,6 @@
 import type { KubeObject } from '../../../api/core.ts';
 
-/** An event of the apiserver's audit log, as far as invariants are judged by it. */
+/** An event of the apiserver's audit log, as far as invariants are checked by it. */
 export interface AuditEvent {
   auditID: string;
   stage: 'RequestReceived' | 'ResponseComplete' | 'Panic';

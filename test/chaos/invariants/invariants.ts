@@ -1,6 +1,6 @@
 import type { AuditEvent } from './audit.ts';
 
-/** The promises that are judged, by the name that a violation has: from the audit log, and the last two from the final world. */
+/** The promises that are checked, by the name that a violation has: from the audit log, and the last two from the final world. */
 export const invariants = {
   tiers: 'the pods of a node leave tier by tier, for each maintenance that drains it',
   targets: 'no pod is asked to leave, evicted or deleted but on a node that a maintenance drains',

@@ -12,7 +12,7 @@ import { priorities, type Priority } from './scenario.ts';
 import { WorkerSlot } from './workerSlot.ts';
 
 /** The servers that chaos runs share, one run after the other. Each run has names of its own. */
-export interface Bed {
+export interface Testbed {
   sandbox: Sandbox;
   /** The administrator's client, past all faults of networks. */
   kube: Kube;
@@ -23,14 +23,14 @@ export interface Bed {
   close(): Promise<void>;
 }
 
-/** Lets the apiserver of a sandbox write the audit log by which runs are judged. */
+/** Lets the apiserver of a sandbox write the audit log by which runs are checked. */
 export async function auditOptions(dir: string): Promise<Pick<SandboxOptions, 'auditLogs' | 'auditPolicy'>> {
   const auditLogs = join(dir, 'audit');
   await mkdir(auditLogs, { recursive: true });
   return { auditLogs, auditPolicy: fileURLToPath(new URL('audit-policy.yaml', import.meta.url)) };
 }
 
-export async function createBed(sandbox: Sandbox, auditDir: string): Promise<Bed> {
+export async function createTestbed(sandbox: Sandbox, auditDir: string): Promise<Testbed> {
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'chaos', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });

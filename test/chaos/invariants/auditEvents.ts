@@ -3,10 +3,10 @@ import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../../
 import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
 import { selectNodes } from '../../kit/resources.ts';
 import { type AuditEvent, type AuditLog, auditLogOf } from './audit.ts';
-import { judged } from './cluster.ts';
+import { workerAccount } from './cluster.ts';
 
 /** Writes the audit log of a small cluster, request by request, a second apart unless the time is given. */
-export class AuditStory {
+export class AuditLogBuilder {
   readonly #events: AuditEvent[] = [];
   #revision = 100;
   #serial = 0;
@@ -94,10 +94,13 @@ export class AuditStory {
       leaseDurationSeconds: 60,
     };
     const metadata = { name: node, namespace: NODE_LEASE_NAMESPACE, uid: `lease-${node}` };
-    return this.#written('patch', 'leases', { metadata, spec } as KubeObject, { user: judged, answered });
+    return this.#written('patch', 'leases', { metadata, spec } as KubeObject, {
+      user: workerAccount,
+      answered,
+    });
   }
 
-  asked(pod: string, { name = pod, user = judged } = {}): this {
+  asked(pod: string, { name = pod, user = workerAccount } = {}): this {
     const metadata = { name, namespace: 'default', uid: `evacuation-${name}`, finalizers: ['instigator'] };
     const object = { metadata, spec: { podRef: { name: pod, uid: pod } } };
     return this.#written('create', 'evacuations', object as KubeObject, { user });
@@ -123,7 +126,7 @@ export class AuditStory {
     return this.#written('patch', 'evacuations/status', object as KubeObject);
   }
 
-  evicted(pod: string, { user = judged, code = 201, dryRun = false } = {}): this {
+  evicted(pod: string, { user = workerAccount, code = 201, dryRun = false } = {}): this {
     const request = { deleteOptions: { preconditions: { uid: pod } } };
     return this.#status('create', 'pods/eviction', pod, {
       user,
@@ -133,7 +136,10 @@ export class AuditStory {
     });
   }
 
-  deleted(pod: string, { user = judged, gracePeriodSeconds = undefined as number | undefined } = {}): this {
+  deleted(
+    pod: string,
+    { user = workerAccount, gracePeriodSeconds = undefined as number | undefined } = {},
+  ): this {
     const request = {
       preconditions: { uid: pod },
       ...(gracePeriodSeconds !== undefined && { gracePeriodSeconds }),
@@ -141,7 +147,7 @@ export class AuditStory {
     return this.#status('delete', 'pods', pod, { user, code: 200, request });
   }
 
-  cordoned(node: string, { user = judged, unschedulable = true } = {}): this {
+  cordoned(node: string, { user = workerAccount, unschedulable = true } = {}): this {
     const object = { metadata: { name: node, uid: node }, spec: { unschedulable } };
     return this.#written('patch', 'nodes', object as KubeObject, {
       user,

@@ -1,7 +1,7 @@
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
 import type { AuditLog, Write } from './audit.ts';
-import { isJudged, isRequest, podsIn, replay } from './cluster.ts';
+import { isOfWorker, isRequest, podsIn, replay } from './cluster.ts';
 import type { Violation } from './invariants.ts';
 
 /** No node is cordoned or uncordoned, and no pod on it asked to leave, while its maintenance Lease is not ours. */
@@ -16,7 +16,7 @@ export function withoutLease(log: AuditLog): Violation[] {
     const action = actionOf(write, (uid) => pods.get(uid)?.node);
     if (action === undefined || state.isHeld(action.node, write.receivedMs)) return;
     const mayBeHeld = unknown.some(
-      (lease) => isJudged(lease) && lease.name === action.node && lease.receivedMs <= write.answeredMs,
+      (lease) => isOfWorker(lease) && lease.name === action.node && lease.receivedMs <= write.answeredMs,
     );
     if (mayBeHeld) return;
     const lease = state.leases.get(action.node);
@@ -41,7 +41,7 @@ function actionOf(
     const node = nodeOf(podRef.uid);
     return node === undefined ? undefined : { what: `Pod ${podRef.name} was asked to leave`, node };
   }
-  if (!isJudged(write) || write.resource !== 'nodes' || write.verb === 'delete') return undefined;
+  if (!isOfWorker(write) || write.resource !== 'nodes' || write.verb === 'delete') return undefined;
   // As a merge patch and as a JSON patch.
   const changes = /"unschedulable"|"\/spec\/unschedulable"/.test(JSON.stringify(write.request ?? {}));
   return changes ? { what: `Node ${write.name} was cordoned or uncordoned`, node: write.name } : undefined;

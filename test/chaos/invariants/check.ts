@@ -6,7 +6,7 @@ import { tiersOutOfOrder } from './tiers.ts';
 import type { Violation } from './invariants.ts';
 
 /** Returns all violations that an audit log shows. */
-export function judgeLog(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
+export function checkLog(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
   return [
     ...tiersOutOfOrder(log),
     ...outsideOfDrains(log, ignorance),
