@@ -18,12 +18,12 @@ interface CommonOptions<T extends KubeObject> {
   readonly fieldSelector?: string | undefined;
   readonly indexes?: Indexes<T>;
   /**
-   * Names what the permission to list the collection enables. While the apiserver forbids it, the collection counts as synced and is
-   * asked for again at intervals: the permission may be granted later.
+   * Name of the feature that needs the permission to list the collection. While the permission is missing, the collection counts as synced and is
+   * listed again at intervals.
    */
   readonly optionalFor?: string;
   /**
-   * The apiserver may not serve the kind, or stop to serve it. While it does not, the collection is empty and counts as synced, and the apiserver
+   * The apiserver may not serve the kind, or stop serving it. While it does not, the collection is empty and counts as synced, and the apiserver
    * is asked again at intervals.
    */
   readonly mayBeUnserved?: boolean;
@@ -32,7 +32,7 @@ interface CommonOptions<T extends KubeObject> {
   readonly log: Log;
 }
 
-/** Stores the objects without their managedFields. */
+/** Options of an informer that stores the objects without their managedFields. */
 export interface InformerOptions<T extends KubeObject> extends CommonOptions<T> {
   readonly resource: Resource<T>;
 }
@@ -110,7 +110,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return this.#synced;
   }
 
-  /** Whether the apiserver serves the kind, as far as it is known: false before the first list. */
+  /** Whether the apiserver serves the kind, as far as the informer knows: false before the first list. */
   get isServed(): boolean {
     return this.#served;
   }

@@ -87,7 +87,7 @@ import { setCurrentVersion } from './workerDeployment.ts';
 
 /** Time without any progress after which an activity sends fewer heartbeats. */
 const stalledAfterMs = 60_000;
-/** Half of the timeout of a short activity. */
+/** Time after which one removal of Evacuations ends unfinished: half of the timeout of a short activity. */
 const removalMs = 30_000;
 /** Events that are not written this long after the work has ended are lost. */
 const flushTimeoutMs = 5_000;
@@ -127,7 +127,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   };
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest });
   const wait = waitOptionsOf(state, log, signal);
-  // Both take time that the start needs for other things.
+  // Both load while the process does other work, because they are slow.
   const traces = tracing !== undefined;
   const workflows = startLoading({ file: config.workflowBundle, traces }, log);
   if (config.workflowBundle !== undefined) await workflows;
@@ -215,7 +215,7 @@ interface SyncedOptions {
   identity: IdentityLease;
   liveness: WorkerLiveness;
   workflows: Promise<WorkflowBundle>;
-  /** Of the Lease of the control loops. */
+  /** Observes the leader election Lease of the control loops. */
   observer: LeaseObserver;
 }
 
@@ -469,7 +469,7 @@ async function lead({
   );
 }
 
-/** Runs what reports on maintenances why they wait or what guards them less. */
+/** Runs the controllers that report on each NodeMaintenance that Temporal is unavailable, or that webhooks replace its admission policies. */
 async function runConditionControllers(
   deps: Parameters<typeof runProgressingController>[0],
   signal: AbortSignal,
@@ -508,7 +508,7 @@ async function runEvacuationControllers(
   ]);
 }
 
-/** What the controllers of runs need. */
+/** Dependencies of the controllers that start and observe workflow runs. */
 type RunOptions = Omit<Parameters<typeof runMaintenanceController>[0], 'onRestart'>;
 
 /** Counts drains and runs, and exports the spans of maintenances. */

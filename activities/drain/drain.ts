@@ -55,9 +55,9 @@ import {
 } from './snapshot.ts';
 
 /**
- * Evacuates what the drain plan targets at `position`, on all selected nodes together. Resolves with the next position that has pods, with
- * Drained, or, if it is Active and no pod has left for a while, with Waiting. Pods of earlier positions are evacuated whenever they appear. A
- * position that the object has not reached is not drained before the ones between. Ends when the object is paused.
+ * Evacuates the pods that the drain plan targets at `position`, on all selected nodes together. If the status has not reached `position` yet, the
+ * drain works through the positions in between first. Pods of earlier positions are evacuated whenever they appear. Resolves with the next
+ * position that has pods, with Drained, with Waiting (only with pace Active, when no pod has left for a while), or when the object is paused.
  */
 export async function drain(
   deps: Deps,
@@ -97,7 +97,7 @@ type DrainMode =
   | { kind: 'KeepDrained' }
   | { kind: 'Paused' };
 
-function saysPaused({ status }: NodeMaintenance): boolean {
+function hasPauseCondition({ status }: NodeMaintenance): boolean {
   return isTrue(status?.conditions, 'Paused');
 }
 
@@ -115,7 +115,7 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
   }
 }
 
-/** What a drain has reached that decided at position `from`. `isDrained`: the condition Drained is True in the apiserver. */
+/** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
 interface Reached {
   from: number;
   isDrained: boolean;
@@ -147,7 +147,7 @@ class DrainRun<T extends { kind: string }> {
   #hasDecided = false;
   /** Milliseconds that the latest decision took. */
   #decisionMs = 0;
-  /** The nodes whose pods the latest decision used. */
+  /** The nodes of the latest decision, whose agents are observed. */
   #agentNodes: readonly AgentNode[] = [];
   /** When the deadline deletes the next pod, in milliseconds since the epoch. */
   #nextDeletionAtMs: number | undefined;
@@ -235,7 +235,7 @@ class DrainRun<T extends { kind: string }> {
       serving,
     });
     if (mode.kind === 'Paused') return undefined;
-    const evacuate = this.#withPlaces(decision.evacuate, capacity);
+    const evacuate = this.#podsThatFit(decision.evacuate, capacity);
     const isFirst = status.drainTier === undefined && decision.tiers.includes(decision.position);
     await this.#removePods(
       view.maintenance,
@@ -268,13 +268,13 @@ class DrainRun<T extends { kind: string }> {
       if (result.status === 'rejected') throw result.reason;
   }
 
-  /** Written before the first request: whichever process continues, with whatever settings, finds that there may be some. */
+  /** Publishes before the first EvictionRequest that there may be some, so that any process that continues looks for them, whatever its settings. */
   async #recordServing(writer: StatusWriter, serving: Serving | undefined): Promise<void> {
     if (serving !== undefined && !mayHaveRequests(writer.latest)) await writer.flush();
   }
 
   /** Returns the pods that need not wait for capacity. */
-  #withPlaces(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
+  #podsThatFit(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
     const evacuate = capacity === undefined ? pods : pods.filter(capacity.mayLeave);
     const isWaiting = capacity !== undefined && evacuate.length < pods.length;
     this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
@@ -286,7 +286,7 @@ class DrainRun<T extends { kind: string }> {
     return Math.max(0, this.#nextDeletionAtMs - this.#deps.cluster.kube.now().getTime());
   }
 
-  /** At the deadline, volumes are waited for no longer. */
+  /** Returns the time until the deadline, when the drain stops waiting for volumes. */
   #deadlineInMs(): number {
     const latest = this.#writer?.latest;
     const inMs = latest && deadlineInMs(latest, this.#deps.cluster.kube.now());
@@ -295,13 +295,13 @@ class DrainRun<T extends { kind: string }> {
 
   /** Reports that the object was paused or resumed since the workflow read it. The informer may be behind: the apiserver decides. */
   async #pauseChanged(maintenance: NodeMaintenance, writer: StatusWriter): Promise<PauseChanged | undefined> {
-    if (saysPaused(writer.latest) === (this.#mode.kind === 'Paused')) return undefined;
+    if (hasPauseCondition(writer.latest) === (this.#mode.kind === 'Paused')) return undefined;
     await this.#readNewest(maintenance, writer);
-    const paused = saysPaused(writer.latest);
+    const paused = hasPauseCondition(writer.latest);
     return paused === (this.#mode.kind === 'Paused') ? undefined : { kind: 'PauseChanged', paused };
   }
 
-  /** Returns the newest status. Neither the informer nor this process may have the position that another process has published. */
+  /** Returns the newest status. The informer and this process can both be behind the position that another process has published. */
   async #readStatus({ maintenance, plan }: View, writer: StatusWriter): Promise<NodeMaintenanceStatus> {
     const { status = emptyStatus } = writer.latest;
     if (positionOf({ ...maintenance, status }) >= requestedPosition(this.#mode, plan.length)) return status;

@@ -34,7 +34,7 @@ interface WatchedOptions extends StaticPodOptions {
   readonly watch: NodeWatch;
 }
 
-/** For metrics, and for the identity Lease. */
+/** State that metrics and the identity Lease of the agent publish. */
 export class StaticPodState {
   /** Time since the apiserver last answered, while manifests are held. */
   silentSeconds = 0;
@@ -64,7 +64,7 @@ export class StaticPodState {
     this.#changed();
   }
 
-  /** Aborts with the next change of one of them. */
+  /** Aborts when `held` or `canHold` changes next. */
   get change(): AbortSignal {
     return this.#change.signal;
   }
@@ -84,9 +84,9 @@ const idleMs = 300_000;
 /** While manifests are held, the maintenances are read again after this. */
 const maintenancesMs = 30_000;
 
-/** While an Evacuation asks for a pod that no maintenance targets. */
+/** Back-off while an Evacuation requests a pod that no maintenance targets yet. */
 const earlyBackOff = { firstMs: 1_000, capMs: maintenancesMs };
-/** Passes before the Evacuation says so. */
+/** Number of such passes before the Evacuation reports it. */
 const unreportedEarly = 2;
 
 /** The conditions of a Node under maintenance; the worker writes them from the stage Cordon on. */
@@ -123,9 +123,9 @@ interface Parts {
  * Contract:
  *
  * 1. It decides each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
- * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time. That the own Node was
- *    deleted is an answer. A Node that was never seen, or a token that is rejected, is none.
- * 3. It watches the own Node, and Evacuations only while the Node is in maintenance.
+ * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time. A deleted Node
+ *    counts as an answer; a Node that was never seen and a rejected token do not.
+ * 3. It watches its Node, and Evacuations only while the Node is in maintenance.
  */
 class StaticPods {
   readonly #deps: AgentDeps;
@@ -175,7 +175,7 @@ class StaticPods {
     this.#evacuations?.stop.abort();
   }
 
-  /** A new manifest of a held pod is held before the kubelet starts much of it. Without this, the next pass sees it. */
+  /** Watches the folder, so that a new manifest of a held pod is moved away before the kubelet has started much of it. Otherwise the next pass does. */
   #watchFolder(signal: AbortSignal): void {
     const watcher = watch(this.#options.staticPodPath, { persistent: false, signal });
     watcher.on('change', () => this.#wake.resolve());
@@ -299,7 +299,7 @@ class StaticPods {
     const { setAside, hold, putBack, reports, isDraining } = decision;
     for (const { file } of setAside) await this.#setAside(file);
     for (const { manifest, maintenance } of hold) {
-      // Before: afterwards there may be nothing left to see.
+      // Before the manifest is moved: afterwards the processes may already be gone.
       await this.#reports.observe(manifest);
       if (!(await this.#folders.hold(manifest.file))) continue;
       this.#announce({
@@ -318,7 +318,7 @@ class StaticPods {
       });
     }
     if (!isDraining) for (const pod of exempt) await this.#folders.removeExempt(pod);
-    // An Evacuation may arrive before the status that targets its pod: that is no news unless it lasts.
+    // An Evacuation may arrive before the status that targets its pod: it is reported only if it persists.
     const isEarly = reports.some(isNotTargeted);
     this.#early = isEarly ? this.#early + 1 : 0;
     const due = this.#early > unreportedEarly ? reports : reports.filter((report) => !isNotTargeted(report));
