@@ -291,6 +291,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
         error: message,
       });
     }
+    this.#served = false;
     this.#markSynced();
     await sleep(optionalRetryMs, signal);
   }
@@ -300,6 +301,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     this.#served = false;
     this.#reported = undefined;
     this.#publish(this.#store.replace([]));
+    this.#served = false;
     this.#markSynced();
     await sleep(optionalRetryMs, signal);
   }

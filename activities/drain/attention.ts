@@ -45,7 +45,11 @@ export class DrainAttention {
 
   /** `isPaused`: no Evacuation is created. */
   decided({ targeted, evacuate }: Pick<DrainDecision, 'targeted' | 'evacuate'>, isPaused: boolean): void {
-    this.#leaving = new Set(targeted.map(({ metadata }) => metadata.uid ?? ''));
+    // Some may have been deleted since the snapshot.
+    const existing = targeted.filter(({ metadata: { namespace, name, uid } }) => {
+      return this.#cluster.pods.get(`${namespace}/${name}`)?.metadata.uid === uid;
+    });
+    this.#leaving = new Set(existing.map(({ metadata }) => metadata.uid ?? ''));
     this.#isSettled = isPaused || evacuate.length === 0;
   }
 
@@ -70,10 +74,13 @@ export class DrainAttention {
   }
 
   /** One whose pod is gone is only removed. One whose pod the informer does not show yet is found when it does. */
-  evacuationDelayMs({ object: { metadata, spec } }: Change<Readonly<Evacuation>>): number | undefined {
+  evacuationDelayMs({ type, object }: Change<Readonly<Evacuation>>): number | undefined {
+    const { metadata, spec } = object;
     const pod = this.#cluster.pods.get(`${metadata.namespace}/${spec.podRef.name}`);
     const isOurs = pod?.metadata.uid === spec.podRef.uid && this.isWatched(pod.spec.nodeName);
-    return isOurs ? this.otherMs : undefined;
+    if (!isOurs) return undefined;
+    const isRemoved = type === 'Deleted' || metadata.deletionTimestamp !== undefined;
+    return isRemoved ? otherDelayMs(this.#pace) : this.otherMs;
   }
 
   /** Reports whether a change of another maintenance may concern it: a status matters only on the same nodes. */

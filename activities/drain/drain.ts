@@ -256,7 +256,7 @@ class DrainRun<T extends { kind: string }> {
     const isHeld = (node: string) => leases.isHeld(node);
     // The first tier counts even if its pods leave before the next write.
     const written = isFirst || deletions.length > 0 ? writer.flush() : undefined;
-    if (evacuate.length > 0) await this.#recordServing(writer, serving);
+    if (evacuate.length > 0 && isUnrecorded(writer, serving)) await (written ?? writer.flush());
     // The targets are written before: they keep the pods of DaemonSets from returning.
     if (deletions.length > 0 || evacuate.some(isOfDaemonSet)) await written;
     const remove = async () => {
@@ -266,11 +266,6 @@ class DrainRun<T extends { kind: string }> {
     // Both are awaited even if one fails: nothing is created after the activity has ended.
     for (const result of await Promise.allSettled([written, remove()]))
       if (result.status === 'rejected') throw result.reason;
-  }
-
-  /** Publishes before the first EvictionRequest that there may be some, so that any process that continues looks for them, whatever its settings. */
-  async #recordServing(writer: StatusWriter, serving: Serving | undefined): Promise<void> {
-    if (serving !== undefined && !mayHaveRequests(writer.latest)) await writer.flush();
   }
 
   /** Returns the pods that need not wait for capacity. */
@@ -334,7 +329,7 @@ class DrainRun<T extends { kind: string }> {
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
     this.#agentNodes = agentNodes;
-    this.#attention.watch(names);
+    this.#attention.watch([...names, ...deselectedNodes(view)]);
     // What only the status shows is read after the first pods have their Evacuations.
     await nodeAgents.refresh(agentNodes, this.#hasDecided ? 'all' : 'needed');
     const decidingAt = performance.now();
@@ -439,6 +434,14 @@ class DrainRun<T extends { kind: string }> {
     }
     return { ...result, ...(drained !== undefined && { drained }), details };
   }
+}
+
+/**
+ * Reports whether the status must be written before the first EvictionRequest, so that any process that continues looks for requests, whatever its
+ * settings.
+ */
+function isUnrecorded(writer: StatusWriter, serving: Serving | undefined): boolean {
+  return serving !== undefined && !mayHaveRequests(writer.latest);
 }
 
 function isOfDaemonSet(pod: Pod): boolean {
