@@ -185,7 +185,7 @@ describe('Another controller', () => {
     return c.admin.mergePatch(resources.evictions, key, { status }, { subresource: 'status', ...by });
   }
 
-  test('that writes Evictions makes this one yield, with an Event', async () => {
+  test('that writes Evictions makes this one yield, with an Event, and our responders serve it', async () => {
     await stop();
     const startTime = timeText(c.admin.now());
     const eviction = await writtenByOther(await c.podOn(node), {
@@ -200,6 +200,14 @@ describe('Another controller', () => {
       const [event, ...others] = await c.eventsAbout(eviction);
       expect(others).toEqual([]);
       expect(event).toContain('EvictionControllerYielded');
+    });
+    await eventually('the completion of our responder', async () => {
+      const key = { namespace: c.namespace, name: eviction.metadata.name };
+      const { status } = (await c.admin.get(resources.evictions, key)) ?? {};
+      expect(status?.responders?.[0]).toMatchObject({
+        completionTime: expect.any(String),
+        message: 'No DaemonSet controls the pod.',
+      });
     });
     const pod = await c.podOn(node);
     await request(pod);
