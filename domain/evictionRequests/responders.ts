@@ -12,6 +12,7 @@ import {
   RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
 } from '../../api/names.ts';
 import { compareNames } from '../common/names.ts';
+import { isEvicted } from './conditions.ts';
 import { timeText } from './times.ts';
 
 /** The responders of an Eviction and what they have reported. Both lists have the same names. */
@@ -112,6 +113,14 @@ export function advanceResponders(before: Responders, clock: Clock): Responders 
     .filter((one) => one.state === 'Inactive')
     .toSorted(compareResponders)[0];
   return next === undefined ? ended : started(withState(ended, next.name, 'Active'), next.name, clock.now);
+}
+
+/** Returns the name of the responder that has been interrupted because it did not report. A pod that has left interrupts its responder, too. */
+export function overdueResponder(before: LifecycleEviction, after: LifecycleEviction): string | undefined {
+  if (isEvicted(after)) return undefined;
+  const active = activeResponder(respondersOf(before));
+  const ended = respondersOf(after).targetResponders.find(({ name }) => name === active?.target.name);
+  return ended?.state === 'Interrupted' ? ended.name : undefined;
 }
 
 /** Ends the active responder: it is Completed if it has said so. No other one becomes active. */

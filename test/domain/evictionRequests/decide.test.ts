@@ -17,7 +17,7 @@ import {
   nextStep,
   type Step,
 } from '../../../domain/evictionRequests/decide.ts';
-import { compareResponders } from '../../../domain/evictionRequests/responders.ts';
+import { compareResponders, overdueResponder } from '../../../domain/evictionRequests/responders.ts';
 import { violations } from '../../kit/evictionRules.ts';
 
 const target = { name: 'web-1', uid: '00000000-0000-4000-8000-000000000001' };
@@ -415,6 +415,41 @@ describe('A pod that leaves', () => {
     const before = written.length;
     world.settled();
     expect(written).toHaveLength(before);
+  });
+});
+
+describe('A responder that becomes Interrupted', () => {
+  const overdue = (change: (world: World) => void) => {
+    const world = new World([first]);
+    world.requested('example.com/a');
+    world.settled();
+    const [before] = world.evictions as [LifecycleEviction];
+    change(world);
+    world.settled();
+    const [after] = world.evictions as [LifecycleEviction];
+    expect(after.status?.targetResponders?.[0]?.state).toBe('Interrupted');
+    return overdueResponder(before, after);
+  };
+
+  test('was overdue if the pod stays', () => {
+    expect(overdue((world) => world.passed(20 * minute))).toBe(first);
+  });
+
+  test.each([
+    {
+      when: 'has terminated',
+      leave: ({ pod }: World) => {
+        if (pod !== undefined) pod.status.phase = 'Succeeded';
+      },
+    },
+    { when: 'is gone', leave: (world: World) => world.left() },
+  ])('was not overdue if the pod $when', ({ leave }) => {
+    const leaves = (world: World) => {
+      leave(world);
+      world.settled();
+      world.passed(completionGraceMs);
+    };
+    expect(overdue(leaves)).toBeUndefined();
   });
 });
 
