@@ -7,7 +7,7 @@ import {
   RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
 } from '../../api/names.ts';
 import { EvictionEnd, evictionEnd } from '../../domain/evictionRequests/conditions.ts';
-import { activeResponder, respondersOf } from '../../domain/evictionRequests/responders.ts';
+import { activeResponder, overdueResponder, respondersOf } from '../../domain/evictionRequests/responders.ts';
 import { aboutPod, type EventRecorder, type EventSubject } from '../../kube/events.ts';
 
 /** Records what users need to know about Evictions. */
@@ -21,12 +21,10 @@ export class EvictionEvents {
   /** Records what a write has changed. Returns how the Eviction has ended if it has now. */
   record(before: LifecycleEviction, after: LifecycleEviction, pod: Pod | undefined): EvictionEnd | undefined {
     const subject = pod === undefined ? subjectOf(after, LIFECYCLE_EVICTION) : aboutPod(pod);
-    const active = activeResponder(respondersOf(before));
-    const states = respondersOf(after).targetResponders;
-    const ended = states.find(({ name }) => name === active?.target.name);
-    if (pod !== undefined && ended?.state === 'Interrupted') {
+    const overdue = overdueResponder(before, after);
+    if (pod !== undefined && overdue !== undefined) {
       const next = activeResponder(respondersOf(after))?.target.name ?? 'none';
-      const message = `Responder ${ended.name} has not reported for ${RESPONDER_HEARTBEAT_DEADLINE_SECONDS / 60} minutes; next: ${next}.`;
+      const message = `Responder ${overdue} has not reported for ${RESPONDER_HEARTBEAT_DEADLINE_SECONDS / 60} minutes; next: ${next}.`;
       this.#events.record(subject, {
         type: 'Warning',
         reason: 'ResponderInterrupted',

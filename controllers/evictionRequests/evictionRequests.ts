@@ -27,6 +27,8 @@ interface Deps {
   readonly others: OtherControllers;
   readonly events: EventRecorder;
   readonly log: Log;
+  /** When this process began to lead, by the clock of the apiserver. */
+  readonly startedAt: Date;
   /** Called for each Eviction that becomes final. */
   readonly onEnd?: ((end: EvictionEnd) => void) | undefined;
 }
@@ -141,6 +143,7 @@ export class EvictionRequestController {
       evictions,
       pod,
       leftAt: this.#leftAt.get(key),
+      startedAt: this.#deps.startedAt,
       freeName: this.#freeName(namespace, name),
       now,
     };

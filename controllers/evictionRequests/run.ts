@@ -32,12 +32,13 @@ export async function runEvictionRequestController(deps: Deps, signal: AbortSign
     throw error;
   });
   if (view === undefined) return;
-  const others = new OtherControllers({ view, events, log, sinceMs: cluster.kube.now().getTime() });
+  const startedAt = cluster.kube.now();
+  const others = new OtherControllers({ view, events, log, sinceMs: startedAt.getTime() });
   const stop = others.start();
   log.info('EvictionRequests are served', { evictions: view.evictions.size, requests: view.requests.size });
   try {
     await Promise.all([
-      new EvictionRequestController({ ...deps, view, others }).run(signal),
+      new EvictionRequestController({ ...deps, view, others, startedAt }).run(signal),
       new ImperativeResponder({ ...deps, view, others }).run(signal),
       runDaemonSetResponder({ cluster, view, log }, signal),
       deployments &&

@@ -44,6 +44,8 @@ export interface EvictionWorld {
   readonly pod: Pod | undefined;
   /** When it was first observed that the pod does not exist, or has terminated; undefined while it runs. */
   readonly leftAt: Date | undefined;
+  /** When this controller started. */
+  readonly startedAt: Date;
   /** A name that no Eviction of the namespace has. */
   readonly freeName: string;
   /** The clock of the apiserver. */
@@ -218,20 +220,21 @@ interface Progress {
   readonly untilMs?: number;
 }
 
-function progressOf({ requests, pod, leftAt, now }: Facts, before: Responders): Progress {
+function progressOf(facts: Facts, before: Responders): Progress {
+  const { requests, pod, leftAt, startedAt, now } = facts;
   if (pod === undefined || isFinished(pod))
     return leaving(before, { outcome: pod === undefined ? 'PodDeleted' : 'PodTerminal', leftAt, now });
   if (!requests.some(wantsEviction))
     return { responders: endResponders(before, 'Canceled'), outcome: { kind: 'Canceled' } };
   if (before.targetResponders.length === 0)
     return { responders: startResponders(pod, now), outcome: { kind: 'Awaiting' } };
-  const responders = advanceResponders(before, now);
+  const responders = advanceResponders(before, facts);
   const isTerminating = pod.metadata.deletionTimestamp !== undefined;
   // A pod that terminates will be gone: its responders have done their work.
   if (isExhausted(responders) && !isTerminating)
     return { responders, outcome: { kind: 'NoFurtherResponder' } };
   const active = activeResponder(responders);
-  const untilMs = active && heartbeatDeadline(active.status);
+  const untilMs = active && heartbeatDeadline(active.status, startedAt);
   return { responders, outcome: { kind: 'Awaiting' }, ...(untilMs !== undefined && { untilMs }) };
 }
 

@@ -20,8 +20,11 @@ export interface ObservedEviction extends LifecycleEviction {
 }
 
 const statusFields = ['conditions', 'observedGeneration', 'requesters', 'targetResponders'];
-/** "Populated by responders and evictionrequest-controller": the fields of the controller, without those of the responders. */
-const controllerPaths = [['f:spec'], ...statusFields.map((field) => ['f:status', `f:${field}`])];
+/**
+ * "Populated by responders and evictionrequest-controller": the fields of the controller, without those of the responders. Not the spec: a user
+ * may create an Eviction, which ours adopts when its pod is requested.
+ */
+const controllerPaths = statusFields.map((field) => ['f:status', `f:${field}`]);
 /** The controller writes the name and startTime of each entry, and the responder the rest. */
 const imperativePaths = ['heartbeatTime', 'completionTime', 'message'].map((field) => [
   'f:status',

@@ -12,6 +12,7 @@ import {
   RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
 } from '../../api/names.ts';
 import { compareNames } from '../common/names.ts';
+import { isEvicted } from './conditions.ts';
 import { timeText } from './times.ts';
 
 /** The responders of an Eviction and what they have reported. Both lists have the same names. */
@@ -76,28 +77,50 @@ export function startResponders(pod: Pick<Pod, 'spec'>, now: Date): Responders {
   };
 }
 
+/** Times by the clock of the apiserver. */
+interface Clock {
+  readonly now: Date;
+  /** When the controller started. */
+  readonly startedAt: Date;
+}
+
+/** After an outage the responders report late, those of the same process only once it leads again: nobody is interrupted before. */
+const startGraceMs = 60_000;
+
 /** Returns when the responder is interrupted unless it reports again. */
-export function heartbeatDeadline({ startTime = '', heartbeatTime = startTime }: ResponderStatus): number {
-  return Date.parse(heartbeatTime) + RESPONDER_HEARTBEAT_DEADLINE_SECONDS * 1_000;
+export function heartbeatDeadline(
+  { startTime = '', heartbeatTime = startTime }: ResponderStatus,
+  startedAt: Date,
+): number {
+  const deadlineMs = Date.parse(heartbeatTime) + RESPONDER_HEARTBEAT_DEADLINE_SECONDS * 1_000;
+  return Math.max(deadlineMs, startedAt.getTime() + startGraceMs);
 }
 
 /** Returns the state that the active responder has earned. It stays Active until it has completed or exceeded its deadline. */
-function earnedState(status: ResponderStatus, now: Date): ResponderState {
+function earnedState(status: ResponderStatus, { now, startedAt }: Clock): ResponderState {
   if (status.completionTime !== undefined) return 'Completed';
-  return now.getTime() >= heartbeatDeadline(status) ? 'Interrupted' : 'Active';
+  return now.getTime() >= heartbeatDeadline(status, startedAt) ? 'Interrupted' : 'Active';
 }
 
 /** Hands over to the next responder if the active one has completed, or has not reported before its deadline. */
-export function advanceResponders(before: Responders, now: Date): Responders {
+export function advanceResponders(before: Responders, clock: Clock): Responders {
   const active = activeResponder(before);
   if (active === undefined) return before;
-  const state = earnedState(active.status, now);
+  const state = earnedState(active.status, clock);
   if (state === 'Active') return before;
   const ended = withState(before, active.target.name, state);
   const next = ended.targetResponders
     .filter((one) => one.state === 'Inactive')
     .toSorted(compareResponders)[0];
-  return next === undefined ? ended : started(withState(ended, next.name, 'Active'), next.name, now);
+  return next === undefined ? ended : started(withState(ended, next.name, 'Active'), next.name, clock.now);
+}
+
+/** Returns the name of the responder that has been interrupted because it did not report. A pod that has left interrupts its responder, too. */
+export function overdueResponder(before: LifecycleEviction, after: LifecycleEviction): string | undefined {
+  if (isEvicted(after)) return undefined;
+  const active = activeResponder(respondersOf(before));
+  const ended = respondersOf(after).targetResponders.find(({ name }) => name === active?.target.name);
+  return ended?.state === 'Interrupted' ? ended.name : undefined;
 }
 
 /** Ends the active responder: it is Completed if it has said so. No other one becomes active. */

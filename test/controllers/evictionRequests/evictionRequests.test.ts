@@ -1,8 +1,14 @@
 import type { Pod } from '../../../api/core.ts';
 import type { EvictionIntent, EvictionRequest, LifecycleEviction } from '../../../api/lifecycle.ts';
-import { EVICTION_REQUEST, IMPERATIVE_RESPONDER, LIFECYCLE_EVICTION } from '../../../api/names.ts';
+import {
+  DAEMONSET_RESPONDER,
+  EVICTION_REQUEST,
+  IMPERATIVE_RESPONDER,
+  LIFECYCLE_EVICTION,
+} from '../../../api/names.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
 import type { EvictionEnd } from '../../../domain/evictionRequests/conditions.ts';
+import { timeText } from '../../../domain/evictionRequests/times.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
@@ -157,13 +163,15 @@ describe('Evacuations and EvictionRequests of one budget', () => {
 });
 
 describe('Another controller', () => {
+  const by = { fieldManager: 'kube-controller-manager' };
+
   /** Writes as kube-controller-manager would. */
-  async function writtenByOther(pod: Pod): Promise<LifecycleEviction> {
+  async function writtenByOther(pod: Pod, status: object): Promise<LifecycleEviction> {
     const asked = await request(pod);
     const { apiVersion, kind } = EVICTION_REQUEST;
     const owner = { apiVersion, kind, name: asked.metadata.name, uid: asked.metadata.uid ?? '' };
     const { namespace = '', name, uid = '' } = pod.metadata;
-    return c.admin.create(
+    const { metadata } = await c.admin.create(
       resources.evictions,
       {
         apiVersion: LIFECYCLE_EVICTION.apiVersion,
@@ -171,16 +179,35 @@ describe('Another controller', () => {
         metadata: { name: c.named('other'), namespace, ownerReferences: [owner] },
         spec: { target: { pod: { name, uid } } },
       },
-      { fieldManager: 'kube-controller-manager' },
+      by,
     );
+    const key = { namespace, name: metadata.name };
+    return c.admin.mergePatch(resources.evictions, key, { status }, { subresource: 'status', ...by });
   }
 
-  test('that writes Evictions makes this one yield, with an Event', async () => {
-    const eviction = await writtenByOther(await c.podOn(node));
+  test('that writes Evictions makes this one yield, with an Event, and our responders serve it', async () => {
+    await stop();
+    const startTime = timeText(c.admin.now());
+    const eviction = await writtenByOther(await c.podOn(node), {
+      targetResponders: [
+        { name: DAEMONSET_RESPONDER, priority: 10_000, state: 'Active' },
+        { name: IMPERATIVE_RESPONDER, priority: 100, state: 'Inactive' },
+      ],
+      responders: [{ name: DAEMONSET_RESPONDER, startTime }, { name: IMPERATIVE_RESPONDER }],
+    });
+    stop = start();
     await eventually('the Event', async () => {
       const [event, ...others] = await c.eventsAbout(eviction);
       expect(others).toEqual([]);
       expect(event).toContain('EvictionControllerYielded');
+    });
+    await eventually('the completion of our responder', async () => {
+      const key = { namespace: c.namespace, name: eviction.metadata.name };
+      const { status } = (await c.admin.get(resources.evictions, key)) ?? {};
+      expect(status?.responders?.[0]).toMatchObject({
+        completionTime: expect.any(String),
+        message: 'No DaemonSet controls the pod.',
+      });
     });
     const pod = await c.podOn(node);
     await request(pod);
@@ -194,8 +221,6 @@ describe('Another controller', () => {
 
   test('that was switched off does not: its last Eviction is final', async () => {
     await stop();
-    const { metadata } = await writtenByOther(await c.podOn(node));
-    const key = { namespace: metadata.namespace, name: metadata.name };
     const condition = {
       type: 'Failed',
       status: 'True',
@@ -203,12 +228,7 @@ describe('Another controller', () => {
       message: '',
       lastTransitionTime: new Date().toISOString(),
     };
-    await c.admin.mergePatch(
-      resources.evictions,
-      key,
-      { status: { conditions: [condition] } },
-      { subresource: 'status', fieldManager: 'kube-controller-manager' },
-    );
+    await writtenByOther(await c.podOn(node), { conditions: [condition] });
     // The apiserver stores the time of a write in whole seconds.
     const writtenAtMs = c.admin.now().getTime();
     await eventually('the time to pass', () =>
@@ -220,9 +240,9 @@ describe('Another controller', () => {
     await c.eventuallyGone(pod);
   });
 
-  test('that only created an Eviction without a request is no controller', async () => {
-    const by = await c.podOn(node);
-    const { namespace = '', name, uid = '' } = by.metadata;
+  test('is not a user who created an Eviction, also when the same pod is requested afterwards', async () => {
+    const target = await c.podOn(node);
+    const { namespace = '', name, uid = '' } = target.metadata;
     const created = await c.admin.create(
       resources.evictions,
       {
@@ -239,5 +259,11 @@ describe('Another controller', () => {
     const key = { namespace, name: created.metadata.name };
     const current = await c.admin.get(resources.evictions, key);
     expect(current?.status?.conditions).toBeUndefined();
+    await request(target);
+    await c.eventuallyGone(target);
+    await eventuallySucceeded(target);
+    const later = await c.podOn(node);
+    await request(later);
+    await c.eventuallyGone(later);
   });
 });

@@ -64,7 +64,7 @@ async function evictionOf(pod: Pod): Promise<LifecycleEviction | undefined> {
 const isReleased = ({ metadata }: Pod) => metadata.annotations?.[RELEASED_ANNOTATION] !== undefined;
 
 /** Creates a Deployment with one replica on a node that is then cordoned, and another node for the replacement. */
-async function app({ canReplace = true } = {}): Promise<{ name: string; pod: Pod }> {
+async function app({ canReplace = true, annotations = {} } = {}): Promise<{ name: string; pod: Pod }> {
   const name = c.named('app');
   const first = await c.nodeNamed('n', { app: name });
   await c.admin.create(resources.deployments, {
@@ -73,7 +73,7 @@ async function app({ canReplace = true } = {}): Promise<{ name: string; pod: Pod
       replicas: 1,
       selector: { matchLabels: { app: name } },
       template: {
-        metadata: { labels: { app: name } },
+        metadata: { labels: { app: name }, annotations },
         spec: {
           evictionResponders: [{ name: DEPLOYMENT_RESPONDER, priority: 10_000 }],
           nodeSelector: { app: name },
@@ -125,6 +125,65 @@ describe('A pod of a Deployment that names our responder', () => {
       expect(isReleased(now() as Pod)).toBe(false);
       expect(now()?.metadata.ownerReferences).toHaveLength(1);
     });
+  });
+});
+
+describe('A pod of a Deployment with an Evacuation and an EvictionRequest', () => {
+  const annotations = {
+    'evacuation.coordination.k8s.io/priority_deployment.apps.k8s.io': '10000/controller',
+  };
+
+  /** Each requests the evacuation, and returns the function that cancels it once its call has reported. */
+  const requests = {
+    Evacuation: async (pod: Pod) => {
+      const { metadata } = await c.admin.create(resources.evacuations, c.evacuation(pod));
+      const { namespace, name, uid = '' } = metadata;
+      await eventually('the report of the evacuator', async () =>
+        expect((await c.evacuationOf(pod))?.status?.message).toBeDefined(),
+      );
+      return async () => {
+        const withoutFinalizers = { metadata: { finalizers: [] } };
+        await c.admin.mergePatch(resources.evacuations, { namespace, name }, withoutFinalizers);
+        await c.admin.delete(resources.evacuations, { namespace, name }, { uid });
+      };
+    },
+    EvictionRequest: async (pod: Pod) => {
+      const asked = await request(pod);
+      await eventually('the report of the responder', async () =>
+        expect((await evictionOf(pod))?.status?.responders?.[0]?.message).toBeDefined(),
+      );
+      return () => withdraw(asked);
+    },
+  };
+
+  const orders = [
+    { first: 'Evacuation', second: 'EvictionRequest' },
+    { first: 'EvictionRequest', second: 'Evacuation' },
+  ] as const;
+
+  test.each(orders)('is replaced, and both end: $first, $second', async ({ first, second }) => {
+    const { name, pod } = await app({ canReplace: false, annotations });
+    await requests[first](pod);
+    await requests[second](pod);
+    await c.nodeNamed('n', { app: name });
+    await c.eventuallyGone(pod);
+    await eventually('the end of the Eviction', async () => {
+      const { status } = (await evictionOf(pod)) ?? {};
+      expect(isTrue(status?.conditions, 'TargetEvicted')).toBe(true);
+      expect(status?.targetResponders?.[0]).toMatchObject({ name: DEPLOYMENT_RESPONDER, state: 'Completed' });
+    });
+    expect(c.requests.count('evict pods')).toBe(1);
+  });
+
+  test.each(orders)('is replaced when one is cancelled: $first, not $second', async ({ first, second }) => {
+    const { name, pod } = await app({ canReplace: false, annotations });
+    await requests[first](pod);
+    const cancel = await requests[second](pod);
+    await cancel();
+    const now = () => c.cluster.pods.get(`${c.namespace}/${pod.metadata.name}`);
+    await throughout('the pod is released', 1_000, () => expect(isReleased(now() as Pod)).toBe(true));
+    await c.nodeNamed('n', { app: name });
+    await c.eventuallyGone(pod);
   });
 });
 

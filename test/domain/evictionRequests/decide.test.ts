@@ -17,7 +17,7 @@ import {
   nextStep,
   type Step,
 } from '../../../domain/evictionRequests/decide.ts';
-import { compareResponders } from '../../../domain/evictionRequests/responders.ts';
+import { compareResponders, overdueResponder } from '../../../domain/evictionRequests/responders.ts';
 import { violations } from '../../kit/evictionRules.ts';
 
 const target = { name: 'web-1', uid: '00000000-0000-4000-8000-000000000001' };
@@ -29,6 +29,8 @@ const minute = 60_000;
 /** A cluster with one pod, whose apiserver applies the rules of Kubernetes. */
 class World {
   nowMs = start;
+  /** When the controller started: long ago, unless it has started again. */
+  startedAt = new Date(start - 60 * minute);
   pod: Pod | undefined;
   requests: EvictionRequest[] = [];
   evictions: LifecycleEviction[] = [];
@@ -114,6 +116,10 @@ class World {
     this.nowMs += ms;
   }
 
+  restarted(): void {
+    this.startedAt = new Date(this.nowMs);
+  }
+
   get view(): EvictionWorld {
     let n = 1;
     while (this.evictions.some(({ metadata }) => metadata.name === lifecycleEvictionName(n, target.name)))
@@ -128,6 +134,7 @@ class World {
       evictions,
       pod,
       leftAt: this.leftAt,
+      startedAt: this.startedAt,
       freeName: lifecycleEvictionName(n, target.name),
       now: new Date(this.nowMs),
     };
@@ -281,6 +288,43 @@ describe('The responders of an Eviction', () => {
     expect(world.states).toEqual([`${first} Interrupted`, `${IMPERATIVE_RESPONDER} Active`]);
   });
 
+  test('may report late after an outage: nobody is interrupted in the first minute of the controller', () => {
+    const world = new World([first]);
+    world.requested('example.com/a');
+    world.settled();
+    world.passed(45 * minute);
+    world.restarted();
+    expect(world.settled()).toBe(start + 46 * minute);
+    expect(world.states[0]).toBe(`${first} Active`);
+    world.passed(minute - 1);
+    world.heartbeat();
+    expect(world.settled()).toBe(start + 66 * minute - 1_000);
+    expect(world.states[0]).toBe(`${first} Active`);
+  });
+
+  test('that do not report after an outage follow one another after the first minute of the controller', () => {
+    const world = new World([first]);
+    world.requested('example.com/a');
+    world.settled();
+    world.passed(45 * minute);
+    world.restarted();
+    world.settled();
+    world.passed(minute);
+    world.settled();
+    expect(world.states).toEqual([`${first} Interrupted`, `${IMPERATIVE_RESPONDER} Active`]);
+  });
+
+  test('that have completed during an outage follow one another at once', () => {
+    const world = new World([first]);
+    world.requested('example.com/a');
+    world.settled();
+    world.passed(45 * minute);
+    world.completed();
+    world.restarted();
+    world.settled();
+    expect(world.states).toEqual([`${first} Completed`, `${IMPERATIVE_RESPONDER} Active`]);
+  });
+
   test('that have all completed fail the Eviction if the pod stays', () => {
     const world = new World();
     world.requested('example.com/a');
@@ -371,6 +415,41 @@ describe('A pod that leaves', () => {
     const before = written.length;
     world.settled();
     expect(written).toHaveLength(before);
+  });
+});
+
+describe('A responder that becomes Interrupted', () => {
+  const overdue = (change: (world: World) => void) => {
+    const world = new World([first]);
+    world.requested('example.com/a');
+    world.settled();
+    const [before] = world.evictions as [LifecycleEviction];
+    change(world);
+    world.settled();
+    const [after] = world.evictions as [LifecycleEviction];
+    expect(after.status?.targetResponders?.[0]?.state).toBe('Interrupted');
+    return overdueResponder(before, after);
+  };
+
+  test('was overdue if the pod stays', () => {
+    expect(overdue((world) => world.passed(20 * minute))).toBe(first);
+  });
+
+  test.each([
+    {
+      when: 'has terminated',
+      leave: ({ pod }: World) => {
+        if (pod !== undefined) pod.status.phase = 'Succeeded';
+      },
+    },
+    { when: 'is gone', leave: (world: World) => world.left() },
+  ])('was not overdue if the pod $when', ({ leave }) => {
+    const leaves = (world: World) => {
+      leave(world);
+      world.settled();
+      world.passed(completionGraceMs);
+    };
+    expect(overdue(leaves)).toBeUndefined();
   });
 });
 
@@ -508,6 +587,7 @@ const happenings: Record<string, (world: World, n: number) => void> = {
   'seconds pass': (world) => world.passed(7_000),
   'minutes pass': (world, n) => world.passed((n + 1) * 5 * minute),
   'the deadline passes': (world) => world.passed(20 * minute),
+  'the controller starts again': (world) => world.restarted(),
   'the pod begins to terminate': ({ pod, nowMs }) => {
     if (pod !== undefined) pod.metadata.deletionTimestamp ??= new Date(nowMs).toISOString();
   },

@@ -25,9 +25,13 @@ const responder = (...fields: string[]) => ({
 
 describe('Another controller is recognized by the fields that it has written', () => {
   test.each([
-    { when: 'the spec of an Eviction', fields: { 'f:spec': { 'f:target': {} } }, found: true },
-    { when: 'its conditions', fields: { 'f:status': { 'f:conditions': {} } }, found: true },
+    { when: 'the conditions of an Eviction', fields: { 'f:status': { 'f:conditions': {} } }, found: true },
     { when: 'its target responders', fields: { 'f:status': { 'f:targetResponders': {} } }, found: true },
+    {
+      when: 'not its spec: a user may create an Eviction that is then requested',
+      fields: { 'f:spec': { 'f:target': {} } },
+      found: false,
+    },
     { when: 'not the report of a responder', fields: responder('heartbeatTime'), found: false },
     { when: 'not a label', fields: { 'f:metadata': { 'f:labels': { 'f:a': {} } } }, found: false },
   ])('$when', ({ fields, found }) => {
