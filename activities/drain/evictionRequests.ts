@@ -29,8 +29,9 @@ export class EvictionRequests {
     this.#cluster = cluster;
   }
 
-  of({ metadata: { uid = '' } }: Pod): RequestedEviction {
-    return requestedOf(this.#cluster, uid);
+  of({ metadata }: Pod): RequestedEviction {
+    const { lifecycle } = this.#cluster;
+    return requestedEviction(lifecycle.requestsOf(metadata), lifecycle.evictionsOf(metadata));
   }
 
   budgetsOf({ metadata: { namespace = '' } }: Pod) {
@@ -81,10 +82,6 @@ export class EvictionRequests {
     const taken = this.#cluster.lifecycle.requests.get(`${metadata.namespace}/${name}`);
     return taken === undefined ? name : evictionRequestName(metadata, taken.metadata);
   }
-}
-
-function requestedOf({ lifecycle }: Pick<Cluster, 'lifecycle'>, podUid: string): RequestedEviction {
-  return requestedEviction(lifecycle.requestsOf(podUid), lifecycle.evictionsOf(podUid));
 }
 
 /** Returns true for errors that need no reaction: the next pass finds the request in the informer, or that the pod needs none. */

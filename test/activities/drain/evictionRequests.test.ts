@@ -117,6 +117,31 @@ describe('with EvictionRequests', () => {
     }
   });
 
+  test('what names the UID of a pod in another namespace counts for nothing', async () => {
+    const { activities } = activitiesBy('lifecycle', 600);
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node);
+    const namespace = await c.namespaceNamed(c.named('tenant'));
+    const { name, uid = '' } = pod.metadata;
+    const { metadata } = await c.admin.create(resources.evictionRequests, {
+      metadata: { name: c.named('forged'), namespace },
+      spec: {
+        target: { pod: { name, uid } },
+        requester: 'node-maintenance.dev/nodemaintenance',
+        intent: 'Withdrawn',
+      },
+    } as EvictionRequest & KubeObject);
+    await eventually('it is in the informer', () =>
+      expect(c.cluster.lifecycle.requests.get(`${namespace}/${metadata.name}`)).toBeDefined(),
+    );
+    const applied = await draining([node], [pods(1000)]);
+    const drain = started(() => activities.drain(refOf(applied), 0));
+    await eventuallyRequested(pod);
+    await drain.cancelled();
+    const key = { namespace, name: metadata.name };
+    await c.admin.delete(resources.evictionRequests, key, { uid: metadata.uid ?? '' });
+  });
+
   test('nothing is requested twice after a crash', async () => {
     const node = await c.nodeNamed('n');
     const some = await c.podsOn(node, 5, { priority: 1000 });
