@@ -166,6 +166,12 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'The apiserver or an admission webhook rejects the eviction of a pod.',
   },
+  EvictionRequestDeleted: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The EvictionRequest of a pod was deleted, but finalizers of others keep it; another request of the pod replaces it.',
+  },
   EvictionRequestRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
@@ -174,7 +180,8 @@ export const eventReasons = {
   EvictionRequestUnanswered: {
     type: 'Warning',
     on: ['NodeMaintenance'],
-    meaning: 'No controller has answered the EvictionRequest of a pod in time.',
+    meaning:
+      'No controller has answered the EvictionRequest of a pod in time, or the apiserver does not serve lifecycle.k8s.io with `--eviction-api lifecycle`.',
   },
   EvictionRequestsNotServed: {
     type: 'Warning',

@@ -4,8 +4,27 @@ import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { resources } from './resources.ts';
 
-/** Name of the index of both informers. */
-const byTargetUid = 'targetUid';
+/** Name of the index of both informers: `<namespace>/<UID of the pod>`. */
+const byTarget = 'target';
+
+/**
+ * A pod by its namespace and UID. Whoever may create requests in one namespace may name any UID, also that of a pod of another namespace: the UID
+ * alone says nothing.
+ */
+export interface PodIdentity {
+  readonly namespace?: string | undefined;
+  readonly uid?: string | undefined;
+}
+
+/** Returns the pod that is to be evicted: one of the namespace of the object. */
+export function targetOf({ metadata, spec }: EvictionRequest | LifecycleEviction): PodIdentity {
+  return { namespace: metadata.namespace, uid: spec.target.pod.uid };
+}
+
+/** Returns `<namespace>/<UID>`. */
+export function identityKey({ namespace = '', uid = '' }: PodIdentity): string {
+  return `${namespace}/${uid}`;
+}
 
 /**
  * The informers of lifecycle.k8s.io. They run from the first `use` on: few clusters serve these kinds, and an installation that evacuates pods by
@@ -24,7 +43,7 @@ export class EvictionInformers {
       mayBeUnserved: true,
       optionalFor: 'drains by EvictionRequests (deploy/rbac)',
       indexes: {
-        [byTargetUid]: ({ spec }: EvictionRequest | LifecycleEviction) => [spec.target.pod.uid],
+        [byTarget]: (object: EvictionRequest | LifecycleEviction) => [identityKey(targetOf(object))],
       },
     };
     this.requests = new Informer<EvictionRequest>({ ...options, resource: resources.evictionRequests });
@@ -62,12 +81,12 @@ export class EvictionInformers {
   }
 
   /** Returns the EvictionRequests of a pod, of all requesters. */
-  requestsOf(podUid: string): Readonly<EvictionRequest>[] {
-    return this.requests.byIndex(byTargetUid, podUid);
+  requestsOf(pod: PodIdentity): Readonly<EvictionRequest>[] {
+    return this.requests.byIndex(byTarget, identityKey(pod));
   }
 
-  evictionsOf(podUid: string): Readonly<LifecycleEviction>[] {
-    return this.evictions.byIndex(byTargetUid, podUid);
+  evictionsOf(pod: PodIdentity): Readonly<LifecycleEviction>[] {
+    return this.evictions.byIndex(byTarget, identityKey(pod));
   }
 
   #run(signal: AbortSignal): void {

@@ -9,7 +9,7 @@ import {
   requestedEviction,
 } from '../../domain/evacuation/evictionRequest.ts';
 import { byNamespace, type Cluster } from '../../kube/cluster.ts';
-import { isRejection, KubeError } from '../../kube/errors.ts';
+import { isKubeError, isRejection, KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 
 /** Delay before a rejected EvictionRequest is tried again. */
@@ -20,7 +20,7 @@ const informerLagMs = 10_000;
 /** The EvictionRequests of one drain. */
 export class EvictionRequests {
   readonly #cluster: Cluster;
-  /** Pod UID -> when its request was created, or need not be, until the informer shows it. */
+  /** Pod UID -> when its request was created, or found to exist, until the informer shows it. */
   readonly #created = new Map<string, number>();
   /** Pod UID -> why its request was rejected, and when. */
   readonly #rejected = new Map<string, { message: string; at: number }>();
@@ -29,8 +29,9 @@ export class EvictionRequests {
     this.#cluster = cluster;
   }
 
-  of({ metadata: { uid = '' } }: Pod): RequestedEviction {
-    return requestedOf(this.#cluster, uid);
+  of({ metadata }: Pod): RequestedEviction {
+    const { lifecycle } = this.#cluster;
+    return requestedEviction(lifecycle.requestsOf(metadata), lifecycle.evictionsOf(metadata));
   }
 
   budgetsOf({ metadata: { namespace = '' } }: Pod) {
@@ -65,7 +66,7 @@ export class EvictionRequests {
       await this.#cluster.kube.create(resources.evictionRequests, request, { fieldManager: FIELD_MANAGER });
     } catch (error) {
       if (!isResolvedLater(error)) {
-        if (!isRejection(error)) throw error;
+        if (!isRejection(error) && !isKubeError(error, 'NotFound')) throw error;
         const message = `The apiserver rejected its EvictionRequest: ${error.apiMessage}`;
         this.#rejected.set(uid, { message, at: Date.now() });
         return;
@@ -76,19 +77,22 @@ export class EvictionRequests {
   }
 
   /** Returns the name of the request, or another one if an object that is not the request of the pod has it. */
-  #freeName({ metadata }: Pod): string {
+  #freeName(pod: Pod): string {
+    const { metadata } = pod;
     const name = evictionRequestName(metadata);
     const taken = this.#cluster.lifecycle.requests.get(`${metadata.namespace}/${name}`);
-    return taken === undefined ? name : evictionRequestName(metadata, taken.metadata);
+    if (taken === undefined) return name;
+    // Each replacement may be kept by finalizers, too.
+    const { request = taken } = this.of(pod);
+    return evictionRequestName(metadata, request.metadata);
   }
 }
 
-function requestedOf({ lifecycle }: Pick<Cluster, 'lifecycle'>, podUid: string): RequestedEviction {
-  return requestedEviction(lifecycle.requestsOf(podUid), lifecycle.evictionsOf(podUid));
-}
-
-/** Returns true for errors that need no reaction: the next pass finds the request in the informer, or that the pod needs none. */
+/**
+ * Returns true for errors that need no reaction: the next pass finds the request in the informer, or the namespace deletes the pod. NotFound is none
+ * of them: the apiserver may not serve the API any more.
+ */
 function isResolvedLater(error: unknown): boolean {
-  const resolved: readonly string[] = ['AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating'];
+  const resolved: readonly string[] = ['AlreadyExists', 'Conflict', 'NamespaceTerminating'];
   return error instanceof KubeError && resolved.includes(error.kind);
 }

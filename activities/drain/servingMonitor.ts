@@ -4,6 +4,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isLive, isObserved, isOurs } from '../../domain/evacuation/evictionRequest.ts';
 import { mayHaveRequests, type Serving, servingOf, unansweredIn } from '../../domain/evacuation/serving.ts';
 import type { Cluster } from '../../kube/cluster.ts';
+import { targetOf } from '../../kube/evictionInformers.ts';
 import { keyOf } from '../../kube/store.ts';
 
 /**
@@ -28,7 +29,7 @@ export class ServingMonitor {
     });
     cluster.lifecycle.requests.subscribe(({ type, key, object }) => this.#observe(type, key, object));
     cluster.lifecycle.evictions.subscribe(({ object }) => {
-      for (const request of cluster.lifecycle.requestsOf(object.spec.target.pod.uid))
+      for (const request of cluster.lifecycle.requestsOf(targetOf(object)))
         this.#observe('Updated', keyOf(request), request);
     });
   }
@@ -72,7 +73,7 @@ export class ServingMonitor {
 
   #observe(type: 'Added' | 'Updated' | 'Deleted', key: string, request: Readonly<EvictionRequest>): void {
     const createdMs = Date.parse(request.metadata.creationTimestamp ?? '');
-    const hasEviction = this.#cluster.lifecycle.evictionsOf(request.spec.target.pod.uid).length > 0;
+    const hasEviction = this.#cluster.lifecycle.evictionsOf(targetOf(request)).length > 0;
     const isAnswered = isObserved(request) || hasEviction;
     if (isAnswered) this.#answeredMs = latest(this.#answeredMs, createdMs);
     if (type !== 'Deleted' && isOurs(request) && isLive(request) && !isAnswered)

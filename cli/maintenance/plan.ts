@@ -31,6 +31,7 @@ import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drai
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isKubeError } from '../../kube/errors.ts';
+import { identityKey, targetOf } from '../../kube/evictionInformers.ts';
 import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import type { Kube } from '../../kube/client.ts';
 import { listIfServed } from '../../kube/served.ts';
@@ -305,17 +306,11 @@ async function requestsOf(
     listIfServed(kube, resources.evictionRequests),
     listIfServed(kube, resources.evictions),
   ]);
-  const uidOf = ({ spec }: EvictionRequest | LifecycleEviction) => spec.target.pod.uid;
-  const [byPod, evictionsByPod] = [Map.groupBy(requests, uidOf), Map.groupBy(evictions, uidOf)];
-  const ofPod = (uid: string) => requestedEviction(byPod.get(uid) ?? [], evictionsByPod.get(uid) ?? []);
+  const keyOf = (object: EvictionRequest | LifecycleEviction) => identityKey(targetOf(object));
+  const [byPod, evictionsByPod] = [Map.groupBy(requests, keyOf), Map.groupBy(evictions, keyOf)];
+  const ofPod = (key: string) => requestedEviction(byPod.get(key) ?? [], evictionsByPod.get(key) ?? []);
   return new Map(
-    pods.map(
-      ({
-        pod: {
-          metadata: { uid = '' },
-        },
-      }) => [uid, ofPod(uid)] as const,
-    ),
+    pods.map(({ pod: { metadata } }) => [metadata.uid ?? '', ofPod(identityKey(metadata))] as const),
   );
 }
 

@@ -7,11 +7,7 @@ import { isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { namedNodes, selectsNode } from '../../domain/common/nodeSelector.ts';
 import { type NodeServiceInput, outOfServiceReasons } from '../../domain/maintenance/backInService.ts';
-import {
-  isOurs,
-  type RequestedEviction,
-  requestedEviction,
-} from '../../domain/evacuation/evictionRequest.ts';
+import { type RequestedEviction, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
 import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { hasTaint } from '../../domain/common/toleration.ts';
 import { sleep } from '../../kube/abort.ts';
@@ -166,32 +162,30 @@ export class Watching {
   summaryInputOf(maintenance: NodeMaintenance): MaintenanceSummaryInput {
     this.#ensurePodWatches();
     const { policies, evacuations } = this.#informers;
-    const nodes = this.#nodesOf(maintenance);
-    const existing = new Set(nodes.map(({ metadata }) => metadata.name));
+    const nodes = this.#nodesOf(maintenance).map((node) => this.#nodeInput(node));
+    const existing = new Set(nodes.map(({ node }) => node.metadata.name));
     const pastNames = [...(this.#pastNodes.get(maintenance.metadata.name) ?? [])];
     const byPod = evacuations.list().map((one): [string, Evacuation] => [one.spec.podRef.uid, one]);
     return {
       maintenance,
       maintenances: this.#informers.maintenances.list(),
       policies: policies.list(),
-      nodes: nodes.map((node) => this.#nodeInput(node)),
+      nodes,
       missing: pastNames.filter((name) => !existing.has(name)).toSorted(compareNames),
       evacuations: new Map(byPod),
-      requests: this.#requests(),
+      requests: this.#requestsOf(nodes.flatMap(({ pods }) => pods)),
       now: this.#kube.now(),
     };
   }
 
   /** Pod UID -> the EvictionRequest of node maintenance. */
-  #requests(): Map<string, RequestedEviction> {
-    const { requests } = this.#lifecycle;
-    const uids = requests
-      .list()
-      .filter((one) => isOurs(one))
-      .map(({ spec }) => spec.target.pod.uid);
-    const requestedOf = (uid: string) =>
-      requestedEviction(this.#lifecycle.requestsOf(uid), this.#lifecycle.evictionsOf(uid));
-    return new Map(uids.map((uid) => [uid, requestedOf(uid)] as const));
+  #requestsOf(pods: readonly Pod[]): Map<string, RequestedEviction> {
+    const lifecycle = this.#lifecycle;
+    const requested = pods.map(({ metadata }): [string, RequestedEviction] => [
+      metadata.uid ?? '',
+      requestedEviction(lifecycle.requestsOf(metadata), lifecycle.evictionsOf(metadata)),
+    ]);
+    return new Map(requested.filter(([, { request }]) => request !== undefined));
   }
 
   #nodeInput(node: Node): NodeServiceInput {

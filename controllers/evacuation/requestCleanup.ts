@@ -1,4 +1,5 @@
 import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
 import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import { IMPERATIVE_RESPONDER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -13,6 +14,7 @@ import {
   cleanupStep,
 } from '../../domain/evacuation/requestCleanup.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
+import { identityKey, type PodIdentity, targetOf } from '../../kube/evictionInformers.ts';
 import { deleteRequest, withdrawRequest } from '../../kube/evictionRequests.ts';
 import type { Change } from '../../kube/informer.ts';
 import type { Log } from '../../kube/log.ts';
@@ -40,7 +42,7 @@ export class EvictionRequestCleanup {
   readonly #queue = new WorkQueue('eviction-request-cleanup');
   /** Key of a request -> what it waits for, and since when. */
   readonly #phases = new Map<string, { phase: CleanupPhase; sinceMs: number }>();
-  /** UIDs of pods with requests that the informer has shown, and that are deleted. */
+  /** Keys of pods with requests that the informer has shown, and that are deleted. */
   readonly #deletedPods = new Set<string>();
 
   constructor({ cluster, log, onEnd }: Deps) {
@@ -56,12 +58,13 @@ export class EvictionRequestCleanup {
         if (type === 'Deleted') this.#forget(key, object);
         else if (isOurs(object)) this.#queue.add(key);
       }),
-      lifecycle.evictions.subscribe(({ object }) => this.#addOf(object.spec.target.pod.uid)),
+      lifecycle.evictions.subscribe(({ object }) => this.#addOf(targetOf(object))),
       pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
-      evacuations.subscribe(({ object }) => this.#addOf(object.spec.podRef.uid)),
+      evacuations.subscribe(({ object: { metadata, spec } }) =>
+        this.#addOf({ namespace: metadata.namespace, uid: spec.podRef.uid }),
+      ),
       maintenances.subscribe((change) => {
-        if (isOtherDrain(change))
-          for (const one of lifecycle.requests.list()) this.#addOf(one.spec.target.pod.uid);
+        if (isOtherDrain(change)) for (const one of lifecycle.requests.list()) this.#addOf(targetOf(one));
       }),
     ];
     const reconcile = (key: string) => this.#reconcile(key);
@@ -73,26 +76,25 @@ export class EvictionRequestCleanup {
     }
   }
 
-  #podChanged(type: Change<Pod>['type'], { metadata: { uid = '' } }: Pod): void {
+  #podChanged(type: Change<Pod>['type'], { metadata }: Pod): void {
     if (type === 'Updated') return;
-    const hasRequest = this.#cluster.lifecycle.requestsOf(uid).length > 0;
-    if (type === 'Deleted' && hasRequest) this.#deletedPods.add(uid);
-    if (hasRequest) this.#addOf(uid);
+    const hasRequest = this.#cluster.lifecycle.requestsOf(metadata).length > 0;
+    if (type === 'Deleted' && hasRequest) this.#deletedPods.add(identityKey(metadata));
+    if (hasRequest) this.#addOf(metadata);
   }
 
-  #addOf(podUid: string): void {
-    for (const request of this.#cluster.lifecycle.requestsOf(podUid))
+  #addOf(pod: PodIdentity): void {
+    for (const request of this.#cluster.lifecycle.requestsOf(pod))
       if (isOurs(request)) this.#queue.add(keyOf(request));
   }
 
   async #reconcile(key: string): Promise<Requeue | undefined> {
     const request = this.#cluster.lifecycle.requests.get(key);
     if (request === undefined || request.metadata.deletionTimestamp !== undefined) return undefined;
-    const { uid } = request.spec.target.pod;
     const pod = podOf(this.#cluster, request);
+    const isDeleted = this.#deletedPods.has(identityKey(targetOf(request)));
     // The informer of pods may be behind that of requests.
-    if (pod === undefined && !this.#deletedPods.has(uid) && (await this.#podExists(request)))
-      return { requeueAfterMs: 1_000 };
+    if (pod === undefined && !isDeleted && (await this.#podExists(request))) return { requeueAfterMs: 1_000 };
     const facts = this.#factsOf(request, pod);
     const step = cleanupStep(facts, this.#inPhaseForMs(key, cleanupPhase(facts)));
     if (step.kind === 'Keep') return { requeueAfterMs: step.againInMs };
@@ -109,8 +111,10 @@ export class EvictionRequestCleanup {
   #factsOf(request: EvictionRequest, pod: Pod | undefined): CleanupFacts {
     const { uid } = request.spec.target.pod;
     const eviction = this.#evictionOf(request);
-    const isRequested = (one: Parameters<typeof isInstigated>[0]) =>
-      isInstigated(one) && one.metadata.deletionTimestamp === undefined;
+    const isRequested = ({ metadata }: Evacuation) =>
+      metadata.namespace === request.metadata.namespace &&
+      isInstigated({ metadata }) &&
+      metadata.deletionTimestamp === undefined;
     return {
       state: requestStateOf({ request, eviction }),
       hasPod: pod !== undefined,
@@ -126,8 +130,8 @@ export class EvictionRequestCleanup {
     return maintenancesTargeting(pod, node, this.#cluster.maintenances.list()).length > 0;
   }
 
-  #evictionOf({ spec }: EvictionRequest): LifecycleEviction | undefined {
-    const evictions = this.#cluster.lifecycle.evictionsOf(spec.target.pod.uid);
+  #evictionOf(request: EvictionRequest): LifecycleEviction | undefined {
+    const evictions = this.#cluster.lifecycle.evictionsOf(targetOf(request));
     return evictions.find((one) => !isFinal(one)) ?? evictions[0];
   }
 
@@ -146,7 +150,7 @@ export class EvictionRequestCleanup {
 
   #forget(key: string, request: EvictionRequest): void {
     this.#phases.delete(key);
-    this.#deletedPods.delete(request.spec.target.pod.uid);
+    this.#deletedPods.delete(identityKey(targetOf(request)));
   }
 }
 

@@ -9,7 +9,9 @@ import {
 import { oneLine } from '../common/text.ts';
 import { type Blocker, BlockerReason, blockerOf, stuckTerminating } from './blocker.ts';
 import { budgetBlockers } from './budgets.ts';
-import { type RequestedEviction, requestStateOf } from './evictionRequest.ts';
+import { keptByOthersAfterMs } from './evacuation.ts';
+import { type RequestedEviction, type RequestState, requestStateOf } from './evictionRequest.ts';
+import { finalizerNames } from './termination.ts';
 
 /** The progress of a pod that leaves its node, whichever API requests it. */
 export interface EvictionProgress {
@@ -40,6 +42,8 @@ export interface EvictionView {
   now: Date;
   /** Time after which an EvictionRequest without an answer counts as not served. */
   responseMs: number;
+  /** Whether the apiserver serves EvictionRequests; true unless given. */
+  isServed?: boolean;
   /** The PodDisruptionBudgets of the namespace; unknown unless given. */
   budgets?: readonly PodDisruptionBudget[];
 }
@@ -68,17 +72,26 @@ export function evictionBlocker(
 ): Blocker | undefined {
   if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, view.now);
   const state = requestStateOf(requested);
+  if (state.kind === 'None' && view.isServed === false) return notServed;
   if (state.kind === 'Failed')
     return {
       reason: BlockerReason.EvictionFailed,
       message: `No responder evicted the pod: ${oneLine(state.message, maxMessageLength)}. Its eviction is requested again.`,
     };
+  if (state.kind === 'Withdrawn') return requestDeleted(state);
   if (state.kind === 'Unanswered') return unanswered(state.sinceMs, view);
   if (state.kind !== 'InProgress' || state.responder === undefined) return undefined;
   const [budget] =
     state.responder.name === IMPERATIVE_RESPONDER ? budgetBlockers(pod, view.budgets ?? []) : [];
   return budget ?? silentResponder(state.responder, view.now);
 }
+
+/** Blocks a pod that may leave by an EvictionRequest alone. */
+const notServed: Blocker = {
+  reason: BlockerReason.EvictionRequestUnanswered,
+  message:
+    'The apiserver does not serve lifecycle.k8s.io/v1alpha1, or the worker may not list it: enable EvictionRequestAPI, or choose --eviction-api evacuation.',
+};
 
 const maxMessageLength = 512;
 /** A responder counts as not responding when it has reported nothing this long after it became active. It reports every 20 s at most. */
@@ -89,6 +102,15 @@ function unanswered(sinceMs: number, { now, responseMs }: EvictionView): Blocker
   return {
     reason: BlockerReason.EvictionRequestUnanswered,
     message: `No controller has answered the EvictionRequest of the pod within ${responseMs / 1_000} s: check that one runs, or choose --eviction-api evacuation.`,
+  };
+}
+
+function requestDeleted({ deleted }: RequestState & { kind: 'Withdrawn' }): Blocker | undefined {
+  if (deleted === undefined || deleted.finalizers.length === 0) return undefined;
+  const names = finalizerNames(deleted.finalizers);
+  return {
+    reason: BlockerReason.EvictionRequestDeleted,
+    message: `The EvictionRequest of the pod was deleted but still has finalizers ${names}: unless the controllers that own them remove them within ${keptByOthersAfterMs / 1_000} s, the pod is requested to leave again as soon as its Eviction no longer counts the request.`,
   };
 }
 

@@ -44,7 +44,10 @@ function blockedByRequest({ kube, lifecycle, pods, budgets }: Cluster): BlockedP
     const { name, uid } = spec.target.pod;
     const pod = pods.get(`${namespace}/${name}`);
     if (pod?.metadata.uid !== uid || pod === undefined) return [];
-    const requested = requestedEviction(lifecycle.requestsOf(uid), lifecycle.evictionsOf(uid));
+    const requested = requestedEviction(
+      lifecycle.requestsOf(pod.metadata),
+      lifecycle.evictionsOf(pod.metadata),
+    );
     const view = { now, responseMs, budgets: budgets.byIndex(byNamespace, namespace) };
     const blocker = evictionBlocker(pod, requested, view);
     return blocker === undefined ? [] : [{ pod, blocker }];

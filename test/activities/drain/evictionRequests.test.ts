@@ -2,6 +2,7 @@ import type { KubeObject, Pod } from '../../../api/core.ts';
 import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { type EvictionApi, evictionApis } from '../../../domain/common/evictionApi.ts';
+import { EvictionRequests } from '../../../activities/drain/evictionRequests.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { resources } from '../../../kube/resources.ts';
@@ -117,6 +118,31 @@ describe('with EvictionRequests', () => {
     }
   });
 
+  test('what names the UID of a pod in another namespace counts for nothing', async () => {
+    const { activities } = activitiesBy('lifecycle', 600);
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node);
+    const namespace = await c.namespaceNamed(c.named('tenant'));
+    const { name, uid = '' } = pod.metadata;
+    const { metadata } = await c.admin.create(resources.evictionRequests, {
+      metadata: { name: c.named('forged'), namespace },
+      spec: {
+        target: { pod: { name, uid } },
+        requester: 'node-maintenance.dev/nodemaintenance',
+        intent: 'Withdrawn',
+      },
+    } as EvictionRequest & KubeObject);
+    await eventually('it is in the informer', () =>
+      expect(c.cluster.lifecycle.requests.get(`${namespace}/${metadata.name}`)).toBeDefined(),
+    );
+    const applied = await draining([node], [pods(1000)]);
+    const drain = started(() => activities.drain(refOf(applied), 0));
+    await eventuallyRequested(pod);
+    await drain.cancelled();
+    const key = { namespace, name: metadata.name };
+    await c.admin.delete(resources.evictionRequests, key, { uid: metadata.uid ?? '' });
+  });
+
   test('nothing is requested twice after a crash', async () => {
     const node = await c.nodeNamed('n');
     const some = await c.podsOn(node, 5, { priority: 1000 });
@@ -202,6 +228,47 @@ describe('with EvictionRequests', () => {
       await stop();
     }
   });
+});
+
+test('a request that was deleted and is kept by finalizers is replaced, and so is its replacement', async () => {
+  const { activities } = activitiesBy('lifecycle', 600);
+  const node = await c.nodeNamed('n');
+  const pod = await c.podOn(node);
+  const applied = await draining([node], [pods(1000)]);
+  const drain = started(() => activities.drain(refOf(applied), 0));
+  const isKept = ({ metadata }: EvictionRequest) => metadata.deletionTimestamp !== undefined;
+  const finalized = ({ metadata: { name } }: EvictionRequest, finalizers: string[]) =>
+    c.admin.mergePatch(
+      resources.evictionRequests,
+      { namespace: c.namespace, name },
+      { metadata: { finalizers } },
+    );
+  for (const kept of [0, 1, 2]) {
+    const current = await eventually('a live request beside those that are kept', async () => {
+      const all = await requestsOf(pod);
+      expect(all.filter(isKept)).toHaveLength(kept);
+      expect(all).toHaveLength(kept + 1);
+      return all.find((one) => !isKept(one)) as EvictionRequest;
+    });
+    await finalized(current, ['example.com/audit']);
+    const { namespace, name, uid = '' } = current.metadata;
+    await c.admin.delete(resources.evictionRequests, { namespace, name }, { uid });
+    await c.eventuallyStatus(applied.metadata.name, 'it is blocked', ({ blockedPods }) =>
+      expect(blockedPods).toMatchObject([{ name: pod.metadata.name, reason: 'EvictionRequestDeleted' }]),
+    );
+  }
+  await drain.cancelled();
+  for (const one of await requestsOf(pod)) await finalized(one, []);
+});
+
+test('a request that the apiserver does not find a place for does not count as created', async () => {
+  const pod = await c.podOn(await c.nodeNamed('n'));
+  const lost = { ...pod, metadata: { ...pod.metadata, namespace: c.named('absent') } };
+  const requests = new EvictionRequests(c.cluster);
+  await requests.create(lost, await c.applied(c.maintenance({ nodes: ['absent'] })));
+  expect(requests.isCreated(lost)).toBe(false);
+  expect(requests.isDue(lost)).toBe(false);
+  expect(requests.rejectionOf(lost)).toMatchObject({ reason: 'EvictionRequestRejected' });
 });
 
 describe('with auto, and no controller', () => {
@@ -386,5 +453,38 @@ describe('Complete', () => {
     await requested(far, applied);
     await performed(() => activities.removeEvacuations(refOf(applied)));
     for (const one of [pod, far]) expect((await eventuallyRequested(one)).spec.intent).toBe('Eviction');
+  });
+});
+
+// The last one, because it restarts the apiserver.
+describe('with lifecycle, where the apiserver does not serve the API', () => {
+  async function restarted(isServed: boolean): Promise<void> {
+    const server = sandbox.server('kube-apiserver');
+    await server.kill();
+    await (isServed ? server.start() : server.startWithout(['--feature-gates', '--runtime-config']));
+    await eventually(`the API to be served: ${isServed}`, () =>
+      expect(c.cluster.lifecycle.isServed).toBe(isServed),
+    );
+  }
+
+  test('pods are blocked and wait, and get their requests when it does', async () => {
+    const { activities } = activitiesBy('lifecycle', 600);
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node);
+    await restarted(false);
+    const before = created('evictionrequests.lifecycle.k8s.io');
+    const applied = await draining([node], [pods(1000)]);
+    const drain = started(() => activities.drain(refOf(applied), 0));
+    await c.eventuallyStatus(applied.metadata.name, 'it is blocked', (status) => {
+      expect(status.blockedPods).toMatchObject([
+        { name: pod.metadata.name, reason: 'EvictionRequestUnanswered' },
+      ]);
+      expect(status).toMatchObject({ podsPendingEvacuation: 1, podsEvacuating: 0 });
+    });
+    expect(created('evictionrequests.lifecycle.k8s.io') - before).toBe(0);
+    expect(await conditionOf(applied)).toMatchObject({ status: 'False', reason: 'ApiNotServed' });
+    await restarted(true);
+    await eventuallyRequested(pod);
+    await drain.cancelled();
   });
 });

@@ -93,6 +93,17 @@ test('one of a pod with an Evacuation is withdrawn: nothing leaves by both', asy
   expect(await c.evacuationOf(pod)).toBeDefined();
 });
 
+test('an Evacuation in another namespace that names the UID of its pod changes nothing', async () => {
+  const pod = await drainedPod();
+  const request = await requested(pod);
+  const namespace = await c.namespaceNamed(c.named('tenant'));
+  const forged = c.evacuation(pod);
+  await c.applied({ ...forged, metadata: { ...forged.metadata, namespace } });
+  await throughout('the request stays', 500, async () =>
+    expect((await current(request))?.spec.intent).toBe('Eviction'),
+  );
+});
+
 test('those of other requesters stay', async () => {
   const pod = await drainedPod();
   const request = await requested(pod, { requester: 'example.com/descheduler', intent: 'Withdrawn' });
