@@ -204,10 +204,10 @@ describe('the deadline of a drain', () => {
     const { name } = applied.metadata;
     const before = (await c.statusOf(name)).drainDeadline;
     await c.patched(resources.nodeMaintenances, { name }, { spec: { drainDeadline: { after: '48h' } } });
-    const { done } = await performed(() => acts.escalate(refOf(applied)));
+    const { recorded } = await performed(() => acts.escalate(refOf(applied)));
     expect((await c.statusOf(name)).drainDeadline?.time).toBe(before?.time);
     await c.patched(resources.nodeMaintenances, { name }, { spec: { drainDeadline: { after: '20m' } } });
-    expect(await performed(() => acts.escalate(refOf(applied), done))).toMatchObject({ done: [] });
+    expect(await performed(() => acts.escalate(refOf(applied), recorded))).toMatchObject({ done: [] });
     const time = Date.parse((await c.statusOf(name)).drainDeadline?.time ?? '');
     expect(time).toBe(Date.parse(before?.time ?? '') - 600_000);
   });
