@@ -16,6 +16,7 @@ const folders = [
   'worker/',
   'window-jobs/',
   'eviction-requests/',
+  'eviction-requests/requester-policy/',
   'temporal-user/',
   'agent-daemonset/',
 ];
