@@ -174,7 +174,8 @@ export const eventReasons = {
   EvictionRequestUnanswered: {
     type: 'Warning',
     on: ['NodeMaintenance'],
-    meaning: 'No controller has answered the EvictionRequest of a pod in time.',
+    meaning:
+      'No controller has answered the EvictionRequest of a pod in time, or the apiserver does not serve lifecycle.k8s.io with `--eviction-api lifecycle`.',
   },
   EvictionRequestsNotServed: {
     type: 'Warning',

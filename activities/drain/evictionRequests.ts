@@ -9,7 +9,7 @@ import {
   requestedEviction,
 } from '../../domain/evacuation/evictionRequest.ts';
 import { byNamespace, type Cluster } from '../../kube/cluster.ts';
-import { isRejection, KubeError } from '../../kube/errors.ts';
+import { isKubeError, isRejection, KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 
 /** Delay before a rejected EvictionRequest is tried again. */
@@ -20,7 +20,7 @@ const informerLagMs = 10_000;
 /** The EvictionRequests of one drain. */
 export class EvictionRequests {
   readonly #cluster: Cluster;
-  /** Pod UID -> when its request was created, or need not be, until the informer shows it. */
+  /** Pod UID -> when its request was created, or found to exist, until the informer shows it. */
   readonly #created = new Map<string, number>();
   /** Pod UID -> why its request was rejected, and when. */
   readonly #rejected = new Map<string, { message: string; at: number }>();
@@ -66,7 +66,7 @@ export class EvictionRequests {
       await this.#cluster.kube.create(resources.evictionRequests, request, { fieldManager: FIELD_MANAGER });
     } catch (error) {
       if (!isResolvedLater(error)) {
-        if (!isRejection(error)) throw error;
+        if (!isRejection(error) && !isKubeError(error, 'NotFound')) throw error;
         const message = `The apiserver rejected its EvictionRequest: ${error.apiMessage}`;
         this.#rejected.set(uid, { message, at: Date.now() });
         return;
@@ -84,8 +84,11 @@ export class EvictionRequests {
   }
 }
 
-/** Returns true for errors that need no reaction: the next pass finds the request in the informer, or that the pod needs none. */
+/**
+ * Returns true for errors that need no reaction: the next pass finds the request in the informer, or the namespace deletes the pod. NotFound is none
+ * of them: the apiserver may not serve the API any more.
+ */
 function isResolvedLater(error: unknown): boolean {
-  const resolved: readonly string[] = ['AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating'];
+  const resolved: readonly string[] = ['AlreadyExists', 'Conflict', 'NamespaceTerminating'];
   return error instanceof KubeError && resolved.includes(error.kind);
 }

@@ -69,7 +69,8 @@ export class PodRequests {
       const route = this.#routeOf(pod, byEvacuation.evacuating, now);
       if (route === 'Evacuation') return byEvacuation;
       const { responseMs } = this.#deps.serving;
-      const view = { now, responseMs, budgets: this.#requests.budgetsOf(pod) };
+      const isServed = this.#serving !== 'NotServed';
+      const view = { now, responseMs, isServed, budgets: this.#requests.budgetsOf(pod) };
       const evacuating = route === 'Requested' || (route !== 'Withdraw' && this.#requests.isCreated(pod));
       const blocker = evictionBlocker(pod, this.#requests.of(pod), view) ?? this.#requests.rejectionOf(pod);
       return { pod, evacuating, blocker };

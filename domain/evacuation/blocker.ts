@@ -26,7 +26,7 @@ export const BlockerReason = {
   EvictionFailed: 'EvictionFailed',
   /** The apiserver, or an admission webhook, rejects the EvictionRequest. */
   EvictionRequestRejected: 'EvictionRequestRejected',
-  /** No controller has answered the EvictionRequest. */
+  /** No controller has answered the EvictionRequest, or none can: the apiserver does not serve the API. */
   EvictionRequestUnanswered: 'EvictionRequestUnanswered',
   /** A controller, such as a DaemonSet, recreated its pod on the node right after the previous one was deleted. */
   PodRecreated: 'PodRecreated',

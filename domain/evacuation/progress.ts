@@ -40,6 +40,8 @@ export interface EvictionView {
   now: Date;
   /** Time after which an EvictionRequest without an answer counts as not served. */
   responseMs: number;
+  /** Whether the apiserver serves EvictionRequests; true unless given. */
+  isServed?: boolean;
   /** The PodDisruptionBudgets of the namespace; unknown unless given. */
   budgets?: readonly PodDisruptionBudget[];
 }
@@ -68,6 +70,7 @@ export function evictionBlocker(
 ): Blocker | undefined {
   if (pod.metadata.deletionTimestamp !== undefined) return stuckTerminating(pod, view.now);
   const state = requestStateOf(requested);
+  if (state.kind === 'None' && view.isServed === false) return notServed;
   if (state.kind === 'Failed')
     return {
       reason: BlockerReason.EvictionFailed,
@@ -79,6 +82,13 @@ export function evictionBlocker(
     state.responder.name === IMPERATIVE_RESPONDER ? budgetBlockers(pod, view.budgets ?? []) : [];
   return budget ?? silentResponder(state.responder, view.now);
 }
+
+/** Blocks a pod that may leave by an EvictionRequest alone. */
+const notServed: Blocker = {
+  reason: BlockerReason.EvictionRequestUnanswered,
+  message:
+    'The apiserver does not serve lifecycle.k8s.io/v1alpha1, or the worker may not list it: enable EvictionRequestAPI, or choose --eviction-api evacuation.',
+};
 
 const maxMessageLength = 512;
 /** A responder counts as not responding when it has reported nothing this long after it became active. It reports every 20 s at most. */

@@ -33,7 +33,7 @@ export type Route =
   | 'Withdraw'
   /** Its EvictionRequest has ended, and is deleted to make room for another one. */
   | 'Renew'
-  /** A request that has ended must be gone first, or is too young to be replaced. */
+  /** A request that has ended must be gone first, or is too young to be replaced; or the apiserver does not serve requests. */
   | 'Wait';
 
 /** Delay before the eviction of a pod is requested again after it has failed. */
@@ -88,9 +88,9 @@ function isUnwanted({ pod, api }: RouteFacts): boolean {
 }
 
 /** Returns the route of a pod without any request. */
-function wantedApi({ pod, api, serving }: RouteFacts): 'Evacuation' | 'Request' | 'Probe' {
+function wantedApi({ pod, api, serving }: RouteFacts): 'Evacuation' | 'Request' | 'Probe' | 'Wait' {
   if (api === 'evacuation' || evacuationOnlyReason(pod) !== undefined) return 'Evacuation';
-  if (api === 'lifecycle') return 'Request';
+  if (api === 'lifecycle') return serving === 'NotServed' ? 'Wait' : 'Request';
   if (serving === 'Served') return 'Request';
   return serving === 'Unknown' ? 'Probe' : 'Evacuation';
 }

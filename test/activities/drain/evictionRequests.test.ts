@@ -2,9 +2,10 @@ import type { KubeObject, Pod } from '../../../api/core.ts';
 import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { type EvictionApi, evictionApis } from '../../../domain/common/evictionApi.ts';
+import { EvictionRequests } from '../../../activities/drain/evictionRequests.ts';
 import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
-import { resources } from '../../../kube/resources.ts';
+import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf, started } from '../../kit/activity.ts';
 import { daemons, pods } from '../../kit/builders.ts';
@@ -229,6 +230,16 @@ describe('with EvictionRequests', () => {
   });
 });
 
+test('a request that the apiserver does not find a place for does not count as created', async () => {
+  const pod = await c.podOn(await c.nodeNamed('n'));
+  const lost = { ...pod, metadata: { ...pod.metadata, namespace: c.named('absent') } };
+  const requests = new EvictionRequests(c.cluster);
+  await requests.create(lost, await c.applied(c.maintenance({ nodes: ['absent'] })));
+  expect(requests.isCreated(lost)).toBe(false);
+  expect(requests.isDue(lost)).toBe(false);
+  expect(requests.rejectionOf(lost)).toMatchObject({ reason: 'EvictionRequestRejected' });
+});
+
 describe('with auto, and no controller', () => {
   test('one pod is tried, and then all leave by Evacuations, also for the next process', async () => {
     const { activities, flushEvents } = activitiesBy('auto', 2);
@@ -411,5 +422,44 @@ describe('Complete', () => {
     await requested(far, applied);
     await performed(() => activities.removeEvacuations(refOf(applied)));
     for (const one of [pod, far]) expect((await eventuallyRequested(one)).spec.intent).toBe('Eviction');
+  });
+});
+
+// The last one, because it restarts the apiserver.
+describe('with lifecycle, where the apiserver does not serve the API', () => {
+  async function restarted(isServed: boolean): Promise<void> {
+    const server = sandbox.server('kube-apiserver');
+    await server.kill();
+    await (isServed ? server.start() : server.startWithout(['--feature-gates', '--runtime-config']));
+    await eventually(`the API to be served: ${isServed}`, () =>
+      expect(c.cluster.lifecycle.isServed).toBe(isServed),
+    );
+    // It serves these a moment after it is ready.
+    for (const kind of [resources.nodeMaintenances, resources.evacuations] as Resource[])
+      await eventually(`${kind.plural} to be served`, async () => void (await c.admin.list(kind)));
+  }
+
+  test('pods are blocked and wait, and get their requests when it does', async () => {
+    const { activities } = activitiesBy('lifecycle', 600);
+    const node = await c.nodeNamed('n');
+    const pod = await c.podOn(node);
+    const applied = await draining([node], [pods(1000)]);
+    await restarted(false);
+    const before = created('evictionrequests.lifecycle.k8s.io');
+    const drain = started(() => activities.drain(refOf(applied), 0));
+    await c.eventuallyStatus(applied.metadata.name, 'it is blocked', (status) => {
+      expect(status.blockedPods).toMatchObject([
+        { name: pod.metadata.name, reason: 'EvictionRequestUnanswered' },
+      ]);
+      expect(status).toMatchObject({ podsPendingEvacuation: 1, podsEvacuating: 0 });
+    });
+    expect(created('evictionrequests.lifecycle.k8s.io') - before).toBe(0);
+    expect(await conditionOf(applied)).toMatchObject({ status: 'False', reason: 'ApiNotServed' });
+    await drain.cancelled();
+    await restarted(true);
+    // Temporal starts an activity again that the restart has ended.
+    const next = started(() => activities.drain(refOf(applied), 0));
+    await eventuallyRequested(pod);
+    await next.cancelled();
   });
 });

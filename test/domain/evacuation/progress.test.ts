@@ -113,6 +113,16 @@ describe('a pod whose eviction is requested is blocked', () => {
     expect(of(found).blocker?.reason).toBe(want);
   });
 
+  test('when the apiserver does not serve the API, unless it has a request', () => {
+    const unserved = { ...view, isServed: false };
+    expect(evictionProgress(running, {}, unserved).blocker).toMatchObject({
+      reason: 'EvictionRequestUnanswered',
+      message: expect.stringContaining('does not serve lifecycle.k8s.io/v1alpha1'),
+    });
+    expect(evictionProgress(running, { request }, unserved).blocker).toBeUndefined();
+    expect(evictionProgress(running, {}, view).blocker).toBeUndefined();
+  });
+
   test('when it does not terminate, whatever its Eviction says', () => {
     const stuck = pod({ deletionTimestamp: ago(60) });
     expect(of({ eviction: eviction({ name: IMPERATIVE_RESPONDER }) }, stuck).blocker?.reason).toBe(

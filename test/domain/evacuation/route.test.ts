@@ -42,6 +42,16 @@ describe('a pod leaves by', () => {
       facts: { api: 'lifecycle', serving: 'Unanswered' },
       want: 'Request',
     },
+    {
+      when: 'EvictionRequests are chosen, and the apiserver does not serve them',
+      facts: { api: 'lifecycle', serving: 'NotServed' },
+      want: 'Wait',
+    },
+    {
+      when: 'EvictionRequests are chosen and not served, and do not support it',
+      facts: { api: 'lifecycle', serving: 'NotServed', pod: daemonPod() },
+      want: 'Evacuation',
+    },
     { when: 'a controller serves EvictionRequests', facts: {}, want: 'Request' },
     { when: 'it is not known whether one does', facts: { serving: 'Unknown' }, want: 'Probe' },
     { when: 'no controller has answered', facts: { serving: 'Unanswered' }, want: 'Evacuation' },
@@ -188,6 +198,14 @@ describe('whatever is observed', () => {
         fc.pre(facts.api === 'evacuation' || evacuationOnlyReason(facts.pod) !== undefined);
         fc.pre(facts.request.kind !== 'Evicted');
         expect(requests).not.toContain(routeOf(facts));
+      }),
+    );
+  });
+
+  test('no EvictionRequest is created where the apiserver does not serve them', () => {
+    fc.assert(
+      fc.property(allFacts, (facts) => {
+        expect(['Request', 'Probe']).not.toContain(routeOf({ ...facts, serving: 'NotServed' }));
       }),
     );
   });
