@@ -166,6 +166,12 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'The apiserver or an admission webhook rejects the eviction of a pod.',
   },
+  EvictionRequestDeleted: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The EvictionRequest of a pod was deleted, but finalizers of others keep it; another request of the pod replaces it.',
+  },
   EvictionRequestRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],

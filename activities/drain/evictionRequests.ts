@@ -77,10 +77,14 @@ export class EvictionRequests {
   }
 
   /** Returns the name of the request, or another one if an object that is not the request of the pod has it. */
-  #freeName({ metadata }: Pod): string {
+  #freeName(pod: Pod): string {
+    const { metadata } = pod;
     const name = evictionRequestName(metadata);
     const taken = this.#cluster.lifecycle.requests.get(`${metadata.namespace}/${name}`);
-    return taken === undefined ? name : evictionRequestName(metadata, taken.metadata);
+    if (taken === undefined) return name;
+    // Each replacement may be kept by finalizers, too.
+    const { request = taken } = this.of(pod);
+    return evictionRequestName(metadata, request.metadata);
   }
 }
 

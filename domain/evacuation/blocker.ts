@@ -26,6 +26,8 @@ export const BlockerReason = {
   EvictionFailed: 'EvictionFailed',
   /** The apiserver, or an admission webhook, rejects the EvictionRequest. */
   EvictionRequestRejected: 'EvictionRequestRejected',
+  /** The EvictionRequest was deleted, and finalizers keep it. */
+  EvictionRequestDeleted: 'EvictionRequestDeleted',
   /** No controller has answered the EvictionRequest, or none can: the apiserver does not serve the API. */
   EvictionRequestUnanswered: 'EvictionRequestUnanswered',
   /** A controller, such as a DaemonSet, recreated its pod on the node right after the previous one was deleted. */

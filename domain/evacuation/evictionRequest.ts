@@ -116,8 +116,16 @@ function endedAt({ status }: LifecycleEviction): number {
 
 export type RequestState =
   | { kind: 'None' }
-  /** `wasAnswered`: a controller has observed it. `isSettled`: no Eviction is in progress that still counts it. */
-  | { kind: 'Withdrawn'; wasAnswered: boolean; isSettled: boolean }
+  /**
+   * `wasAnswered`: a controller has observed it. `isSettled`: no Eviction is in progress that still counts it. `deleted`: when it was deleted, in
+   * milliseconds since the epoch, and the finalizers that keep it.
+   */
+  | {
+      kind: 'Withdrawn';
+      wasAnswered: boolean;
+      isSettled: boolean;
+      deleted?: { atMs: number; finalizers: readonly string[] };
+    }
   /** No controller has observed it since then, in milliseconds since the epoch. */
   | { kind: 'Unanswered'; sinceMs: number }
   | { kind: 'InProgress'; responder: ResponderStatus | undefined }
@@ -132,12 +140,19 @@ export type RequestState =
 export function requestStateOf({ request, eviction }: RequestedEviction): RequestState {
   if (request === undefined) return { kind: 'None' };
   const wasAnswered = eviction !== undefined || isObserved(request);
-  if (!isLive(request)) return { kind: 'Withdrawn', wasAnswered, isSettled: isSettled(eviction) };
+  if (!isLive(request))
+    return { kind: 'Withdrawn', wasAnswered, isSettled: isSettled(eviction), ...deletionOf(request) };
   const ended = endOf(eviction?.status?.conditions) ?? endOf(observedConditions(request));
   if (ended !== undefined) return ended;
   if (!wasAnswered)
     return { kind: 'Unanswered', sinceMs: Date.parse(request.metadata.creationTimestamp ?? '') };
   return { kind: 'InProgress', responder: activeResponderOf(eviction) };
+}
+
+function deletionOf({ metadata }: EvictionRequest): Pick<RequestState & { kind: 'Withdrawn' }, 'deleted'> {
+  const { deletionTimestamp, finalizers = [] } = metadata;
+  if (deletionTimestamp === undefined) return {};
+  return { deleted: { atMs: Date.parse(deletionTimestamp), finalizers } };
 }
 
 /** Reports whether a controller has observed the request. */

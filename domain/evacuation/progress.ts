@@ -9,7 +9,9 @@ import {
 import { oneLine } from '../common/text.ts';
 import { type Blocker, BlockerReason, blockerOf, stuckTerminating } from './blocker.ts';
 import { budgetBlockers } from './budgets.ts';
-import { type RequestedEviction, requestStateOf } from './evictionRequest.ts';
+import { keptByOthersAfterMs } from './evacuation.ts';
+import { type RequestedEviction, type RequestState, requestStateOf } from './evictionRequest.ts';
+import { finalizerNames } from './termination.ts';
 
 /** The progress of a pod that leaves its node, whichever API requests it. */
 export interface EvictionProgress {
@@ -76,6 +78,7 @@ export function evictionBlocker(
       reason: BlockerReason.EvictionFailed,
       message: `No responder evicted the pod: ${oneLine(state.message, maxMessageLength)}. Its eviction is requested again.`,
     };
+  if (state.kind === 'Withdrawn') return requestDeleted(state);
   if (state.kind === 'Unanswered') return unanswered(state.sinceMs, view);
   if (state.kind !== 'InProgress' || state.responder === undefined) return undefined;
   const [budget] =
@@ -99,6 +102,15 @@ function unanswered(sinceMs: number, { now, responseMs }: EvictionView): Blocker
   return {
     reason: BlockerReason.EvictionRequestUnanswered,
     message: `No controller has answered the EvictionRequest of the pod within ${responseMs / 1_000} s: check that one runs, or choose --eviction-api evacuation.`,
+  };
+}
+
+function requestDeleted({ deleted }: RequestState & { kind: 'Withdrawn' }): Blocker | undefined {
+  if (deleted === undefined || deleted.finalizers.length === 0) return undefined;
+  const names = finalizerNames(deleted.finalizers);
+  return {
+    reason: BlockerReason.EvictionRequestDeleted,
+    message: `The EvictionRequest of the pod was deleted but still has finalizers ${names}: unless the controllers that own them remove them within ${keptByOthersAfterMs / 1_000} s, the pod is requested to leave again as soon as its Eviction no longer counts the request.`,
   };
 }
 

@@ -2,6 +2,7 @@ import type { Pod } from '../../api/core.ts';
 import { assertNever } from '../common/assertNever.ts';
 import type { EvictionApi } from '../common/evictionApi.ts';
 import { isFinished, podTypeOf } from '../common/pod.ts';
+import { keptByOthersAfterMs } from './evacuation.ts';
 import { registeredEvacuators } from './evacuatorSelection.ts';
 import type { RequestState } from './evictionRequest.ts';
 import type { Serving } from './serving.ts';
@@ -98,10 +99,13 @@ function wantedApi({ pod, api, serving }: RouteFacts): 'Evacuation' | 'Request' 
 /** Returns the route of a pod whose request was withdrawn in favour of an Evacuation, because no controller has answered it, or for a drain that ended. */
 function withdrawnRoute(
   facts: RouteFacts,
-  { isSettled, wasAnswered }: { isSettled: boolean; wasAnswered: boolean },
+  { isSettled, wasAnswered, deleted }: RequestState & { kind: 'Withdrawn' },
 ): Route {
   const isGivenUp = wantedApi(facts) === 'Evacuation' || (facts.api === 'auto' && !wasAnswered);
-  return isSettled && isGivenUp ? 'Evacuation' : 'Wait';
+  if (isSettled && isGivenUp) return 'Evacuation';
+  // Finalizers of others stay, but must not keep the pod on its node.
+  const isKeptByOthers = deleted !== undefined && facts.nowMs - deleted.atMs > keptByOthersAfterMs;
+  return isSettled && isKeptByOthers ? wantedApi(facts) : 'Wait';
 }
 
 /** With `lifecycle`, pods wait for a controller however long it takes. */

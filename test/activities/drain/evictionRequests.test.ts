@@ -230,6 +230,37 @@ describe('with EvictionRequests', () => {
   });
 });
 
+test('a request that was deleted and is kept by finalizers is replaced, and so is its replacement', async () => {
+  const { activities } = activitiesBy('lifecycle', 600);
+  const node = await c.nodeNamed('n');
+  const pod = await c.podOn(node);
+  const applied = await draining([node], [pods(1000)]);
+  const drain = started(() => activities.drain(refOf(applied), 0));
+  const isKept = ({ metadata }: EvictionRequest) => metadata.deletionTimestamp !== undefined;
+  const finalized = ({ metadata: { name } }: EvictionRequest, finalizers: string[]) =>
+    c.admin.mergePatch(
+      resources.evictionRequests,
+      { namespace: c.namespace, name },
+      { metadata: { finalizers } },
+    );
+  for (const kept of [0, 1, 2]) {
+    const current = await eventually('a live request beside those that are kept', async () => {
+      const all = await requestsOf(pod);
+      expect(all.filter(isKept)).toHaveLength(kept);
+      expect(all).toHaveLength(kept + 1);
+      return all.find((one) => !isKept(one)) as EvictionRequest;
+    });
+    await finalized(current, ['example.com/audit']);
+    const { namespace, name, uid = '' } = current.metadata;
+    await c.admin.delete(resources.evictionRequests, { namespace, name }, { uid });
+    await c.eventuallyStatus(applied.metadata.name, 'it is blocked', ({ blockedPods }) =>
+      expect(blockedPods).toMatchObject([{ name: pod.metadata.name, reason: 'EvictionRequestDeleted' }]),
+    );
+  }
+  await drain.cancelled();
+  for (const one of await requestsOf(pod)) await finalized(one, []);
+});
+
 test('a request that the apiserver does not find a place for does not count as created', async () => {
   const pod = await c.podOn(await c.nodeNamed('n'));
   const lost = { ...pod, metadata: { ...pod.metadata, namespace: c.named('absent') } };

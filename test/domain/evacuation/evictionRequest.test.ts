@@ -129,9 +129,16 @@ describe('the state of an EvictionRequest', () => {
     },
     {
       when: 'it is being deleted, and nobody has observed it',
-      requests: [request({ metadata: { ...request().metadata, deletionTimestamp: created } })],
+      requests: [
+        request({ metadata: { ...request().metadata, deletionTimestamp: created, finalizers: ['x/y'] } }),
+      ],
       evictions: [],
-      want: { kind: 'Withdrawn', wasAnswered: false, isSettled: true },
+      want: {
+        kind: 'Withdrawn',
+        wasAnswered: false,
+        isSettled: true,
+        deleted: { atMs: Date.parse(created), finalizers: ['x/y'] },
+      },
     },
   ])('is $want.kind when $when', ({ requests, evictions, want }) => {
     expect(requestStateOf(requestedEviction(requests, evictions))).toEqual(want);

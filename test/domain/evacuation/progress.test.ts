@@ -123,6 +123,14 @@ describe('a pod whose eviction is requested is blocked', () => {
     expect(evictionProgress(running, {}, view).blocker).toBeUndefined();
   });
 
+  test('when finalizers keep its request, which was deleted', () => {
+    const metadata = { ...request.metadata, deletionTimestamp: ago(1), finalizers: ['x/y'] };
+    expect(of({ request: { ...request, metadata } }).blocker).toMatchObject({
+      reason: 'EvictionRequestDeleted',
+      message: expect.stringContaining('still has finalizers x/y'),
+    });
+  });
+
   test('when it does not terminate, whatever its Eviction says', () => {
     const stuck = pod({ deletionTimestamp: ago(60) });
     expect(of({ eviction: eviction({ name: IMPERATIVE_RESPONDER }) }, stuck).blocker?.reason).toBe(

@@ -29,6 +29,16 @@ const withdrawn = (wasAnswered: boolean, isSettled = true): RequestState => ({
   wasAnswered,
   isSettled,
 });
+const deleted = (
+  forMs: number,
+  differs: { wasAnswered?: boolean; isSettled?: boolean } = {},
+): RequestState => ({
+  kind: 'Withdrawn',
+  wasAnswered: true,
+  isSettled: true,
+  deleted: { atMs: nowMs - forMs, finalizers: ['x/y'] },
+  ...differs,
+});
 const inProgress: RequestState = { kind: 'InProgress', responder: undefined };
 const unanswered = (forMs: number): RequestState => ({ kind: 'Unanswered', sinceMs: nowMs - forMs });
 const failed = (forMs: number): RequestState => ({ kind: 'Failed', atMs: nowMs - forMs, message: 'no' });
@@ -103,6 +113,22 @@ describe('a pod leaves by', () => {
       facts: { request: withdrawn(true), api: 'evacuation' },
       want: 'Evacuation',
     },
+    { when: 'its request was deleted a moment ago', facts: { request: deleted(10_000) }, want: 'Wait' },
+    {
+      when: 'finalizers of others keep its request, which was deleted',
+      facts: { request: deleted(10_001) },
+      want: 'Request',
+    },
+    {
+      when: 'finalizers of others keep its request, and no controller has answered it',
+      facts: { request: deleted(10_001, { wasAnswered: false }), api: 'lifecycle', serving: 'Unanswered' },
+      want: 'Request',
+    },
+    {
+      when: 'finalizers of others keep its request, and its responder has not stopped yet',
+      facts: { request: deleted(10_001, { isSettled: false }) },
+      want: 'Wait',
+    },
     {
       when: 'the controller refuses it',
       facts: { request: { kind: 'Refused', message: '' } },
@@ -147,11 +173,15 @@ describe('an EvictionRequest', () => {
 describe('whatever is observed', () => {
   const states = fc.oneof<fc.Arbitrary<RequestState>[]>(
     fc.constant({ kind: 'None' }),
-    fc.record({
-      kind: fc.constant('Withdrawn' as const),
-      wasAnswered: fc.boolean(),
-      isSettled: fc.boolean(),
-    }),
+    fc.record(
+      {
+        kind: fc.constant('Withdrawn' as const),
+        wasAnswered: fc.boolean(),
+        isSettled: fc.boolean(),
+        deleted: fc.record({ atMs: fc.constantFrom(0, nowMs), finalizers: fc.constant(['x/y']) }),
+      },
+      { requiredKeys: ['kind', 'wasAnswered', 'isSettled'] },
+    ),
     fc.record({ kind: fc.constant('Unanswered' as const), sinceMs: fc.integer({ min: 0, max: nowMs }) }),
     fc.constant(inProgress),
     fc.constant({ kind: 'Evicted' }),
