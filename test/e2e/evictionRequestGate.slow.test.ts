@@ -35,8 +35,8 @@ async function restartApiserver(isServed: boolean): Promise<void> {
 
 test('no pod is lost or evicted twice when the API disappears during a drain, and when it returns', async () => {
   const labels = { app: 'guarded' };
-  await world.budget('guarded', labels, { maxUnavailable: 0 });
   const names = await world.placePods('node-1', 4, { labels });
+  await world.budget('guarded', labels, { minAvailable: names.length });
   const uids = (await world.podsOn('node-1')).map(({ metadata }) => metadata.uid ?? '');
   expect(uids).toHaveLength(names.length);
   await world.apply('gate', { nodes: ['node-1'], stage: 'Drain' });
@@ -57,7 +57,7 @@ test('no pod is lost or evicted twice when the API disappears during a drain, an
     const { items } = await world.kube.list(resources.evictionRequests);
     expect(items).toEqual([]);
   });
-  const spec = { maxUnavailable: 100 };
+  const spec = { minAvailable: 0 };
   const key = { namespace: 'default', name: 'guarded' };
   await eventually('the budget to be relaxed', () =>
     world.kube.mergePatch(resources.podDisruptionBudgets, key, { spec }),
