@@ -100,7 +100,7 @@ class ShuttingNode {
   #returning: Task | undefined;
   /** Nothing remains to be completed since the last shutdown. */
   #hasReturned = false;
-  #hasLetGo = false;
+  #hasReleased = false;
   #inhibitDelayMaxSeconds = defaultInhibitDelayMaxSeconds;
   #reportedProblem: string | undefined;
 
@@ -135,7 +135,7 @@ class ShuttingNode {
     const { file, inhibitor, logind } = this.#parts;
     this.#maintenance?.task.stop();
     this.#maintenance = undefined;
-    this.#hasLetGo = false;
+    this.#hasReleased = false;
     inhibitor.hold(inhibitors);
     const record = this.#record ?? (await file.read());
     if (record !== undefined) {
@@ -156,7 +156,7 @@ class ShuttingNode {
   async #shutDown(state: LogindState | undefined, signal: AbortSignal): Promise<void> {
     const { file, inhibitor, options } = this.#parts;
     this.#returning?.stop();
-    if (!this.#hasLetGo && state !== undefined) inhibitor.hold(state.inhibitors);
+    if (!this.#hasReleased && state !== undefined) inhibitor.hold(state.inhibitors);
     this.#record ??= (await file.read()) ?? (await this.#begin());
     const maintenance = this.#follow(signal);
     const decision = decideShutdown({
@@ -193,11 +193,11 @@ class ShuttingNode {
   }
 
   async #carryOut(decision: ShutdownDecision, record: ShutdownRecord): Promise<void> {
-    if (decision.kind === 'Hold' || this.#hasLetGo) return;
+    if (decision.kind === 'Hold' || this.#hasReleased) return;
     if (!record.kubeletNotified && kubeletDelays(this.#state) !== false)
       await this.#notifyKubelet(record, decision.cause);
     if (decision.kind !== 'Release') return;
-    this.#hasLetGo = true;
+    this.#hasReleased = true;
     this.#announce(decision.cause);
     await this.#parts.inhibitor.release(this.#state?.inhibitors ?? []);
   }

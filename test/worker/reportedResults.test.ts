@@ -23,7 +23,7 @@ function run(server: Server, work: (...args: string[]) => Promise<string>) {
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
   const { activity } = withReportedResults({ activity: work }, server);
   const outcome: { value?: unknown; error?: unknown } = {};
-  const ended = environment.run(activity, 'given').then(
+  const ended = environment.run(activity, 'argument').then(
     (value) => void (outcome.value = value),
     (error: unknown) => void (outcome.error = error),
   );
@@ -32,9 +32,9 @@ function run(server: Server, work: (...args: string[]) => Promise<string>) {
 
 test('an activity gives its result at once while Temporal answers', async () => {
   const server = new Server();
-  const { ended, outcome } = run(server, async (given) => `${given} back`);
+  const { ended, outcome } = run(server, async (argument) => `${argument} and result`);
   await ended;
-  expect([outcome.value, server.checks]).toEqual(['uncordoned', 1]);
+  expect([outcome.value, server.checks]).toEqual(['argument and result', 1]);
 });
 
 test.each([
