@@ -72,8 +72,10 @@ export interface SelectedNodes {
 export interface EscalationStep {
   /** `.metadata.generation` of the object that was read; missing if it is gone. */
   generation?: number;
-  /** The steps that were done, for the history: `Notify 2024-04-22T21:40:32Z`. */
+  /** The steps that were done and that the history does not have yet: `Notify 2024-04-22T21:40:32Z`. */
   done: string[];
+  /** Identifies all steps that were done. */
+  recorded?: string[];
   /** Time until the next step is due; missing if none is left. */
   nextInMs?: number;
 }
@@ -138,8 +140,8 @@ export interface NodeMaintenanceActivities {
   drain(ref: MaintenanceRef, position: number, pace?: Pace): Promise<DrainStep>;
   /** Evacuates pods that appear after the drain, until the stage changes or the object is paused. */
   keepDrained(ref: MaintenanceRef): Promise<Interrupted | PauseChanged>;
-  /** Does the steps before and at the drain deadline that are due, each once. */
-  escalate(ref: MaintenanceRef): Promise<EscalationStep>;
+  /** Does the steps before and at the drain deadline that are due, each once. `recorded` identifies the steps that the history has. */
+  escalate(ref: MaintenanceRef, recorded?: readonly string[]): Promise<EscalationStep>;
   /** Deletes the Evacuations that no other maintenance needs; Unfinished if there are too many for one call. */
   removeEvacuations(ref: MaintenanceRef): Promise<Unfinished | undefined>;
   /**

@@ -4,6 +4,7 @@ import type { NodeAuthority } from './leases/nodeAuthority.ts';
 import type { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import type { Cordons } from './maintenance/cordons.ts';
 import type { Capacity } from './drain/capacity.ts';
+import type { ServingMonitor } from './drain/servingMonitor.ts';
 import type { SharedRead } from './maintenance/sharedRead.ts';
 import type { HeldNodes } from './maintenance/uncordon.ts';
 
@@ -18,6 +19,7 @@ export interface ProcessState {
   heldNodes: SharedRead<HeldNodes>;
   nodeAgents: NodeAgents;
   nodeLeases: NodeLeaseRegistry;
+  serving: ServingMonitor;
   /** Maintenance UID -> when its status was last written, in milliseconds since the epoch (see StatusWriter). */
   lastStatusWrites: Map<string, number>;
 }

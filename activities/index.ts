@@ -5,6 +5,7 @@ import type { Deps } from './deps.ts';
 import { Capacity } from './drain/capacity.ts';
 import { drain, keepDrained, keepPaused } from './drain/drain.ts';
 import { removeEvacuations } from './drain/evacuations.ts';
+import { ServingMonitor } from './drain/servingMonitor.ts';
 import { checkedMaintenance, checkedWindow } from './execution.ts';
 import { toFailure } from './failures.ts';
 import { Heartbeats } from './heartbeats.ts';
@@ -47,7 +48,7 @@ export function createActivities(injected: InjectedDeps): Activities {
       ),
     drain: (ref, position, pace) => run(() => drain(deps, maintenanceOf(ref), position, pace)),
     keepDrained: (ref) => run(() => keepDrained(deps, maintenanceOf(ref))),
-    escalate: (ref) => run(() => escalate(deps, maintenanceOf(ref))),
+    escalate: (ref, recorded) => run(() => escalate(deps, maintenanceOf(ref), recorded)),
     removeEvacuations: (ref) => run(() => removeEvacuations(deps, maintenanceOf(ref))),
     uncordonNodes: (ref, pace) => run(() => uncordonNodes(deps, maintenanceOf(ref), pace)),
     finish: (ref) => run(() => finish(deps, maintenanceOf(ref))),
@@ -67,6 +68,7 @@ function withProcessState(injected: InjectedDeps): Deps {
   const heldNodes = new SharedRead(() => readHeldNodes(injected.cluster.kube));
   const nodeAgents = new NodeAgents(injected.cluster.kube);
   const capacity = new Capacity(injected);
+  const serving = new ServingMonitor(injected);
   const lastStatusWrites = new Map<string, number>();
   injected.cluster.nodes.subscribe(({ type, object }) => {
     if (type === 'Deleted') nodeAgents.forget(object.metadata.name);
@@ -79,7 +81,17 @@ function withProcessState(injected: InjectedDeps): Deps {
     cordons.forget(uid);
     lastStatusWrites.delete(uid);
   });
-  return { ...injected, authority, capacity, cordons, heldNodes, nodeAgents, nodeLeases, lastStatusWrites };
+  return {
+    ...injected,
+    authority,
+    capacity,
+    cordons,
+    heldNodes,
+    nodeAgents,
+    nodeLeases,
+    serving,
+    lastStatusWrites,
+  };
 }
 
 /** Returns true if no worker has anything left to do for the maintenance. */

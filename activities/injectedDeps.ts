@@ -1,4 +1,5 @@
 import type { ClusterScope } from '../api/names.ts';
+import type { EvictionApiSettings } from '../domain/common/evictionApi.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { JobPermission } from '../kube/jobPermission.ts';
@@ -29,6 +30,8 @@ export interface InjectedDeps {
   notifications: NotificationOutbox;
   /** Whether Jobs of windows are enabled in the installation. */
   mayRunJobs: JobPermission;
+  /** By which API pods are asked to leave. */
+  evictionApi: EvictionApiSettings;
   /** Enables the handling of readiness gates. */
   readinessGatesEnabled: boolean;
   /** Held nodes carry the annotations that keep autoscalers from removing them. */

@@ -1,5 +1,6 @@
 import { Context } from '@temporalio/activity';
 import type { Lease, Node, Pod } from '../api/core.ts';
+import type { Evacuation } from '../api/evacuation.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { selectsNode } from '../domain/common/nodeSelector.ts';
 import { renewalCheckMs } from '../domain/leases/renewal.ts';
@@ -27,17 +28,28 @@ interface Informer<T> {
   subscribe(handler: (change: Change<Readonly<T>>) => void): () => void;
 }
 
+/** Returns the time within which the next pass starts; undefined if the change does not concern the activity. */
+type DelayOf<T> = (change: Change<Readonly<T>>) => number | undefined;
+
+/** Returns the delay of an activity after a change that may concern it. */
+export function otherDelayMs(pace: Pace): number {
+  return pace === 'Waiting' ? patientMs : debounceMs;
+}
+
 /** What concerns an activity. */
 export interface Focus {
   /** Name of its maintenance. */
   maintenance: string;
-  /** Pods whose changes concern it; none unless given. */
-  isRelevant?: (pod: Pod) => boolean;
+  /** The time within which a change of a pod, or of an Evacuation, starts the next pass. None does unless given. */
+  podDelayMs?: DelayOf<Pod>;
+  evacuationDelayMs?: DelayOf<Evacuation>;
   /**
-   * Changes of other maintenances, their nodes and Evacuations may concern it, too. There may be hundreds of activities that wait, and each of
-   * these changes would start a pass of all of them at once.
+   * The time within which changes of other maintenances and their nodes do, which may concern it, too. There may be hundreds of activities that
+   * wait, and each of these changes would start a pass of all of them at once.
    */
-  pace: Pace;
+  otherMs: () => number;
+  /** Reports whether a change of another maintenance may concern it; any unless given. */
+  isShared?: (change: Change<Readonly<NodeMaintenance>>) => boolean;
   /** Returns the milliseconds that the last pass computed; 0 unless given. */
   computedMs?: () => number;
   /** Returns the time within which the next pass has facts to read that no watch reports; unlimited unless given. */
@@ -47,15 +59,17 @@ export interface Focus {
 }
 
 /**
- * Runs `pass` now and after every change of nodes, holders of node Leases, maintenances, Evacuations and relevant pods, until it resolves
- * with a result; and often enough for the Leases of the nodes, which it renews.
+ * Runs `pass` now and after every change of nodes, holders of node Leases, maintenances, and the pods and Evacuations that concern the activity, until
+ * it resolves with a result; and often enough for the Leases of the nodes, which it renews.
  */
 export function reconcile<T>(
   { cluster, leases }: Pick<Deps, 'cluster' | 'leases'>,
   {
     maintenance,
-    isRelevant = () => false,
-    pace,
+    podDelayMs = () => undefined,
+    evacuationDelayMs = () => undefined,
+    otherMs,
+    isShared = () => true,
     computedMs = () => 0,
     dueInMs = () => Infinity,
     others = [],
@@ -63,16 +77,18 @@ export function reconcile<T>(
   pass: () => Promise<T | undefined>,
 ): Promise<T> {
   const { nodes, maintenances, evacuations, pods } = cluster;
-  const otherMs = pace === 'Waiting' ? patientMs : debounceMs;
-  const whenOwn = (isOwn: boolean) => (isOwn ? debounceMs : otherMs);
+  const whenOwn = (isOwn: boolean) => (isOwn ? debounceMs : otherMs());
   const own = () => maintenances.get(maintenance);
   return reconcileOn(
     [
       within(nodes, ({ object }) => whenOwn(concerns(own(), object))),
-      within(maintenances, ({ object }) => whenOwn(object.metadata.name === maintenance)),
-      within(evacuations, () => otherMs),
+      within(maintenances, (change) => {
+        const isOwn = change.object.metadata.name === maintenance;
+        return isOwn || isShared(change) ? whenOwn(isOwn) : undefined;
+      }),
+      within(evacuations, evacuationDelayMs),
       within(cluster.leases, (change) => (isNewHolder(change) ? debounceMs : undefined)),
-      within(pods, ({ object }) => (isRelevant(object) ? debounceMs : undefined)),
+      within(pods, podDelayMs),
       ...others,
     ],
     pass,
@@ -98,10 +114,7 @@ function isNewHolder(change: Change<Readonly<Lease>>): boolean {
 }
 
 /** Reports the changes of an informer, each with the time within which the next pass starts; none if that is undefined. */
-export function within<T>(
-  informer: Informer<T>,
-  delayOf: (change: Change<Readonly<T>>) => number | undefined = () => debounceMs,
-): Watched {
+export function within<T>(informer: Informer<T>, delayOf: DelayOf<T> = () => debounceMs): Watched {
   return {
     subscribe: (handler) =>
       informer.subscribe((change) => {

@@ -68,6 +68,8 @@ export class Admission {
   #serving: KeyPair | undefined;
   #clientCa: string | undefined;
   #isServing = false;
+  /** What is wrong with the certificate in the Secret. */
+  #certificateProblem: string | undefined;
   /** What keeps this process from registering the server. */
   #registrationProblem: string | undefined;
 
@@ -100,7 +102,11 @@ export class Admission {
 
   /** Returns what keeps the apiserver from asking this server, with the remedy; undefined if nothing does, as far as this process knows. */
   get problem(): string | undefined {
-    return this.#isServing ? this.#registrationProblem : 'admission is not served yet';
+    if (this.#isServing) return this.#registrationProblem;
+    const { certificates, namespace } = this.#options;
+    const missing =
+      certificates === 'external' ? missingCertificate(namespace) : 'admission is not served yet';
+    return this.#certificateProblem ?? missing;
   }
 
   /** Watches the Secret, and the file of client authorities, until the signal aborts; returns at once. */
@@ -144,12 +150,15 @@ export class Admission {
   }
 
   async #reconcile(kube: FencedKube, endpoint: Endpoint): Promise<{ requeueAfterMs: number }> {
-    const { namespace, certificates = 'managed' } = this.#options;
+    const { namespace, certificates = 'managed', log } = this.#options;
     const secret = await kube.get(secrets, { namespace, name: secretName });
     if (certificates === 'external') {
       const authorities = authoritiesIn(secret);
-      if (authorities === undefined) this.#reportRegistration([missingCertificate(namespace)]);
-      else await this.#register(kube, endpoint, authorities);
+      if (authorities !== undefined) await this.#register(kube, endpoint, authorities);
+      // The certificate in memory is still the one that is registered.
+      else if (secret === undefined && this.#isServing)
+        log.warn('Secret of the serving certificate was deleted', { secret: secretName });
+      else this.#reportRegistration([missingCertificate(namespace)]);
       return { requeueAfterMs: resyncMs };
     }
     const before = validMaterial(materialOf(secret));
@@ -179,12 +188,12 @@ export class Admission {
       this.#loadContext({ serving });
       this.#serving = serving;
       this.#isServing = true;
+      this.#certificateProblem = undefined;
       log.info('Serving certificate loaded', { resourceVersion: secret.metadata.resourceVersion });
     } catch (error) {
-      log.error('Serving certificate could not be loaded', {
-        secret: secretName,
-        error: errorMessage(error),
-      });
+      const reason = errorMessage(error);
+      this.#certificateProblem = `the certificate of Secret ${this.#options.namespace}/${secretName} could not be loaded: ${reason}`;
+      log.error('Serving certificate could not be loaded', { secret: secretName, error: reason });
     }
   }
 

@@ -37,8 +37,8 @@ export interface AdmissionView {
 }
 
 /**
- * "All nodes matching the .spec.nodeSelector must pass an authorization check for the DELETE operation." The agent of a node in the installation
- * of this namespace may maintain its node without it.
+ * Returns a reviewer that requires permission for every node of a maintenance: "All nodes matching the .spec.nodeSelector must pass an authorization
+ * check for the DELETE operation." A node agent of the installation in `namespace` may maintain its own node without it.
  */
 export function authorizationReviewer(
   { kube, nodes }: AdmissionView,
@@ -91,7 +91,7 @@ async function budgetsIn(
   return { budgets: list.items, reservations: activeReservationsIn(list.items, reserving) };
 }
 
-/** Warns about policies that could keep nodes closed. */
+/** Warns about policies that could keep nodes tainted. */
 export function readinessPolicyReviewer({ kube, nodes }: AdmissionView): Reviewer<ReadinessPolicyRequest> {
   return async ({ object: { spec } }, signal) => {
     const namespaces = [...new Set(spec.readinessGates.map(({ namespace }) => namespace))];
@@ -150,7 +150,7 @@ const controlKeys = [
 ];
 
 /**
- * Reports whether a request needs permission for the nodes. Other labels and annotations do not. Finalizers do, because without ours
+ * Reports whether a request needs permission for the nodes. A change of other labels or annotations needs none. Finalizers do, because without ours
  * the nodes are not uncordoned; and owners do, because the garbage collector would delete the maintenance with them.
  */
 function affectsNodes(request: MaintenanceRequest): boolean {

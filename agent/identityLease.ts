@@ -1,5 +1,6 @@
 import type { Lease, Node } from '../api/core.ts';
 import {
+  AgentCapability,
   AGENT_COMPONENT,
   AGENT_LEASE_NAMESPACE,
   COMPONENT_LABEL,
@@ -7,7 +8,7 @@ import {
   IdentityAnnotation,
 } from '../api/names.ts';
 import { isTakenOver } from '../domain/leases/identityLease.ts';
-import { anySignal, sleep } from '../kube/abort.ts';
+import { aborted, anySignal, sleep } from '../kube/abort.ts';
 import { errorMessage, isKubeError } from '../kube/errors.ts';
 import { heldSpec } from '../kube/leaseRecord.ts';
 import { resources } from '../kube/resources.ts';
@@ -25,14 +26,22 @@ class TakenOverError extends Error {
   override readonly name = 'TakenOverError';
 }
 
+/** What the Lease says of the agent. */
+export interface Abilities {
+  readonly staticPods: StaticPodState;
+  /** It has a reboot command. */
+  readonly canReboot: boolean;
+}
+
 /**
- * Publishes the identity Lease of the agent, by which drains know that static pods of this node can be stopped, and renews it until the signal
- * aborts. It says how many manifests are held, so that an uninstallation waits until they are put back. The Lease is never deleted: it expires, and
- * ends with its Node. Of two agents on a node the later one takes the Lease over; the earlier one rejects with TakenOverError.
+ * Publishes the identity Lease of the agent, and renews it until the signal aborts. It says what the agent can do: drains stop static pods, and
+ * windows reboot nodes, only where it does. It says how many manifests are held, so that an uninstallation waits until they are put back. The
+ * Lease is never deleted: it expires, and ends with its Node. Of two agents on a node the later one takes the Lease over; the earlier one rejects
+ * with TakenOverError.
  */
 export async function runIdentityLease(
   deps: Pick<AgentDeps, 'kube' | 'node' | 'log'>,
-  staticPods: StaticPodState,
+  abilities: Abilities,
   signal: AbortSignal,
 ): Promise<void> {
   const { node, log } = deps;
@@ -40,14 +49,18 @@ export async function runIdentityLease(
   let lease: Lease | undefined;
   let isPublished = false;
   let reported: string | undefined;
+  const { staticPods } = abilities;
+  // A restarted agent must not seem unable for a moment.
+  if (staticPods.canHold === undefined) await untilAborted(staticPods.change, signal);
   while (!signal.aborted) {
-    const { held } = staticPods;
+    const { change } = staticPods;
+    const report = reportOf(abilities);
     try {
-      lease = await written(deps, { holder, held, lease, isPublished, signal });
+      lease = await written(deps, { holder, report, lease, isPublished, signal });
       if (!isPublished) log.info('Identity Lease published', { node, holder });
       isPublished = true;
       reported = undefined;
-      const wake = anySignal(staticPods.changedFrom(held), signal);
+      const wake = anySignal(change, signal);
       await sleep(renewEveryMs, wake.signal);
       wake.dispose();
     } catch (error) {
@@ -64,10 +77,15 @@ export async function runIdentityLease(
   }
 }
 
+async function untilAborted(...signals: AbortSignal[]): Promise<void> {
+  const first = anySignal(...signals);
+  await aborted(first.signal);
+  first.dispose();
+}
+
 interface Attempt {
   readonly holder: string;
-  /** Number of manifests. */
-  readonly held: number;
+  readonly report: Report;
   /** As this process wrote it last; undefined: it is read first. */
   readonly lease: Lease | undefined;
   readonly isPublished: boolean;
@@ -77,7 +95,7 @@ interface Attempt {
 /** Writes the Lease once, by one request if nothing else has written it since. Rejects with a KubeError, or with TakenOverError. */
 async function written(
   { kube, node }: Pick<AgentDeps, 'kube' | 'node'>,
-  { holder, held, lease, isPublished, signal }: Attempt,
+  { holder, report, lease, isPublished, signal }: Attempt,
 ): Promise<Lease> {
   const key = { namespace: AGENT_LEASE_NAMESPACE, name: node };
   const options = { signal, urgent: true };
@@ -86,14 +104,13 @@ async function written(
   const spec = heldSpec(current?.spec, { identity: holder, leaseDurationSeconds }, kube.now());
   if (lease !== undefined) {
     const { resourceVersion, annotations } = lease.metadata;
-    const isReported = annotations?.[IdentityAnnotation.HeldStaticPods] === heldText(held);
-    const metadata = { resourceVersion, ...(!isReported && { annotations: heldAnnotation(held) }) };
+    const metadata = { resourceVersion, ...(!says(annotations, report) && { annotations: patchOf(report) }) };
     return kube.mergePatch(resources.leases, key, { metadata, spec }, options);
   }
   const owner = await kube.get(resources.nodes, { name: node }, options);
   if (owner === undefined)
     throw new Error(`Node ${node} does not exist: the kubelet has not registered it, or --node is wrong`);
-  const metadata = metadataOf(owner, current, held);
+  const metadata = metadataOf(owner, current, report);
   if (current === undefined) return kube.create(resources.leases, { metadata, spec }, options);
   return kube.mergePatch(resources.leases, key, { metadata, spec }, options);
 }
@@ -104,16 +121,37 @@ function takenOver(node: string, { spec: { holderIdentity = '' } }: Lease): Take
   );
 }
 
-function heldText(held: number): string | undefined {
-  return held === 0 ? undefined : String(held);
+/** The annotations that change while the agent runs. Undefined: there is none. */
+type Report = Readonly<Record<string, string | undefined>>;
+
+function reportOf({ staticPods: { held, canHold }, canReboot }: Abilities): Report {
+  const { Reboot, StaticPods } = AgentCapability;
+  const capabilities = [...(canReboot ? [Reboot] : []), ...(canHold === true ? [StaticPods] : [])];
+  return {
+    [IdentityAnnotation.HeldStaticPods]: held === 0 ? undefined : String(held),
+    [IdentityAnnotation.Capabilities]: capabilities.length === 0 ? undefined : capabilities.join(','),
+  };
 }
 
-/** In a patch; null removes it. */
-function heldAnnotation(held: number): Record<string, string> {
-  return { [IdentityAnnotation.HeldStaticPods]: heldText(held) ?? (null as unknown as string) };
+function says(annotations: Lease['metadata']['annotations'], report: Report): boolean {
+  return Object.entries(report).every(([key, value]) => annotations?.[key] === value);
 }
 
-function metadataOf(node: Node, current: Lease | undefined, held: number): Lease['metadata'] {
+/** In a patch, null removes an annotation. */
+function patchOf(report: Report): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(report).map(([key, value]) => [key, value ?? (null as unknown as string)]),
+  );
+}
+
+/** For an object that is created. */
+function annotationsOf(report: Report): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(report).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
+  );
+}
+
+function metadataOf(node: Node, current: Lease | undefined, report: Report): Lease['metadata'] {
   const { name, uid = '' } = node.metadata;
   const resourceVersion = current?.metadata.resourceVersion;
   return {
@@ -124,7 +162,7 @@ function metadataOf(node: Node, current: Lease | undefined, held: number): Lease
     annotations: {
       [IdentityAnnotation.Version]: packageVersion(),
       [IdentityAnnotation.RenewIntervalSeconds]: String(renewEveryMs / 1_000),
-      ...(current === undefined && held === 0 ? {} : heldAnnotation(held)),
+      ...(current === undefined ? annotationsOf(report) : patchOf(report)),
     },
     ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name, uid }],
   };

@@ -12,7 +12,7 @@ import { serveHealth } from './health.ts';
 import { runIdentityLease } from './identityLease.ts';
 import { watchNode } from './nodeWatch.ts';
 import { runReboot } from './reboot/reboot.ts';
-import { runShutdown } from './shutdown/shutdown.ts';
+import { runShutdown, ShutdownState } from './shutdown/shutdown.ts';
 import { runStaticPods, StaticPodState } from './staticPods/staticPods.ts';
 import { runTokenRenewal } from './token.ts';
 
@@ -30,6 +30,8 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
   const events = new EventRecorder({ kube, component: AGENT_COMPONENT, log });
   const deps: AgentDeps = { kube, node, bootId, events, log };
   const staticPods = new StaticPodState();
+  const shared = new ShutdownState();
+  const isShuttingDown = () => shared.isInProgress;
   log.info('Node agent started', { node, bootId, version: packageVersion() });
   try {
     await runTogether(signal, [
@@ -38,12 +40,12 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
         const staticPodOptions = { ...config.staticPods, watch };
         await runTogether(stop, [
           (end) => runStaticPods(deps, staticPodOptions, staticPods, end),
-          async (end) => config.reboot && runReboot(deps, { ...config.reboot, watch }, end),
+          async (end) => config.reboot && runReboot(deps, { ...config.reboot, watch, isShuttingDown }, end),
         ]);
       },
-      (stop) => runIdentityLease(deps, staticPods, stop),
+      (stop) => runIdentityLease(deps, { staticPods, canReboot: config.reboot !== undefined }, stop),
       (stop) => runTokenRenewal(deps, { kubeconfig }, stop),
-      async (stop) => config.shutdown && runShutdown(deps, config.shutdown, stop),
+      async (stop) => config.shutdown && runShutdown(deps, { ...config.shutdown, shared }, stop),
       (stop) => serveHealth(config.health, staticPods, { log, signal: stop }),
     ]);
   } finally {

@@ -32,7 +32,7 @@ const blockerReasons = {
   },
   PodRecreated: {
     status: ['True'],
-    meaning: 'The DaemonSet recreated its pod on the node right after the previous one was deleted.',
+    meaning: 'The controller recreated its pod on the node right after the previous one was deleted.',
   },
   StuckTerminating: { status: ['True'], meaning: 'The pod still exists after its grace period.' },
 } as const satisfies ConditionTypeFacts['reasons'];
@@ -92,6 +92,10 @@ export const conditionReasons = {
           status: ['False'],
           meaning: 'Pods are Pending and would fit on nodes that the maintenance has cordoned.',
         },
+        VolumesUnread: {
+          status: ['False'],
+          meaning: 'Pods wait until the volumes that their claims are bound to are read.',
+        },
         WaitingForMaintenance: {
           status: ['False'],
           meaning: 'Pods wait for places that another maintenance is to have first.',
@@ -137,6 +141,25 @@ export const conditionReasons = {
         WorkInProgress: {
           status: ['False'],
           meaning: 'No pod is left to evacuate, but the Job of another maintenance works on a node.',
+        },
+      },
+    },
+    EvictionRequestsServed: {
+      meaning:
+        'Whether a controller serves EvictionRequests (lifecycle.k8s.io). A NodeMaintenance has the condition only if `--eviction-api` is `lifecycle` or `auto`.',
+      reasons: {
+        ApiNotServed: {
+          status: ['False'],
+          meaning: 'The apiserver does not serve the API, or the worker may not list its objects.',
+        },
+        AwaitingController: {
+          status: ['Unknown'],
+          meaning: 'No EvictionRequest has been answered yet.',
+        },
+        ControllerResponds: { status: ['True'], meaning: 'A controller has answered an EvictionRequest.' },
+        NoController: {
+          status: ['False'],
+          meaning: 'No controller has answered an EvictionRequest within `--eviction-request-response`.',
         },
       },
     },
@@ -212,7 +235,8 @@ export const conditionReasons = {
         },
         AgentNotRunning: {
           status: ['False'],
-          meaning: 'The node agent, which would reboot the drained node, did not run for too long.',
+          meaning:
+            'The node agent, which would reboot the drained node, did not run for too long, or has no reboot command.',
         },
         BootIdUnknown: {
           status: ['False'],

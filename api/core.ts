@@ -165,6 +165,10 @@ export interface Pod extends KubeObject {
     serviceAccountName?: string;
     /** Absent where nothing asks whether pods fit on other nodes. */
     scheduling?: PodScheduling;
+    /** Who responds to Evictions of the pod (KEP-4563). Absent if it has none. */
+    evictionResponders?: { name: string; priority: number }[];
+    /** The pod is part of a group, which Evictions do not support. */
+    hasSchedulingGroup?: true;
     /** Names of its PersistentVolumeClaims. Absent like `scheduling`, or if it has none. */
     claims?: string[];
   };

@@ -66,7 +66,7 @@ export const DrainDeadline = z
       .meta({ ...ATOMIC_LIST, ...cel(stepsAreInOrder) }),
   })
   .describe(
-    'Extension to KEP-4212: DrainDeadline limits how long budgets, evacuators and stuck pods may keep the nodes from being drained. A later change can move the deadline forward, not back. Pausing does not stop its clock, but nothing is deleted while the maintenance is paused.',
+    'Extension to KEP-4212: DrainDeadline limits how long budgets, evacuators and stuck pods may keep the nodes from being drained. A later change can only make the deadline earlier. Pausing does not stop its clock, but nothing is deleted while the maintenance is paused.',
   )
   .meta(cel(afterOrAt));
 export type DrainDeadline = z.infer<typeof DrainDeadline>;

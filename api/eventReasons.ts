@@ -144,10 +144,50 @@ export const eventReasons = {
     meaning:
       'The pod, which has evacuators, was evicted through the eviction API. Without evacuators its condition `DisruptionTarget` says so.',
   },
+  EvictionControllerYielded: {
+    type: 'Warning',
+    on: ['Eviction'],
+    meaning:
+      'Another controller acts on EvictionRequests, or evicts pods as the imperative responder; node maintenance leaves that to it.',
+  },
+  EvictionFailed: {
+    type: 'Warning',
+    on: ['Pod', 'Eviction', 'NodeMaintenance'],
+    meaning:
+      'No responder of an Eviction of lifecycle.k8s.io has evicted the pod. A drain requests its eviction again.',
+  },
+  EvictionInvalid: {
+    type: 'Warning',
+    on: ['EvictionRequest'],
+    meaning: 'The pod of an EvictionRequest does not exist, or is part of a group.',
+  },
   EvictionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning: 'The apiserver or an admission webhook rejects the eviction of a pod.',
+  },
+  EvictionRequestDeleted: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The EvictionRequest of a pod was deleted, but finalizers of others keep it; another request of the pod replaces it.',
+  },
+  EvictionRequestRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning: 'The apiserver or an admission webhook rejects the EvictionRequest of a pod.',
+  },
+  EvictionRequestUnanswered: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'No controller has answered the EvictionRequest of a pod in time, or the apiserver does not serve lifecycle.k8s.io with `--eviction-api lifecycle`.',
+  },
+  EvictionRequestsNotServed: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'No controller serves EvictionRequests, or the apiserver does not serve the API; the condition EvictionRequestsServed has the same message.',
   },
   FastForwarded: {
     type: 'Warning',
@@ -235,7 +275,7 @@ export const eventReasons = {
   PodRecreated: {
     type: 'Warning',
     on: ['NodeMaintenance'],
-    meaning: 'A DaemonSet recreated its pod on the node right after the previous one was deleted.',
+    meaning: 'A controller recreated its pod on the node right after the previous one was deleted.',
   },
   ProgressDeadlineExceeded: {
     type: 'Warning',
@@ -278,6 +318,11 @@ export const eventReasons = {
     on: ['MaintenanceWindow'],
     meaning:
       'An annotation approve, pause, resume or cancel was removed because the open window cannot do what it asks, or is not the one that it asks.',
+  },
+  ResponderInterrupted: {
+    type: 'Warning',
+    on: ['Pod'],
+    meaning: 'The active responder of an Eviction of lifecycle.k8s.io has not reported before its deadline.',
   },
   ReturnedToReplicaSet: {
     type: 'Normal',

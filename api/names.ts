@@ -353,17 +353,125 @@ export const IdentityAnnotation = {
   TaskQueue: 'nodemaintenance.k8s.io/task-queue',
   /** `annotated` or `automatic`, the setting --deployment-registration of the worker. */
   DeploymentRegistration: 'nodemaintenance.k8s.io/deployment-registration',
+  /** Absent where Evacuations are used. */
+  EvictionApi: 'nodemaintenance.k8s.io/eviction-api',
   /** Interval in which the process renews the Lease. */
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
   /** Number of manifests that a node agent holds. Missing: none. */
   HeldStaticPods: 'nodemaintenance.k8s.io/held-static-pods',
+  /** What a node agent is able to do: each `AgentCapability`, separated by commas. Missing: nothing. */
+  Capabilities: 'nodemaintenance.k8s.io/capabilities',
 } as const;
+
+export const AgentCapability = {
+  /** It reboots its node: it has a reboot command. */
+  Reboot: 'reboot',
+  /** It stops static pods and starts them: it has found their folder, and can move manifests to its hold directory. */
+  StaticPods: 'static-pods',
+} as const;
+export type AgentCapability = (typeof AgentCapability)[keyof typeof AgentCapability];
 
 /** User name for requests through Temporal. It has no account; RBAC grants permissions to the name. */
 export const TEMPORAL_USER = 'nodemaintenance.k8s.io:temporal';
 
 /** Annotation of a NodeMaintenance that was started from Temporal: the identity of the Temporal client. */
 export const STARTED_BY = 'nodemaintenance.k8s.io/started-by';
+
+/**
+ * Kinds of the group lifecycle.k8s.io, alpha in Kubernetes 1.37 (KEP-4563). An EvictionRequest asks for the eviction of a pod; an Eviction is the
+ * eviction of one pod for all who request it. Another kind named Eviction, of policy/v1, is the body of a request to evict a pod at once.
+ */
+export const EVICTION_REQUEST = {
+  group: 'lifecycle.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'lifecycle.k8s.io/v1alpha1',
+  kind: 'EvictionRequest',
+  plural: 'evictionrequests',
+} as const;
+
+export const LIFECYCLE_EVICTION = {
+  group: 'lifecycle.k8s.io',
+  version: 'v1alpha1',
+  apiVersion: 'lifecycle.k8s.io/v1alpha1',
+  kind: 'Eviction',
+  plural: 'evictions',
+} as const;
+
+/** `.spec.requester` of the EvictionRequests of node maintenance. The apiserver rejects names of *.k8s.io and *.kubernetes.io. */
+export const MAINTENANCE_REQUESTER = 'node-maintenance.dev/nodemaintenance';
+
+/** The responder that evicts pods through the eviction API when no other one has moved them, and its priority (KEP-4563). */
+export const IMPERATIVE_RESPONDER = 'imperative-eviction.k8s.io/evictor';
+export const IMPERATIVE_RESPONDER_PRIORITY = 100;
+
+/** Names under which the evacuators of this project respond to Evictions, of pods whose `.spec.evictionResponders` name them. */
+export const DEPLOYMENT_RESPONDER = 'node-maintenance.dev/deployment';
+export const DAEMONSET_RESPONDER = 'node-maintenance.dev/daemonset';
+
+/** "The managing controller of the pod should set the value of this field to 10000" (lifecycle/v1alpha1 > TargetResponder). */
+export const CONTROLLER_RESPONDER_PRIORITY = 10_000;
+
+/**
+ * Annotation of an Evacuation that the imperative responder has created, for a pod that has evacuators: `<name>/<uid>` of the Eviction. It is deleted
+ * when the Eviction is cancelled.
+ */
+export const EVICTION_ANNOTATION = 'nodemaintenance.k8s.io/eviction';
+
+/** Maximum number of responders in the spec of a pod, without the imperative one. */
+export const MAX_POD_RESPONDERS = 10;
+
+/** Maximum number of requesters in the status of an Eviction. */
+export const MAX_REQUESTERS = 100;
+
+/** Maximum length of the message of a responder. */
+export const MAX_RESPONDER_MESSAGE_LENGTH = 4000;
+
+/** A responder that has not reported for this time is interrupted. */
+export const RESPONDER_HEARTBEAT_DEADLINE_SECONDS = 1200;
+
+/** "Responders should avoid heartbeats more frequent than 20 seconds" (lifecycle/v1alpha1 > ResponderStatus). */
+export const MIN_RESPONDER_HEARTBEAT_SECONDS = 20;
+
+/** The apiserver accepts times of a responder only within this distance from its own clock. */
+export const RESPONDER_CLOCK_SKEW_SECONDS = 30;
+
+/** Value of the label of an Eviction whose key is the name of a requester or responder. */
+export const EvictionRole = {
+  Requester: 'requester',
+  Responder: 'responder',
+  RequesterResponder: 'requester-responder',
+} as const;
+export type EvictionRole = (typeof EvictionRole)[keyof typeof EvictionRole];
+
+/** Types of the conditions of an EvictionRequest and of an Eviction. Of an Eviction, neither is reverted once it is True. */
+export const EvictionCondition = {
+  /** No responder processes the eviction any more, and the pod was not evicted. */
+  Failed: 'Failed',
+  /** The pod was deleted, or has terminated. */
+  TargetEvicted: 'TargetEvicted',
+} as const;
+export type EvictionCondition = (typeof EvictionCondition)[keyof typeof EvictionCondition];
+
+/** Reasons of these conditions. */
+export const EvictionReason = {
+  /** Of both: the eviction is in progress. */
+  AwaitingEviction: 'AwaitingEviction',
+  /** Of Failed: the pod cannot be evicted in this way, for example because it is part of a group. */
+  EvictionInvalid: 'EvictionInvalid',
+  /** Of Failed: nobody requests the eviction any more. */
+  CanceledDueToNoRequesters: 'CanceledDueToNoRequesters',
+  /** Of Failed, which is False: the pod was evicted. */
+  Succeeded: 'Succeeded',
+  /** Of Failed: no responder has evicted the pod. */
+  NoFurtherResponder: 'NoFurtherResponder',
+  /** Of TargetEvicted: the pod was deleted. */
+  PodDeleted: 'PodDeleted',
+  /** Of TargetEvicted: the pod has terminated. */
+  PodTerminal: 'PodTerminal',
+  /** Of TargetEvicted, which is False: the eviction has failed. */
+  EvictionFailed: 'EvictionFailed',
+} as const;
+export type EvictionReason = (typeof EvictionReason)[keyof typeof EvictionReason];
 
 /** The names of an installation in Temporal, where other clusters may share the namespace. */
 export interface TemporalNames {
@@ -393,7 +501,7 @@ export function temporalNames(cluster: string | undefined): TemporalNames {
   return {
     taskQueue,
     longRunningTaskQueue: longRunningTaskQueueOf(taskQueue),
-    notificationTaskQueue: `node-maintenance-notifications${suffix}`,
+    notificationTaskQueue: notificationTaskQueueOf(taskQueue),
     maintenanceId: (name) => `${prefix}${maintenancePrefix}${name}`,
     windowId: (name) => `${prefix}${windowPrefix}${name}`,
     notificationId: (id) => `${prefix}${notificationPrefix}${id}`,
@@ -421,8 +529,17 @@ export function logFieldOf({ kind, name }: { kind: string; name: string }): Reco
 
 /** Returns the task queue of the long-running activities of the workflows that run on a task queue. */
 export function longRunningTaskQueueOf(taskQueue: string): string {
+  return besides(taskQueue, 'long-running');
+}
+
+/** Returns the task queue of the notifications of the workers of a task queue. */
+export function notificationTaskQueueOf(taskQueue: string): string {
+  return besides(taskQueue, 'notifications');
+}
+
+function besides(taskQueue: string, purpose: string): string {
   const [name, ...cluster] = taskQueue.split('.');
-  return [`${name}-long-running`, ...cluster].join('.');
+  return [`${name}-${purpose}`, ...cluster].join('.');
 }
 
 /** Returns the cluster in a task queue of `temporalNames`, which is also the id of the cluster's claim. */

@@ -169,7 +169,7 @@ const drainPlanDescription = lines(
   'This field is immutable.',
 );
 
-/** The drain plan where it may change; that of a NodeMaintenance is immutable. */
+/** The drain plan of a mutable object, such as the template of a window. That of a NodeMaintenance is immutable. */
 export const DrainPlan = z
   .array(DrainPlanEntry, { error: 'expected a list of drain plan entries' })
   .max(MAX_DRAIN_PLAN_ENTRIES, { error: `expected at most ${MAX_DRAIN_PLAN_ENTRIES} entries` })
@@ -211,7 +211,7 @@ export type DeadlineStepStatus = z.infer<typeof DeadlineStepStatus>;
 
 export const DrainDeadlineStatus = z
   .strictObject({
-    time: timestamp().describe('The deadline. A later change of the spec moves it only forward.'),
+    time: timestamp().describe('The deadline. A later change of the spec can only make it earlier.'),
     steps: z
       .array(DeadlineStepStatus)
       .max(MAX_DEADLINE_STEPS + 1)
@@ -288,7 +288,7 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
     .max(16)
     .optional()
     .describe(
-      'Extension to KEP-4212: the annotations against the removal by autoscalers that the node had before a NodeMaintenance first held it. Complete removes the others. Missing if the NodeMaintenances set none on the node.',
+      'Extension to KEP-4212: the annotations that keep autoscalers from removing the node, if the node had them before a NodeMaintenance first held it. Complete removes the other ones. Missing if the NodeMaintenances set none on the node.',
     )
     .meta(ATOMIC_LIST),
   agentVersion: z
@@ -296,8 +296,16 @@ export const NodeMaintenanceNodeStatus = z.strictObject({
     .max(64)
     .optional()
     .describe(
-      'Extension to KEP-4212: the version of the node agent, present while it reports from this node. Only where it does, static pods are evacuated. Updated during the Drain stage.',
+      'Extension to KEP-4212: the version of the node agent, present while it reports from this node. Updated during the Drain stage.',
     ),
+  agentCapabilities: z
+    .array(z.string().max(63))
+    .max(16)
+    .optional()
+    .describe(
+      'Extension to KEP-4212: what the node agent of this node can do, present while it reports: `static-pods` (it has found their folder) and `reboot` (it has a reboot command). Static pods are evacuated only from nodes whose agent has `static-pods`. Updated during the Drain stage.',
+    )
+    .meta(ATOMIC_LIST),
   authorized: z
     .boolean()
     .optional()

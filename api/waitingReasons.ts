@@ -1,6 +1,7 @@
 /** The reasons of .status.active.waiting of a MaintenanceWindow, with their meanings for docs/reference/events-and-conditions.md. */
 export const waitingReasons = {
-  AgentNotRunning: 'The window reboots nodes, and no node agent runs on any of the remaining nodes.',
+  AgentNotRunning:
+    'The window reboots nodes, and on none of the remaining nodes a node agent runs that has a reboot command.',
   ApprovalNeeded: 'The window or one of its remaining nodes needs an approval.',
   FailedNodes: 'Only failed nodes are left, and they require action.',
   JobsNotEnabled:

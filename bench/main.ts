@@ -5,7 +5,7 @@ import { nodesFor } from './benchmarks.ts';
 import { machineOf } from './machine.ts';
 import { type Options, parseOptions } from './options.ts';
 import { buildOperator, type OperatorBuilds } from './peers/build.ts';
-import { type BenchmarkResult, textOf } from './report.ts';
+import { type BenchmarkResult, textOf, checkResults } from './report.ts';
 import type { ResultsFile } from './results.ts';
 import { runBenchmark } from './run.ts';
 import { operators } from './peers/operators.ts';
@@ -28,12 +28,23 @@ try {
   const builds = await buildAll(options);
   const results = await measureAll(options, builds);
   report(`Wrote the results to ${options.json}`);
-  const missed = results.flatMap(({ thresholds }) => thresholds).filter(({ result }) => result === 'MISSED');
-  if (options.check && missed.length > 0) process.exitCode = 1;
+  if (options.check) reportCheck(results);
 } catch (error) {
   report(error instanceof Error ? error.message : String(error));
   if (!stop.signal.aborted) report((error as Error | undefined)?.stack ?? '');
   process.exitCode = 1;
+}
+
+/** Says which thresholds are not met, and which are not checked. */
+function reportCheck(results: readonly BenchmarkResult[]): void {
+  const { failures, unchecked } = checkResults(results);
+  for (const line of unchecked) report(`Not checked: ${line}`);
+  for (const line of failures) report(`Not met: ${line}`);
+  if (failures.length > 0) process.exitCode = 1;
+  else
+    report(
+      `Every threshold that was checked is met${unchecked.length > 0 ? `; ${unchecked.length} were not checked` : ''}`,
+    );
 }
 
 /** Builds the operators before anything is measured. */

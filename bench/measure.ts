@@ -30,6 +30,8 @@ export interface DrainMeasurement extends TargetMetrics {
   deletedPerSecond: number[];
   /** Seconds of CPU time by process, until the last pod was deleted and the target had reported. */
   cpuSeconds: Record<string, number>;
+  /** What followed, until the target had sent its last request: how long it took, and CPU time by process. */
+  settling: { seconds: number; cpuSeconds: Record<string, number> };
 }
 
 const drainTimeoutMs = 900_000;
@@ -86,8 +88,13 @@ async function timeDrain(
     const deletions = testbed.podCount.deletions(nodes, signal);
     const reported = drain.drain(signal).then(() => performance.now());
     const [endedAt, reportedAt] = await Promise.all([deletions.ended, reported]);
-    const cpuSeconds = ofTarget(cpuBetween(cpuBefore, readCpu(processesOf(testbed, drain))));
+    const cpuAtEnd = readCpu(processesOf(testbed, drain));
+    const settlingAt = performance.now();
     await drain.settle(signal);
+    const settling = {
+      seconds: (performance.now() - settlingAt) / 1_000,
+      cpuSeconds: ofTarget(cpuBetween(cpuAtEnd, readCpu(processesOf(testbed, drain)))),
+    };
     const to = testbed.auditLog.end();
     const [firstTermination] = terminations.times.values();
     const observed = (time: number | undefined) => (time === undefined ? undefined : secondsAt(time));
@@ -100,7 +107,8 @@ async function timeDrain(
       wallSeconds: secondsAt(endedAt),
       reportedSeconds: secondsAt(reportedAt),
       deletedPerSecond,
-      cpuSeconds,
+      cpuSeconds: ofTarget(cpuBetween(cpuBefore, cpuAtEnd)),
+      settling,
     };
   } finally {
     clearTimeout(timeout);

@@ -4,11 +4,12 @@ import type { HeldMeasurement } from './held.ts';
 import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
+import { programCpuMsPerPod } from './programCpu.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Slice } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
-import type { ThresholdResult } from './thresholds.ts';
+import { failuresOf, type ThresholdResult, uncheckedOf } from './thresholds.ts';
 
 /** A run that has no figures, and why; without its number, all runs of the target. */
 export interface Failure {
@@ -239,7 +240,7 @@ export const drainColumns: readonly Column<DrainMeasurement>[] = [
   { title: 'cordon s', value: ({ firstCordonSeconds }) => firstCordonSeconds, digits: 2 },
   { title: 'eviction s', value: ({ firstEvictionSeconds }) => firstEvictionSeconds, digits: 2 },
   { title: 'silent s', value: ({ silentSeconds }) => silentSeconds, digits: 2 },
-  { title: 'CPU ms/pod', value: ({ cpuSeconds, pods }) => perPod(cpuSeconds['target'], pods), digits: 1 },
+  { title: 'CPU ms/pod', value: programCpuMsPerPod, digits: 1 },
   {
     title: 'apiserver CPU ms/pod',
     value: ({ cpuSeconds, pods }) => perPod(cpuSeconds['kube-apiserver'], pods),
@@ -251,6 +252,7 @@ export const drainColumns: readonly Column<DrainMeasurement>[] = [
       target === 'ours' ? perPod(cpuSeconds['temporal'], pods) : undefined,
     digits: 1,
   },
+  { title: 'settling s', value: ({ settling }) => settling.seconds, digits: 2 },
   { title: 'start s', value: ({ startSeconds }) => startSeconds, digits: 2 },
 ];
 
@@ -318,11 +320,18 @@ export function costLines(runs: readonly DrainMeasurement[]): string[] {
     const first = runs.find(({ target }) => target === name);
     if (first === undefined) return [];
     const kinds = Object.entries(first.requests.byKind).map(([kind, count]) => `${kind} ${count}`);
-    const cpu = Object.entries(first.cpuSeconds).map(
-      ([process, seconds]) => `${process} ${seconds.toFixed(1)}`,
-    );
-    return [`  ${name}, requests: ${kinds.join(', ')}`, `  ${name}, CPU s: ${cpu.join(', ')}`];
+    return [
+      `  ${name}, requests: ${kinds.join(', ')}`,
+      `  ${name}, CPU s: ${cpuText(first.cpuSeconds)}`,
+      `  ${name}, CPU s of the ${first.settling.seconds.toFixed(1)} s afterwards, until its last request: ${cpuText(first.settling.cpuSeconds)}`,
+    ];
   });
+}
+
+function cpuText(cpuSeconds: Readonly<Record<string, number>>): string {
+  return Object.entries(cpuSeconds)
+    .map(([process, seconds]) => `${process} ${seconds.toFixed(1)}`)
+    .join(', ');
 }
 
 export function thresholdLine({ result, metric, value, unit, bound, goal }: ThresholdResult): string {
@@ -330,6 +339,18 @@ export function thresholdLine({ result, metric, value, unit, bound, goal }: Thre
   const wanted = [limit, goal === undefined ? undefined : `goal ${goal}`].filter(Boolean).join(', ');
   const measured = `${spreadText(value, 2)}${value === undefined ? '' : unit}`;
   return `  ${result.padEnd(12)}  ${metric}: ${measured}${wanted === '' ? '' : ` (${wanted})`}`;
+}
+
+/** Returns the lines about the thresholds that are missed, or whose figures of ours are missing, and about those that nothing was compared with. */
+export function checkResults(results: readonly BenchmarkResult[]): {
+  failures: string[];
+  unchecked: string[];
+} {
+  const lines = (select: (all: readonly ThresholdResult[]) => ThresholdResult[]) =>
+    results.flatMap(({ benchmark, thresholds }) =>
+      select(thresholds).map((one) => `${benchmark.name}: ${thresholdLine(one).trim()}`),
+    );
+  return { failures: lines(failuresOf), unchecked: lines(uncheckedOf) };
 }
 
 function spreadText(spread: Spread | undefined, digits: number): string {

@@ -1,6 +1,7 @@
 import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import { successors } from './benchmarks.ts';
+import { programCpuMsPerPod } from './programCpu.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
@@ -15,7 +16,8 @@ export interface ThresholdResult {
   bound?: Bound;
   /** A stricter value than the threshold, to work towards. */
   goal?: number;
-  result: 'MET' | 'MISSED' | 'NOT MEASURED' | 'NO THRESHOLD';
+  /** NOT JUDGED: it has a threshold, and compares with a program that was not measured. NOT MEASURED: a figure of ours is missing. */
+  result: 'MET' | 'MISSED' | 'NOT MEASURED' | 'NOT JUDGED' | 'NO THRESHOLD';
 }
 
 type Bound = { atMost: number } | { atLeast: number };
@@ -50,23 +52,21 @@ export function checkDrain(benchmark: string, runs: readonly DrainMeasurement[])
   const mine = runs.filter(({ target }) => target === 'ours');
   const own = (value: (run: DrainMeasurement) => number | undefined) => spreadOf(mine.map(value));
   return [
-    ...othersIn(runs).map((name) =>
-      check({
+    ...comparedWith(runs, bound.wallTime).map((name) =>
+      compare(runs, name, {
         metric: `wall time, ours / ${name}`,
-        value: ratio(runs, ['ours', name], ({ wallSeconds }) => wallSeconds),
-        unit: 'x',
+        figure: ({ wallSeconds }) => wallSeconds,
         ...atMost(bound.wallTime?.[name]),
       }),
     ),
-    check({
+    compare(runs, 'floor', {
       metric: 'CPU of the apiserver, ours / floor',
-      value: ratio(runs, ['ours', 'floor'], ({ cpuSeconds }) => cpuSeconds['kube-apiserver']),
-      unit: 'x',
+      figure: ({ cpuSeconds }) => cpuSeconds['kube-apiserver'],
       ...atMost(bound.apiserverCpu),
     }),
     check({
       metric: 'CPU of the worker per evacuated pod',
-      value: own(({ cpuSeconds: { target }, pods }) => target && (target * 1_000) / pods),
+      value: own(programCpuMsPerPod),
       unit: ' ms',
       ...atMost(bound.cpuMsPerPod),
     }),
@@ -99,6 +99,41 @@ export function checkDrain(benchmark: string, runs: readonly DrainMeasurement[])
 
 function atMost(bound: number | undefined): { bound?: Bound } {
   return bound === undefined ? {} : { bound: { atMost: bound } };
+}
+
+/** Returns the programs to compare with: those that were measured, and those that have a bound. */
+function comparedWith(runs: readonly DrainMeasurement[], bound: DrainBounds['wallTime'] = {}): TargetName[] {
+  const measured = othersIn(runs);
+  return targetNames.filter((name) => measured.includes(name) || bound[name] !== undefined);
+}
+
+/** Compares a figure of ours with the same of another program. */
+function compare(
+  runs: readonly DrainMeasurement[],
+  name: TargetName,
+  {
+    metric,
+    figure,
+    bound,
+  }: { metric: string; figure: (run: DrainMeasurement) => number | undefined; bound?: Bound },
+): ThresholdResult {
+  const value = ratio(runs, ['ours', name], figure);
+  const compared = { metric, value, unit: 'x', ...(bound && { bound }) };
+  if (value === undefined && bound !== undefined && !othersIn(runs).includes(name))
+    return { ...compared, result: 'NOT JUDGED' };
+  return check(compared);
+}
+
+/** Returns the results that fail a check: thresholds that are missed, and those of ours without a figure. */
+export function failuresOf(results: readonly ThresholdResult[]): ThresholdResult[] {
+  return results.filter(
+    ({ result, bound }) => result === 'MISSED' || (result === 'NOT MEASURED' && bound !== undefined),
+  );
+}
+
+/** Returns the results whose thresholds say nothing: they compare with a program that was not measured. */
+export function uncheckedOf(results: readonly ThresholdResult[]): ThresholdResult[] {
+  return results.filter(({ result }) => result === 'NOT JUDGED');
 }
 
 function othersIn(runs: readonly DrainMeasurement[]): TargetName[] {
@@ -167,11 +202,10 @@ export function checkBlocked(runs: readonly BlockedMeasurement[]): ThresholdResu
 export function checkBudget(runs: readonly BudgetMeasurement[]): ThresholdResult[] {
   const mine = runs.filter(({ target }) => target === 'ours');
   return [
-    ...othersIn(runs).map((name) =>
-      check({
+    ...comparedWith(runs, { floor: 1.2 }).map((name) =>
+      compare(runs, name, {
         metric: `wall time, ours / ${name}`,
-        value: ratio(runs, ['ours', name], ({ wallSeconds }) => wallSeconds),
-        unit: 'x',
+        figure: ({ wallSeconds }) => wallSeconds,
         ...atMost(name === 'floor' ? 1.2 : undefined),
       }),
     ),

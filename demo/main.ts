@@ -1,55 +1,13 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Command, CommanderError, Option } from 'commander';
 import { errorMessage, SandboxError } from '../sandbox/errors.ts';
 import { createScreen, type Screen } from '../cli/terminal/screen.ts';
-import { type ScenarioName, scenarios, scenarioNames } from './scenarios.ts';
+import { type Options, parseOptions } from './options.ts';
+import { scenarios } from './scenarios.ts';
 import { drawVerification, type Section } from './table.ts';
 
 /** npm run demo */
-
-const program = new Command('npm run demo --')
-  .description(
-    'Runs a scenario with the real worker on a Kubernetes cluster that it starts on this machine, and verifies the result. ' +
-      'Stops everything at the end.',
-  )
-  .addOption(
-    new Option('--scenario <name>', 'scenario to run')
-      .choices(scenarioNames)
-      .default('drain' satisfies ScenarioName),
-  )
-  .addOption(new Option('--story <name>', 'the same as --scenario').choices(scenarioNames).hideHelp())
-  .option(
-    '--keep',
-    'keep the directory with logs, data and the cluster, for `npm run sandbox -- up --dir`',
-    false,
-  )
-  .addHelpText(
-    'after',
-    [
-      '\nScenarios:',
-      ...scenarioNames.map((name) => `  ${name.padEnd(10)} ${scenarios[name].summary}`),
-      '\nThe first run builds the toolchain from source, which takes minutes. Exit status: 0 verified, 1 failed, 2 usage error.',
-    ].join('\n'),
-  )
-  .exitOverride();
-
-interface Options {
-  scenario: ScenarioName;
-  story?: ScenarioName;
-  keep: boolean;
-}
-
-/** Parses the arguments. Exits with 0 for `--help` and with 2 for invalid arguments. */
-function parseOptions(): Options {
-  try {
-    return program.parse().opts<Options & Record<string, unknown>>();
-  } catch (error) {
-    if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
-    throw error;
-  }
-}
 
 const exitCodes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
@@ -77,7 +35,7 @@ function interruption(): Interruption {
   return { signal: controller.signal, exitCode: () => exitCode };
 }
 
-async function main({ scenario, keep }: Omit<Options, 'story'>): Promise<number> {
+async function main({ scenario, keep }: Options): Promise<number> {
   const startedAtMs = performance.now();
   const screen = createScreen(process.stdout);
   const { signal, exitCode } = interruption();
@@ -130,5 +88,5 @@ function describeError(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : errorMessage(error);
 }
 
-const { story, ...options } = parseOptions();
-process.exit(await main({ ...options, scenario: story ?? options.scenario }));
+const parsed = parseOptions(process.argv.slice(2));
+process.exit(parsed.kind === 'Exit' ? parsed.code : await main(parsed.options));

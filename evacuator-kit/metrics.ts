@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { RequestObservation } from '../kube/transport.ts';
-import type { Outcome } from './evacuator.ts';
+import type { Outcome } from './protocol.ts';
 
 /** The Prometheus metrics of an evacuator process; README.md describes them. */
 export class EvacuatorMetrics {

@@ -13,6 +13,8 @@ interface PreflightOptions {
   /** Namespace of the evacuated pods; undefined for all namespaces. */
   namespace: string | undefined;
   leaseNamespace: string;
+  /** The function also serves Evictions of lifecycle.k8s.io. */
+  respondsTo: boolean;
 }
 
 const retries = { firstMs: 500, capMs: 10_000 };
@@ -26,6 +28,7 @@ export async function checkCluster(options: PreflightOptions): Promise<void> {
     try {
       await requirePermissions(options);
       await requireEvacuationApi(options);
+      if (options.respondsTo) await requireEvictionApi(options);
       return;
     } catch (error) {
       if (options.signal.aborted) return;
@@ -40,6 +43,7 @@ async function requirePermissions({
   kube,
   namespace,
   leaseNamespace,
+  respondsTo,
   signal,
 }: PreflightOptions): Promise<void> {
   const { group } = resources.evacuations;
@@ -47,6 +51,7 @@ async function requirePermissions({
     { group: '', resource: 'pods', verbs: ['get', 'list', 'watch'], namespace },
     { group, resource: 'evacuations', verbs: ['get', 'list', 'watch'], namespace },
     { group, resource: 'evacuations/status', verbs: ['patch'], namespace },
+    ...(respondsTo ? evictionRules(namespace) : []),
     {
       group: resources.leases.group,
       resource: 'leases',
@@ -57,6 +62,21 @@ async function requirePermissions({
   const missing = await findMissingRules(kube, rules, { signal });
   if (missing.length === 0) return;
   throw new Error(`missing RBAC permissions of an evacuator: add ${missing.map(ruleText).join(' and ')}`);
+}
+
+function evictionRules(namespace: string | undefined): AccessRule[] {
+  const { group } = resources.evictions;
+  return [
+    { group, resource: 'evictions', verbs: ['get', 'list', 'watch'], namespace },
+    { group, resource: 'evictions/status', verbs: ['patch'], namespace },
+  ];
+}
+
+async function requireEvictionApi({ kube, signal }: PreflightOptions): Promise<void> {
+  if (await kube.serves(resources.evictions, { signal })) return;
+  throw new Error(
+    'this cluster does not serve lifecycle.k8s.io/v1alpha1, which responderName needs: enable it in the apiserver, or remove responderName',
+  );
 }
 
 async function requireEvacuationApi({ kube, namespace, signal }: PreflightOptions): Promise<void> {

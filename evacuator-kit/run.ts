@@ -1,23 +1,33 @@
 import { hostname } from 'node:os';
 import type { Registry } from 'prom-client';
+import type { LifecycleEviction } from '../api/lifecycle.ts';
 import { connectKube, type FencedKube, type Kube } from '../kube/client.ts';
-import { type EvacuationView, watchEvacuations } from '../kube/cluster.ts';
+import { type EvacuationView, watchEvacuations, watchEvictions } from '../kube/cluster.ts';
 import { defaultNamespace, type KubeConfigChoice } from '../kube/config.ts';
+import type { Informer } from '../kube/informer.ts';
 import { runWhenLeader } from '../kube/leaderElection.ts';
 import { toLivePod } from '../kube/livePod.ts';
 import type { Log } from '../kube/log.ts';
 import { defaultLog } from './defaultLog.ts';
 import type { Evacuate } from './evacuate.ts';
-import { type EvacuatePod, Evacuator, stopTimeoutMs } from './evacuator.ts';
+import { stopTimeoutMs } from './calls.ts';
+import { Evacuator } from './evacuator.ts';
 import { requireClass } from './evacuatorClass.ts';
 import { EvacuatorMetrics } from './metrics.ts';
+import type { EvacuatePod } from './protocol.ts';
 import { checkCluster } from './preflight.ts';
+import { requireResponderName, Responder } from './responder.ts';
 import { type Health, serve } from './serve.ts';
 
 export interface RunOptions extends KubeConfigChoice {
   /** Class of the evacuator, for example `migrate.example.com`: a DNS subdomain of at most 54 characters. */
   readonly evacuatorClass: string;
   readonly evacuate: Evacuate;
+  /**
+   * Name under which the same function also serves Evictions of lifecycle.k8s.io (alpha in Kubernetes 1.37), for example `example.com/migrate`, in
+   * `.spec.evictionResponders` of pods. Default: it serves Evacuations only.
+   */
+  readonly responderName?: string | undefined;
   /** Restricts the evacuator to the pods of one namespace. Default: all namespaces. */
   readonly namespace?: string | undefined;
   /** Namespace of the Lease for the leader election among replicas. Default: the namespace of this process. */
@@ -62,6 +72,7 @@ interface Running {
 export async function runEvacuator(options: RunOptions): Promise<void> {
   const { evacuatorClass, namespace, log = defaultLog(), signal = stopSignal() } = options;
   requireClass(evacuatorClass);
+  if (options.responderName !== undefined) requireResponderName(options.responderName);
   const leaseNamespace = options.leaseNamespace ?? namespace ?? defaultNamespace(options);
   const metrics = new EvacuatorMetrics(options.registry);
   const userAgent = `evacuator/${evacuatorClass}`;
@@ -84,9 +95,12 @@ async function run(running: Running): Promise<void> {
   const { options, kube, leaseNamespace, log, signal, health, metrics } = running;
   const { evacuatorClass, namespace } = options;
   const view = watchEvacuations({ kube, namespace, log });
-  await checkCluster({ kube, log, signal, namespace, leaseNamespace });
+  const respondsTo = options.responderName !== undefined;
+  await checkCluster({ kube, log, signal, namespace, leaseNamespace, respondsTo });
   if (signal.aborted) return;
+  const evictions = respondsTo ? watchEvictions({ kube, namespace, log }) : undefined;
   view.start(signal);
+  evictions?.start(signal);
   void isSynced(view, signal).then((synced) => {
     health.isReady = synced;
   });
@@ -102,7 +116,8 @@ async function run(running: Running): Promise<void> {
   await runWhenLeader({ kube, ...election, log, signal }, async (leading, fencedKube) => {
     metrics.leading(true);
     try {
-      if (await isSynced(view, leading)) await lead(running, { ...view, kube: fencedKube }, leading);
+      if (await isSynced(view, leading))
+        await lead(running, { ...view, kube: fencedKube, evictions }, leading);
     } finally {
       metrics.leading(false);
     }
@@ -112,16 +127,24 @@ async function run(running: Running): Promise<void> {
 
 async function lead(
   { options, log, metrics }: Running,
-  view: EvacuationView & { readonly kube: FencedKube },
+  view: EvacuationView & {
+    readonly kube: FencedKube;
+    readonly evictions: Informer<LifecycleEviction> | undefined;
+  },
   leading: AbortSignal,
 ): Promise<void> {
-  const { evacuatorClass, evacuate, maxConcurrent } = options;
+  const { evacuatorClass, responderName, evacuate, maxConcurrent } = options;
   const evacuatePod: EvacuatePod = async (pod, evacuation, progress) =>
     evacuate(await toLivePod(pod), evacuation, progress);
   const { onCall } = metrics;
-  await new Evacuator({ evacuatorClass, evacuate: evacuatePod, view, log, maxConcurrent, onCall }).run(
-    leading,
-  );
+  const shared = { evacuate: evacuatePod, log, maxConcurrent, onCall };
+  const { evictions } = view;
+  await Promise.all([
+    new Evacuator({ ...shared, evacuatorClass, view }).run(leading),
+    evictions === undefined || responderName === undefined
+      ? undefined
+      : new Responder({ ...shared, responderName, view: { ...view, evictions } }).run(leading),
+  ]);
 }
 
 async function isSynced(view: Pick<EvacuationView, 'synced'>, signal: AbortSignal): Promise<boolean> {

@@ -6,7 +6,8 @@ import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { errorMessage, isKubeError } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
-import { EvacuationStopped, type Progress, type ProgressReport, type StopReason } from './progress.ts';
+import { EvacuationStopped, type ProgressReport, type StopReason } from './progress.ts';
+import type { Session } from './protocol.ts';
 
 interface SessionOptions {
   kube: Kube;
@@ -36,7 +37,7 @@ const notCancelled = { op: 'test', path: '/metadata/deletionTimestamp', value: n
  * One call of an evacuator for one Evacuation. Every write tests the UID and the active evacuator class, so that an evacuator
  * that is no longer active cannot overwrite the status of its successor.
  */
-export class EvacuationSession implements Progress {
+export class EvacuationSession implements Session {
   readonly #options: SessionOptions;
   readonly #stop = new AbortController();
   #forbidsCancellation: boolean;
@@ -106,12 +107,13 @@ export class EvacuationSession implements Progress {
   }
 
   /**
-   * Marks the evacuator as completed. Returns the updated Evacuation; undefined when this evacuator is no longer active. Throws a
-   * KubeError when the apiserver rejects the update.
+   * Marks the evacuator as completed. Resolves with since when it was active; undefined when it is no longer. Rejects with a KubeError when the
+   * apiserver rejects the update.
    */
-  complete(message?: string): Promise<Evacuation | undefined> {
+  async complete(message?: string): Promise<{ activatedAt: string | undefined } | undefined> {
     const completed = { op: 'add', path: '/status/activeEvacuatorCompleted', value: true } as const;
-    return this.#end(message === undefined ? {} : { message }, [completed]);
+    const written = await this.#end(message === undefined ? {} : { message }, [completed]);
+    return written && { activatedAt: written.status?.activeEvacuatorSince };
   }
 
   fail(message: string): Promise<Evacuation | undefined> {

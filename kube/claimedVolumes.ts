@@ -12,22 +12,30 @@ interface ClaimName {
   readonly name: string;
 }
 
-/**
- * Returns the volumes that are bound to claims, by `namespace/claim`. A claim that does not exist, is not bound, or may not be read, is missing.
- * Starts no read after `endsAt`, by performance.now(). `unread` counts the claims that could not be read.
- */
+interface ClaimedVolumes {
+  /** By `namespace/claim`. A claim that does not exist, is not bound, or may not be read, is missing. */
+  readonly volumes: Map<string, PersistentVolume>;
+  /** The claims, as `namespace/claim`, that the apiserver was asked about, also those that may not be read. */
+  readonly asked: ReadonlySet<string>;
+  /** The number of claims that could not be read. */
+  readonly unread: number;
+}
+
+/** Reads the volumes that are bound to claims. Starts no read after `endsAt`, by performance.now(). */
 export async function readClaimedVolumes(
   kube: Kube,
   claims: readonly ClaimName[],
   { endsAt = Infinity, signal }: { endsAt?: number; signal?: AbortSignal | undefined } = {},
-): Promise<{ volumes: Map<string, PersistentVolume>; unread: number }> {
+): Promise<ClaimedVolumes> {
   const volumes = new Map<string, PersistentVolume>();
+  const asked = new Set<string>();
   let forbidden = 0;
   const left = await forEachBounded(
     concurrentReads,
     claims,
     async ({ namespace, name }) => {
       try {
+        asked.add(`${namespace}/${name}`);
         const claim = await kube.get(resources.persistentVolumeClaims, { namespace, name }, { signal });
         if (!claim?.spec.volumeName) return;
         const volume = await kube.get(
@@ -43,5 +51,5 @@ export async function readClaimedVolumes(
     },
     endsAt,
   );
-  return { volumes, unread: left + forbidden };
+  return { volumes, asked, unread: left + forbidden };
 }

@@ -66,6 +66,8 @@ export interface DeleteOptions extends RequestOptions {
   /** Version precondition: an object that was changed since rejects as Conflict. */
   readonly resourceVersion?: string | undefined;
   readonly propagationPolicy?: 'Background' | 'Foreground' | 'Orphan';
+  /** Takes a conflict for `Gone` without reading the object: the caller decides again from its informer. */
+  readonly ignoresConflicts?: boolean;
   /** Overrides the grace period of a pod; 0 removes it immediately, even if containers still run. */
   readonly gracePeriodSeconds?: number | undefined;
 }
@@ -250,6 +252,7 @@ export class Kube {
       });
       return 'Deleted';
     } catch (error) {
+      if (options.ignoresConflicts === true && isKubeError(error, KubeErrorKind.Conflict)) return 'Gone';
       if (await this.#isDeletedOrReplaced(error, resource, { ...key, uid }, options)) return 'Gone';
       throw error;
     }

@@ -9,6 +9,7 @@ import type {
   VolumeAttachment,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
+import type { LifecycleEviction } from '../api/lifecycle.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import { NODE_LEASE_NAMESPACE, WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeDisruptionBudget } from '../api/nodeDisruptionBudget.ts';
@@ -16,6 +17,7 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadiness, ObservedNodeReadiness } from '../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import type { FencedKube, Kube } from './client.ts';
+import { EvictionInformers } from './evictionInformers.ts';
 import { Informer } from './informer.ts';
 import type { Log } from './log.ts';
 import { OnDemandInformer } from './onDemandInformer.ts';
@@ -60,6 +62,8 @@ export interface Cluster {
    * Runs while a drain waits for volumes to be detached. VolumeAttachments can be selected by name only, so that it watches all of them.
    */
   volumeAttachments: OnDemandInformer<VolumeAttachment>;
+  /** The objects of lifecycle.k8s.io. `synced` waits for them if they are used. */
+  lifecycle: EvictionInformers;
   /** Starts all informers and returns immediately; they run until the signal aborts. */
   start(signal: AbortSignal): void;
   /** Resolves when every informer except the one of Leases has completed its first list. */
@@ -106,18 +110,20 @@ export function watchCluster({
     ...windowInformers({ kube, log }),
   };
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
+  const lifecycle = new EvictionInformers({ kube, log });
   const required = Object.values(informers);
   return {
     kube,
     queues,
     ...informers,
     leases,
+    lifecycle,
     volumeAttachments: volumeAttachmentInformer({ kube, log }),
-    ...startAndSync(required),
+    ...startAndSync([...required, lifecycle]),
     start: (signal) => {
-      for (const informer of [...required, leases]) informer.start(signal);
+      for (const informer of [...required, leases, lifecycle]) informer.start(signal);
     },
-    hasSynced: () => required.every((informer) => informer.hasSynced),
+    hasSynced: () => [...required, lifecycle].every((informer) => informer.hasSynced),
   };
 }
 
@@ -126,6 +132,17 @@ export function watchEvacuations(options: WatchOptions): EvacuationView {
   const pods = podInformer(options);
   const evacuations = evacuationInformer(options);
   return { kube: options.kube, pods, evacuations, ...startAndSync([pods, evacuations]) };
+}
+
+/** Creates the informer of Evictions of lifecycle.k8s.io, of which a responder reads those of its pods. */
+export function watchEvictions({ kube, log, namespace }: WatchOptions): Informer<LifecycleEviction> {
+  return new Informer<LifecycleEviction>({
+    kube,
+    namespace,
+    resource: resources.evictions,
+    indexes: { [byPodUid]: ({ spec }: LifecycleEviction) => [spec.target.pod.uid] },
+    log,
+  });
 }
 
 function nodeAndPodInformers({

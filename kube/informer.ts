@@ -18,16 +18,21 @@ interface CommonOptions<T extends KubeObject> {
   readonly fieldSelector?: string | undefined;
   readonly indexes?: Indexes<T>;
   /**
-   * Names what the permission to list the collection enables. While the apiserver forbids it, the collection counts as synced and is
-   * asked for again at intervals: the permission may be granted later.
+   * Name of the feature that needs the permission to list the collection. While the permission is missing, the collection counts as synced and is
+   * listed again at intervals.
    */
   readonly optionalFor?: string;
+  /**
+   * The apiserver may not serve the kind, or stop serving it. While it does not, the collection is empty and counts as synced, and the apiserver
+   * is asked again at intervals.
+   */
+  readonly mayBeUnserved?: boolean;
   /** A watch without any event for this long is considered dead. Default 80 s: bookmarks arrive about every minute. */
   readonly idleTimeoutMs?: number;
   readonly log: Log;
 }
 
-/** Stores the objects without their managedFields. */
+/** Options of an informer that stores the objects without their managedFields. */
 export interface InformerOptions<T extends KubeObject> extends CommonOptions<T> {
   readonly resource: Resource<T>;
 }
@@ -43,8 +48,8 @@ export interface TransformInformerOptions<Raw extends KubeObject, T extends Kube
 export type ChangeHandler<T> = (change: Change<Readonly<T>>) => void;
 
 const maxRetryDelayMs = 5_000;
-/** Interval of requests for an optional collection that the apiserver forbids. */
-const forbiddenRetryMs = 10_000;
+/** Interval of requests for an optional collection that the apiserver forbids or does not serve. */
+const optionalRetryMs = 10_000;
 const defaultIdleTimeoutMs = 80_000;
 const minWatchSeconds = 300;
 /** Delay before the next watch after one that ended without any event. */
@@ -63,7 +68,8 @@ const emptyWatchBackOff = { firstMs: 100, capMs: 100 };
  * 4. Handlers run synchronously, in the order of the changes, after the store has changed; an error of a handler is
  *    logged and does not affect the others.
  * 5. If it is optional, a missing permission is no error: it is synced and keeps what it has, until the permission is granted.
- * 6. It logs one line each time the error changes and one when the connection is restored, none per attempt.
+ * 6. If its kind may not be served, a cluster that does not serve it has none of its objects; stored ones are reported as Deleted.
+ * 7. It logs one line each time the error changes and one when the connection is restored, none per attempt.
  */
 export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   readonly #options: CommonOptions<T> & { readonly resource: Resource };
@@ -74,6 +80,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   #nextChange = Promise.withResolvers<void>();
   #started = false;
   #synced = false;
+  #served = false;
   #lastResponseAt: Date | undefined;
   #resourceVersion: string | undefined;
   #failures = 0;
@@ -101,6 +108,11 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
 
   get hasSynced(): boolean {
     return this.#synced;
+  }
+
+  /** Whether the apiserver serves the kind, as far as the informer knows: false before the first list. */
+  get isServed(): boolean {
+    return this.#served;
   }
 
   /** Time of the last list, event or bookmark of the apiserver. For health checks. */
@@ -170,6 +182,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     const list = await kube.list(resource, { namespace, labelSelector, fieldSelector, signal });
     signal.throwIfAborted();
     this.#resourceVersion = list.resourceVersion;
+    this.#served = true;
     this.#markConnected();
     this.#publish(this.#store.replace(list.items.flatMap((raw) => this.#transform(raw) ?? [])));
     this.#markSynced();
@@ -255,6 +268,8 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   async #recover(error: unknown, signal: AbortSignal): Promise<void> {
     if (this.#options.optionalFor !== undefined && isKubeError(error, KubeErrorKind.Forbidden))
       return this.#awaitPermission(this.#options.optionalFor, error, signal);
+    if (this.#options.mayBeUnserved === true && isKubeError(error, KubeErrorKind.NotFound))
+      return this.#awaitService(signal);
     if (isKubeError(error, KubeErrorKind.Expired) || isUnknownVersion(error)) {
       this.#resourceVersion = undefined;
       this.#options.log.debug('Watch expired, listing again', { resource: this.#name });
@@ -276,8 +291,19 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
         error: message,
       });
     }
+    this.#served = false;
     this.#markSynced();
-    await sleep(forbiddenRetryMs, signal);
+    await sleep(optionalRetryMs, signal);
+  }
+
+  async #awaitService(signal: AbortSignal): Promise<void> {
+    this.#resourceVersion = undefined;
+    this.#served = false;
+    this.#reported = undefined;
+    this.#publish(this.#store.replace([]));
+    this.#served = false;
+    this.#markSynced();
+    await sleep(optionalRetryMs, signal);
   }
 
   #markSynced(): void {

@@ -20,9 +20,12 @@ import type {
   VolumeAttachment,
 } from '../api/core.ts';
 import type { Evacuation } from '../api/evacuation.ts';
+import type { EvictionRequest, EvictionResponder, LifecycleEviction } from '../api/lifecycle.ts';
 import type { MaintenanceWindow } from '../api/maintenanceWindow.ts';
 import {
   EVACUATION,
+  EVICTION_REQUEST,
+  LIFECYCLE_EVICTION,
   MAINTENANCE_WINDOW,
   NODE_DISRUPTION_BUDGET,
   NODE_MAINTENANCE,
@@ -62,6 +65,8 @@ export interface RawPod extends KubeObject {
     priority?: number;
     terminationGracePeriodSeconds?: number;
     schedulingGates?: { name: string }[];
+    evictionResponders?: EvictionResponder[];
+    schedulingGroup?: object;
     serviceAccountName?: string;
     tolerations?: Toleration[];
     volumes?: PodVolume[];
@@ -215,6 +220,9 @@ export const resources = {
   } as Resource<Lease>,
   nodeMaintenances: { ...resourceOf(NODE_MAINTENANCE), namespaced: false } as Resource<NodeMaintenance>,
   evacuations: { ...resourceOf(EVACUATION), namespaced: true } as Resource<Evacuation>,
+  evictionRequests: { ...resourceOf(EVICTION_REQUEST), namespaced: true } as Resource<EvictionRequest>,
+  /** Of lifecycle.k8s.io, and not the eviction of a pod by policy/v1. */
+  evictions: { ...resourceOf(LIFECYCLE_EVICTION), namespaced: true } as Resource<LifecycleEviction>,
   nodeReadinesses: { ...resourceOf(NODE_READINESS), namespaced: false } as Resource<NodeReadiness>,
   nodeReadinessPolicies: {
     ...resourceOf(NODE_READINESS_POLICY),

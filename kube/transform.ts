@@ -63,6 +63,7 @@ export function trimPod(raw: RawPod): Pod {
         ? {}
         : { terminationGracePeriodSeconds: grace }),
       ...trimSchedulingGates(raw),
+      ...trimEvictionFields(raw),
       ...trimTolerations(raw.spec.tolerations),
       ...(serviceAccountName === AGENT_SERVICE_ACCOUNT && { serviceAccountName }),
     },
@@ -76,6 +77,17 @@ function containersOf({ metadata, status }: RawPod): string | undefined {
     ({ containerID = '', state }) => `${containerID} ${state?.running?.startedAt ?? ''}`,
   );
   return started.every((one) => one === ' ') ? undefined : hashed([metadata.uid, ...started].join('\n'));
+}
+
+/** Keeps what Evictions of lifecycle.k8s.io need, which few pods have. */
+function trimEvictionFields({
+  spec,
+}: RawPod): Pick<Pod['spec'], 'evictionResponders' | 'hasSchedulingGroup'> {
+  const { evictionResponders = [], schedulingGroup } = spec;
+  return {
+    ...(evictionResponders.length > 0 && { evictionResponders }),
+    ...(schedulingGroup !== undefined && { hasSchedulingGroup: true as const }),
+  };
 }
 
 /** Keeps the scheduling gates, which few pods have. */

@@ -65,7 +65,8 @@ export class WorkQueue {
   readonly #addedWhileWorking = new Set<string>();
   readonly #failures = new Map<string, number>();
   readonly #timers = new Map<string, { dueAt: number; timer: NodeJS.Timeout }>();
-  #wake = Promise.withResolvers<void>();
+  /** Wakes one worker each: those that have found no key. */
+  readonly #idle: (() => void)[] = [];
 
   constructor(name: string, backOff: BackOff = defaultBackOff) {
     this.name = name;
@@ -92,8 +93,10 @@ export class WorkQueue {
       this.#addedWhileWorking.add(key);
       return;
     }
-    if (!this.#waiting.has(key)) this.#waiting.set(key, performance.now());
-    this.#wakeWorkers();
+    if (this.#waiting.has(key)) return;
+    this.#waiting.set(key, performance.now());
+    // One worker for one key: a queue has dozens, and an informer adds thousands of keys.
+    this.#idle.pop()?.();
   }
 
   /** Adds a key after a delay. If several delays are pending for a key, the earliest applies. */
@@ -123,7 +126,9 @@ export class WorkQueue {
 
   /** Reconciles keys until the signal aborts. */
   async run(options: RunOptions): Promise<void> {
-    const onAbort = () => this.#wakeWorkers();
+    const onAbort = () => {
+      for (const wake of this.#idle.splice(0)) wake();
+    };
     options.signal.addEventListener('abort', onAbort, { once: true });
     const ended = options.observer?.started(this);
     try {
@@ -140,7 +145,7 @@ export class WorkQueue {
     while (!signal.aborted) {
       const [next] = this.#waiting;
       if (next === undefined) {
-        await this.#wake.promise;
+        await new Promise<void>((resolve) => this.#idle.push(resolve));
         continue;
       }
       const [key, addedAt] = next;
@@ -183,12 +188,6 @@ export class WorkQueue {
   #due(key: string): void {
     this.#timers.delete(key);
     this.add(key);
-  }
-
-  #wakeWorkers(): void {
-    const { resolve } = this.#wake;
-    this.#wake = Promise.withResolvers<void>();
-    resolve();
   }
 
   #dropTimers(): void {

@@ -10,7 +10,16 @@ export interface InstalledKey {
 }
 
 const deploy = new URL('../deploy/', import.meta.url);
-const folders = ['./', 'admission-server/', 'worker/', 'window-jobs/', 'temporal-user/', 'agent-daemonset/'];
+const folders = [
+  './',
+  'admission-server/',
+  'worker/',
+  'window-jobs/',
+  'eviction-requests/',
+  'eviction-requests/requester-policy/',
+  'temporal-user/',
+  'agent-daemonset/',
+];
 const namespacedKinds = new Set([
   'DaemonSet',
   'Deployment',

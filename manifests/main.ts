@@ -15,14 +15,13 @@ interface Options {
   namespace: string;
   webhookHost: string[];
   windowJobs: boolean;
+  evictionRequests: boolean;
   mutatingPolicies: boolean;
   readinessGates: boolean;
   workPodSecurity?: PodSecurityLevel;
 }
 
-const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies, readinessGates } = new Command(
-  'npm run manifests --',
-)
+const options = new Command('npm run manifests --')
   .description('Prints the manifests of deploy/ for an installation, for kubectl apply --server-side -f -')
   .option('--namespace <name>', 'namespace of the worker and the admission server', SYSTEM_NAMESPACE)
   .option(
@@ -31,6 +30,11 @@ const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies, r
     [],
   )
   .option('--window-jobs', 'also deploy/window-jobs, which lets maintenance windows run Jobs', false)
+  .option(
+    '--eviction-requests',
+    'also deploy/eviction-requests, for workers with EVICTION_REQUEST_CONTROLLER=true',
+    false,
+  )
   .addOption(
     new Option(
       '--work-pod-security <level>',
@@ -46,9 +50,11 @@ const { namespace, webhookHost, windowJobs, workPodSecurity, mutatingPolicies, r
   .opts<Options>();
 
 try {
+  const { namespace, webhookHost, windowJobs, workPodSecurity } = options;
+  const { mutatingPolicies, readinessGates, evictionRequests } = options;
   if (workPodSecurity !== undefined && !windowJobs)
     throw new Error('--work-pod-security: requires --window-jobs');
-  const options: InstallationOptions = {
+  const installation: InstallationOptions = {
     namespace,
     webhookHosts: webhookHost,
     windowJobs: windowJobs
@@ -56,8 +62,9 @@ try {
       : { kind: 'None' },
     mutatingPolicies,
     readinessGates,
+    evictionRequests,
   };
-  const rendered = renderManifests(await readInstallation(options), options);
+  const rendered = renderManifests(await readInstallation(installation), installation);
   // Long CEL expressions stay on one line, as in deploy/.
   const documents = rendered.map((manifest) =>
     stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false }),

@@ -4,10 +4,14 @@ import type { KubeObject } from '../api/core.ts';
 import { deployFile } from './deployFiles.ts';
 import { type InstallationOptions, withLabels } from './render.ts';
 
-/** Reads the objects of an installation: those of deploy/, and of deploy/window-jobs where Jobs of windows are enabled. */
-export async function readInstallation({ windowJobs }: InstallationOptions): Promise<KubeObject[]> {
+/** Reads the objects of an installation: those of deploy/, and of its optional parts that are enabled. */
+export async function readInstallation({
+  windowJobs,
+  evictionRequests = false,
+}: InstallationOptions): Promise<KubeObject[]> {
   const jobs = windowJobs?.kind === 'Enabled' ? await readManifests('window-jobs') : [];
-  return [...(await readManifests()), ...jobs];
+  const requests = evictionRequests ? await readManifests('eviction-requests') : [];
+  return [...(await readManifests()), ...jobs, ...requests];
 }
 
 /**

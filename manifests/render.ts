@@ -24,6 +24,8 @@ export interface InstallationOptions {
   /** Hosts at which an admission server outside the cluster may register itself; none: the webhooks call its Service. */
   readonly webhookHosts?: readonly string[];
   readonly windowJobs?: WindowJobs;
+  /** Lets the worker act on EvictionRequests of lifecycle.k8s.io. */
+  readonly evictionRequests?: boolean;
   /** False if the apiserver does not serve MutatingAdmissionPolicies: webhooks replace them. */
   readonly mutatingPolicies?: boolean;
   /** False installs nothing that taints new nodes, for workers that run without readiness gates and would not remove the taint. */

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { parse, stringify } from 'yaml';
 import type { Condition, KubeObject, Lease } from '../api/core.ts';
-import { NODE_MAINTENANCE, SYSTEM_NAMESPACE } from '../api/names.ts';
+import { EVICTION_REQUEST, NODE_MAINTENANCE, SYSTEM_NAMESPACE } from '../api/names.ts';
 import { readInstallation } from '../manifests/read.ts';
 import { type InstallationOptions, renderManifests } from '../manifests/render.ts';
 import { type ApiServer, ask, get } from './apiserver.ts';
@@ -28,7 +28,7 @@ export async function kubernetesServers(
   layout: Layout,
   addresses: Addresses,
   toolchain: Toolchain,
-  audit: AuditOptions = {},
+  options: AuditOptions & { evictionRequest?: boolean | undefined } = {},
 ): Promise<Record<KubernetesServer, ServerCommand>> {
   const { ports } = addresses;
   const [clients, peers] = [`http://127.0.0.1:${ports.etcd}`, `http://127.0.0.1:${ports.etcdPeer}`];
@@ -52,8 +52,8 @@ export async function kubernetesServers(
       port: ports.apiserver,
       args: [
         ...apiserverArguments(layout, addresses),
-        ...(await alphaApis(toolchain['kube-apiserver'])),
-        ...auditArguments(audit),
+        ...(await alphaApis(toolchain['kube-apiserver'], options)),
+        ...auditArguments(options),
       ],
     },
     'kube-controller-manager': {
@@ -102,16 +102,24 @@ const realNodeArguments = [
   '--enable-aggregator-routing=true',
 ];
 
-/** Enables the eviction-request API and the node conditions of Kubernetes, which are alpha since 1.37 and unknown before. */
-async function alphaApis(apiserver: string): Promise<string[]> {
+/**
+ * Enables the eviction-request API and the node conditions of Kubernetes, which are alpha since 1.37 and unknown before. With `evictionRequest` also
+ * groups of pods, which an EvictionRequest must refuse.
+ */
+async function alphaApis(
+  apiserver: string,
+  { evictionRequest = false }: { evictionRequest?: boolean | undefined },
+): Promise<string[]> {
   const { stdout } = await run(apiserver, ['--version']);
   const [, major, minor] = /v(\d+)\.(\d+)/.exec(stdout) ?? [];
   if (Number(major) < 1 || Number(minor) < 37) return [];
   return [
-    '--feature-gates=EvictionRequestAPI=true,NodeLifecycleConditions=true',
+    `--feature-gates=${[...gates, ...(evictionRequest ? ['GenericWorkload'] : [])].map((gate) => `${gate}=true`).join(',')}`,
     '--runtime-config=lifecycle.k8s.io/v1alpha1=true',
   ];
 }
+
+const gates = ['EvictionRequestAPI', 'NodeLifecycleConditions'];
 
 /** The directory of the audit logs, without which there are none, and their policy. */
 interface AuditOptions {
@@ -491,10 +499,10 @@ const customResourceDefinitions = '/apis/apiextensions.k8s.io/v1/customresourced
 export async function install(
   layout: Layout,
   server: ApiServer,
-  mutatingPolicies: boolean,
+  { mutatingPolicies, evictionRequests }: InstallChoice,
   wait: WaitOptions,
 ): Promise<void> {
-  const file = await writeManifests(layout, mutatingPolicies);
+  const file = await writeManifests(layout, { mutatingPolicies, evictionRequests });
   await until('deploy/ to be applied', () => apply(layout, ['-f', file]), wait);
   await until(`${temporalUser} to be applied`, () => apply(layout, ['-k', temporalUser]), wait);
   await until('the CustomResourceDefinitions to be Established', () => unestablished(server), wait);
@@ -513,10 +521,23 @@ export async function servesMutatingPolicies(server: ApiServer): Promise<boolean
   return status === 200;
 }
 
+/** What deploy/ is installed with. */
+type InstallChoice = Required<Pick<InstallationOptions, 'mutatingPolicies' | 'evictionRequests'>>;
+
+/** Throws SandboxError unless the apiserver serves EvictionRequests. */
+export async function requireEvictionRequests(server: ApiServer): Promise<void> {
+  const { apiVersion, plural } = EVICTION_REQUEST;
+  const { status } = await ask(server, 'GET', `/apis/${apiVersion}/${plural}?limit=1`);
+  if (status !== 200)
+    throw new SandboxError(
+      'This version of Kubernetes has no EvictionRequests: --eviction-request needs 1.37 or later',
+    );
+}
+
 /** Writes the manifests for admission servers that run outside the cluster, on any port of this host. */
-async function writeManifests(layout: Layout, mutatingPolicies: boolean): Promise<string> {
+async function writeManifests(layout: Layout, choice: InstallChoice): Promise<string> {
   const options: InstallationOptions = {
-    mutatingPolicies,
+    ...choice,
     webhookHosts: ['127.0.0.1'],
     windowJobs: { kind: 'Enabled', podSecurity: 'baseline' },
   };

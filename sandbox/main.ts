@@ -22,6 +22,7 @@ interface DirOption {
 type UpOptions = DirOption & {
   nodes: number;
   install: boolean;
+  evictionRequest?: boolean;
   kubernetes?: string;
   realNode?: number | true;
 } & Partial<Record<`${PortName}Port`, number>>;
@@ -45,6 +46,10 @@ const up = program
     realNodeCount,
   )
   .addOption(kubernetesOption())
+  .option(
+    '--eviction-request',
+    'serve EvictionRequests, and let the worker act on them (EVICTION_REQUEST_CONTROLLER=true); needs Kubernetes 1.37',
+  )
   .option('--no-install', 'do not apply deploy/ (CRDs, policies, permissions)');
 for (const option of Object.values(portOptions))
   up.option(`${option} <port>`, 'use this port instead of a free one', port);

@@ -63,6 +63,11 @@ export interface SandboxOptions extends RealNodeOptions {
   install?: boolean | undefined;
   /** False installs webhooks in place of MutatingAdmissionPolicies, as for an apiserver that does not serve them. */
   mutatingPolicies?: boolean | undefined;
+  /**
+   * Requires an apiserver that serves EvictionRequests (Kubernetes 1.37 or later), and lets the worker act on them
+   * (deploy/eviction-requests).
+   */
+  evictionRequest?: boolean | undefined;
   /** Directory in which the apiserver writes a log of the requests of the project's accounts; it writes none by default. */
   auditLogs?: string | undefined;
   /** File of the audit policy that says which requests the log contains, in place of `audit-policy.yaml`. */
@@ -71,7 +76,7 @@ export interface SandboxOptions extends RealNodeOptions {
   commands?: string | undefined;
   /** Receives messages for the user. */
   report?: ((line: string) => void) | undefined;
-  /** Receives lines for the user that each replace the last, such as the progress of a build. */
+  /** Receives progress lines, such as those of a build; each one replaces the previous one. */
   progress?: ((line: string) => void) | undefined;
   /** Aborts a start in progress; everything that was started is stopped. */
   signal?: AbortSignal | undefined;
@@ -85,7 +90,7 @@ export interface Sandbox {
   workerKubeconfig: string;
   /** Path of the admission server's kubeconfig, likewise. */
   admissionKubeconfig: string;
-  /** Path of the authority of the apiserver's client certificate for webhooks, whose common name is `webhookClientName`. */
+  /** Path of the CA certificate that signed the apiserver's client certificate for webhooks, whose common name is `webhookClientName`. */
   webhookClientCa: string;
   /** Address of Temporal as HOST:PORT. */
   temporalAddress: string;
@@ -108,7 +113,7 @@ export interface Sandbox {
   realNode(name: RealNodeName): RealNode;
   /** Adds kwok nodes (32 CPUs, 256 GiB, 500 pods) with the given labels in addition to the usual ones; waits until they are Ready. */
   addNodes(names: string[], labels?: Record<string, string>): Promise<void>;
-  /** Gives an image to every real node, from its archive. */
+  /** Imports an archive of an image into every real node. */
   importImage(archive: string): Promise<void>;
   /** Stops every server; the data stays in `dir`. */
   stop(): Promise<void>;
@@ -241,6 +246,7 @@ async function startKubernetes(start: Start, options: SandboxOptions, report: Re
   for (const name of ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const)
     await startServer(start, name);
   const names = nodeNames(options.nodes ?? 3);
+  if (options.evictionRequest === true) await kubernetes.requireEvictionRequests(server);
   await Promise.all([
     kubernetes.untilControllersWork(server, wait),
     kubernetes.addNodes(server, names, { taints: taintsOf(state) }, wait),
@@ -281,11 +287,12 @@ function realNodesOf({ realNodes: real }: SandboxState): NodeAddress[] {
 async function installDeploy(
   layout: Layout,
   server: ApiServer,
-  { mutatingPolicies = true }: SandboxOptions,
+  { mutatingPolicies = true, evictionRequest = false }: SandboxOptions,
   wait: WaitOptions,
 ): Promise<void> {
   const isServed = await kubernetes.servesMutatingPolicies(server);
-  await kubernetes.install(layout, server, mutatingPolicies && isServed, wait);
+  const options = { mutatingPolicies: mutatingPolicies && isServed, evictionRequests: evictionRequest };
+  await kubernetes.install(layout, server, options, wait);
 }
 
 async function startTemporal(start: Start, report: Report): Promise<void> {

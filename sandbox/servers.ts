@@ -23,6 +23,8 @@ export interface SandboxServer {
   stop(): Promise<void>;
   /** Starts it again on the same port; returns when it answers. Does nothing while it runs. */
   start(): Promise<void>;
+  /** Starts it without the arguments that begin with one of these, until its next start. */
+  startWithout(flags: readonly string[]): Promise<void>;
   /** Ends it with SIGKILL, as a crash would; returns when it has ended. */
   kill(): Promise<void>;
   /** Makes it hang: it accepts connections and answers nothing. */
@@ -205,16 +207,25 @@ export function serverOf(layout: Layout, state: SandboxState, name: ServerName):
     const identity = running();
     if (identity) processes.signalProcess(identity, signal);
   };
+  const start = async (started: SandboxState) => {
+    if (running()) return;
+    await startServer({ layout, state: started, wait: { timeoutMs: stepTimeoutMs } }, name);
+    if (name === 'kube-apiserver') await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state));
+  };
   return {
     stop: () => withRunning((identity) => processes.terminate(identity, gracePeriodMs(name))),
     kill: () => withRunning(processes.kill),
-    start: async () => {
-      if (running()) return;
-      await startServer({ layout, state, wait: { timeoutMs: stepTimeoutMs } }, name);
-      if (name === 'kube-apiserver') await kubernetes.touchWaitingPods(kubernetes.apiServerOf(layout, state));
-    },
+    start: () => start(state),
+    startWithout: (flags) => start(withoutArguments(state, name, flags)),
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),
     pid: () => running()?.pid,
   };
+}
+
+function withoutArguments(state: SandboxState, name: ServerName, flags: readonly string[]): SandboxState {
+  const server = state.servers[name];
+  if (server === undefined) return state;
+  const args = server.args.filter((arg) => !flags.some((flag) => arg.startsWith(flag)));
+  return { ...state, servers: { ...state.servers, [name]: { ...server, args } } };
 }

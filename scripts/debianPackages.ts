@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 
 /**
  * `npm run debian-packages` installs what tests with containers and with other shells need, as root on Debian. Elsewhere it says what is left
- * out, and exits 0: these tests are skipped then.
+ * out, and exits 0: these tests are skipped then, or fail where NM_TEST_REQUIRE names what they need.
  */
 
 const packages = [
@@ -14,6 +14,7 @@ const packages = [
   'fish',
   'iproute2',
   'iptables',
+  'libfaketime',
   'python3-dbusmock',
   'runc',
   'socat',
@@ -46,5 +47,5 @@ const found = problem();
 console.log(
   found === undefined
     ? `Installed: ${packages.join(', ')}`
-    : `Tests with containers, D-Bus, zsh and fish may be skipped, because they need ${packages.join(', ')}: ${found}`,
+    : `Tests with containers, D-Bus, systemd, zsh and fish may be skipped or fail, because they need ${packages.join(', ')}: ${found}`,
 );

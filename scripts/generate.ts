@@ -19,6 +19,7 @@ import { metricsReference } from './reference/metrics.ts';
 import { peersReference } from './reference/peers.ts';
 import { performancePlots } from './reference/plots.ts';
 import { rbacReference } from './reference/rbac.ts';
+import { reliabilityRuns } from './reference/reliabilityRuns.ts';
 import { settingsReference } from './reference/settings.ts';
 
 /**
@@ -47,6 +48,7 @@ export function generatedFiles(): GeneratedFile[] {
     installedObjects(deploy),
     ...referenceFiles(),
     ...peerFiles(),
+    runsFile(),
     ...plotFiles(),
   ];
 }
@@ -229,6 +231,12 @@ function peerFiles(): GeneratedFile[] {
   if (content === undefined) return [];
   const comment = header('bench/results/peers.json', 'results').slice('# '.length).trim();
   return [{ path: 'docs/performance-peers.md', content: `<!-- ${comment} -->\n\n${content}` }];
+}
+
+/** The recorded runs of `npm run chaos`. */
+function runsFile(): GeneratedFile {
+  const comment = header('test/chaos/results.json', 'results').slice('# '.length).trim();
+  return { path: 'docs/reliability-runs.md', content: `<!-- ${comment} -->\n\n${reliabilityRuns(ROOT)}` };
 }
 
 /** The plots of the figures in docs/performance.md. */

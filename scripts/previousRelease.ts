@@ -13,7 +13,7 @@ import { root } from './tools.ts';
 
 /** What a worker consists of, without its packages. */
 const paths =
-  'activities admission api controllers deploy domain evacuator-kit http kube manifests node-lease package.json temporal-config worker workflows'.split(
+  'activities admission api controllers deploy domain evacuator-kit http kube manifests node-lease package.json process temporal-config worker workflows'.split(
     ' ',
   );
 

@@ -19,8 +19,8 @@ import { jestOptions, root, toolEnvironment } from './tools.ts';
  * Without arguments it leaves out the files `*.slow.test.ts`, which take longer than all others together. `npm run test:all` runs them,
  * too, and also fails if deploy/ grants a permission to the worker that none of its processes used.
  * NM_TEST_KUBERNETES runs them with another version of Kubernetes, such as 1.34.
- * The last line is `<n> passed, <n> failed`, as counted by Jest. A file that could not be run counts as one failed test;
- * so does, once, a problem of the run as a whole.
+ * The last line is `<n> passed, <n> failed`, as counted by Jest, and `, <n> skipped` if this machine lacks what tests need (test/kit/requirements.ts). A
+ * file that could not be run counts as one failed test; so does, once, a problem of the run as a whole.
  */
 
 /** The fields of Jest's `--json` that count. */
@@ -28,6 +28,8 @@ interface JestResult {
   success: boolean;
   numPassedTests: number;
   numFailedTests: number;
+  /** Those that were skipped. */
+  numPendingTests: number;
   /** Files that failed before their first test or after their last. */
   numRuntimeErrorTestSuites: number;
 }
@@ -249,7 +251,13 @@ function ended(child: ChildProcess): Promise<void> {
 /** Returns zeros when Jest ended before it wrote a result. */
 async function readResult({ result }: Run): Promise<JestResult> {
   if (!existsSync(result))
-    return { success: false, numPassedTests: 0, numFailedTests: 0, numRuntimeErrorTestSuites: 0 };
+    return {
+      success: false,
+      numPassedTests: 0,
+      numFailedTests: 0,
+      numPendingTests: 0,
+      numRuntimeErrorTestSuites: 0,
+    };
   return JSON.parse(await readFile(result, 'utf8')) as JestResult;
 }
 
@@ -284,12 +292,13 @@ async function stopOwnSandboxes(run: Run): Promise<string[]> {
 
 /** Prints the problems and the counts; returns the exit code. */
 function conclude(result: JestResult, problems: string[]): number {
-  const { numPassedTests: passed, numFailedTests, numRuntimeErrorTestSuites, success } = result;
-  const failed = numFailedTests + numRuntimeErrorTestSuites;
-  if (problems.length === 0 && passed + failed === 0) problems.push('No test was run');
+  const { numPassedTests: passed, numPendingTests: skipped, success } = result;
+  const failed = result.numFailedTests + result.numRuntimeErrorTestSuites;
+  if (problems.length === 0 && passed + failed + skipped === 0) problems.push('No test was run');
   for (const problem of problems) console.error(problem);
   const isWhole = problems.length === 0 && success;
-  console.log(`${passed} passed, ${isWhole ? 0 : Math.max(failed, 1)} failed`);
+  const counts = `${passed} passed, ${isWhole ? 0 : Math.max(failed, 1)} failed`;
+  console.log(skipped === 0 ? counts : `${counts}, ${skipped} skipped`);
   return isWhole ? 0 : 1;
 }
 

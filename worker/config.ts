@@ -8,6 +8,7 @@ import {
   SYSTEM_NAMESPACE,
 } from '../api/names.ts';
 import type { EvacuatorSettings } from '../controllers/evacuation/knownEvacuators.ts';
+import { defaultEvictionApi, type EvictionApiSettings, evictionApis } from '../domain/common/evictionApi.ts';
 import { isClassName } from '../domain/evacuation/evacuatorSelection.ts';
 import { deploymentRegistrations } from '../domain/leases/processSummary.ts';
 import { type CompleteTiming, completeTiming } from '../kube/electionTiming.ts';
@@ -43,6 +44,9 @@ export interface Config {
   webhookCertificates: 'managed' | 'external';
   plainEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
+  evictionApi: EvictionApiSettings;
+  /** Acts on EvictionRequests of lifecycle.k8s.io, which Kubernetes serves without a controller. */
+  evictionRequestController: boolean;
   /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
   nodeLeaseDurationSeconds: number;
   /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
@@ -124,6 +128,8 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
       deployments: settings.deploymentEvacuator,
       deploymentRegistration: settings.deploymentRegistration,
     },
+    evictionApi: { api: settings.evictionApi, responseSeconds: settings.evictionRequestResponse },
+    evictionRequestController: settings.evictionRequestController,
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
     historyRetentionDays: settings.historyRetention,
@@ -269,6 +275,35 @@ const Settings = z
           'annotated: only pods with the annotation of deployment.apps.k8s.io are replaced before they are evicted; automatic: also pods without evacuators of Deployments that have a single replica, or whose PodDisruptionBudget can never allow a disruption',
         choices: deploymentRegistrations,
         defaultText: 'annotated',
+      },
+    ),
+    evictionApi: setting(z.enum(evictionApis, oneOf(evictionApis)).default(defaultEvictionApi.api), {
+      flags: '--eviction-api <api>',
+      variable: 'EVICTION_API',
+      description:
+        'by which API drains request that pods leave. evacuation: Evacuations; lifecycle: EvictionRequests of lifecycle.k8s.io, for pods that these support; auto: EvictionRequests where a controller serves them',
+      choices: evictionApis,
+      defaultText: defaultEvictionApi.api,
+    }),
+    evictionRequestResponse: setting(
+      wholeNumber('whole seconds', 1, 3_600).default(defaultEvictionApi.responseSeconds),
+      {
+        flags: '--eviction-request-response <seconds>',
+        variable: 'EVICTION_REQUEST_RESPONSE',
+        description:
+          'time within which a controller must answer an EvictionRequest; with --eviction-api auto, Evacuations are used after it',
+        defaultText: String(defaultEvictionApi.responseSeconds),
+      },
+    ),
+    evictionRequestController: setting(
+      onOff.default('false').transform((value) => value === 'true'),
+      {
+        flags: '--eviction-request-controller <true|false>',
+        variable: 'EVICTION_REQUEST_CONTROLLER',
+        description:
+          'act on EvictionRequests of lifecycle.k8s.io (alpha in Kubernetes 1.37), until another controller does; needs deploy/eviction-requests',
+        choices: onOff.options,
+        defaultText: 'false',
       },
     ),
     // KEP-1411 allows at most an hour.
@@ -538,14 +573,23 @@ function workerDeploymentOf({ deploymentName, buildId, setCurrentVersion }: Depl
   return { deploymentName, buildId: buildId ?? packageVersion(), setsCurrentVersion: setCurrentVersion };
 }
 
-type RegistrationSettings = Pick<Settings, 'deploymentEvacuator' | 'deploymentRegistration'>;
+type RegistrationSettings = Pick<Settings, 'deploymentEvacuator' | 'deploymentRegistration' | 'evictionApi'>;
 
-/** Nothing in this installation would replace the pods. */
+/** Nothing in this installation would replace the pods, or some of them. */
 function checkDeploymentRegistration(settings: RegistrationSettings): z.core.$ZodRawIssue[] {
-  const { deploymentEvacuator, deploymentRegistration } = settings;
-  if (deploymentEvacuator || deploymentRegistration === 'annotated') return [];
-  const message = 'automatic requires --deployment-evacuator true';
-  return [{ code: 'custom', path: ['deploymentRegistration'], message, input: deploymentRegistration }];
+  const { deploymentEvacuator, deploymentRegistration, evictionApi } = settings;
+  if (deploymentRegistration === 'annotated') return [];
+  const issue = (message: string): z.core.$ZodRawIssue => ({
+    code: 'custom',
+    path: ['deploymentRegistration'],
+    message,
+    input: deploymentRegistration,
+  });
+  return [
+    ...(deploymentEvacuator ? [] : [issue('automatic requires --deployment-evacuator true')]),
+    // Only Evacuations have evacuators that their pods do not name.
+    ...(evictionApi === 'evacuation' ? [] : [issue('automatic requires --eviction-api evacuation')]),
+  ];
 }
 
 type ClientSettings = Pick<Settings, 'webhookClientCa' | 'webhookClientNames'>;

@@ -18,7 +18,7 @@ export async function prepareCluster(
   wait: WaitOptions,
 ): Promise<{ check: InstallationCheck; review: InstallationReview }> {
   const { log, signal } = wait;
-  const { namespace, windowJobs, readinessGates } = config;
+  const { namespace, windowJobs, readinessGates, evictionRequestController: evictionRequests } = config;
   // Retries rejected requests too: an apiserver that is starting rejects what it allows a moment later.
   const api = { name: 'the Kubernetes API', remedy: 'check KUBECONFIG and the apiserver', ...wait };
   const version = await retryUntilAvailable(api, () => kube.serverVersion({ signal }));
@@ -29,7 +29,11 @@ export async function prepareCluster(
     if (problem !== undefined) throw new Error(problem);
   });
   if (config.install)
-    await install(kube, { namespace, windowJobs, readinessGates, webhookHosts: hostsOf(config) }, log);
+    await install(
+      kube,
+      { namespace, windowJobs, readinessGates, evictionRequests, webhookHosts: hostsOf(config) },
+      log,
+    );
   const installation = { name: 'CRDs, policies and RBAC', remedy: 'npm start -- --install applies them' };
   const check = { kube, namespace, component, readinessGates, release: packageVersion() };
   return { check, review: await untilWithoutProblems(installation, wait, () => reviewManifests(check)) };

@@ -14,9 +14,12 @@ import {
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
 import { runOutageLeasesController } from '../controllers/leases/outageLeases.ts';
 import { EvacuationController } from '../controllers/evacuation/evacuation.ts';
-import { runDeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
+import { EvictionRequestCleanup } from '../controllers/evacuation/requestCleanup.ts';
+import { DeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
+import { isRespondingTo } from '../controllers/evictionRequests/responding.ts';
+import { runEvictionRequestController } from '../controllers/evictionRequests/run.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
 import { runProgressingController } from '../controllers/maintenance/progressing.ts';
@@ -84,7 +87,7 @@ import { setCurrentVersion } from './workerDeployment.ts';
 
 /** Time without any progress after which an activity sends fewer heartbeats. */
 const stalledAfterMs = 60_000;
-/** Half of the timeout of a short activity. */
+/** Time after which one removal of Evacuations ends unfinished: half of the timeout of a short activity. */
 const removalMs = 30_000;
 /** Events that are not written this long after the work has ended are lost. */
 const flushTimeoutMs = 5_000;
@@ -124,7 +127,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   };
   const kube = connectKube({ userAgent: 'node-maintenance', log, onRequest });
   const wait = waitOptionsOf(state, log, signal);
-  // Both take time that the start needs for other things.
+  // Both load while the process does other work, because they are slow.
   const traces = tracing !== undefined;
   const workflows = startLoading({ file: config.workflowBundle, traces }, log);
   if (config.workflowBundle !== undefined) await workflows;
@@ -139,6 +142,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   metrics.observeTemporal(() => temporalProblem(state) === undefined);
   const { leases, liveness } = watchWorkers(kube, { config, identity, log, signal });
   const cluster = watchCluster({ kube, log, queues: metrics.queues });
+  if (config.evictionApi.api !== 'evacuation') cluster.lifecycle.use();
   state.cluster = cluster;
   metrics.observe(cluster);
   cluster.start(signal);
@@ -211,7 +215,7 @@ interface SyncedOptions {
   identity: IdentityLease;
   liveness: WorkerLiveness;
   workflows: Promise<WorkflowBundle>;
-  /** Of the Lease of the control loops. */
+  /** Observes the leader election Lease of the control loops. */
   observer: LeaseObserver;
 }
 
@@ -281,6 +285,7 @@ async function prepareWorkers(
     nodeEvents: podEvents,
     notifications: outbox,
     leases: nodeLeases(kube, config),
+    evictionApi: config.evictionApi,
     heartbeatTimeoutSeconds: heartbeatTimeoutSeconds(config.nodeLeaseDurationSeconds, {
       revealsDeaths: !config.identityLeases.enabled,
     }),
@@ -369,6 +374,9 @@ function publishWorker(
     [IdentityAnnotation.TemporalNamespace]: settings.namespace,
     [IdentityAnnotation.TaskQueue]: scope.names.taskQueue,
     [IdentityAnnotation.DeploymentRegistration]: config.evacuators.deploymentRegistration,
+    ...(config.evictionApi.api !== 'evacuation' && {
+      [IdentityAnnotation.EvictionApi]: config.evictionApi.api,
+    }),
   };
   const { log } = wait;
   const { namespace, identityLeases } = config;
@@ -461,7 +469,7 @@ async function lead({
   );
 }
 
-/** Runs what reports on maintenances why they wait or what guards them less. */
+/** Runs the controllers that report on each NodeMaintenance that Temporal is unavailable, or that webhooks replace its admission policies. */
 async function runConditionControllers(
   deps: Parameters<typeof runProgressingController>[0],
   signal: AbortSignal,
@@ -477,21 +485,30 @@ async function runEvacuationControllers(
   {
     cluster,
     events,
-    config: { evacuators },
-    metrics: { onEvacuationEnd: onEnd },
+    config: { evacuators, evictionRequestController },
+    metrics: { onEvacuationEnd: onEnd, onEvictionEnd },
     log,
   }: Pick<LeaderOptions, 'events' | 'config' | 'metrics' | 'log'> & { cluster: FencedCluster },
   signal: AbortSignal,
 ): Promise<void> {
+  const controller = new EvacuationController({ cluster, events, log, evacuators, onEnd });
+  const queue = controller.evictionQueue;
+  const isResponding = evictionRequestController ? isRespondingTo(cluster.kube) : undefined;
+  const deployments = evacuators.deployments
+    ? new DeploymentEvacuator({ cluster, events, log, isResponding })
+    : undefined;
+  const requests = { cluster, queue, deployments, events, log, onEnd: onEvictionEnd };
   await Promise.all([
-    new EvacuationController({ cluster, events, log, evacuators, onEnd }).run(signal),
-    evacuators.deployments ? runDeploymentEvacuator({ cluster, events, log }, signal) : undefined,
+    controller.run(signal),
+    new EvictionRequestCleanup({ cluster, log, onEnd }).run(signal),
+    evictionRequestController ? runEvictionRequestController(requests, signal) : undefined,
+    deployments?.run(signal),
     runDaemonSetEvacuator({ cluster, log }, signal),
     runStatefulSetEvacuator({ cluster, events, log }, signal),
   ]);
 }
 
-/** What the controllers of runs need. */
+/** Dependencies of the controllers that start and observe workflow runs. */
 type RunOptions = Omit<Parameters<typeof runMaintenanceController>[0], 'onRestart'>;
 
 /** Counts drains and runs, and exports the spans of maintenances. */

@@ -1,4 +1,4 @@
-import type { Node, PersistentVolume, Pod } from '../../api/core.ts';
+import type { Node, Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { allocate, type DrainAllocation, type PlacedDrain } from '../../domain/capacity/allocation.ts';
 import { withCordoned } from '../../domain/capacity/clusterState.ts';
@@ -21,11 +21,14 @@ import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isPastDeadline } from '../../domain/drain/escalation.ts';
 import { tierPositionOf } from '../../domain/drain/tiers.ts';
 import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.ts';
+import { budgetBlockers } from '../../domain/evacuation/budgets.ts';
 import { isInstigated } from '../../domain/evacuation/evacuation.ts';
-import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
-import { byNode } from '../../kube/cluster.ts';
+import { isLive, isOurs } from '../../domain/evacuation/evictionRequest.ts';
+import { drainObstacleOf, endsByItself } from '../../domain/windows/drainObstacle.ts';
+import { byNamespace, byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { isDraining, namesOf, nodeStatusOf, nodesOf, planOf, selectedNodes } from '../view.ts';
+import { BoundVolumes } from './boundVolumes.ts';
 
 /** A result is used for this long, and for this many times as long as it took. */
 const minAgeMs = 1_000;
@@ -33,11 +36,6 @@ const ageForReportMs = 5_000;
 const agePerComputation = 20;
 /** In a larger cluster places are found only for drains that wait for them. */
 const maxReportedPods = 50_000;
-/** The volume of a claim is read again after this time. */
-const volumeAgeMs = 60_000;
-/** Claims that are read for one result; the next one continues. */
-const maxClaimReads = 200;
-const maxReadMs = 1_000;
 /** A replacement that does not exist so long after its pod has gone is not coming. */
 const replacementMs = 30_000;
 
@@ -56,6 +54,8 @@ interface Computed {
   readonly allocations: ReadonlyMap<string, DrainAllocation>;
   /** Maintenance -> UIDs of the pods that the result is about. */
   readonly considered: ReadonlyMap<string, ReadonlySet<string | undefined>>;
+  /** Maintenance -> pods with claims whose volumes have not been read yet. The result is not about them. */
+  readonly unread: ReadonlyMap<string, readonly Pod[]>;
   readonly stranded: readonly StrandedPod[];
   readonly deadlocks: readonly CapacityDeadlock[];
 }
@@ -66,7 +66,7 @@ interface Computed {
  */
 export class Capacity {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'namespace'>;
-  readonly #volumes = new Map<string, { volume: PersistentVolume | undefined; atMs: number }>();
+  readonly #volumes: BoundVolumes;
   /** UID of a pod that was being evacuated -> when it was seen last; its replacement may not exist yet. */
   readonly #leaving = new Map<string, { pod: Pod; seenMs: number }>();
   #computed: Computed | undefined;
@@ -74,6 +74,7 @@ export class Capacity {
 
   constructor(deps: Pick<InjectedDeps, 'cluster' | 'namespace'>) {
     this.#deps = deps;
+    this.#volumes = new BoundVolumes(deps.cluster.kube);
   }
 
   /** Returns undefined for a drain that does not wait for capacity in a cluster that is too large to report it. */
@@ -85,7 +86,7 @@ export class Capacity {
     const isUnknown = (pod: Pod) =>
       needsPlace(pod) && this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
     const computed = await this.#newerThan(evacuate.some(isUnknown) ? minAgeMs : ageForReportMs);
-    const { unplaced = [], servedFirst = [] } = computed.allocations.get(name) ?? {};
+    const { unplaced = [], servedFirst = [], stopped = [] } = computed.allocations.get(name) ?? {};
     const held = namesOf(nodesOf(maintenance, nodes.list()));
     const isOnHeldNode = ({ spec }: Pod) => held.has(spec.nodeName ?? '');
     const waiting = new Set(unplaced.map(({ pod }) => pod.metadata.uid));
@@ -96,6 +97,8 @@ export class Capacity {
         waits,
         unplaced,
         servedFirst,
+        stopped,
+        unread: waits ? (computed.unread.get(name) ?? []) : [],
         stranded: computed.stranded.filter((one) => one.nodes.some((node) => held.has(node))),
         deadlocks: computed.deadlocks.filter(
           ({ blocked, node }) => held.has(node) || blocked.some(isOnHeldNode),
@@ -136,7 +139,7 @@ export class Capacity {
       ).filter(({ metadata }) => !isEvacuating.has(metadata.uid));
     const withClaims = [...evacuating, ...draining.flatMap(leavingOf)].filter(({ spec }) => spec.claims);
     const spentMs = performance.now() - readingAt;
-    await this.#readVolumes(withClaims);
+    await this.#volumes.read(withClaims);
     // Nothing below waits, so that all facts are from one moment.
     const startedAt = performance.now() - spentMs;
     const existing = cluster.nodes.list();
@@ -144,19 +147,12 @@ export class Capacity {
     const drains = cluster.maintenances
       .list()
       .filter(isDraining)
-      .map(
-        (maintenance): PlacedDrain => ({
-          name: maintenance.metadata.name,
-          createdAt: maintenance.metadata.creationTimestamp ?? '',
-          waits: this.#holdsPodsBack(maintenance),
-          pods: leavingOf(maintenance),
-        }),
-      );
+      .map((one) => this.#placed(one, leavingOf(one)));
     const cordoned = maintenances.flatMap((one) => [...namesOf(selectedNodes(one, existing))]);
     const facts = {
       nodes: withCordoned(existing, new Set(cordoned)),
       pods,
-      volumes: this.#boundVolumes(),
+      volumes: this.#volumes.byClaim(),
     };
     const nowMs = cluster.kube.now().getTime();
     const reserved = [
@@ -165,31 +161,58 @@ export class Capacity {
     ];
     const allocations = allocate(facts, reserved, drains);
     const holders = holdersOf(maintenances, existing);
-    const stranded = strandedPods({ ...facts, holders });
-    const blocked = stranded.length === 0 ? [] : this.#podsBlockedByBudgets();
-    const deadlocks = capacityDeadlocks(stranded, { budgets: cluster.budgets.list(), blocked, holders });
+    const blocked = this.#podsBlockedByBudgets();
+    const deadlockFacts = { budgets: cluster.budgets.list(), blocked, holders };
+    const stranded = strandedPods({ ...facts, ...deadlockFacts });
+    const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
+    const unread = new Map(
+      drains.map(({ name, pods: own }) => [name, own.filter((pod) => !this.#volumes.hasRead(pod))] as const),
+    );
     const atMs = performance.now();
     this.#computed = {
       atMs,
       tookMs: atMs - startedAt,
       allocations: new Map(allocations.map((one) => [one.name, one] as const)),
-      considered: new Map(
-        drains.map((one) => [one.name, new Set(one.pods.map(({ metadata }) => metadata.uid))] as const),
-      ),
+      considered: new Map(drains.map((one) => [one.name, uidsOf(one.pods, unread.get(one.name))] as const)),
+      unread,
       stranded,
       deadlocks,
     };
     return this.#computed;
   }
 
-  /** Returns the pods with an Evacuation whose replacements need places. */
+  #placed(maintenance: NodeMaintenance, pods: readonly Pod[]): PlacedDrain {
+    const now = this.#deps.cluster.kube.now();
+    return {
+      name: maintenance.metadata.name,
+      createdAt: maintenance.metadata.creationTimestamp ?? '',
+      waits: this.#holdsPodsBack(maintenance),
+      obstacle: drainObstacleOf(maintenance, now),
+      endsByItself: endsByItself(maintenance, now),
+      pods,
+    };
+  }
+
+  /** Returns the pods that are asked to leave, and whose replacements need places. */
   #evacuatingPods(): Pod[] {
     const { evacuations, pods } = this.#deps.cluster;
-    return evacuations.list().flatMap((evacuation) => {
+    const byEvacuation = evacuations.list().flatMap((evacuation) => {
       const { podRef } = evacuation.spec;
       const pod = pods.get(`${evacuation.metadata.namespace}/${podRef.name}`);
       if (pod === undefined || pod.metadata.uid !== podRef.uid) return [];
       return isInstigated(evacuation) && needsPlace(pod) ? [pod] : [];
+    });
+    const byRequest = this.#requestedPods().filter((pod) => needsPlace(pod));
+    return byRequest.length === 0 ? byEvacuation : [...new Set([...byEvacuation, ...byRequest])];
+  }
+
+  /** Returns the pods with an EvictionRequest of ours. */
+  #requestedPods(): Pod[] {
+    const { lifecycle, pods } = this.#deps.cluster;
+    return lifecycle.requests.list().flatMap((request) => {
+      const { name, uid } = request.spec.target.pod;
+      const pod = pods.get(`${request.metadata.namespace}/${name}`);
+      return isOurs(request) && isLive(request) && pod?.metadata.uid === uid ? [pod] : [];
     });
   }
 
@@ -214,44 +237,26 @@ export class Capacity {
   }
 
   #podsBlockedByBudgets(): Pod[] {
-    const { evacuations, pods } = this.#deps.cluster;
+    const { evacuations, budgets, pods } = this.#deps.cluster;
     const reasons: readonly string[] = [
       BlockerReason.DisruptionBudget,
       BlockerReason.DisruptionBudgetNeverAllows,
     ];
-    return evacuations
+    const blocked = evacuations
       .list()
       .filter(({ status }) => reasons.includes(reportedBlocker(status)?.reason ?? ''))
-      .flatMap(({ metadata, spec }) => pods.get(`${metadata.namespace}/${spec.podRef.name}`) ?? [])
-      .toSorted((a, b) => compareNames(podName(a), podName(b)));
-  }
-
-  async #readVolumes(pods: readonly Pod[]): Promise<void> {
-    const now = performance.now();
-    const claims = pods.flatMap(({ metadata: { namespace = '' }, spec }) =>
-      (spec.claims ?? []).map((name) => ({ namespace, name })),
+      .flatMap(({ metadata, spec }) => pods.get(`${metadata.namespace}/${spec.podRef.name}`) ?? []);
+    const requested = this.#requestedPods().filter(
+      (pod) => budgetBlockers(pod, budgets.byIndex(byNamespace, pod.metadata.namespace ?? '')).length > 0,
     );
-    const needed = new Set(claims.map(({ namespace, name }) => `${namespace}/${name}`));
-    for (const key of this.#volumes.keys()) if (!needed.has(key)) this.#volumes.delete(key);
-    const isDue = ({ namespace, name }: (typeof claims)[number]) =>
-      now - (this.#volumes.get(`${namespace}/${name}`)?.atMs ?? -Infinity) >= volumeAgeMs;
-    const due = claims.filter(isDue).slice(0, maxClaimReads);
-    if (due.length === 0) return;
-    const { volumes } = await readClaimedVolumes(this.#deps.cluster.kube, due, { endsAt: now + maxReadMs });
-    for (const { namespace, name } of due) {
-      const key = `${namespace}/${name}`;
-      this.#volumes.set(key, { volume: volumes.get(key), atMs: now });
-    }
-  }
-
-  #boundVolumes(): Map<string, PersistentVolume> {
-    const bound = new Map<string, PersistentVolume>();
-    for (const [key, { volume }] of this.#volumes) if (volume !== undefined) bound.set(key, volume);
-    return bound;
+    return [...blocked, ...requested].toSorted((a, b) => compareNames(podName(a), podName(b)));
   }
 }
 
-/** Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. */
+/**
+ * Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. Nothing leaves a node that the
+ * requester may not maintain.
+ */
 function leavingPods(
   maintenance: NodeMaintenance,
   nodes: readonly Node[],
@@ -259,11 +264,17 @@ function leavingPods(
 ): Pod[] {
   const plan = planOf(maintenance);
   return nodes
+    .filter((node) => nodeStatusOf(maintenance, node)?.authorized !== false)
     .flatMap(({ metadata }) => podsOn(metadata.name))
     .filter((pod) => needsPlace(pod) && pod.metadata.deletionTimestamp === undefined)
     .map((pod) => ({ pod, position: tierPositionOf(plan, 0, pod), name: podName(pod) }))
     .toSorted((a, b) => a.position - b.position || compareNames(a.name, b.name))
     .map(({ pod }) => pod);
+}
+
+function uidsOf(pods: readonly Pod[], except: readonly Pod[] = []): Set<string | undefined> {
+  const excepted = new Set(except);
+  return new Set(pods.filter((pod) => !excepted.has(pod)).map(({ metadata }) => metadata.uid));
 }
 
 /** Returns, by node, the maintenances whose completion uncordons it. */

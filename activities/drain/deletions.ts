@@ -5,7 +5,13 @@ import { podName } from '../../domain/common/pod.ts';
 import { numbered } from '../../domain/common/text.ts';
 import type { PodDeletion } from '../../domain/drain/deadline.ts';
 import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
-import { BlockerReason } from '../../domain/evacuation/blocker.ts';
+import { type Blocker, BlockerReason } from '../../domain/evacuation/blocker.ts';
+import {
+  type DeletedPod,
+  isRecreated,
+  placeOf,
+  recreatedBlocker,
+} from '../../domain/evacuation/recreation.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isRejection } from '../../kube/errors.ts';
 import { aboutPod } from '../../kube/events.ts';
@@ -15,8 +21,8 @@ import type { InjectedDeps } from '../injectedDeps.ts';
 const concurrentDeletions = 24;
 /** One pass deletes pods for this long, so that progress is published in between. */
 const maxPassMs = 500;
-/** Delay before a rejected deletion is tried again. */
-const rejectionRetryMs = 30_000;
+/** Delay before a rejected deletion is tried again, and before a pod is deleted that its controller recreated at once. */
+const blockedRetryMs = 30_000;
 /** A pod that was deleted, and that the informer does not show as terminating, is not deleted again for this long. */
 const informerLagMs = 10_000;
 
@@ -25,22 +31,20 @@ export class Deletions {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'events' | 'nodeEvents'>;
   /** Pod UID -> when its deletion was requested. */
   readonly #requested = new Map<string, number>();
-  /** Pod UID -> why its deletion was rejected, and when. */
-  readonly #rejected = new Map<string, { message: string; at: number }>();
+  /** Pod UID -> why it was not deleted, and since when. */
+  readonly #blocked = new Map<string, { blocker: Blocker; at: number }>();
+  /** Controller and node -> the last pod that was deleted there. */
+  readonly #deleted = new Map<string, DeletedPod>();
 
   constructor(deps: Pick<InjectedDeps, 'cluster' | 'events' | 'nodeEvents'>) {
     this.#deps = deps;
   }
 
-  /** Adds to the snapshot of a pod that its deletion was rejected. */
+  /** Adds to the snapshot of a pod why it was not deleted. */
   amend(snapshotOf: (pod: Pod) => PodSnapshot): (pod: Pod) => PodSnapshot {
     return (pod) => {
-      const rejected = this.#rejected.get(pod.metadata.uid ?? '');
-      if (rejected === undefined) return snapshotOf(pod);
-      return {
-        ...snapshotOf(pod),
-        blocker: { reason: BlockerReason.DeletionRejected, message: rejected.message },
-      };
+      const blocked = this.#blocked.get(pod.metadata.uid ?? '');
+      return blocked === undefined ? snapshotOf(pod) : { ...snapshotOf(pod), blocker: blocked.blocker };
     };
   }
 
@@ -50,9 +54,7 @@ export class Deletions {
     deletions: readonly PodDeletion[],
     isHeld: (node: string) => boolean,
   ): Promise<void> {
-    const due = deletions.filter(
-      ({ pod: { metadata, spec } }) => isHeld(spec.nodeName ?? '') && this.#isDue(metadata.uid ?? ''),
-    );
+    const due = deletions.filter(({ pod }) => isHeld(pod.spec.nodeName ?? '') && this.#isDue(pod));
     if (due.length === 0) return;
     const deleted: PodDeletion[] = [];
     const endsAt = performance.now() + maxPassMs;
@@ -70,28 +72,38 @@ export class Deletions {
     this.#record(maintenance, deleted);
   }
 
-  #isDue(uid: string): boolean {
-    const rejectedAt = this.#rejected.get(uid)?.at ?? -Infinity;
-    const requestedAt = this.#requested.get(uid) ?? -Infinity;
-    return Date.now() - rejectedAt >= rejectionRetryMs && Date.now() - requestedAt >= informerLagMs;
+  #isDue(pod: Pod): boolean {
+    const { uid = '' } = pod.metadata;
+    const blocked = this.#blocked.get(uid);
+    if (blocked !== undefined && Date.now() - blocked.at < blockedRetryMs) return false;
+    const deleted = this.#deleted.get(placeOf(pod) ?? '');
+    if (blocked === undefined && deleted !== undefined && isRecreated(pod, deleted)) {
+      this.#blocked.set(uid, { blocker: recreatedBlocker(pod), at: Date.now() });
+      return false;
+    }
+    return Date.now() - (this.#requested.get(uid) ?? -Infinity) >= informerLagMs;
   }
 
   /** Resolves with true if the apiserver has accepted the deletion. A rejection concerns only this pod. */
-  async #delete({ pod: { metadata }, gracePeriodSeconds }: PodDeletion): Promise<boolean> {
-    const { namespace = '', name, uid = '' } = metadata;
+  async #delete({ pod, gracePeriodSeconds }: PodDeletion): Promise<boolean> {
+    const { namespace = '', name, uid = '' } = pod.metadata;
+    const place = placeOf(pod);
     try {
+      const deletedAt = this.#deps.cluster.kube.now();
       const outcome = await this.#deps.cluster.kube.delete(
         resources.pods,
         { namespace, name },
         { uid, gracePeriodSeconds },
       );
-      this.#rejected.delete(uid);
+      this.#blocked.delete(uid);
       this.#requested.set(uid, Date.now());
+      if (place !== undefined) this.#deleted.set(place, { uid, deletedAt, gracePeriodSeconds });
       return outcome === 'Deleted';
     } catch (error) {
       if (!isRejection(error)) throw error;
       const message = `The apiserver rejected the deletion of the pod at the deadline: ${error.apiMessage}`;
-      this.#rejected.set(uid, { message, at: Date.now() });
+      const blocker = { reason: BlockerReason.DeletionRejected, message };
+      this.#blocked.set(uid, { blocker, at: Date.now() });
       return false;
     }
   }

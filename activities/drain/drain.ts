@@ -4,6 +4,7 @@ import { WindowAnnotation } from '../../api/names.ts';
 import type { DrainTier, NodeMaintenance, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
+import { podTypeOf } from '../../domain/common/pod.ts';
 import { type DrainDecision, type DrainSnapshot, decideDrain } from '../../domain/drain/decide.ts';
 import {
   deadlineInMs,
@@ -11,6 +12,7 @@ import {
   drainDeadlineOf,
   isPastDeadline,
 } from '../../domain/drain/escalation.ts';
+import { mayHaveRequests, type Serving, servingCondition } from '../../domain/evacuation/serving.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -22,6 +24,7 @@ import {
   isEmptied,
   withCapacity,
   withDrain,
+  withServing,
 } from '../../domain/maintenance/status.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import { drained as drainedNotification } from '../../domain/notifications/events.ts';
@@ -31,15 +34,16 @@ import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
-import { debounceMs, reconcile, type Watched, within } from '../reconcile.ts';
+import { debounceMs, type Focus, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
+import { DrainAttention } from './attention.ts';
 import type { DrainCapacity } from './capacity.ts';
 import { Deletions } from './deletions.ts';
 import { DrainedCheck, type Verified } from './drainedCheck.ts';
 import { DrainEvents } from './drainEvents.ts';
-import { Evacuations } from './evacuations.ts';
 import { PodPeaks } from './podPeaks.ts';
+import { PodRequests } from './podRequests.ts';
 import { Progress } from './progress.ts';
 import {
   agentNodesOf,
@@ -51,9 +55,9 @@ import {
 } from './snapshot.ts';
 
 /**
- * Evacuates what the drain plan targets at `position`, on all selected nodes together. Resolves with the next position that has pods, with
- * Drained, or, if it is Active and no pod has left for a while, with Waiting. Pods of earlier positions are evacuated whenever they appear. A
- * position that the object has not reached is not drained before the ones between. Ends when the object is paused.
+ * Evacuates the pods that the drain plan targets at `position`, on all selected nodes together. If the status has not reached `position` yet, the
+ * drain works through the positions in between first. Pods of earlier positions are evacuated whenever they appear. Resolves with the next
+ * position that has pods, with Drained, with Waiting (only with pace Active, when no pod has left for a while), or when the object is paused.
  */
 export async function drain(
   deps: Deps,
@@ -93,7 +97,7 @@ type DrainMode =
   | { kind: 'KeepDrained' }
   | { kind: 'Paused' };
 
-function saysPaused({ status }: NodeMaintenance): boolean {
+function hasPauseCondition({ status }: NodeMaintenance): boolean {
   return isTrue(status?.conditions, 'Paused');
 }
 
@@ -111,7 +115,7 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
   }
 }
 
-/** What a drain has reached that decided at position `from`. `isDrained`: the condition Drained is True in the apiserver. */
+/** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
 interface Reached {
   from: number;
   isDrained: boolean;
@@ -131,20 +135,19 @@ class DrainRun<T extends { kind: string }> {
   readonly #deps: Deps;
   readonly #ref: MaintenanceRef;
   readonly #mode: DrainMode;
-  readonly #pace: Pace;
+  readonly #attention: DrainAttention;
   readonly #resultOf: ResultOf<T>;
-  readonly #evacuations: Evacuations;
+  readonly #requests: PodRequests;
   readonly #events: DrainEvents;
   readonly #blocked: BlockedNotifications;
   readonly #deletions: Deletions;
   readonly #peaks = new PodPeaks();
   readonly #drainedCheck: DrainedCheck;
   #writer: StatusWriter | undefined;
+  #hasDecided = false;
   /** Milliseconds that the latest decision took. */
   #decisionMs = 0;
-  /** Names of the nodes whose pods the latest decision used. */
-  #watched: ReadonlySet<string> = new Set();
-  /** The same nodes. */
+  /** The nodes of the latest decision, whose agents are observed. */
   #agentNodes: readonly AgentNode[] = [];
   /** When the deadline deletes the next pod, in milliseconds since the epoch. */
   #nextDeletionAtMs: number | undefined;
@@ -155,9 +158,9 @@ class DrainRun<T extends { kind: string }> {
     this.#deps = deps;
     this.#ref = ref;
     this.#mode = mode;
-    this.#pace = mode.kind === 'Advance' ? mode.pace : 'Waiting';
+    this.#attention = new DrainAttention(deps.cluster, mode.kind === 'Advance' ? mode.pace : 'Waiting');
     this.#resultOf = resultOf;
-    this.#evacuations = new Evacuations(deps.cluster);
+    this.#requests = new PodRequests(deps);
     this.#deletions = new Deletions(deps);
     this.#events = new DrainEvents(deps);
     this.#blocked = new BlockedNotifications(deps.notifications);
@@ -165,24 +168,29 @@ class DrainRun<T extends { kind: string }> {
   }
 
   async run(): Promise<T | Interrupted | PauseChanged> {
-    const isRelevant = (pod: Pod) => this.#watched.has(pod.spec.nodeName ?? '');
+    const attention = this.#attention;
     try {
-      const focus = {
+      const focus: Focus = {
         maintenance: this.#ref.name,
-        isRelevant,
-        pace: this.#pace,
+        podDelayMs: (change) => attention.podDelayMs(change),
+        evacuationDelayMs: (change) => attention.evacuationDelayMs(change),
+        otherMs: () => attention.otherMs,
+        isShared: (change) => attention.isShared(change),
         computedMs: () => this.#decisionMs,
         dueInMs: () =>
           Math.min(
+            attention.dueInMs,
             this.#deps.nodeAgents.dueInMs(this.#agentNodes),
             this.#drainedCheck.dueInMs(),
             this.#nextDeletionInMs(),
             this.#deadlineInMs(),
             this.#capacityDueInMs,
+            this.#requests.dueInMs(),
           ),
-        others: [this.#drainedCheck, this.#jobs()],
+        others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes],
       };
-      return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, () => this.#pass());
+      const pass = async () => (this.#requests.isReady ? this.#pass() : undefined);
+      return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, pass);
     } finally {
       this.#drainedCheck.stop();
       await this.#writer?.stop();
@@ -192,12 +200,13 @@ class DrainRun<T extends { kind: string }> {
   /** Reports the Jobs of windows on the nodes. */
   #jobs(): Watched {
     const isOnNode = ({ metadata }: Readonly<Job>) =>
-      this.#watched.has(metadata.annotations?.[WindowAnnotation.Node] ?? '');
+      this.#attention.isWatched(metadata.annotations?.[WindowAnnotation.Node]);
     return within(this.#deps.cluster.jobs, ({ object }) => (isOnNode(object) ? debounceMs : undefined));
   }
 
   async #pass(): Promise<T | Interrupted | PauseChanged | undefined> {
-    const { cluster, cordons, nodeLeases } = this.#deps;
+    const { cluster, cordons } = this.#deps;
+    this.#attention.passStarted();
     const view = await readView(cluster, this.#ref, 'Drain');
     if (!isView(view)) return view;
     this.#writer ??= new StatusWriter(cluster.kube, view.maintenance, this.#deps.lastStatusWrites);
@@ -207,34 +216,60 @@ class DrainRun<T extends { kind: string }> {
     const held = await acquireNodeLeases(this.#deps, view);
     if (held === undefined) return undefined;
     if ((await cordons.of(this.#ref.uid).reconcile(held, this.#writer)) === 'Outdated') return undefined;
-    await this.#evacuations.withdrawFrom(deselectedNodes(view), view.maintenance);
+    await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
     const status = await this.#readStatus(view, this.#writer);
+    const serving = this.#requests.observe(this.#writer.latest);
     const current = { ...held, maintenance: { ...view.maintenance, status } };
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
+    this.#hasDecided = true;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
+    this.#attention.decided(decision, isPaused);
     const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
-    const isDrained = await this.#publish(view, decision, { writer: this.#writer, isPaused, capacity });
+    const isDrained = await this.#publish(view, decision, {
+      writer: this.#writer,
+      isPaused,
+      capacity,
+      serving,
+    });
     if (mode.kind === 'Paused') return undefined;
-    // Written at once, so that the first tier counts even if its pods leave before the next write.
-    if (status.drainTier === undefined && decision.tiers.includes(decision.position))
-      await this.#writer.flush();
-    const leases = nodeLeases.of(this.#ref.uid);
+    const evacuate = this.#podsThatFit(decision.evacuate, capacity);
+    const isFirst = status.drainTier === undefined && decision.tiers.includes(decision.position);
+    await this.#removePods(
+      view.maintenance,
+      { ...decision, evacuate },
+      { writer: this.#writer, isFirst, serving },
+    );
+    if (evacuate.length > 0) return undefined;
+    return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
+  }
+
+  /** Deletes and evacuates pods. `isFirst`: they are the first of this maintenance. */
+  async #removePods(
+    maintenance: NodeMaintenance,
+    { deletions, evacuate }: Pick<DrainDecision, 'deletions' | 'evacuate'>,
+    { writer, isFirst, serving }: { writer: StatusWriter; isFirst: boolean; serving: Serving | undefined },
+  ): Promise<void> {
+    const leases = this.#deps.nodeLeases.of(this.#ref.uid);
     const isHeld = (node: string) => leases.isHeld(node);
-    // The targets are written first: they keep the pods of DaemonSets from returning.
-    if (decision.deletions.length > 0) await this.#writer.flush();
-    await this.#deletions.perform(current.maintenance, decision.deletions, isHeld);
-    const evacuate = this.#withPlaces(decision.evacuate, capacity);
-    if (evacuate.length === 0)
-      return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
-    await this.#evacuations.start(evacuate, isHeld);
-    return undefined;
+    // The first tier counts even if its pods leave before the next write.
+    const written = isFirst || deletions.length > 0 ? writer.flush() : undefined;
+    if (evacuate.length > 0 && isUnrecorded(writer, serving)) await (written ?? writer.flush());
+    // The targets are written before: they keep the pods of DaemonSets from returning.
+    if (deletions.length > 0 || evacuate.some(isOfDaemonSet)) await written;
+    const remove = async () => {
+      await this.#deletions.perform(maintenance, deletions, isHeld);
+      await this.#requests.start(maintenance, evacuate, isHeld);
+    };
+    // Both are awaited even if one fails: nothing is created after the activity has ended.
+    for (const result of await Promise.allSettled([written, remove()]))
+      if (result.status === 'rejected') throw result.reason;
   }
 
   /** Returns the pods that need not wait for capacity. */
-  #withPlaces(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
+  #podsThatFit(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
     const evacuate = capacity === undefined ? pods : pods.filter(capacity.mayLeave);
     const isWaiting = capacity !== undefined && evacuate.length < pods.length;
     this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
@@ -246,7 +281,7 @@ class DrainRun<T extends { kind: string }> {
     return Math.max(0, this.#nextDeletionAtMs - this.#deps.cluster.kube.now().getTime());
   }
 
-  /** At the deadline, volumes are waited for no longer. */
+  /** Returns the time until the deadline, when the drain stops waiting for volumes. */
   #deadlineInMs(): number {
     const latest = this.#writer?.latest;
     const inMs = latest && deadlineInMs(latest, this.#deps.cluster.kube.now());
@@ -255,13 +290,13 @@ class DrainRun<T extends { kind: string }> {
 
   /** Reports that the object was paused or resumed since the workflow read it. The informer may be behind: the apiserver decides. */
   async #pauseChanged(maintenance: NodeMaintenance, writer: StatusWriter): Promise<PauseChanged | undefined> {
-    if (saysPaused(writer.latest) === (this.#mode.kind === 'Paused')) return undefined;
+    if (hasPauseCondition(writer.latest) === (this.#mode.kind === 'Paused')) return undefined;
     await this.#readNewest(maintenance, writer);
-    const paused = saysPaused(writer.latest);
+    const paused = hasPauseCondition(writer.latest);
     return paused === (this.#mode.kind === 'Paused') ? undefined : { kind: 'PauseChanged', paused };
   }
 
-  /** Returns the newest status. Neither the informer nor this process may have the position that another process has published. */
+  /** Returns the newest status. The informer and this process can both be behind the position that another process has published. */
   async #readStatus({ maintenance, plan }: View, writer: StatusWriter): Promise<NodeMaintenanceStatus> {
     const { status = emptyStatus } = writer.latest;
     if (positionOf({ ...maintenance, status }) >= requestedPosition(this.#mode, plan.length)) return status;
@@ -284,7 +319,7 @@ class DrainRun<T extends { kind: string }> {
 
   async #decide(view: HeldView, position: number, mode: DrainMode['kind']): Promise<DrainDecision> {
     const { cluster, nodeAgents } = this.#deps;
-    const podSnapshot = this.#deletions.amend(this.#evacuations.snapshotOf(cluster.kube.now()));
+    const podSnapshot = this.#deletions.amend(this.#requests.snapshotOf(cluster.kube.now()));
     const deletion = mode === 'Advance' ? deletionOf(view.maintenance, cluster.kube.now()) : undefined;
     const agentOf = (node: string) => nodeAgents.of(node);
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
@@ -294,8 +329,9 @@ class DrainRun<T extends { kind: string }> {
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
     this.#agentNodes = agentNodes;
-    this.#watched = new Set(names);
-    await nodeAgents.refresh(agentNodes);
+    this.#attention.watch([...names, ...deselectedNodes(view)]);
+    // What only the status shows is read after the first pods have their Evacuations.
+    await nodeAgents.refresh(agentNodes, this.#hasDecided ? 'all' : 'needed');
     const decidingAt = performance.now();
     const decision = decideDrain(withAgents(snapshot, agentOf));
     this.#decisionMs = snapshotMs + performance.now() - decidingAt;
@@ -315,12 +351,21 @@ class DrainRun<T extends { kind: string }> {
       writer,
       isPaused,
       capacity,
-    }: { writer: StatusWriter; isPaused: boolean; capacity: DrainCapacity | undefined },
+      serving,
+    }: {
+      writer: StatusWriter;
+      isPaused: boolean;
+      capacity: DrainCapacity | undefined;
+      serving: Serving | undefined;
+    },
   ): Promise<boolean> {
     const now = this.#deps.cluster.kube.now();
     const { generation } = view.maintenance.metadata;
     this.#events.record(view.maintenance, decision);
     if (capacity !== undefined) this.#events.recordCapacity(view.maintenance, capacity.facts);
+    const { settings } = this.#deps.serving;
+    if (serving !== undefined)
+      this.#events.recordServing(view.maintenance, servingCondition(serving, settings));
     this.#blocked.enqueue(view.maintenance, decision.blocked, now);
     const planLength = view.plan.length;
     const { verification, read } = await this.#verified(view, decision, writer);
@@ -334,7 +379,9 @@ class DrainRun<T extends { kind: string }> {
       verification,
     };
     const changed = (status: NodeMaintenanceStatus, mayBecomeDrained: boolean) => {
-      const next = withDrain(status, decision, { ...input, mayBecomeDrained });
+      const drained = withDrain(status, decision, { ...input, mayBecomeDrained });
+      const next =
+        serving === undefined ? drained : withServing(drained, { serving, ...settings }, input.now);
       return capacity === undefined ? next : withCapacity(next, capacity.facts, input.now);
     };
     const isDrained = () => isDrainedAt(writer.latest.status ?? emptyStatus, generation);
@@ -387,6 +434,18 @@ class DrainRun<T extends { kind: string }> {
     }
     return { ...result, ...(drained !== undefined && { drained }), details };
   }
+}
+
+/**
+ * Reports whether the status must be written before the first EvictionRequest, so that any process that continues looks for requests, whatever its
+ * settings.
+ */
+function isUnrecorded(writer: StatusWriter, serving: Serving | undefined): boolean {
+  return serving !== undefined && !mayHaveRequests(writer.latest);
+}
+
+function isOfDaemonSet(pod: Pod): boolean {
+  return podTypeOf(pod) === 'DaemonSet';
 }
 
 /** Returns the deadline at which what is left is deleted; undefined if nothing is, or once the nodes were drained. */

@@ -1,11 +1,13 @@
 import type { DrainTier, NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { capacityCondition, type CapacityFacts, CapacityReason } from '../../domain/capacity/condition.ts';
+import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import { listed } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
 import { numbered } from '../../domain/common/text.ts';
 import type { DrainDecision } from '../../domain/drain/decide.ts';
 import { type RemainingPod, remainingText } from '../../domain/drain/remaining.ts';
 import { type BlockerReason, requiresIntervention } from '../../domain/evacuation/blocker.ts';
+import { EVICTION_REQUESTS_SERVED } from '../../domain/evacuation/serving.ts';
 import { aboutPod } from '../../kube/events.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import type { View } from '../view.ts';
@@ -15,6 +17,7 @@ export class DrainEvents {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'events'>;
   readonly #recorded = new Set<string>();
   #capacity: string | undefined;
+  #unserved: string | undefined;
 
   constructor(deps: Pick<InjectedDeps, 'cluster' | 'events'>) {
     this.#deps = deps;
@@ -30,6 +33,8 @@ export class DrainEvents {
   recordCapacity(maintenance: NodeMaintenance, facts: CapacityFacts): void {
     const { status, reason, message } = capacityCondition(facts);
     if (status === 'False' && !facts.waits && reason !== CapacityReason.Deadlock) return;
+    // Seconds at most.
+    if (reason === CapacityReason.VolumesUnread) return;
     const isDeadlock = reason === CapacityReason.Deadlock;
     const fact = status === 'True' ? undefined : isDeadlock ? message : reason;
     if (fact === this.#capacity) return;
@@ -40,6 +45,19 @@ export class DrainEvents {
       reason: isDeadlock ? 'CapacityDeadlock' : 'CapacityUnavailable',
       message,
     });
+  }
+
+  /** Records once that no controller serves EvictionRequests, until one does. */
+  recordServing(maintenance: NodeMaintenance, { status, reason, message }: ConditionFacts): void {
+    const fact = status === 'False' ? reason : undefined;
+    const known = maintenance.status?.conditions.find(
+      ({ type }) => type === EVICTION_REQUESTS_SERVED,
+    )?.reason;
+    if (fact === this.#unserved || status === 'Unknown') return;
+    this.#unserved = fact;
+    // Another process may have recorded it.
+    if (fact === undefined || fact === known) return;
+    this.#deps.events.record(maintenance, { type: 'Warning', reason: 'EvictionRequestsNotServed', message });
   }
 
   recordTierDrained({ maintenance, nodes }: View, { number, total }: DrainTier): void {

@@ -3,9 +3,6 @@ import type { Evacuation } from '../../api/evacuation.ts';
 import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
-import { type DrainTargets, join, targetsPod, desiredTargetsAt } from '../../domain/drain/targets.ts';
-import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
-import { positionOf } from '../../domain/drain/plan.ts';
 import {
   currentEvacuation,
   evacuationName,
@@ -15,6 +12,7 @@ import {
   isKeptByOthers,
   replacementName,
 } from '../../domain/evacuation/evacuation.ts';
+import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
 import { type Blocker, BlockerReason, blockerOf } from '../../domain/evacuation/blocker.ts';
 import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
@@ -25,7 +23,9 @@ import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { resources } from '../../kube/resources.ts';
 import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
-import { isCompleting, isDraining, namesOf, nodeStatusOf, nodesOf, planOf } from '../view.ts';
+import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
+import { withdrawRequests } from './requestRemoval.ts';
+import { isCompleting, isDraining, namesOf, nodesOf } from '../view.ts';
 
 const concurrentWrites = 24;
 /** One pass creates Evacuations for this long, so that progress is published in between. */
@@ -206,18 +206,18 @@ export async function removeEvacuations(
     (evacuation) => withdraw(cluster, evacuation),
     endsAt,
   );
-  return left > 0 ? { kind: 'Unfinished' } : undefined;
+  const requestsLeft = mayHaveRequests(maintenance)
+    ? await withdrawRequests(cluster, { maintenance, nodes: names, others }, endsAt)
+    : 0;
+  return left + requestsLeft > 0 ? { kind: 'Unfinished' } : undefined;
 }
-
-/** Returns the other maintenances that may drain the node. */
-type OtherDrains = (node: Node) => readonly NodeMaintenance[];
 
 /** Returns true if the Evacuation is ours, may be cancelled, and no other maintenance targets its pod. */
 function isUnneeded(cluster: Cluster, others: OtherDrains, evacuation: Evacuation): boolean {
   const pod = podOf(cluster, evacuation);
   // The evacuation controller deletes an Evacuation whose pod is gone.
   if (pod === undefined || !isInstigated(evacuation)) return false;
-  return isCancellable(evacuation) && !isNeededByOthers(cluster, others, pod);
+  return isCancellable(evacuation) && othersThatNeed(cluster, others, pod).length === 0;
 }
 
 /** "If the evacuator ... has set .status.evacuationCancellationPolicy to Forbid, deletion ... will not be attempted." */
@@ -228,19 +228,6 @@ function isCancellable({ status }: Evacuation): boolean {
 function podOf({ pods }: Cluster, { metadata, spec }: Evacuation): Pod | undefined {
   const pod = pods.get(`${metadata.namespace}/${spec.podRef.name}`);
   return pod?.metadata.uid === spec.podRef.uid ? pod : undefined;
-}
-
-function isNeededByOthers({ nodes }: Cluster, others: OtherDrains, pod: Pod): boolean {
-  const node = nodes.get(pod.spec.nodeName ?? '');
-  if (node === undefined) return false;
-  // A maintenance that was fast-forwarded targets more than its position.
-  return drainingMaintenances(node, others(node)).some((other) =>
-    targetsPod(join([desiredTargetsOf(other), nodeStatusOf(other, node)?.drainTargets ?? []]), pod),
-  );
-}
-
-function desiredTargetsOf(maintenance: NodeMaintenance): DrainTargets {
-  return desiredTargetsAt(planOf(maintenance), positionOf(maintenance));
 }
 
 /**

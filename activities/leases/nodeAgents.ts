@@ -44,14 +44,18 @@ export class NodeAgents {
     return this.#known.get(node)?.agent ?? noAgent;
   }
 
-  /** Reads the Leases that are due: all on which static pods depend, and as many of the others as there is time for. */
-  async refresh(nodes: readonly AgentNode[]): Promise<void> {
+  /**
+   * Reads the Leases that are due: all on which static pods depend, and as many of the others as there is time for; none of these with
+   * `needed`.
+   */
+  async refresh(nodes: readonly AgentNode[], which: 'all' | 'needed' = 'all'): Promise<void> {
     const isDue = (node: AgentNode) => this.#dueInMs(node, nodes.length) <= timerErrorMs;
     const due = nodes.filter((node) => mayHaveAgent(node.name) && isDue(node));
     const read = ({ name }: AgentNode) => this.#read(name);
     const needed = due.filter((node) => node.hasStaticPods);
     const others = due.filter((node) => !node.hasStaticPods);
     await forEachBounded(concurrentReads, needed, read);
+    if (which === 'needed') return;
     await forEachBounded(concurrentReads, others, read, performance.now() + maxOthersMs);
   }
 

@@ -2,7 +2,7 @@ import type { Lease, Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../../domain/common/names.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
-import { isHeldBy, leaseStateOf } from '../../domain/leases/lease.ts';
+import { isHeldBy, otherHolderOf } from '../../domain/leases/lease.ts';
 import { heldByAnother, leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
 import { renewalThreshold } from '../../domain/leases/renewal.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
@@ -105,9 +105,7 @@ export class NodeLeaseRegistry {
   }
 
   #foreignHolder(node: string): string | undefined {
-    const state = leaseStateOf(this.#newest(node), this.#now());
-    const isForeign = state.kind === 'Held' && state.holder !== this.#deps.leases.holder;
-    return isForeign || state.kind === 'HeldByAdministrator' ? state.holder : undefined;
+    return otherHolderOf(this.#newest(node), this.#deps.leases.holder, this.#now());
   }
 
   #newest(node: string): Readonly<Lease> | undefined {
@@ -169,11 +167,11 @@ export class MaintenanceLeases {
 
   /**
    * Asks the apiserver whether the maintenance is still in the stage of this copy. A process that was suspended knows only its informers;
-   * no one would undo what it acquires or cordons for a stage that is over.
+   * no one would undo what it acquires or cordons for a stage that is over. `read`: the object, if the apiserver has just returned it.
    */
-  async isCurrent(copy: NodeMaintenance): Promise<boolean> {
+  async isCurrent(copy: NodeMaintenance, read?: NodeMaintenance): Promise<boolean> {
     const { name, uid } = copy.metadata;
-    const newest = await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name });
+    const newest = read ?? (await this.#deps.cluster.kube.get(resources.nodeMaintenances, { name }));
     if (newest === undefined || newest.metadata.uid !== uid) return false;
     const stages = [stageOf(copy), stageOf(newest)];
     return new Set(stages).size === 1 || stages.every(holdsNodes);

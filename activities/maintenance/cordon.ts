@@ -4,7 +4,7 @@ import { newNodeStatus, withCordon } from '../../domain/maintenance/status.ts';
 import type { Interrupted, MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
-import { reconcile } from '../reconcile.ts';
+import { otherDelayMs, reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isView, namesOf, readView } from '../view.ts';
 
@@ -29,7 +29,11 @@ export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Int
     return undefined;
   };
   try {
-    return await reconcile<Interrupted>(deps, { maintenance: ref.name, pace: 'Waiting' }, pass);
+    return await reconcile<Interrupted>(
+      deps,
+      { maintenance: ref.name, otherMs: () => otherDelayMs('Waiting') },
+      pass,
+    );
   } finally {
     await writer?.stop();
   }

@@ -62,7 +62,7 @@ export class Cordon {
   async reconcile(view: HeldView, writer: StatusWriter): Promise<'Current' | 'Outdated'> {
     const { maintenance, held } = view;
     const leases = this.#deps.nodeLeases.of(maintenance.metadata.uid ?? '');
-    if (!isRecorded(view, writer)) await this.#record(view, writer);
+    const written = isRecorded(view, writer) ? undefined : await this.#record(view, writer);
     const open = held.filter((node) => !isCordoned(node));
     for (const { metadata } of held.filter(isCordoned)) this.#cordoned.add(metadata.uid ?? '');
     const undone = open.filter(({ metadata }) => this.#cordoned.delete(metadata.uid ?? ''));
@@ -70,7 +70,7 @@ export class Cordon {
       writer.latest.status?.nodeStatuses.map((record) => [record.nodeRef.name, record]),
     );
     const changes = held.flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
-    if (changes.length > 0 && !(await leases.isCurrent(maintenance))) return 'Outdated';
+    if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return 'Outdated';
     await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
       if (leases.isHeld(node.metadata.name)) await changeNode(this.#deps, node, change);
     });
@@ -79,10 +79,13 @@ export class Cordon {
     return 'Current';
   }
 
-  async #record(view: HeldView, writer: StatusWriter): Promise<void> {
-    const statuses = await recordNodes(this.#deps, view, writer.latest);
+  /** Resolves with the object that the apiserver returned, if it was written. */
+  async #record(view: HeldView, writer: StatusWriter): Promise<NodeMaintenance | undefined> {
+    const before = writer.latest;
+    const statuses = await recordNodes(this.#deps, view, before);
     writer.publish((status) => withNodes(status, statuses, namesOf(view.existing)));
     await writer.flush();
+    return writer.latest === before ? undefined : writer.latest;
   }
 
   #reportCordoned({ maintenance, nodes }: HeldView, cordoned: number): void {

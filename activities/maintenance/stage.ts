@@ -116,15 +116,16 @@ export async function startStage(
   if (current === undefined) return { nodes: [], observed: { kind: 'Gone' } };
   if (!mayStart(current, stage))
     return { nodes: namesOfSelected(deps, current), observed: stageResult(current) };
-  const maintenance = stage === 'Idle' ? current : await placeFinalizer(deps, ref);
+  const maintenance = stage === 'Idle' ? current : await placeFinalizer(deps, ref, current);
   if (maintenance === undefined) return { nodes: [], observed: { kind: 'Gone' } };
   const now = deps.cluster.kube.now().toISOString();
   const selected = selectedNodes(maintenance, deps.cluster.nodes.list());
   const nodes = selected.map((node) => node.metadata.name).toSorted();
-  const updated = await updateStatus(deps, ref, (status) => ({
+  const change: StatusChange = (status) => ({
     ...withDrainDeadline(withStage(status, stage, now), maintenance.spec.drainDeadline),
     nodes: nodes.length,
-  }));
+  });
+  const updated = await updateStatus(deps, ref, change, maintenance);
   if (updated?.changed) {
     log.info('Stage started', { uid: ref.uid, stage, nodes: nodes.length });
     recordStarted(deps, maintenance, stage, selected);
@@ -183,7 +184,7 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
     deps,
     ref,
     (finalizers) => finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER),
-    { [COMPLETED_ANNOTATION]: deps.cluster.kube.now().toISOString() },
+    { annotations: { [COMPLETED_ANNOTATION]: deps.cluster.kube.now().toISOString() } },
   );
   if (!released?.changed) return;
   deps.events.record(released.maintenance, {
@@ -205,21 +206,26 @@ async function notifyFinished(deps: Deps, ref: MaintenanceRef): Promise<void> {
   await deps.notifications.enqueue(finished(notifiedMaintenanceOf(current), conditions, stages, now));
 }
 
-async function placeFinalizer(deps: Deps, ref: MaintenanceRef): Promise<NodeMaintenance | undefined> {
-  const placed = await changeFinalizers(deps, ref, (finalizers) =>
-    finalizers.includes(MAINTENANCE_FINALIZER) ? finalizers : [...finalizers, MAINTENANCE_FINALIZER],
-  );
+async function placeFinalizer(
+  deps: Deps,
+  ref: MaintenanceRef,
+  known: NodeMaintenance,
+): Promise<NodeMaintenance | undefined> {
+  const change = (finalizers: string[]) =>
+    finalizers.includes(MAINTENANCE_FINALIZER) ? finalizers : [...finalizers, MAINTENANCE_FINALIZER];
+  const placed = await changeFinalizers(deps, ref, change, { known });
   return placed?.maintenance;
 }
 
+/** `known`: the object as it was just read. A write fails if it has changed since, and is tried again with the newest one. */
 async function changeFinalizers(
   deps: Deps,
   ref: MaintenanceRef,
   change: (finalizers: string[]) => string[],
-  annotations?: Record<string, string>,
+  { annotations, known }: { annotations?: Record<string, string>; known?: NodeMaintenance },
 ): Promise<{ maintenance: NodeMaintenance; changed: boolean } | undefined> {
   for (let attempt = 1; ; attempt++) {
-    const current = await read(deps, ref);
+    const current = (attempt === 1 ? known : undefined) ?? (await read(deps, ref));
     if (current === undefined) return undefined;
     const before = current.metadata.finalizers ?? [];
     const finalizers = change(before);
@@ -241,13 +247,17 @@ async function changeFinalizers(
   }
 }
 
-/** Applies the change to the status. Resolves with the newest object and whether it changed; undefined if it is gone. */
+/**
+ * Applies the change to the status. Resolves with the newest object and whether it changed; undefined if it is gone. `known`: the object as it was
+ * just read.
+ */
 export async function updateStatus(
   deps: Deps,
   ref: MaintenanceRef,
   change: StatusChange,
+  known?: NodeMaintenance,
 ): Promise<{ latest: NodeMaintenance; changed: boolean } | undefined> {
-  const current = await read(deps, ref);
+  const current = known ?? (await read(deps, ref));
   if (current === undefined) return undefined;
   const writer = new StatusWriter(deps.cluster.kube, current, deps.lastStatusWrites);
   writer.publish(change);

@@ -18,7 +18,7 @@ import { resources } from '../../kube/resources.ts';
 import type { MaintenanceRef, Pace, Waiting } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
-import { reconcile } from '../reconcile.ts';
+import { otherDelayMs, reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
 import { changeNode } from './cordons.ts';
@@ -59,7 +59,7 @@ export async function uncordonNodes(
   const isStalled = () => pace === 'Active' && elapsedMs(startedAt) > deps.stalledAfterMs;
   const pass = async () => (await uncordon()) ?? (isStalled() ? 'Waiting' : undefined);
   try {
-    const end = await reconcile(deps, { maintenance: ref.name, pace }, pass);
+    const end = await reconcile(deps, { maintenance: ref.name, otherMs: () => otherDelayMs(pace) }, pass);
     return end === 'Waiting' ? { kind: end } : undefined;
   } finally {
     await writer?.stop();

@@ -2,8 +2,8 @@ import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
-import { rebootWorkOf } from '../../domain/windows/rebootNeeds.ts';
-import { bootIdOf } from '../../domain/reboot/nodeReboot.ts';
+import type { RebootAbility } from '../../domain/leases/nodeAgent.ts';
+import { rebootWorkOf, type UnattendedReason, unattendedNodes } from '../../domain/windows/rebootNeeds.ts';
 import { type PlannedStep, type WindowPhase, decidePhase } from '../../domain/windows/decideWindow.ts';
 import { decideNodeStep, needsHeartbeat, needsReadinessGates } from '../../domain/windows/nodeStep.ts';
 import { type NodeObjects, nodeStepInput, type StepContext } from '../../domain/windows/nodeStepInput.ts';
@@ -34,8 +34,8 @@ export interface WindowObservation {
   nodes: readonly Node[];
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
-  /** Nodes that the window would reboot, and that have no running agent. */
-  unattended: ReadonlySet<string>;
+  /** Nodes that the window would reboot, and that have no agent which does so. */
+  unattended: ReadonlyMap<string, UnattendedReason>;
   steps: readonly ObservedStep[];
 }
 
@@ -58,19 +58,19 @@ export async function observeWindow(
   const works = new Set([type, ...own.map(({ maintenance }) => workTypeOf(maintenance))]);
   // Other windows need no permission, and no agents.
   const mayRunJobs = works.has('Job') && (await deps.mayRunJobs());
-  const agents = works.has('Reboot') ? await runningAgents.nodes() : new Set<string>();
+  const agents = works.has('Reboot')
+    ? await runningAgents.rebootAbilities()
+    : new Map<string, RebootAbility>();
   const state = { policy: phase.policy, mayRunJobs, agents };
   const steps = await observeSteps(deps, window, state, waitingSince);
   const selected = nodes.list().filter((node) => selectsNode(window.spec.nodeSelector, node));
   const areJobsMissing = type === 'Job' && !mayRunJobs;
-  const isUnattended = (node: Node) => !agents.has(node.metadata.name) || bootIdOf(node) === undefined;
-  const unattended = type === 'Reboot' ? selected.filter(isUnattended) : [];
   return {
     window,
     phase,
     nodes: selected,
     areJobsMissing,
-    unattended: new Set(unattended.map(({ metadata }) => metadata.name)),
+    unattended: type === 'Reboot' ? unattendedNodes(selected, agents) : new Map(),
     steps,
   };
 }
@@ -79,7 +79,10 @@ export async function observeWindow(
 async function observeSteps(
   deps: Deps,
   window: MaintenanceWindow,
-  { agents, ...state }: Pick<StepContext, 'policy' | 'mayRunJobs'> & { agents: ReadonlySet<string> },
+  {
+    agents,
+    ...state
+  }: Pick<StepContext, 'policy' | 'mayRunJobs'> & { agents: ReadonlyMap<string, RebootAbility> },
   waitingSince: WaitingSince,
 ): Promise<ObservedStep[]> {
   const observed = observeObjects(deps, window.metadata.name, waitingSince);
@@ -103,8 +106,8 @@ async function observeSteps(
       const { message } = heartbeat;
       return { ...objects, step: { kind: 'Wait', message }, rejection: message };
     }
-    const isAgentRunning = agents.has(objects.windowMaintenance.node);
-    const input = nodeStepInput({ ...objects, isAgentRunning, lastHeartbeat: heartbeat?.at }, context);
+    const agent = agents.get(objects.windowMaintenance.node);
+    const input = nodeStepInput({ ...objects, agent, lastHeartbeat: heartbeat?.at }, context);
     return { ...objects, step: decideNodeStep(input) };
   });
 }

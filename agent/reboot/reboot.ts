@@ -19,6 +19,8 @@ export interface RebootOptions {
   readonly sentinel?: string;
   /** 60 s unless given. */
   readonly sentinelIntervalMs?: number;
+  /** Whether the host is about to end, no matter who has asked for it; unknown unless given. */
+  readonly isShuttingDown?: () => boolean;
 }
 
 const defaultCommand = 'systemctl reboot';
@@ -27,6 +29,8 @@ const defaultSentinel = '/var/run/reboot-required';
 const defaultSentinelIntervalMs = 60_000;
 /** Delays between attempts of a command that fails. */
 const commandBackOff = { firstMs: 10_000, capMs: 300_000 };
+/** logind permits no second shutdown. The first fulfils the request, or is cancelled. */
+const shutdownPollMs = 5_000;
 /** Events must not delay the reboot for longer. */
 const flushEventsMs = 5_000;
 
@@ -37,7 +41,8 @@ const flushEventsMs = 5_000;
 export async function runReboot(deps: AgentDeps, options: RebootOptions, signal: AbortSignal): Promise<void> {
   const { watch, command = defaultCommand, sentinel = defaultSentinel } = options;
   const { sentinelIntervalMs: requeueAfterMs = defaultSentinelIntervalMs } = options;
-  const requests = new Requests(deps, { watch, command });
+  const { isShuttingDown = () => false } = options;
+  const requests = new Requests(deps, { watch, command, isShuttingDown });
   const requirement = new Requirement(deps, { watch, sentinel });
   const queue = new WorkQueue('reboot');
   const keys = sentinel === '' ? ['Request'] : ['Request', 'Sentinel'];
@@ -56,24 +61,26 @@ export async function runReboot(deps: AgentDeps, options: RebootOptions, signal:
   }
 }
 
+type RequestOptions = Required<Pick<RebootOptions, 'watch' | 'command' | 'isShuttingDown'>>;
+
 /**
  * Executes requests. Contract:
  *
  * 1. It acts on a request for this boot only, and only while the Node is cordoned and drained.
  * 2. Before it runs the command, it writes `RebootAnnotation.Started`, which fails if the request was withdrawn. A node whose request was withdrawn
  *    is not rebooted, and a request is not withdrawn after that.
- * 3. The command runs once in a boot, unless it fails or the agent is restarted. A repeated reboot command does nothing more.
+ * 3. The command runs once in a boot, unless it fails or the agent is restarted. It does not run while the host shuts down.
  * 4. Before it waits to retry a failed command, it removes `RebootAnnotation.Started`: the request can be withdrawn.
  */
 class Requests {
   readonly #deps: AgentDeps;
-  readonly #options: Required<Pick<RebootOptions, 'watch' | 'command'>>;
+  readonly #options: RequestOptions;
   #isDone = false;
   #failures = 0;
   /** performance.now() before which the command is not repeated. */
   #notBefore = 0;
 
-  constructor(deps: AgentDeps, options: Required<Pick<RebootOptions, 'watch' | 'command'>>) {
+  constructor(deps: AgentDeps, options: RequestOptions) {
     this.#deps = deps;
     this.#options = options;
   }
@@ -85,10 +92,11 @@ class Requests {
     if (this.#isDone || node === undefined || step === 'Idle') return undefined;
     const waitMs = this.#notBefore - performance.now();
     if (waitMs > 0) return { requeueAfterMs: waitMs };
+    const { command, isShuttingDown } = this.#options;
+    if (isShuttingDown()) return { requeueAfterMs: shutdownPollMs };
     const started = await this.#start(node);
     if (started === undefined || decideReboot(started, bootId) !== 'Reboot' || signal.aborted)
       return undefined;
-    const { command } = this.#options;
     this.#record(node, { type: 'Normal', reason: 'RebootStarted', message: `Rebooting: ${command}` });
     log.warn('Reboot started', { node: name, command, bootId });
     await events.flush(flushEventsMs);
@@ -98,6 +106,8 @@ class Requests {
       log.info('Reboot command succeeded', { node: name, command });
       return undefined;
     }
+    // Such as the command of an agent that was started again, which finds that of the one before at work.
+    if (isShuttingDown()) return { requeueAfterMs: shutdownPollMs };
     return this.#failed(node, problem);
   }
 

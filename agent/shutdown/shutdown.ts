@@ -32,6 +32,12 @@ export interface ShutdownOptions {
   readonly runDirectory: string;
 }
 
+/** For the part of the agent that reboots the host. */
+export class ShutdownState {
+  /** The host is about to end, no matter who has asked for it. */
+  isInProgress = false;
+}
+
 /** Interval in which a shutdown in progress is looked at. */
 const shutdownPollMs = 1_000;
 /** Interval without a shutdown: signals of logind are read at once. */
@@ -53,7 +59,7 @@ const kubeletInhibitor = 'kubelet';
  */
 export async function runShutdown(
   deps: AgentDeps,
-  options: ShutdownOptions,
+  { shared = new ShutdownState(), ...options }: ShutdownOptions & { readonly shared?: ShutdownState },
   signal: AbortSignal,
 ): Promise<void> {
   const { busAddress, runDirectory } = options;
@@ -68,6 +74,7 @@ export async function runShutdown(
   });
   while (!signal.aborted) {
     const state = await logind.observe();
+    shared.isInProgress = state?.preparing ?? shared.isInProgress;
     const waitMs = await node.reconcile(state, signal).catch((error: unknown) => {
       log.error('Shutdown could not be handled, retrying', { error: errorMessage(error) });
       return shutdownPollMs;

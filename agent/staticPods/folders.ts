@@ -1,10 +1,21 @@
-import { link, lstat, mkdir, readdir, readFile, rename, rm, stat, unlink, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import {
+  link,
+  lstat,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  stat,
+  unlink,
+  writeFile,
+} from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import { type HeldManifest, type Manifest, manifestOf } from '../../domain/staticPods/manifest.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
-import { syncFolder } from '../files.ts';
+import { makeFolder, syncFolder } from '../files.ts';
 
 export interface FolderPaths {
   /** The folder that the kubelet reads. */
@@ -37,6 +48,7 @@ const probeName = '.node-maintenance-agent';
  *    link, which fails if the name exists, and then removed from the hold directory.
  * 3. Both names of a file that was being put back when the agent was killed are one file. `read` completes the move.
  * 4. A move is durable when it resolves.
+ * 5. A symbolic link is moved as it is, and its manifest stays known while it is held.
  */
 export class ManifestFolders {
   readonly #paths: FolderPaths;
@@ -53,9 +65,10 @@ export class ManifestFolders {
     const { staticPodPath, holdDirectory } = this.#paths;
     if (!(await isFolder(staticPodPath))) return false;
     try {
-      for (const folder of [asideFolder, exemptFolder])
-        await mkdir(join(holdDirectory, folder), { recursive: true, mode: 0o700 });
       // Manifests of static pods contain secrets: nobody else may list what is held.
+      await makeFolder(resolve(holdDirectory));
+      for (const folder of [asideFolder, exemptFolder])
+        await makeFolder(join(resolve(holdDirectory), folder));
       const probe = join(holdDirectory, probeName);
       await writeFile(probe, '');
       await rename(probe, join(staticPodPath, probeName));
@@ -161,10 +174,11 @@ export class ManifestFolders {
   async #manifest(folder: string, file: string): Promise<Manifest | undefined> {
     const path = join(folder, file);
     try {
-      const { size } = await stat(path);
+      const source = await this.#sourceOf(path);
+      const { size } = await stat(source);
       if (size > maxManifestBytes) throw new Error(`larger than ${maxManifestBytes} bytes`);
       // The kubelet reads the first document alone.
-      const [document] = parseAllDocuments(await readFile(path, 'utf8'));
+      const [document] = parseAllDocuments(await readFile(source, 'utf8'));
       const found = manifestOf(file, document?.toJS({ maxAliasCount: 100 }));
       if (found === undefined) throw new Error('not a Pod with a name');
       return found;
@@ -172,6 +186,12 @@ export class ManifestFolders {
       this.#reportOnce(path, errorMessage(error));
       return undefined;
     }
+  }
+
+  /** Returns the file that is read: a relative link means what it meant in the folder of the kubelet, also while it is held. */
+  async #sourceOf(path: string): Promise<string> {
+    const isLink = (await lstat(path)).isSymbolicLink();
+    return isLink ? resolve(this.#paths.staticPodPath, await readlink(path)) : path;
   }
 
   #reportOnce(path: string, reason: string): void {

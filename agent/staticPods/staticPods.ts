@@ -8,6 +8,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import {
   controlPlaneOf,
   decideStaticPods,
+  decideWithoutNode,
   type Report,
   type StaticPodDecision,
 } from '../../domain/staticPods/decide.ts';
@@ -33,11 +34,12 @@ interface WatchedOptions extends StaticPodOptions {
   readonly watch: NodeWatch;
 }
 
-/** For metrics, and for the identity Lease. */
+/** State that metrics and the identity Lease of the agent publish. */
 export class StaticPodState {
   /** Time since the apiserver last answered, while manifests are held. */
   silentSeconds = 0;
   #held = 0;
+  #canHold: boolean | undefined;
   #change = new AbortController();
 
   /** Number of manifests that are to be put back. */
@@ -48,13 +50,28 @@ export class StaticPodState {
   set held(held: number) {
     if (held === this.#held) return;
     this.#held = held;
-    this.#change.abort();
-    this.#change = new AbortController();
+    this.#changed();
   }
 
-  /** Returns a signal that aborts when another number is held. */
-  changedFrom(held: number): AbortSignal {
-    return held === this.#held ? this.#change.signal : AbortSignal.abort();
+  /** Whether static pods can be stopped: their folder was found, and read. Undefined until it was looked for. */
+  get canHold(): boolean | undefined {
+    return this.#canHold;
+  }
+
+  set canHold(canHold: boolean) {
+    if (canHold === this.#canHold) return;
+    this.#canHold = canHold;
+    this.#changed();
+  }
+
+  /** Aborts when `held` or `canHold` changes next. */
+  get change(): AbortSignal {
+    return this.#change.signal;
+  }
+
+  #changed(): void {
+    this.#change.abort();
+    this.#change = new AbortController();
   }
 }
 
@@ -67,9 +84,9 @@ const idleMs = 300_000;
 /** While manifests are held, the maintenances are read again after this. */
 const maintenancesMs = 30_000;
 
-/** While an Evacuation asks for a pod that no maintenance targets. */
+/** Back-off while an Evacuation requests a pod that no maintenance targets yet. */
 const earlyBackOff = { firstMs: 1_000, capMs: maintenancesMs };
-/** Passes before the Evacuation says so. */
+/** Number of such passes before the Evacuation reports it. */
 const unreportedEarly = 2;
 
 /** The conditions of a Node under maintenance; the worker writes them from the stage Cordon on. */
@@ -89,6 +106,7 @@ export async function runStaticPods(
   for (let isReported = false; !(await folders.prepare()); isReported = true) {
     if (!isReported)
       deps.log.info('Static pods are not managed until their folder exists', { path: options.staticPodPath });
+    state.canHold = false;
     await sleep(folderRetryMs, signal);
     if (signal.aborted) return;
   }
@@ -105,8 +123,9 @@ interface Parts {
  * Contract:
  *
  * 1. It decides each time from what the folders contain and what the apiserver says; nothing is remembered elsewhere.
- * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time.
- * 3. It watches the own Node, and Evacuations only while the Node is in maintenance.
+ * 2. Without an answer of the apiserver it changes nothing, with one exception: the control plane is put back after a time. A deleted Node
+ *    counts as an answer; a Node that was never seen and a rejected token do not.
+ * 3. It watches its Node, and Evacuations only while the Node is in maintenance.
  */
 class StaticPods {
   readonly #deps: AgentDeps;
@@ -123,6 +142,7 @@ class StaticPods {
   /** Number of passes in a row in which an Evacuation asked for a pod that no maintenance targets. */
   #early = 0;
   #failure: string | undefined;
+  #isNodeDeleted = false;
 
   constructor(deps: AgentDeps, { folders, options, state }: Parts) {
     this.#deps = deps;
@@ -138,6 +158,7 @@ class StaticPods {
     const unsubscribe = this.#options.watch.subscribe((node) => {
       if (node === undefined || last === undefined || !isSameNode(node, last)) this.#changed();
       last = node;
+      this.#isNodeDeleted = node === undefined;
     });
     this.#watchFolder(signal);
     while (!signal.aborted) {
@@ -154,7 +175,7 @@ class StaticPods {
     this.#evacuations?.stop.abort();
   }
 
-  /** A new manifest of a held pod is held before the kubelet starts much of it. Without this, the next pass sees it. */
+  /** Watches the folder, so that a new manifest of a held pod is moved away before the kubelet has started much of it. Otherwise the next pass does. */
   #watchFolder(signal: AbortSignal): void {
     const watcher = watch(this.#options.staticPodPath, { persistent: false, signal });
     watcher.on('change', () => this.#wake.resolve());
@@ -171,7 +192,7 @@ class StaticPods {
   /** Returns the time until it is called again without a change. */
   async #reconcile(signal: AbortSignal): Promise<number> {
     try {
-      const manifests = await this.#folders.read();
+      const manifests = await this.#read();
       const exempt = await this.#folders.exempt();
       this.#report(manifests);
       const node = this.#options.watch.current();
@@ -180,6 +201,11 @@ class StaticPods {
       if (!inMaintenance && manifests.held.length === 0 && exempt.size === 0) {
         this.#answeredAtMs = performance.now();
         return idleMs;
+      }
+      if (this.#isNodeDeleted) {
+        // Its token has ended with the Node: it can write no Events.
+        this.#events.hold();
+        return await this.#act(decideWithoutNode(manifests), exempt, signal);
       }
       const decision = await this.#decide(manifests, exempt, signal);
       if (decision === undefined) {
@@ -195,8 +221,18 @@ class StaticPods {
     }
   }
 
+  async #read(): Promise<Manifests> {
+    try {
+      return await this.#folders.read();
+    } catch (error) {
+      this.#state.canHold = false;
+      throw error;
+    }
+  }
+
   #report({ held }: Manifests): void {
     this.#state.held = held.length;
+    this.#state.canHold = true;
     this.#state.silentSeconds =
       held.length === 0 ? 0 : Math.round((performance.now() - this.#answeredAtMs) / 1_000);
   }
@@ -263,7 +299,7 @@ class StaticPods {
     const { setAside, hold, putBack, reports, isDraining } = decision;
     for (const { file } of setAside) await this.#setAside(file);
     for (const { manifest, maintenance } of hold) {
-      // Before: afterwards there may be nothing left to see.
+      // Before the manifest is moved: afterwards the processes may already be gone.
       await this.#reports.observe(manifest);
       if (!(await this.#folders.hold(manifest.file))) continue;
       this.#announce({
@@ -278,11 +314,11 @@ class StaticPods {
       this.#announce({
         type: 'Normal',
         reason: 'StaticPodReturned',
-        message: `Manifest ${file}${pod} was put back: no NodeMaintenance drains the node.`,
+        message: `Manifest ${file}${pod} was put back: ${this.#isNodeDeleted ? 'the Node was deleted' : 'no NodeMaintenance drains the node'}.`,
       });
     }
     if (!isDraining) for (const pod of exempt) await this.#folders.removeExempt(pod);
-    // An Evacuation may arrive before the status that targets its pod: that is no news unless it lasts.
+    // An Evacuation may arrive before the status that targets its pod: it is reported only if it persists.
     const isEarly = reports.some(isNotTargeted);
     this.#early = isEarly ? this.#early + 1 : 0;
     const due = this.#early > unreportedEarly ? reports : reports.filter((report) => !isNotTargeted(report));

@@ -1,6 +1,7 @@
 import { leaseHolderOf } from '../../api/names.ts';
 import { budgetFindings } from '../../domain/doctor/budgets.ts';
 import { evacuationFindings, evacuatorFindings } from '../../domain/doctor/evacuations.ts';
+import { evictionRequestFindings, responderFindings } from '../../domain/doctor/evictionRequests.ts';
 import {
   CheckName,
   error,
@@ -187,15 +188,28 @@ async function checkWindows(context: Context): Promise<Finding[]> {
 
 async function checkEvacuations(context: Context): Promise<Finding[]> {
   const { objects } = context;
-  const [evacuations, pods] = await Promise.all([objects.evacuations(), objects.pods()]);
-  return evacuationFindings(evacuations, pods, timingOf(context));
+  const [evacuations, pods, requests, evictions] = await Promise.all([
+    objects.evacuations(),
+    objects.pods(),
+    objects.evictionRequests(),
+    objects.evictions(),
+  ]);
+  const timing = timingOf(context);
+  return [
+    ...evacuationFindings(evacuations, pods, timing),
+    ...evictionRequestFindings({ requests, evictions, pods }, timing),
+  ];
 }
 
 async function checkEvacuators(context: Context): Promise<Finding[]> {
   const { objects, signal } = context;
   const [evacuations, pods] = await Promise.all([objects.evacuations(), objects.pods()]);
   const leading = await objects.leadingEvacuators(signal);
-  return evacuatorFindings({ pods, evacuations, leading }, timingOf(context));
+  const timing = timingOf(context);
+  return [
+    ...evacuatorFindings({ pods, evacuations, leading }, timing),
+    ...responderFindings(await objects.evictions(), timing),
+  ];
 }
 
 async function checkBudgets({ objects }: Context): Promise<Finding[]> {
@@ -215,13 +229,15 @@ async function checkLeases(context: Context): Promise<Finding[]> {
 
 async function checkNodes(context: Context): Promise<Finding[]> {
   const { objects } = context;
-  const [{ nodes, cordonedByUs }, maintenances, readinesses, pods] = await Promise.all([
+  const [{ nodes, cordonedByUs }, maintenances, readinesses, pods, agentLeases] = await Promise.all([
     objects.nodes(),
     objects.maintenances(),
     objects.readinesses(),
     objects.pods(),
+    objects.agentLeases(),
   ]);
-  return nodeFindings({ nodes, cordonedByUs, maintenances, readinesses, pods }, timingOf(context));
+  const facts = { nodes, cordonedByUs, maintenances, readinesses, pods, agentLeases };
+  return nodeFindings(facts, timingOf(context));
 }
 
 function timingOf({ kube, stuckAfterMs }: Context) {

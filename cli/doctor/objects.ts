@@ -1,7 +1,8 @@
-import type { Lease, Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
+import type { KubeObject, Lease, Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import { AGENT_LEASE_NAMESPACE, FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
@@ -10,7 +11,9 @@ import { leaderOf } from '../../domain/leases/processSummary.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isManagedBy, type Managed } from '../../domain/common/managedFields.ts';
 import type { Kube } from '../../kube/client.ts';
-import { resources } from '../../kube/resources.ts';
+import { isKubeError } from '../../kube/errors.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
+import { listIfServed } from '../../kube/served.ts';
 import { trimNode, trimPod, trimPodDisruptionBudget } from '../../kube/transform.ts';
 
 const maxConcurrentRequests = 8;
@@ -40,6 +43,15 @@ export class ClusterObjects {
     return this.#once('evacuations', () => this.#list(resources.evacuations));
   }
 
+  /** None if the apiserver does not serve them, or the user may not read them. */
+  evictionRequests(): Promise<EvictionRequest[]> {
+    return this.#once('evictionRequests', () => this.#listOptional(resources.evictionRequests));
+  }
+
+  evictions(): Promise<LifecycleEviction[]> {
+    return this.#once('evictions', () => this.#listOptional(resources.evictions));
+  }
+
   readinesses(): Promise<NodeReadiness[]> {
     return this.#once('readinesses', () => this.#list(resources.nodeReadinesses));
   }
@@ -60,6 +72,10 @@ export class ClusterObjects {
 
   nodeLeases(): Promise<Lease[]> {
     return this.#once('nodeLeases', () => this.#list(resources.leases, NODE_LEASE_NAMESPACE));
+  }
+
+  agentLeases(): Promise<Lease[]> {
+    return this.#once('agentLeases', () => this.#list(resources.leases, AGENT_LEASE_NAMESPACE));
   }
 
   nodes(): Promise<{ nodes: Node[]; cordonedByUs: ReadonlySet<string> }> {
@@ -88,6 +104,13 @@ export class ClusterObjects {
       if (items.some((lease) => leaderOf(lease, now) !== undefined)) leading.add(evacuatorClass);
     });
     return leading;
+  }
+
+  async #listOptional<T extends KubeObject>(resource: Resource<T>): Promise<T[]> {
+    return listIfServed(this.#kube, resource, { signal: this.#signal }).catch((reason: unknown) => {
+      if (!isKubeError(reason, 'Forbidden')) throw reason;
+      return [];
+    });
   }
 
   async #list<T extends { metadata: { name: string } }>(

@@ -1,6 +1,8 @@
 import type { Connection } from '@temporalio/client';
+import { notificationTaskQueueOf } from '../../api/names.ts';
 import type {
   Asked,
+  NotificationFacts,
   PollerFacts,
   TemporalFacts,
   TemporalNamespaceFacts,
@@ -21,7 +23,7 @@ import {
 import { retentionSecondsOf } from '../../temporal-config/retention.ts';
 import { clusterUid } from '../clusterClaim.ts';
 import { connectTemporal, type Temporal } from '../temporal.ts';
-import { pollersOf } from '../workers/taskQueues.ts';
+import { pollersOf, type TaskQueue } from '../workers/taskQueues.ts';
 import { installationOf } from '../installation.ts';
 import type { ClusterObjects } from './objects.ts';
 
@@ -55,7 +57,7 @@ export async function temporalFacts({ kube, objects, namespace, signal }: Option
       kind: 'Available',
       address: temporal.address,
       namespaces: await Promise.all(names.map((name) => namespaceFacts(temporal.connection, name, required))),
-      pollers: await pollerFacts(workers),
+      ...(await pollerFacts(temporal.connection, workers)),
       claims: await asked(claimsOf(kube, temporal)),
       requiredRetentionSeconds: hoursOf(required.retention) * 3_600,
     }));
@@ -127,16 +129,37 @@ async function claimsOf(kube: Kube, { client }: Temporal): Promise<string[]> {
   return claimed;
 }
 
-async function pollerFacts(workers: readonly ProcessSummary[]): Promise<PollerFacts[]> {
-  const { pollsOf, problems } = await pollersOf(workers.flatMap(({ temporal }) => temporal ?? []));
+async function pollerFacts(
+  connection: Connection,
+  workers: readonly ProcessSummary[],
+): Promise<{ pollers: PollerFacts[]; notifications: NotificationFacts[] }> {
+  const report = await pollersOf(workers.flatMap(({ temporal }) => temporal ?? []));
   const since = (time: string | undefined) =>
     time === undefined ? undefined : Date.now() - Date.parse(time);
-  return workers.flatMap(({ temporal: worker, host }): PollerFacts[] => {
+  const pollers = workers.flatMap(({ temporal: worker, host }): PollerFacts[] => {
     if (worker === undefined) return [];
-    const polls = pollsOf(worker);
+    const polls = report.pollsOf(worker);
     if (polls === undefined)
-      return [{ worker, host, polls: { kind: 'Unknown', problem: problems.join('; ') } }];
-    const value = { workflow: since(polls.workflow), activity: since(polls.activity) };
+      return [{ worker, host, polls: { kind: 'Unknown', problem: report.problems.join('; ') } }];
+    const { workflow, activity, longRunning } = polls;
+    const value = { workflow: since(workflow), activity: since(activity), longRunning: since(longRunning) };
     return [{ worker, host, polls: { kind: 'Known', value } }];
   });
+  const notifications = report.notifications.map(async ({ of, lastPoll }) => ({
+    taskQueue: notificationTaskQueueOf(of.taskQueue),
+    waiting: await openNotifications(connection, of),
+    polledMs: since(lastPoll),
+  }));
+  return { pollers, notifications: await Promise.all(notifications) };
+}
+
+/** Returns the number of open deliveries. A user who may not count them learns from the other checks what is not checked. */
+async function openNotifications(
+  { workflowService }: Connection,
+  { namespace, taskQueue }: TaskQueue,
+): Promise<number> {
+  const name = JSON.stringify(taskQueue);
+  const query = `WorkflowType = "notify" AND ExecutionStatus = "Running" AND TaskQueue = ${name}`;
+  const answer = await workflowService.countWorkflowExecutions({ namespace, query }).catch(() => undefined);
+  return Number(answer?.count ?? 0);
 }

@@ -3,6 +3,7 @@ import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '..
 import type { Node, Pod } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
@@ -16,15 +17,24 @@ import { nameFor } from '../../domain/maintenance/name.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
 import { type NodeAgent, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
-import { type DeploymentRegistration, registrationOf } from '../../domain/leases/processSummary.ts';
+import {
+  type DeploymentRegistration,
+  evictionApiOf,
+  registrationOf,
+} from '../../domain/leases/processSummary.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import type { EvictionApi } from '../../domain/common/evictionApi.ts';
 import { currentEvacuation } from '../../domain/evacuation/evacuation.ts';
+import { type RequestedEviction, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
+import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isKubeError } from '../../kube/errors.ts';
+import { identityKey, targetOf } from '../../kube/evictionInformers.ts';
 import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import type { Kube } from '../../kube/client.ts';
+import { listIfServed } from '../../kube/served.ts';
 import { listPodsWithScheduling } from '../../kube/podScheduling.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPodDisruptionBudget, trimPod } from '../../kube/transform.ts';
@@ -56,6 +66,8 @@ export interface PlanReport extends Preview {
   readonly warnings: readonly string[];
   /** Whether workers register the evacuator of Deployments for pods without evacuators. Missing if it is not known. */
   readonly deploymentRegistration?: DeploymentRegistration;
+  /** By which API workers drain. Missing for Evacuations, or if it is not known. */
+  readonly evictionApi?: EvictionApi;
   /** Whether the pods fit on other nodes. Missing if reading all pods of the cluster takes too long. */
   readonly capacity?: CapacityForecast & {
     /** Number of claims whose volumes could not be read, and were not compared with nodes. */
@@ -182,14 +194,16 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name));
   const names = nodes.map(({ metadata }) => metadata.name);
   const pods = await podsOn(kube, names, namespace);
-  const [agents, budgets, evacuations, { held, warnings }, registration, capacity] = await Promise.all([
+  const [agents, budgets, evacuations, { held, warnings }, settings, capacity] = await Promise.all([
     agentsOf(kube, pods),
     kube.list(resources.podDisruptionBudgets),
     evacuationsOf(kube, pods),
     warningsOn(kube, maintenance, { nodes, existing }),
-    registrationIn(kube, namespace),
+    settingsIn(kube, namespace),
     capacityOf(kube, { existing, drained: new Set(names), namespace }),
   ]);
+  const { registration, evictionApi } = settings;
+  const usesRequests = evictionApi !== undefined || mayHaveRequests(maintenance);
   const isDraining = stageOf(maintenance) === 'Drain';
   const preview = previewDrain({
     plan: completeDrainPlan(maintenance.spec.drainPlan),
@@ -199,6 +213,8 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     evacuations,
     agents,
     registration,
+    evictionApi,
+    ...(usesRequests && { requests: await requestsOf(kube, pods) }),
     now: kube.now(),
   });
   const blocked = preview.blocked || held.length > 0 || names.length === 0;
@@ -209,17 +225,26 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     blocked,
     warnings,
     ...(registration !== undefined && { deploymentRegistration: registration }),
+    ...(evictionApi !== undefined && { evictionApi }),
     ...(capacity !== undefined && { capacity }),
   };
 }
 
-/** Reads from the identity Leases of the workers how they register the evacuator of Deployments. */
-async function registrationIn(kube: Kube, namespace: string): Promise<DeploymentRegistration | undefined> {
+/** Reads from the identity Leases of the workers how they register the evacuator of Deployments, and by which API they drain. */
+async function settingsIn(
+  kube: Kube,
+  namespace: string,
+): Promise<{ registration?: DeploymentRegistration | undefined; evictionApi?: EvictionApi | undefined }> {
   try {
-    return registrationOf((await installationOf(kube, namespace)).processes);
+    const { processes } = await installationOf(kube, namespace);
+    const evictionApi = evictionApiOf(processes);
+    return {
+      registration: registrationOf(processes),
+      ...(evictionApi !== 'evacuation' && { evictionApi }),
+    };
   } catch (error) {
     if (!isKubeError(error, 'Forbidden')) throw error;
-    return undefined;
+    return {};
   }
 }
 
@@ -269,6 +294,23 @@ async function evacuationsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise
       const evacuation = currentEvacuation(its);
       return evacuation === undefined ? [] : [[uid, evacuation] as const];
     }),
+  );
+}
+
+/** Returns the EvictionRequests of these pods, by the UIDs of the pods; none if the apiserver does not serve them. */
+async function requestsOf(
+  kube: Kube,
+  pods: readonly PreviewedPod[],
+): Promise<Map<string, RequestedEviction>> {
+  const [requests, evictions] = await Promise.all([
+    listIfServed(kube, resources.evictionRequests),
+    listIfServed(kube, resources.evictions),
+  ]);
+  const keyOf = (object: EvictionRequest | LifecycleEviction) => identityKey(targetOf(object));
+  const [byPod, evictionsByPod] = [Map.groupBy(requests, keyOf), Map.groupBy(evictions, keyOf)];
+  const ofPod = (key: string) => requestedEviction(byPod.get(key) ?? [], evictionsByPod.get(key) ?? []);
+  return new Map(
+    pods.map(({ pod: { metadata } }) => [metadata.uid ?? '', ofPod(identityKey(metadata))] as const),
   );
 }
 

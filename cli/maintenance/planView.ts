@@ -28,6 +28,7 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
       ? []
       : ['', 'PodDisruptionBudgets that limit evictions', ...indentedTable(budgetColumns, budgets)]),
     ...(report.deploymentRegistration === 'automatic' ? ['', automaticText] : []),
+    ...(report.evictionApi === undefined ? [] : ['', requestsText(report.evictionApi)]),
     ...(warnings.length === 0
       ? []
       : ['', ...warnings.map((text) => escapeForTerminal(`Warning: ${text}`, maxLineLength))]),
@@ -39,6 +40,10 @@ export function planLines(report: PlanReport, isWide: boolean): string[] {
 
 const automaticText =
   'The workers also replace single replicas of Deployments before they are evicted (--deployment-registration automatic).';
+
+function requestsText(api: string): string {
+  return `Pods leave by EvictionRequests of lifecycle.k8s.io, except those of DaemonSets, of groups, and those with evacuators alone (--eviction-api ${api}).`;
+}
 
 /** Says that all pods fit only if asked for everything. */
 function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string[] {

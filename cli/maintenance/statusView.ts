@@ -18,7 +18,15 @@ export interface StatusText {
 
 /** A sentence about what the table does not show. */
 export interface Remark {
-  readonly about: 'Stalled' | 'Capacity' | 'Blocked' | 'Evacuator' | 'Terminating' | 'StaticPods' | 'Gate';
+  readonly about:
+    | 'Stalled'
+    | 'Capacity'
+    | 'Unserved'
+    | 'Blocked'
+    | 'Evacuator'
+    | 'Terminating'
+    | 'StaticPods'
+    | 'Gate';
   readonly text: string;
 }
 
@@ -229,12 +237,13 @@ function remarksOn(summary: MaintenanceSummary, isTruncated: boolean): Remark[] 
 }
 
 function drainRemarks(
-  { nodes, staticPodsRemain, capacity }: MaintenanceSummary,
+  { nodes, staticPodsRemain, capacity, unserved }: MaintenanceSummary,
   isTruncated: boolean,
 ): Remark[] {
   const staticText = `static pods keep running: ${staticPodsRemain}`;
   return [
     ...(capacity === undefined ? [] : [{ about: 'Capacity', text: capacity } as const]),
+    ...(unserved === undefined ? [] : [{ about: 'Unserved', text: unserved } as const]),
     ...causesOn(nodes, isTruncated),
     ...(staticPodsRemain === undefined ? [] : [{ about: 'StaticPods', text: staticText } as const]),
     ...nodes.flatMap(({ node, gates }) =>

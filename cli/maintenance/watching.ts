@@ -7,9 +7,12 @@ import { isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { namedNodes, selectsNode } from '../../domain/common/nodeSelector.ts';
 import { type NodeServiceInput, outOfServiceReasons } from '../../domain/maintenance/backInService.ts';
+import { type RequestedEviction, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
+import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { hasTaint } from '../../domain/common/toleration.ts';
 import { sleep } from '../../kube/abort.ts';
 import type { Kube } from '../../kube/client.ts';
+import { EvictionInformers } from '../../kube/evictionInformers.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog as log } from '../../kube/log.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
@@ -63,6 +66,8 @@ export class Watching {
   readonly #pastNodes = new Map<string, Set<string>>();
   readonly #signal: AbortSignal;
   readonly #informers;
+  /** Only maintenances that may have EvictionRequests need them. */
+  readonly #lifecycle: EvictionInformers;
   /** Keyed by node; '' watches all nodes. */
   readonly #pods = new Map<string, Informer<Pod, RawPod>>();
   #change = Promise.withResolvers<void>();
@@ -78,6 +83,13 @@ export class Watching {
       policies: new Informer({ kube, resource: resources.nodeReadinessPolicies, log }),
       evacuations: new Informer({ kube, resource: resources.evacuations, log }),
     };
+    this.#lifecycle = new EvictionInformers({ kube, log });
+    this.#lifecycle.start(signal);
+    this.#lifecycle.requests.subscribe(() => this.#notify());
+    this.#lifecycle.evictions.subscribe(() => this.#notify());
+    this.#informers.maintenances.subscribe(({ object }) => {
+      if (mayHaveRequests(object)) this.#lifecycle.use();
+    });
     for (const informer of Object.values(this.#informers)) {
       informer.subscribe(() => this.#notify());
       informer.start(signal);
@@ -86,6 +98,7 @@ export class Watching {
 
   async synced(): Promise<void> {
     await Promise.all(Object.values(this.#informers).map((informer) => informer.synced(this.#signal)));
+    await this.#lifecycle.synced(this.#signal);
     this.#ensurePodWatches();
     await Promise.all([...this.#pods.values()].map((informer) => informer.synced(this.#signal)));
   }
@@ -149,19 +162,30 @@ export class Watching {
   summaryInputOf(maintenance: NodeMaintenance): MaintenanceSummaryInput {
     this.#ensurePodWatches();
     const { policies, evacuations } = this.#informers;
-    const nodes = this.#nodesOf(maintenance);
-    const existing = new Set(nodes.map(({ metadata }) => metadata.name));
+    const nodes = this.#nodesOf(maintenance).map((node) => this.#nodeInput(node));
+    const existing = new Set(nodes.map(({ node }) => node.metadata.name));
     const pastNames = [...(this.#pastNodes.get(maintenance.metadata.name) ?? [])];
     const byPod = evacuations.list().map((one): [string, Evacuation] => [one.spec.podRef.uid, one]);
     return {
       maintenance,
       maintenances: this.#informers.maintenances.list(),
       policies: policies.list(),
-      nodes: nodes.map((node) => this.#nodeInput(node)),
+      nodes,
       missing: pastNames.filter((name) => !existing.has(name)).toSorted(compareNames),
       evacuations: new Map(byPod),
+      requests: this.#requestsOf(nodes.flatMap(({ pods }) => pods)),
       now: this.#kube.now(),
     };
+  }
+
+  /** Pod UID -> the EvictionRequest of node maintenance. */
+  #requestsOf(pods: readonly Pod[]): Map<string, RequestedEviction> {
+    const lifecycle = this.#lifecycle;
+    const requested = pods.map(({ metadata }): [string, RequestedEviction] => [
+      metadata.uid ?? '',
+      requestedEviction(lifecycle.requestsOf(metadata), lifecycle.evictionsOf(metadata)),
+    ]);
+    return new Map(requested.filter(([, { request }]) => request !== undefined));
   }
 
   #nodeInput(node: Node): NodeServiceInput {

@@ -13,6 +13,7 @@ import {
 } from '../../api/names.ts';
 import type { Managed } from '../../domain/common/managedFields.ts';
 import { leaderOf } from '../../domain/leases/processSummary.ts';
+import { isOurs } from '../../domain/evacuation/evictionRequest.ts';
 import type {
   InstalledDefinition,
   InstalledNamespace,
@@ -25,6 +26,7 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import type { Kube, Selection } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { installationKinds } from '../../kube/installationKinds.ts';
+import { listIfServed } from '../../kube/served.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { installedObjects } from './installedObjects.ts';
 
@@ -40,15 +42,17 @@ export async function observeCluster(
   temporal: TemporalFacts,
 ): Promise<UninstallFacts> {
   const list = <T extends KubeObject>(resource: Resource<T>, selection: Selection = {}) =>
-    listServed(kube, resource, selection);
-  const [maintenances, windows, evacuations, readinesses, readinessPolicies, budgets] = await Promise.all([
-    list(resources.nodeMaintenances),
-    list(resources.maintenanceWindows),
-    list(resources.evacuations),
-    list(resources.nodeReadinesses),
-    list(resources.nodeReadinessPolicies as Resource),
-    list(resources.nodeDisruptionBudgets as Resource),
-  ]);
+    listIfServed(kube, resource, selection);
+  const [maintenances, windows, evacuations, requests, readinesses, readinessPolicies, budgets] =
+    await Promise.all([
+      list(resources.nodeMaintenances),
+      list(resources.maintenanceWindows),
+      list(resources.evacuations),
+      list(resources.evictionRequests),
+      list(resources.nodeReadinesses),
+      list(resources.nodeReadinessPolicies as Resource),
+      list(resources.nodeDisruptionBudgets as Resource),
+    ]);
   const [nodes, pods, jobs, nodeLeases, agentLeases, processLeases, election] = await Promise.all([
     list(resources.nodes) as Promise<(Node & Managed)[]>,
     list(resources.pods),
@@ -68,6 +72,7 @@ export async function observeCluster(
     maintenances,
     windows,
     evacuations,
+    evictionRequests: requests.filter((one) => isOurs(one)),
     readinesses,
     readinessPolicies,
     budgets,
@@ -102,20 +107,6 @@ export async function installedNamespace(kube: Kube): Promise<string> {
   return labelled[0] ?? SYSTEM_NAMESPACE;
 }
 
-/** Lists the objects of a kind; none if the cluster does not serve it, because its CRD is gone. */
-async function listServed<T extends KubeObject>(
-  kube: Kube,
-  resource: Resource<T>,
-  selection: Selection,
-): Promise<T[]> {
-  try {
-    return (await kube.list(resource, selection)).items;
-  } catch (error) {
-    if (isKubeError(error, 'NotFound')) return [];
-    throw error;
-  }
-}
-
 function isMarked({ metadata, spec }: MarkedPod): boolean {
   const isGated = spec.schedulingGates?.some(({ name }) => name === MAINTENANCE_GATE) === true;
   return isGated || metadata.annotations?.[RELEASED_ANNOTATION] !== undefined;
@@ -124,7 +115,7 @@ function isMarked({ metadata, spec }: MarkedPod): boolean {
 const electionLeases: readonly string[] = Object.values(ElectionLease);
 
 async function processLeasesOf(kube: Kube, namespace: string): Promise<Lease[]> {
-  const leases = await listServed(kube, resources.leases, { namespace });
+  const leases = await listIfServed(kube, resources.leases, { namespace });
   return leases.filter(
     ({ metadata }) =>
       electionLeases.includes(metadata.name) ||
@@ -153,7 +144,7 @@ async function installedOf(kube: Kube, namespace: string): Promise<InstalledObje
 
 /** Their names end with a hash of what they contain. */
 async function configMapsOf(kube: Kube, namespace: string): Promise<InstalledObject[]> {
-  return listServed(kube, kindOf('ConfigMap'), { namespace, labelSelector: partOfLabel });
+  return listIfServed(kube, kindOf('ConfigMap'), { namespace, labelSelector: partOfLabel });
 }
 
 interface Key {
@@ -215,7 +206,7 @@ const contentKinds: readonly Resource[] = [
 async function withContents(kube: Kube, namespace: InstalledObject): Promise<InstalledNamespace> {
   const lists = await Promise.all(
     contentKinds.map(async (resource) => {
-      const items = await listServed(kube, resource, { namespace: namespace.metadata.name });
+      const items = await listIfServed(kube, resource, { namespace: namespace.metadata.name });
       return items.map(({ metadata }) => ({ kind: resource.kind, metadata }));
     }),
   );

@@ -34,6 +34,7 @@ const rules: readonly AccessRule[] = [
   ...[resources.maintenanceWindows, resources.evacuations, resources.nodeDisruptionBudgets].map((resource) =>
     statusOf(resource as Resource),
   ),
+  rule(resources.evictionRequests as Resource, ['list', 'delete']),
   // The admission policies let those change maintenances of any node who may delete nodes.
   rule(resources.nodes as Resource, ['list', 'patch', 'delete']),
   statusOf(resources.nodes as Resource),

@@ -92,6 +92,11 @@ function polling(row: Row, now: number): string | undefined {
   const temporal = temporalOf(row);
   if (temporal === undefined) return undefined;
   if (polls === undefined) return '<unknown>';
-  const kinds = Object.entries(polls).map(([kind, at]) => `${kind} ${age(at as string, now)} ago`);
-  return `${temporal.taskQueue}: ${kinds.length === 0 ? 'not polled' : kinds.join(', ')}`;
+  const { workflow, activity, longRunning } = polls;
+  const kinds = Object.entries({ workflow, activity }).flatMap(([kind, at]) =>
+    at === undefined ? [] : [`${kind} ${age(at, now)} ago`],
+  );
+  if (kinds.length === 0) return `${temporal.taskQueue}: not polled`;
+  const missing = longRunning === undefined ? ['long-running not polled'] : [];
+  return `${temporal.taskQueue}: ${[...kinds, ...missing].join(', ')}`;
 }

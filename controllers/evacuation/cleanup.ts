@@ -49,6 +49,9 @@ export class EvacuationCleanup {
   readonly #namespaces = new WorkQueue('evacuation-deletion');
   /** UID of a deleted pod that still has an Evacuation -> when the informer showed its deletion. */
   readonly #podDeletedAtMs = new Map<string, number>();
+  /** Keys of Evacuations that wait for the end of evictions. One timer serves all of them: there are as many as pods. */
+  readonly #yielding = new Set<string>();
+  #yieldTimer: NodeJS.Timeout | undefined;
   /** Key of an Evacuation that is to be deleted -> since when, until the informer shows that it is gone. */
   readonly #due = new Map<string, number>();
 
@@ -63,10 +66,15 @@ export class EvacuationCleanup {
     const options = { signal, log: this.#log, observer: this.#cluster.queues };
     const reconcile = (key: string) => this.#reconcile(key);
     const deleteDue = (namespace: string) => this.#deleteDue(namespace);
-    await Promise.all([
-      this.#queue.run({ workers, reconcile, ...options }),
-      this.#namespaces.run({ workers: namespaceWorkers, reconcile: deleteDue, ...options }),
-    ]);
+    try {
+      await Promise.all([
+        this.#queue.run({ workers, reconcile, ...options }),
+        this.#namespaces.run({ workers: namespaceWorkers, reconcile: deleteDue, ...options }),
+      ]);
+    } finally {
+      clearTimeout(this.#yieldTimer);
+      this.#yieldTimer = undefined;
+    }
   }
 
   enqueue(key: string): void {
@@ -86,8 +94,11 @@ export class EvacuationCleanup {
     const evacuation = this.#cluster.evacuations.get(key);
     if (evacuation === undefined || podOf(this.#cluster, evacuation) !== undefined) return undefined;
     const deletedAtMs = this.#podDeletedAtMs.get(evacuation.spec.podRef.uid);
-    if (this.#isEvicting() && Date.now() - (deletedAtMs ?? 0) < maxDelayMs)
-      return { requeueAfterMs: retryMs };
+    if (this.#yields(evacuation)) {
+      this.#yielding.add(key);
+      this.#yieldTimer ??= setTimeout(() => this.#endYielding(), retryMs);
+      return undefined;
+    }
     // A pod whose deletion the informer did not show may be missing because the informer has not seen it yet.
     if (deletedAtMs === undefined && (await this.#podExists(evacuation))) return { requeueAfterMs: retryMs };
     // A policy in the apiserver rejects the deletion while cancellation is forbidden. Each of these writes triggers another reconcile.
@@ -100,6 +111,23 @@ export class EvacuationCleanup {
       await this.#allowCancellation(evacuation);
     else this.#enqueueDeletion(key, evacuation);
     return undefined;
+  }
+
+  /** Reports whether evictions are in progress, and have priority over this Evacuation. */
+  #yields({ spec }: Evacuation): boolean {
+    const deletedAtMs = this.#podDeletedAtMs.get(spec.podRef.uid) ?? 0;
+    return this.#isEvicting() && Date.now() - deletedAtMs < maxDelayMs;
+  }
+
+  /** Enqueues those that need not wait any more, and looks again soon if others do. */
+  #endYielding(): void {
+    for (const key of this.#yielding) {
+      const evacuation = this.#cluster.evacuations.get(key);
+      if (evacuation !== undefined && this.#yields(evacuation)) continue;
+      this.#yielding.delete(key);
+      this.#queue.add(key);
+    }
+    this.#yieldTimer = this.#yielding.size === 0 ? undefined : setTimeout(() => this.#endYielding(), retryMs);
   }
 
   #enqueueDeletion(key: string, { metadata: { namespace = '' } }: Evacuation): void {

@@ -21,7 +21,7 @@ import { defaultTerminationTiming, reportTermination, type TerminationTiming } f
 
 interface Deps {
   cluster: FencedCluster;
-  /** Must be a recorder of its own: Events of evacuations are many and less important than others. */
+  /** A dedicated recorder: Events of evacuations are numerous, and must not delay more important ones. */
   events: EventRecorder;
   log: Log;
   evacuators?: EvacuatorSettings;
@@ -79,7 +79,7 @@ export class EvacuationController {
       messages: this.#messages,
       maintenancesOf: (pod) => this.#handover.maintenancesOf(pod),
       onEvicted: (evacuation, pod, maintenances) => {
-        // Of a pod without evacuators the condition DisruptionTarget says as much.
+        // No Event for a pod without evacuators: its condition DisruptionTarget says that it was evicted.
         if (evacuation.spec.evacuators !== undefined) {
           const message = `Evicted from node ${pod.spec.nodeName} for ${describeInstigators(evacuation, maintenances)}.`;
           const { nodeName: node } = pod.spec;
@@ -102,6 +102,11 @@ export class EvacuationController {
     });
     const isEvicting = () => this.#eviction.isSettling() || this.#queue.isBusy;
     this.#cleanup = new EvacuationCleanup({ cluster, log, isEvicting, timing: cleanup });
+  }
+
+  /** The queue of evictions, for others that evict pods: their budgets are the same. It works while the controller runs. */
+  get evictionQueue(): EvictionQueue {
+    return this.#evictionQueue;
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -144,7 +149,7 @@ export class EvacuationController {
     }
   }
 
-  /** Names the first maintenance that drains the node, to whose trace the eviction belongs, too. */
+  /** Names the first maintenance that drains the node. The eviction is logged and traced as a part of it. */
   #fieldsOf(key: string): Record<string, string> {
     const evacuation = this.#cluster.evacuations.get(key);
     const pod = evacuation && podOf(this.#cluster, evacuation);
@@ -201,7 +206,7 @@ export class EvacuationController {
     return undefined;
   }
 
-  /** Lets the evictions queued behind this one proceed before its retry. */
+  /** Takes the failed Evacuation out of the queue of evictions, so that the next ones need not wait for its retry. */
   #failed(key: string, error: unknown): never {
     this.#evictionQueue.done(key);
     throw error;

@@ -11,6 +11,7 @@ import { assertNever } from '../../domain/common/assertNever.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { podTypeOf } from '../../domain/common/pod.ts';
+import { gatingMaintenance } from '../../domain/drain/daemonSet.ts';
 import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
 import { blockedCondition, blockedConditions } from '../../domain/evacuation/blocker.ts';
 import { describeInstigators } from '../../domain/evacuation/evacuation.ts';
@@ -29,7 +30,7 @@ import {
   registeredEvacuators,
   successorsOf,
 } from '../../domain/evacuation/evacuatorSelection.ts';
-import { nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
+import { canStopStaticPods, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { ignoreConflict, isRejection } from '../../kube/errors.ts';
@@ -99,6 +100,7 @@ export class EvacuatorHandover {
         now: this.#cluster.kube.now(),
         responseSeconds: this.#known.responseSeconds,
         isKnown: (evacuatorClass) => hasAgent || this.#known.has(evacuatorClass),
+        isTargeted: podTypeOf(pod) === 'DaemonSet' && this.#isGated(pod),
       });
       return await this.#apply(evacuation, pod, step);
     } catch (error) {
@@ -116,14 +118,22 @@ export class EvacuatorHandover {
     return true;
   }
 
-  /** Reports whether the Evacuation waits for the agent of its node, and that agent is alive. */
+  /** Reports whether the scheduling gate keeps the successor of this DaemonSet pod off the node. */
+  #isGated(pod: Pod): boolean {
+    const node = this.#cluster.nodes.get(pod.spec.nodeName ?? '');
+    return (
+      node !== undefined && gatingMaintenance(pod, node, this.#cluster.maintenances.list()) !== undefined
+    );
+  }
+
+  /** Reports whether the Evacuation waits for the agent of its node, and that agent is alive and able to stop the pod. */
   async #awaitsLiveAgent(evacuation: Evacuation, pod: Pod): Promise<boolean> {
     const { nodeName = '' } = pod.spec;
     if (evacuation.status?.activeEvacuatorClass !== STATIC_POD_EVACUATOR) return false;
     if (podTypeOf(pod) !== 'Static' || hasResponded(evacuation) || !mayHaveAgent(nodeName)) return false;
     const { kube } = this.#cluster;
     try {
-      return nodeAgentOf(await readAgentLease(kube, nodeName), kube.now()).kind === 'Live';
+      return canStopStaticPods(nodeAgentOf(await readAgentLease(kube, nodeName), kube.now()));
     } catch (error) {
       if (!isRejection(error)) throw error;
       return false;
@@ -224,7 +234,10 @@ export class EvacuatorHandover {
   }
 
   async #skip(evacuation: Evacuation, pod: Pod): Promise<void> {
-    const message = `Pods of type ${podTypeOf(pod)} are never evicted, and this pod has no evacuator.`;
+    const message =
+      podTypeOf(pod) === 'Static'
+        ? 'Pods of type Static are never evicted, and this pod has no evacuator.'
+        : 'The drain targets of the node do not include this pod of a DaemonSet, and it has no evacuator.';
     if (evacuation.status?.message === message) return;
     await this.#patchStatus(evacuation, { message });
   }

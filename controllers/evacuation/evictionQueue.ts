@@ -47,14 +47,24 @@ const slowResponseMs = 100;
 /** After a rejection, no eviction of the budget is admitted until the budget changes, or for this long. */
 const rejectionBackOffMs = 10_000;
 
+/** What a controller that evicts pods needs of the queue. The key is that of the object that requests the eviction. */
+export interface EvictionSlots {
+  admit(key: string, pod: Pod): Admission;
+  accepted(key: string): void;
+  done(key: string): void;
+  rejected(key: string, pod: Pod): void;
+}
+
 /**
  * Admits evictions per PodDisruptionBudget, instead of one retry loop per pod. An eviction is admitted when it is the first
  * in the queue and the status of the budget, less the evictions it does not count yet, allows a disruption. The others wait
  * for the watch of that budget. A woken key must call `admit` again or `done`, because the others of the budget wait behind it.
  */
-export class EvictionQueue {
+export class EvictionQueue implements EvictionSlots {
   readonly #budgets: BudgetInformer;
-  readonly #wake: (key: string) => void;
+  readonly #wakeOwn: (key: string) => void;
+  /** Prefix of keys -> whom to wake. */
+  readonly #scopes = new Map<string, (key: string) => void>();
   /** Key of a budget -> key -> pod, oldest request first. */
   readonly #waiting = new Map<string, Map<string, Pod>>();
   /** Key of a budget -> key -> eviction. */
@@ -63,7 +73,21 @@ export class EvictionQueue {
 
   constructor(budgets: BudgetInformer, wake: (key: string) => void) {
     this.#budgets = budgets;
-    this.#wake = wake;
+    this.#wakeOwn = wake;
+  }
+
+  /**
+   * Returns the same queue for other keys, which are those of another controller: a pod has one place in the queue of its budget, no matter who evicts it.
+   * No key of this queue may begin with the prefix. At most one scope of each prefix is in use.
+   */
+  scoped(prefix: string, wake: (key: string) => void): EvictionSlots {
+    this.#scopes.set(prefix, wake);
+    return {
+      admit: (key, pod) => this.admit(prefix + key, pod),
+      accepted: (key) => this.accepted(prefix + key),
+      done: (key) => this.done(prefix + key),
+      rejected: (key, pod) => this.rejected(prefix + key, pod),
+    };
   }
 
   /** Admits the eviction of the pod of `key`, or queues it; a queued key is woken when it may be admitted. */
@@ -135,6 +159,15 @@ export class EvictionQueue {
     this.#dropCounted(budgetKey);
     if (previous !== undefined && onlyNumbersChanged(previous, budget)) this.#wakeNext(budgetKey);
     else for (const key of this.#waiting.get(budgetKey)?.keys() ?? []) this.#wake(key);
+  }
+
+  #wake(key: string): void {
+    for (const [prefix, wake] of this.#scopes)
+      if (key.startsWith(prefix)) {
+        wake(key.slice(prefix.length));
+        return;
+      }
+    this.#wakeOwn(key);
   }
 
   #admitted(key: string): Admission {

@@ -1,6 +1,7 @@
 import type { Pod } from '../../api/core.ts';
 import { compareNames } from '../common/names.ts';
 import { type ClusterFacts, ClusterState } from './clusterState.ts';
+import type { DrainObstacle } from './obstacle.ts';
 import { type Misfit, Placer } from './placement.ts';
 
 /** A drain whose pods need places on other nodes. */
@@ -9,6 +10,10 @@ export interface PlacedDrain {
   readonly createdAt: string;
   /** Its pods wait until they fit. Other drains only report which pods do not fit. */
   readonly waits: boolean;
+  /** Why it does not go on by itself. Undefined: it proceeds. */
+  readonly obstacle: DrainObstacle | undefined;
+  /** Once it is drained, its nodes are returned without a person. */
+  readonly endsByItself: boolean;
   /** Its pods that have not started to leave, in the order in which they leave. */
   readonly pods: readonly Pod[];
 }
@@ -25,6 +30,14 @@ export interface DrainAllocation {
   readonly unplaced: readonly UnplacedPod[];
   /** Names of the drains that are served first, if their places are what is missing. */
   readonly servedFirst: readonly string[];
+  /** Other drains that keep their nodes until someone acts, if pods have no place. */
+  readonly stopped: readonly StoppedDrain[];
+}
+
+/** A drain that does not go on by itself. */
+export interface StoppedDrain {
+  readonly name: string;
+  readonly obstacle: DrainObstacle;
 }
 
 /** Drains that are tried as a whole. Drains beyond these are served in the order of their age. */
@@ -32,9 +45,10 @@ const maxTried = 20;
 
 /**
  * Divides the free places among drains. `reserved` are pods without a place that will need one, whatever is decided here. By age, each drain
- * whose remaining pods fit together, if any are left, gets places for all of them, so that it finishes and its nodes are returned. Of
- * several others, none takes a place that could let another one finish later. If no drain fits as a whole, they are served pod by pod, the oldest
- * first. Drains that do not wait are served last, because they evict anyway. The result does not depend on the order of the drains.
+ * whose remaining pods fit together gets places for all of them, so that it finishes and its nodes are returned. Of several others, none
+ * takes a place that could let another one finish later. If no drain fits as a whole, they are served pod by pod, the oldest first. Drains that
+ * do not wait come later, because they evict anyway. Drains that do not proceed come last and hold nobody back, for they may return no node.
+ * The result does not depend on the order of the drains.
  */
 export function allocate(
   facts: ClusterFacts,
@@ -47,26 +61,59 @@ export function allocate(
   const byAge = drains.toSorted(
     (a, b) => compareNames(a.createdAt, b.createdAt) || compareNames(a.name, b.name),
   );
-  const waiting = byAge.filter(({ waits }) => waits);
-  const alone = new Map(waiting.map((drain) => [drain.name, tried(cluster, placer, drain)] as const));
+  const proceeding = byAge.filter(({ obstacle }) => obstacle === undefined);
+  const waiting = proceeding.filter(({ waits }) => waits);
+  const missing = new Map(
+    byAge.filter(({ waits }) => waits).map((drain) => [drain.name, tried(cluster, placer, drain)] as const),
+  );
   const whole = waiting.slice(0, maxTried).filter((drain) => placedAsWhole(cluster, placer, drain));
-  const served: DrainAllocation[] = whole.map(({ name }) => ({ name, unplaced: [], servedFirst: [] }));
   const rest = waiting.filter((drain) => !whole.includes(drain));
-  const holdsBack = whole.length > 0 && rest.length > 1;
-  const first = whole.filter(({ pods }) => holdsBack || pods.length > 0).map(({ name }) => name);
-  for (const [index, drain] of rest.entries()) {
-    const missing = alone.get(drain.name) ?? [];
-    const unplaced = holdsBack ? heldBack(drain, missing) : placedOneByOne(cluster, placer, drain);
-    const before = first.length > 0 ? first : rest.slice(0, index).map(({ name }) => name);
-    served.push({
+  const { first, holdsBack } = servedFirst(whole, rest);
+  const serve = (drain: PlacedDrain, before: readonly string[]): DrainAllocation => {
+    const alone = missing.get(drain.name) ?? [];
+    const unplaced =
+      holdsBack && drain.waits ? heldBack(drain, alone) : unplacedOf(drain)(cluster, placer, drain);
+    const waitsForOthers = drain.waits && unplaced.length > alone.length;
+    return {
       name: drain.name,
       unplaced,
-      servedFirst: unplaced.length > missing.length ? before : [],
-    });
-  }
-  for (const drain of byAge.filter(({ waits }) => !waits))
-    served.push({ name: drain.name, unplaced: placedOneByOne(cluster, placer, drain), servedFirst: [] });
-  return served;
+      servedFirst: waitsForOthers ? before : [],
+      stopped: unplaced.length > 0 ? stoppedDrains(byAge, drain) : [],
+    };
+  };
+  const before = (older: readonly PlacedDrain[]) =>
+    first.length > 0 ? first : older.map(({ name }) => name);
+  return [
+    ...whole.map(({ name }) => ({ name, unplaced: [], servedFirst: [], stopped: [] })),
+    ...rest.map((drain, index) => serve(drain, before(rest.slice(0, index)))),
+    ...proceeding.filter(({ waits }) => !waits).map((drain) => serve(drain, [])),
+    ...byAge.filter(({ obstacle }) => obstacle !== undefined).map((drain) => serve(drain, before(rest))),
+  ];
+}
+
+/**
+ * Returns the drains of which others wait for places. They hold back several others if their nodes are returned without a person: a drain without
+ * pods is drained, or its last pods are leaving, but unless a window ends it, a user may keep its nodes for days.
+ */
+function servedFirst(
+  whole: readonly PlacedDrain[],
+  rest: readonly PlacedDrain[],
+): { first: string[]; holdsBack: boolean } {
+  const returning = whole.filter(({ pods, endsByItself }) => pods.length > 0 || endsByItself);
+  const holdsBack = returning.length > 0 && rest.length > 1;
+  const first = holdsBack ? returning : whole.filter(({ pods }) => pods.length > 0);
+  return { first: first.map(({ name }) => name), holdsBack };
+}
+
+function stoppedDrains(drains: readonly PlacedDrain[], except: PlacedDrain): StoppedDrain[] {
+  return drains.flatMap(({ name, obstacle }) =>
+    obstacle === undefined || name === except.name ? [] : [{ name, obstacle }],
+  );
+}
+
+/** A drain that is paused takes no place. */
+function unplacedOf({ obstacle }: PlacedDrain): typeof tried {
+  return obstacle === 'Paused' ? tried : placedOneByOne;
 }
 
 /** Returns the pods of the drain that would not fit if it were the only one. */

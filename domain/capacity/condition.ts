@@ -4,8 +4,9 @@ import { type ConditionFacts, DRAIN_DEADLINE_EXCEEDED, isTrue } from '../common/
 import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
-import type { UnplacedPod } from './allocation.ts';
+import type { StoppedDrain, UnplacedPod } from './allocation.ts';
 import { type CapacityDeadlock, deadlockMessage, type StrandedPod } from './deadlock.ts';
+import { obstacleText } from './obstacle.ts';
 import { misfitText } from './placement.ts';
 
 /** Condition of a NodeMaintenance whose pods wait for capacity, or did not fit on other nodes once. */
@@ -18,6 +19,8 @@ export const CapacityReason = {
   PodsDoNotFit: 'PodsDoNotFit',
   /** Pods wait for the places that another maintenance is to have. */
   WaitingForMaintenance: 'WaitingForMaintenance',
+  /** It is not known yet which volumes the claims of pods are bound to. */
+  VolumesUnread: 'VolumesUnread',
   /** Pods are Pending, and would fit on nodes of the maintenance. */
   PodsPending: 'PodsPending',
   /** Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods. */
@@ -32,6 +35,10 @@ export interface CapacityFacts {
   readonly unplaced: readonly UnplacedPod[];
   /** Maintenances that are to have the places that are missing. */
   readonly servedFirst: readonly string[];
+  /** Other maintenances that keep their nodes until someone acts. */
+  readonly stopped: readonly StoppedDrain[];
+  /** Pods that wait until the volumes of their claims are read. */
+  readonly unread: readonly Pod[];
   /** Pending pods that would fit on its nodes. */
   readonly stranded: readonly StrandedPod[];
   /** Deadlocks that its pods or nodes are part of. */
@@ -62,12 +69,13 @@ export function waitsForCapacity(
 
 /** Returns the condition; the most serious fact is the reason. */
 export function capacityCondition(facts: CapacityFacts): ConditionFacts {
-  const { unplaced, servedFirst, stranded, deadlocks } = facts;
+  const { unplaced, servedFirst, unread, stranded, deadlocks } = facts;
   const [deadlock] = deadlocks;
   if (deadlock !== undefined) return unavailable(CapacityReason.Deadlock, deadlockMessage(deadlock));
   if (unplaced.length > 0 && servedFirst.length > 0)
     return unavailable(CapacityReason.WaitingForMaintenance, servedFirstMessage(facts));
   if (unplaced.length > 0) return unavailable(CapacityReason.PodsDoNotFit, unplacedMessage(facts));
+  if (unread.length > 0) return unavailable(CapacityReason.VolumesUnread, unreadMessage(unread));
   if (stranded.length > 0) return unavailable(CapacityReason.PodsPending, strandedMessage(stranded));
   const message = 'All pods that are left fit on other nodes.';
   return { type: CAPACITY_AVAILABLE, status: 'True', reason: CapacityReason.PodsFit, message };
@@ -80,17 +88,24 @@ function unavailable(reason: CapacityReason, message: string): ConditionFacts {
 /** Limits the pods in a message. */
 const maxNames = 3;
 
-function servedFirstMessage({ unplaced, servedFirst }: CapacityFacts): string {
+function servedFirstMessage({ unplaced, servedFirst, stopped }: CapacityFacts): string {
   const names = listed(servedFirst, maxNames);
-  return `${numbered(unplaced.length, 'pod')} ${unplaced.length === 1 ? 'waits' : 'wait'} for places that NodeMaintenance ${names} is to have first: ${podNames(unplaced.map(({ pod }) => pod))}.`;
+  return `${numbered(unplaced.length, 'pod')} ${unplaced.length === 1 ? 'waits' : 'wait'} for places that NodeMaintenance ${names} is to have first: ${podNames(unplaced.map(({ pod }) => pod))}.${stoppedNote(stopped)}`;
 }
 
-function unplacedMessage({ unplaced, waits }: CapacityFacts): string {
+function unplacedMessage({ unplaced, waits, stopped }: CapacityFacts): string {
   const fit = unplaced.length === 1 ? 'fits' : 'fit';
   const effect = waits
     ? 'Evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false'
     : 'Evicted nevertheless, because .spec.requireCapacity is not true: replacements will be Pending';
-  return `${numbered(unplaced.length, 'pod')} ${fit} on no other node: ${unplacedNames(unplaced)}. ${effect}.`;
+  return `${numbered(unplaced.length, 'pod')} ${fit} on no other node: ${unplacedNames(unplaced)}. ${effect}.${stoppedNote(stopped)}`;
+}
+
+/** Names the maintenances that do not return their nodes by themselves, with the reason. */
+function stoppedNote(stopped: readonly StoppedDrain[]): string {
+  if (stopped.length === 0) return '';
+  const texts = stopped.map(({ name, obstacle }) => `${name} (${obstacleText(obstacle)})`);
+  return ` Until someone acts, nodes are kept by NodeMaintenance ${listed(texts, maxNames)}.`;
 }
 
 /** Formats `shop/web-1 (0/5 nodes are available: ...), shop/web-2 (...) and 4 more`. */
@@ -99,6 +114,11 @@ export function unplacedNames(unplaced: readonly UnplacedPod[]): string {
     .toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)))
     .map(({ pod, misfit }) => `${podName(pod)} (${misfitText(misfit)})`);
   return listed(texts, maxNames);
+}
+
+function unreadMessage(unread: readonly Pod[]): string {
+  const wait = unread.length === 1 ? 'waits until the volumes of its' : 'wait until the volumes of their';
+  return `${numbered(unread.length, 'pod')} ${wait} claims are read: ${podNames(unread)}.`;
 }
 
 function strandedMessage(stranded: readonly StrandedPod[]): string {

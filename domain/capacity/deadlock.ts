@@ -42,13 +42,16 @@ export interface StrandedPod {
 /** Pending pods that are compared with the nodes, which is enough to name the cause. */
 const maxPending = 20;
 
-/** Returns the first of the pods that wait for nothing but a node that a maintenance holds. */
-export function strandedPods(facts: ClusterFacts & Pick<DeadlockFacts, 'holders'>): StrandedPod[] {
-  const pending = facts.pods
+/**
+ * Returns the first of the pods that wait for nothing but a node that a maintenance holds. In a cluster where many pods are Pending, those that can be
+ * part of a deadlock are compared first.
+ */
+export function strandedPods(facts: ClusterFacts & DeadlockFacts): StrandedPod[] {
+  const waiting = facts.pods
     .filter(isWaitingForNode)
-    .toSorted((a, b) => compareNames(podName(a), podName(b)))
-    .slice(0, maxPending);
-  if (pending.length === 0) return [];
+    .toSorted((a, b) => compareNames(podName(a), podName(b)));
+  if (waiting.length === 0) return [];
+  const pending = [...new Set([...awaitedByBudgets(waiting, facts), ...waiting])].slice(0, maxPending);
   const { holders } = facts;
   const today = new ClusterState(facts);
   const released = new ClusterState({
@@ -62,23 +65,39 @@ export function strandedPods(facts: ClusterFacts & Pick<DeadlockFacts, 'holders'
   });
 }
 
+/** Returns the pods that budgets with blocked pods select: the first one of each budget, then the second ones. */
+function awaitedByBudgets(waiting: readonly Pod[], facts: DeadlockFacts): Pod[] {
+  const byBudget = exhaustedBudgets(facts).map(({ budget }) =>
+    waiting.filter((pod) => isSelected(pod, budget)).slice(0, maxPending),
+  );
+  return Array.from({ length: maxPending }, (_, index) => byBudget.flatMap((own) => own[index] ?? [])).flat();
+}
+
+/** Returns the budgets that allow no disruption, each with the pods that the drains therefore cannot evict. */
+function exhaustedBudgets({
+  budgets,
+  blocked,
+}: DeadlockFacts): { budget: PodDisruptionBudget; blocked: Pod[] }[] {
+  return budgets
+    .filter(({ status }) => (status?.disruptionsAllowed ?? 0) === 0)
+    .toSorted((a, b) => compareNames(nameOf(a), nameOf(b)))
+    .map((budget) => ({ budget, blocked: blocked.filter((pod) => isSelected(pod, budget)) }))
+    .filter((one) => one.blocked.length > 0);
+}
+
 /** Returns the deadlocks of stranded pods, one for each budget. */
 export function capacityDeadlocks(
   stranded: readonly StrandedPod[],
   facts: DeadlockFacts,
 ): CapacityDeadlock[] {
-  return facts.budgets
-    .filter(({ status }) => (status?.disruptionsAllowed ?? 0) === 0)
-    .toSorted((a, b) => compareNames(nameOf(a), nameOf(b)))
-    .flatMap((budget) => {
-      const blocked = facts.blocked.filter((pod) => isSelected(pod, budget));
-      const pending = stranded.filter(({ pod }) => isSelected(pod, budget));
-      const node = mostFitting(pending);
-      if (blocked.length === 0 || node === undefined) return [];
-      const holders = (facts.holders.get(node) ?? []).toSorted(compareNames);
-      const pods = pending.map(({ pod }) => pod);
-      return [{ budget: nameOf(budget), blocked, pending: pods, node, holders }];
-    });
+  return exhaustedBudgets(facts).flatMap(({ budget, blocked }) => {
+    const pending = stranded.filter(({ pod }) => isSelected(pod, budget));
+    const node = mostFitting(pending);
+    if (node === undefined) return [];
+    const holders = (facts.holders.get(node) ?? []).toSorted(compareNames);
+    const pods = pending.map(({ pod }) => pod);
+    return [{ budget: nameOf(budget), blocked, pending: pods, node, holders }];
+  });
 }
 
 const maxNames = 3;

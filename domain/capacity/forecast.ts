@@ -63,7 +63,14 @@ function placed({ nodes, drained, pods, volumes, leaves, nowMs }: ForecastInput)
   const others = onNodes.filter((pod) => isRecreated(pod) && !isModelled(pod));
   const facts = { nodes: withCordoned(nodes, drained), pods, volumes };
   const reserved = pods.filter((pod) => isAboutToBeScheduled(pod, nowMs));
-  const drain = { name: '', createdAt: '', waits: true, pods: leaving };
+  const drain = {
+    name: '',
+    createdAt: '',
+    waits: true,
+    obstacle: undefined,
+    endsByItself: false,
+    pods: leaving,
+  };
   const [allocation] = allocate(facts, reserved, [drain]);
   const unplaced: readonly UnplacedPod[] = allocation?.unplaced ?? [];
   return { leaving, others, unplaced };

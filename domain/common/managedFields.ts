@@ -28,6 +28,17 @@ export function storedAt({ metadata }: Managed, path: readonly string[]): number
   return known.length === 0 ? undefined : Math.max(...known);
 }
 
+/** Returns the managers of one of the fields at these paths, and when the apiserver stored their last changes. */
+export function managersOf(
+  { metadata: { managedFields = [] } }: Managed,
+  paths: readonly (readonly string[])[],
+): { manager: string; timeMs: number }[] {
+  const owners = managedFields.filter(({ fieldsV1 }) =>
+    paths.some((path) => at(fieldsV1, path) !== undefined),
+  );
+  return owners.map(({ manager = '', time = '' }) => ({ manager, timeMs: Date.parse(time) || 0 }));
+}
+
 const conditionKey = /^k:\{"type":"(.+)"\}$/;
 
 /** Returns the types of the conditions that the manager has set, sorted. */

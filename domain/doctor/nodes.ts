@@ -8,7 +8,9 @@ import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
 import { hasTaint } from '../common/toleration.ts';
+import { drainingMaintenances } from '../drain/drainingMaintenances.ts';
 import { leaseProblemOf } from '../leases/abandoned.ts';
+import { heldManifestsOf, nodeAgentOf } from '../leases/nodeAgent.ts';
 import { heldNodes } from '../maintenance/heldNodes.ts';
 import { durationText, error, type Finding, listedFindings, warning } from './finding.ts';
 import type { StuckTiming } from './maintenances.ts';
@@ -55,6 +57,8 @@ export interface NodeFacts {
   readonly maintenances: readonly NodeMaintenance[];
   readonly readinesses: readonly NodeReadiness[];
   readonly pods: readonly Pod[];
+  /** The identity Leases of node agents, named as their nodes. */
+  readonly agentLeases: readonly Lease[];
 }
 
 /** Judges what is left on nodes without a maintenance, and nodes whose readiness gates stay closed. */
@@ -66,10 +70,11 @@ export function nodeFindings(facts: NodeFacts, timing: StuckTiming): Finding[] {
     .flatMap((node) => [
       ...gateFindings(node, readinesses.get(node.metadata.name), timing),
       ...(held.has(node.metadata.name) ? [] : leftovers(node, facts)),
+      ...heldManifests(node, facts, timing),
     ]);
   return listedFindings(
     [...findings, ...heldPods(facts, held)],
-    `${numbered(facts.nodes.length, 'node')}: no cordon, condition or taint is left over`,
+    `${numbered(facts.nodes.length, 'node')}: no cordon, condition, taint or held manifest is left over`,
   );
 }
 
@@ -131,6 +136,24 @@ function leftovers(node: Node, { cordonedByUs }: NodeFacts): Finding[] {
           ),
         ]
       : []),
+  ];
+}
+
+/** Static pods that the agent has not put back: it needs a moment for that, or does not run, or cannot. */
+function heldManifests(node: Node, facts: NodeFacts, { now }: StuckTiming): Finding[] {
+  const { name } = node.metadata;
+  const lease = facts.agentLeases.find(({ metadata }) => metadata.name === name);
+  const count = lease === undefined ? 0 : heldManifestsOf(lease);
+  if (count === 0 || drainingMaintenances(node, facts.maintenances).length > 0) return [];
+  const isLive = nodeAgentOf(lease, new Date(now)).kind === 'Live';
+  return [
+    warning(
+      `its agent holds ${numbered(count, 'manifest')} of static pods${isLive ? '' : ', does not report any more'}, and no maintenance drains the node`,
+      isLive
+        ? `the agent puts them back within a minute; if it does not, its log on node ${name} says why (journalctl -u node-maintenance-agent)`
+        : `start the agent on node ${name}, or run "node-maintenance-agent return" there: both put them back`,
+      `node/${name}`,
+    ),
   ];
 }
 

@@ -22,12 +22,25 @@ export interface TemporalNamespaceFacts {
   }>;
 }
 
-/** A live worker, and how long ago it has polled its task queue. */
+/** A live worker, and how long ago it has polled its task queues. */
 export interface PollerFacts {
   readonly worker: TemporalWorker;
   readonly host: string;
-  /** Milliseconds since the last poll for workflows and for activities; undefined if Temporal knows none. */
-  readonly polls: Asked<{ readonly workflow?: number | undefined; readonly activity?: number | undefined }>;
+  /** Milliseconds since the last poll for each kind of task; undefined if Temporal knows none. */
+  readonly polls: Asked<Readonly<Record<PolledKind, number | undefined>>>;
+}
+
+/** The kinds of tasks that every worker polls for: activities that last have a task queue of their own. */
+export const polledKinds = ['workflow', 'activity', 'longRunning'] as const;
+export type PolledKind = (typeof polledKinds)[number];
+
+/** Notifications of workers: one without an endpoint starts none and delivers none. */
+export interface NotificationFacts {
+  readonly taskQueue: string;
+  /** Number of notifications that are not delivered yet. */
+  readonly waiting: number;
+  /** Milliseconds since the last poll of any worker; undefined if Temporal knows none. */
+  readonly polledMs: number | undefined;
 }
 
 export type TemporalFacts =
@@ -43,6 +56,7 @@ export type TemporalFacts =
       readonly address: string;
       readonly namespaces: readonly TemporalNamespaceFacts[];
       readonly pollers: readonly PollerFacts[];
+      readonly notifications: readonly NotificationFacts[];
       /** Task queues that this cluster has claimed in the namespace of the user's settings. */
       readonly claims: Asked<readonly string[]>;
       readonly requiredRetentionSeconds: number;
@@ -60,6 +74,7 @@ export function temporalFindings(facts: TemporalFacts): Finding[] {
     ...facts.namespaces.flatMap((one) => namespaceFindings(one, facts.requiredRetentionSeconds)),
     ...claimFindings(facts.claims),
     ...pollerFindings(facts.pollers),
+    ...facts.notifications.flatMap(notificationFindings),
   ];
 }
 
@@ -172,18 +187,13 @@ function pollerFindings(pollers: readonly PollerFacts[]): Finding[] {
   if (pollers.length === 0) return [];
   const unknown = pollers.flatMap(({ polls }) => (polls.kind === 'Unknown' ? [polls.problem] : []));
   const silent = pollers.flatMap(({ worker, host, polls }) => {
-    if (polls.kind === 'Unknown') return [];
-    const { workflow, activity } = polls.value;
-    const isSilent = [workflow, activity].some((ms) => ms === undefined || ms > silentAfterMs);
-    const last = Math.min(workflow ?? Infinity, activity ?? Infinity);
-    return isSilent ? [{ worker, host, last }] : [];
+    const missing = polls.kind === 'Unknown' ? [] : polledKinds.filter((kind) => isSilent(polls.value[kind]));
+    if (polls.kind === 'Unknown' || missing.length === 0) return [];
+    const lasts = missing.map((kind) => `${kindTexts[kind]} ${lastText(polls.value[kind])}`);
+    return [`${host} (${worker.taskQueue}: ${lasts.join(', ')})`];
   });
   const polling = pollers.length - silent.length - unknown.length;
-  const details = silent.map(({ host, worker, last }) => {
-    const when = Number.isFinite(last) ? `last ${durationText(last)} ago` : 'never';
-    return `${host} (${worker.taskQueue}, ${when})`;
-  });
-  const text = `live workers that do not poll their task queue for workflows and activities: ${listed(details)}`;
+  const text = `live workers that do not poll their task queues: ${listed(silent)}`;
   const remedy = 'check the log of these workers, and that they use this Temporal';
   return [
     ...(polling > 0 ? [ok(`${polling} of ${pollers.length} live workers poll their task queues`)] : []),
@@ -196,5 +206,29 @@ function pollerFindings(pollers: readonly PollerFacts[]): Finding[] {
           ),
         ]
       : []),
+  ];
+}
+
+const kindTexts: Record<PolledKind, string> = {
+  workflow: 'workflows',
+  activity: 'activities',
+  longRunning: 'long-running activities',
+};
+
+function isSilent(ms: number | undefined): boolean {
+  return ms === undefined || ms > silentAfterMs;
+}
+
+function lastText(ms: number | undefined): string {
+  return ms === undefined ? 'never' : `last ${durationText(ms)} ago`;
+}
+
+function notificationFindings({ taskQueue, waiting, polledMs }: NotificationFacts): Finding[] {
+  if (waiting === 0 || !isSilent(polledMs)) return [];
+  return [
+    warning(
+      `${numbered(waiting, 'notification')} ${waiting === 1 ? 'waits' : 'wait'} on task queue ${taskQueue}, which no worker polls`,
+      'start the workers with --notify-url again; without it they are dropped after --notify-max-age of the workers that enqueued them',
+    ),
   ];
 }

@@ -108,14 +108,22 @@ export function divided({
   pods,
   agent = noAgent,
 }: Pick<NodeSnapshot, 'pods' | 'agent'>): Pick<ContestedNode, 'evacuable' | 'remaining'> {
-  const sorted = pods.toSorted((a, b) => compareNames(podName(a.pod), podName(b.pod)));
-  return {
-    evacuable: sorted.filter(({ pod }) => remainingCause(pod, agent) === undefined),
-    remaining: sorted.flatMap((one) => {
-      const cause = remainingCause(one.pod, agent);
-      return cause === undefined ? [] : [{ ...one, cause }];
-    }),
-  };
+  const evacuable: PodSnapshot[] = [];
+  const remaining: (PodSnapshot & RemainingPod)[] = [];
+  for (const one of sortedByName(pods)) {
+    const cause = remainingCause(one.pod, agent);
+    if (cause === undefined) evacuable.push(one);
+    else remaining.push({ ...one, cause });
+  }
+  return { evacuable, remaining };
+}
+
+/** Makes each name once, and not in each comparison. */
+function sortedByName(pods: readonly PodSnapshot[]): PodSnapshot[] {
+  return pods
+    .map((one) => ({ one, name: podName(one.pod) }))
+    .toSorted((a, b) => compareNames(a.name, b.name))
+    .map(({ one }) => one);
 }
 
 function demand(

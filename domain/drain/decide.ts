@@ -44,6 +44,8 @@ export type WaitingSnapshot = WaitingNode &
   };
 
 export interface DrainDecision {
+  /** The pods that the drain targets select. */
+  targeted: readonly Pod[];
   /** Targeted pods that have no Evacuation yet, in a stable order. */
   evacuate: readonly Pod[];
   nodeStatuses: readonly NodeMaintenanceNodeStatus[];
@@ -57,7 +59,7 @@ export interface DrainDecision {
   blocked: readonly BlockedPod[];
   /** Pods that terminate, and that nothing else blocks. */
   terminating: readonly Pod[];
-  /** Nodes whose targets exceed those of this maintenance since this decision, and the maintenances that caused it. */
+  /** Nodes that this decision fast-forwards: their drain targets exceed what this maintenance wants, because of maintenance `by`. */
   fastForwarded: readonly { node: string; by: string }[];
   waiting: readonly WaitingNode[];
   /** The waiting nodes that are still to be drained. */
@@ -77,7 +79,7 @@ export interface BlockedPod {
 
 /**
  * Decides the next step of a drain (KEP-4212 > Pod Selection). The next entry in the plan is selected "once all the nodes of a
- * NodeMaintenance have finished evacuation"; the drain targets of each node, which other maintenances limit, make it conform to their plans
+ * NodeMaintenance have finished evacuation"; because other maintenances limit the drain targets of each node, their plans are respected, too
  * (ADR 67). The result does not depend on the order of maintenances, nodes and pods.
  */
 export function decideDrain(observed: DrainSnapshot): DrainDecision {
@@ -99,6 +101,7 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
     node.evacuable.filter(({ pod }) => targetsPod(node.targets, pod)),
   );
   return {
+    targeted: targeted.map(({ pod }) => pod),
     evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
     nodeStatuses: [
       ...contentions.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
@@ -142,7 +145,7 @@ function deletionsOf({ maintenance, maintenances, nodes, deletion }: DrainSnapsh
 
 /**
  * Returns the snapshot with drain targets on the nodes of the maintenance that reach the last tier in which the deadline deletes pods: no pod
- * is deleted that the targets do not select, and DaemonSets do not return pods to targeted nodes. The position stays: its pods may be stuck.
+ * is deleted that the targets do not select, and DaemonSets do not return pods to targeted nodes. The position does not change: pods of the current tier may be stuck.
  */
 function fastForwarded(snapshot: DrainSnapshot, { due }: DeadlineDecision): DrainSnapshot {
   const own = snapshot.maintenances.find(({ name }) => name === snapshot.maintenance);
@@ -183,14 +186,15 @@ function statusOf(node: ContestedNode, message: string): NodeMaintenanceNodeStat
     drainMessage: message,
     podsPendingEvacuation: node.evacuable.length - evacuating,
     podsEvacuating: evacuating,
-    ...agentVersion(node),
+    ...agentOf(node),
   };
 }
 
-function agentVersion({
+function agentOf({
   agent,
-}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion'> {
-  return agent?.kind === 'Live' ? { agentVersion: agent.version } : {};
+}: Pick<NodeSnapshot, 'agent'>): Pick<NodeMaintenanceNodeStatus, 'agentVersion' | 'agentCapabilities'> {
+  if (agent?.kind !== 'Live') return {};
+  return { agentVersion: agent.version, agentCapabilities: [...agent.capabilities] };
 }
 
 /** Keeps the published targets: no new pod is evacuated, and Evacuations in progress continue. */
@@ -203,7 +207,7 @@ function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): N
     drainMessage: waitingMessage(node),
     podsPendingEvacuation: evacuable.length - evacuating,
     podsEvacuating: evacuating,
-    ...agentVersion(node),
+    ...agentOf(node),
     ...(isDenied(node) && { authorized: false }),
   };
 }

@@ -21,7 +21,7 @@ export function durationMs(text: string): number {
 
 /**
  * Returns the deadline that is in effect, with the steps that are done; undefined without one, and until Drain has started. The time never moves
- * back: "a later, looser deadline does not relax an earlier one". A step is the same one as before if it does the same as long before the deadline.
+ * back: "a later, looser deadline does not relax an earlier one". Once the nodes were drained, it stays as it was. A step is the same one as before if it does the same as long before the deadline.
  */
 export function drainDeadlineOf(
   spec: DrainDeadline | undefined,
@@ -30,6 +30,7 @@ export function drainDeadlineOf(
   const started = status?.stageStatuses.find(({ name }) => name === 'Drain')?.startTimestamp;
   if (spec === undefined || started === undefined) return undefined;
   const before = status?.drainDeadline;
+  if (before?.drainedAt !== undefined) return before;
   const specified =
     spec.at === undefined ? Date.parse(started) + durationMs(spec.after ?? '') : Date.parse(spec.at);
   const timeMs = Math.min(specified, before === undefined ? specified : Date.parse(before.time));
@@ -42,11 +43,7 @@ export function drainDeadlineOf(
     )?.doneAt;
     return { time: rfc3339(timeMs - leadMs), action, ...(doneAt !== undefined && { doneAt }) };
   });
-  return {
-    time: rfc3339(timeMs),
-    steps,
-    ...(before?.drainedAt !== undefined && { drainedAt: before.drainedAt }),
-  };
+  return { time: rfc3339(timeMs), steps };
 }
 
 function leadOf({ time }: DrainDeadlineStatus, step: DeadlineStepStatus): number {
@@ -92,10 +89,15 @@ export function deadlineInMs(
   return deadline && Date.parse(deadline.time) - now.getTime();
 }
 
-/** Reports whether the deadline that is in effect has passed. */
-export function isPastDeadline(maintenance: Pick<NodeMaintenance, 'spec' | 'status'>, now: Date): boolean {
-  const inMs = deadlineInMs(maintenance, now);
-  return inMs !== undefined && inMs <= 0;
+/** Reports whether the deadline that is in effect has passed. One that was met has no effect on what the drain waits for later. */
+export function isPastDeadline(
+  { spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>,
+  now: Date,
+): boolean {
+  const deadline = drainDeadlineOf(spec.drainDeadline, status);
+  if (deadline === undefined || now.getTime() < Date.parse(deadline.time)) return false;
+  const { drainedAt } = deadline;
+  return drainedAt === undefined || Date.parse(drainedAt) >= Date.parse(deadline.time);
 }
 
 /** Formats the deadline that is in effect and its next step; undefined without one, and once the nodes were drained. */
@@ -123,6 +125,34 @@ export function withStepsDone(
     steps: deadline.steps.map((step) =>
       step.doneAt === undefined && isDone(step) ? { ...step, doneAt: now } : step,
     ),
+  };
+}
+
+/** Identifies a step whose time moves with the deadline, such as `Notify-3600`: what it does, and how many seconds before the deadline. */
+function stepId(deadline: DrainDeadlineStatus, step: DeadlineStepStatus): string {
+  return `${step.action}-${leadOf(deadline, step) / 1_000}`;
+}
+
+/** The steps that are done, for the history. */
+export interface StepsDone {
+  /** Those that were not recorded before: `Notify 2024-04-22T21:40:32Z`. */
+  done: string[];
+  /** Identifies all of them. */
+  recorded: string[];
+}
+
+/** Returns the steps that are done. `recorded` identifies those that the history has: a worker may die between a step and its record. */
+export function stepsDone(
+  deadline: DrainDeadlineStatus | undefined,
+  recorded: readonly string[] = [],
+): StepsDone {
+  if (deadline === undefined) return { done: [], recorded: [] };
+  const done = deadline.steps.filter(({ doneAt }) => doneAt !== undefined);
+  return {
+    done: done
+      .filter((step) => !recorded.includes(stepId(deadline, step)))
+      .map(({ action, time }) => `${action} ${time}`),
+    recorded: done.map((step) => stepId(deadline, step)),
   };
 }
 

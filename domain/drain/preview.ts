@@ -10,8 +10,9 @@ import {
   stuckTerminating,
 } from '../evacuation/blocker.ts';
 import {
-  multipleBudgetsMessage,
+  allowedBy,
   budgetBlocker,
+  budgetBlockers,
   budgetsOf,
   bypassesBudget,
   neverAllowsDisruption,
@@ -26,7 +27,11 @@ import {
   inapplicableReason,
   registeredEvacuators,
 } from '../evacuation/evacuatorSelection.ts';
+import type { RequestedEviction } from '../evacuation/evictionRequest.ts';
+import { evictionBlocker } from '../evacuation/progress.ts';
+import { evacuationOnlyReason } from '../evacuation/route.ts';
 import { appsController, isReleased } from '../evacuation/podRelease.ts';
+import { defaultEvictionApi, type EvictionApi } from '../common/evictionApi.ts';
 import { compareNames } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { daemonSetOf, isFinished, podName, podPriorityOf, podTypeOf } from '../common/pod.ts';
@@ -43,6 +48,10 @@ export interface PreviewInput {
   budgets: readonly PodDisruptionBudget[];
   /** UID of a pod -> its Evacuation; only of a drain in progress. */
   evacuations?: ReadonlyMap<string, Evacuation>;
+  /** UID of a pod -> its EvictionRequest. */
+  requests?: ReadonlyMap<string, RequestedEviction>;
+  /** By which API pods are asked to leave; Evacuations unless given. */
+  evictionApi?: EvictionApi | undefined;
   /** Node name -> its agent; none for other nodes. */
   agents?: ReadonlyMap<string, NodeAgent>;
   /** Whether workers register the evacuator of Deployments for pods without evacuators (ADR 64). Undefined: it is not known. */
@@ -186,8 +195,9 @@ function podPreview(previewed: PreviewedPod, facts: PreviewInput): PodPreview {
     return why === undefined ? [] : [`${evacuatorClass} cannot evacuate it: ${why}`];
   });
   const registers = mayBeRegistered(previewed, facts) ? (facts.registration ?? 'unknown') : 'annotated';
-  const evacuators =
+  const byEvacuation =
     registers === 'automatic' ? [controllerEvacuator(DEPLOYMENT_EVACUATOR)] : evacuatorsOf(pod);
+  const evacuators = leavesByRequest(pod, facts) ? respondersOf(pod) : byEvacuation;
   return {
     pod: podName(pod),
     node: pod.spec.nodeName ?? '',
@@ -221,6 +231,18 @@ function mayBeRegistered({ pod, hasClaims = false }: PreviewedPod, { budgets }: 
   return own.length === 1 && own.every(neverAllowsDisruption);
 }
 
+/** Where `auto` is chosen, it also takes a controller that serves EvictionRequests. */
+function leavesByRequest(pod: Pod, { evictionApi = 'evacuation' }: PreviewInput): boolean {
+  return evictionApi !== 'evacuation' && evacuationOnlyReason(pod) === undefined;
+}
+
+/** Returns the responders of the pod in the form of evacuators, in the order in which they become active. */
+function respondersOf({ spec: { evictionResponders = [] } }: Pod): Evacuator[] {
+  return evictionResponders
+    .map(({ name, priority }) => ({ evacuatorClass: name, priority, role: 'responder' }))
+    .toSorted((a, b) => b.priority - a.priority || compareNames(a.evacuatorClass, b.evacuatorClass));
+}
+
 function evacuatorsOf(pod: Pod): Evacuator[] {
   return registeredEvacuators(pod).evacuators.filter(
     ({ evacuatorClass }) => ignoredReason(evacuatorClass, pod) === undefined,
@@ -244,29 +266,22 @@ function blockersOf(pod: Pod, facts: PreviewInput): Blocker[] {
     const stuck = stuckTerminating(pod, facts.now);
     return stuck === undefined ? [] : [stuck];
   }
-  return [...reportedBlockers(pod, facts), ...budgetBlockers(pod, facts)];
+  return [...reportedBlockers(pod, facts), ...(needsEviction(pod) ? budgetBlockers(pod, facts.budgets) : [])];
 }
 
 /** Returns what blocks the Evacuation of a pod, except budgets, of which the preview knows more. */
-function reportedBlockers(pod: Pod, { evacuations, now }: PreviewInput): Blocker[] {
+function reportedBlockers(pod: Pod, { evacuations, requests, now }: PreviewInput): Blocker[] {
   const evacuation = evacuations?.get(pod.metadata.uid ?? '');
-  const blocker = evacuation && blockerOf(pod, evacuation, now);
+  const requested = requests?.get(pod.metadata.uid ?? '');
+  const blocker = evacuation
+    ? blockerOf(pod, evacuation, now)
+    : requested && evictionBlocker(pod, requested, { now, responseMs: defaultResponseMs });
   if (blocker === undefined || budgetReasons.includes(blocker.reason)) return [];
   // This evacuator waits until the drain targets of the node include the pod.
   const waitsForTier =
     blocker.reason === BlockerReason.EvacuatorNotResponding &&
     evacuation?.status?.activeEvacuatorClass === DAEMONSET_EVACUATOR;
   return waitsForTier ? [] : [blocker];
-}
-
-function budgetBlockers(pod: Pod, { budgets }: PreviewInput): Blocker[] {
-  if (!needsEviction(pod)) return [];
-  const own = budgetsOf(pod, budgets);
-  if (own.length > 1)
-    return [{ reason: BlockerReason.MultipleDisruptionBudgets, message: multipleBudgetsMessage(own) }];
-  return own
-    .filter((budget) => allowedBy(budget) === 0 && !bypassesBudget(pod, budget))
-    .map((budget) => budgetBlocker(budget));
 }
 
 function notesOf(pod: Pod, emptyDirs: readonly string[], cause: RemainingCause | undefined): Note[] {
@@ -293,6 +308,8 @@ function notesOf(pod: Pod, emptyDirs: readonly string[], cause: RemainingCause |
 function hasController({ metadata }: Pod): boolean {
   return metadata.ownerReferences?.some(({ controller }) => controller === true) === true;
 }
+
+const defaultResponseMs = defaultEvictionApi.responseSeconds * 1_000;
 
 function budgetPreviews(pods: readonly PreviewedPod[], { budgets }: PreviewInput): BudgetPreview[] {
   return budgets
@@ -328,10 +345,6 @@ function budgetPreview(budget: PodDisruptionBudget, pods: number, unmanaged: num
     allows: reason === BlockerReason.DisruptionBudgetNeverAllows ? 'Never' : 'NotNow',
     message,
   };
-}
-
-function allowedBy({ status }: PodDisruptionBudget): number {
-  return status?.disruptionsAllowed ?? 0;
 }
 
 function nameOf({ metadata }: PodDisruptionBudget): string {

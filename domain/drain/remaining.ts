@@ -3,12 +3,14 @@ import { EVACUATE_CONTROL_PLANE_ANNOTATION } from '../../api/names.ts';
 import { assertNever } from '../common/assertNever.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { isFromFile, podName, podTypeOf } from '../common/pod.ts';
-import { needsConsent } from '../common/staticPod.ts';
-import type { NodeAgent } from '../leases/nodeAgent.ts';
+import { needsConsent, staticPodOf } from '../common/staticPod.ts';
+import { canStopStaticPods, type NodeAgent } from '../leases/nodeAgent.ts';
 
 /** Why a static pod keeps running. */
 export type RemainingCause =
   | Exclude<NodeAgent, { kind: 'Live' }>
+  /** Its agent runs, and does not find the folder of static pods. */
+  | { readonly kind: 'NotCapable' }
   /** It belongs to the control plane, and its manifest does not permit drains to stop it. */
   | { readonly kind: 'NeedsConsent' }
   /** The kubelet has its manifest from a URL, from where an agent cannot remove it. */
@@ -27,8 +29,9 @@ export interface RemainingPod {
 export function remainingCause(pod: Pod, agent: NodeAgent): RemainingCause | undefined {
   if (podTypeOf(pod) !== 'Static') return undefined;
   if (agent.kind !== 'Live') return agent;
+  if (!canStopStaticPods(agent)) return { kind: 'NotCapable' };
   if (!isFromFile(pod)) return { kind: 'NotFromFile' };
-  return needsConsent(pod.metadata) ? { kind: 'NeedsConsent' } : undefined;
+  return needsConsent(staticPodOf(pod)) ? { kind: 'NeedsConsent' } : undefined;
 }
 
 /** Formats `kube-system/proxy-one (no agent reports from node one: ...); kube-system/etcd-two (...)`: each cause once, with its pods. */
@@ -54,6 +57,8 @@ export function remainingCauseText(members: readonly RemainingPod[]): string {
       return `the node agent has not reported ${silentText(members)}: check that it runs there`;
     case 'Unknown':
       return `the worker may not read the Lease of the node agent (${first.cause.because}): apply deploy/rbac again`;
+    case 'NotCapable':
+      return `the node agent of ${nodesText(members)} cannot stop static pods, because it does not find their folder: set its --static-pod-path (STATIC_POD_PATH) to the staticPodPath of the kubelet`;
     case 'NeedsConsent':
       return `part of the control plane, without consent: to stop it, too, set the annotation ${EVACUATE_CONTROL_PLANE_ANNOTATION}: "true" in its manifest`;
     case 'NotFromFile':

@@ -22,7 +22,15 @@ export const BlockerReason = {
   EvictionRejected: 'EvictionRejected',
   /** The apiserver, or an admission webhook, rejects the deletion of a DaemonSet pod, or of any pod at the deadline of a drain. */
   DeletionRejected: 'DeletionRejected',
-  /** A DaemonSet recreated its pod on the node right after the previous one was deleted. */
+  /** No responder has evicted the pod that an EvictionRequest names. */
+  EvictionFailed: 'EvictionFailed',
+  /** The apiserver, or an admission webhook, rejects the EvictionRequest. */
+  EvictionRequestRejected: 'EvictionRequestRejected',
+  /** The EvictionRequest was deleted, and finalizers keep it. */
+  EvictionRequestDeleted: 'EvictionRequestDeleted',
+  /** No controller has answered the EvictionRequest, or none can: the apiserver does not serve the API. */
+  EvictionRequestUnanswered: 'EvictionRequestUnanswered',
+  /** A controller, such as a DaemonSet, recreated its pod on the node right after the previous one was deleted. */
   PodRecreated: 'PodRecreated',
   /** The Evacuation was deleted, and its finalizers delay the creation of a new one. */
   EvacuationDeleted: 'EvacuationDeleted',
@@ -47,6 +55,7 @@ export function requiresIntervention({ reason }: Blocker): boolean {
 const transientReasons: readonly string[] = [
   BlockerReason.StuckTerminating,
   BlockerReason.EvacuatorNotResponding,
+  BlockerReason.EvictionRequestUnanswered,
 ];
 
 /** Reports whether a blocker often disappears within seconds: this includes a pod or an evacuator that is late. */

@@ -92,6 +92,20 @@ export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
   return { reason: BlockerReason.DisruptionBudget, message };
 }
 
+/** Returns why the eviction API does not evict the pod now; at most one blocker. */
+export function budgetBlockers(pod: Pod, budgets: readonly PodDisruptionBudget[]): Blocker[] {
+  const own = budgetsOf(pod, budgets);
+  if (own.length > 1)
+    return [{ reason: BlockerReason.MultipleDisruptionBudgets, message: multipleBudgetsMessage(own) }];
+  return own
+    .filter((budget) => allowedBy(budget) === 0 && !bypassesBudget(pod, budget))
+    .map((budget) => budgetBlocker(budget));
+}
+
+export function allowedBy({ status }: PodDisruptionBudget): number {
+  return status?.disruptionsAllowed ?? 0;
+}
+
 /** Reports whether a budget can never allow a disruption, however long one waits. */
 export function neverAllowsDisruption(budget: PodDisruptionBudget): boolean {
   return remedyOf(budget) !== undefined;

@@ -147,7 +147,7 @@ export type HandOver =
 export type NextStep =
   /** No evacuator can remove the pod gracefully: "the evacuation controller will attempt to evict". */
   | { kind: 'Evict' }
-  /** Pods of this type are never evicted, and this one has no evacuator. */
+  /** The pod may not be evicted, and has no evacuator. */
   | { kind: 'Skip' }
   /** Set the active evacuator; `after` is present unless it is the first. */
   | { kind: 'Activate'; evacuatorClass: string; after?: HandOver }
@@ -158,7 +158,7 @@ export type NextStep =
   /** The progress timestamp is missing or in the future: set it to the current time. */
   | { kind: 'ResetProgress' };
 
-/** What decides how long an evacuator may take. */
+/** What decides how long an evacuator may take, and what follows the last one. */
 export interface EvacuatorDeadlines {
   /** The clock of the apiserver. */
   now: Date;
@@ -166,6 +166,8 @@ export interface EvacuatorDeadlines {
   responseSeconds?: number | undefined;
   /** Reports whether a class is known to have an evacuator, which may be restarting. */
   isKnown?: (evacuatorClass: string) => boolean;
+  /** The published drain targets of the node include this DaemonSet pod, so that the next one is kept off the node. */
+  isTargeted?: boolean;
 }
 
 /** The classes of the evacuators that run in the worker. */
@@ -198,6 +200,15 @@ export function inapplicableReason(evacuatorClass: string, pod: Pod): string | u
   return undefined;
 }
 
+/**
+ * Reports whether the pod may be evicted if its evacuators cannot remove it. A pod of a DaemonSet would be created again unless the scheduling gate
+ * keeps it off the node, and a static pod always is.
+ */
+function mayBeEvicted(pod: Pod, isTargeted: boolean): boolean {
+  const podType = podTypeOf(pod);
+  return podType === 'Default' || (podType === 'DaemonSet' && isTargeted);
+}
+
 /** Decides the next step of an evacuation, from the objects alone. */
 export function nextEvacuatorStep(
   evacuation: Pick<Evacuation, 'spec' | 'status'>,
@@ -206,10 +217,11 @@ export function nextEvacuatorStep(
 ): NextStep {
   const { spec, status } = evacuation;
   const evacuators = spec.evacuators ?? [];
-  const isEvictable = podTypeOf(pod) === 'Default';
+  const isEvictable = mayBeEvicted(pod, deadlines.isTargeted === true);
   const [first] = evacuators;
   if (first === undefined) return { kind: isEvictable ? 'Evict' : 'Skip' };
-  const isExhausted = isFinished(pod) || isTrue(status?.conditions, exhaustedCondition);
+  const isFinishedByItself = podTypeOf(pod) === 'Default' && isFinished(pod);
+  const isExhausted = isFinishedByItself || isTrue(status?.conditions, exhaustedCondition);
   if (isEvictable && isExhausted) return { kind: 'Evict' };
   const classes = evacuators.map((one) => one.evacuatorClass);
   const from = classes.find((one) => one === status?.activeEvacuatorClass) ?? first.evacuatorClass;
@@ -224,7 +236,7 @@ export function nextEvacuatorStep(
   return restart({ kind: 'Activate', evacuatorClass: first.evacuatorClass, after }, restartMs, deadlines.now);
 }
 
-/** Starts again with the first evacuator of a pod that is never evicted, at most once per deadline. */
+/** Starts again with the first evacuator of a pod that may not be evicted, at most once per deadline. */
 function restart(activate: Extract<NextStep, { kind: 'Activate' }>, deadlineMs: number, now: Date): NextStep {
   return now.getTime() < deadlineMs ? { kind: 'AwaitProgress', deadlineMs } : activate;
 }
@@ -306,8 +318,12 @@ function awaitedResponse(evacuatorClass: string): string {
 export function successorsOf({ spec }: Pick<Evacuation, 'spec'>, evacuatorClass: string, pod: Pod): string {
   const classes = (spec.evacuators ?? []).slice(0, MAX_EVACUATORS).map((one) => one.evacuatorClass);
   const remaining = classes.slice(classes.indexOf(evacuatorClass) + 1);
-  const last = podTypeOf(pod) === 'Default' ? ['the eviction API'] : [`${classes[0]} again`];
-  return [...remaining, ...last].join(', then ');
+  const last: Readonly<Record<PodType, string>> = {
+    Default: 'the eviction API',
+    DaemonSet: 'the eviction API if the drain targets of the node include the pod',
+    Static: `${classes[0]} again`,
+  };
+  return [...remaining, last[podTypeOf(pod)]].join(', then ');
 }
 
 /** Returns why the active evacuator is replaced, as a sentence. */

@@ -33,6 +33,17 @@ export function leaseStateOf(lease: Readonly<Lease> | undefined, now: number): L
   return leaseDurationSeconds === 0 ? { kind: 'Free' } : { kind: 'Expired', holder, at: until };
 }
 
+/** Returns who else holds the Lease; undefined if `holder` holds it, or may acquire it. */
+export function otherHolderOf(
+  lease: Readonly<Lease> | undefined,
+  holder: string,
+  now: number,
+): string | undefined {
+  const state = leaseStateOf(lease, now);
+  const isOther = state.kind === 'Held' && state.holder !== holder;
+  return isOther || state.kind === 'HeldByAdministrator' ? state.holder : undefined;
+}
+
 /**
  * Reports whether the holder itself may still act. It has to stop before others may start, earlier by the clock drift that they
  * allow for: the state `Held` is not sufficient for the holder.

@@ -1,5 +1,6 @@
 import type { Lease } from '../../api/core.ts';
 import type { COMPONENT_LABEL, HOSTNAME_LABEL, IdentityAnnotation } from '../../api/names.ts';
+import { type EvictionApi, evictionApis } from '../common/evictionApi.ts';
 import { isExpired, renewIntervalSecondsOf } from './identityLease.ts';
 
 /** One process of an installation, as the CLI shows it. Times are RFC 3339; fields that its Lease does not have are omitted. */
@@ -18,6 +19,8 @@ export interface ProcessSummary {
   readonly temporal?: TemporalWorker;
   /** Its setting --deployment-registration. */
   readonly deploymentRegistration?: DeploymentRegistration;
+  /** Its setting --eviction-api, unless that is evacuation. */
+  readonly evictionApi?: EvictionApi;
 }
 
 /** Values of the setting: the evacuator of Deployments serves pods with its annotation only, or also some without evacuators (ADR 64). */
@@ -48,6 +51,8 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
   const taskQueue = annotation('nodemaintenance.k8s.io/task-queue');
   const registration = annotation('nodemaintenance.k8s.io/deployment-registration');
   const deploymentRegistration = deploymentRegistrations.find((one) => one === registration);
+  const api = annotation('nodemaintenance.k8s.io/eviction-api');
+  const evictionApi = evictionApis.find((one) => one === api);
   const isWorker = identity !== undefined && namespace !== undefined && taskQueue !== undefined;
   return {
     component: labels[componentLabel] ?? '',
@@ -59,16 +64,26 @@ export function processOf(lease: Readonly<Lease>, leader: string | undefined, no
     ...(version !== undefined && { version }),
     ...(isWorker && { temporal: { identity, namespace, taskQueue } }),
     ...(deploymentRegistration !== undefined && { deploymentRegistration }),
+    ...(evictionApi !== undefined && { evictionApi }),
   };
 }
 
 /** Returns the setting of the worker that leads, or of all that run if none leads; undefined if they do not say, or say different things. */
 export function registrationOf(processes: readonly ProcessSummary[]): DeploymentRegistration | undefined {
+  const settings = new Set(decidingOf(processes).map((one) => one.deploymentRegistration));
+  return settings.size === 1 ? [...settings][0] : undefined;
+}
+
+/** Returns by which API these workers drain; undefined if they say different things, or none runs. */
+export function evictionApiOf(processes: readonly ProcessSummary[]): EvictionApi | undefined {
+  const settings = new Set(decidingOf(processes).map(({ evictionApi = 'evacuation' }) => evictionApi));
+  return settings.size === 1 ? [...settings][0] : undefined;
+}
+
+function decidingOf(processes: readonly ProcessSummary[]): readonly ProcessSummary[] {
   const workers = processes.filter(({ state, temporal }) => state !== 'Expired' && temporal !== undefined);
   const leaders = workers.filter(({ leader }) => leader);
-  const deciding = leaders.length > 0 ? leaders : workers;
-  const settings = new Set(deciding.map(({ deploymentRegistration }) => deploymentRegistration));
-  return settings.size === 1 ? [...settings][0] : undefined;
+  return leaders.length > 0 ? leaders : workers;
 }
 
 function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {

@@ -1,6 +1,8 @@
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import { podName } from '../common/pod.ts';
 import { isCompleted, stageOf } from '../common/stage.ts';
+import type { BlockedPod } from '../drain/decide.ts';
 import { BlockerReason, reportedBlocker } from '../evacuation/blocker.ts';
 import { wasCordonedByMaintenance } from './status.ts';
 
@@ -41,11 +43,12 @@ const otherReason = 'Other';
 
 /**
  * Counts the pods that cannot leave, by reason. Evacuations name all of them but those whose Evacuation was rejected or deleted, of which each
- * maintenance lists the first.
+ * maintenance lists the first. `byRequest`: the pods with EvictionRequests.
  */
 export function blockedPodsByReason(
   maintenances: readonly NodeMaintenance[],
   evacuations: readonly Evacuation[],
+  byRequest: readonly BlockedPod[] = [],
 ): Map<string, number> {
   /** Pod -> reason. */
   const blocked = new Map<string, string>();
@@ -58,6 +61,7 @@ export function blockedPodsByReason(
     const blocker = reportedBlocker(status);
     if (blocker !== undefined) blocked.set(`${metadata.namespace}/${spec.podRef.name}`, blocker.reason);
   }
+  for (const { pod, blocker } of byRequest) blocked.set(podName(pod), blocker.reason);
   const counts = new Map<string, number>([...blockerReasons, otherReason].map((reason) => [reason, 0]));
   for (const reason of blocked.values()) {
     const label = blockerReasons.has(reason) ? reason : otherReason;

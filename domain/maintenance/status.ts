@@ -18,6 +18,8 @@ import { pendingVerification, type Verification, volumesText, workText } from '.
 import { join } from '../drain/targets.ts';
 import { drainTierAt } from '../drain/tiers.ts';
 import { requiresIntervention } from '../evacuation/blocker.ts';
+import type { EvictionApiSettings } from '../common/evictionApi.ts';
+import { EVICTION_REQUESTS_SERVED, type Serving, servingCondition } from '../evacuation/serving.ts';
 import { terminationText } from '../evacuation/termination.ts';
 import { NODES_AUTHORIZED, nodesAuthorizedCondition } from '../common/nodePermission.ts';
 import {
@@ -165,7 +167,7 @@ export function wasCordonedByMaintenance(node: NodeMaintenanceNodeStatus | undef
 
 /** Clears the targets, so that pods may return to the node. The pods that are still there stay, and do not count as evacuated. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
-  const { agentVersion: _notRead, ...recorded } = node;
+  const { agentVersion: _version, agentCapabilities: _capabilities, ...recorded } = node;
   const { podsPeak, podsPendingEvacuation, podsEvacuating } = node;
   return {
     ...recorded,
@@ -280,6 +282,19 @@ export function withCapacity(
   const condition = capacityCondition(facts);
   if (condition.status === 'True' && !facts.waits && !hasCondition(status, CAPACITY_AVAILABLE)) return status;
   return { ...status, conditions: withCondition(status.conditions, condition, now) };
+}
+
+/** Returns the status with the condition EvictionRequestsServed. What is known stays until something else is known. */
+export function withServing(
+  status: NodeMaintenanceStatus,
+  { serving, ...settings }: EvictionApiSettings & { serving: Serving },
+  now: string,
+): NodeMaintenanceStatus {
+  if (serving === 'Unknown' && hasCondition(status, EVICTION_REQUESTS_SERVED)) return status;
+  return {
+    ...status,
+    conditions: withCondition(status.conditions, servingCondition(serving, settings), now),
+  };
 }
 
 /** Updates the conditions NodeLeasesHeld and NodesAuthorized. A maintenance whose nodes were never waiting for it does not have them. */

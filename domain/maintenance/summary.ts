@@ -7,7 +7,11 @@ import type {
   NodeMaintenanceNodeStatus,
   NodeMaintenanceStage,
 } from '../../api/nodeMaintenance.ts';
-import { type Blocker, blockerOf, requiresIntervention } from '../evacuation/blocker.ts';
+import { type Blocker, requiresIntervention } from '../evacuation/blocker.ts';
+import { isLive, type RequestedEviction } from '../evacuation/evictionRequest.ts';
+import { EVICTION_REQUESTS_SERVED } from '../evacuation/serving.ts';
+import { evacuationProgress, type EvictionProgress, evictionProgress } from '../evacuation/progress.ts';
+import { defaultEvictionApi } from '../common/evictionApi.ts';
 import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { isFalse, isTrue } from '../common/conditions.ts';
 import { terminationText } from '../evacuation/termination.ts';
@@ -27,7 +31,7 @@ import {
 } from './backInService.ts';
 import { isLeftRunning, podName, podTypeOf } from '../common/pod.ts';
 import { type RemainingPod, remainingCause, remainingText } from '../drain/remaining.ts';
-import { type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
+import { capabilitiesIn, type NodeAgent, noAgent } from '../leases/nodeAgent.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
@@ -41,6 +45,8 @@ export interface MaintenanceSummaryInput extends ServiceContext {
   missing?: readonly string[] | undefined;
   /** Pod UID -> Evacuation. */
   evacuations: ReadonlyMap<string, Evacuation>;
+  /** Pod UID -> EvictionRequest of node maintenance, and the Eviction that serves it. */
+  requests?: ReadonlyMap<string, RequestedEviction>;
   now: Date;
   /** The rate that the observer has measured most recently. */
   drainRate?: DrainRate | undefined;
@@ -83,6 +89,8 @@ export interface MaintenanceSummary {
   readonly stalled?: string;
   /** The pods that fit on no other node, and why. Missing if all fit, as far as a worker has observed. */
   readonly capacity?: string;
+  /** Nobody serves EvictionRequests, and what follows from it. */
+  readonly unserved?: string;
 }
 
 export interface DeadlineSummary {
@@ -114,7 +122,7 @@ export interface NodeSummary {
   readonly podsToEvacuate?: number;
   readonly podsEvacuated: number;
   readonly message: string;
-  /** Pods with an Evacuation, and pods that terminate without one. */
+  /** Pods that are asked to leave, and pods that terminate without that. */
   readonly leaving: readonly LeavingPod[];
   /** Static pods that keep running. */
   readonly staticPods: readonly string[];
@@ -131,7 +139,7 @@ export interface NodeSummary {
 
 export interface LeavingPod {
   readonly pod: string;
-  /** The active evacuator. Missing for the eviction API. */
+  /** The active evacuator or responder. Missing for the eviction API. */
   readonly evacuator?: string;
   readonly message?: string;
   /** What a terminating pod waits for. */
@@ -187,6 +195,7 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
     ...staticPodsRemain(input),
     ...(stalled !== undefined && { stalled }),
     ...capacityOf(maintenance),
+    ...unservedOf(maintenance),
   };
 }
 
@@ -213,6 +222,12 @@ function capacityOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'cap
   return condition?.status === 'False' ? { capacity: condition.message } : {};
 }
 
+function unservedOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'unserved'> {
+  if (stageOf(maintenance) !== 'Drain' || isDrained(maintenance)) return {};
+  const condition = maintenance.status?.conditions.find(({ type }) => type === EVICTION_REQUESTS_SERVED);
+  return condition?.status === 'False' ? { unserved: condition.message } : {};
+}
+
 function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'notProgressing'> {
   const problem = isCompleted(maintenance) ? undefined : progressProblemOf(maintenance);
   if (problem === undefined) return {};
@@ -229,13 +244,13 @@ export function tierOf(maintenance: NodeMaintenance): ReachedTier | undefined {
 }
 
 function nodeSummary(own: NodeServiceInput, input: MaintenanceSummaryInput): NodeSummary {
-  const { maintenance, policies, evacuations, now } = input;
+  const { maintenance, policies } = input;
   const { name } = own.node.metadata;
   const record = recordOf(maintenance, name);
   const target = record?.drainTargets.at(-1);
   const gates = gatesSummary(own, policies);
   const pods = own.pods.toSorted((a, b) => compareNames(podName(a), podName(b)));
-  const leaving = pods.flatMap((pod) => leavingPod(pod, evacuations.get(pod.metadata.uid ?? ''), now) ?? []);
+  const leaving = pods.flatMap((pod) => leavingPod(pod, input) ?? []);
   const isComplete = stageOf(maintenance) === 'Complete';
   const notUncordoned = isComplete ? notUncordonedReason(own.node, maintenance) : undefined;
   const { podsToEvacuate, podsEvacuated } = countsOf(record, leaving.length);
@@ -265,8 +280,9 @@ function agentVersionOf(record: NodeMaintenanceNodeStatus | undefined): Pick<Nod
 
 /** Returns the static pods that a drain leaves running. The status does not say whether an agent that does not report has ever done so. */
 function remainingOf(pods: readonly Pod[], record: NodeMaintenanceNodeStatus | undefined): RemainingPod[] {
-  const { agentVersion: version } = record ?? {};
-  const agent: NodeAgent = version === undefined ? noAgent : { kind: 'Live', version };
+  const { agentVersion: version, agentCapabilities = [] } = record ?? {};
+  const capabilities = capabilitiesIn(agentCapabilities);
+  const agent: NodeAgent = version === undefined ? noAgent : { kind: 'Live', version, capabilities };
   return pods.flatMap((pod) => {
     const cause = isLeftRunning(pod, SYSTEM_NAMESPACE) ? undefined : remainingCause(pod, agent);
     return cause === undefined ? [] : [{ pod, cause }];
@@ -296,21 +312,43 @@ function countsOf(
   return { podsToEvacuate, podsEvacuated: Math.max(0, podsPeak - podsToEvacuate) };
 }
 
-function leavingPod(pod: Pod, evacuation: Evacuation | undefined, now: Date): LeavingPod | undefined {
+function leavingPod(pod: Pod, input: MaintenanceSummaryInput): LeavingPod | undefined {
   const isTerminating = pod.metadata.deletionTimestamp !== undefined;
-  const isLeaving = evacuation !== undefined || (isTerminating && !staysRunning(pod));
+  const requested = progressOf(pod, input);
+  const isLeaving = requested !== undefined || (isTerminating && !staysRunning(pod));
   if (!isLeaving) return undefined;
-  const { activeEvacuatorClass, message, expectedEvacuationFinishTime } = evacuation?.status ?? {};
-  const blocker = blockerOf(pod, evacuation, now);
+  const { evacuator, message, expectedFinishTime, blocker } =
+    requested ?? evacuationProgress(pod, undefined, input.now);
   return {
     pod: podName(pod),
-    ...(activeEvacuatorClass && { evacuator: activeEvacuatorClass }),
+    ...(evacuator && { evacuator }),
     ...(message && { message }),
     ...(isTerminating && blocker === undefined && { terminating: terminationText(pod) }),
-    ...(expectedEvacuationFinishTime !== undefined && { expectedFinishTime: expectedEvacuationFinishTime }),
+    ...(expectedFinishTime !== undefined && { expectedFinishTime }),
     ...(blocker !== undefined && { blocker }),
   };
 }
+
+/** Returns the progress of a pod that is asked to leave, by an Evacuation or by an EvictionRequest. */
+function progressOf(
+  pod: Pod,
+  { maintenance, evacuations, requests, now }: MaintenanceSummaryInput,
+): EvictionProgress | undefined {
+  const { uid = '', namespace, name } = pod.metadata;
+  const evacuation = evacuations.get(uid);
+  if (evacuation !== undefined) return evacuationProgress(pod, evacuation, now);
+  const requested = requests?.get(uid);
+  if (requested?.request === undefined || !isLive(requested.request)) return undefined;
+  const progress = evictionProgress(pod, requested, { now, responseMs: defaultResponseMs });
+  // An Eviction does not say which PodDisruptionBudget blocks it; the worker compares them.
+  const reported = maintenance.status?.blockedPods?.find(
+    (one) => one.namespace === namespace && one.name === name,
+  );
+  const isTerminating = pod.metadata.deletionTimestamp !== undefined;
+  return { ...progress, blocker: progress.blocker ?? (isTerminating ? undefined : reported) };
+}
+
+const defaultResponseMs = defaultEvictionApi.responseSeconds * 1_000;
 
 /** Without an Evacuation, nobody stops a static pod or the Job of a window. */
 function staysRunning(pod: Pod): boolean {

@@ -90,6 +90,8 @@ export interface DeadlineFacts {
   onDeadline: 'Report' | 'Delete';
   isPaused: boolean;
   pods: readonly string[];
+  /** The number of these pods that are on nodes whose Leases others hold: there nothing is deleted. */
+  onNodesOfOthers?: number;
   owners: NonNullable<NotificationData['owners']>;
 }
 
@@ -98,7 +100,7 @@ const maxPodNames = 20;
 /** Returns the notification of a step. Its `id` is the same each time that the step is done. */
 export function deadline(
   maintenance: NotifiedMaintenance,
-  { time, step, onDeadline, isPaused, pods, owners }: DeadlineFacts,
+  { time, step, onDeadline, isPaused, pods, onNodesOfOthers = 0, owners }: DeadlineFacts,
 ): Notification {
   const isExceeded = step.action !== 'Notify';
   const left = `${numbered(pods.length, 'pod')} left`;
@@ -109,6 +111,7 @@ export function deadline(
       ? `The drain deadline ${time} of NodeMaintenance ${maintenance.name} has passed, with ${left}.`
       : `NodeMaintenance ${maintenance.name} is to be drained by ${time}, with ${left}.`,
     isExceeded ? deletes : then,
+    ...(onDeadline === 'Delete' && onNodesOfOthers > 0 ? [exemptText(onNodesOfOthers)] : []),
     ...(isPaused ? ['It is paused, and until it is resumed nothing is deleted.'] : []),
   ].join(' ');
   const type = isExceeded ? 'maintenance.deadline-exceeded' : 'maintenance.deadline-approaching';
@@ -126,6 +129,12 @@ export function deadline(
       owners,
     },
   );
+}
+
+function exemptText(count: number): string {
+  return count === 1
+    ? '1 pod is not, while another client holds the maintenance Lease of its node.'
+    : `${count} pods are not, while other clients hold the maintenance Leases of their nodes.`;
 }
 
 /** Returns the notification of the end. A maintenance that started to drain and did not finish is reported as cancelled. */

@@ -84,6 +84,18 @@ export function decideStaticPods(given: StaticPodFacts): StaticPodDecision {
   };
 }
 
+/**
+ * Decides after the apiserver has reported that the Node of this host was deleted: no maintenance selects it any more. The token of the agent
+ * ends with the Node, so that it will not learn when a maintenance of a new Node of this name is complete: everything is put back.
+ */
+export function decideWithoutNode({
+  present,
+  held,
+}: Pick<StaticPodFacts, 'present' | 'held'>): StaticPodDecision {
+  const node: Node = { metadata: { name: '' }, spec: {} };
+  return decideStaticPods({ node, present, held, evacuations: [], maintenances: [], exempt: new Set() });
+}
+
 /** Returns the held files that are put back when no apiserver has answered for long: one of them may be that apiserver. */
 export function controlPlaneOf(held: readonly HeldManifest[]): HeldManifest[] {
   return held.filter(({ manifest }) => manifest !== undefined && isControlPlanePod(manifest));

@@ -1,7 +1,6 @@
 import type { Lease } from '../../api/core.ts';
-import { IdentityAnnotation } from '../../api/names.ts';
 import { numbered } from '../common/text.ts';
-import { nodeAgentOf } from '../leases/nodeAgent.ts';
+import { heldManifestsOf, nodeAgentOf } from '../leases/nodeAgent.ts';
 import type { UninstallFacts } from './facts.ts';
 import { itemsAbout, type UninstallItem } from './item.ts';
 
@@ -10,9 +9,9 @@ import { itemsAbout, type UninstallItem } from './item.ts';
  * see that. One that does not report can do so only after it was started.
  */
 export function agentItems(lease: Lease, { now }: UninstallFacts): UninstallItem[] {
-  const { name, annotations } = lease.metadata;
-  const held = Number(annotations?.[IdentityAnnotation.HeldStaticPods] ?? 0);
-  if (!(held > 0)) return [];
+  const { name } = lease.metadata;
+  const held = heldManifestsOf(lease);
+  if (held === 0) return [];
   const about = itemsAbout({ phase: 'Nodes', kind: 'NodeAgent' }, { metadata: { name } });
   const manifests = numbered(held, 'manifest');
   if (nodeAgentOf(lease, new Date(now)).kind === 'Live') return [about.wait(`it puts back ${manifests}`)];

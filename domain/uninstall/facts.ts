@@ -1,5 +1,6 @@
 import type { Job, KubeObject, Lease, Node, ObjectMeta } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { EvictionRequest } from '../../api/lifecycle.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
@@ -16,6 +17,8 @@ export interface UninstallFacts {
   readonly maintenances: readonly NodeMaintenance[];
   readonly windows: readonly MaintenanceWindow[];
   readonly evacuations: readonly Evacuation[];
+  /** Those of node maintenance. */
+  readonly evictionRequests: readonly EvictionRequest[];
   readonly readinesses: readonly NodeReadiness[];
   readonly readinessPolicies: readonly KubeObject[];
   readonly budgets: readonly KubeObject[];

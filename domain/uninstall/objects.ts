@@ -1,5 +1,6 @@
 import type { KubeObject, Lease } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { EvictionRequest } from '../../api/lifecycle.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import {
   INSTIGATOR_FINALIZER,
@@ -83,6 +84,11 @@ export function evacuationItems(evacuation: Evacuation, { crds }: UninstallChoic
   // One that others have requested, too, stays theirs.
   if (deletionTimestamp === undefined && others.length === 0) return [about.delete()];
   return [about.patch('remove finalizer', removeFinalizer(evacuation, INSTIGATOR_FINALIZER) ?? [])];
+}
+
+/** "Early delete counts as withdraw" (KEP-4563): responders stop, and those of other requesters stay. */
+export function requestItem(request: EvictionRequest): UninstallItem {
+  return itemsAbout({ phase: 'Nodes', kind: 'EvictionRequest' }, request).delete();
 }
 
 function isForbidden({ status }: Evacuation): boolean {

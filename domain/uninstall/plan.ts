@@ -15,6 +15,7 @@ import {
   objectItems,
   podItems,
   readinessItems,
+  requestItem,
   windowItems,
 } from './objects.ts';
 import { claimItems, temporalItems } from './temporal.ts';
@@ -31,6 +32,7 @@ export function planUninstall(facts: UninstallFacts, choices: UninstallChoices):
     ...facts.maintenances.flatMap((one) => deletedMaintenanceItems(one)),
     ...facts.jobs.map((job) => backgroundDeletion(job)),
     ...facts.evacuations.flatMap((one) => evacuationItems(one, choices)),
+    ...facts.evictionRequests.map((one) => requestItem(one)),
     ...facts.pods.flatMap((pod) => podItems(pod)),
     ...facts.nodes.flatMap((node) => nodeItems(node, facts)),
     ...facts.agentLeases.flatMap((lease) => agentItems(lease, facts)),

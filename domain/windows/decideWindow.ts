@@ -11,7 +11,12 @@ import { type NodeOutcome, outcomesByNode } from './nodeOutcome.ts';
 import type { NodeStep } from './nodeFacts.ts';
 import type { InProgressPolicy } from './nodeStepInput.ts';
 import { progressOf } from './progress.ts';
-import { isRebootUnnecessary, rebootNeedsOf, type RebootNeeds } from './rebootNeeds.ts';
+import {
+  isRebootUnnecessary,
+  rebootNeedsOf,
+  type RebootNeeds,
+  type UnattendedReason,
+} from './rebootNeeds.ts';
 import { decideRollout, type RolloutDecision, type RolloutInput } from './rollout.ts';
 import { isPausedByWindow, type WindowMaintenance } from './windowMaintenance.ts';
 import type { SentSignal, WaitingSince, WindowNode, WindowState, WindowStep } from './windowState.ts';
@@ -47,8 +52,8 @@ export interface WindowDecisionInput {
   budget: BudgetView;
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
-  /** Nodes that the window would reboot, and that have no running agent. */
-  unattended: ReadonlySet<string>;
+  /** Nodes that the window would reboot, and that have no agent which does so. */
+  unattended: ReadonlyMap<string, UnattendedReason>;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
   nowMs: number;

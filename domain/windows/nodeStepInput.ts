@@ -1,6 +1,7 @@
 import type { Job, Node } from '../../api/core.ts';
 import type { RebootWork, WindowWork } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { RebootAbility } from '../leases/nodeAgent.ts';
 import { belongsToNode, type WindowMaintenance, workTypeOf } from './windowMaintenance.ts';
 
 /** The policy for nodes in progress: 'Finish' while the window is open, `spec.onWindowEnd` afterwards. */
@@ -34,8 +35,8 @@ export interface NodeStepInput {
   mayRunJobs: boolean;
   /** How the window reboots nodes now. Undefined if it does not, or was deleted. */
   reboot: RebootWork | undefined;
-  /** The agent of the node renews its Lease. */
-  isAgentRunning: boolean;
+  /** Whether the agent of the node would reboot it. */
+  agent: RebootAbility;
   /** Time at which the window opened, in milliseconds since the epoch. -Infinity while it is closed. */
   openedAtMs: number;
   /** Time at which a worker first observed the node as not ready, in milliseconds since the epoch. Undefined on the first observation. */
@@ -53,7 +54,7 @@ export interface NodeObjects {
   job: Job | undefined;
   lastHeartbeat?: number | undefined;
   isMissingReadinessTaint?: boolean;
-  isAgentRunning?: boolean;
+  agent?: RebootAbility | undefined;
   waitingSince?: number | undefined;
 }
 
@@ -76,7 +77,7 @@ export function nodeStepInput(
   { revision, ...context }: StepContext,
 ): NodeStepInput {
   const { maintenance, nodeUid } = windowMaintenance;
-  const { lastHeartbeat, isMissingReadinessTaint = false, isAgentRunning = false, waitingSince } = observed;
+  const { lastHeartbeat, isMissingReadinessTaint = false, agent = 'NotRunning', waitingSince } = observed;
   const isRecreated = node !== undefined && node.metadata.uid !== nodeUid;
   return {
     ...context,
@@ -87,7 +88,7 @@ export function nodeStepInput(
     work: workTypeOf(maintenance),
     revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',
     job,
-    isAgentRunning,
+    agent,
     waitingSince,
   };
 }

@@ -1,7 +1,8 @@
 import type { Node } from '../../api/core.ts';
 import type { RebootWork, WindowWork } from '../../api/maintenanceWindow.ts';
 import { DEFAULT_REBOOT_TIMEOUT_SECONDS } from '../../api/names.ts';
-import { needsReboot } from '../reboot/nodeReboot.ts';
+import type { RebootAbility } from '../leases/nodeAgent.ts';
+import { bootIdOf, needsReboot } from '../reboot/nodeReboot.ts';
 
 /** Returns how a window reboots nodes; undefined if it does not. */
 export function rebootWorkOf({ type, reboot }: WindowWork): RebootWork | undefined {
@@ -27,4 +28,22 @@ export function rebootNeedsOf(work: WindowWork, selected: readonly Node[]): Rebo
 /** Reports whether the window leaves a node alone that is not in progress. */
 export function isRebootUnnecessary(needs: RebootNeeds | undefined, node: string): boolean {
   return needs?.policy === 'IfRequired' && !needs.required.has(node);
+}
+
+/** Why a window does not start a node that it would reboot: it would drain the node for nothing. */
+export type UnattendedReason = Exclude<RebootAbility, 'Able'> | 'BootIdUnknown';
+
+/** Returns the nodes that would not be rebooted, by name. `agents` says what the agents of nodes would do; a node without one is missing. */
+export function unattendedNodes(
+  nodes: readonly Node[],
+  agents: ReadonlyMap<string, RebootAbility>,
+): Map<string, UnattendedReason> {
+  const unattended = new Map<string, UnattendedReason>();
+  for (const node of nodes) {
+    const { name } = node.metadata;
+    const ability = agents.get(name) ?? 'NotRunning';
+    if (ability !== 'Able') unattended.set(name, ability);
+    else if (bootIdOf(node) === undefined) unattended.set(name, 'BootIdUnknown');
+  }
+  return unattended;
 }

@@ -54,7 +54,7 @@ export function skipReboot({ work, reboot, node }: Facts): NodeStep | undefined 
 }
 
 export function awaitAgent(facts: Facts): NodeStep | undefined {
-  const { work, isAgentRunning, maintenance, readyTimeoutSeconds: seconds } = facts;
+  const { work, agent, maintenance, readyTimeoutSeconds: seconds } = facts;
   if (work !== 'Reboot') return undefined;
   if (endedBootIdOf(maintenance) === '')
     return {
@@ -63,16 +63,21 @@ export function awaitAgent(facts: Facts): NodeStep | undefined {
       message:
         'the kubelet had not reported a boot ID when the maintenance was created: delete the NodeMaintenance to maintain the node again',
     };
-  if (isAgentRunning) return undefined;
+  if (agent === 'Able') return undefined;
   const drained = maintenance.status?.conditions.find(({ type }) => type === 'Drained');
-  return awaitUntil(facts, 'its node agent does not run', {
-    at: Date.parse(drained?.lastTransitionTime ?? ''),
-    seconds,
-    failure: {
-      reason: 'AgentNotRunning',
-      message: `its node agent, which would reboot it, has not run for more than ${seconds} s since the node was drained: start the agent and delete the NodeMaintenance to maintain the node again, or reboot the node and advance it`,
+  const isRunning = agent === 'NoRebootCommand';
+  return awaitUntil(
+    facts,
+    isRunning ? 'its node agent has no reboot command' : 'its node agent does not run',
+    {
+      at: Date.parse(drained?.lastTransitionTime ?? ''),
+      seconds,
+      failure: {
+        reason: 'AgentNotRunning',
+        message: `its node agent, which would reboot it, has ${isRunning ? 'had no reboot command' : 'not run'} for more than ${seconds} s since the node was drained: ${isRunning ? 'set its --reboot-command (REBOOT_COMMAND)' : 'start the agent'} and delete the NodeMaintenance to maintain the node again, or reboot the node and advance it`,
+      },
     },
-  });
+  );
 }
 
 function awaitBoot(facts: Facts, state: RebootState): NodeStep {

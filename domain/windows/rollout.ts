@@ -7,6 +7,7 @@ import { compareNames, listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
 import type { NodeOutcome } from './nodeOutcome.ts';
+import type { UnattendedReason } from './rebootNeeds.ts';
 
 /** A node that a window selects. */
 export interface RolloutNode {
@@ -23,8 +24,8 @@ export interface RolloutInput {
   outcomes: ReadonlyMap<string, NodeOutcome>;
   /** Reports whether a node without an outcome needs no maintenance. */
   isUnnecessary: (node: string) => boolean;
-  /** Nodes that the window would reboot, and that have no running agent. */
-  unattended: ReadonlySet<string>;
+  /** Nodes that the window would reboot, and that have no agent which does so. */
+  unattended: ReadonlyMap<string, UnattendedReason>;
   /** The nodes of the whole cluster that are out of service, each with the reason. */
   outOfService: ReadonlyMap<string, string>;
   /** The NodeDisruptionBudgets of the cluster. A node starts only when every budget that selects it allows it. */
@@ -275,12 +276,24 @@ function everyNodeRejected(facts: Facts): Wait | undefined {
 function agentsNotRunning({ approvedInService, accepted, unattended }: Facts): Wait | undefined {
   const waiting = approvedInService.map(({ name }) => name).filter((name) => unattended.has(name));
   if (accepted.length > 0 || waiting.length === 0) return undefined;
-  const subject = waiting.length === 1 ? 'node' : 'nodes';
+  const causes = unattendedCauses.flatMap(([reason, cause]) => {
+    const nodes = waiting.filter((name) => unattended.get(name) === reason);
+    return nodes.length === 0 ? [] : [cause(`${nodes.length === 1 ? 'node' : 'nodes'} ${listed(nodes)}`)];
+  });
   return wait(
     'AgentNotRunning',
-    `No node agent runs on ${subject} ${listed(waiting)}: start it, or reboot ${waiting.length === 1 ? 'the node' : 'these nodes'} in another way and remove the annotation ${RebootAnnotation.Required}.`,
+    `${causes.join('. ')}, or reboot ${waiting.length === 1 ? 'the node' : 'these nodes'} in another way and remove the annotation ${RebootAnnotation.Required}.`,
   );
 }
+
+const unattendedCauses: readonly (readonly [UnattendedReason, (nodes: string) => string])[] = [
+  ['NotRunning', (nodes) => `No node agent runs on ${nodes}: start it`],
+  [
+    'NoRebootCommand',
+    (nodes) => `The node agent of ${nodes} has no reboot command: set its --reboot-command (REBOOT_COMMAND)`,
+  ],
+  ['BootIdUnknown', (nodes) => `The kubelet of ${nodes} has not reported a boot ID: check it`],
+];
 
 function otherTopologyDomain({ inDomain, rollout, inProgress, failed }: Facts): Wait | undefined {
   if (inDomain.length > 0) return undefined;

@@ -61,6 +61,7 @@ export function chartFiles(
     ...optionalTemplates(
       readObjects(new URL('window-jobs/', deploy), {}),
       readObjects(new URL('temporal-user/', deploy), {}),
+      readObjects(new URL('eviction-requests/', deploy), {}),
     ),
     'worker.yaml': workload('worker', 'worker'),
     'admission.yaml': workload('admission', 'admission-server'),

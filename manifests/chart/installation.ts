@@ -59,10 +59,16 @@ export function installationTemplates(deploy: readonly KubeObject[]): Record<str
 export function optionalTemplates(
   windowJobs: readonly KubeObject[],
   temporalUser: readonly KubeObject[],
+  evictionRequests: readonly KubeObject[],
 ): Record<string, string> {
+  const requests = renderManifests(evictionRequests, { namespace: releaseNamespace });
   const jobs = renderManifests(windowJobs, { namespace: releaseNamespace }).map(withPodSecurity);
   return {
     'window-jobs.yaml': onlyIf('.Values.windowJobs.enabled', withReleaseNamespace(templateOf(jobs))),
+    'eviction-requests.yaml': onlyIf(
+      '.Values.evictionRequestController.enabled',
+      withReleaseNamespace(templateOf(requests)),
+    ),
     'temporal-user.yaml': onlyIf('.Values.temporalUser.allNodes', templateOf(temporalUser)),
   };
 }

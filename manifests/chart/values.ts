@@ -114,6 +114,20 @@ const valuesSchema = z.strictObject({
         ),
     })
     .prefault({}),
+  evictionApi: z
+    .enum(['evacuation', 'lifecycle', 'auto'])
+    .default('evacuation')
+    .describe(
+      'by which API drains request that pods leave; auto: EvictionRequests of lifecycle.k8s.io where a controller serves them',
+    ),
+  evictionRequestController: z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(false)
+        .describe('acts on EvictionRequests of lifecycle.k8s.io, until another controller does'),
+    })
+    .prefault({}),
   windowJobs: z
     .strictObject({
       enabled: z.boolean().default(false).describe('lets maintenance windows run Jobs'),

@@ -201,6 +201,8 @@ function settings(name: Workload['name']): string[] {
           'ne .Values.deploymentEvacuator.registration "annotated"',
           '{{ .Values.deploymentEvacuator.registration }}',
         ),
+        setting('EVICTION_API', 'ne .Values.evictionApi "evacuation"', '{{ .Values.evictionApi }}'),
+        setting('EVICTION_REQUEST_CONTROLLER', '.Values.evictionRequestController.enabled', '"true"'),
         setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}'),
       ]
     : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];

@@ -83,6 +83,11 @@ export class RealNode {
     await this.#end(service, 'TERM');
   }
 
+  /** The service runs until the node ends, and after the next boot only when it is enabled. */
+  disableFromNextBoot(service: NodeService): void {
+    writeFileSync(this.#files.disabled(service), '');
+  }
+
   /** Starts a service that is disabled. */
   async enable(service: NodeService): Promise<void> {
     rmSync(this.#files.disabled(service), { force: true });

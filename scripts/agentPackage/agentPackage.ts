@@ -61,7 +61,10 @@ async function main(): Promise<number> {
   const env = { ...process.env, SOURCE_DATE_EPOCH: String(changedAt) };
   // The same package for the same files, no matter who builds it and when.
   execFileSync('find', [tree, '-exec', 'touch', '--no-dereference', `--date=@${changedAt}`, '{}', '+']);
-  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '-z1', '--build', tree, file], { stdio: 'pipe', env });
+  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '-z1', '--build', tree, file], {
+    stdio: 'pipe',
+    env,
+  });
   const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
   writeFileSync(`${file}.sha256`, `${sha256}  ${relative(output, file)}\n`);
   console.log(

@@ -24,7 +24,7 @@ const folders = {
     layers: [
       ['common'],
       ['budget', 'capacity', 'evacuation', 'installation', 'leases', 'readiness', 'reboot'],
-      ['drain', 'notifications'],
+      ['drain', 'evictionRequests', 'notifications'],
       ['admission', 'maintenance', 'shutdown', 'staticPods', 'windows'],
       ['doctor', 'report', 'uninstall'],
     ],
@@ -45,7 +45,7 @@ const folders = {
   controllers: {
     from: ['api', 'domain', 'kube', 'evacuator-kit', 'node-lease', 'temporal-config/currentKey.ts', 'temporal-config/readableMemo.ts', 'temporal-config/runs.ts'],
     packages: [...temporal('client', 'common'), '@opentelemetry/api', 'node:util', 'node:timers/promises'],
-    layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows']],
+    layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows'], ['evictionRequests']],
   },
   'evacuator-kit': {
     from: ['api', 'domain', 'http', 'kube'],
@@ -97,6 +97,8 @@ const folders = {
   'worker/notifications/endpoint.ts': { from: ['api', 'domain', 'worker'], packages: ['node:', 'undici'] },
   manifests: { from: ['api', 'domain/installation'], packages: ['node:', 'commander', 'yaml', 'zod'] },
   sandbox: { from: ['api', 'manifests', 'temporal-config'], not: onlyKube },
+  // Examines any cluster, so that it must know nothing of what it examines.
+  conformance: { from: ['api', 'kube'], packages: ['node:', 'commander'] },
   'sandbox/webhookClient.ts': { from: ['admission/issue.ts', 'sandbox'] },
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
   // Generates manifests from api and admission, and reference documentation.
@@ -105,6 +107,7 @@ const folders = {
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/plots.ts': { from: ['bench/plot.ts', 'bench/tables.ts'] },
   'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
+  'scripts/reference/reliabilityRuns.ts': { types: ['test/chaos/results.ts'] },
   'scripts/generate.ts': {
     from: ['scripts', 'api', 'manifests', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],
   },

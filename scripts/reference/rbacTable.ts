@@ -172,6 +172,7 @@ const maintenances = resourceOf(NODE_MAINTENANCE);
 const windows = resourceOf(MAINTENANCE_WINDOW);
 const budgets = resourceOf(NODE_DISRUPTION_BUDGET);
 const evacuations = resourceOf(EVACUATION);
+const lifecycle = (resource: string) => ({ group: 'lifecycle.k8s.io', version: 'v1alpha1', resource });
 const readinesses = resourceOf(NODE_READINESS);
 const policies = resourceOf(NODE_READINESS_POLICY);
 const leases = { group: 'coordination.k8s.io', version: 'v1', resource: 'leases' };
@@ -183,6 +184,8 @@ const definitions = { group: 'apiextensions.k8s.io', version: 'v1', resource: 'c
 
 /** Objects that exist: `mine` is of the operator or the scheduler, `others` and `paused` of an administrator, for the other node. */
 export const [mine, others, paused] = ['mine', 'others', 'paused'];
+/** The name of an object that does not exist: permission is asked before. */
+export const absent = 'absent';
 /** Is replaced by the UID of a pod. */
 export const uidOf = (namespace: string, name: string): string => `<UID of ${namespace}/${name}>`;
 const evacuationOf = (namespace: string, name: string): string => `${uidOf(namespace, name)}-${name}`;
@@ -621,6 +624,20 @@ export const sections: Section[] = [
         what: 'read Evacuations of another namespace',
         actions: read(within(evacuations, otherNamespace), evacuationOf(otherNamespace, evacuatedPod)),
         allowed: ['viewer', ...operators, 'evacuator'],
+      },
+      {
+        what: 'read EvictionRequests and Evictions (`lifecycle.k8s.io`) of the own namespace',
+        actions: ['evictionrequests', 'evictions'].flatMap((resource) =>
+          read(within(lifecycle(resource), ownNamespace), absent),
+        ),
+        allowed: ['viewer', 'tenant', ...operators],
+      },
+      {
+        what: 'read EvictionRequests and Evictions of another namespace',
+        actions: ['evictionrequests', 'evictions'].flatMap((resource) =>
+          read(within(lifecycle(resource), otherNamespace), absent),
+        ),
+        allowed: ['viewer', ...operators],
       },
       {
         what: 'request one for a pod of the own namespace',

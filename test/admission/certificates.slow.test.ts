@@ -1,4 +1,3 @@
-import { request } from 'node:https';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { hostsOf, validating } from '../../admission/registration.ts';
 import { type Secret, secretName, secrets } from '../../admission/secret.ts';
@@ -16,6 +15,7 @@ import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { installRegistration, removeRegistration, resetRegistration } from '../kit/registration.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { servedSerial } from '../kit/servingCertificate.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -57,22 +57,6 @@ async function bundle(): Promise<string> {
   return Buffer.from(webhooks?.[0]?.clientConfig.caBundle ?? '', 'base64').toString();
 }
 
-/** Returns the serial number of the certificate served at the port, to a client that trusts the CA. */
-function serialAt(port: number, ca: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const outgoing = request({ host: '127.0.0.1', port, ca, agent: false }, (incoming) => {
-      incoming.resume();
-      resolve(
-        (
-          outgoing.socket as unknown as { getPeerCertificate(): { serialNumber: string } }
-        ).getPeerCertificate().serialNumber,
-      );
-    });
-    outgoing.once('error', reject);
-    outgoing.end();
-  });
-}
-
 const withAuthorities = (bundles: Set<string>, count: number) =>
   [...bundles].filter((pem) => pem.match(/-----BEGIN CERTIFICATE-----/g)?.length === count);
 
@@ -92,7 +76,7 @@ test('through two changes of the authority every replica serves a trusted certif
     const observe = async () => {
       const ca = await bundle();
       bundles.add(ca);
-      for (const { port } of replicas) serials.add(await serialAt(port, ca));
+      for (const { port } of replicas) serials.add(await servedSerial(port, ca));
       // The next request of the apiserver opens a new connection, with the current certificate.
       for (const { admission } of replicas) admission.server.closeIdleConnections();
       const { code, stderr } = await dryRun();

@@ -4,6 +4,7 @@ import { MAINTENANCE_FINALIZER, REQUESTER_ANNOTATION, TEMPORAL_USER } from '../.
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { recordOfUser } from '../../domain/common/requester.ts';
 import { completeDrainPlan } from '../../domain/drain/plan.ts';
+import type { Resource } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
 import { entry } from '../api/objects.ts';
@@ -12,6 +13,7 @@ import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { gate, ofPool, readinessPolicy } from '../kit/readiness.ts';
 import { hasMutatingPolicies, resetRegistration } from '../kit/registration.ts';
+import { clusterRoles, deployments } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -64,6 +66,30 @@ const selecting = (...nodes: string[]) => ({
 
 /** Creates a maintenance as the administrator. */
 const applied = (nodes: string[]): Promise<NodeMaintenance> => c.applied(c.maintenance({ nodes }));
+
+const admissionRole = 'node-maintenance-admission';
+interface ClusterRole extends KubeObject {
+  rules: { resources: string[] }[];
+}
+
+/** Creates a Deployment of one pod that runs on this node only, and not while it is cordoned; resolves with the name of the pod. */
+async function pinnedPod(node: string): Promise<string> {
+  const labels = { app: c.named('pinned') };
+  const spec = {
+    nodeSelector: { 'kubernetes.io/hostname': node },
+    terminationGracePeriodSeconds: 0,
+    containers: [{ name: 'main', image: 'fake' }],
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name: labels.app, namespace: c.namespace },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  return eventually(`the pod on node ${node}`, () => {
+    const [pod] = c.podsOf(node).filter(({ status }) => status.ready);
+    expect(pod).toBeDefined();
+    return `${c.namespace}/${pod?.metadata.name}`;
+  });
+}
 
 const denied = (...nodes: string[]) =>
   `denied the request: spec.nodeSelector: user "${operator}" may not delete ${nodes.length > 1 ? 'nodes' : 'node'} ${nodes.map((node) => `"${node}"`).join(', ')}: maintaining a node requires permission to delete it; select other nodes, or request the verb delete on these nodes`;
@@ -176,6 +202,38 @@ describe('a kubectl user is warned', () => {
     const { stderr } = await patched(mine.metadata.name, selecting(n1, n2), kubectl);
     expect(stderr).toContain(`matches nodes that other maintenances hold: "${other.metadata.name}"; `);
     expect(stderr).toContain('Warning: spec.nodeSelector changes in stage Cordon: ');
+  });
+
+  test('in stage Drain of a pod that fits on no other node, unless the pods cannot be listed', async () => {
+    const node = await c.nodeNamed('n');
+    const pod = await pinnedPod(node);
+    const warning = new RegExp(
+      `^Warning: spec.nodeSelector: 1 pod would fit on no other node: ${pod} \\(0/\\d+ nodes are available: .*\\); replacements would be Pending; set spec.requireCapacity to true to let pods wait$`,
+    );
+    // Other tests may have left nodes of which there are other warnings.
+    const created = async (stage: 'Idle' | 'Drain') => {
+      const args = ['create', '--dry-run=server', '-f', '-'];
+      const { code, stderr } = await kubectl(args, c.maintenance({ nodes: [node], stage }));
+      return { code, capacity: stderr.split('\n').filter((line) => line.includes('would fit on no other')) };
+    };
+    // An earlier list of pods is used for ten seconds.
+    await eventually('the warning', async () =>
+      expect(await created('Drain')).toEqual({ code: 0, capacity: [expect.stringMatching(warning)] }),
+    );
+    expect(await created('Idle')).toEqual({ code: 0, capacity: [] });
+
+    const role = await c.admin.get<ClusterRole>(clusterRoles as Resource<ClusterRole>, {
+      name: admissionRole,
+    });
+    const withoutPods = role?.rules.filter(({ resources: [kind] }) => kind !== 'pods');
+    await c.admin.mergePatch(clusterRoles, { name: admissionRole }, { rules: withoutPods });
+    try {
+      await eventually('no warning without the list of pods', async () =>
+        expect(await created('Drain')).toEqual({ code: 0, capacity: [] }),
+      );
+    } finally {
+      await c.admin.mergePatch(clusterRoles, { name: admissionRole }, { rules: role?.rules });
+    }
   });
 
   test('not if neither the stage nor the selector changes', async () => {

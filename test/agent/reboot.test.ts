@@ -108,6 +108,17 @@ describe('a host', () => {
     await noReboot(host);
   });
 
+  test('that shuts down already is rebooted only if that is cancelled', async () => {
+    const { node, host } = await machine();
+    host.isShuttingDown = true;
+    await drained(node);
+    await annotated(node, { [Requested]: host.bootId });
+    await noReboot(host);
+    expect(await annotationsOf(node)).not.toHaveProperty([Started]);
+    host.isShuttingDown = false;
+    await eventually('the reboot', async () => expect(await host.reboots()).toHaveLength(1));
+  });
+
   test('whose reboot command fails reports that, and can be withdrawn; the command is repeated until it succeeds', async () => {
     const { node, host } = await machine();
     await host.commandFails(true);

@@ -152,7 +152,11 @@ test('a static pod is stopped for the drain of its node, reported, and started a
     );
   await eventually('the identity Lease', async () => {
     expect(await lease()).toMatchObject({
-      metadata: { labels: { 'k8s.io/component': AGENT_COMPONENT } },
+      metadata: {
+        labels: { 'k8s.io/component': AGENT_COMPONENT },
+        // Without a reboot command, it does not reboot its node.
+        annotations: { [IdentityAnnotation.Capabilities]: 'static-pods' },
+      },
       spec: { leaseDurationSeconds: 60, holderIdentity: expect.stringMatching(`^${node}_`) },
     });
   });
@@ -366,6 +370,23 @@ test('of two agents of a node, the earlier one ends with an error', async () => 
   expect(await second.stop()).toBe(0);
 });
 
+test('what is held is put back when the Node was deleted, after which the agent learns nothing more', async () => {
+  const host = await hostNamed('deleted');
+  const { node } = host;
+  await host.placed('web.yaml', manifest('web'));
+  await host.placed('etcd.yaml', manifest('etcd', { labels: etcdLabels, annotations: consent }));
+  const agent = host.start();
+  await draining(node);
+  await evacuated(node, 'web');
+  await evacuated(node, 'etcd');
+  await eventuallyHeld(host, ['etcd.yaml', 'web.yaml']);
+  const { uid = '' } = (await c.node(node)).metadata;
+  await c.admin.delete(resources.nodes, { name: node }, { uid });
+  await eventuallyPresent(host, ['etcd.yaml', 'web.yaml']);
+  expect(agent.log()).toContain('was put back: the Node was deleted.');
+  expect(await agent.stop()).toBe(0);
+});
+
 test('a hold directory on another file system is refused', async () => {
   const host = await hostNamed('elsewhere');
   const held = `/dev/shm/nm-${crypto.randomUUID()}`;
@@ -374,12 +395,22 @@ test('a hold directory on another file system is refused', async () => {
   expect(agent.log()).toContain('is on another file system than --static-pod-path');
 });
 
-test('without a folder of static pods, the agent waits for one', async () => {
+test('without a folder of static pods, the agent waits for one, and its Lease says what it can do', async () => {
   const host = await hostNamed('none');
-  await rename(host.manifests, join(host.dir, 'later'));
-  const agent = host.start();
+  const later = join(host.dir, 'later');
+  await rename(host.manifests, later);
+  const agent = host.start({ args: ['--reboot-command', 'true', '--reboot-sentinel', ''] });
+  const eventuallyCapable = (capabilities: string) =>
+    eventually(`the capabilities ${capabilities} on the Lease`, async () => {
+      const key = { namespace: AGENT_LEASE_NAMESPACE, name: host.node };
+      const { annotations } = (await c.admin.get(resources.leases, key))?.metadata ?? {};
+      expect(annotations?.[IdentityAnnotation.Capabilities]).toBe(capabilities);
+    });
   await eventually('the line in the log', () =>
     expect(agent.log()).toContain('Static pods are not managed until their folder exists'),
   );
+  await eventuallyCapable('reboot');
+  await rename(later, host.manifests);
+  await eventuallyCapable('reboot,static-pods');
   expect(await agent.stop()).toBe(0);
 });

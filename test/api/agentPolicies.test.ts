@@ -337,6 +337,34 @@ describe('of Events, an agent', () => {
   ])('may not write one $what', async ({ made, want }) => {
     await expect(agent.create(resources.events, made())).rejects.toThrow(want);
   });
+
+  test('counts those that it has written', async () => {
+    const { metadata } = await agent.create(resources.events, event(own));
+    const key = { namespace: 'default', name: metadata.name };
+    const counted = await agent.mergePatch(resources.events, key, { count: 2 });
+    expect(counted.count).toBe(2);
+  });
+
+  test.each([
+    { what: 'of a kubelet', reportingComponent: 'kubelet' },
+    { what: 'that names no reporter', reportingComponent: '' },
+  ])('may not overwrite one about its node $what', async ({ reportingComponent }) => {
+    const foreign = event(own, {
+      reason: 'NodeNotReady',
+      source: { component: 'kubelet' },
+      reportingComponent,
+    });
+    const { metadata } = await c.admin.create(resources.events, foreign);
+    const key = { namespace: 'default', name: metadata.name };
+    for (const forged of [
+      { message: 'forged' },
+      { message: 'forged', reportingComponent: AGENT_COMPONENT, source: { component: AGENT_COMPONENT } },
+    ])
+      await expect(agent.mergePatch(resources.events, key, forged)).rejects.toThrow(
+        /may only write Events as node-maintenance-agent, and change no others/,
+      );
+    expect(await c.admin.get(resources.events, key)).toMatchObject({ message: 'x', reportingComponent });
+  });
 });
 
 describe('an agent reads', () => {

@@ -1,11 +1,10 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { parse, parseAllDocuments, stringify } from 'yaml';
+import { parse } from 'yaml';
 import type { KubeObject } from '../../api/core.ts';
 import {
   EVACUATION,
@@ -479,46 +478,4 @@ test('the settings are merged into those of Argo CD by the documented command', 
   const get = ['get', 'configmap', name, '-n', namespaced, '-o', 'json'];
   const stored = JSON.parse(await succeeds(kubectlOf(sandbox)(get))) as { data: object };
   expect(stored.data).toEqual({ ...data, ...settings });
-});
-
-test('the sync waves cover every object of the installation: the worker comes last, and what confines it before', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'nm-argocd-'));
-  try {
-    const path = (folder: string) => relative(dir, join(deploy, folder));
-    const overlay = {
-      resources: ['.', 'admission-server', 'worker'].map(path),
-      components: [path('argocd')],
-    };
-    await writeFile(join(dir, 'kustomization.yaml'), stringify(overlay));
-    const options = { env: sandbox.env, maxBuffer: 50_000_000 };
-    const { stdout } = await promisify(execFile)('kubectl', ['kustomize', dir], options);
-    const waves = new Map<string, Set<string>>();
-    for (const document of parseAllDocuments(stdout)) {
-      const { kind, metadata } = document.toJS() as KubeObject;
-      const wave = metadata.annotations?.['argocd.argoproj.io/sync-wave'] ?? 'none';
-      const named = kind === 'Deployment' ? `Deployment ${metadata.name}` : (kind ?? '');
-      waves.set(wave, (waves.get(wave) ?? new Set()).add(named));
-    }
-    const policies = ['MutatingAdmissionPolicy', 'ValidatingAdmissionPolicy'];
-    expect(
-      [...waves]
-        .toSorted(([a], [b]) => Number(a) - Number(b))
-        .map(([wave, kinds]) => [wave, [...kinds].toSorted()]),
-    ).toEqual([
-      ['-5', ['CustomResourceDefinition', 'Namespace']],
-      ['-4', expect.arrayContaining(['ClusterRole', 'ServiceAccount'])],
-      [
-        '-3',
-        [
-          ...policies.flatMap((kind) => [kind, `${kind}Binding`]),
-          'MutatingWebhookConfiguration',
-          'ValidatingWebhookConfiguration',
-        ].toSorted(),
-      ],
-      ['-2', ['Deployment node-maintenance-admission']],
-      ['-1', ['Deployment node-maintenance-worker']],
-    ]);
-  } finally {
-    await rm(dir, { recursive: true, force: true });
-  }
 });

@@ -15,6 +15,7 @@ export function measurementOf(given: Partial<DrainMeasurement>): DrainMeasuremen
     requests: { total: 500, byKind: { 'create pods/eviction 201': 250 }, rejected: 0 },
     deletedPerSecond: [],
     cpuSeconds: { target: 0.5, 'kube-apiserver': 5, temporal: 0.5 },
+    settling: { seconds: 1, cpuSeconds: { target: 0.25, 'kube-apiserver': 1 } },
     ...given,
   };
 }

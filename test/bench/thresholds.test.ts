@@ -1,4 +1,4 @@
-import { checkDrain } from '../../bench/thresholds.ts';
+import { checkBudget, checkDrain, checkHeld, failuresOf, uncheckedOf } from '../../bench/thresholds.ts';
 import { measurementOf } from './measurements.ts';
 
 const peer = 'node-maintenance-operator';
@@ -7,9 +7,10 @@ const resultsOf = (name: string, runs: Parameters<typeof checkDrain>[1]) =>
 
 test('A drain as fast as the operator and cheap enough meets every bound', () => {
   const runs = (['ours', peer, 'floor'] as const).map((target) => measurementOf({ target }));
-  const results = resultsOf('1x250', runs);
+  const slow = measurementOf({ target: 'kubectl', wallSeconds: 100 });
+  const results = resultsOf('1x250', [...runs, slow]);
   expect(new Set(Object.values(results))).toEqual(new Set(['MET']));
-  expect(Object.keys(results)).toHaveLength(8);
+  expect(Object.keys(results)).toHaveLength(9);
 });
 
 test.each([
@@ -39,10 +40,35 @@ test('Other drains are compared without bounds', () => {
   expect(resultsOf('50x100', runs)['wall time, ours / floor']).toBe('NO THRESHOLD');
 });
 
-test('A figure that is missing misses no bound', () => {
-  const results = resultsOf('1x250', [measurementOf({ silentSeconds: undefined as never })]);
-  expect(results['CPU of the apiserver, ours / floor']).toBe('NOT MEASURED');
-  expect(results['longest time without a change of the status']).toBe('NOT MEASURED');
+test('A figure of ours that is missing fails a check', () => {
+  const results = checkDrain('1x250', [
+    measurementOf({ silentSeconds: undefined as never }),
+    measurementOf({ target: 'floor' }),
+  ]);
+  expect(failuresOf(results)).toMatchObject([
+    { metric: 'longest time without a change of the status', result: 'NOT MEASURED' },
+  ]);
+  expect(failuresOf(checkHeld([]))).toHaveLength(4);
+});
+
+test('Thresholds that compare with a program that was not measured are named, and fail no check', () => {
+  const results = [...checkDrain('1x250', [measurementOf({})]), ...checkBudget([])];
+  expect(uncheckedOf(results).map(({ metric }) => metric)).toEqual([
+    'wall time, ours / kubectl',
+    `wall time, ours / ${peer}`,
+    'wall time, ours / floor',
+    'CPU of the apiserver, ours / floor',
+    'wall time, ours / floor',
+  ]);
+  expect(failuresOf(checkDrain('1x250', [measurementOf({})]))).toEqual([]);
+});
+
+test('The CPU time of the worker counts until nothing is left of the drain, as its requests do', () => {
+  const settling = { seconds: 2, cpuSeconds: { target: 0.6 } };
+  const results = checkDrain('1x250', [measurementOf({ settling })]);
+  expect(failuresOf(results)).toMatchObject([
+    { metric: 'CPU of the worker per evacuated pod', value: { median: 4.4 } },
+  ]);
 });
 
 test('Targets are compared within a run, and the median counts', () => {
@@ -50,6 +76,6 @@ test('Targets are compared within a run, and the median counts', () => {
     measurementOf({ run: index + 1, wallSeconds }),
     measurementOf({ target: peer, run: index + 1, wallSeconds: 20 }),
   ]);
-  const [comparison] = checkDrain('1x250', runs);
+  const comparison = checkDrain('1x250', runs).find(({ metric }) => metric.endsWith(peer));
   expect(comparison).toMatchObject({ value: { median: 1, min: 0.5, max: 2 }, result: 'MET' });
 });

@@ -1,11 +1,11 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, test } from '@jest/globals';
-import { parseAllDocuments, stringify } from 'yaml';
+import { parse, parseAllDocuments, stringify } from 'yaml';
 import type { KubeObject } from '../../api/core.ts';
 import { NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import { validating } from '../../admission/registration.ts';
@@ -13,6 +13,7 @@ import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { eventually } from '../kit/eventually.ts';
 import { chart, ensureHelm, Helm } from '../kit/helm.ts';
 import { clusterRoleBindings, deployments } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -33,16 +34,24 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
+const definitions = fileURLToPath(new URL('definitions.yaml', import.meta.url));
+/** Values with which the chart renders everything that it can. */
+const everythingOn = fileURLToPath(new URL('everything.yaml', import.meta.url));
+
 const namespace = 'node-maintenance';
 const policiesServed = ['--api-versions', 'admissionregistration.k8s.io/v1/MutatingAdmissionPolicy'];
 
 type Rendered = Record<string, KubeObject>;
 
+function objectsIn(text: string): KubeObject[] {
+  return parseAllDocuments(text)
+    .map((document) => document.toJS() as KubeObject | null)
+    .filter((object) => object !== null);
+}
+
 /** Removes what only one of the two has, and does not matter. */
 function comparable(text: string): Rendered {
-  const objects = parseAllDocuments(text)
-    .map((document) => document.toJS() as KubeObject | null)
-    .filter((object) => object !== null)
+  const objects = objectsIn(text)
     .filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === undefined)
     .map((object) => JSON.parse(withoutHash(JSON.stringify(object))) as KubeObject)
     .map(withoutHelm);
@@ -84,10 +93,11 @@ async function kustomized(folders: readonly string[], components: readonly strin
   return comparable(stdout);
 }
 
+const template = (...args: string[]) =>
+  helm.output('template', 'nm', chart, '--kube-version', '1.36.0', '--namespace', namespace, ...args);
+
 async function templated(...args: string[]): Promise<Rendered> {
-  return comparable(
-    await helm.output('template', 'nm', chart, '--kube-version', '1.36.0', '--namespace', namespace, ...args),
-  );
+  return comparable(await template(...args));
 }
 
 /** Webhooks in the order of their names: kustomize appends them one by one. */
@@ -95,6 +105,16 @@ function withSortedWebhooks(rendered: Rendered): Rendered {
   for (const object of Object.values(rendered) as { webhooks?: { name: string }[] }[])
     object.webhooks?.sort((a, b) => (a.name < b.name ? -1 : 1));
   return rendered;
+}
+
+/** Returns the settings in values, such as `worker.replicas`, with what they are set to. */
+function settingsIn(values: object, path: readonly string[] = []): [string, string][] {
+  return Object.entries(values).flatMap(([key, value]: [string, unknown]): [string, string][] => {
+    const inner = [...path, key];
+    const isSection = typeof value === 'object' && value !== null && !Array.isArray(value);
+    if (isSection && Object.keys(value).length > 0) return settingsIn(value, inner);
+    return [[inner.join('.'), JSON.stringify(value)]];
+  });
 }
 
 const release = `Namespace /${namespace}`;
@@ -131,6 +151,14 @@ describe('the chart', () => {
     ]);
     const args = ['--set', 'windowJobs.enabled=true,temporalUser.allNodes=true,agent.enabled=true'];
     expect(await templated(...policiesServed, ...args)).toEqual(expected);
+  });
+
+  test('renders the permissions of the controller of EvictionRequests, and enables it', async () => {
+    const enabled = await templated(...policiesServed, '--set', 'evictionRequestController.enabled=true');
+    const permissions = await kustomized(['deploy/eviction-requests']);
+    expect(enabled).toMatchObject(permissions);
+    const worker = JSON.stringify(enabled['Deployment node-maintenance/node-maintenance-worker']);
+    expect(worker).toContain('{"name":"EVICTION_REQUEST_CONTROLLER","value":"true"}');
   });
 
   test('names the namespace of the release everywhere', async () => {
@@ -188,6 +216,25 @@ describe('the chart', () => {
     );
   });
 
+  test('has no option that the test of every option leaves out', async () => {
+    const [defaults, set] = await Promise.all(
+      [join(chart, 'values.yaml'), everythingOn].map(
+        async (path) => new Map(settingsIn(parse(await readFile(path, 'utf8')) as object)),
+      ),
+    );
+    // These remove objects, or choose among them.
+    const others =
+      /^(?:crds\.install|mutatingPolicies|(?:readinessGates|deploymentEvacuator|networkPolicy|podDisruptionBudget)\.enabled|userRoles\.create|agent\.nodeSelector\.kubernetes\.io\/os)$/;
+    const isChanged = ([name, value]: [string, string]) =>
+      [...(set ?? [])].some(
+        ([other, to]) => to !== value && (other === name || other.startsWith(`${name}.`)),
+      );
+    const left = [...(defaults ?? [])]
+      .filter(([name]) => !others.test(name))
+      .filter((one) => !isChanged(one));
+    expect(left).toEqual([]);
+  });
+
   test.each([
     {
       set: 'worker.replica=1',
@@ -232,6 +279,41 @@ describe('a release', () => {
     c = await testCluster(sandbox, { prefix: 'chart' });
     expect(await replicasOf('node-maintenance-worker')).toBe(2);
     expect(await c.admin.get(validating, { name: 'nodemaintenance.k8s.io' })).toBeDefined();
+  });
+
+  test('is accepted by the apiserver with every option, field by field', async () => {
+    const kubectl = kubectlOf(sandbox);
+    // Those of the release exist.
+    const workNamespace = ['namespace', 'node-maintenance-work'];
+    await succeeds(kubectl(['apply', '-f', definitions]));
+    await succeeds(kubectl(['create', ...workNamespace]));
+    try {
+      for (const mutatingPolicies of ['policies', 'webhooks']) {
+        const options = ['--values', everythingOn, '--set', `mutatingPolicies=${mutatingPolicies}`];
+        const items = objectsIn(await template(...policiesServed, ...options));
+        const kinds = items.map(({ kind }) => kind);
+        expect(kinds).toEqual(
+          expect.arrayContaining(['Certificate', 'PodMonitor', 'PrometheusRule', 'DaemonSet']),
+        );
+        const apply = [
+          'apply',
+          '--server-side',
+          '--force-conflicts',
+          '--dry-run=server',
+          '--validate=strict',
+        ];
+        // The new kinds are served a moment later.
+        const { stdout } = await eventually('the apiserver to accept everything', async () => {
+          const answer = await kubectl([...apply, '-f', '-'], { apiVersion: 'v1', kind: 'List', items });
+          expect(answer).toMatchObject({ code: 0, stderr: '' });
+          return answer;
+        });
+        expect(stdout.trim().split('\n')).toHaveLength(items.length);
+      }
+    } finally {
+      await succeeds(kubectl(['delete', '--wait', ...workNamespace]));
+      await succeeds(kubectl(['delete', '--wait', '-f', definitions]));
+    }
   });
 
   test('is upgraded and rolled back, and keeps the objects', async () => {

@@ -9,11 +9,14 @@ import {
   NODE_LEASE_NAMESPACE,
   READINESS_TAINT,
   SYSTEM_NAMESPACE,
+  temporalNames,
   WEBHOOK_CONFIGURATION,
 } from '../../api/names.ts';
+import { cloudEventOf } from '../../api/notification.ts';
 import type { DoctorReport } from '../../cli/doctor/doctor.ts';
 import { evacuationName } from '../../domain/evacuation/evacuation.ts';
 import type { ReportedFinding } from '../../domain/doctor/finding.ts';
+import { blocked } from '../../domain/notifications/events.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { resources } from '../../kube/resources.ts';
 import { addAttributes } from '../../temporal-config/namespace.ts';
@@ -271,6 +274,29 @@ describe('what is stuck is found with its remedy:', () => {
     await addAttributes(world.temporal.connection, 'default', { [name]: 'KeywordList' });
     await eventuallyHealthy();
   });
+});
+
+test('notifications that no worker delivers are found, and nothing is found when they are gone', async () => {
+  const maintenance = { name: 'rack-7', uid: crypto.randomUUID() };
+  const blocker = { reason: 'EvictionRejected', message: 'Rejected.' };
+  const pod = { pod: 'shop/db-0', node: 'node-1', blocker };
+  const event = cloudEventOf(blocked(maintenance, pod, new Date().toISOString()), 'lab');
+  const { taskQueue, notificationTaskQueue } = temporalNames(undefined);
+  const request = { event, taskQueue: notificationTaskQueue, timeoutSeconds: 10, retryUntilSeconds: 3_600 };
+  // As a worker with an endpoint enqueues one; those of this test have none.
+  const run = await world.temporal.workflow.start('notify', {
+    workflowId: 'notify-doctor',
+    taskQueue,
+    args: [request],
+  });
+  await eventuallyFinds({
+    check: 'temporal',
+    result: 'warning',
+    message: `1 notification waits on task queue ${notificationTaskQueue}, which no worker polls`,
+    remedy: expect.stringContaining('--notify-url'),
+  });
+  await run.terminate('the test ends');
+  await eventuallyHealthy();
 });
 
 describe('a user who', () => {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
+import { resources } from '../../kube/resources.ts';
 import { eventually } from '../kit/eventually.ts';
-import { type Entry, NodeProcesses, uptime } from '../kit/nodeProcesses.ts';
+import { NodeProcesses, uptime } from '../kit/nodeProcesses.ts';
 import { missingForContainers, withContainers } from '../kit/realNodes.ts';
 import {
   controllers,
@@ -19,6 +20,7 @@ let serial = 0;
 
 const all = ['critical', 'daemon', 'default', 'static'];
 const manifests = ['critical.yaml', 'static.yaml'];
+const critical = { priorityClassName: 'system-node-critical', priority: 2_000_001_000 };
 
 beforeAll(async () => {
   if (missingForContainers !== undefined) return;
@@ -27,8 +29,9 @@ beforeAll(async () => {
   worker = startWorker(world.sandbox, controllers);
   await Promise.all([admission.ready(), worker.ready()]);
   processes = new NodeProcesses(world, world.sandbox.realNode('real-1'));
-  processes.staticPod('static');
-  processes.staticPod('critical', { priorityClassName: 'system-node-critical', priority: 2_000_001_000 });
+  // Long enough for a drain to end in the meantime.
+  processes.staticPod('static', { stopSeconds: 6 });
+  processes.staticPod('critical', { spec: critical });
   await processes.daemonSet('daemon');
 }, 600_000);
 
@@ -67,17 +70,7 @@ async function complete(name: string, from: number): Promise<void> {
 withContainers('the processes of a node end tier by tier, and return after the maintenance', async () => {
   const { name, from } = await drain();
   await world.eventually(name, 'it is drained', drained);
-  const at = (process: string, what: Entry['what']) => processes.eventuallyLogs(process, what, from);
-  const [defaultEnd, daemonTerm, daemonEnd, staticTerm, staticEnd, criticalTerm] = [
-    await at('default', 'end'),
-    await at('daemon', 'term'),
-    await at('daemon', 'end'),
-    await at('static', 'term'),
-    await at('static', 'end'),
-    await at('critical', 'term'),
-  ].map((entry) => entry.at) as [number, number, number, number, number, number];
-  const order = [defaultEnd, daemonTerm, daemonEnd, staticTerm, staticEnd, criticalTerm];
-  expect(order).toEqual(order.toSorted((a, b) => a - b));
+  await processes.expectEndedTierByTier(from);
   await complete(name, from);
 });
 
@@ -107,6 +100,65 @@ withContainers('static pods return when the maintenance ended while the agent wa
   await world.eventually(name, 'it is finished', finished);
   processes.expectNoneStartedTwice();
 });
+
+withContainers('they return when the maintenance was deleted while the agent was down', async () => {
+  const { name } = await drain();
+  await world.eventually(name, 'it is drained', drained);
+  await processes.node.disable('agent');
+  await deleted(name);
+  expect(processes.manifests()).toEqual([]);
+  await processes.node.enable('agent');
+  await expectReturned();
+});
+
+const endings = [
+  { how: 'completed', end: (name: string) => world.patch(name, { stage: 'Complete' }) },
+  { how: 'deleted', end: deleted },
+];
+
+for (const { how, end } of endings)
+  withContainers(
+    `a static pod whose process still ends when the maintenance is ${how} starts once more, after its end`,
+    async () => {
+      const { name, from } = await drain();
+      await processes.eventuallyLogs('static', 'term', from);
+      await end(name);
+      await eventually('the manifest to be back', () =>
+        expect(processes.manifests()).toContain('static.yaml'),
+      );
+      expect(processes.history('static', { from })).toEqual(['term']);
+      await eventually('the next process', () =>
+        expect(processes.history('static', { from })).toEqual(['term', 'end', 'start']),
+      );
+      await expectReturned();
+    },
+  );
+
+for (const service of ['agent', 'kubelet', 'containerd'] as const)
+  withContainers(`static pods return although ${service} is killed at the same time`, async () => {
+    const { name, from } = await drain();
+    await world.eventually(name, 'it is drained', drained);
+    await world.patch(name, { stage: 'Complete' });
+    await eventually('the first manifest to be back', () => expect(processes.manifests()).not.toEqual([]));
+    await processes.node.kill(service);
+    await expectReturned();
+    await world.eventually(name, 'it is finished', finished);
+    for (const process of ['critical', 'static'])
+      expect(processes.history(process, { from })).toEqual(['term', 'end', 'start']);
+  });
+
+/** Deletes the maintenance, as a user does. */
+async function deleted(name: string): Promise<void> {
+  const { uid = '' } = (await world.maintenance(name))?.metadata ?? {};
+  await world.kube.delete(resources.nodeMaintenances, { name }, { uid });
+}
+
+/** Waits until everything runs again but the pod that no controller owns. */
+async function expectReturned(): Promise<void> {
+  await processes.eventuallyRunning(['critical', 'daemon', 'static']);
+  await eventually('the manifests to be back', () => expect(processes.manifests()).toEqual(manifests));
+  processes.expectNoneStartedTwice();
+}
 
 withContainers(
   'a node that boots again in the middle starts no process that the drain has stopped',

@@ -8,6 +8,7 @@ import { resources } from '../../kube/resources.ts';
 import {
   type AccountName,
   type Action,
+  absent,
   accounts,
   budgetObject,
   type Consequence,
@@ -254,9 +255,10 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /** Returns `allowed` or `denied`, or what went wrong. */
-function outcomeOf({ status, body: { reason, message } }: Response): string {
+function outcomeOf({ status, body: { reason, message } }: Response, { name }: Action): string {
   // The apiserver asks for permission before it looks whether the object exists.
   if (status < 300 || reason === 'AlreadyExists') return 'allowed';
+  if (reason === 'NotFound' && name === absent) return 'allowed';
   // And before it looks whether it serves the kind: MutatingAdmissionPolicies since Kubernetes 1.36.
   if (status === 404 && reason === undefined) return 'allowed';
   const problem = `${status} (${reason}): ${message}`;
@@ -282,7 +284,7 @@ async function filledIn(): Promise<Cell[]> {
   );
   await forEachBounded(cellsAtOnce, cells, async (cell) => {
     // The worker may change an object in the meantime.
-    do cell.outcome = outcomeOf(await sent(cell.account, cell.action));
+    do cell.outcome = outcomeOf(await sent(cell.account, cell.action), cell.action);
     while (cell.outcome.includes('(Conflict)'));
   });
   return cells;

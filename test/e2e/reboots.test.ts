@@ -153,6 +153,12 @@ describe('a node whose agent', () => {
         message: expect.stringContaining('node-4'),
       }),
     );
+    await host('node-4').leased(0, 'static-pods');
+    await eventually('the other reason', async () =>
+      expect((await windows.now('others')).status?.active?.waiting?.message).toMatch(
+        /^The node agent of node node-4 has no reboot command/,
+      ),
+    );
     expect(await windows.maintenancesOf('others')).toEqual([]);
     await host('node-4').leased();
     expect(await run.result()).toMatchObject({ done: 1, failed: [], remaining: 0 });

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { WorkflowHandle } from '@temporalio/client';
+import { mutating, validating, type WebhookConfiguration } from '../../admission/registration.ts';
 import type { KubeObject, Node, Pod } from '../../api/core.ts';
-import { Component, VERSION_LABEL } from '../../api/names.ts';
+import { Component, VERSION_LABEL, WEBHOOK_CONFIGURATION } from '../../api/names.ts';
 import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';
 import { type RawPod, resources } from '../../kube/resources.ts';
@@ -14,23 +15,26 @@ import { readManifests } from '../../manifests/read.ts';
 import { renderManifests, withLabels } from '../../manifests/render.ts';
 import { reviewManifests, reviewWebhooks } from '../../worker/installation.ts';
 import { type InstallationState, watchInstallation } from '../../worker/installationWatch.ts';
+import { freePort } from '../../worker/http.ts';
 import { createMetrics } from '../../worker/metrics/metrics.ts';
 import { packageVersion } from '../../process/packageVersion.ts';
-import { kubectlOf, succeeds } from '../api/kubectl.ts';
+import { type Kubectl, kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { chart, ensureHelm, Helm } from '../kit/helm.ts';
-import { unpackPreviousRelease } from '../kit/previousRelease.ts';
+import { type PreviousRelease, unpackPreviousRelease } from '../kit/previousRelease.ts';
+import { selectNodes } from '../kit/resources.ts';
+import { deployWithAddress, postRendererFor } from '../kit/webhookAddress.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, stageStarted, type World } from '../kit/world.ts';
 import { recordedLog } from '../kube/fixtures.ts';
 import { Windows } from './windows.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** No server of webhooks can run where the apiserver of this test would call it: the pods of its nodes are simulated. */
+/** Of a worker: the admission server is a process of its own, as in deploy/. */
 const args = ['--components', 'controllers'];
 
 let dir: string;
-let previous: string;
+let previous: PreviousRelease;
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'nm-release-'));
@@ -47,26 +51,36 @@ interface Installer {
   rollback(): Promise<unknown>;
 }
 
-function byKubectl(world: World): Installer {
-  const kubectl = kubectlOf(world.sandbox);
+/** Installs webhooks that call the admission servers of the test, one after the other, at this port. */
+type InstallerOf = (world: World, port: number) => Promise<Installer>;
+
+const byKubectl: InstallerOf = async ({ sandbox }, port) => {
+  const [older, newer] = await Promise.all([
+    deployWithAddress(dir, { source: previous.source, port }),
+    deployWithAddress(dir, { source: root, port }),
+  ]);
   const apply = (folder: string) =>
     eventually(`${folder} to be applied`, () =>
-      succeeds(kubectl(['apply', '--server-side', '--force-conflicts', '-k', join(folder, 'deploy')])),
+      succeeds(kubectlOf(sandbox)(['apply', '--server-side', '--force-conflicts', '-k', folder])),
     );
-  return { install: () => apply(previous), upgrade: () => apply(root), rollback: () => apply(previous) };
-}
+  return { install: () => apply(older), upgrade: () => apply(newer), rollback: () => apply(older) };
+};
 
-async function byHelm(world: World): Promise<Installer> {
-  const helm = new Helm(await ensureHelm(), world.sandbox.dir, world.sandbox.env);
+const byHelm: InstallerOf = async ({ sandbox }, port) => {
+  const helm = new Helm(await ensureHelm(), sandbox.dir, sandbox.env);
   const release = ['--namespace', 'node-maintenance'];
   // The processes of the test take the place of the pods.
   const values = ['--create-namespace', '--set', 'worker.replicas=0,admission.replicas=0'];
+  const apply = async (command: string, of: string, source: string) => {
+    const rendered = ['--post-renderer', await postRendererFor(dir, { source, port })];
+    return helm.output(command, 'nm', of, ...release, ...values, ...rendered);
+  };
   return {
-    install: () => helm.output('install', 'nm', join(previous, 'deploy', 'chart'), ...release, ...values),
-    upgrade: () => helm.output('upgrade', 'nm', chart, ...release, ...values),
+    install: () => apply('install', join(previous.source, 'deploy', 'chart'), previous.source),
+    upgrade: () => apply('upgrade', chart, root),
     rollback: () => helm.output('rollback', 'nm', '1', ...release),
   };
-}
+};
 
 /** Watches for what no change of releases may cause. */
 class Invariants {
@@ -109,6 +123,23 @@ class Invariants {
         this.violations.push(`pod ${metadata.name} was removed from ${spec.nodeName}, which was not drained`);
     });
     for (const informer of [nodes, pods]) informer.start(this.#stop.signal);
+    this.#watchRegistration(kube);
+  }
+
+  /** A server that is registered stays so, whatever is installed: until it has registered itself again, the apiserver would deny requests. */
+  #watchRegistration(kube: World['kube']): void {
+    for (const resource of [validating, mutating]) {
+      const fieldSelector = `metadata.name=${WEBHOOK_CONFIGURATION}`;
+      const informer = new Informer<WebhookConfiguration>({ kube, resource, fieldSelector, log: silentLog });
+      const registered = new Set<string>();
+      informer.subscribe(({ object }) => {
+        for (const { name, clientConfig } of object.webhooks) {
+          if (clientConfig.caBundle !== undefined) registered.add(name);
+          else if (registered.has(name)) this.violations.push(`webhook ${name} lost its authority`);
+        }
+      });
+      informer.start(this.#stop.signal);
+    }
   }
 
   close(): void {
@@ -139,16 +170,20 @@ async function deniedIn(auditLogs: string, sinceMs: number): Promise<string[]> {
       .map(({ verb, requestURI }) => `${verb} ${requestURI.split('?')[0]}`)
       // Jobs of windows are not enabled here: the worker waits for the permission.
       .filter((request) => !request.includes('/namespaces/node-maintenance-work/jobs'))
-      // The previous release had no node agents: without the permission, static pods keep running.
-      .filter((request) => !request.includes('/namespaces/kube-node-maintenance-agent/leases'))
-      // Nor did it read volumes: without the permission, a drain does not wait until they are detached, and says so.
-      .filter((request) => !request.endsWith('/volumeattachments'))
-      // The permissions of one release name only its own policies.
-      .filter(
-        (request) =>
-          !request.startsWith('get /apis/admissionregistration.k8s.io/v1/validatingadmissionpolic'),
-      )
   );
+}
+
+/** The node that she may delete. */
+const janesNode = 'node-8';
+
+/** Makes jane an operator of one node. */
+async function permitJane(kubectl: Kubectl): Promise<void> {
+  const role = ['--verb=delete', '--resource=nodes', `--resource-name=${janesNode}`];
+  await succeeds(kubectl(['create', 'clusterrole', 'jane', ...role]));
+  for (const name of ['jane', 'node-maintenance-operator'])
+    await succeeds(
+      kubectl(['create', 'clusterrolebinding', `jane-${name}`, `--clusterrole=${name}`, '--user=jane']),
+    );
 }
 
 describe.each([
@@ -160,22 +195,28 @@ describe.each([
   let installer: Installer;
   let invariants: Invariants;
   let worker: WorkerProcess;
+  let admission: WorkerProcess;
   const started: WorkerProcess[] = [];
+  let port: number;
   let window: WorkflowHandle;
   let auditLogs: string;
   let startedAtMs: number;
 
   beforeAll(async () => {
     auditLogs = await mkdtemp(join(dir, 'audit-'));
-    world = await createWorld({ nodes: 7, install: false, ownServers: true, auditLogs });
-    installer = await installerOf(world);
+    world = await createWorld({ nodes: 8, install: false, ownServers: true, auditLogs });
+    port = await freePort();
+    installer = await installerOf(world, port);
     await installer.install();
+    const kubectl = kubectlOf(world.sandbox);
     // The test opens its window from Temporal.
-    await succeeds(kubectlOf(world.sandbox)(['apply', '-k', join(root, 'deploy', 'temporal-user')]));
+    await succeeds(kubectl(['apply', '-k', join(root, 'deploy', 'temporal-user')]));
+    await permitJane(kubectl);
     windows = await Windows.in(world, { patched: ['node-5'] });
-    worker = startWorker(world.sandbox, { args, source: previous });
+    worker = startWorker(world.sandbox, { args, source: previous.source });
+    admission = startServer({ source: previous.source });
     started.push(worker);
-    await worker.ready();
+    await Promise.all([worker.ready(), admission.ready()]);
     startedAtMs = Date.now();
     invariants = new Invariants(world);
   });
@@ -186,6 +227,39 @@ describe.each([
     windows?.close();
     await world?.close();
   });
+
+  function startServer(options: { source?: string }): WorkerProcess {
+    const ofServer = ['--components', 'admission', '--webhook-port', String(port)];
+    const server = startWorker(world.sandbox, { args: ofServer, ...options });
+    started.push(server);
+    return server;
+  }
+
+  /** Unlike pods behind a Service, both would need the same port: the next server starts when the last one has ended. */
+  async function replaceServer(options: { source?: string }): Promise<void> {
+    expect(await admission.stop()).toBe(0);
+    admission = startServer(options);
+    await eventually('the next server to be ready', async () =>
+      expect(await admission.readyz()).toMatch(/^200 ok/),
+    );
+  }
+
+  /** Creates a maintenance as jane, of whose requests the apiserver asks the admission server. The last one that it asks for is created. */
+  const decidesFor = async (name: string) => {
+    const create = (node: string) =>
+      kubectlOf(world.sandbox)(['create', '--as', 'jane', '-f', '-'], {
+        apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
+        kind: 'NodeMaintenance',
+        metadata: { name },
+        spec: { nodeSelector: selectNodes([node]) },
+      });
+    const message = 'user "jane" may not delete node "node-1"';
+    expect(await create('node-1')).toMatchObject({ code: 1, stderr: expect.stringContaining(message) });
+    expect(await create(janesNode)).toMatchObject({ code: 0 });
+  };
+
+  const soonDecidesFor = (name: string) =>
+    eventually('the apiserver to reach the server', () => decidesFor(name));
 
   /** As a rolling update does: the next process is there before the last one ends. */
   async function replaceWorker(options: { source?: string }): Promise<void> {
@@ -241,7 +315,8 @@ describe.each([
     expect(await wanted()).toEqual(before);
   };
 
-  test('begins with maintenances in every stage, a blocked one, and a window with a Schedule', async () => {
+  test('begins with maintenances in every stage, a blocked one, a window with a Schedule, and a decision of the server', async () => {
+    await soonDecidesFor('jane-before');
     await world.apply('idle', { nodes: ['node-1'], stage: 'Idle' });
     await world.eventually('idle', 'it is observed', (one) => stageStarted(one, 'Idle'));
     await world.apply('cordoned', { nodes: ['node-2'], stage: 'Cordon' });
@@ -263,36 +338,56 @@ describe.each([
     invariants.cordoned.add('node-5');
   });
 
-  test('the worker of the previous release continues with the new manifests', async () => {
+  const differs = (installed: string, own: string) =>
+    new RegExp(
+      `^200 ok, but the installed manifests are of release ${installed} and this process of release ${own} `,
+    );
+  const newerThanPrevious = () => differs(packageVersion(), previous.version);
+  const olderThanThis = () => differs(previous.version, packageVersion());
+
+  test('the processes of the previous release continue with the new manifests, also after a restart, and say so', async () => {
     await changingNothing(() => installer.upgrade());
+    await decidesFor('jane-upgraded');
     await world.patch('idle', { stage: 'Cordon' });
     await cordonedBy('idle', 'node-1');
+    await changingNothing(() => replaceWorker({ source: previous.source }));
+    expect(await worker.readyz()).toMatch(newerThanPrevious());
+    await replaceServer({ source: previous.source });
+    expect(await admission.readyz()).toMatch(newerThanPrevious());
+    await soonDecidesFor('jane-upgraded-restarted');
     await drain('drained-by-the-previous', 'node-6');
   });
 
-  test('the new worker takes over, and finds its own manifests', async () => {
+  test('the new processes take over, and find their own manifests', async () => {
     await changingNothing(() => replaceWorker({}));
     await worker.ready();
     expect(await worker.metrics()).toMatch(/^node_maintenance_installed_manifests\{state="same"\} [1-9]/m);
+    await changingNothing(() => replaceServer({}));
+    await admission.ready();
+    await soonDecidesFor('jane-new');
     await complete('drained', 'node-3');
     await drain('drained-by-the-new', 'node-7');
   });
 
-  test('the new worker continues with the manifests of the previous release, also after a restart, and says so', async () => {
+  test('the new processes continue with the manifests of the previous release, also after a restart, and say so', async () => {
     await changingNothing(() => installer.rollback());
+    await decidesFor('jane-rolled-back');
     await complete('idle', 'node-1');
     await changingNothing(() => replaceWorker({}));
-    expect(await worker.readyz()).toMatch(
-      new RegExp(
-        `^200 ok, but the installed manifests are without a version and this process of release ${packageVersion()} `,
-      ),
-    );
+    expect(await worker.readyz()).toMatch(olderThanThis());
+    expect(await worker.metrics()).toMatch(/^node_maintenance_installed_manifests\{state="older"\} [1-9]/m);
     expect(worker.log()).toContain('The installed manifests belong to another release');
+    await replaceServer({});
+    expect(await admission.readyz()).toMatch(olderThanThis());
+    expect(admission.log()).toContain('The webhook configurations belong to another release');
+    await soonDecidesFor('jane-rolled-back-restarted');
     await complete('drained-by-the-previous', 'node-6');
   });
 
-  test('the previous worker takes over again, and everything ends as ordered', async () => {
-    await changingNothing(() => replaceWorker({ source: previous }));
+  test('the previous processes take over again, and everything ends as ordered', async () => {
+    await changingNothing(() => replaceWorker({ source: previous.source }));
+    await changingNothing(() => replaceServer({ source: previous.source }));
+    await soonDecidesFor('jane-after');
     await complete('cordoned', 'node-2');
     await complete('drained-by-the-new', 'node-7');
     const budget = { namespace: 'default', name: 'quorum' };
@@ -307,7 +402,7 @@ describe.each([
     await windows.schedulable(['node-5']);
   });
 
-  test('no node was uncordoned early, no pod removed twice or from another node, and no request denied', async () => {
+  test('no node was uncordoned early, no pod removed twice or from another node, no webhook lost its authority, and no request was denied', async () => {
     expect(invariants.violations).toEqual([]);
     for (const evacuations of world.record.evacuations.values()) expect(evacuations.size).toBe(1);
     expect(new Set(world.record.gone).size).toBe(world.record.gone.length);

@@ -1,6 +1,7 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
-import { type EvacuatePod, Evacuator } from '../../evacuator-kit/evacuator.ts';
+import { Evacuator } from '../../evacuator-kit/evacuator.ts';
+import type { EvacuatePod } from '../../evacuator-kit/protocol.ts';
 import { EvacuationStopped, type Progress, StopReason } from '../../evacuator-kit/progress.ts';
 import { EvacuationSession } from '../../evacuator-kit/session.ts';
 import { resources } from '../../kube/resources.ts';

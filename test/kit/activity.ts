@@ -2,6 +2,7 @@ import { Context } from '@temporalio/activity';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import type { Activities, MaintenanceRef } from '../../activities/contract.ts';
+import { defaultEvictionApi, type EvictionApiSettings } from '../../domain/common/evictionApi.ts';
 import { createActivities } from '../../activities/index.ts';
 import type { NotificationOutbox } from '../../activities/notifications/notifications.ts';
 import { type ClusterScope, leaseHolderOf, SYSTEM_NAMESPACE } from '../../api/names.ts';
@@ -34,6 +35,7 @@ interface ActivityOptions {
   stalledAfterMs?: number;
   removalMs?: number;
   leaseDurationSeconds?: number;
+  evictionApi?: EvictionApiSettings;
   /** Workflows schedule the activities, not the test. */
   areScheduled?: boolean;
 }
@@ -51,6 +53,7 @@ export function activitiesOn(
     stalledAfterMs = 60_000,
     removalMs = 30_000,
     leaseDurationSeconds = 900,
+    evictionApi = defaultEvictionApi,
     areScheduled = false,
   }: ActivityOptions = {},
 ): {
@@ -72,6 +75,7 @@ export function activitiesOn(
     nodeEvents: events,
     notifications,
     leases,
+    evictionApi,
     heartbeatTimeoutSeconds: 540,
     stalledAfterMs,
     removalMs,

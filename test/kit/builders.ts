@@ -45,4 +45,8 @@ export const mirrorPod = (differs: Parameters<typeof pod>[0] = {}): Pod =>
   pod({ annotations: { 'kubernetes.io/config.mirror': 'hash' }, ...differs });
 
 /** A node agent that reports. */
-export const liveAgent: NodeAgent = { kind: 'Live', version: '1.2.3' };
+export const liveAgent: NodeAgent = {
+  kind: 'Live',
+  version: '1.2.3',
+  capabilities: ['reboot', 'static-pods'],
+};

@@ -66,6 +66,8 @@ export class FakeMaintenance {
   removals = 1;
   /** Times until the steps of the escalation, each from the one before; none unless given. */
   escalationsInMs: number[] = [];
+  /** The recorded steps that each call of `escalate` was given. */
+  readonly recordedSteps: (readonly string[])[] = [];
   readonly planLength = 12;
   readonly #heartbeatMs: number;
   readonly #failures = new Map<string, Error[]>();
@@ -183,11 +185,13 @@ export class FakeMaintenance {
         }),
       keepDrained: (ref) =>
         this.#runLong<Interrupted | PauseChanged>('keepDrained', '', { ref, stage: 'Drain', paused: false }),
-      escalate: async () => {
+      escalate: async (_, recorded = []) => {
         this.#note('escalate');
+        this.recordedSteps.push(recorded);
         await this.#blocked.get('escalate');
         const nextInMs = this.escalationsInMs.shift();
-        return { generation: this.generation, done: [], ...(nextInMs !== undefined && { nextInMs }) };
+        const step = { generation: this.generation, done: [], recorded: ['Notify-0'] };
+        return { ...step, ...(nextInMs !== undefined && { nextInMs }) };
       },
       removeEvacuations: async () => {
         this.#note('removeEvacuations');

@@ -21,12 +21,14 @@ const fieldManager = 'node-maintenance-agent';
 export class PlayedAgent {
   readonly #c: Pick<TestCluster, 'admin'>;
   readonly #node: string;
+  readonly #capabilities: string;
   /** Names of the pods that it has stopped, in order. */
   readonly stopped: string[] = [];
 
-  constructor(c: Pick<TestCluster, 'admin'>, node: string) {
+  constructor(c: Pick<TestCluster, 'admin'>, node: string, capabilities = 'reboot,static-pods') {
     this.#c = c;
     this.#node = node;
+    this.#capabilities = capabilities;
   }
 
   /** Renews the Lease of the agent, for longer than a test takes. */
@@ -54,7 +56,10 @@ export class PlayedAgent {
       metadata: {
         name: this.#node,
         namespace: AGENT_LEASE_NAMESPACE,
-        annotations: { [IdentityAnnotation.Version]: '1.2.3' },
+        annotations: {
+          [IdentityAnnotation.Version]: '1.2.3',
+          [IdentityAnnotation.Capabilities]: this.#capabilities,
+        },
       },
       spec: { holderIdentity: this.#node, leaseDurationSeconds: 300, renewTime: microTime(time) },
     };

@@ -16,15 +16,33 @@ export interface Entry {
   what: 'start' | 'term' | 'end';
 }
 
-/** Pods of a real node whose processes log their start, SIGTERM and end on its disk. After SIGTERM each takes 3 s. */
+interface HistoryOptions {
+  /** The last boot unless given. */
+  bootId?: string | undefined;
+  from?: number;
+}
+
+interface ProcessOptions {
+  /** What a process takes to end after SIGTERM; 3 s unless given. */
+  stopSeconds?: number;
+}
+
+interface StaticPodOptions extends ProcessOptions {
+  /** Fields of its spec that differ from those of the other pods. */
+  spec?: object;
+}
+
+/** Pods of a real node whose processes log their start, SIGTERM and end on its disk. */
 export class NodeProcesses {
   readonly node: RealNode;
   readonly #world: World;
   readonly #log: string;
+  readonly #stopSeconds: number;
 
-  constructor(world: World, node: RealNode) {
+  constructor(world: World, node: RealNode, { stopSeconds = 3 }: ProcessOptions = {}) {
     this.#world = world;
     this.node = node;
+    this.#stopSeconds = stopSeconds;
     // The disk of the node: its /var/lib.
     this.#log = join(node.manifests, '..', 'lib', 'processes', 'log');
   }
@@ -33,14 +51,14 @@ export class NodeProcesses {
   async pod(name: string): Promise<void> {
     await this.#world.kube.create(resources.pods, {
       metadata: { name, namespace: 'default' },
-      spec: { ...podSpec(name), nodeName: this.node.name },
+      spec: { ...podSpec(name, this.#stopSeconds), nodeName: this.node.name },
     } as RawPod);
   }
 
   /** Creates a DaemonSet for real nodes. */
   async daemonSet(name: string): Promise<void> {
     const spec = {
-      ...podSpec(name),
+      ...podSpec(name, this.#stopSeconds),
       nodeSelector: { type: 'real' },
       tolerations: [{ operator: 'Exists' }],
     };
@@ -52,12 +70,12 @@ export class NodeProcesses {
   }
 
   /** Puts a manifest into the folder of the kubelet. */
-  staticPod(name: string, differs: object = {}): void {
+  staticPod(name: string, { stopSeconds = this.#stopSeconds, spec = {} }: StaticPodOptions = {}): void {
     const manifest = {
       apiVersion: 'v1',
       kind: 'Pod',
       metadata: { name, namespace: 'default' },
-      spec: { ...podSpec(name), ...differs },
+      spec: { ...podSpec(name, stopSeconds), ...spec },
     };
     // On the same file system and outside the folder: the kubelet must not read a part of it.
     const next = join(this.node.manifests, '..', `${name}.next`);
@@ -114,6 +132,27 @@ export class NodeProcesses {
     });
   }
 
+  /** Returns what this process has logged in this boot, since `from`. */
+  history(name: string, { bootId = this.node.bootId(), from = 0 }: HistoryOptions = {}): Entry['what'][] {
+    return this.entries()
+      .filter((entry) => entry.name === name && entry.bootId === bootId && entry.at >= from)
+      .map(({ what }) => what);
+  }
+
+  /** Fails unless the tiers of the default drain plan ended one after the other since `from`. */
+  async expectEndedTierByTier(from: number): Promise<void> {
+    const at = async (name: string, what: Entry['what']) => (await this.eventuallyLogs(name, what, from)).at;
+    const order = [
+      await at('default', 'end'),
+      await at('daemon', 'term'),
+      await at('daemon', 'end'),
+      await at('static', 'term'),
+      await at('static', 'end'),
+      await at('critical', 'term'),
+    ];
+    expect(order).toEqual(order.toSorted((a, b) => a - b));
+  }
+
   /** Fails if a process was started while the same one ran: between two starts in a boot there is an end. */
   expectNoneStartedTwice(): void {
     const running = new Set<string>();
@@ -133,11 +172,11 @@ export function uptime(): number {
   return Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]);
 }
 
-function podSpec(name: string): object {
+function podSpec(name: string, stopSeconds: number): object {
   const log = (what: Entry['what']) =>
     `read -r now _ </proc/uptime; echo "$now $(/bin/busybox cat /boot_id) ${name} ${what}" >>/processes/log`;
   const script = [
-    `trap '${log('term')}; /bin/sleep 3; ${log('end')}; exit 0' TERM`,
+    `trap '${log('term')}; /bin/sleep ${stopSeconds}; ${log('end')}; exit 0' TERM`,
     log('start'),
     'while true; do /bin/sleep 1 & wait $!; done',
   ].join('\n');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type NodeWatch, watchNode } from '../../agent/nodeWatch.ts';
 import { runReboot } from '../../agent/reboot/reboot.ts';
 import type { Lease } from '../../api/core.ts';
-import { AGENT_LEASE_NAMESPACE } from '../../api/names.ts';
+import { AGENT_LEASE_NAMESPACE, IdentityAnnotation } from '../../api/names.ts';
 import { sleep } from '../../kube/abort.ts';
 import type { Kube } from '../../kube/client.ts';
 import { EventRecorder } from '../../kube/events.ts';
@@ -33,6 +33,8 @@ interface HostOptions {
 export class RebootingHost {
   readonly #options: HostOptions;
   readonly #dir: string;
+  /** What its logind says. */
+  isShuttingDown = false;
   #bootId: string;
   #end = new AbortController();
   #running: Promise<void> = Promise.resolve();
@@ -102,11 +104,12 @@ export class RebootingHost {
   }
 
   /** The agent has renewed its Lease this many seconds ago. */
-  async leased(secondsAgo = 0): Promise<void> {
+  async leased(secondsAgo = 0, capabilities = 'reboot'): Promise<void> {
     const { kube, node: name } = this.#options;
     const renewTime = microTime(new Date(kube.now().getTime() - secondsAgo * 1_000));
     const spec = { holderIdentity: name, leaseDurationSeconds: 3_600, renewTime };
-    const lease = { metadata: { namespace: AGENT_LEASE_NAMESPACE, name }, spec } as Lease;
+    const annotations = { [IdentityAnnotation.Capabilities]: capabilities };
+    const lease: Lease = { metadata: { namespace: AGENT_LEASE_NAMESPACE, name, annotations }, spec };
     await kube.apply(resources.leases, lease, { fieldManager: 'test', force: true });
   }
 
@@ -140,6 +143,7 @@ export class RebootingHost {
         command: `sh ${this.#file('script')}`,
         sentinel: this.sentinel,
         sentinelIntervalMs: 200,
+        isShuttingDown: () => this.isShuttingDown,
       };
       const agent = runReboot(deps, options, isOver);
       await this.#rebooted(bootId, signal);

@@ -13,6 +13,7 @@ import type { KubeObject } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { Kube } from '../../kube/client.ts';
 import { type ObjectKey, type Resource, resources } from '../../kube/resources.ts';
+import { listIfServed } from '../../kube/served.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventuallyHolds } from './eventually.ts';
 import { resetRegistration } from './registration.ts';
@@ -26,6 +27,8 @@ const transientKinds: readonly Resource[] = [
   resources.nodeReadinesses,
   resources.nodeDisruptionBudgets,
   resources.evacuations,
+  resources.evictionRequests,
+  resources.evictions,
   kinds.deployments,
   kinds.daemonSets,
   resources.statefulSets,
@@ -133,7 +136,7 @@ async function removeOnce(kube: Kube, kind: Resource, staying: Snapshot): Promis
 }
 
 async function objectsOf(kube: Kube, kind: Resource): Promise<{ id: string; object: KubeObject }[]> {
-  const { items } = await kube.list(kind);
+  const items = await listIfServed(kube, kind);
   return items.map((object) => ({ id: `${kind.plural} ${object.metadata.uid}`, object }));
 }
 

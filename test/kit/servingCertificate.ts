@@ -1,3 +1,5 @@
+import { request } from 'node:https';
+import type { TLSSocket } from 'node:tls';
 import { applyCertificateStep, type KeyPair, type Material } from '../../admission/certificates.ts';
 import { defaultLifetimes } from '../../domain/admission/certificates.ts';
 
@@ -10,4 +12,16 @@ export async function servingCertificate(): Promise<{ authority: KeyPair; servin
   const [authority] = material.authorities;
   if (authority === undefined || material.serving === undefined) throw new Error('no certificate was issued');
   return { authority, serving: material.serving };
+}
+
+/** Returns the serial number of the certificate served at the port of this host, to a client that trusts the authorities. */
+export function servedSerial(port: number, ca: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ host: '127.0.0.1', port, ca, agent: false }, (incoming) => {
+      incoming.resume();
+      resolve((outgoing.socket as TLSSocket).getPeerCertificate().serialNumber);
+    });
+    outgoing.once('error', reject);
+    outgoing.end();
+  });
 }

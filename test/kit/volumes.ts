@@ -18,6 +18,7 @@ export async function createVolume(
   kube: Kube,
   name: string,
   claimRef: { namespace: string; name: string },
+  differs: { nodeAffinity?: object } = {},
 ): Promise<void> {
   const spec = {
     capacity: claimSpec.resources.requests,
@@ -25,6 +26,7 @@ export async function createVolume(
     storageClassName: '',
     csi: { driver: 'csi.example.com', volumeHandle: name },
     claimRef,
+    ...differs,
   };
   await kube.create(resources.persistentVolumes as Resource, { metadata: { name }, spec } as KubeObject);
 }

@@ -10,6 +10,7 @@ import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';
 import { type RawPod, resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
+import type { RealNodeOptions } from '../../sandbox/realNodes/node.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { eventuallyHolds } from './eventually.ts';
 import { replaceNodes, restore, snapshot } from './reset.ts';
@@ -45,6 +46,7 @@ export interface WorldOptions {
   nodes: number;
   /** Nodes `real-1`, ... that run containers and the node agent, on servers of their own; none unless given. */
   realNodes?: number;
+  realNodeOptions?: RealNodeOptions;
   /** Whether deploy/ is applied; true unless given. */
   install?: boolean;
   /** Whether the tests need servers of their own, because they stop them for long or change how they were installed. */
@@ -53,6 +55,8 @@ export interface WorldOptions {
   mutatingPolicies?: boolean;
   /** With servers of their own: directory in which the apiserver logs the requests of the worker. */
   auditLogs?: string;
+  /** Lets the worker act on EvictionRequests, in a sandbox of its own. */
+  evictionRequest?: boolean;
 }
 
 /** A whole sandbox for one test file, with the verbs of the end-to-end tests. */
@@ -180,21 +184,31 @@ interface Parts extends Pick<World, 'sandbox' | 'kube' | 'temporal' | 'record'> 
   dispose: () => Promise<void>;
 }
 
+/** Returns the options of a sandbox of its own; undefined if the shared one is as the options ask for. */
+function ownSandboxOf({
+  nodes,
+  realNodes = 0,
+  realNodeOptions = {},
+  install = true,
+  ownServers = false,
+  mutatingPolicies = true,
+  evictionRequest = false,
+  auditLogs,
+}: WorldOptions): Parameters<typeof testSandbox>[0] {
+  if (install && mutatingPolicies && !ownServers && !evictionRequest && realNodes === 0) return undefined;
+  const options = { ...realNodeOptions, nodes, realNodes, install, mutatingPolicies, evictionRequest };
+  return { ...options, ...(auditLogs !== undefined && { auditLogs }) };
+}
+
 /**
  * Uses the sandbox that the test files of this shard share, whose state it restores at the end, or starts one of its
  * own where there is none or the options ask for it.
  */
-export async function createWorld({
-  nodes,
-  realNodes = 0,
-  install = true,
-  ownServers = false,
-  mutatingPolicies = true,
-  auditLogs,
-}: WorldOptions): Promise<World> {
-  const shared = install && mutatingPolicies && !ownServers && realNodes === 0;
-  const own = { nodes, realNodes, install, mutatingPolicies, ...(auditLogs !== undefined && { auditLogs }) };
-  const sandbox = await testSandbox(shared ? undefined : own);
+export async function createWorld(options: WorldOptions): Promise<World> {
+  const { nodes, install = true } = options;
+  const own = ownSandboxOf(options);
+  const shared = own === undefined;
+  const sandbox = await testSandbox(own);
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'e2e', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });

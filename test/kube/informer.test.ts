@@ -86,6 +86,18 @@ async function fragile() {
 }
 
 describe('an informer', () => {
+  test('a kind that the apiserver does not serve has no objects, and counts as synced', async () => {
+    const resource = { ...resources.leases, version: 'v9' };
+    const { informer, log } = startInformer({ resource, mayBeUnserved: true });
+    await informer.synced();
+    expect(informer.list()).toEqual([]);
+    expect(informer.isServed).toBe(false);
+    expect(log.lines).toEqual([]);
+    const { informer: served } = startInformer({ mayBeUnserved: true });
+    await served.synced();
+    expect(served.isServed).toBe(true);
+  });
+
   test('contains the existing objects after the sync, and reports changes in order', async () => {
     await put('old');
     const { informer, reported, eventuallyReported } = startInformer();

@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
+import type { DoctorReport } from '../../cli/doctor/doctor.ts';
+import { packageVersion } from '../../process/packageVersion.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { ensureGoTools } from '../kit/goTools.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -142,6 +144,37 @@ describe('installed by krew', () => {
     ).stdout.split('\n');
     const args = ['maintenance', 'lease', 'run', node.replace('node/', ''), '--', 'sh', '-c', 'exit 7'];
     expect(await ran('kubectl', args, userEnvironment())).toMatchObject({ code: 7, stderr: '' });
+  });
+
+  const withTemporal = () => {
+    const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE } = sandbox.env;
+    return { ...userEnvironment(), TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE };
+  };
+
+  test('it compares the installation with the manifests that it contains', async () => {
+    const { stdout, stderr } = await ran('kubectl', ['maintenance', 'doctor', '-o', 'json'], withTemporal());
+    expect(stderr).toBe('');
+    const { version, findings } = JSON.parse(stdout) as DoctorReport;
+    expect(version).toBe(packageVersion());
+    const text = `CRD, policy and webhook objects of release ${version} in node-maintenance$`;
+    const message = expect.stringMatching(new RegExp(String.raw`^[1-9]\d* ${text}`));
+    expect(findings).toContainEqual({ check: 'installation', result: 'ok', message });
+  });
+
+  test('it plans the uninstallation of what these manifests install, as the source does', async () => {
+    const args = ['uninstall', '--plan', '--crds'];
+    const [installed, own] = await Promise.all([
+      ran('kubectl', ['maintenance', ...args], withTemporal()),
+      ran(process.execPath, [join(repository, 'cli', 'main.ts'), ...args], withTemporal()),
+    ]);
+    expect(installed).toEqual(own);
+    expect(installed).toMatchObject({ code: 0, stderr: '' });
+    for (const row of [
+      'ValidatingWebhookConfiguration +nodemaintenance.k8s.io +delete',
+      'ClusterRole +node-maintenance-worker +delete',
+      'CustomResourceDefinition +nodemaintenances.nodemaintenance.k8s.io +delete',
+    ])
+      expect(installed.stdout).toMatch(new RegExp(row));
   });
 
   test('with the link of the caveats, kubectl completes its words', async () => {

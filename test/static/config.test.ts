@@ -94,6 +94,18 @@ describe('evacuator classes', () => {
     );
   });
 
+  test('are not used where another API is chosen, but for pods that EvictionRequests do not support', () => {
+    expect(parseConfig([], {}).evictionApi).toEqual({ api: 'evacuation', responseSeconds: 30 });
+    const env = { EVICTION_API: 'auto', EVICTION_REQUEST_RESPONSE: '5' };
+    expect(parseConfig([], env).evictionApi).toEqual({ api: 'auto', responseSeconds: 5 });
+    expect(() => parseConfig(['--eviction-api', 'both'], {})).toThrow(
+      '--eviction-api (EVICTION_API): expected one of evacuation, lifecycle, auto (got "both")',
+    );
+    expect(() => parseConfig(['--deployment-registration', 'automatic'], env)).toThrow(
+      '--deployment-registration (DEPLOYMENT_REGISTRATION): automatic requires --eviction-api evacuation',
+    );
+  });
+
   test('that are not DNS subdomains are rejected', () => {
     expect(() => parseConfig(['--evacuator-classes', 'A.io'], {})).toThrow(
       '--evacuator-classes (EVACUATOR_CLASSES): expected evacuator classes separated by commas, such as migrate.example.com, or * for every class (got "A.io")',

@@ -49,6 +49,12 @@ export const metricDefinitions = {
     help: 'Evacuations of pods that have ended, by outcome: Evicted, Evacuator (the pod left while an evacuator was responsible), Gone (it left otherwise, or a former leader evicted it) or Withdrawn (it stayed). The leader counts them.',
     labels: ['outcome'],
   },
+  evictions: {
+    name: 'node_maintenance_evictions_total',
+    type: 'counter',
+    help: 'Evictions of lifecycle.k8s.io that the controller of EvictionRequests has ended, by outcome: Evicted, Canceled (nobody requests it any more), NoFurtherResponder or Invalid. The leader counts them.',
+    labels: ['outcome'],
+  },
   openRuns: {
     name: 'node_maintenance_open_runs',
     type: 'gauge',
@@ -127,6 +133,12 @@ export const metricDefinitions = {
     name: 'node_maintenance_evacuations',
     type: 'gauge',
     help: 'Evacuations that exist.',
+    labels: [],
+  },
+  evictionRequests: {
+    name: 'node_maintenance_eviction_requests',
+    type: 'gauge',
+    help: 'EvictionRequests of node maintenance that exist; 0 where Evacuations are chosen and none is left.',
     labels: [],
   },
   stalled: {

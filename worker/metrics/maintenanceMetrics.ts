@@ -1,16 +1,21 @@
 import type { Histogram, Registry } from 'prom-client';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { defaultEvictionApi } from '../../domain/common/evictionApi.ts';
 import { stageOf } from '../../domain/common/stage.ts';
+import type { BlockedPod } from '../../domain/drain/decide.ts';
+import { isOurs, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
+import { evictionBlocker } from '../../domain/evacuation/progress.ts';
 import { blockedPodsByReason, drainSecondsOf, nodesByStage } from '../../domain/maintenance/statistics.ts';
 import { waitingReasonOf } from '../../domain/maintenance/waiting.ts';
 import { aborted } from '../../kube/abort.ts';
-import type { Cluster } from '../../kube/cluster.ts';
+import { byNamespace, type Cluster } from '../../kube/cluster.ts';
 import { metricDefinitions } from './definitions.ts';
 import { oldest } from './oldest.ts';
 import { registerGauge } from './register.ts';
 
 /** Registers the metrics of maintenances, their nodes and pods. */
-export function observeMaintenances(registry: Registry, { maintenances, evacuations }: Cluster): void {
+export function observeMaintenances(registry: Registry, cluster: Cluster): void {
+  const { maintenances, evacuations, lifecycle } = cluster;
   registerGauge(registry, metricDefinitions.maintenances, (gauge) => {
     for (const { spec } of maintenances.list()) gauge.inc({ stage: spec.stage });
   });
@@ -22,11 +27,34 @@ export function observeMaintenances(registry: Registry, { maintenances, evacuati
     for (const labels of waitingMaintenances(maintenances.list())) gauge.set(labels, 1);
   });
   registerGauge(registry, metricDefinitions.blockedPods, (gauge) => {
-    for (const [reason, count] of blockedPodsByReason(maintenances.list(), evacuations.list()))
-      gauge.set({ reason }, count);
+    const counts = blockedPodsByReason(maintenances.list(), evacuations.list(), blockedByRequest(cluster));
+    for (const [reason, count] of counts) gauge.set({ reason }, count);
   });
   registerGauge(registry, metricDefinitions.evacuations, (gauge) => gauge.set(evacuations.list().length));
+  registerGauge(registry, metricDefinitions.evictionRequests, (gauge) =>
+    gauge.set(lifecycle.requests.list().filter((one) => isOurs(one)).length),
+  );
 }
+
+/** Returns the pods with an EvictionRequest of ours that cannot leave. */
+function blockedByRequest({ kube, lifecycle, pods, budgets }: Cluster): BlockedPod[] {
+  const now = kube.now();
+  const own = lifecycle.requests.list().filter((one) => isOurs(one));
+  return own.flatMap(({ metadata: { namespace = '' }, spec }) => {
+    const { name, uid } = spec.target.pod;
+    const pod = pods.get(`${namespace}/${name}`);
+    if (pod?.metadata.uid !== uid || pod === undefined) return [];
+    const requested = requestedEviction(
+      lifecycle.requestsOf(pod.metadata),
+      lifecycle.evictionsOf(pod.metadata),
+    );
+    const view = { now, responseMs, budgets: budgets.byIndex(byNamespace, namespace) };
+    const blocker = evictionBlocker(pod, requested, view);
+    return blocker === undefined ? [] : [{ pod, blocker }];
+  });
+}
+
+const responseMs = defaultEvictionApi.responseSeconds * 1_000;
 
 function waitingMaintenances(
   all: readonly NodeMaintenance[],

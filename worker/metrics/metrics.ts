@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import { EvacuationOutcome } from '../../domain/evacuation/outcome.ts';
+import { EvictionEnd } from '../../domain/evictionRequests/conditions.ts';
 import type { InstallationReview } from '../../domain/installation/review.ts';
 import type { Answer, Rejection } from '../../http/server.ts';
 import type { Cluster } from '../../kube/cluster.ts';
@@ -38,6 +39,7 @@ export interface Metrics {
   /** Observes the leader elections that this process takes part in. */
   elections: LeaderElectionMetrics;
   onEvacuationEnd: (outcome: EvacuationOutcome) => void;
+  onEvictionEnd: (end: EvictionEnd) => void;
   /** Counts the drains that end, until the signal aborts. */
   observeDrains(cluster: Pick<Cluster, 'maintenances'>, leading: AbortSignal): Promise<void>;
   /** Counts the open runs, until the signal aborts. */
@@ -63,8 +65,6 @@ export function createMetrics(): Metrics {
   const restarts = registerCounter(registry, metricDefinitions.workflowRestarts);
   for (const workflow of ['nodeMaintenance', 'maintenanceWindow']) restarts.inc({ workflow }, 0);
   for (const outcome of ['sent', 'failed', 'dropped']) notifications.inc({ outcome }, 0);
-  const evacuations = registerCounter(registry, metricDefinitions.podEvacuations);
-  for (const outcome of Object.values(EvacuationOutcome)) evacuations.inc({ outcome }, 0);
   const drainSeconds = registerHistogram(registry, metricDefinitions.drainDuration);
   const openRuns = registerSettableGauge(registry, metricDefinitions.openRuns);
   let retention: Parameters<Metrics['onRetention']>[0] | undefined;
@@ -77,7 +77,7 @@ export function createMetrics(): Metrics {
   return {
     queues: observeQueues(registry),
     elections: observeElections(registry),
-    onEvacuationEnd: (outcome) => evacuations.inc({ outcome }),
+    ...countEnds(registry),
     observeDrains: (cluster, leading) => observeDrains(drainSeconds, cluster, leading),
     observeRuns: (deps, leading) => countOpenRuns(openRuns, deps, leading),
     onRestart: (workflow) => restarts.inc({ workflow }),
@@ -108,6 +108,18 @@ export function createMetrics(): Metrics {
       const sdk = await fetch(`http://${sdkAddress}/metrics`, { signal });
       return `${await registry.metrics()}\n${await sdk.text()}`;
     },
+  };
+}
+
+/** Counts evacuations and evictions that have ended, each outcome from 0. */
+function countEnds(registry: Registry): Pick<Metrics, 'onEvacuationEnd' | 'onEvictionEnd'> {
+  const evacuations = registerCounter(registry, metricDefinitions.podEvacuations);
+  for (const outcome of Object.values(EvacuationOutcome)) evacuations.inc({ outcome }, 0);
+  const evictions = registerCounter(registry, metricDefinitions.evictions);
+  for (const outcome of Object.values(EvictionEnd)) evictions.inc({ outcome }, 0);
+  return {
+    onEvacuationEnd: (outcome) => evacuations.inc({ outcome }),
+    onEvictionEnd: (outcome) => evictions.inc({ outcome }),
   };
 }
 

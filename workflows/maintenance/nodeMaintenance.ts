@@ -66,7 +66,7 @@ function startStage(run: Run, stage: NodeMaintenanceStage) {
   return activities.startStage(refTo(run), stage);
 }
 
-/** Activities of a stage. One that only waits sends few heartbeats. */
+/** Returns the long-running activities of a stage. With pace Waiting they have a longer heartbeat timeout, because Temporal bills heartbeats. */
 function longRunning(run: Run, summary: string, pace: Pace = 'Waiting') {
   const options = longRunningActivity(pace === 'Waiting' ? run.heartbeatTimeoutSeconds : undefined);
   // An object that the apiserver finds invalid stays invalid.
@@ -74,7 +74,7 @@ function longRunning(run: Run, summary: string, pace: Pace = 'Waiting') {
   return proxyActivities<NodeMaintenanceActivities>({ ...options, retry, summary });
 }
 
-/** What the run does at this moment, which its messages await. */
+/** Work in progress for which the handlers of signals and updates wait. */
 export interface Work {
   /** An activity that evacuates pods is in progress. */
   evacuating: boolean;
@@ -112,7 +112,7 @@ async function completeIfAuthorized(run: Run): Promise<void> {
   }
 }
 
-/** Delay after an escalation that failed, which no retry of its activity helped. */
+/** Delay before an escalation is tried again after all retries of its activity failed. */
 const failedEscalationMs = 600_000;
 
 /**
@@ -136,7 +136,7 @@ function escalateBeside(run: Run): void {
 
 async function escalationStep(run: Run): Promise<EscalationStep> {
   try {
-    return await escalate(refTo(run));
+    return await escalate(refTo(run), run.recordedSteps ?? []);
   } catch (error) {
     log.warn('Escalation failed', { reason: String(error) });
     return { done: [], nextInMs: failedEscalationMs };

@@ -46,6 +46,8 @@ export interface Run {
   gone: boolean;
   /** When the next step before or at the drain deadline is due: milliseconds since the epoch. Missing if there is none. */
   escalatesAtMs?: number;
+  /** Identifies the steps of the escalation that the history has. */
+  recordedSteps?: string[];
   /** Facts for the current details in the Temporal UI, from the last activity that returned some. */
   details?: DetailsSnapshot;
 }
@@ -61,6 +63,7 @@ export type Progress = Omit<
   | 'heartbeatTimeoutSeconds'
   | 'gone'
   | 'escalatesAtMs'
+  | 'recordedSteps'
   | 'details'
 > & {
   next: NodeMaintenanceStage | undefined;
@@ -152,8 +155,9 @@ function scheduleEscalation(run: Run, inMs: unknown): void {
 
 /** Applies what the escalation of `atMs` did. Any client may have completed the activity. A hint that arrived in the meantime stays. */
 export function applyEscalation(run: Run, step: EscalationStep, atMs: number): void {
-  const { generation, nextInMs } = step ?? {};
+  const { generation, recorded, nextInMs } = step ?? {};
   if (isGeneration(generation)) run.generation = Math.max(run.generation, generation);
+  if (isStepList(recorded)) run.recordedSteps = recorded;
   if (run.escalatesAtMs !== atMs) return;
   scheduleEscalation(run, nextInMs === undefined ? undefined : Math.max(nextInMs, minEscalationMs));
 }
@@ -186,6 +190,13 @@ function applySnapshot(run: Run, details: unknown): void {
 function requireResult(isValid: boolean): void {
   if (!isValid)
     throw ApplicationFailure.nonRetryable('an activity was completed with an unknown result', 'InvalidInput');
+}
+
+/** More than a deadline has steps. */
+const maxRecordedSteps = 50;
+
+function isStepList(steps: unknown): steps is string[] {
+  return Array.isArray(steps) && steps.length <= maxRecordedSteps && steps.every(isNameOrUid);
 }
 
 function isCluster(cluster: unknown): boolean {
@@ -233,6 +244,7 @@ export function progressOf(run: Run): Progress {
     gone: _gone,
     details: _details,
     escalatesAtMs: _escalatesAt,
+    recordedSteps: _recorded,
     ...shown
   } = run;
   return { ...shown, next: stagesAfter(shown.stage)[0] };

@@ -10,6 +10,12 @@ import {
   blockedCondition,
   blockedConditions,
 } from '../../../domain/evacuation/blocker.ts';
+import {
+  placeOf,
+  recreatedBlocker,
+  recreatedWithinMs,
+  wasCreatedSince,
+} from '../../../domain/evacuation/recreation.ts';
 import { byPodUid, type FencedCluster } from '../../../kube/cluster.ts';
 import { ignoreConflict, isRejection } from '../../../kube/errors.ts';
 import type { Log } from '../../../kube/log.ts';
@@ -30,8 +36,6 @@ interface Deps {
 const workers = 8;
 /** A rejected deletion, or a recreated pod, is retried after this. */
 const blockedRetryMs = 30_000;
-/** A pod created within this time after its predecessor was gone was not gated. */
-const recreatedWithinMs = 10_000;
 
 /**
  * Runs the evacuator of DaemonSet pods (KEP-4212 > DaemonSet Controller) until the signal aborts, together with the scheduling
@@ -172,19 +176,13 @@ class DaemonSetEvacuator {
     return { requeueAfterMs: blockedRetryMs };
   }
 
-  /**
-   * Returns a blocker for a pod that its DaemonSet recreated at once. Without it, a missing policy, or a pod template with a
-   * node name, would cause an endless loop of deletions.
-   */
-  #recreatedBlocker({ pod, daemonSet }: Assignment): Blocker | undefined {
-    const last = this.#removals.get(placeOf(pod));
+  /** Returns a blocker for a pod that its DaemonSet recreated at once. */
+  #recreatedBlocker({ pod }: Assignment): Blocker | undefined {
+    const last = this.#removals.get(placeOf(pod) ?? '');
     if (last === undefined || this.#clock() - last.goneAtMs > recreatedWithinMs) return undefined;
     // With maxSurge a node can have two pods at a time, and neither replaces the other one.
     if (!wasCreatedSince(pod, last.deletedAt)) return undefined;
-    return {
-      reason: BlockerReason.PodRecreated,
-      message: `DaemonSet ${daemonSet} recreated this pod on node ${pod.spec.nodeName} right after the previous one was deleted: check that the policy daemonset-gate.nodemaintenance.k8s.io is installed and that the pod template of the DaemonSet does not set spec.nodeName.`,
-    };
+    return recreatedBlocker(pod);
   }
 
   /** Deletes the pod. Returns a blocker when the apiserver rejects the deletion. */
@@ -207,7 +205,7 @@ class DaemonSetEvacuator {
     const nowMs = this.#clock();
     for (const [place, { goneAtMs }] of this.#removals)
       if (nowMs - goneAtMs > recreatedWithinMs) this.#removals.delete(place);
-    this.#removals.set(placeOf(pod), { deletedAt, goneAtMs: nowMs });
+    this.#removals.set(placeOf(pod) ?? '', { deletedAt, goneAtMs: nowMs });
   }
 
   /** Reports that the pod terminates, with the fields of the example in the KEP. */
@@ -254,13 +252,4 @@ function isActive({ metadata, status }: Evacuation): boolean {
 
 function uidOf({ metadata }: Pod): string {
   return metadata.uid ?? '';
-}
-
-function placeOf(pod: Pod): string {
-  return `${daemonSetOf(pod)?.uid}/${pod.spec.nodeName}`;
-}
-
-/** Compares in whole seconds, because creation timestamps have no fraction. */
-function wasCreatedSince({ metadata }: Pod, time: Date): boolean {
-  return Date.parse(metadata.creationTimestamp ?? '') >= Math.floor(time.getTime() / 1_000) * 1_000;
 }

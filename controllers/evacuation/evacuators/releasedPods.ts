@@ -24,11 +24,15 @@ interface Deps {
   cluster: Cluster;
   events: EventRecorder;
   log: Log;
+  /** Reports whether an Eviction of lifecycle.k8s.io keeps a pod released. */
+  isResponding?: ((pod: Pod) => Promise<boolean>) | undefined;
   /** Back-off for checking whether the ReplicaSet has adopted a pod. */
   adoptionBackOff?: BackOff;
 }
 
 const workers = 4;
+/** Time between two questions whether an Eviction still keeps a pod released. */
+const respondingIntervalMs = 10_000;
 const defaultAdoptionBackOff: BackOff = { firstMs: 3_000, capMs: 600_000 };
 
 const releasedPath = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '~1')}`;
@@ -81,16 +85,20 @@ export class ReleasedPods {
       pod === undefined ||
       release === undefined ||
       pod.metadata.deletionTimestamp !== undefined ||
-      this.#isEvacuated(pod) ||
-      (await this.#reconcileRelease(pod, release)) === 'Done';
-    if (isDone) {
-      this.#checks.delete(key);
-      return undefined;
-    }
+      this.#isEvacuated(pod);
+    if (isDone) return this.#done(key);
+    const { isResponding } = this.#deps;
+    if (isResponding !== undefined && (await isResponding(pod)))
+      return { requeueAfterMs: respondingIntervalMs };
+    if ((await this.#reconcileRelease(pod, release)) === 'Done') return this.#done(key);
     const checks = this.#checks.get(key) ?? 0;
     this.#checks.set(key, checks + 1);
     const { adoptionBackOff = defaultAdoptionBackOff } = this.#deps;
     return { requeueAfterMs: backOffMs(checks, adoptionBackOff) };
+  }
+
+  #done(key: string): undefined {
+    this.#checks.delete(key);
   }
 
   /** Performs the next step of a pod whose evacuation was cancelled. */

@@ -70,7 +70,8 @@ const releasedPath = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '
  */
 export class Replacement {
   readonly #options: ReplacementOptions;
-  readonly #members = new Map<string, Member>();
+  /** UID of a pod -> the calls that wait for it: an Evacuation and an Eviction of the same pod have one each. */
+  readonly #members = new Map<string, readonly Member[]>();
   #deployment: Deployment | undefined;
   #wake = new AbortController();
   #isRunning = false;
@@ -103,7 +104,7 @@ export class Replacement {
       this.#wake.abort();
     };
     signal.addEventListener('abort', leave, { once: true });
-    this.#members.set(member.uid, member);
+    this.#members.set(member.uid, [...(this.#members.get(member.uid) ?? []), member]);
     if (this.#isRunning) this.#wake.abort();
     else void this.#run();
     try {
@@ -141,7 +142,7 @@ export class Replacement {
     this.#failures += 1;
     log.warn('Checking replacements failed, trying again', { deployment: name, error: errorMessage(error) });
     const message = `Checking the replacements of Deployment ${name} failed, trying again: ${errorMessage(error)}`;
-    for (const member of this.#members.values()) this.#reportWaiting(member, message);
+    for (const member of this.#all()) this.#reportWaiting(member, message);
     return waitMs;
   }
 
@@ -152,7 +153,7 @@ export class Replacement {
     if (input === undefined) {
       const { namespace, name } = this.#options.deployment;
       const message = `Deployment ${namespace}/${name} no longer exists.`;
-      for (const member of members.values()) this.#finish(member, message);
+      for (const member of this.#all()) this.#finish(member, message);
       return 0;
     }
     const { steps, progress, isNearlyDone, serving } = planReplacement(input, new Set(members.keys()));
@@ -160,25 +161,24 @@ export class Replacement {
     // Progress before the first reconcile is not ours to report.
     if (progress > (this.#highestPlanProgress ?? progress)) this.#progress += 1;
     this.#highestPlanProgress = Math.max(this.#highestPlanProgress ?? progress, progress);
-    const toRelease: Member[] = [];
+    const toRelease: (readonly Member[])[] = [];
     for (const [uid, step] of steps) {
-      const member = members.get(uid);
-      if (member !== undefined && this.#apply(member, step) === 'Release') toRelease.push(member);
+      const ofPod = members.get(uid) ?? [];
+      if (step.kind === 'Release') toRelease.push(ofPod);
+      if (step.kind === 'Replaced') this.#progress += 1;
+      for (const member of ofPod) this.#apply(member, step);
     }
-    await forEachBounded(parallelReleases, toRelease, (member) => this.#release(member, input, serving));
+    await forEachBounded(parallelReleases, toRelease, (ofPod) => this.#release(ofPod, input, serving));
     this.#failures = 0;
     this.#idle = this.#progress > progressBefore ? 0 : this.#idle + 1;
     const isBusy = isNearlyDone || toRelease.length > 0;
     return Math.min(isBusy ? backOffMs(this.#idle, nearlyDoneBackOff) : maxIntervalMs, this.#nextReportMs());
   }
 
-  #apply(member: Member, step: ReplacementStep): ReplacementStep['kind'] {
+  #apply(member: Member, step: ReplacementStep): void {
     switch (step.kind) {
       case 'Skip':
-        this.#finish(member, step.message);
-        break;
       case 'Replaced':
-        this.#progress += 1;
         this.#finish(member, step.message);
         break;
       case 'Wait':
@@ -187,7 +187,6 @@ export class Replacement {
       case 'Release':
         break;
     }
-    return step.kind;
   }
 
   #finish(member: Member, message: string): void {
@@ -195,9 +194,14 @@ export class Replacement {
     member.done.resolve(message);
   }
 
-  /** Removes the member, unless a later call for the same pod has replaced it. */
+  #all(): Member[] {
+    return [...this.#members.values()].flat();
+  }
+
   #remove(member: Member): void {
-    if (this.#members.get(member.uid) === member) this.#members.delete(member.uid);
+    const others = (this.#members.get(member.uid) ?? []).filter((one) => one !== member);
+    if (others.length > 0) this.#members.set(member.uid, others);
+    else this.#members.delete(member.uid);
   }
 
   /** Reports progress, which moves the deadline, only after a step that made progress; otherwise writes the message alone. */
@@ -225,16 +229,17 @@ export class Replacement {
   }
 
   #nextReportMs(): number {
-    const unreported = [...this.#members.values()].filter((one) => one.reportedProgress < this.#progress);
+    const unreported = this.#all().filter((one) => one.reportedProgress < this.#progress);
     const delaysMs = unreported.map((member) => this.#reportDelayMs(member));
     return Math.max(nearlyDoneBackOff.firstMs, Math.min(...delaysMs));
   }
 
   /** Removes the label that the ReplicaSet selects, and writes the annotation that says how to return the pod, in one patch. */
-  async #release(member: Member, input: ReplacementInput, servedBefore: number): Promise<void> {
+  async #release(ofPod: readonly Member[], input: ReplacementInput, servedBefore: number): Promise<void> {
     const { cluster, events, log } = this.#options;
-    const pod = input.pods.find(({ metadata }) => metadata.uid === member.uid);
-    if (pod === undefined || member.progress.signal.aborted) return;
+    const member = ofPod.find(({ progress }) => !progress.signal.aborted);
+    const pod = input.pods.find(({ metadata }) => metadata.uid === member?.uid);
+    if (pod === undefined || member === undefined) return;
     const { name, namespace = '', annotations, labels } = pod.metadata;
     const releasedAt = cluster.kube.now().toISOString();
     const value = releaseText({ ...member.release, releasedAt, servedBefore });
@@ -250,10 +255,8 @@ export class Replacement {
       // The next reconcile reads the pod again.
       if (await isOutdated(cluster.kube, pod.metadata, error)) return;
       if (!isRejection(error)) throw error;
-      this.#finish(
-        member,
-        `The apiserver rejected releasing the pod from its ReplicaSet: ${error.apiMessage}`,
-      );
+      const message = `The apiserver rejected releasing the pod from its ReplicaSet: ${error.apiMessage}`;
+      for (const one of ofPod) this.#finish(one, message);
       return;
     }
     this.#progress += 1;

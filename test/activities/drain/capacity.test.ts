@@ -1,13 +1,17 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
-import type { KubeObject, Pod } from '../../../api/core.ts';
+import type { KubeObject, PersistentVolumeClaim, Pod } from '../../../api/core.ts';
+import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { waitingReasonOf } from '../../../domain/maintenance/waiting.ts';
-import { resources } from '../../../kube/resources.ts';
+import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { deployments } from '../../kit/resources.ts';
+import { remove } from '../../kit/reset.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { claimSpec, createVolume } from '../../kit/volumes.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -70,6 +74,164 @@ test('a pod that fits on no other node waits, a pod that nothing recreates does 
   expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^CapacityUnavailable: /));
   await c.patched(resources.nodeMaintenances, { name }, { spec: { requireCapacity: false } });
   await c.eventuallyEvacuating(pinned);
+  await drain.cancelled();
+});
+
+test('a pod waits until all of its claims are read, however many there are: the last volume is bound to its node', async () => {
+  const [node, name] = [await c.nodeNamed('n'), c.named('claims')];
+  const claims = Array.from({ length: 300 }, (_, index) => `claim-${1_000 + index}`);
+  const [last = ''] = claims.toReversed();
+  const hostname = { key: 'kubernetes.io/hostname', operator: 'In', values: [node] };
+  await createVolume(
+    c.admin,
+    name,
+    { namespace: c.namespace, name: last },
+    { nodeAffinity: { required: { nodeSelectorTerms: [{ matchExpressions: [hostname] }] } } },
+  );
+  await c.admin.create(resources.persistentVolumeClaims, {
+    metadata: { name: last, namespace: c.namespace },
+    spec: { ...claimSpec, volumeName: name },
+  } as PersistentVolumeClaim);
+  const labels = { app: name };
+  const spec = {
+    // The scheduler would wait for the claims that do not exist.
+    nodeName: node,
+    terminationGracePeriodSeconds: 0,
+    containers: [{ name: 'main', image: 'fake' }],
+    volumes: claims.map((claimName) => ({ name: claimName, persistentVolumeClaim: { claimName } })),
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name, namespace: c.namespace },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  const pod = await eventually('the pod with 300 claims', () => {
+    const [found] = c.podsOf(node);
+    expect(found?.spec.claims).toHaveLength(300);
+    return found as Pod;
+  });
+  const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
+  const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, requireCapacity: true } });
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  const reasons = new Set<string | undefined>();
+  await eventually('the pod to fit nowhere', async () => {
+    const { conditions } = await c.statusOf(applied.metadata.name);
+    const reason = conditions.find(({ type }) => type === 'CapacityAvailable')?.reason;
+    reasons.add(reason);
+    expect(reason).toBe('PodsDoNotFit');
+  });
+  expect(reasons).not.toContain('PodsFit');
+  expect(await c.evacuationOf(pod)).toBeUndefined();
+  await drain.cancelled();
+  await remove(c.admin, deployments, { name, namespace: c.namespace });
+  await c.podsDeleted(c.podsOf(node));
+  await remove(c.admin, resources.persistentVolumeClaims as Resource, { name: last, namespace: c.namespace });
+  await remove(c.admin, resources.persistentVolumes as Resource, { name });
+});
+
+/** Creates nodes on each of which one pod of a Deployment runs, and which have no room for another one; returns the pods. */
+async function onePodPerNode(count: number, labels: { app: string }): Promise<Pod[]> {
+  const pool = { pool: labels.app };
+  for (let index = 0; index < count; index += 1) await c.nodeNamed('n', pool);
+  const podAntiAffinity = {
+    requiredDuringSchedulingIgnoredDuringExecution: [
+      { labelSelector: { matchLabels: labels }, topologyKey: 'kubernetes.io/hostname' },
+    ],
+  };
+  const spec = {
+    nodeSelector: pool,
+    affinity: { podAntiAffinity },
+    terminationGracePeriodSeconds: 0,
+    containers: [{ name: 'main', image: 'fake' }],
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name: labels.app, namespace: c.namespace },
+    spec: { replicas: count, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  return eventually(`${count} pods of ${labels.app}`, () => {
+    const ready = c.cluster.pods
+      .list()
+      .filter(({ metadata, status }) => metadata.labels?.['app'] === labels.app && status.ready);
+    expect(ready).toHaveLength(count);
+    return [...ready];
+  });
+}
+
+test('a deadlock of two maintenances and a budget is named with the node whose release solves it', async () => {
+  const labels = { app: c.named('apart') };
+  const pods = await onePodPerNode(2, labels);
+  await c.applied(c.budget(labels, { minAvailable: 1 }));
+  const stop = evacuationControllerOn(c);
+  const maintenances = await Promise.all(
+    pods.map(({ spec: { nodeName = '' } }) =>
+      c.applied(c.maintenance({ nodes: [nodeName], stage: 'Drain' })),
+    ),
+  );
+  const drains = maintenances.map((one) => started(() => acts.drain(refOf(one), 0)));
+  const [survivor, released] = await eventually('one of the pods to be gone', () => {
+    const left = pods.filter((pod) => c.podsOf(pod.spec.nodeName ?? '').length > 0);
+    expect(left).toHaveLength(1);
+    return [left[0] as Pod, pods.findIndex((pod) => pod !== left[0])] as const;
+  });
+  const node = pods[released]?.spec.nodeName;
+  const holder = maintenances[released] as NodeMaintenance;
+  expect(await drains[released]?.ended).toMatchObject({ kind: 'Drained' });
+  const kept = started(() => acts.keepDrained(refOf(holder)));
+  for (const { metadata } of maintenances)
+    await c.eventuallyStatus(metadata.name, 'the deadlock to be named', ({ conditions }) =>
+      expect(conditions).toContainEqual(
+        expect.objectContaining({
+          type: 'CapacityAvailable',
+          status: 'False',
+          reason: 'Deadlock',
+          message: expect.stringContaining(
+            `To solve it, release node ${node}: complete NodeMaintenance ${holder.metadata.name},`,
+          ),
+        }),
+      ),
+    );
+  await flushEvents();
+  for (const one of maintenances)
+    expect(await c.eventsAbout(one)).toContainEqual(
+      expect.stringMatching(`^CapacityDeadlock: Deadlock: .* release node ${node}:`),
+    );
+
+  const completed = await c.staged(holder.metadata.name, 'Complete');
+  expect(await kept.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+  await performed(() => acts.uncordonNodes(refOf(completed)));
+  await c.eventuallyGone(survivor);
+  for (const drain of drains) await drain.cancelled();
+  await stop();
+});
+
+test('of two maintenances the older one is served first, but not while it is paused', async () => {
+  const labels = { app: c.named('apart') };
+  const pods = await onePodPerNode(2, labels);
+  await c.nodeNamed('free', { pool: labels.app });
+  const [first, second] = pods.map(({ spec: { nodeName = '' } }, index) => {
+    // Of two that were created in the same second, the first by name is the older one.
+    const wanted = c.maintenance({ name: c.named(`nm-${index}`), nodes: [nodeName], stage: 'Drain' });
+    return { ...wanted, spec: { ...wanted.spec, requireCapacity: true } };
+  }) as [NodeMaintenance, NodeMaintenance];
+  const older = await c.applied(first);
+  const younger = await c.applied(second);
+  const drain = started(() => acts.drain(refOf(younger), 0));
+  await c.eventuallyStatus(younger.metadata.name, 'the pod to wait for the older maintenance', (status) =>
+    expect(status.conditions).toContainEqual(
+      expect.objectContaining({
+        type: 'CapacityAvailable',
+        status: 'False',
+        reason: 'WaitingForMaintenance',
+        message: expect.stringContaining(
+          `1 pod waits for places that NodeMaintenance ${older.metadata.name} is to have first: ${c.namespace}/${pods[1]?.metadata.name}.`,
+        ),
+      }),
+    ),
+  );
+  expect(await c.evacuationOf(pods[1] as Pod)).toBeUndefined();
+  const lastTransitionTime = new Date().toISOString();
+  const paused = { type: 'Paused', status: 'True', reason: 'Requested', message: '', lastTransitionTime };
+  await c.withStatus(older, { conditions: [paused] });
+  await c.eventuallyEvacuating(pods[1] as Pod);
   await drain.cancelled();
 });
 

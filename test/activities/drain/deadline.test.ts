@@ -1,5 +1,5 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
-import type { Pod } from '../../../api/core.ts';
+import type { KubeObject, Pod } from '../../../api/core.ts';
 import type { DrainDeadline } from '../../../api/drainDeadline.ts';
 import { OWNER_ANNOTATION } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
@@ -10,6 +10,8 @@ import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
 import { pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
+import { remove } from '../../kit/reset.ts';
+import { deployments } from '../../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -121,6 +123,38 @@ describe('a drain whose deadline deletes what is left', () => {
     expect(await graceOf(pod)).toBe(grace);
   });
 
+  test('does not delete in a loop a pod that its controller recreates on the node at once', async () => {
+    const [node, name] = [await c.nodeNamed('n'), c.named('app')];
+    const labels = { app: name };
+    // The scheduler would not bring it back to a cordoned node.
+    const spec = {
+      nodeName: node,
+      terminationGracePeriodSeconds: 1,
+      containers: [{ name: 'main', image: 'fake' }],
+    };
+    await c.admin.create<KubeObject>(deployments, {
+      metadata: { name, namespace: c.namespace },
+      spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+    } as KubeObject);
+    await eventually('the pod', () => expect(c.podsOf(node)).toHaveLength(1));
+    const applied = await draining(node, { at: inSeconds(-60), onDeadline: 'Delete' });
+    c.requests.clear();
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyStatus(applied.metadata.name, 'the recreated pod to be named', ({ blockedPods }) =>
+      expect(blockedPods).toEqual([
+        expect.objectContaining({
+          reason: 'PodRecreated',
+          message: expect.stringMatching(
+            `^ReplicaSet ${name}-.* recreated this pod on node ${node} right after the previous one was deleted`,
+          ),
+        }),
+      ]),
+    );
+    expect(c.requests.count('delete pods')).toBe(1);
+    await drain.cancelled();
+    await remove(c.admin, deployments, { name, namespace: c.namespace });
+  });
+
   test('deletes nothing on a node whose Lease someone else holds, nor while it is paused', async () => {
     const [held, paused] = [await c.silentNodeNamed('held'), await c.silentNodeNamed('paused')];
     const [onHeld, onPaused] = [await c.podOn(held), await c.podOn(paused)];
@@ -170,10 +204,10 @@ describe('the deadline of a drain', () => {
     const { name } = applied.metadata;
     const before = (await c.statusOf(name)).drainDeadline;
     await c.patched(resources.nodeMaintenances, { name }, { spec: { drainDeadline: { after: '48h' } } });
-    await performed(() => acts.escalate(refOf(applied)));
+    const { recorded } = await performed(() => acts.escalate(refOf(applied)));
     expect((await c.statusOf(name)).drainDeadline?.time).toBe(before?.time);
     await c.patched(resources.nodeMaintenances, { name }, { spec: { drainDeadline: { after: '20m' } } });
-    expect(await performed(() => acts.escalate(refOf(applied)))).toMatchObject({ done: [] });
+    expect(await performed(() => acts.escalate(refOf(applied), recorded))).toMatchObject({ done: [] });
     const time = Date.parse((await c.statusOf(name)).drainDeadline?.time ?? '');
     expect(time).toBe(Date.parse(before?.time ?? '') - 600_000);
   });
@@ -190,7 +224,7 @@ describe('an escalation', () => {
     const first = await performed(() => acts.escalate(refOf(applied)));
     expect(first).toMatchObject({ done: [expect.stringMatching(/^Notify /)] });
     expect(first.nextInMs).toBeLessThanOrEqual(1_800_000);
-    const again = await performed(() => acts.escalate(refOf(applied)));
+    const again = await performed(() => acts.escalate(refOf(applied), first.recorded));
     expect(again.done).toEqual([]);
     const notifications = sentFor(applied);
     expect(notifications).toMatchObject([
@@ -216,6 +250,48 @@ describe('an escalation', () => {
     ]);
   });
 
+  test('announces no deletion on nodes that the maintenance may not change', async () => {
+    const labels = { rack: c.named('rack') };
+    const [own, held, denied] = [
+      await c.nodeNamed('own', labels),
+      await c.nodeNamed('held', labels),
+      await c.nodeNamed('denied', labels),
+    ];
+    const [onOwn, onHeld, onDenied] = [await c.podOn(own), await c.podOn(held), await c.podOn(denied)];
+    await c.leaseWritten(held, { holderIdentity: 'technician', leaseDurationSeconds: 3_600, renewed: 0 });
+    const desired = c.maintenance({ nodes: labels, stage: 'Drain' });
+    const drainDeadline = {
+      at: inSeconds(1_800),
+      onDeadline: 'Delete',
+      steps: [{ before: '60m', action: 'Notify' }],
+    } as DrainDeadline;
+    const applied = await c.applied({ ...desired, spec: { ...desired.spec, drainDeadline } });
+    await performed(() => acts.startStage(refOf(applied), 'Drain'));
+    const inProgress = await c.maintenanceNow(applied.metadata.name);
+    await c.withStatus(
+      { ...inProgress, kind: 'NodeMaintenance' },
+      { nodeStatuses: [{ nodeRef: { name: denied }, authorized: false }] },
+    );
+    await performed(() => acts.escalate(refOf(applied)));
+    expect(sentFor(applied)).toMatchObject([
+      {
+        data: {
+          message: expect.stringMatching(
+            /with 2 pods left\. Pods that are left then are deleted\. 1 pod is not, while another client holds/,
+          ),
+          pods: { count: 2 },
+        },
+      },
+    ]);
+    await flushEvents();
+    const eventsOn = (pod: Pod) => c.eventsAbout({ kind: 'Pod', metadata: pod.metadata });
+    expect(await eventsOn(onOwn)).toEqual([
+      expect.stringContaining(', and pods that are left are deleted ('),
+    ]);
+    expect(await eventsOn(onHeld)).toEqual([expect.not.stringContaining('deleted')]);
+    expect(await eventsOn(onDenied)).toEqual([]);
+  });
+
   test('does the steps that were missed in an outage as one', async () => {
     const node = await c.silentNodeNamed('n');
     await c.podOn(node);
@@ -227,6 +303,23 @@ describe('an escalation', () => {
     expect(notifications).toMatchObject([{ type: 'maintenance.deadline-exceeded' }]);
     await flushEvents();
     expect(await c.eventsAbout(applied)).toContainEqual(expect.stringMatching(/^DrainDeadlineExceeded: /));
+  });
+
+  test('returns a step whose result a crash has lost, until the history has it', async () => {
+    const node = await c.silentNodeNamed('n');
+    const applied = await draining(node, {
+      at: inSeconds(1_800),
+      steps: [{ before: '60m', action: 'Notify' }],
+    });
+    const { done, recorded } = await performed(() => acts.escalate(refOf(applied), []));
+    expect(done).toHaveLength(1);
+    const written = await c.requests.writesOf(async () =>
+      expect(await performed(() => acts.escalate(refOf(applied), []))).toMatchObject({ done, recorded }),
+    );
+    expect(written).toEqual([]);
+    await c.staged(applied.metadata.name, 'Complete');
+    expect(await performed(() => acts.escalate(refOf(applied), []))).toMatchObject({ done, recorded });
+    expect(await performed(() => acts.escalate(refOf(applied), recorded))).toMatchObject({ done: [] });
   });
 
   test('of a maintenance without a deadline, or that is gone, does nothing', async () => {

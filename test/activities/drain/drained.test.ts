@@ -211,6 +211,35 @@ describe('a volume that is not detached', () => {
   });
 });
 
+test('a deadline that was met does not end later waits for volumes', async () => {
+  const node = await c.nodeNamed('n');
+  const at = new Date(c.cluster.kube.now().getTime() + 20_000).toISOString().replace(/\.\d+Z$/, 'Z');
+  const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
+  const drainDeadline = { at } as NodeMaintenance['spec']['drainDeadline'];
+  const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, drainDeadline } });
+  await performed(() => acts.startStage(refOf(applied), 'Drain'));
+  expect(await performed(() => acts.drain(refOf(applied), 0))).toMatchObject({ kind: 'Drained' });
+  const { drainedAt = '' } = (await c.statusOf(applied.metadata.name)).drainDeadline ?? {};
+  expect(Date.parse(drainedAt)).toBeLessThan(Date.parse(at));
+  await eventually('the deadline to pass', () =>
+    expect(c.cluster.kube.now().getTime()).toBeGreaterThan(Date.parse(at)),
+  );
+  const kept = started(() => acts.keepDrained(refOf(applied)));
+  const late = await c.podOn(node);
+  const attachment = await attachmentTo(node);
+  await evacuated(late);
+  await eventually('the drain to wait for the volume', async () =>
+    expect(await drainedConditionOf(applied)).toMatchObject({ status: 'False', reason: 'VolumesAttached' }),
+  );
+  await remove(c.admin, resources.volumeAttachments as Resource, { name: attachment.metadata.name });
+  await eventually('the node to be drained again', async () =>
+    expect(await drainedConditionOf(applied)).toMatchObject({ status: 'True', reason: 'AllPodsTerminated' }),
+  );
+  await kept.cancelled();
+  const volume = attachment.spec.source.persistentVolumeName ?? '';
+  await remove(c.admin, resources.persistentVolumes as Resource, { name: volume });
+});
+
 test('a node is not drained while the Job of another maintenance works on it', async () => {
   const node = await c.nodeNamed('n');
   const other = await c.applied(c.maintenance({ name: c.named('other'), nodes: [node] }));

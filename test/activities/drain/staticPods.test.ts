@@ -102,6 +102,7 @@ test('static pods are evacuated by the agent of their node after all others, tie
     nodeStatuses: [
       {
         agentVersion: '1.2.3',
+        agentCapabilities: ['reboot', 'static-pods'],
         drainMessage: `Drained, left running: ${nameOf(etcd)}.`,
         podsPeak: 3,
         podsPendingEvacuation: 0,
@@ -162,6 +163,21 @@ test('an Evacuation names the agent and its node, and is removed when the pod ha
   await eventually('the Evacuation to be gone', async () =>
     expect(await c.evacuationOf(proxy)).toBeUndefined(),
   );
+});
+
+test('a drain does not wait for an agent that does not find the folder of static pods', async () => {
+  const node = await c.nodeNamed('n');
+  await new PlayedAgent(c, node, 'reboot').reports();
+  const proxy = await mirrorPodOn(c, node);
+  const applied = await draining([node]);
+  await drained(applied);
+  expect(await drainedCondition(applied)).toMatchObject({
+    status: 'True',
+    reason: 'StaticPodsRemain',
+    message: `Static pods keep running: ${nameOf(proxy)} (the node agent of node ${node} cannot stop static pods, because it does not find their folder: set its --static-pod-path (STATIC_POD_PATH) to the staticPodPath of the kubelet).`,
+  });
+  expect(await nodeStatusOf(applied)).toMatchObject({ agentVersion: '1.2.3', agentCapabilities: ['reboot'] });
+  expect(await c.evacuationOf(proxy)).toBeUndefined();
 });
 
 test('a drain continues without an agent that dies, and back when it returns', async () => {

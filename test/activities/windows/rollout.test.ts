@@ -5,6 +5,7 @@ import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
 import type { Job, Lease } from '../../../api/core.ts';
 import {
   AGENT_LEASE_NAMESPACE,
+  IdentityAnnotation,
   NODE_DISRUPTION_BUDGET_NAME,
   RebootAnnotation,
   WindowAnnotation,
@@ -607,10 +608,11 @@ describe('a window', () => {
   }
 
   /** The agent of the node has renewed its Lease this many seconds ago. */
-  async function agentOn(name: string, secondsAgo = 0): Promise<void> {
+  async function agentOn(name: string, secondsAgo = 0, capabilities = 'reboot'): Promise<void> {
     const renewTime = microTime(new Date(c.admin.now().getTime() - secondsAgo * 1_000));
     const spec = { holderIdentity: name, leaseDurationSeconds: 120, renewTime };
-    const lease: Lease = { metadata: { namespace: AGENT_LEASE_NAMESPACE, name }, spec };
+    const annotations = { [IdentityAnnotation.Capabilities]: capabilities };
+    const lease: Lease = { metadata: { namespace: AGENT_LEASE_NAMESPACE, name, annotations }, spec };
     await c.admin.apply(resources.leases, lease, { fieldManager: 'test', force: true });
   }
 
@@ -653,18 +655,23 @@ describe('a window', () => {
     expect((await c.eventsAbout(maintenance)).join('\n')).toContain('RebootRequested');
   });
 
-  test('that reboots nodes starts none whose agent does not run, or whose boot ID is unknown', async () => {
-    const window = await windowOf(2, { work: rebootWork, rollout: { maxUnavailable: 2 } });
-    const [silent = '', unknown = ''] = window.nodes;
+  test('that reboots nodes starts none whose agent does not run or has no reboot command, or whose boot ID is unknown', async () => {
+    const window = await windowOf(3, { work: rebootWork, rollout: { maxUnavailable: 3 } });
+    const [silent = '', unknown = '', unable = ''] = window.nodes;
     for (const name of window.nodes) await annotated(name, { [Required]: '' });
     await booted(silent, 'boot-1');
     await agentOn(silent, 600);
     await agentOn(unknown);
+    await booted(unable, 'boot-1');
+    await agentOn(unable, 0, 'static-pods');
     const step = await rolledOut(window, {}, waitsFor('AgentNotRunning'));
-    expect(stateIn(step)).toMatchObject({ inProgress: [], remaining: 2 });
+    expect(stateIn(step)).toMatchObject({ inProgress: [], remaining: 3 });
     expect(await reserved(window)).toEqual([]);
     const { status } = (await c.admin.get(resources.maintenanceWindows, { name: window.name })) ?? {};
-    expect(status?.progress?.rebootRequired?.names).toEqual([silent, unknown].toSorted());
+    expect(status?.active?.waiting?.message).toContain(
+      `The node agent of node ${unable} has no reboot command`,
+    );
+    expect(status?.progress?.rebootRequired?.names).toEqual(window.nodes.toSorted());
   });
 
   test('that reboots nodes forgets that it did when it runs a Job instead', async () => {

@@ -1,4 +1,3 @@
-import { test } from '@jest/globals';
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -7,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { eventuallyHolds } from '../../kit/eventually.ts';
+import { Requirement, testsWith } from '../../kit/requirements.ts';
 import type { AgentProcessOptions } from './agentProcess.ts';
 
 /** That of Debian's packages, whatever PATH begins with. */
@@ -26,13 +26,8 @@ function busProblem(): string | undefined {
   return missing.length === 0 ? undefined : `this machine has no ${missing.join(', ')}: apt-get install them`;
 }
 
-/** A test with a D-Bus daemon. Where the machine cannot run one, it says so in one line. */
-export function withBus(name: string, check: () => Promise<void>): void {
-  test(name, async () => {
-    if (missingForBus === undefined) await check();
-    else process.stderr.write(`skipped, because ${missingForBus}: ${name}\n`);
-  });
-}
+/** A test with a D-Bus daemon. */
+export const withBus = testsWith(Requirement.Bus, missingForBus);
 
 /** Like that of the system: root and any user may own and send anything, which is more than the system permits. */
 const configuration = (socket: string) => `<!DOCTYPE busconfig PUBLIC

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { eventually } from '../../kit/eventually.ts';
+import { Requirement, testsWith } from '../../kit/requirements.ts';
 
 // Types words into shells, as a user does. bash is tested with kubectl, in test/e2e/cli.test.ts. `npm run debian-packages` installs the shells.
 
@@ -46,14 +47,15 @@ const environment = () => ({
   PATH: `${join(dir, 'bin')}:${process.env['PATH']}`,
 });
 
-/** A test with a shell. Where the machine does not have it, it says so in one line. */
-function withShell(shell: string, name: string, check: () => Promise<void>): void {
+/** Returns a `test` that types into the shell. */
+function shellTests(shell: string): (name: string, check: () => Promise<void>) => void {
   const isMissing = spawnSync(shell, ['--version']).error !== undefined;
-  test(`${shell}: ${name}`, async () => {
-    if (isMissing) process.stderr.write(`skipped, because ${shell} is not installed: ${name}\n`);
-    else await check();
-  });
+  const tests = testsWith(Requirement.Shells, isMissing ? `${shell} is not installed` : undefined);
+  return (name, check) => tests(`${shell}: ${name}`, check);
 }
+
+const withZsh = shellTests('zsh');
+const withFish = shellTests('fish');
 
 describe('completion in a terminal', () => {
   let terminal: ChildProcessWithoutNullStreams | undefined;
@@ -96,14 +98,14 @@ describe('completion in a terminal', () => {
     return (await readFile(record, 'utf8')).trimEnd().split('\n');
   }
 
-  withShell('zsh', 'a word is completed', async () => {
+  withZsh('a word is completed', async () => {
     await startZsh();
     type('kubectl-maintenance hist\t');
     await eventually('the word', () => expect(shown()).toContain('history'));
     expect(await executed()).toEqual(['history']);
   });
 
-  withShell('zsh', 'the values of an option are listed, and one is completed', async () => {
+  withZsh('the values of an option are listed, and one is completed', async () => {
     await startZsh();
     type('kubectl-maintenance start --stage \t');
     await eventually('the stages', () => {
@@ -115,7 +117,7 @@ describe('completion in a terminal', () => {
     expect(await executed()).toEqual(['start', '--stage', 'Drain']);
   });
 
-  withShell('zsh', 'commands have their descriptions', async () => {
+  withZsh('commands have their descriptions', async () => {
     await startZsh();
     type('kubectl-maintenance lease \t');
     await eventually('the descriptions', () =>
@@ -123,7 +125,7 @@ describe('completion in a terminal', () => {
     );
   });
 
-  withShell('zsh', 'files are completed where they are expected', async () => {
+  withZsh('files are completed where they are expected', async () => {
     await startZsh();
     type('kubectl-maintenance plan --plan plan-\t');
     await eventually('the file', () => expect(shown()).toContain('plan-of-rack-7.yaml'));
@@ -147,11 +149,11 @@ describe('completion by fish', () => {
     return stdout.split('\n').filter((one) => one !== '');
   }
 
-  withShell('fish', 'a word is completed, with its description', async () => {
+  withFish('a word is completed, with its description', async () => {
     expect(await suggestions('kubectl-maintenance hist')).toEqual([expect.stringMatching(/^history\t\w+/)]);
   });
 
-  withShell('fish', 'the values of an option are suggested', async () => {
+  withFish('the values of an option are suggested', async () => {
     expect(await suggestions('kubectl-maintenance start --stage ')).toEqual([
       'Complete',
       'Cordon',
@@ -161,7 +163,7 @@ describe('completion by fish', () => {
     expect(await suggestions('kubectl-maintenance start --stage=D')).toEqual(['--stage=Drain']);
   });
 
-  withShell('fish', 'files are suggested where they are expected', async () => {
+  withFish('files are suggested where they are expected', async () => {
     expect(await suggestions('kubectl-maintenance plan --plan plan-')).toEqual(['plan-of-rack-7.yaml']);
   });
 });

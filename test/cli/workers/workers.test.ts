@@ -67,7 +67,7 @@ interface Row {
   host: string;
   state: string;
   leader: boolean;
-  polls?: { workflow?: string; activity?: string };
+  polls?: { workflow?: string; activity?: string; longRunning?: string };
 }
 
 const workersAs = (format: string) => kubectlOf(sandbox)(['maintenance', 'workers', '-o', format]);
@@ -77,14 +77,18 @@ test('every process is listed with its state, the leader, and its polls', async 
   const isOurs = (component: string) => (one: Row) => one.component === component && one.state === 'Live';
   const rows = await eventuallyHolds('the worker leads and polls', list, (items) =>
     items.some(
-      (one) => isOurs('node-maintenance-worker')(one) && one.leader && one.polls?.activity !== undefined,
+      (one) => isOurs('node-maintenance-worker')(one) && one.leader && one.polls?.longRunning !== undefined,
     ),
   );
   expect(rows.find((one) => isOurs('node-maintenance-worker')(one) && one.leader)).toMatchObject({
     host: hostname(),
     version: '0.1.0',
     temporal: { taskQueue: 'node-maintenance', namespace: 'default' },
-    polls: { workflow: expect.any(String), activity: expect.any(String) },
+    polls: {
+      workflow: expect.any(String),
+      activity: expect.any(String),
+      longRunning: expect.any(String),
+    },
   });
   const admission = rows.find(isOurs('node-maintenance-admission'));
   expect(admission).toMatchObject({ host: hostname(), leader: false });

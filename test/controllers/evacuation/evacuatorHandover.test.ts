@@ -1,15 +1,19 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Pod } from '../../../api/core.ts';
+import type { KubeObject, Pod } from '../../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../../api/evacuation.ts';
-import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import { INSTIGATOR_FINALIZER, MAINTENANCE_GATE } from '../../../api/names.ts';
+import { runDaemonSetEvacuator } from '../../../controllers/evacuation/evacuators/daemonSet.ts';
 import type { EvacuatorSettings } from '../../../controllers/evacuation/knownEvacuators.ts';
+import { byGate } from '../../../kube/cluster.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { kubectlOf, succeeds } from '../../api/kubectl.ts';
-import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { daemons, pods } from '../../kit/builders.ts';
+import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { mirrorPodOn, PlayedAgent } from '../../kit/nodeAgent.ts';
+import { policies, policyBindings } from '../../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -68,6 +72,36 @@ const report = ({ metadata }: Evacuation, status: Partial<EvacuationStatus>) => 
   const options = { subresource: 'status', fieldManager: 'an-evacuator' } as const;
   return c.admin.mergePatch(resources.evacuations, { name, namespace }, { status }, options);
 };
+
+/** Lets the apiserver reject the deletion of pods with these labels, though not their eviction; the returned function ends it. */
+async function denyDeletion(labels: Record<string, string>): Promise<() => Promise<void>> {
+  const name = `delete.${c.namespace}.example.com`;
+  const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['DELETE'], resources: ['pods'] };
+  await c.admin.create<KubeObject>(policies, {
+    metadata: { name },
+    spec: {
+      matchConstraints: {
+        resourceRules: [rule],
+        namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': c.namespace } },
+        objectSelector: { matchLabels: labels },
+      },
+      validations: [{ expression: 'false', message: 'not now' }],
+    },
+  } as KubeObject);
+  await c.admin.create<KubeObject>(policyBindings, {
+    metadata: { name },
+    spec: { policyName: name, validationActions: ['Deny'] },
+  } as KubeObject);
+  const probe = async () => c.deleted(await c.podOn(node, { labels }));
+  await eventually('the policy to deny', async () => expect(probe()).rejects.toThrow(/not now/));
+  return async () => {
+    for (const resource of [policyBindings, policies]) {
+      const { metadata } = (await c.admin.get<KubeObject>(resource, { name })) ?? {};
+      await c.admin.delete(resource, { name }, { uid: metadata?.uid ?? '' });
+    }
+    await eventually('the policy to be gone', probe);
+  };
+}
 
 const now = () => c.admin.now().toISOString();
 const evictions = () => c.requests.count('evict pods');
@@ -270,6 +304,39 @@ describe('A built-in evacuator that cannot serve a pod', () => {
         'EvacuatorNotApplicable: daemonset.apps.k8s.io cannot evacuate the pod: no DaemonSet controls the pod.',
       );
   });
+
+  test('of a DaemonSet is evicted if its evacuator cannot delete it, and stays away', async () => {
+    const own = await c.nodeNamed('daemon');
+    const pod = await c.daemonPodOn(own);
+    const labels = { guarded: 'yes' };
+    const key = { namespace: c.namespace, name: pod.metadata.name };
+    await c.admin.mergePatch(resources.pods, key, { metadata: { labels } });
+    const allow = await denyDeletion(labels);
+    const evacuating = new AbortController();
+    const evacuator = runDaemonSetEvacuator({ cluster: c.cluster, log: silentLog }, evacuating.signal);
+    try {
+      const maintenance = await c.applied(c.maintenance({ nodes: [own], stage: 'Drain' }));
+      const drainTargets = [pods(2_147_483_647), daemons(2_147_483_647)];
+      const evacuation = await requestEvacuation(pod, { progressDeadlineSeconds: 1 });
+      await eventuallyEvent(evacuation, expect.stringMatching(/^ProgressDeadlineExceeded: /));
+      // The targets do not include the pod yet: an eviction would only recreate it.
+      expect(evictions()).toBe(0);
+      await c.withStatus(maintenance, { nodeStatuses: [{ nodeRef: { name: own }, drainTargets }] });
+      await c.eventuallyGone(pod);
+      await eventuallyEvictedOnce();
+      await eventuallyEvent(evacuation, expect.stringMatching(/^EvacuatorActivated: .* the eviction API/));
+      await eventually('the next pod to be held back', () =>
+        expect(
+          c.cluster.pods.byIndex(byGate, MAINTENANCE_GATE).filter(({ spec }) => spec.madeForNode === own),
+        ).toHaveLength(1),
+      );
+    } finally {
+      evacuating.abort();
+      await evacuator;
+      await allow();
+      await c.maintenancesDropped();
+    }
+  });
 });
 
 describe('kubectl', () => {
@@ -439,8 +506,11 @@ describe('An Evacuation', () => {
     await stop();
     stop = startController({ responseSeconds: 4 });
     const silentNode = await c.nodeNamed('n');
+    const unableNode = await c.nodeNamed('n');
     await new PlayedAgent(c, node).reports();
+    await new PlayedAgent(c, unableNode, 'reboot').reports();
     const [served, unserved] = [await mirrorPodOn(c, node), await mirrorPodOn(c, silentNode)];
+    const notStopped = await mirrorPodOn(c, unableNode);
     // Nobody writes the label but the controller, or the admission server.
     const label = 'nodemaintenance.k8s.io/node';
     const given = c.evacuation(served);
@@ -450,13 +520,14 @@ describe('An Evacuation', () => {
       { evacuatorClass: 'second.io', priority: 1, role: 'helper' },
     ];
     await c.admin.create(resources.evacuations, { ...given, metadata, spec: { ...given.spec, evacuators } });
-    const other = c.evacuation(unserved);
-    await c.admin.create(resources.evacuations, { ...other, spec: { ...other.spec, evacuators } });
+    for (const other of [unserved, notStopped].map((pod) => c.evacuation(pod)))
+      await c.admin.create(resources.evacuations, { ...other, spec: { ...other.spec, evacuators } });
     expect(await eventuallyActive(served, 'kubelet.k8s.io')).toMatchObject({
       message: `Waiting for kubelet.k8s.io to respond, the agent of node ${node}; next: second.io, then kubelet.k8s.io again.`,
     });
     expect((await c.evacuationOf(served))?.metadata.labels).toEqual({ [label]: node });
     await eventuallyActive(unserved, 'second.io');
+    await eventuallyActive(notStopped, 'second.io');
     await eventuallyEvent(
       unserved,
       'EvacuatorNotResponding: kubelet.k8s.io has not responded for 4 s: check that the node agent of its node is running.',

@@ -9,6 +9,8 @@ const drain = (name: string, pods: Pod[], differs: Partial<PlacedDrain> = {}): P
   name,
   createdAt: `2026-01-0${name.length}T00:00:00Z`,
   waits: true,
+  obstacle: undefined,
+  endsByItself: false,
   pods,
   ...differs,
 });
@@ -20,10 +22,11 @@ const held = capacityNode('held', { cpu: 32_000, unschedulable: true });
 const outcome = (free: number, drains: readonly PlacedDrain[], reserved: readonly Pod[] = []) => {
   const pods = drains.flatMap((one) => one.pods);
   const nodes = [held, capacityNode('free', { cpu: free * 1_000 })];
-  return allocate({ nodes, pods }, reserved, drains).map(({ name, unplaced, servedFirst }) => ({
+  return allocate({ nodes, pods }, reserved, drains).map(({ name, unplaced, servedFirst, stopped }) => ({
     name,
     waiting: unplaced.length,
     ...(servedFirst.length > 0 && { servedFirst }),
+    ...(stopped.length > 0 && { stopped: stopped.map((one) => one.name) }),
   }));
 };
 
@@ -67,9 +70,9 @@ describe('free places are divided among drains', () => {
       ],
     },
     {
-      when: 'one has no pods left, and its nodes may let another one finish: none takes a place',
+      when: 'one has no pods left, and its window returns its nodes, with which another one may finish: none takes a place',
       free: 1,
-      drains: [drain('a', ones(6)), drain('bb', ones(5)), drain('ccc', [])],
+      drains: [drain('a', ones(6)), drain('bb', ones(5)), drain('ccc', [], { endsByItself: true })],
       want: [
         { name: 'ccc', waiting: 0 },
         { name: 'a', waiting: 6, servedFirst: ['ccc'] },
@@ -83,6 +86,77 @@ describe('free places are divided among drains', () => {
       want: [
         { name: 'bb', waiting: 0 },
         { name: 'a', waiting: 1 },
+      ],
+    },
+    {
+      when: 'one has no pods left, and a user returns its nodes, perhaps much later: the others are served pod by pod',
+      free: 1,
+      drains: [drain('a', ones(6)), drain('bb', ones(5)), drain('ccc', [])],
+      want: [
+        { name: 'ccc', waiting: 0 },
+        { name: 'a', waiting: 5 },
+        { name: 'bb', waiting: 5, servedFirst: ['a'] },
+      ],
+    },
+    {
+      when: 'the oldest one is paused: it takes no place, and holds nobody back',
+      free: 3,
+      drains: [drain('a', ones(3), { obstacle: 'Paused' }), drain('bb', ones(3)), drain('ccc', ones(1))],
+      want: [
+        { name: 'bb', waiting: 0 },
+        { name: 'ccc', waiting: 1, servedFirst: ['bb'], stopped: ['a'] },
+        { name: 'a', waiting: 3, servedFirst: ['bb'] },
+      ],
+    },
+    {
+      when: 'the only one that fits as a whole has an obstacle: the others are served pod by pod before it',
+      free: 2,
+      drains: [
+        drain('a', ones(1), { obstacle: 'WaitingForNodeLease' }),
+        drain('bb', ones(3)),
+        drain('ccc', ones(4)),
+      ],
+      want: [
+        { name: 'bb', waiting: 1, stopped: ['a'] },
+        { name: 'ccc', waiting: 4, servedFirst: ['bb'], stopped: ['a'] },
+        { name: 'a', waiting: 1, servedFirst: ['bb', 'ccc'] },
+      ],
+    },
+    {
+      when: 'one that waits for a Lease does not wait for one that is paused',
+      free: 3,
+      drains: [
+        drain('a', ones(3), { obstacle: 'Paused' }),
+        drain('bb', ones(3), { obstacle: 'WaitingForNodeLease' }),
+      ],
+      want: [
+        { name: 'a', waiting: 0 },
+        { name: 'bb', waiting: 0 },
+      ],
+    },
+    {
+      when: 'one that waits for a Lease still drains its other nodes, with what nobody else needs',
+      free: 4,
+      drains: [drain('a', ones(4), { obstacle: 'WaitingForNodeLease' }), drain('bb', ones(3))],
+      want: [
+        { name: 'bb', waiting: 0 },
+        { name: 'a', waiting: 3, servedFirst: ['bb'] },
+      ],
+    },
+    {
+      when: 'one that waits for a Lease takes no place while others wait until one of them can finish',
+      free: 5,
+      drains: [
+        drain('a', ones(1), { obstacle: 'WaitingForNodeLease' }),
+        drain('bb', ones(3)),
+        drain('ccc', ones(4)),
+        drain('dddd', ones(4)),
+      ],
+      want: [
+        { name: 'bb', waiting: 0 },
+        { name: 'ccc', waiting: 4, servedFirst: ['bb'], stopped: ['a'] },
+        { name: 'dddd', waiting: 4, servedFirst: ['bb'], stopped: ['a'] },
+        { name: 'a', waiting: 1, servedFirst: ['bb'] },
       ],
     },
     {
@@ -132,42 +206,65 @@ test('the result does not depend on the order of the drains', () => {
 });
 
 describe('maintenances that compete for capacity', () => {
-  /** Nodes with a number of pods each; a maintenance holds some of them; other nodes have free places. */
+  /**
+   * Nodes with a number of pods each; a maintenance holds some of them; other nodes have free places. Its user, or its window, completes a
+   * maintenance as soon as its last pod has left, unless it has an obstacle. One that is drained from the beginning is kept, unless it has a window.
+   */
   const drawnMaintenances = fc.record({
     free: fc.integer({ min: 0, max: 6 }),
-    held: fc.array(fc.array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 2 }), {
-      minLength: 2,
-      maxLength: 5,
-    }),
+    held: fc.array(
+      fc.record({
+        nodes: fc.array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 2 }),
+        endsByItself: fc.boolean(),
+        obstacle: fc.oneof(
+          { weight: 3, arbitrary: fc.constant(undefined) },
+          { weight: 1, arbitrary: fc.constantFrom('Paused' as const, 'WaitingForNodeLease' as const) },
+        ),
+      }),
+      { minLength: 2, maxLength: 6 },
+    ),
   });
+  type Drawn = typeof drawnMaintenances extends fc.Arbitrary<infer T> ? T : never;
   const placesPerNode = 4;
+
+  interface Maintenance extends Pick<PlacedDrain, 'obstacle' | 'endsByItself'> {
+    /** Pods that are left on its nodes. */
+    pods: number;
+    nodes: number;
+  }
 
   interface World {
     free: number;
-    /** Maintenance -> pods that are left on its nodes, and the number of its nodes. */
-    open: Map<string, { pods: number; nodes: number }>;
+    open: Map<string, Maintenance>;
   }
 
-  const worldOf = (drawn: { free: number; held: number[][] }): World => ({
-    free: drawn.free,
+  const worldOf = ({ free, held: maintenances }: Drawn): World => ({
+    free,
     open: new Map(
-      drawn.held.map((nodes, index) => [
-        `m${index}`,
-        { pods: nodes.reduce((sum, pods) => sum + pods, 0), nodes: nodes.length },
-      ]),
+      maintenances.map(({ nodes, endsByItself, obstacle }, index) => {
+        const own = nodes.reduce((sum, count) => sum + count, 0);
+        const kept = own === 0 && !endsByItself ? ('Drained' as const) : undefined;
+        return [
+          `m${index}`,
+          { pods: own, nodes: nodes.length, endsByItself, obstacle: obstacle ?? kept },
+        ] as const;
+      }),
     ),
   });
+
+  const proceeds = ({ obstacle }: Maintenance) => obstacle === undefined;
+  const isDone = ({ open }: World) => ![...open.values()].some(proceeds);
 
   const completed = (world: World, name: string) => {
     world.free += (world.open.get(name)?.nodes ?? 0) * placesPerNode;
     world.open.delete(name);
   };
 
-  /** One after another, whichever fits. */
+  /** Those that proceed one after another, whichever fits. */
   const finishesInSequence = (world: World): boolean => {
     for (;;) {
-      const next = [...world.open].find(([, { pods }]) => pods <= world.free);
-      if (next === undefined) return world.open.size === 0;
+      const next = [...world.open].find(([, one]) => proceeds(one) && one.pods <= world.free);
+      if (next === undefined) return isDone(world);
       world.free -= next[1].pods;
       completed(world, next[0]);
     }
@@ -177,7 +274,14 @@ describe('maintenances that compete for capacity', () => {
   const finishesTogether = (world: World): boolean => {
     for (;;) {
       const drains = [...world.open].map(
-        ([name, { pods }]): PlacedDrain => ({ name, createdAt: name, waits: true, pods: ones(pods) }),
+        ([name, { pods, obstacle, endsByItself }]): PlacedDrain => ({
+          name,
+          createdAt: name,
+          waits: true,
+          obstacle,
+          endsByItself,
+          pods: ones(pods),
+        }),
       );
       const nodes = withCordoned(
         [held, capacityNode('free', { cpu: world.free * 1_000 })],
@@ -187,18 +291,18 @@ describe('maintenances that compete for capacity', () => {
       let moved = 0;
       for (const { name, unplaced } of allocate(facts, [], drains)) {
         const own = world.open.get(name);
-        if (own === undefined) continue;
+        if (own === undefined || own.obstacle === 'Paused') continue;
         moved += own.pods - unplaced.length;
         world.free -= own.pods - unplaced.length;
         own.pods = unplaced.length;
       }
-      const done = [...world.open].filter(([, { pods }]) => pods === 0);
+      const done = [...world.open].filter(([, one]) => proceeds(one) && one.pods === 0);
       for (const [name] of done) completed(world, name);
-      if (moved === 0 && done.length === 0) return world.open.size === 0;
+      if (moved === 0 && done.length === 0) return isDone(world);
     }
   };
 
-  test('all finish if they could finish one after another', () => {
+  test('all that proceed finish if they could finish one after another', () => {
     fc.assert(
       fc.property(drawnMaintenances, (drawn) => {
         if (finishesInSequence(worldOf(drawn))) expect(finishesTogether(worldOf(drawn))).toBe(true);

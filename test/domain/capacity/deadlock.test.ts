@@ -28,8 +28,9 @@ function deadlocks({
   allowed?: number;
 } = {}) {
   const blocked = [running('n1')];
-  const facts = { nodes, pods: [...blocked, ...waiting], holders };
-  return capacityDeadlocks(strandedPods(facts), { budgets: [budget(allowed)], blocked, holders });
+  const facts = { budgets: [budget(allowed)], blocked, holders };
+  const pods = [...blocked, ...waiting];
+  return capacityDeadlocks(strandedPods({ nodes, pods, ...facts }), facts);
 }
 
 describe('a deadlock of maintenances, Pending pods and a budget', () => {
@@ -43,6 +44,31 @@ describe('a deadlock of maintenances, Pending pods and a budget', () => {
     const waiting = ['a', 'b', 'c', 'd'].map((name) => capacityPod({ name, cpu: '1', labels: web }));
     const [message = ''] = deadlocks({ waiting }).map(deadlockMessage);
     expect(message).toMatch(/^Deadlock: shop\/a, shop\/b, shop\/c and 1 more are Pending/);
+  });
+
+  test('is found among many other pods that are Pending', () => {
+    const others = Array.from({ length: 50 }, (_, index) => capacityPod({ name: `a-${index}`, cpu: '8' }));
+    expect(deadlocks({ waiting: [...others, pending] })).toMatchObject([{ pending: [pending], node: 'n2' }]);
+  });
+
+  test('of one budget is found beside that of another one with many Pending pods', () => {
+    const api = { app: 'api' };
+    const apiPending = Array.from({ length: 30 }, (_, index) =>
+      capacityPod({ name: `api-${index}`, cpu: '1', labels: api }),
+    );
+    const blocked = [running('n1'), capacityPod({ name: 'api', cpu: '1', labels: api, node: 'n1' })];
+    const apiBudget = {
+      ...budget(0),
+      metadata: { name: 'api', namespace: 'shop' },
+      spec: { selector: { matchLabels: api } },
+    };
+    const facts = { budgets: [apiBudget, budget(0)], blocked, holders };
+    const nodes = [cordoned('n1', 1_000), cordoned('n2'), full];
+    const stranded = strandedPods({ nodes, pods: [...blocked, ...apiPending, pending], ...facts });
+    expect(capacityDeadlocks(stranded, facts).map(({ budget: name }) => name)).toEqual([
+      'shop/api',
+      'shop/web',
+    ]);
   });
 
   test.each([

@@ -61,7 +61,15 @@ describe('the warning about a drain', () => {
 describe('the condition CapacityAvailable', () => {
   const [first = pod()] = onFirst(1);
   const unplaced = [{ pod: first, misfit: { nodes: 2, reasons: new Map([['Insufficient cpu', 2]]) } }];
-  const facts = { waits: true, unplaced: [], servedFirst: [], stranded: [], deadlocks: [] };
+  const facts = {
+    waits: true,
+    unplaced: [],
+    servedFirst: [],
+    stopped: [],
+    unread: [],
+    stranded: [],
+    deadlocks: [],
+  };
   const deadlock = {
     budget: 'shop/web',
     blocked: [first],
@@ -93,6 +101,13 @@ describe('the condition CapacityAvailable', () => {
       waits: true,
     },
     {
+      when: 'the volumes of a pod are not known yet',
+      differs: { unread: [first], stranded: [{ pod: first, nodes: ['n2'] }] },
+      status: 'False',
+      reason: 'VolumesUnread',
+      waits: true,
+    },
+    {
       when: 'a pod waits for the nodes of maintenances',
       differs: { stranded: [{ pod: first, nodes: ['n2'] }] },
       status: 'False',
@@ -116,5 +131,33 @@ describe('the condition CapacityAvailable', () => {
       requireCapacity: all.waits,
     };
     expect(waitsForCapacity({ spec }, [{ ...condition, lastTransitionTime: '' }])).toBe(waits);
+  });
+  test('names the pods whose volumes are not known yet', () => {
+    expect(capacityCondition({ ...facts, unread: [first] }).message).toBe(
+      '1 pod waits until the volumes of its claims are read: shop/web-0.',
+    );
+  });
+
+  test.each([
+    {
+      when: 'the pod fits nowhere',
+      differs: {},
+      want: 'shop/web-0 (0/2 nodes are available: 2 Insufficient cpu). Evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false.',
+    },
+    {
+      when: 'another one is served first',
+      differs: { servedFirst: ['older'] },
+      want: '1 pod waits for places that NodeMaintenance older is to have first: shop/web-0.',
+    },
+  ])('names the maintenances that keep their nodes until someone acts, if $when', ({ differs, want }) => {
+    const stopped = (['Paused', 'Drained', 'WaitingForNodeLease', 'Blocked'] as const).map((obstacle) => ({
+      name: `m-${obstacle}`.toLowerCase(),
+      obstacle,
+    }));
+    const { message } = capacityCondition({ ...facts, unplaced, stopped, ...differs });
+    expect(message).toContain(want);
+    expect(message).toMatch(
+      / Until someone acts, nodes are kept by NodeMaintenance m-paused \(paused\), m-drained \(drained\), m-waitingfornodelease \(waits for a maintenance Lease\) and 1 more\.$/,
+    );
   });
 });

@@ -474,7 +474,22 @@ describe('a node', () => {
     spec: { schedulingGates: [MAINTENANCE_GATE], madeForNode: 'node-1' },
   };
   const cordoned = node({ unschedulable: true });
-  const none = { cordonedByUs: new Set<string>(), maintenances: [], readinesses: [], pods: [] };
+  const none = {
+    cordonedByUs: new Set<string>(),
+    maintenances: [],
+    readinesses: [],
+    pods: [],
+    agentLeases: [],
+  };
+  const agentLease = (heldManifests: string, renewed = 0, name = 'node-1'): Lease => ({
+    metadata: { name, annotations: { 'nodemaintenance.k8s.io/held-static-pods': heldManifests } },
+    spec: { holderIdentity: name, leaseDurationSeconds: 60, renewTime: ago(renewed) },
+  });
+  const selecting = (stage: NodeMaintenance['spec']['stage']): NodeMaintenance => {
+    const named = { key: 'metadata.name', operator: 'In' as const, values: ['node-1'] };
+    const nodeSelector = { nodeSelectorTerms: [{ matchFields: [named] }] };
+    return { ...maintenance('rack-7', { stage }), spec: { stage, nodeSelector } };
+  };
 
   test.each([
     { when: 'in service', facts: { ...none, nodes: [node()] } },
@@ -508,6 +523,37 @@ describe('a node', () => {
       text: 'default/agent',
     },
     {
+      when: 'whose agent holds manifests for a drain',
+      facts: { ...none, nodes: [node()], maintenances: [selecting('Drain')], agentLeases: [agentLease('2')] },
+    },
+    {
+      when: 'whose agent holds nothing',
+      facts: { ...none, nodes: [node()], agentLeases: [agentLease('0'), agentLease('x')] },
+    },
+    {
+      when: 'that does not exist, whose agent held manifests',
+      facts: { ...none, nodes: [node()], agentLeases: [agentLease('2', 0, 'node-2')] },
+    },
+    {
+      when: 'whose agent holds manifests after the maintenance',
+      facts: {
+        ...none,
+        nodes: [node()],
+        maintenances: [selecting('Complete')],
+        agentLeases: [agentLease('1')],
+      },
+      want: 'warning',
+      text: 'its agent holds 1 manifest of static pods, and no maintenance drains the node',
+      remedy: 'journalctl -u node-maintenance-agent',
+    },
+    {
+      when: 'whose agent holds manifests and has stopped',
+      facts: { ...none, nodes: [node()], agentLeases: [agentLease('2', 10)] },
+      want: 'warning',
+      text: 'its agent holds 2 manifests of static pods, does not report any more, and no maintenance drains the node',
+      remedy: 'run "node-maintenance-agent return" there',
+    },
+    {
       when: 'with a taint and no gate',
       facts: { ...none, nodes: [tainted] },
       want: 'error',
@@ -523,9 +569,13 @@ describe('a node', () => {
       want: 'warning',
       text: 'no pod is scheduled there for 30 min: gates are not ready: cni (no pod runs)',
     },
-  ])('$when', ({ facts, want = 'ok', text = 'left over' }) => {
+  ])('$when', ({ facts, want = 'ok', text = 'left over', remedy }) => {
     expect(nodeFindings(facts, timing)).toMatchObject([
-      { result: want, message: expect.stringContaining(text) },
+      {
+        result: want,
+        message: expect.stringContaining(text),
+        ...(remedy !== undefined && { remedy: expect.stringContaining(remedy) }),
+      },
     ]);
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import {
+  type PolledKind,
   type PollerFacts,
   type TemporalFacts,
   temporalFindings,
@@ -22,13 +23,20 @@ const poller = (host: string, polls: PollerFacts['polls']): PollerFacts => ({
   host,
   polls,
 });
-const polling = known({ workflow: 4_000, activity: 50_000 });
+const polls = (differs: Partial<Record<PolledKind, number | undefined>> = {}) =>
+  known({ workflow: 4_000, activity: 50_000, longRunning: 30_000, ...differs });
+const never = { workflow: undefined, activity: undefined, longRunning: undefined };
 type Available = Extract<TemporalFacts, { kind: 'Available' }>;
 const facts: Available = {
   kind: 'Available',
   address: 'temporal:7233',
   namespaces: [namespace()],
-  pollers: [poller('a', polling)],
+  pollers: [poller('a', polls())],
+  // Without an endpoint nothing waits and nobody polls; with one, a delivery waits for moments.
+  notifications: [
+    { taskQueue: 'node-maintenance-notifications', waiting: 0, polledMs: undefined },
+    { taskQueue: 'node-maintenance-notifications.berlin-1', waiting: 1, polledMs: 3_000 },
+  ],
   claims: known(['node-maintenance']),
   requiredRetentionSeconds: 30 * day,
 };
@@ -95,17 +103,33 @@ describe('Temporal', () => {
     },
     {
       when: 'no live worker polls',
-      differs: { pollers: [poller('a', known({})), poller('b', known({ workflow: 1, activity: 600_000 }))] },
+      differs: { pollers: [poller('a', polls(never)), poller('b', polls({ activity: 600_000 }))] },
       want: 'error',
-      text: 'a (node-maintenance, never), b (node-maintenance, last 0 s ago)',
+      text: 'a (node-maintenance: workflows never, activities never, long-running activities never), b (node-maintenance: activities last 10 min ago)',
       remedy: 'log of these workers',
     },
     {
       when: 'one of two does not poll',
-      differs: { pollers: [poller('a', polling), poller('b', known({}))] },
+      differs: { pollers: [poller('a', polls()), poller('b', polls(never))] },
       want: 'warning',
-      text: 'b (node-maintenance, never)',
+      text: 'b (node-maintenance: workflows never, activities never, long-running activities never)',
       remedy: 'log of these workers',
+    },
+    {
+      when: 'one does not poll for long-running activities',
+      differs: { pollers: [poller('a', polls()), poller('b', polls({ longRunning: undefined }))] },
+      want: 'warning',
+      text: 'b (node-maintenance: long-running activities never)',
+      remedy: 'log of these workers',
+    },
+    {
+      when: 'notifications wait and no worker delivers them',
+      differs: {
+        notifications: [{ taskQueue: 'node-maintenance-notifications', waiting: 2, polledMs: 600_000 }],
+      },
+      want: 'warning',
+      text: '2 notifications wait on task queue node-maintenance-notifications, which no worker polls',
+      remedy: '--notify-url',
     },
     {
       when: 'pollers cannot be described',

@@ -69,6 +69,7 @@ describe('the next step of a drain', () => {
     expect(decision).toMatchObject({ evacuate: [], position: plan.length, tiers: [], remaining });
     expect(decision.nodeStatuses[0]?.drainMessage).toBe('Drained, left running: default/s.');
     expect(decision.nodeStatuses[0]).not.toHaveProperty('agentVersion');
+    expect(decision.nodeStatuses[0]).not.toHaveProperty('agentCapabilities');
   });
 
   test('static pods on a node with an agent leave after all others, and the status names the agent', () => {
@@ -76,7 +77,11 @@ describe('the next step of a drain', () => {
     const one = (...living: Pod[]) => node('one', living, { agent: liveAgent });
     const first = decideDrain(drain([one(daemon, mirror)]));
     expect(plan[first.position]?.podType).toBe('DaemonSet');
-    expect(first.nodeStatuses[0]).toMatchObject({ podsPendingEvacuation: 2, agentVersion: '1.2.3' });
+    expect(first.nodeStatuses[0]).toMatchObject({
+      podsPendingEvacuation: 2,
+      agentVersion: '1.2.3',
+      agentCapabilities: ['reboot', 'static-pods'],
+    });
     expect(decideDrain(drain([one(daemon, mirror)], first.position)).evacuate).toEqual([daemon]);
     const { position } = decideDrain(drain([one(mirror)], first.position));
     expect(plan[position]?.podType).toBe('Static');

@@ -10,6 +10,7 @@ import {
   isPastDeadline,
   nextStepInMs,
   ownersOf,
+  stepsDone,
   withStepsDone,
 } from '../../../domain/drain/escalation.ts';
 import { pod } from '../../kit/builders.ts';
@@ -116,6 +117,25 @@ describe('whether the deadline has passed', () => {
     expect(deadlineInMs(of, new Date(now))).toBe(inMs);
     expect(isPastDeadline(of, new Date(now))).toBe(inMs !== undefined && inMs <= 0);
   });
+
+  test.each([
+    {
+      when: 'after it, if the nodes were drained in time',
+      drainedAt: '2026-01-01T13:59:59.900Z',
+      want: false,
+    },
+    { when: 'after it, if the nodes were drained at it', drainedAt: time, want: true },
+    { when: 'after it, if the nodes were drained too late', drainedAt: '2026-01-01T15:00:00Z', want: true },
+    {
+      when: 'after it, if it was moved forward once the nodes were drained',
+      drainedAt: '2026-01-01T13:30:00Z',
+      changed: spec({ after: '30m' }),
+      want: false,
+    },
+  ])('$when: $want', ({ drainedAt, changed = spec(), want }) => {
+    const of = asIn(changed, { stageStatuses, drainDeadline: { ...deadlineOf(spec()), drainedAt } });
+    expect(isPastDeadline(of, new Date('2026-01-01T18:00:00Z'))).toBe(want);
+  });
 });
 
 describe('an escalation', () => {
@@ -158,6 +178,22 @@ describe('an escalation', () => {
   test('does nothing once the nodes were drained', () => {
     const drained = { ...deadline, drainedAt: begin };
     expect(escalationAt(drained, at('2026-01-02T00:00:00Z'))).toEqual({ due: [], nextAtMs: undefined });
+  });
+
+  test('has each step in the history once, also after the deadline was moved forward', () => {
+    const planned = deadlineOf(spec());
+    expect(stepsDone(undefined)).toEqual({ done: [], recorded: [] });
+    expect(stepsDone(planned)).toEqual({ done: [], recorded: [] });
+    const first = withStepsDone(planned, planned.steps.slice(0, 1), begin);
+    const recorded = ['Notify-3600'];
+    expect(stepsDone(first)).toEqual({ done: ['Notify 2026-01-01T13:00:00Z'], recorded });
+    expect(stepsDone(first, recorded)).toEqual({ done: [], recorded });
+    const moved = deadlineOf(spec({ at: '2026-01-01T13:30:00Z' }), first);
+    expect(stepsDone(moved, recorded)).toEqual({ done: [], recorded });
+    expect(stepsDone(withStepsDone(moved, moved.steps, begin), recorded)).toEqual({
+      done: ['Notify 2026-01-01T13:15:00Z', 'Report 2026-01-01T13:30:00Z'],
+      recorded: ['Notify-3600', 'Notify-900', 'Report-0'],
+    });
   });
 
   test('says when it continues', () => {

@@ -327,3 +327,43 @@ test('the notes of a pod report lost data and invalid annotations', () => {
   const notes = tiers.flatMap((tier) => tier.pods.map((one) => one.notes.map(({ reason }) => reason)));
   expect(notes).toEqual([['EvacuatorIgnored', 'NoController', 'EmptyDir'], [], ['Recreated']]);
 });
+
+describe('a drain by EvictionRequests', () => {
+  const evictionResponders = [
+    { name: 'example.com/late', priority: 1_000 },
+    { name: 'example.com/first', priority: 2_000 },
+  ];
+  const annotations = { 'evacuation.coordination.k8s.io/priority_example.com': '1/app' };
+  const withResponders = (one: Pod): Pod => ({ ...one, spec: { ...one.spec, evictionResponders } });
+  const evacuatorsOf = (one: Pod, evictionApi?: 'auto') =>
+    previewDrain({
+      plan,
+      pods: observed(one),
+      budgets: [],
+      evictionApi,
+      now,
+    }).tiers[0]?.pods[0]?.evacuators.map(({ evacuatorClass }) => evacuatorClass);
+
+  test('shows the responders of a pod in the order in which they become active', () => {
+    const one = withResponders(pod({ annotations }));
+    expect(evacuatorsOf(one, 'auto')).toEqual(['example.com/first', 'example.com/late']);
+    expect(evacuatorsOf(one)).toEqual(['example.com']);
+  });
+
+  test('shows the evacuators of a pod that has no responders', () => {
+    expect(evacuatorsOf(pod({ annotations }), 'auto')).toEqual(['example.com']);
+  });
+
+  test('shows a request that nobody has answered as a blocker', () => {
+    const one = pod();
+    const target = { pod: { name: one.metadata.name, uid: one.metadata.uid ?? '' } };
+    const request = {
+      metadata: { name: 'r', creationTimestamp: '2026-01-01T11:00:00Z' },
+      spec: { target, requester: 'node-maintenance.dev/nodemaintenance', intent: 'Eviction' as const },
+    };
+    const requests = new Map([[target.pod.uid, { request }]]);
+    const { tiers, blocked } = previewDrain({ plan, pods: observed(one), budgets: [], requests, now });
+    expect(tiers[0]?.pods[0]?.blockers).toMatchObject([{ reason: 'EvictionRequestUnanswered' }]);
+    expect(blocked).toBe(true);
+  });
+});

@@ -1,13 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Pod } from '../../../api/core.ts';
 import type { NodeAgent } from '../../../domain/leases/nodeAgent.ts';
-import { remainingCause, remainingText } from '../../../domain/drain/remaining.ts';
+import { type RemainingCause, remainingCause, remainingText } from '../../../domain/drain/remaining.ts';
 import { daemonPod, liveAgent, mirrorPod, pod } from '../../kit/builders.ts';
 
 type Absent = Exclude<NodeAgent, { kind: 'Live' }>;
 const none: Absent = { kind: 'None' };
 const silent = (since?: string): Absent => ({ kind: 'Silent', since });
 const unknown: Absent = { kind: 'Unknown', because: 'leases is forbidden' };
+const withoutFolder: NodeAgent = { kind: 'Live', version: '1.2.3', capabilities: ['reboot'] };
 const mirror = 'kubernetes.io/config.mirror';
 const consent = 'nodemaintenance.k8s.io/evacuate-control-plane';
 const etcd = { component: 'etcd' };
@@ -23,8 +24,20 @@ describe('a drain', () => {
     { what: 'leaves it when it cannot know', of: mirrorPod(), agent: unknown, because: 'Unknown' },
     { what: 'evacuates it with an agent', of: mirrorPod(), agent: liveAgent, because: undefined },
     {
+      what: 'leaves it when the agent has no folder of static pods',
+      of: mirrorPod(),
+      agent: withoutFolder,
+      because: 'NotCapable',
+    },
+    {
       what: 'leaves the control plane',
       of: mirrorPod({ labels: etcd }),
+      agent: liveAgent,
+      because: 'NeedsConsent',
+    },
+    {
+      what: 'leaves a proxy of the apiserver, by the name of its mirror pod',
+      of: mirrorPod({ name: 'nginx-proxy-node-1' }),
       agent: liveAgent,
       because: 'NeedsConsent',
     },
@@ -36,7 +49,7 @@ describe('a drain', () => {
   });
 });
 
-const remaining = (name: string, node: string, cause: Absent) => {
+const remaining = (name: string, node: string, cause: RemainingCause) => {
   const mirrored = mirrorPod({ name });
   return { pod: { ...mirrored, spec: { nodeName: node } }, cause };
 };
@@ -51,10 +64,12 @@ test('names each cause once, with its pods, its nodes and the remedy', () => {
     { pod: mirrorPod({ name: 'etcd' }), cause: { kind: 'NeedsConsent' } as const },
     { pod: mirrorPod({ name: 'url' }), cause: { kind: 'NotFromFile' } as const },
     remaining('e', 'five', unknown),
+    remaining('f', 'six', { kind: 'NotCapable' }),
   ];
   expect(remainingText(all).split('; ')).toEqual([
     'default/etcd (part of the control plane, without consent: to stop it, too, set the annotation nodemaintenance.k8s.io/evacuate-control-plane: "true" in its manifest)',
     'default/a, default/b (no node agent reports from nodes one, two: install it there, or remove the manifests from the folder of the kubelet)',
+    'default/f (the node agent of node six cannot stop static pods, because it does not find their folder: set its --static-pod-path (STATIC_POD_PATH) to the staticPodPath of the kubelet)',
     'default/url (the kubelet does not have its manifest from a file: remove it from its source)',
     `default/c, default/d (the node agent has not reported from node four, from node three since ${since}: check that it runs there)`,
     'default/e (the worker may not read the Lease of the node agent (leases is forbidden): apply deploy/rbac again)',

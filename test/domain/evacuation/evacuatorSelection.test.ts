@@ -268,7 +268,7 @@ describe('the next step', () => {
     },
     {
       when: 'after the last evacuator the first becomes active again',
-      of: daemonPod(),
+      of: mirrorPod(),
       evacuators: two,
       status: active('second.io', 1800),
       want: {
@@ -279,20 +279,55 @@ describe('the next step', () => {
     },
     {
       when: 'but not before the deadline of the last one, even if it has completed',
-      of: daemonPod(),
+      of: mirrorPod(),
       evacuators: two,
       status: active('second.io', 1, { activeEvacuatorCompleted: true, activeEvacuatorSince: ago(100) }),
       want: { kind: 'AwaitProgress', deadlineMs: Date.parse(ago(100)) + 1_800_000 },
     },
     {
       when: 'even if the condition EvacuatorsExhausted is set manually',
+      of: mirrorPod(),
+      evacuators: two,
+      status: exhausted,
+      want: { kind: 'Activate', evacuatorClass: 'first.io' },
+    },
+    {
+      when: 'also for a DaemonSet pod that the drain targets do not include',
       of: daemonPod(),
       evacuators: two,
       status: exhausted,
       want: { kind: 'Activate', evacuatorClass: 'first.io' },
     },
-  ])('for a pod that is never evicted: $when', ({ of, evacuators, status, want }) => {
+  ])('for a pod that may not be evicted: $when', ({ of, evacuators, status, want }) => {
     expect(nextEvacuatorStep(evacuation(evacuators, status), of, { now })).toEqual(want);
+  });
+
+  test.each([
+    {
+      when: 'while an evacuator works, it is waited for',
+      evacuators: two,
+      status: active('second.io', 1),
+      want: { kind: 'AwaitProgress', deadlineMs: Date.parse(ago(1)) + 1_800_000 },
+    },
+    {
+      when: 'after the last evacuator the eviction API is next',
+      evacuators: two,
+      status: active('second.io', 1800),
+      want: { kind: 'Exhausted', after: { from: 'second.io', reason: 'ProgressDeadlineExceeded' } },
+    },
+    {
+      when: 'when the evacuators are exhausted it is evicted',
+      evacuators: two,
+      status: exhausted,
+      want: { kind: 'Evict' },
+    },
+    { when: 'without an evacuator it is evicted', evacuators: [], status: {}, want: { kind: 'Evict' } },
+  ])('for a DaemonSet pod that the drain targets include: $when', ({ evacuators, status, want }) => {
+    const targeted = { now, isTargeted: true };
+    expect(nextEvacuatorStep(evacuation(evacuators, status), daemonPod(), targeted)).toEqual(want);
+    expect(nextEvacuatorStep(evacuation(evacuators, status), mirrorPod(), targeted).kind).not.toMatch(
+      /Evict|Exhausted/,
+    );
   });
 
   test('activates every evacuator that makes no progress once, in order, and then evicts the pod', () => {
@@ -511,7 +546,11 @@ describe('an Evacuation', () => {
 
 test.each([
   { of: 'an evictable pod', given: pod(), want: 'second.io, then the eviction API' },
-  { of: 'a pod that is never evicted', given: daemonPod(), want: 'second.io, then first.io again' },
+  {
+    of: 'a DaemonSet pod',
+    given: daemonPod(),
+    want: 'second.io, then the eviction API if the drain targets of the node include the pod',
+  },
   { of: 'a static pod', given: mirrorPod(), want: 'second.io, then first.io again' },
 ])('lists the successors of the first evacuator of $of', ({ given, want }) => {
   expect(successorsOf(evacuation(two), 'first.io', given)).toBe(want);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Lease } from '../../../api/core.ts';
-import { nodeAgentOf } from '../../../domain/leases/nodeAgent.ts';
+import { canStopStaticPods, nodeAgentOf, rebootAbilityOf } from '../../../domain/leases/nodeAgent.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString();
@@ -12,7 +12,7 @@ const lease = (spec: Lease['spec'] = {}, version: string | undefined = '1.2.3'):
   },
   spec: { holderIdentity: 'one_1', leaseDurationSeconds: 40, renewTime: at(-10), ...spec },
 });
-const live = { kind: 'Live', version: '1.2.3' };
+const live = { kind: 'Live', version: '1.2.3', capabilities: [] };
 
 describe('the agent of a node', () => {
   test.each([
@@ -44,11 +44,38 @@ describe('the agent of a node', () => {
     {
       when: 'its version is hostile',
       of: lease({}, `1.0\n\u001b[31m${'x'.repeat(100)}`),
-      want: { kind: 'Live', version: expect.stringMatching(/^1\.0 \\u001b\[31mx+…$/) },
+      want: { ...live, version: expect.stringMatching(/^1\.0 \\u001b\[31mx+…$/) },
     },
-    { when: 'it names no version', of: lease({}, ''), want: { kind: 'Live', version: 'unknown' } },
+    { when: 'it names no version', of: lease({}, ''), want: { ...live, version: 'unknown' } },
   ])('when $when', ({ of, want }) => {
     expect(nodeAgentOf(of, now)).toEqual(want);
+  });
+
+  const capable = (capabilities: string): Lease => {
+    const one = lease();
+    one.metadata.annotations = { 'nodemaintenance.k8s.io/capabilities': capabilities };
+    return one;
+  };
+
+  test.each([
+    { says: '', capabilities: [], stops: false, reboot: 'NoRebootCommand' },
+    { says: 'reboot', capabilities: ['reboot'], stops: false, reboot: 'Able' },
+    { says: 'static-pods', capabilities: ['static-pods'], stops: true, reboot: 'NoRebootCommand' },
+    { says: 'static-pods,reboot', capabilities: ['reboot', 'static-pods'], stops: true, reboot: 'Able' },
+    { says: 'dance,reboot,reboot', capabilities: ['reboot'], stops: false, reboot: 'Able' },
+    { says: 'static-pods reboot', capabilities: [], stops: false, reboot: 'NoRebootCommand' },
+  ])('can do what its Lease says: "$says"', ({ says, capabilities, stops, reboot }) => {
+    const agent = nodeAgentOf(capable(says), now);
+    expect(agent).toMatchObject({ kind: 'Live', capabilities });
+    expect({ stops: canStopStaticPods(agent), reboot: rebootAbilityOf(agent) }).toEqual({ stops, reboot });
+  });
+
+  test('can do nothing when it does not report', () => {
+    const silent = { ...capable('reboot,static-pods'), spec: lease({ renewTime: at(-41) }).spec };
+    for (const agent of [nodeAgentOf(silent, now), nodeAgentOf(undefined, now)]) {
+      expect(canStopStaticPods(agent)).toBe(false);
+      expect(rebootAbilityOf(agent)).toBe('NotRunning');
+    }
   });
 
   test('is judged whatever the Lease contains', () => {

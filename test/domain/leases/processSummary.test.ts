@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../../api/core.ts';
-import { leaderOf, processOf, registrationOf } from '../../../domain/leases/processSummary.ts';
+import { evictionApiOf, leaderOf, processOf, registrationOf } from '../../../domain/leases/processSummary.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString().replace('Z', '000Z');
@@ -138,4 +138,15 @@ describe('how workers register the evacuator of Deployments', () => {
   ])('when $when', ({ all, want }) => {
     expect(registrationOf(all)).toBe(want);
   });
+});
+
+test('the API by which workers drain is that of the leader, Evacuations unless it says so, and unknown if they disagree', () => {
+  const says = (api: string | undefined, holder: string) => {
+    const lease = identity(1, { ...(api !== undefined && { 'nodemaintenance.k8s.io/eviction-api': api }) });
+    return processOf({ ...lease, spec: { ...lease.spec, holderIdentity: holder } }, 'leader', now);
+  };
+  expect(evictionApiOf([says('auto', 'leader'), says(undefined, 'b')])).toBe('auto');
+  expect(evictionApiOf([says(undefined, 'a'), says(undefined, 'b')])).toBe('evacuation');
+  expect(evictionApiOf([says('auto', 'a'), says('lifecycle', 'b')])).toBeUndefined();
+  expect(evictionApiOf([])).toBeUndefined();
 });

@@ -8,6 +8,7 @@ import type {
 } from '../../../api/nodeMaintenance.ts';
 import { blockedPodsByReason, drainSecondsOf, nodesByStage } from '../../../domain/maintenance/statistics.ts';
 import { emptyStatus, newNodeStatus } from '../../../domain/maintenance/status.ts';
+import { pod } from '../../kit/builders.ts';
 
 function maintenance(
   stage: NodeMaintenanceStage,
@@ -93,6 +94,13 @@ describe('the blocked pods by reason', () => {
       EvacuationRejected: 1,
     });
     expect(nonZero(blockedPodsByReason([maintenance('Complete', status)], []))).toEqual({});
+  });
+
+  test('a pod with an EvictionRequest counts, once', () => {
+    const one = pod({ name: 'db-0', namespace: 'shop' });
+    const byRequest = [{ pod: one, blocker: { reason: 'EvictionRequestUnanswered', message: '' } }];
+    const all = [maintenance('Drain', listed('db-0', 'EvictionRequestUnanswered'))];
+    expect(nonZero(blockedPodsByReason(all, [], byRequest))).toEqual({ EvictionRequestUnanswered: 1 });
   });
 
   test('a reason that an evacuator invented adds no label value', () => {

@@ -1,5 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
+import { MAX_DEADLINE_STEPS } from '../../../api/drainDeadline.ts';
 import { AUTOSCALER_ANNOTATIONS } from '../../../api/names.ts';
+import type { CapacityFacts } from '../../../domain/capacity/condition.ts';
 import type { Verification } from '../../../domain/drain/verification.ts';
 import { BlockerReason } from '../../../domain/evacuation/blocker.ts';
 import { decideDrain } from '../../../domain/drain/decide.ts';
@@ -7,6 +9,7 @@ import { completeDrainPlan } from '../../../domain/drain/plan.ts';
 import {
   emptyStatus,
   newNodeStatus,
+  withCapacity,
   withDrain,
   withNodes,
   withStage,
@@ -45,22 +48,29 @@ describe('the status of 1,000 nodes', () => {
 
   test.each([
     { each: 100, waits: 'Nothing' },
+    { each: 100, waits: 'Nothing', text: '節' },
     { each: 100, waits: 'Lease' },
+    { each: 100, waits: 'Lease', text: '節' },
+    { each: 100, waits: 'Lease', text: '\u{1f6a7}' },
     { each: 0, waits: 'Working' },
     { each: 0, waits: 'Attached' },
   ] as const)(
-    'with names of the maximum length is smaller than 1 MiB: $each pods each, waiting for $waits',
-    ({ each, waits }) => {
-      const { status, object } = worstCase(1_000, each, waits);
+    'with names of the maximum length is smaller than 1 MiB: $each pods each, waiting for $waits, messages with $text',
+    ({ each, ...differs }) => {
+      const { status, object } = worstCase(1_000, each, differs);
       expect(Buffer.byteLength(JSON.stringify(object))).toBeLessThan(1024 * 1024);
       expect(status.nodeStatuses).toHaveLength(1_000);
+      expect(status.drainDeadline?.steps).toHaveLength(17);
+      expect(status.conditions).toContainEqual(
+        expect.objectContaining({ type: 'CapacityAvailable', status: 'False' }),
+      );
     },
   );
 
   test('has messages with three names at most', () => {
     for (const waits of ['Nothing', 'Lease', 'Working', 'Attached'] as const) {
       for (const each of [0, 10]) {
-        const { nodeStatuses, conditions } = worstCase(40, each, waits).status;
+        const { nodeStatuses, conditions } = worstCase(40, each, { waits }).status;
         const messages = [
           ...nodeStatuses.map(({ drainMessage }) => drainMessage),
           ...conditions.map(({ message }) => message),
@@ -84,15 +94,43 @@ describe('the status of 1,000 nodes', () => {
   });
 });
 
+const drainStarted = { name: 'Drain' as const, startTimestamp: now };
+const deadlineSteps = Array.from({ length: MAX_DEADLINE_STEPS }, (_, i) => ({
+  before: `${MAX_DEADLINE_STEPS - i}h`,
+  action: 'Notify' as const,
+}));
+
+/** Returns what is known about the places for many pods that have none: each for all reasons, with long names. */
+function capacityOf(count: number, text: string): CapacityFacts {
+  const reasons = new Map(Array.from({ length: 10 }, (_, i) => [`${text.repeat(100)} ${i}`, 1_000] as const));
+  const unplaced = podsOf('n', count, { seed: 2, text }).map((one) => ({
+    pod: one.pod,
+    misfit: { nodes: 1_000, reasons },
+  }));
+  const stopped = Array.from({ length: count }, (_, i) => ({
+    name: longest(i),
+    obstacle: 'Paused' as const,
+  }));
+  return { waits: true, unplaced, servedFirst: [], stopped, unread: [], stranded: [], deadlocks: [] };
+}
+
 const longest = (i: number) => `${i}`.padStart(4, '0').padStart(253, 'n');
 
 /** Returns the status of a maintenance that competes with another one for nodes with the longest names, and its whole object. */
-function worstCase(count: number, podsEach: number, waits: 'Nothing' | 'Lease' | 'Working' | 'Attached') {
+function worstCase(
+  count: number,
+  podsEach: number,
+  { waits, text = '"' }: { waits: 'Nothing' | 'Lease' | 'Working' | 'Attached'; text?: string },
+) {
   const names = Array.from({ length: count }, (_, i) => longest(i));
-  const snapshots = names.map((name, i) => ({ name, pods: podsOf(name, podsEach, i), reached: [] }));
+  const snapshots = names.map((name, i) => ({
+    name,
+    pods: podsOf(name, podsEach, { seed: i, text }),
+    reached: [],
+  }));
   const waiting = snapshots.map((node) => ({
     ...node,
-    because: '"'.repeat(500),
+    because: text.repeat(500),
     wasCordonedByMaintenance: false,
   }));
   const nodes = waits === 'Lease' ? snapshots.slice(0, 1) : snapshots;
@@ -121,18 +159,28 @@ function worstCase(count: number, podsEach: number, waits: 'Nothing' | 'Lease' |
     podsPeak: 100,
   }));
   const input = { planLength: plan.length, now, existing: new Set(names), generation: 7, verification };
-  const status = withDrain({ ...emptyStatus, nodeStatuses: recorded }, decision, input);
+  const started = { ...emptyStatus, nodeStatuses: recorded, stageStatuses: [drainStarted] };
+  const deadline = { at: now, onDeadline: 'Delete' as const, steps: deadlineSteps };
+  const drained = withDrain(started, decision, { ...input, deadline });
+  const status = withCapacity(drained, capacityOf(1_000, text), now);
   const nodeSelectorTerms = [{ matchExpressions: [{ key: 'pool', operator: 'Exists' }] }];
   const object = {
     metadata: { name: own.name, managedFields: managedFieldsOf(status) },
-    spec: { nodeSelector: { nodeSelectorTerms }, stage: 'Drain', drainPlan: plan, reason: 'r'.repeat(1024) },
+    spec: {
+      nodeSelector: { nodeSelectorTerms },
+      stage: 'Drain',
+      drainPlan: plan,
+      reason: text.repeat(1024).slice(0, 1024),
+      drainDeadline: deadline,
+      requireCapacity: true,
+    },
     status,
   };
   return { status, object };
 }
 
 /** Returns pods of a node with the longest names: of each kind some. */
-function podsOf(node: string, count: number, seed: number) {
+function podsOf(node: string, count: number, { seed, text }: { seed: number; text: string }) {
   return Array.from({ length: count }, (_, i) => {
     const name = `${i}`.padStart(4, '0').padStart(253, 'p');
     const namespace = 's'.repeat(63);
@@ -143,7 +191,10 @@ function podsOf(node: string, count: number, seed: number) {
       kind === 0
         ? mirrorPod({ name, namespace })
         : pod({ name, namespace, priority: (seed % 3) * 1_000_000_000, ...(kind === 1 && terminating) });
-    const blocker = { reason: BlockerReason.EvictionRejected, message: `${seed} ${'"No."\n'.repeat(500)}` };
+    const blocker = {
+      reason: BlockerReason.EvictionRejected,
+      message: `${seed} ${`${text}No.\n`.repeat(500)}`,
+    };
     return {
       pod: { ...one, spec: { ...one.spec, nodeName: node } },
       evacuating: true,

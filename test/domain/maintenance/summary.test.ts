@@ -164,17 +164,32 @@ describe('the summary of a maintenance', () => {
       stay: ['default/etcd', 'default/proxy'],
       why: 'no node agent reports from node',
     },
-    { agentVersion: '1.2.3', stay: ['default/etcd'], why: 'without consent' },
-  ])('says which static pods stay with agent $agentVersion', ({ agentVersion, stay, why }) => {
-    const of = maintenance();
-    const record = of.status?.nodeStatuses[0];
-    if (record !== undefined && agentVersion !== undefined) record.agentVersion = agentVersion;
-    const etcd = mirrorPod({ name: 'etcd', labels: { component: 'etcd' } });
-    const nodes = [node({ pods: [mirrorPod({ name: 'proxy' }), etcd] })];
-    const summary = summaryOf(inputOf(of, { nodes }));
-    expect(summary.staticPodsRemain).toContain(why);
-    expect(summary.nodes).toMatchObject([{ staticPods: stay, ...(agentVersion && { agentVersion }) }]);
-  });
+    {
+      agentVersion: '1.2.3',
+      agentCapabilities: ['static-pods'],
+      stay: ['default/etcd'],
+      why: 'without consent',
+    },
+    {
+      agentVersion: '1.2.3',
+      agentCapabilities: ['reboot'],
+      stay: ['default/etcd', 'default/proxy'],
+      why: 'cannot stop static pods',
+    },
+  ])(
+    'says which static pods stay with agent $agentVersion, $agentCapabilities',
+    ({ stay, why, ...agent }) => {
+      const { agentVersion } = agent;
+      const of = maintenance();
+      const record = of.status?.nodeStatuses[0];
+      if (record !== undefined && agentVersion !== undefined) Object.assign(record, agent);
+      const etcd = mirrorPod({ name: 'etcd', labels: { component: 'etcd' } });
+      const nodes = [node({ pods: [mirrorPod({ name: 'proxy' }), etcd] })];
+      const summary = summaryOf(inputOf(of, { nodes }));
+      expect(summary.staticPodsRemain).toContain(why);
+      expect(summary.nodes).toMatchObject([{ staticPods: stay, ...(agentVersion && { agentVersion }) }]);
+    },
+  );
 
   test('counts pods with an Evacuation before the status does', () => {
     const evacuations = new Map([['moving', evacuationWith({})]]);
@@ -254,6 +269,61 @@ describe('the summary of a maintenance', () => {
     if (estimate === undefined) expect(actual).toBeUndefined();
     else expect(actual).toMatchObject(estimate);
   });
+});
+
+test('a pod with an EvictionRequest is leaving, with its responder, and with the budget that the worker reports', () => {
+  const one = pod({ name: 'web', namespace: 'default', uid: 'u' });
+  const target = { pod: { name: 'web', uid: 'u' } };
+  const request = {
+    metadata: { name: 'r', creationTimestamp: startTime },
+    spec: { target, requester: 'node-maintenance.dev/nodemaintenance', intent: 'Eviction' },
+  } as const;
+  const responder = {
+    name: 'imperative-eviction.k8s.io/evictor',
+    message: 'waiting',
+    heartbeatTime: startTime,
+  };
+  const eviction = {
+    metadata: { name: 'e' },
+    spec: { target },
+    status: {
+      targetResponders: [{ name: responder.name, priority: 100, state: 'Active' as const }],
+      responders: [responder],
+    },
+  };
+  const of = maintenance();
+  const blocked = {
+    namespace: 'default',
+    name: 'web',
+    node: 'one',
+    reason: 'DisruptionBudget',
+    message: 'No.',
+  };
+  const status = { ...of.status, blockedPods: [blocked] } as NonNullable<NodeMaintenance['status']>;
+  const summary = summaryOf(
+    inputOf(
+      { ...of, status },
+      { nodes: [node({ pods: [one] })], requests: new Map([['u', { request, eviction }]]) },
+    ),
+  );
+  expect(summary.nodes[0]?.leaving).toEqual([
+    {
+      pod: 'default/web',
+      evacuator: 'imperative-eviction.k8s.io/evictor',
+      message: 'waiting',
+      blocker: blocked,
+    },
+  ]);
+  const withdrawn = { ...request, spec: { ...request.spec, intent: 'Withdrawn' as const } };
+  const requests = new Map([['u', { request: withdrawn, eviction }]]);
+  expect(summaryOf(inputOf(of, { nodes: [node({ pods: [one] })], requests })).nodes[0]?.leaving).toEqual([]);
+});
+
+test('a drain that nobody serves says what follows, until it is drained', () => {
+  const unserved = condition('EvictionRequestsServed', 'False', 'NoController');
+  expect(summaryOf(inputOf(maintenance({ conditions: [unserved] }))).unserved).toBe('NoController.');
+  const drained = [unserved, condition('Drained', 'True')];
+  expect(summaryOf(inputOf(maintenance({ conditions: drained })))).not.toHaveProperty('unserved');
 });
 
 test('the number of pods left is missing before Drain has started', () => {

@@ -67,6 +67,13 @@ test('a notification of a deadline says what is left, and what happens to it', (
       pods: { count: 30, names: facts.pods.slice(0, 20) },
     },
   });
+  for (const [onNodesOfOthers, exempt] of [
+    [1, '1 pod is not, while another client holds the maintenance Lease of its node.'],
+    [2, '2 pods are not, while other clients hold the maintenance Leases of their nodes.'],
+  ] as const) {
+    const { data } = deadline(maintenance, { ...facts, isPaused: false, onNodesOfOthers });
+    expect(data.message).toMatch(`with 30 pods left. Pods that are left then are deleted. ${exempt}`);
+  }
   const step = { time: facts.time, action: 'Report' as const };
   expect(deadline(maintenance, { ...facts, step, onDeadline: 'Report', isPaused: false })).toMatchObject({
     id: 'u-1.deadline-report-0',

@@ -6,6 +6,7 @@ import type { DrainPlanEntry, NodeMaintenance } from '../../../api/nodeMaintenan
 import {
   controlPlaneOf,
   decideStaticPods,
+  decideWithoutNode,
   type StaticPodDecision,
   type StaticPodFacts,
 } from '../../../domain/staticPods/decide.ts';
@@ -205,14 +206,19 @@ describe('a static pod of the control plane', () => {
     maintenances: [maintenance()],
   });
 
-  test.each<{ labels: Record<string, string> }>([
+  test.each<{ name?: string; labels?: Record<string, string> }>([
     { labels: { tier: 'control-plane' } },
     { labels: { component: 'etcd' } },
     { labels: { component: 'kube-apiserver' } },
     { labels: { component: 'kube-controller-manager' } },
     { labels: { component: 'kube-scheduler' } },
-  ])('needs consent: $labels', ({ labels }) => {
-    const etcd = manifest('etcd', { labels });
+    { labels: { 'k8s-app': 'kube-apiserver' } },
+    { labels: { 'k8s-app': 'etcd-manager-main' } },
+    { labels: { 'k8s-app': 'kube-nginx' } },
+    { name: 'etcd-manager-events' },
+    { name: 'nginx-proxy' },
+  ])('needs consent: $name $labels', ({ name = 'pod', labels = {} }) => {
+    const etcd = manifest(name, { labels });
     const decision = decide(facts(etcd));
     expect(decision.hold).toEqual([]);
     expect(decision.reports).toMatchObject([
@@ -222,13 +228,17 @@ describe('a static pod of the control plane', () => {
         message: expect.stringContaining('evacuate-control-plane: "true"'),
       },
     ]);
-    expect(heldFiles(decide(facts({ ...etcd, annotations: consent })))).toEqual(['etcd.yaml']);
+    expect(heldFiles(decide(facts({ ...etcd, annotations: consent })))).toEqual([`${name}.yaml`]);
   });
 
   test('is put back in an outage, and no other', () => {
-    const etcd = manifest('etcd', { labels: { component: 'etcd' } });
+    const etcd = manifest('store', { labels: { component: 'etcd' } });
+    const proxy = manifest('nginx-proxy');
     const broken: HeldManifest = { file: 'broken.yaml', manifest: undefined };
-    expect(files(controlPlaneOf([held(web), held(etcd), broken]))).toEqual(['etcd.yaml']);
+    expect(files(controlPlaneOf([held(web), held(etcd), held(proxy), broken]))).toEqual([
+      'store.yaml',
+      'nginx-proxy.yaml',
+    ]);
   });
 });
 
@@ -413,6 +423,16 @@ describe('whatever the folders contain', () => {
         // Two files of the user with the same pod are broken before the agent acts.
         const keys = facts.present.map(podKey);
         if (new Set(keys).size === keys.length) expect(isBoth).toEqual([]);
+      }),
+    );
+  });
+
+  test('everything is put back, or set aside, when the Node was deleted', () => {
+    fc.assert(
+      fc.property(arbitraryFacts, (facts) => {
+        const decision = decideWithoutNode(facts);
+        expect(decision).toMatchObject({ hold: [], reports: [], isDraining: false });
+        expect(done(facts, decision).held).toEqual([]);
       }),
     );
   });

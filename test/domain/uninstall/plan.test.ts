@@ -29,6 +29,7 @@ const none: UninstallFacts = {
   maintenances: [],
   windows: [],
   evacuations: [],
+  evictionRequests: [],
   readinesses: [],
   readinessPolicies: [],
   budgets: [],
@@ -194,6 +195,11 @@ describe('an Evacuation', () => {
     { that: 'a user requested', finalizers: undefined, status: {}, verb: 'keep' },
   ])('that $that: $verb', ({ finalizers, status, verb }) => {
     expect(planned({ evacuations: [evacuation({ finalizers }, status)] })).toEqual([`Evacuation e: ${verb}`]);
+  });
+
+  test('is followed by an EvictionRequest of node maintenance, which is deleted', () => {
+    const evictionRequests = [{ metadata: meta('r'), spec: {} }];
+    expect(planned({ evictionRequests })).toEqual(['EvictionRequest r: delete']);
   });
 
   test('of others keeps its CRD', () => {

@@ -92,7 +92,7 @@ function step(differs: Differs, maintenance = maintenanceOf(differs)) {
     job: undefined,
     mayRunJobs: true,
     reboot: undefined,
-    isAgentRunning: false,
+    agent: 'NotRunning',
     openedAtMs: nowMs - 3_600_000,
     policy: 'Finish',
     // A worker has observed the node all the time.

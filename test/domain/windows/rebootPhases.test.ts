@@ -86,7 +86,7 @@ function step(differs: Differs) {
     revision: 'Current',
     job: undefined,
     mayRunJobs: false,
-    isAgentRunning: true,
+    agent: 'Able',
     policy: 'Finish',
     // A worker has observed the node all the time.
     waitingSince: nowMs - 1_000_000,
@@ -251,18 +251,32 @@ describe('a node whose agent', () => {
   test.each<{ when: string; given: Differs; want: object }>([
     {
       when: 'does not run is not asked',
-      given: { isAgentRunning: false },
+      given: { agent: 'NotRunning' },
       want: awaiting('its node agent does not run'),
     },
     {
       when: 'does not run for too long fails',
-      given: { isAgentRunning: false, conditions: [{ ...drained, lastTransitionTime: before(61) }] },
+      given: { agent: 'NotRunning', conditions: [{ ...drained, lastTransitionTime: before(61) }] },
       want: failing('AgentNotRunning'),
+    },
+    {
+      when: 'has no reboot command is not asked',
+      given: { agent: 'NoRebootCommand' },
+      want: awaiting('its node agent has no reboot command'),
+    },
+    {
+      when: 'has no reboot command for too long fails',
+      given: { agent: 'NoRebootCommand', conditions: [{ ...drained, lastTransitionTime: before(61) }] },
+      want: {
+        kind: 'Fail',
+        reason: 'AgentNotRunning',
+        message: expect.stringContaining('set its --reboot-command (REBOOT_COMMAND)'),
+      },
     },
     {
       when: 'does not run is not failed on the first observation',
       given: {
-        isAgentRunning: false,
+        agent: 'NotRunning',
         conditions: [{ ...drained, lastTransitionTime: before(9_000) }],
         waitingSince: undefined,
       },
@@ -270,7 +284,7 @@ describe('a node whose agent', () => {
     },
     {
       when: 'stopped after the request is waited for: it may be rebooting',
-      given: { isAgentRunning: false, conditions: [drained, isRequested], node: bothWritten },
+      given: { agent: 'NotRunning', conditions: [drained, isRequested], node: bothWritten },
       want: rebooting,
     },
     {
@@ -508,7 +522,7 @@ describe('for every node to reboot', () => {
       }),
     ),
     recorded: fc.constantFrom('', ended),
-    isAgentRunning: fc.boolean(),
+    agent: fc.constantFrom('Able' as const, 'NoRebootCommand' as const, 'NotRunning' as const),
     revision: fc.constantFrom('Current' as const, 'Outdated' as const),
     policy: fc.constantFrom('Finish' as const, 'Hold' as const, 'Cancel' as const),
     waitingSince: fc.option(fc.integer({ min: nowMs - 1_000_000, max: nowMs }), { nil: undefined }),
@@ -529,15 +543,15 @@ describe('for every node to reboot', () => {
 
   test('a reboot is requested only of a node that was drained in an open window, of an agent that ran', () => {
     holds((given, decided) => {
-      const { conditions, isAgentRunning, node, policy, recorded, stage } = given;
+      const { conditions, agent, node, policy, recorded, stage } = given;
       // Another user has requested it: the agent may already act on that.
       if (typeof node !== 'string' && node.requested === recorded) return;
       if (decided.kind === 'RequestReboot')
         expect(conditions.some(({ reason }) => reason === rebootRequested.reason)).toBe(true);
       if (decided.kind !== 'RecordWork' || decided.facts !== rebootRequested) return;
-      expect({ drained: isTrue(conditions, 'Drained'), isAgentRunning, policy }).toEqual({
+      expect({ drained: isTrue(conditions, 'Drained'), agent, policy }).toEqual({
         drained: true,
-        isAgentRunning: true,
+        agent: 'Able',
         policy: 'Finish',
       });
       expect(stage).not.toBe('Complete');

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import type { Rollout } from '../../../api/maintenanceWindow.ts';
 import { type BudgetLimit, limitOf } from '../../../domain/budget/nodeDisruptionBudget.ts';
 import type { NodeOutcome } from '../../../domain/windows/nodeOutcome.ts';
+import type { UnattendedReason } from '../../../domain/windows/rebootNeeds.ts';
 import { decideRollout, type RolloutInput } from '../../../domain/windows/rollout.ts';
 
 const zone = 'topology.kubernetes.io/zone';
@@ -37,6 +38,9 @@ const pool = (name: string, allowed: number, ...names: string[]): BudgetLimit =>
 });
 
 /** Nodes in progress and failed nodes are out of service, as they are in a cluster. */
+const notRunning = (...names: string[]) =>
+  new Map(names.map((name) => [name, 'NotRunning' as const] as const));
+
 function inputOf({
   rollout,
   outcomes = {},
@@ -60,7 +64,7 @@ function inputOf({
     nodes,
     outcomes: new Map(Object.entries(outcomes)),
     isUnnecessary: () => false,
-    unattended: new Set(),
+    unattended: new Map(),
     outOfService: new Map([
       ...busy.map(([name]) => [name, inMaintenance] as const),
       ...Object.entries(outOfService),
@@ -94,7 +98,7 @@ describe('nodes start', () => {
     { when: 'except nodes whose maintenance is rejected', given: { rejected: { n1: 'no' } }, want: ['n2'] },
     {
       when: 'except nodes without a running agent',
-      given: { unattended: new Set(['n1', 'n3']), rollout: { maxUnavailable: 4 } },
+      given: { unattended: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
       want: ['n2', 'n4'],
     },
     {
@@ -197,7 +201,7 @@ describe('no node starts', () => {
   test.each<{ when: string; given: Differs; reason: string; message: string }>([
     {
       when: 'while no agent runs on any of them',
-      given: { unattended: new Set(['n1', 'n2', 'n3', 'n4']), outcomes: { n1: succeeded() } },
+      given: { unattended: notRunning('n1', 'n2', 'n3', 'n4'), outcomes: { n1: succeeded() } },
       reason: 'AgentNotRunning',
       message:
         'No node agent runs on nodes n2, n3, n4: start it, or reboot these nodes in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
@@ -205,13 +209,37 @@ describe('no node starts', () => {
     {
       when: 'while no agent runs on the last one, and the others are in progress',
       given: {
-        unattended: new Set(['n1']),
+        unattended: notRunning('n1'),
         outcomes: { n2: inProgress, n3: succeeded(), n4: succeeded() },
         rollout: { maxUnavailable: 4 },
       },
       reason: 'AgentNotRunning',
       message:
         'No node agent runs on node n1: start it, or reboot the node in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
+    },
+    {
+      when: 'while the agents of some of them have no reboot command',
+      given: {
+        unattended: new Map<string, UnattendedReason>([
+          ...notRunning('n3'),
+          ['n1', 'NoRebootCommand'],
+          ['n2', 'NoRebootCommand'],
+          ['n4', 'BootIdUnknown'],
+        ]),
+      },
+      reason: 'AgentNotRunning',
+      message:
+        'No node agent runs on node n3: start it. The node agent of nodes n1, n2 has no reboot command: set its --reboot-command (REBOOT_COMMAND). The kubelet of node n4 has not reported a boot ID: check it, or reboot these nodes in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
+    },
+    {
+      when: 'while the agent of the last one has no reboot command',
+      given: {
+        unattended: new Map([['n1', 'NoRebootCommand']]),
+        outcomes: { n2: succeeded(), n3: succeeded(), n4: succeeded() },
+      },
+      reason: 'AgentNotRunning',
+      message:
+        'The node agent of node n1 has no reboot command: set its --reboot-command (REBOOT_COMMAND), or reboot the node in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
     },
     {
       when: 'after the end of the window',

@@ -80,6 +80,16 @@ test('A new run continues an escalation, also one whose step was in progress', a
   );
 });
 
+test('A new run preserves which steps of an escalation the history has', async () => {
+  const fake = new FakeMaintenance({ stage: 'Drain' });
+  fake.escalationsInMs = [100];
+  const handle = await lab.startMaintenance(fake);
+  await eventually('the first step', () => expect(fake.recordedSteps).toEqual([[]]));
+  await continueAsNew(handle, fake, 'drain 0');
+  await handle.signal('observe', fake.edited('Drain'));
+  await eventually('the next step', () => expect(fake.recordedSteps.at(-1)).toEqual(['Notify-0']));
+});
+
 test('A new run preserves that the nodes are drained', async () => {
   const fake = new FakeMaintenance({ stage: 'Drain', position: 3 });
   const handle = await lab.startMaintenance(fake);

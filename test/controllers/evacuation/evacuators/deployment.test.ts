@@ -6,7 +6,7 @@ import {
   defaultEvacuatorSettings,
   type EvacuatorSettings,
 } from '../../../../controllers/evacuation/knownEvacuators.ts';
-import { runDeploymentEvacuator } from '../../../../controllers/evacuation/evacuators/deployment.ts';
+import { DeploymentEvacuator } from '../../../../controllers/evacuation/evacuators/deployment.ts';
 import { EventRecorder } from '../../../../kube/events.ts';
 import { type Resource, resources } from '../../../../kube/resources.ts';
 import type { Sandbox } from '../../../../sandbox/sandbox.ts';
@@ -52,7 +52,7 @@ function startEvacuator(differs: Partial<EvacuatorSettings> = {}): () => Promise
     new EvacuationController({ ...deps, evacuators: { ...defaultEvacuatorSettings, ...differs } }).run(
       running.signal,
     ),
-    runDeploymentEvacuator({ ...deps, adoptionBackOff }, running.signal),
+    new DeploymentEvacuator({ ...deps, adoptionBackOff }).run(running.signal),
   ]);
   return async () => {
     running.abort();

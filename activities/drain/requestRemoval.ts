@@ -1,0 +1,85 @@
+import type { Pod } from '../../api/core.ts';
+import type { EvictionRequest } from '../../api/lifecycle.ts';
+import { FIELD_MANAGER, NODE_MAINTENANCE } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { isLive, isOurs } from '../../domain/evacuation/evictionRequest.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
+import type { Cluster } from '../../kube/cluster.ts';
+import { withdrawRequest } from '../../kube/evictionRequests.ts';
+import { ignoreConflict, isKubeError } from '../../kube/errors.ts';
+import { resources } from '../../kube/resources.ts';
+import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
+
+const concurrentWrites = 24;
+
+interface Removal {
+  maintenance: NodeMaintenance;
+  /** Names of its nodes. */
+  nodes: ReadonlySet<string>;
+  others: OtherDrains;
+}
+
+/**
+ * Withdraws the EvictionRequests on the nodes of a maintenance that no other one needs, and leaves those to the others that they need. Resolves with
+ * the number of those left when the time was up. Lists them from the apiserver, because the last one may have been created a moment ago.
+ */
+export async function withdrawRequests(
+  cluster: Cluster,
+  { maintenance, nodes, others }: Removal,
+  endsAt: number,
+): Promise<number> {
+  const requests = (await listRequests(cluster)).filter((one) => isOurs(one) && isLive(one));
+  const onNodes = requests.flatMap((request) => {
+    const pod = podOf(cluster, request);
+    return pod !== undefined && nodes.has(pod.spec.nodeName ?? '') ? [{ request, pod }] : [];
+  });
+  return forEachBounded(
+    concurrentWrites,
+    onNodes,
+    async ({ request, pod }) => {
+      const needing = othersThatNeed(cluster, others, pod);
+      if (needing.length === 0) await withdrawRequest(cluster.kube, request);
+      else await leaveTo(cluster, request, { from: maintenance, to: needing });
+    },
+    endsAt,
+  );
+}
+
+/** Returns none if the apiserver does not serve them any more. */
+async function listRequests({ kube }: Cluster): Promise<EvictionRequest[]> {
+  try {
+    return (await kube.list(resources.evictionRequests)).items;
+  } catch (error) {
+    if (!isKubeError(error, 'NotFound', 'Forbidden')) throw error;
+    return [];
+  }
+}
+
+function podOf({ pods }: Cluster, { metadata, spec }: EvictionRequest): Pod | undefined {
+  const { name, uid } = spec.target.pod;
+  const pod = pods.get(`${metadata.namespace}/${name}`);
+  return pod?.metadata.uid === uid ? pod : undefined;
+}
+
+/** Replaces the maintenance as the owner: the request must not be deleted with it. */
+async function leaveTo(
+  { kube }: Cluster,
+  { metadata }: EvictionRequest,
+  { from, to }: { from: NodeMaintenance; to: readonly NodeMaintenance[] },
+): Promise<void> {
+  const { name, namespace = '', uid, resourceVersion, ownerReferences = [] } = metadata;
+  if (!ownerReferences.some((owner) => owner.uid === from.metadata.uid)) return;
+  const uids = new Set(to.map((one) => one.metadata.uid));
+  const kept = ownerReferences.filter((owner) => owner.uid !== from.metadata.uid && !uids.has(owner.uid));
+  const { apiVersion, kind } = NODE_MAINTENANCE;
+  const added = to.map((one) => ({
+    apiVersion,
+    kind,
+    name: one.metadata.name,
+    uid: one.metadata.uid ?? '',
+  }));
+  const patch = { metadata: { uid, resourceVersion, ownerReferences: [...kept, ...added] } };
+  await kube
+    .mergePatch(resources.evictionRequests, { namespace, name }, patch, { fieldManager: FIELD_MANAGER })
+    .catch(ignoreConflict);
+}

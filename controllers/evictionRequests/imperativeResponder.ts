@@ -1,0 +1,295 @@
+import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
+import type { LifecycleEviction, ResponderStatus } from '../../api/lifecycle.ts';
+import {
+  EVICTION_ANNOTATION,
+  FIELD_MANAGER,
+  IMPERATIVE_RESPONDER,
+  RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
+} from '../../api/names.ts';
+import { assertNever } from '../../domain/common/assertNever.ts';
+import { isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
+import { hasFailed } from '../../domain/evictionRequests/conditions.ts';
+import { type ImperativeStep, imperativeStep } from '../../domain/evictionRequests/imperative.ts';
+import { assignmentOf, withCompletion } from '../../domain/evictionRequests/report.ts';
+import { backOffMs } from '../../kube/backOff.ts';
+import type { EvictionOutcome } from '../../kube/client.ts';
+import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
+import { isKubeError, isRejection } from '../../kube/errors.ts';
+import { aboutPod, type EventRecorder } from '../../kube/events.ts';
+import type { Log } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
+import { keyOf } from '../../kube/store.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+import type { EvictionQueue, EvictionSlots } from '../evacuation/evictionQueue.ts';
+import { byTarget, type EvictionView } from './evictionView.ts';
+import type { OtherControllers } from './otherControllers.ts';
+import { heartbeat, writeResponder } from './responderStatus.ts';
+
+interface Deps {
+  readonly cluster: Pick<FencedCluster, 'kube' | 'pods' | 'evacuations' | 'queues'>;
+  readonly view: EvictionView;
+  readonly others: OtherControllers;
+  /** The queue of the controller of Evacuations. */
+  readonly queue: EvictionQueue;
+  readonly events: EventRecorder;
+  readonly log: Log;
+}
+
+/** The Eviction and what the responder has reported in it. */
+interface Assignment {
+  readonly key: string;
+  readonly eviction: LifecycleEviction;
+  readonly status: ResponderStatus;
+  readonly pod: Pod | undefined;
+}
+
+const workers = 24;
+/** "with exponential backoff to about 15 min" (KEP-4563): for evictions that are rejected for another reason than a budget. */
+const rejectedBackOff = { firstMs: 30_000, capMs: 900_000 };
+/** A pod that is evicted is usually gone before a heartbeat says that it terminates. */
+const terminationReportMs = 20_000;
+/** Longest time between two looks at an Eviction. */
+const maxIntervalMs = 60_000;
+/** No name of a namespace contains a colon. */
+const prefix = 'eviction:';
+
+/**
+ * The responder imperative-eviction.k8s.io/evictor: evicts the pods of Evictions through the eviction API, by UID, as the queues of their
+ * PodDisruptionBudgets admit them. It never overrides a budget. It leaves pods of DaemonSets and static pods where they are.
+ */
+export class ImperativeResponder {
+  readonly #deps: Deps;
+  readonly #queue = new WorkQueue('imperative-responder');
+  readonly #slots: EvictionSlots;
+  /** UIDs of pods whose eviction the apiserver has accepted. */
+  readonly #evicted = new Set<string>();
+  /** UID of a pod -> rejections in a row, and when to try again. */
+  /** Key of an Eviction -> the Evacuation that was created for it, and for which Eviction of that name. */
+  readonly #evacuations = new Map<string, { key: string; evictionUid: string }>();
+  readonly #rejected = new Map<string, { count: number; retryAtMs: number; message: string }>();
+
+  constructor(deps: Deps) {
+    this.#deps = deps;
+    this.#slots = deps.queue.scoped(prefix, (key) => this.#queue.add(key));
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { cluster, view, log } = this.#deps;
+    const unsubscribe = [
+      view.evictions.subscribe(({ type, key, object }) => {
+        if (type === 'Deleted') this.#forget(key, object);
+        this.#queue.add(key);
+      }),
+      cluster.pods.subscribe(({ object }) => this.#enqueueEvictionsOf(object)),
+      cluster.evacuations.subscribe(({ type, key, object }) => {
+        this.#evacuationChanged(type, key, object);
+        const pod = cluster.pods.get(`${object.metadata.namespace}/${object.spec.podRef.name}`);
+        if (pod !== undefined) this.#enqueueEvictionsOf(pod);
+      }),
+    ];
+    try {
+      await this.#queue.run({
+        workers,
+        reconcile: (key) => this.#reconcile(key),
+        signal,
+        log,
+        observer: cluster.queues,
+      });
+    } finally {
+      for (const stop of unsubscribe) stop();
+    }
+  }
+
+  #evacuationChanged(type: string, key: string, { metadata }: Evacuation): void {
+    const [name, uid] = metadata.annotations?.[EVICTION_ANNOTATION]?.split('/') ?? [];
+    if (name === undefined || uid === undefined) return;
+    const eviction = `${metadata.namespace}/${name}`;
+    if (type === 'Deleted') this.#evacuations.delete(eviction);
+    else this.#evacuations.set(eviction, { key, evictionUid: uid });
+    this.#queue.add(eviction);
+  }
+
+  #enqueueEvictionsOf({ metadata: { namespace, name, uid } }: Pod): void {
+    const { evictions } = this.#deps.view;
+    for (const eviction of evictions.byIndex(byTarget, `${namespace}/${name}/${uid}`))
+      this.#queue.add(keyOf(eviction));
+  }
+
+  #forget(key: string, { spec }: LifecycleEviction): void {
+    this.#slots.done(key);
+    this.#evicted.delete(spec.target.pod.uid);
+    this.#rejected.delete(spec.target.pod.uid);
+  }
+
+  async #reconcile(key: string): Promise<Requeue | 'BackOff' | undefined> {
+    try {
+      return await this.#respond(key);
+    } catch (error) {
+      this.#slots.done(key);
+      if (isKubeError(error, 'Conflict', 'NotFound')) return 'BackOff';
+      throw error;
+    }
+  }
+
+  async #respond(key: string): Promise<Requeue | undefined> {
+    const assignment = this.#assignmentOf(key);
+    if (assignment === undefined) {
+      this.#slots.done(key);
+      await this.#withdraw(key);
+      return undefined;
+    }
+    const step = this.#stepOf(assignment);
+    if (step.kind !== 'Evict') this.#slots.done(key);
+    switch (step.kind) {
+      case 'Complete':
+        await this.#complete(assignment, step.message);
+        return undefined;
+      case 'Report':
+        return this.#report(assignment, step.message);
+      case 'Evacuate':
+        return this.#evacuate(assignment, step.pod);
+      case 'Evict':
+        return this.#evict(assignment, step.pod);
+      default:
+        return assertNever(step);
+    }
+  }
+
+  #assignmentOf(key: string): Assignment | undefined {
+    const { view, cluster, others } = this.#deps;
+    const eviction = view.evictions.get(key);
+    if (eviction === undefined || others.hasImperativeResponder) return undefined;
+    const status = assignmentOf(eviction, IMPERATIVE_RESPONDER);
+    if (status === undefined) return undefined;
+    const { name, uid } = eviction.spec.target.pod;
+    const pod = cluster.pods.get(`${eviction.metadata.namespace}/${name}`);
+    return { key, eviction, status, pod: pod?.metadata.uid === uid ? pod : undefined };
+  }
+
+  #stepOf({ eviction, pod }: Assignment): ImperativeStep {
+    const { evacuations } = this.#deps.cluster;
+    const { uid } = eviction.spec.target.pod;
+    const evacuation = evacuations
+      .byIndex(byPodUid, uid)
+      .find((one) => one.metadata.namespace === eviction.metadata.namespace && !isWithdrawn(one));
+    const evacuationName = evacuation?.metadata.name;
+    return imperativeStep({ pod, wasEvicted: this.#evicted.has(uid), evacuation: evacuationName });
+  }
+
+  async #complete({ eviction, status }: Assignment, message: string): Promise<void> {
+    const { kube } = this.#deps.cluster;
+    await writeResponder(kube, eviction, withCompletion(status, { message, now: kube.now() }));
+  }
+
+  /** Reports what the eviction waits for. Returns when to look again. */
+  async #report({ eviction, status }: Assignment, message: string): Promise<Requeue> {
+    const { kube } = this.#deps.cluster;
+    const report = { message, now: kube.now() };
+    const delayMs = await heartbeat(kube, { eviction, status, report });
+    return { requeueAfterMs: Math.min(delayMs ?? maxIntervalMs, maxIntervalMs) };
+  }
+
+  async #evacuate(assignment: Assignment, pod: Pod): Promise<Requeue> {
+    const { name, uid } = assignment.eviction.metadata;
+    const evacuation = evacuationOf(pod, RESPONDER_HEARTBEAT_DEADLINE_SECONDS);
+    const annotations = { [EVICTION_ANNOTATION]: `${name}/${uid}` };
+    const object = { ...evacuation, metadata: { ...evacuation.metadata, annotations } };
+    const { kube } = this.#deps.cluster;
+    await kube
+      .create(resources.evacuations, object, { fieldManager: FIELD_MANAGER })
+      .catch((error: unknown) => {
+        if (!isKubeError(error, 'AlreadyExists')) throw error;
+      });
+    return this.#report(assignment, 'The evacuators of the pod were asked to move it.');
+  }
+
+  /** Cancels the Evacuation that was created for an Eviction which is not ours any more, unless others request it, too, or it may not be cancelled. */
+  async #withdraw(key: string): Promise<void> {
+    const { cluster, view } = this.#deps;
+    const created = this.#evacuations.get(key);
+    const evacuation = created && cluster.evacuations.get(created.key);
+    if (created === undefined || evacuation === undefined) return;
+    const eviction = view.evictions.get(key);
+    // The pod is gone or about to be: the Evacuation is removed with it.
+    if (eviction?.metadata.uid === created.evictionUid && !hasFailed(eviction)) return;
+    const {
+      namespace,
+      name,
+      uid = '',
+      resourceVersion,
+      finalizers = [],
+      deletionTimestamp,
+    } = evacuation.metadata;
+    if (finalizers.length > 0 || deletionTimestamp !== undefined || isForbidden(evacuation)) return;
+    await cluster.kube.delete(resources.evacuations, { namespace, name }, { uid, resourceVersion });
+  }
+
+  async #evict(assignment: Assignment, pod: Pod): Promise<Requeue | undefined> {
+    const { key } = assignment;
+    const rejected = this.#rejected.get(pod.metadata.uid ?? '');
+    const waitMs = (rejected?.retryAtMs ?? 0) - performance.now();
+    if (rejected !== undefined && waitMs > 0) {
+      const { requeueAfterMs } = await this.#report(assignment, rejected.message);
+      return { requeueAfterMs: Math.min(requeueAfterMs, waitMs) };
+    }
+    const admission = this.#slots.admit(key, pod);
+    if (admission.kind === 'Waiting') return this.#report(assignment, admission.message);
+    return this.#apply(assignment, pod, await this.#request(pod));
+  }
+
+  async #apply(assignment: Assignment, pod: Pod, outcome: EvictionOutcome): Promise<Requeue | undefined> {
+    const { key, eviction } = assignment;
+    const uid = pod.metadata.uid ?? '';
+    switch (outcome.kind) {
+      case 'Evicted':
+        this.#slots.accepted(key);
+        this.#evicted.add(uid);
+        this.#rejected.delete(uid);
+        this.#recordEvicted(eviction, pod);
+        return { requeueAfterMs: terminationReportMs };
+      case 'Gone':
+        this.#slots.done(key);
+        await this.#complete(assignment, 'The pod is gone.');
+        return undefined;
+      case 'Rejected':
+        this.#slots.rejected(key, pod);
+        return this.#report(assignment, `The apiserver rejected the eviction: ${outcome.message}`);
+      case 'Misconfigured': {
+        this.#slots.done(key);
+        const count = this.#rejected.get(uid)?.count ?? 0;
+        const retryAtMs = performance.now() + backOffMs(count, rejectedBackOff);
+        this.#rejected.set(uid, { count: count + 1, retryAtMs, message: outcome.message });
+        return this.#report(assignment, outcome.message);
+      }
+      default:
+        return assertNever(outcome);
+    }
+  }
+
+  async #request({ metadata: { namespace = '', name, uid = '' } }: Pod): Promise<EvictionOutcome> {
+    try {
+      return await this.#deps.cluster.kube.evict({ namespace, name, uid });
+    } catch (error) {
+      if (!isRejection(error)) throw error;
+      return { kind: 'Misconfigured', message: `The apiserver rejected the eviction: ${error.apiMessage}` };
+    }
+  }
+
+  #recordEvicted({ metadata, status }: LifecycleEviction, pod: Pod): void {
+    const requesters = (status?.requesters ?? []).filter(({ intent }) => intent === 'Eviction');
+    const names = requesters.map(({ name }) => name).join(', ');
+    const { nodeName: node } = pod.spec;
+    this.#deps.events.record(aboutPod(pod), {
+      type: 'Normal',
+      reason: 'Evicted',
+      message: `Evicted from node ${node} for ${names} (Eviction ${metadata.name}).`,
+      node,
+    });
+  }
+}
+
+function isForbidden({ status }: Evacuation): boolean {
+  return status?.evacuationCancellationPolicy === 'Forbid';
+}

@@ -1,0 +1,129 @@
+import { DrainAttention } from '../../../activities/drain/attention.ts';
+import type { Pod } from '../../../api/core.ts';
+import type { Evacuation } from '../../../api/evacuation.ts';
+import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
+import type { Change } from '../../../kube/informer.ts';
+
+const podOn = (node: string | undefined, name: string): Pod => ({
+  metadata: { name, namespace: 'shop', uid: `uid-${name}` },
+  spec: node === undefined ? {} : { nodeName: node },
+  status: { ready: true },
+});
+const [first, second, elsewhere] = [podOn('a', 'first'), podOn('a', 'second'), podOn('b', 'elsewhere')];
+
+const change = <T extends { metadata: { name: string } }>(
+  type: Change<T>['type'],
+  object: T,
+  previous = object,
+): Change<T> =>
+  ({ type, key: object.metadata.name, object, ...(type === 'Updated' && { previous }) }) as Change<T>;
+
+/** Returns the attention of a drain of node a. */
+function attentionOf(pace: 'Active' | 'Waiting' = 'Active') {
+  const existing = new Map([first, second, elsewhere].map((pod) => [`shop/${pod.metadata.name}`, pod]));
+  const pods = { get: (key: string) => existing.get(key) };
+  const attention = new DrainAttention({ pods } as never, pace);
+  return { attention, existing };
+}
+
+/** Returns it after a decision: every targeted pod is being evacuated, unless pods are still to be. */
+function decidedAttention({
+  pace = 'Active',
+  evacuate = [],
+}: {
+  pace?: 'Active' | 'Waiting';
+  evacuate?: Pod[];
+} = {}) {
+  const { attention, existing } = attentionOf(pace);
+  attention.passStarted();
+  attention.watch(['a']);
+  attention.decided({ targeted: [first, second], evacuate }, false);
+  return { attention, existing };
+}
+
+describe('the next pass of a drain', () => {
+  test('follows every change before the first decision', () => {
+    const { attention } = attentionOf();
+    expect(attention.podDelayMs(change('Updated', elsewhere))).toBe(40);
+  });
+
+  test('does not follow pods of other nodes', () => {
+    expect(decidedAttention().attention.podDelayMs(change('Deleted', elsewhere))).toBeUndefined();
+  });
+
+  test('waits for a quarter of a second while the pods leave, and for none when the last one has left', () => {
+    const { attention } = decidedAttention();
+    expect(attention.podDelayMs(change('Updated', first))).toBe(250);
+    expect(attention.podDelayMs(change('Deleted', second))).toBe(250);
+    expect(attention.podDelayMs(change('Deleted', first))).toBe(40);
+  });
+
+  test('follows a pod that appears at once', () => {
+    const { attention } = decidedAttention();
+    expect(attention.podDelayMs(change('Added', podOn('a', 'new')))).toBe(40);
+    expect(attention.podDelayMs(change('Updated', podOn('a', 'new'), podOn(undefined, 'new')))).toBe(40);
+  });
+
+  test('follows every change at once while pods have no Evacuation', () => {
+    const { attention } = decidedAttention({ evacuate: [second] });
+    expect(attention.podDelayMs(change('Updated', first))).toBe(40);
+    expect(attention.otherMs).toBe(40);
+  });
+
+  test('is due if nodes have joined since the maintenances were read', () => {
+    const { attention } = decidedAttention();
+    expect(attention.dueInMs).toBe(Infinity);
+    attention.watch(['a', 'b']);
+    attention.watch(['a', 'b']);
+    expect(attention.dueInMs).toBe(40);
+    attention.passStarted();
+    expect(attention.dueInMs).toBe(Infinity);
+  });
+});
+
+describe('an Evacuation', () => {
+  const evacuationOf = ({ metadata: { name, uid = '' } }: Pod) =>
+    change('Updated', {
+      metadata: { name: `${uid}-${name}`, namespace: 'shop' },
+      spec: { podRef: { name, uid } },
+    } as Evacuation);
+
+  test('concerns a drain as long as its pod exists on one of the nodes', () => {
+    const { attention, existing } = decidedAttention();
+    expect(attention.evacuationDelayMs(evacuationOf(first))).toBe(250);
+    expect(attention.evacuationDelayMs(evacuationOf(elsewhere))).toBeUndefined();
+    existing.delete('shop/first');
+    expect(attention.evacuationDelayMs(evacuationOf(first))).toBeUndefined();
+  });
+
+  test('of a drain that only waits is followed within two seconds', () => {
+    const { attention } = decidedAttention({ pace: 'Waiting' });
+    expect(attention.evacuationDelayMs(evacuationOf(first))).toBe(2_000);
+  });
+});
+
+describe('another maintenance', () => {
+  const maintenance = (node: string, generation: number) =>
+    ({
+      metadata: { name: 'other', generation },
+      status: { nodeStatuses: [{ nodeRef: { name: node } }] },
+    }) as NodeMaintenance;
+
+  test.each([
+    { what: 'its status on the same node', changed: change('Updated', maintenance('a', 1)), concerns: true },
+    { what: 'its status on other nodes', changed: change('Updated', maintenance('b', 1)), concerns: false },
+    {
+      what: 'its status, from which the node has gone',
+      changed: change('Updated', maintenance('b', 1), maintenance('a', 1)),
+      concerns: true,
+    },
+    {
+      what: 'its spec',
+      changed: change('Updated', maintenance('b', 2), maintenance('b', 1)),
+      concerns: true,
+    },
+    { what: 'its deletion', changed: change('Deleted', maintenance('b', 1)), concerns: true },
+  ])('concerns a drain: $what, $concerns', ({ changed, concerns }) => {
+    expect(decidedAttention().attention.isShared(changed)).toBe(concerns);
+  });
+});

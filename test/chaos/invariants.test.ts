@@ -1,0 +1,301 @@
+import { describe, expect, test } from '@jest/globals';
+import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
+import { daemons, labelled, pods } from '../kit/builders.ts';
+import { parseAuditLog } from './invariants/audit.ts';
+import { AuditLogBuilder } from './invariants/auditEvents.ts';
+import { checkLog } from './invariants/check.ts';
+
+const story = () => new AuditLogBuilder();
+const [n1, n2] = ['n1', 'n2'];
+const plan: DrainPlanEntry[] = [pods(1000), pods(5000)];
+
+/** A node with a pod in each of two tiers, its Lease held and its drain started. */
+const drained = () =>
+  story()
+    .pod('low', { node: n1, priority: 1000 })
+    .pod('high', { node: n1, priority: 5000 })
+    .leased(n1)
+    .maintained('m', { nodes: [n1], plan });
+
+const violationsOf = (written: AuditLogBuilder, ignorance: { fromMs: number; toMs: number }[] = []) =>
+  checkLog(written.log(), ignorance).map(({ invariant, message }) => `${invariant}: ${message}`);
+
+interface Row {
+  when: string;
+  written: AuditLogBuilder;
+  broken: unknown[];
+}
+
+const contains = (text: string) => expect.stringContaining(text);
+
+describe('tiers', () => {
+  test.each<Row>([
+    {
+      when: 'the pods of the first tier are asked to leave first',
+      written: drained().asked('low'),
+      broken: [],
+    },
+    {
+      when: 'a pod of the second tier is asked while one of the first is there',
+      written: drained().asked('low').asked('high'),
+      broken: [
+        contains(
+          'tiers: Pod default/high on n1 was asked to leave in tier 1 of m, while pods of earlier tiers had not left: default/low',
+        ),
+      ],
+    },
+    {
+      when: 'the first tier is gone',
+      written: drained().asked('low').podGone('low').asked('high'),
+      broken: [],
+    },
+    {
+      when: 'a pod of the first tier terminates and is not gone',
+      written: drained().asked('low').evicted('low').asked('high'),
+      broken: [contains('tiers: Pod default/high')],
+    },
+    {
+      when: 'a pod of the first tier lives on another node of the maintenance',
+      written: drained()
+        .leased(n2)
+        .pod('other', { node: n2 })
+        .maintained('m', { nodes: [n1, n2], plan })
+        .podGone('low')
+        .asked('high'),
+      broken: [contains('had not left: default/other (on n2)')],
+    },
+    {
+      when: 'that other node is locked by another user, for whom the maintenance does not wait',
+      written: drained()
+        .leased(n2, 'technician')
+        .pod('other', { node: n2 })
+        .maintained('m', { nodes: [n1, n2], plan })
+        .podGone('low')
+        .asked('high'),
+      broken: [],
+    },
+    {
+      when: 'a pod of the first tier appears late: positions do not move back',
+      written: drained().podGone('low').pod('late', { node: n1 }).asked('high'),
+      broken: [],
+    },
+    {
+      when: 'the apiserver was killed while it removed the last pod of the tier, which may be gone',
+      written: drained().podGone('low', { answered: false }).asked('high'),
+      broken: [],
+    },
+    {
+      when: 'DaemonSet pods are asked before the others are gone',
+      written: drained().pod('daemon', { node: n1, daemon: true }).podGone('low').asked('daemon'),
+      broken: [contains('tiers: Pod default/daemon')],
+    },
+    {
+      when: 'another maintenance of the node has not reached the tier',
+      written: drained()
+        .maintained('quick', { nodes: [n1], plan: [pods(5000)] })
+        .asked('high'),
+      broken: [contains('tiers: Pod default/high on n1 was asked to leave in tier 1 of m, while')],
+    },
+    {
+      when: 'the node had reached the tier before the other maintenance began: targets do not backtrack',
+      written: drained()
+        .podGone('low')
+        .pod('lowest', { node: n1, priority: 500 })
+        .maintained('slow', { nodes: [n1], plan: [pods(500), pods(5000)] })
+        .asked('high'),
+      broken: [],
+    },
+    {
+      when: 'selectors order the same pods differently: one of them proceeds',
+      written: story()
+        .leased(n1)
+        .pod('x', { node: n1, priority: 5000, labels: { app: 'x' } })
+        .pod('rest', { node: n1, priority: 1000 })
+        .maintained('old', { nodes: [n1], plan: [labelled(pods(5000), { app: 'x' }), pods(5000)] })
+        .maintained('young', { nodes: [n1], plan })
+        .asked('x'),
+      broken: [],
+    },
+    {
+      when: 'a deadline deletes what is left',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .asked('high'),
+      broken: [],
+    },
+  ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
+});
+
+describe('targets and cancels', () => {
+  const cancelled = () =>
+    drained()
+      .asked('low')
+      .maintained('m', { nodes: [n1], plan, stage: 'Complete' });
+  test.each<Row>([
+    {
+      when: 'an eviction on a node that is drained',
+      written: drained().asked('low').evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'an eviction on another node',
+      written: drained().pod('far', { node: n2 }).evicted('far'),
+      broken: ['targets: Pod default/far on n2 was evicted, but no maintenance drained the node'],
+    },
+    {
+      when: 'an Evacuation on a node in stage Cordon',
+      written: story()
+        .leased(n1)
+        .pod('low', { node: n1 })
+        .maintained('m', { nodes: [n1], stage: 'Cordon' })
+        .asked('low'),
+      broken: [contains('targets: Pod default/low on n1 was asked to leave')],
+    },
+    {
+      when: 'an eviction by another user',
+      written: drained().pod('far', { node: n2 }).evicted('far', { user: 'admin' }),
+      broken: [],
+    },
+    {
+      when: 'an eviction as a dry run',
+      written: drained().pod('far', { node: n2 }).evicted('far', { dryRun: true }),
+      broken: [],
+    },
+    {
+      when: 'a rejected eviction',
+      written: drained().pod('far', { node: n2 }).evicted('far', { code: 429 }),
+      broken: [],
+    },
+    { when: 'an eviction in flight at a cancel', written: cancelled().evicted('low'), broken: [] },
+    {
+      when: 'an eviction long after a cancel was answered',
+      written: cancelled().passed(10).evicted('low'),
+      broken: [
+        'cancel: Pod default/low on n1 was evicted 11000 ms after the last drain of the node, m, had been ended',
+      ],
+    },
+    {
+      when: 'an eviction after a deletion of the maintenance',
+      written: drained()
+        .asked('low')
+        .maintained('m', { nodes: [n1], plan, deleted: true })
+        .passed(10)
+        .evicted('low'),
+      broken: [contains('cancel: ')],
+    },
+    {
+      when: 'another maintenance that drains the node',
+      written: cancelled()
+        .maintained('other', { nodes: [n1], plan })
+        .passed(10)
+        .evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'an evacuator that forbids cancellation',
+      written: cancelled().forbidden('low').passed(10).evicted('low'),
+      broken: [],
+    },
+  ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
+
+  test('the worker was cut off at that time', () => {
+    const written = cancelled();
+    const fromMs = written.nowMs;
+    written.passed(10).evicted('low');
+    expect(violationsOf(written, [{ fromMs, toMs: written.nowMs - 1_000 }])).toEqual([]);
+    expect(violationsOf(written, [{ fromMs, toMs: fromMs + 1_000 }])).toEqual([contains('cancel: ')]);
+  });
+});
+
+describe('locks', () => {
+  const unlocked = () =>
+    story()
+      .pod('low', { node: n1 })
+      .maintained('m', { nodes: [n1], plan });
+  test.each<Row>([
+    { when: 'a cordon with the Lease', written: drained().cordoned(n1), broken: [] },
+    {
+      when: 'a cordon before the Lease was ever taken',
+      written: unlocked().cordoned(n1),
+      broken: [
+        contains(
+          'lease: Node n1 was cordoned or uncordoned while the maintenance Lease of n1 was held by nobody',
+        ),
+      ],
+    },
+    { when: 'a cordon by an administrator', written: unlocked().cordoned(n1, { user: 'admin' }), broken: [] },
+    {
+      when: 'an Evacuation while someone else has the Lease',
+      written: unlocked().leased(n1, 'technician').asked('low'),
+      broken: [contains('held by "technician"')],
+    },
+    {
+      when: 'an uncordon after the Lease has expired',
+      written: drained().passed(61).cordoned(n1, { unschedulable: false }),
+      broken: [contains('lease: Node n1')],
+    },
+    {
+      when: 'a Lease that a killed apiserver may have stored',
+      written: unlocked().leased(n1, undefined, { answered: false }).asked('low'),
+      broken: [],
+    },
+  ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
+});
+
+describe('pods', () => {
+  const consent = { 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io': '10000/controller' };
+  test.each<Row>([
+    {
+      when: 'evicted twice',
+      written: drained().evicted('low').evicted('low'),
+      broken: ['once: Pod default/low was evicted twice'],
+    },
+    {
+      when: 'with two Evacuations',
+      written: drained().asked('low').asked('low', { name: 'second' }),
+      broken: ['once: Pod default/low had 2 Evacuations at a time'],
+    },
+    {
+      when: 'with another Evacuation after the first was withdrawn',
+      written: drained().asked('low').withdrawn('low').asked('low', { name: 'second' }),
+      broken: [],
+    },
+    {
+      when: 'deleted instead of evicted',
+      written: drained().deleted('low'),
+      broken: ['budgets: Pod default/low was deleted, and not evicted, so that no budget was asked'],
+    },
+    {
+      when: 'of a DaemonSet, deleted',
+      written: story()
+        .leased(n1)
+        .pod('d', { node: n1, daemon: true })
+        .maintained('m', { nodes: [n1], plan: [daemons(1000)] })
+        .deleted('d'),
+      broken: [],
+    },
+    {
+      when: 'of a StatefulSet whose owner consents, deleted',
+      written: drained().pod('low', { node: n1, annotations: consent }).deleted('low'),
+      broken: [],
+    },
+    {
+      when: 'deleted by a deadline',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .deleted('low'),
+      broken: [],
+    },
+    {
+      when: 'killed without a grace period',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .deleted('low', { gracePeriodSeconds: 0 }),
+      broken: ['budgets: Pod default/low was killed without its grace period'],
+    },
+  ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
+});
+
+test('the line that a killed apiserver left is not read', () => {
+  expect(parseAuditLog(['{"auditID":"1","stage":"Requ'])).toEqual({ writes: [], unknown: [] });
+});

@@ -1,0 +1,223 @@
+import type { KubeObject, Lease, NodeSelector, OwnerReference } from '../../../api/core.ts';
+import type { Evacuation } from '../../../api/evacuation.ts';
+import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE, workerUser } from '../../../api/names.ts';
+import type { DrainPlanEntry, NodeMaintenance, PodType } from '../../../api/nodeMaintenance.ts';
+import type { AuditEvent, AuditLog, Write } from './audit.ts';
+
+/**
+ * The objects of the cluster, as the answers of the apiserver to all clients show them one after the other. Nothing in it is what the
+ * worker says about itself: no status of a NodeMaintenance, no log, no metric.
+ */
+
+/** The user of the requests that are checked. */
+export const workerAccount = workerUser(SYSTEM_NAMESPACE);
+const holder = leaseHolderOf(SYSTEM_NAMESPACE);
+
+export interface PodState {
+  uid: string;
+  key: string;
+  node: string | undefined;
+  priority: number;
+  labels: Readonly<Record<string, string>>;
+  annotations: Readonly<Record<string, string>>;
+  type: PodType;
+  isFinished: boolean;
+  isGone: boolean;
+  last: AuditEvent;
+}
+
+export interface MaintenanceState {
+  uid: string;
+  name: string;
+  nodes: ReadonlySet<string>;
+  plan: readonly DrainPlanEntry[];
+  /** In stage Drain, and not deleted. */
+  isDraining: boolean;
+  /** It has nothing to do on its nodes any more. */
+  isFinished: boolean;
+  deletesAtDeadline: boolean;
+  last: AuditEvent;
+}
+
+export interface LeaseState {
+  holder: string;
+  untilMs: number;
+  last: AuditEvent;
+}
+
+export interface EvacuationState {
+  podUid: string;
+  isWithdrawn: boolean;
+  isGone: boolean;
+  /** Its evacuator does not let it be cancelled. */
+  isForbidden: boolean;
+  last: AuditEvent;
+}
+
+export class ClusterState {
+  readonly pods = new Map<string, PodState>();
+  readonly maintenances = new Map<string, MaintenanceState>();
+  /** By the name of the node. */
+  readonly leases = new Map<string, LeaseState>();
+  readonly evacuations = new Map<string, EvacuationState>();
+
+  apply(write: Write): void {
+    const { resource, namespace } = write;
+    if (resource === 'pods' || resource === 'pods/status') this.#applyPod(write);
+    if (resource === 'nodemaintenances') this.#applyMaintenance(write);
+    if (resource === 'evacuations' || resource === 'evacuations/status') this.#applyEvacuation(write);
+    if (resource === 'leases' && namespace === NODE_LEASE_NAMESPACE) this.#applyLease(write);
+  }
+
+  draining(): MaintenanceState[] {
+    return [...this.maintenances.values()].filter(({ isDraining }) => isDraining);
+  }
+
+  drainingOn(node: string): MaintenanceState[] {
+    return this.draining().filter(({ nodes }) => nodes.has(node));
+  }
+
+  /** Whether someone else is the holder of the Lease, even if it has expired. */
+  isForeign(node: string): boolean {
+    const { holder: name = '' } = this.leases.get(node) ?? {};
+    return name !== '' && name !== holder;
+  }
+
+  isHeld(node: string, atMs: number): boolean {
+    const lease = this.leases.get(node);
+    return lease !== undefined && lease.holder === holder && atMs <= lease.untilMs;
+  }
+
+  #applyPod({ object, name, namespace, verb, event }: Write): void {
+    const key = `${namespace}/${name}`;
+    const previous = [...this.pods.values()].findLast((pod) => pod.key === key);
+    if (object === undefined) {
+      if (verb === 'delete' && previous !== undefined) previous.isGone = true;
+      return;
+    }
+    const uid = object.metadata.uid ?? '';
+    const before = this.pods.get(uid);
+    const { spec = {}, status = {} } = object as RawPod;
+    this.pods.set(uid, {
+      uid,
+      key,
+      node: spec.nodeName ?? before?.node,
+      priority: spec.priority ?? 0,
+      labels: object.metadata.labels ?? {},
+      annotations: object.metadata.annotations ?? {},
+      type: typeOf(object),
+      isFinished: status.phase === 'Succeeded' || status.phase === 'Failed',
+      isGone: before?.isGone === true || isRemoved(object, verb),
+      last: event,
+    });
+  }
+
+  #applyMaintenance({ object, name, verb, event }: Write): void {
+    if (object === undefined) {
+      const gone = [...this.maintenances.values()].findLast((one) => one.name === name);
+      if (verb === 'delete' && gone !== undefined)
+        Object.assign(gone, { isDraining: false, isFinished: true });
+      return;
+    }
+    const { metadata, spec } = object as NodeMaintenance;
+    const isDeleted = metadata.deletionTimestamp !== undefined || verb === 'delete';
+    const isReleased = (metadata.finalizers ?? []).length === 0;
+    this.maintenances.set(metadata.uid ?? '', {
+      uid: metadata.uid ?? '',
+      name: metadata.name,
+      nodes: nodesOf(spec.nodeSelector),
+      plan: spec.drainPlan ?? [],
+      isDraining: spec.stage === 'Drain' && !isDeleted,
+      isFinished: isReleased && (isDeleted || spec.stage === 'Complete'),
+      deletesAtDeadline: spec.drainDeadline?.onDeadline === 'Delete',
+      last: event,
+    });
+  }
+
+  #applyEvacuation({ object, namespace, name, verb, event }: Write): void {
+    if (object === undefined) {
+      const gone = this.evacuations.get(`${namespace}/${name}`);
+      if (verb === 'delete' && gone !== undefined) gone.isGone = true;
+      return;
+    }
+    const { metadata, spec, status } = object as Evacuation;
+    const isWithdrawn = metadata.deletionTimestamp !== undefined || verb === 'delete';
+    const hasFinalizers = (metadata.finalizers ?? []).length > 0;
+    this.evacuations.set(`${namespace}/${metadata.name}`, {
+      podUid: spec.podRef.uid,
+      isWithdrawn,
+      isGone: isWithdrawn && !hasFinalizers,
+      isForbidden: status?.evacuationCancellationPolicy === 'Forbid',
+      last: event,
+    });
+  }
+
+  #applyLease({ object, name, event }: Write): void {
+    const spec: Partial<Lease['spec']> = (object as Lease | undefined)?.spec ?? {};
+    const renewedMs = Date.parse(spec.renewTime ?? '');
+    const untilMs = Number.isNaN(renewedMs) ? 0 : renewedMs + (spec.leaseDurationSeconds ?? 0) * 1_000;
+    this.leases.set(name, { holder: spec.holderIdentity ?? '', untilMs, last: event });
+  }
+}
+
+interface RawPod extends KubeObject {
+  spec?: { nodeName?: string; priority?: number };
+  status?: { phase?: string };
+}
+
+/** Returns whether this write was the last one of a pod: it deleted it at once, or what had kept it is gone. */
+function isRemoved({ metadata }: KubeObject, verb: string): boolean {
+  const { finalizers = [], deletionTimestamp, deletionGracePeriodSeconds } = metadata;
+  const isDue = deletionTimestamp === undefined ? verb === 'delete' : deletionGracePeriodSeconds === 0;
+  return isDue && finalizers.length === 0;
+}
+
+/** Calls back for every write, with the state of the cluster after it. */
+export function replay({ writes }: AuditLog, visit: (write: Write, state: ClusterState) => void): void {
+  const state = new ClusterState();
+  for (const write of writes) {
+    state.apply(write);
+    visit(write, state);
+  }
+}
+
+/** Returns the pods as they were last seen, by UID: node, priority and type of a pod do not change. */
+export function podsIn(log: AuditLog): ReadonlyMap<string, PodState> {
+  const state = new ClusterState();
+  for (const write of log.writes) state.apply(write);
+  return state.pods;
+}
+
+/** "Default selects all pods except DaemonSet and Static pods" (KEP-4212 > NodeMaintenance API). */
+function typeOf({ metadata: { annotations = {}, ownerReferences = [] } }: KubeObject): PodType {
+  if (annotations['kubernetes.io/config.mirror'] !== undefined) return 'Static';
+  const isDaemon = ({ controller, kind }: OwnerReference) => controller === true && kind === 'DaemonSet';
+  return ownerReferences.some(isDaemon) ? 'DaemonSet' : 'Default';
+}
+
+/** Maintenances of a chaos run select their nodes by name. */
+function nodesOf({ nodeSelectorTerms }: NodeSelector): ReadonlySet<string> {
+  const fields = nodeSelectorTerms.flatMap(({ matchFields = [] }) => matchFields);
+  const named = fields.filter(({ key, operator }) => key === 'metadata.name' && operator === 'In');
+  return new Set(named.flatMap(({ values = [] }) => values));
+}
+
+export const isOfWorker = ({ user }: { user: string }) => user === workerAccount;
+
+/** Returns whether the worker created an Evacuation by this write. */
+export function isRequest(write: Write): boolean {
+  return isOfWorker(write) && write.resource === 'evacuations' && write.verb === 'create';
+}
+
+/** Returns the UID of the pod that an eviction, or a deletion, of the worker removed; undefined for other writes. */
+export function removedPodOf(write: Write): string | undefined {
+  if (!isOfWorker(write)) return undefined;
+  const { resource, verb, request } = write;
+  if (resource === 'pods/eviction') {
+    const { deleteOptions } = request as { deleteOptions?: { preconditions?: { uid?: string } } };
+    return deleteOptions?.preconditions?.uid ?? '';
+  }
+  if (resource !== 'pods' || verb !== 'delete') return undefined;
+  const { preconditions } = (request ?? {}) as { preconditions?: { uid?: string } };
+  return preconditions?.uid ?? write.object?.metadata.uid ?? '';
+}

@@ -1,0 +1,153 @@
+import type { Evacuation } from '../../../api/evacuation.ts';
+import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
+import type { AuditLog, Write } from './audit.ts';
+import {
+  type ClusterState,
+  isRequest,
+  type MaintenanceState,
+  type PodState,
+  podsIn,
+  replay,
+} from './cluster.ts';
+import type { Violation } from './invariants.ts';
+
+/**
+ * Tiers leave a node in order: a pod is asked to leave only when the pods of all earlier tiers of each maintenance that drains its node
+ * were gone from all nodes of that maintenance, at one moment at least, since it began to drain.
+ */
+export function tiersOutOfOrder(log: AuditLog): Violation[] {
+  const check = new TierCheck(log);
+  const violations: Violation[] = [];
+  replay(log, (write, state) => {
+    check.observe(state, write.answeredMs);
+    if (isRequest(write)) violations.push(...check.check(write, state));
+  });
+  return violations;
+}
+
+/** The positions in their plans that the maintenances of a node had at one moment, by UID. */
+type Positions = ReadonlyMap<string, number>;
+
+interface Reached {
+  plans: ReadonlyMap<string, readonly DrainPlanEntry[]>;
+  positions: Positions;
+}
+
+class TierCheck {
+  /** UID of a maintenance -> the highest position that it may have reached. */
+  readonly #passed = new Map<string, number>();
+  /** Node -> what its drain targets may have been. They do not backtrack while a maintenance of the node is unfinished. */
+  readonly #reached = new Map<string, Map<string, Reached>>();
+  readonly #pods: ReadonlyMap<string, PodState>;
+  readonly #deletions: readonly { key: string; receivedMs: number }[];
+
+  constructor(log: AuditLog) {
+    this.#pods = podsIn(log);
+    this.#deletions = log.unknown
+      .filter(({ resource, verb }) => resource === 'pods' && verb === 'delete')
+      .map(({ namespace, name, receivedMs }) => ({ key: `${namespace}/${name}`, receivedMs }));
+  }
+
+  observe(state: ClusterState, nowMs: number): void {
+    const draining = state.draining();
+    for (const maintenance of draining) this.#advance(maintenance, state, nowMs);
+    const held = [...state.maintenances.values()].filter(({ isFinished }) => !isFinished);
+    for (const node of this.#reached.keys())
+      if (!held.some(({ nodes }) => nodes.has(node))) this.#reached.delete(node);
+    for (const node of new Set(draining.flatMap(({ nodes }) => [...nodes]))) this.#note(node, state);
+  }
+
+  check(write: Write, state: ClusterState): Violation[] {
+    const { spec } = write.object as Evacuation;
+    const pod = state.pods.get(spec.podRef.uid) ?? this.#pods.get(spec.podRef.uid);
+    const node = pod?.node ?? this.#pods.get(spec.podRef.uid)?.node;
+    if (pod === undefined || node === undefined) return [];
+    const draining = state.drainingOn(node);
+    // Another invariant.
+    if (draining.length === 0 || this.#isAllowed(pod, node, state)) return [];
+    const early = draining.filter((one) => tierOf(one.plan, pod) > (this.#passed.get(one.uid) ?? 0));
+    const [first = draining[0]] = early;
+    const blocking = first === undefined ? [] : this.#living(first, state, write.answeredMs);
+    const earlier = blocking.filter(
+      (other) => tierOf(first?.plan ?? [], other) < tierOf(first?.plan ?? [], pod),
+    );
+    const names = earlier.map(({ key, node: on }) => `${key} (on ${on})`).toSorted();
+    return [
+      {
+        invariant: 'tiers',
+        message: `Pod ${pod.key} on ${node} was asked to leave in tier ${tierOf(first?.plan ?? [], pod)} of ${first?.name}, while pods of earlier tiers had not left: ${names.join(', ')}`,
+        events: [
+          ...(first === undefined ? [] : [first.last]),
+          ...earlier.map(({ last }) => last),
+          write.event,
+        ],
+      },
+    ];
+  }
+
+  #isAllowed(pod: PodState, node: string, state: ClusterState): boolean {
+    const draining = state.drainingOn(node);
+    // What a deadline deletes leaves in the order of its times.
+    if (draining.some(({ deletesAtDeadline }) => deletesAtDeadline)) return true;
+    const hasReached = (one: MaintenanceState) => tierOf(one.plan, pod) <= (this.#passed.get(one.uid) ?? 0);
+    // Selectors can order the same pods differently: then the oldest maintenance proceeds alone (ADR 8).
+    if (state.draining().some(hasSelector) && draining.some(hasReached)) return true;
+    return [...(this.#reached.get(node)?.values() ?? [])].some(({ plans, positions }) =>
+      [...plans].every(([uid, plan]) => tierOf(plan, pod) <= (positions.get(uid) ?? 0)),
+    );
+  }
+
+  #advance(maintenance: MaintenanceState, state: ClusterState, nowMs: number): void {
+    const { uid, plan } = maintenance;
+    const before = this.#passed.get(uid) ?? 0;
+    const tiers = this.#living(maintenance, state, nowMs).map((pod) => Math.max(before, tierOf(plan, pod)));
+    this.#passed.set(uid, Math.max(before, Math.min(plan.length - 1, ...tiers)));
+  }
+
+  #note(node: string, state: ClusterState): void {
+    const draining = state.drainingOn(node);
+    const plans = new Map(draining.map(({ uid, plan }) => [uid, plan] as const));
+    const positions = new Map(draining.map(({ uid }) => [uid, this.#passed.get(uid) ?? 0] as const));
+    const key = [...positions]
+      .map(([uid, position]) => `${uid}=${position}`)
+      .toSorted()
+      .join();
+    const known = this.#reached.get(node) ?? new Map<string, Reached>();
+    known.set(key, { plans, positions });
+    this.#reached.set(node, known);
+  }
+
+  /** Returns the pods that certainly live on the nodes of a maintenance, but for nodes that someone else has locked: it does not wait for these. */
+  #living({ nodes }: MaintenanceState, state: ClusterState, nowMs: number): PodState[] {
+    const mayBeGone = ({ key }: PodState) =>
+      this.#deletions.some((deletion) => deletion.key === key && deletion.receivedMs <= nowMs);
+    return [...state.pods.values()].filter(
+      (pod) =>
+        pod.node !== undefined &&
+        nodes.has(pod.node) &&
+        !state.isForeign(pod.node) &&
+        pod.type !== 'Static' &&
+        !pod.isGone &&
+        !pod.isFinished &&
+        !mayBeGone(pod),
+    );
+  }
+}
+
+function hasSelector({ plan }: MaintenanceState): boolean {
+  return plan.some(({ podSelector }) => podSelector !== undefined);
+}
+
+/** Returns the index of the first entry of a plan that selects the pod: "Pods with a priority less or equal to this value are selected". */
+function tierOf(
+  plan: readonly DrainPlanEntry[],
+  pod: Pick<PodState, 'type' | 'priority' | 'labels'>,
+): number {
+  const index = plan.findIndex(
+    ({ podType, podPriority, podSelector }) =>
+      podType === pod.type &&
+      pod.priority <= podPriority &&
+      Object.entries(podSelector?.matchLabels ?? {}).every(([name, value]) => pod.labels[name] === value),
+  );
+  return index === -1 ? plan.length : index;
+}

@@ -1,0 +1,125 @@
+import type { KubeObject, Node } from '../../api/core.ts';
+import {
+  AUTOSCALER_ANNOTATIONS,
+  MAINTENANCE_GATE,
+  NODE_DISRUPTION_BUDGET_NAME,
+  NODE_LEASE_NAMESPACE,
+  READINESS_TAINT,
+} from '../../api/names.ts';
+import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
+import { remove } from '../kit/reset.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
+import type { Testbed } from './testbed.ts';
+import type { Names } from './worldObjects.ts';
+
+/** What is left of a run in Kubernetes and Temporal when all of its maintenances are gone. */
+export interface FinalWorld {
+  nodes: readonly Node[];
+  pods: readonly RawPod[];
+  /** `evacuations chaos-1/x`, `nodemaintenances chaos-1-m1`. */
+  objects: readonly string[];
+  /** Node -> holder of its maintenance Lease. */
+  leaseHolders: ReadonlyMap<string, string>;
+  /** Nodes that windows have reserved. */
+  reserved: readonly string[];
+  openRuns: readonly string[];
+  schedules: readonly string[];
+}
+
+/** Returns one line for everything that should not be left. */
+export function leftoversOf(world: FinalWorld): string[] {
+  return [
+    ...world.nodes.flatMap(nodeProblems),
+    ...world.pods.flatMap(podProblems),
+    ...world.objects.map((key) => `${key} exists`),
+    ...[...world.leaseHolders].flatMap(([node, holder]) =>
+      holder === '' ? [] : [`the maintenance Lease of ${node} is held by ${holder}`],
+    ),
+    ...world.reserved.map((node) => `${node} is reserved by a window`),
+    ...world.openRuns.map((id) => `run ${id} is open`),
+    ...world.schedules.map((id) => `Schedule ${id} exists`),
+  ];
+}
+
+function nodeProblems({ metadata: { name, annotations = {} }, spec, status }: Node): string[] {
+  const taint = spec.taints?.find(({ key }) => key === READINESS_TAINT.key);
+  const condition = status?.conditions?.find(({ type }) =>
+    /^(MaintenanceInProgress|DrainInProgress|Drained)$/.test(type),
+  );
+  const annotation = AUTOSCALER_ANNOTATIONS.find((key) => annotations[key] !== undefined);
+  return [
+    ...(spec.unschedulable === true ? [`${name} is cordoned`] : []),
+    ...(taint === undefined ? [] : [`${name} has the taint ${taint.key}`]),
+    ...(condition === undefined ? [] : [`${name} has the condition ${condition.type}`]),
+    ...(annotation === undefined ? [] : [`${name} has the annotation ${annotation}`]),
+  ];
+}
+
+function podProblems({ metadata: { namespace, name }, spec }: RawPod): string[] {
+  const isGated = spec.schedulingGates?.some((gate) => gate.name === MAINTENANCE_GATE) === true;
+  return isGated ? [`pod ${namespace}/${name} is gated`] : [];
+}
+
+export async function readFinalWorld(
+  { kube, temporal }: Pick<Testbed, 'kube' | 'temporal'>,
+  names: Names,
+): Promise<FinalWorld> {
+  const { prefix } = names;
+  const isOurs = (name: string) => name.startsWith(`${prefix}-`);
+  const [nodes, pods, leases, budget] = await Promise.all([
+    kube.list(resources.nodes, { labelSelector: `chaos=${prefix}` }),
+    kube.list(resources.pods, { namespace: prefix }),
+    kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
+    kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }),
+  ]);
+  const [evacuations, maintenances, windows] = await Promise.all([
+    kube.list(resources.evacuations, { namespace: prefix }),
+    kube.list(resources.nodeMaintenances),
+    kube.list(resources.maintenanceWindows),
+  ]);
+  const objects = [
+    ...evacuations.items.map(({ metadata }) => `evacuations ${prefix}/${metadata.name}`),
+    ...maintenances.items
+      .filter(({ metadata }) => isOurs(metadata.name))
+      .map(({ metadata }) => `nodemaintenances ${metadata.name}`),
+    ...windows.items
+      .filter(({ metadata }) => isOurs(metadata.name))
+      .map(({ metadata }) => `maintenancewindows ${metadata.name}`),
+  ];
+  const held = leases.items
+    .filter(({ metadata }) => isOurs(metadata.name))
+    .map(({ metadata, spec }) => [metadata.name, spec.holderIdentity ?? ''] as const);
+  const ids = [workflowIdOf(`${prefix}-`), windowWorkflowIdOf(`${prefix}-`)];
+  const openRuns: string[] = [];
+  for await (const { workflowId } of temporal.workflow.list({ query: 'ExecutionStatus = "Running"' }))
+    if (ids.some((id) => workflowId.startsWith(id))) openRuns.push(workflowId);
+  const schedules: string[] = [];
+  for await (const { scheduleId } of temporal.schedule.list())
+    if (ids.some((id) => scheduleId.startsWith(id))) schedules.push(scheduleId);
+  const reserved = (budget?.status?.reservations ?? []).map(({ node }) => node).filter(isOurs);
+  return {
+    nodes: nodes.items,
+    pods: pods.items,
+    objects,
+    leaseHolders: new Map(held),
+    reserved,
+    openRuns,
+    schedules,
+  };
+}
+
+/** Removes what a run has left against its promises, so that the next one is not disturbed. */
+export async function removeLeftovers({ kube, temporal }: Testbed, names: Names): Promise<void> {
+  const isOurs = ({ metadata: { name } }: KubeObject) => name.startsWith(`${names.prefix}-`);
+  for (const resource of [resources.maintenanceWindows, resources.nodeMaintenances] as Resource[])
+    for (const { metadata } of (await kube.list(resource)).items.filter(isOurs))
+      await remove(kube, resource, metadata);
+  const evacuations = resources.evacuations as Resource;
+  for (const { metadata } of (await kube.list(evacuations, { namespace: names.prefix })).items)
+    await remove(kube, evacuations, metadata);
+  const policies = resources.nodeReadinessPolicies as Resource;
+  await remove(kube, policies, { name: names.prefix });
+  const { openRuns, schedules } = await readFinalWorld({ kube, temporal }, names);
+  for (const id of openRuns) await temporal.workflow.getHandle(id).terminate('the run is over');
+  for (const id of schedules) await temporal.schedule.getHandle(id).delete();
+}

@@ -1,0 +1,152 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { serverNames } from '../../sandbox/layout.ts';
+import { sandboxStatus } from '../../sandbox/sandbox.ts';
+import type { Testbed } from './testbed.ts';
+import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
+import type { Ignorance } from './invariants/drains.ts';
+import type { WorkerSlot } from './workerSlot.ts';
+
+/** Makes servers, networks and workers fail, and repairs them. */
+export class Operators {
+  readonly #testbed: Testbed;
+  readonly #slots: readonly WorkerSlot[];
+  /** Server -> number of faults that keep it down. */
+  readonly #down = new Map<ServerWithFaults, number>();
+  /** Faults in which a worker could not learn what users do. */
+  readonly ignorance: Ignorance[] = [];
+
+  constructor(testbed: Testbed, slots: readonly WorkerSlot[]) {
+    this.#testbed = testbed;
+    this.#slots = slots;
+  }
+
+  /** Returns when the fault is over. */
+  async cause(fault: Fault): Promise<void> {
+    const fromMs = Date.now();
+    const end = await this.#begin(fault);
+    try {
+      await sleep(fault.forMs);
+      await end();
+    } finally {
+      const concernsTemporal =
+        fault.kind === 'Temporal' || ('server' in fault && fault.server === 'temporal');
+      if (!concernsTemporal) this.ignorance.push({ fromMs, toMs: Date.now() });
+    }
+  }
+
+  rollOut(): Promise<void> {
+    return this.#slot(0).rollOut();
+  }
+
+  /** Ends all faults; returns when everything works again. */
+  async repair(): Promise<void> {
+    for (const slot of this.#slots) {
+      slot.endNetworkFaults();
+      slot.resume();
+      slot.setClock(0);
+    }
+    await this.#repairServers();
+    await Promise.all(this.#slots.map((slot) => slot.ready()));
+  }
+
+  /** Gives up what workers do that cannot be repaired otherwise. */
+  async restartWorkers(): Promise<void> {
+    await Promise.all(this.#slots.map((slot) => slot.kill()));
+    await this.repair();
+  }
+
+  async #repairServers(): Promise<void> {
+    this.#down.clear();
+    const { sandbox } = this.#testbed;
+    for (const name of serversWithFaults) sandbox.server(name).resume();
+    // Those that need others after them. Some exit by themselves while the apiserver does not answer.
+    for (const name of serverNames) await sandbox.server(name).start();
+  }
+
+  /** Begins a fault, and returns what ends it. */
+  async #begin(fault: Fault): Promise<() => Promise<void> | void> {
+    switch (fault.kind) {
+      case 'Kill':
+      case 'Hang':
+        return this.#beginOfServer(fault);
+      case 'KillWorker': {
+        const slot = this.#slot(fault.worker);
+        await slot.kill();
+        return () => slot.ready();
+      }
+      case 'HangWorker': {
+        const slot = this.#slot(fault.worker);
+        slot.hang();
+        return () => slot.resume();
+      }
+      case 'ClockJump': {
+        const slot = this.#slot(fault.worker);
+        slot.setClock(fault.seconds);
+        return () => slot.setClock(0);
+      }
+      case 'Apiserver':
+        this.#slot(fault.worker).beginApiserverFault(fault.network);
+        return () => this.#slot(fault.worker).endNetworkFaults();
+      case 'Temporal':
+        this.#slot(fault.worker).beginTemporalFault(fault.network);
+        return () => this.#slot(fault.worker).endNetworkFaults();
+      case 'Expire':
+        return this.#expire();
+    }
+  }
+
+  async #beginOfServer({
+    kind,
+    server: name,
+  }: Extract<Fault, { kind: 'Kill' | 'Hang' }>): Promise<() => Promise<void> | void> {
+    const server = this.#testbed.sandbox.server(name);
+    if (kind === 'Hang') {
+      server.pause();
+      return () => server.resume();
+    }
+    return this.#kill(name);
+  }
+
+  /** Kills a server, and returns what starts it, unless another fault still keeps it down. */
+  async #kill(name: ServerWithFaults): Promise<() => Promise<void>> {
+    const server = this.#testbed.sandbox.server(name);
+    this.#down.set(name, (this.#down.get(name) ?? 0) + 1);
+    await server.kill();
+    return async () => {
+      const left = (this.#down.get(name) ?? 1) - 1;
+      this.#down.set(name, left);
+      if (left === 0) await server.start();
+    };
+  }
+
+  /** Lets etcd forget what an apiserver could still tell, and restarts the apiserver, which forgets it, too. */
+  async #expire(): Promise<() => Promise<void>> {
+    const start = await this.#kill('kube-apiserver');
+    // An etcd that fails itself forgets nothing.
+    await compact(this.#testbed).catch(() => undefined);
+    return start;
+  }
+
+  #slot(number: number): WorkerSlot {
+    const slot = this.#slots[number];
+    if (slot === undefined) throw new Error(`There is no worker ${number}`);
+    return slot;
+  }
+}
+
+/** Compacts etcd at its current revision, through its JSON gateway. */
+async function compact({ sandbox }: Testbed): Promise<void> {
+  const status = sandboxStatus(sandbox.dir);
+  const port = status.kind === 'Down' ? undefined : status.servers.find(({ name }) => name === 'etcd')?.port;
+  const ask = async (path: string, body: object) => {
+    const signal = AbortSignal.timeout(5_000);
+    const response = await fetch(`http://127.0.0.1:${port}/v3/${path}`, {
+      method: 'POST',
+      body: JSON.stringify(body),
+      signal,
+    });
+    return (await response.json()) as { header?: { revision?: string } };
+  };
+  const { header } = await ask('kv/range', { key: Buffer.from('/').toString('base64') });
+  await ask('kv/compaction', { revision: header?.revision ?? '1' });
+}

@@ -1,0 +1,230 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
+import { isTrue } from '../../domain/common/conditions.ts';
+import { resources } from '../../kube/resources.ts';
+import type { Testbed } from './testbed.ts';
+import { faultName } from './fault.ts';
+import { insist } from './insist.ts';
+import { parseAuditLog } from './invariants/audit.ts';
+import { workerAccount } from './invariants/cluster.ts';
+import { checkLog } from './invariants/check.ts';
+import type { Violation } from './invariants/invariants.ts';
+import { leftoversOf, readFinalWorld, removeLeftovers } from './leftovers.ts';
+import { Operators } from './operators.ts';
+import { type Scenario, type Step, stepText } from './scenario.ts';
+import { Users } from './users.ts';
+import type { WorkerSlot } from './workerSlot.ts';
+import { createWorld, deleteWorld, Names, untilTrue, windowOf } from './worldObjects.ts';
+
+export interface RunResult {
+  seed: number;
+  violations: Violation[];
+  /** Steps that were refused, with the reason: users must expect it. */
+  refused: string[];
+  faults: string[];
+  /** Pods that the worker evicted or deleted. */
+  evicted: number;
+  seconds: number;
+}
+
+/** Within this time after the last fault, every maintenance is drained, and later ends. */
+const endsWithinMs = 90_000;
+
+export interface RunOptions {
+  report: (line: string) => void;
+  /** Keeps the world of a run with violations, and its processes until the end of the program. */
+  keep?: boolean;
+}
+
+/** Runs a scenario and checks it. */
+export async function runScenario(
+  testbed: Testbed,
+  scenario: Scenario,
+  { report }: RunOptions,
+): Promise<RunResult> {
+  const startedAt = performance.now();
+  const offset = testbed.auditLog.end();
+  const run = new ChaosRun(testbed, scenario, report);
+  let ends: Violation[] = [];
+  try {
+    ends = await run.play().catch((error) => [failure(error)]);
+  } finally {
+    await run.close();
+  }
+  const log = parseAuditLog(
+    (await testbed.auditLog.linesFrom(offset)).filter((line) => line.includes(run.names.prefix)),
+  );
+  return {
+    seed: scenario.seed,
+    violations: [...checkLog(log, run.operators.ignorance), ...ends],
+    refused: run.refused,
+    faults: scenario.steps.flatMap((step) => (step.kind === 'Fault' ? [faultName(step.fault)] : [])),
+    evicted: log.writes.filter(({ user, resource }) => user === workerAccount && resource === 'pods/eviction')
+      .length,
+    seconds: (performance.now() - startedAt) / 1_000,
+  };
+}
+
+/** What does not work although the faults are over is a promise that was not kept. */
+function failure(error: unknown): Violation {
+  const message = error instanceof Error ? error.message : String(error);
+  return { invariant: 'end', message: `The run could not be finished: ${message}`, events: [] };
+}
+
+class ChaosRun {
+  readonly names: Names;
+  readonly refused: string[] = [];
+  readonly #testbed: Testbed;
+  readonly #scenario: Scenario;
+  readonly #report: (line: string) => void;
+  readonly #users: Users;
+  readonly #slots: WorkerSlot[] = [];
+  readonly operators: Operators;
+
+  constructor(testbed: Testbed, scenario: Scenario, report: (line: string) => void) {
+    this.#testbed = testbed;
+    this.#scenario = scenario;
+    this.#report = report;
+    this.names = new Names(scenario.seed);
+    this.#users = new Users(testbed, this.names, scenario);
+    this.operators = new Operators(testbed, this.#slots);
+  }
+
+  /** Returns the promises about the end that were not kept. */
+  async play(): Promise<Violation[]> {
+    await this.#begin();
+    this.#report('the world exists');
+    await Promise.all(this.#scenario.steps.map((step) => this.#perform(step)));
+    await this.operators.repair();
+    this.#report('the faults are over');
+    await this.#users.releaseAll();
+    return (await this.#notDrained()) ?? (await this.#notEnded()) ?? (await this.#leftovers()) ?? [];
+  }
+
+  async close(): Promise<void> {
+    await this.operators.repair().catch(() => this.operators.restartWorkers());
+    await removeLeftovers(this.#testbed, this.names);
+    await deleteWorld(this.#testbed, this.names, this.#scenario);
+  }
+
+  /** Creates the world while the workers start. */
+  async #begin(): Promise<void> {
+    const { workers, window } = this.#scenario;
+    this.#slots.push(...(await this.#testbed.workerSlots(workers)));
+    await Promise.all([
+      createWorld(this.#testbed, this.names, this.#scenario).then(() => this.#report('all pods are Ready')),
+      ...this.#slots.map((slot) => slot.ready().then(() => this.#report('a worker is ready'))),
+    ]);
+    const { kube } = this.#testbed;
+    const budget = { spec: { maxUnavailable: '100%' } };
+    const hasBudget = async () =>
+      (await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME })) !== undefined;
+    await untilTrue('the budget of nodes', hasBudget);
+    await insist('the budget of nodes', () =>
+      kube.mergePatch(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }, budget),
+    );
+    if (window !== undefined)
+      await insist('the window', () =>
+        kube.create(resources.maintenanceWindows, windowOf(this.names) as never),
+      );
+  }
+
+  async #perform(step: Step): Promise<void> {
+    await sleep(step.atMs);
+    this.#report(stepText(step));
+    try {
+      if (step.kind === 'Fault') await this.operators.cause(step.fault);
+      else if (step.action.kind === 'Rollout') await this.operators.rollOut();
+      else await this.#users.perform(step.action);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.refused.push(`${stepText(step)}: ${reason}`);
+      this.#report(`refused: ${stepText(step)}: ${reason.slice(0, 200)}`);
+    }
+  }
+
+  /** Drains what users have neither cancelled nor deleted. */
+  async #notDrained(): Promise<Violation[] | undefined> {
+    const open = (await this.#maintenances()).filter(({ metadata, spec }) => isOpen({ metadata, spec }));
+    const own = open.filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === undefined);
+    for (const { metadata, status } of own) {
+      const relative = metadata.name.slice(this.names.prefix.length + 1);
+      if (isTrue(status?.conditions, 'Paused'))
+        await insist(`the end of the pause of ${relative}`, () => this.#users.signal(relative, 'resume'));
+      await this.#users.moveTo(metadata.name, 'Drain');
+    }
+    this.#report(`${own.length} maintenances are to be drained`);
+    return this.#ending('is drained', async () => {
+      const found = await this.#maintenances();
+      const waiting = found.filter((one) => own.some(({ metadata }) => metadata.uid === one.metadata.uid));
+      return waiting.filter((one) => isOpen(one) && !isTrue(one.status?.conditions, 'Drained'));
+    });
+  }
+
+  /** Ends everything, and deletes it. */
+  async #notEnded(): Promise<Violation[] | undefined> {
+    const { kube } = this.#testbed;
+    for (const { metadata, spec } of await this.#maintenances()) {
+      if (metadata.labels?.[WINDOW_LABEL] !== undefined) continue;
+      if (spec.stage !== 'Complete' && metadata.deletionTimestamp === undefined)
+        await this.#users.moveTo(metadata.name, 'Complete');
+      await this.#users.delete(metadata.name);
+    }
+    await insist('the deletion of the window', async () => {
+      const window = await kube.get(resources.maintenanceWindows, { name: this.names.of('window') });
+      if (window !== undefined)
+        await kube.delete(resources.maintenanceWindows, window.metadata, { uid: window.metadata.uid ?? '' });
+    });
+    await insist('the deletion of the readiness policy', async () => {
+      const policy = await kube.get(resources.nodeReadinessPolicies, { name: this.names.prefix });
+      if (policy !== undefined)
+        await kube.delete(resources.nodeReadinessPolicies, policy.metadata, {
+          uid: policy.metadata.uid ?? '',
+        });
+    });
+    return this.#ending('has ended', async () =>
+      (await this.#maintenances()).filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === undefined),
+    );
+  }
+
+  async #leftovers(): Promise<Violation[] | undefined> {
+    let left: string[] = [];
+    const isClear = async () =>
+      (left = leftoversOf(await readFinalWorld(this.#testbed, this.names))).length === 0;
+    try {
+      await untilTrue('nothing to be left', isClear, endsWithinMs);
+      this.#report('nothing is left');
+      return undefined;
+    } catch {
+      return left.map((message) => ({ invariant: 'rest', message, events: [] }));
+    }
+  }
+
+  /** Waits until no maintenance is left that has not come to an end; returns those that are. */
+  async #ending(end: string, others: () => Promise<NodeMaintenance[]>): Promise<Violation[] | undefined> {
+    let left: NodeMaintenance[] = [];
+    try {
+      await untilTrue(end, async () => (left = await others()).length === 0, endsWithinMs);
+      this.#report(`every maintenance ${end}`);
+      return undefined;
+    } catch {
+      return left.map(({ metadata: { name, finalizers }, spec: { stage }, status }) => ({
+        invariant: 'end',
+        message: `${name} is not what it should be ${endsWithinMs / 1_000} s after the faults, ${end}: ${JSON.stringify({ stage, finalizers, status })}`,
+        events: [],
+      }));
+    }
+  }
+
+  async #maintenances(): Promise<NodeMaintenance[]> {
+    const { items } = await insist('the list of maintenances', () =>
+      this.#testbed.kube.list(resources.nodeMaintenances),
+    );
+    return items.filter(({ metadata }) => metadata.name.startsWith(`${this.names.prefix}-`));
+  }
+}
+
+function isOpen({ metadata, spec }: Pick<NodeMaintenance, 'metadata' | 'spec'>): boolean {
+  return spec.stage !== 'Complete' && metadata.deletionTimestamp === undefined;
+}

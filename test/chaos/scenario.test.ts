@@ -1,0 +1,96 @@
+import { describe, expect, test } from '@jest/globals';
+import * as z from 'zod';
+import { DrainPlan } from '../../api/nodeMaintenance.ts';
+import { faultName } from './fault.ts';
+import { Random } from './random.ts';
+import { scenarioOf, stepText, withSteps } from './scenario.ts';
+
+const seeds = Array.from({ length: 500 }, (_, index) => index + 1);
+const scenarios = seeds.map(scenarioOf);
+
+describe('a seed', () => {
+  test('gives the same world and the same schedule each time', () => {
+    for (const scenario of scenarios) expect(scenarioOf(scenario.seed)).toEqual(scenario);
+  });
+
+  test('gives another scenario than other seeds', () => {
+    expect(new Set(scenarios.map(({ seed: _, ...rest }) => JSON.stringify(rest))).size).toBe(seeds.length);
+  });
+});
+
+describe('scenarios', () => {
+  test('have valid drain plans', () => {
+    const plans = scenarios.flatMap(({ maintenances }) =>
+      maintenances.flatMap(({ drainPlan }) => drainPlan ?? []),
+    );
+    expect(plans.length).toBeGreaterThan(500);
+    for (const { maintenances } of scenarios)
+      for (const { drainPlan } of maintenances) expect(z.safeParse(DrainPlan, drainPlan).success).toBe(true);
+  });
+
+  test('leave a node for the pods that are evicted', () => {
+    for (const { nodes, maintenances, window = [] } of scenarios) {
+      const maintained = [...maintenances.flatMap((one) => one.nodes), ...window];
+      expect(nodes.filter((node) => !maintained.includes(node))).not.toEqual([]);
+    }
+  });
+
+  test('cause every fault, and every action of users', () => {
+    const kinds = new Set(
+      scenarios.flatMap(({ steps }) =>
+        steps.map((step) => (step.kind === 'User' ? step.action.kind : faultName(step.fault))),
+      ),
+    );
+    for (const kind of [
+      'Create',
+      'Advance',
+      'Cancel',
+      'Pause',
+      'Resume',
+      'Delete',
+      'Select',
+      'Uncordon',
+      'Lock',
+      'AddPod',
+      'DeleteEvacuation',
+      'OpenWindow',
+      'Rollout',
+    ])
+      expect(kinds).toContain(kind);
+    for (const server of ['kube-apiserver', 'etcd', 'kube-controller-manager', 'temporal'])
+      for (const kind of ['Kill', 'Hang']) expect(kinds).toContain(`${kind} ${server}`);
+    for (const network of ['Refuse', 'Swallow', 'Cut', 'Delay', 'Freeze']) {
+      expect(kinds).toContain(`Apiserver ${network}`);
+      expect(kinds).toContain(`Temporal ${network}`);
+    }
+    for (const request of [
+      'CutWatches',
+      'LoseAnswers',
+      'Truncate',
+      'Repeat',
+      'Answer409',
+      'Answer429',
+      'Answer500',
+      'Answer503',
+    ])
+      expect(kinds).toContain(`Apiserver ${request}`);
+    for (const kind of ['KillWorker', 'HangWorker', 'ClockJump', 'Expire']) expect(kinds).toContain(kind);
+  });
+
+  test('can be reduced to some of their steps', () => {
+    const [scenario] = scenarios;
+    if (scenario === undefined) throw new Error('there is none');
+    expect(withSteps(scenario, [2]).steps).toEqual([scenario.steps[1]]);
+    expect(scenario.steps.map(stepText).join('\n')).toMatch(/^ *\d+\.\d s {2}(user|fault) {2}\w+/m);
+  });
+});
+
+test('random numbers are spread over their range', () => {
+  const random = new Random(1);
+  const counts = [0, 0, 0, 0];
+  for (let index = 0; index < 10_000; index++) {
+    const number = random.integer(0, 3);
+    counts[number] = (counts[number] ?? 0) + 1;
+  }
+  for (const count of counts) expect(Math.abs(count - 2_500)).toBeLessThan(200);
+});

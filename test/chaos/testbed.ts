@@ -1,0 +1,93 @@
+import { readdirSync, statSync } from 'node:fs';
+import { mkdir, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Client, Connection } from '@temporalio/client';
+import { connectKube, type Kube } from '../../kube/client.ts';
+import { silentLog } from '../../kube/log.ts';
+import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
+import { priorityClasses } from '../kit/resources.ts';
+import { insist } from './insist.ts';
+import { priorities, type Priority } from './scenario.ts';
+import { WorkerSlot } from './workerSlot.ts';
+
+/** The servers that chaos runs share, one run after the other. Each run has names of its own. */
+export interface Testbed {
+  sandbox: Sandbox;
+  /** The administrator's client, past all faults of networks. */
+  kube: Kube;
+  temporal: Client;
+  auditLog: AuditLogFile;
+  /** Returns so many places for workers, with networks and clocks of their own. The workers of one run serve the next, too. */
+  workerSlots(count: number): Promise<readonly WorkerSlot[]>;
+  close(): Promise<void>;
+}
+
+/** Lets the apiserver of a sandbox write the audit log by which runs are checked. */
+export async function auditOptions(dir: string): Promise<Pick<SandboxOptions, 'auditLogs' | 'auditPolicy'>> {
+  const auditLogs = join(dir, 'audit');
+  await mkdir(auditLogs, { recursive: true });
+  return { auditLogs, auditPolicy: fileURLToPath(new URL('audit-policy.yaml', import.meta.url)) };
+}
+
+export async function createTestbed(sandbox: Sandbox, auditDir: string): Promise<Testbed> {
+  const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'chaos', log: silentLog });
+  const connection = await Connection.connect({ address: sandbox.temporalAddress });
+  const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
+  const slots: WorkerSlot[] = [];
+  const workerSlots = async (count: number) => {
+    while (slots.length < count) slots.push(await WorkerSlot.create(sandbox));
+    for (const unused of slots.slice(count)) await unused.stop();
+    return slots.slice(0, count);
+  };
+  const close = async () => {
+    await Promise.all(slots.map((slot) => slot.close()));
+    await connection.close();
+    await kube.close();
+  };
+  for (const value of priorities.filter((one) => one > 0))
+    await insist(`PriorityClass ${value}`, () =>
+      kube.apply(priorityClasses, { metadata: { name: priorityClassOf(value) }, value } as never, {
+        fieldManager: 'chaos',
+      }),
+    );
+  return { sandbox, kube, temporal, auditLog: new AuditLogFile(auditDir), workerSlots, close };
+}
+
+export function priorityClassOf(priority: Priority): string {
+  return `chaos-${priority}`;
+}
+
+/** The audit log of the only apiserver that writes to a directory. */
+export class AuditLogFile {
+  readonly #dir: string;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /** Returns its length in bytes, from which a run reads it. */
+  end(): number {
+    return statSync(this.#path()).size;
+  }
+
+  async linesFrom(offset: number): Promise<string[]> {
+    const file = await open(this.#path());
+    try {
+      const lines: string[] = [];
+      for await (const line of file.readLines({ start: offset })) lines.push(line);
+      return lines;
+    } finally {
+      await file.close();
+    }
+  }
+
+  #path(): string {
+    const [name, ...others] = readdirSync(this.#dir);
+    if (name === undefined || others.length > 0)
+      throw new Error(
+        `${this.#dir} must contain one audit log, not ${others.length + (name === undefined ? 0 : 1)}`,
+      );
+    return join(this.#dir, name);
+  }
+}

@@ -1,0 +1,193 @@
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { IncomingMessage, RequestOptions, ServerResponse } from 'node:http';
+import { Agent, createServer, request as send, type Server } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parse } from 'yaml';
+import { issueAuthority, issueServing } from '../../admission/issue.ts';
+import { changedKubeconfig } from '../kube/fixtures.ts';
+import type { ApiserverFault } from './fault.ts';
+
+/** What the proxy does now; undefined: it forwards. `Cut` and `CutWatches` happen once. */
+type Mode = Exclude<ApiserverFault, 'Cut' | 'CutWatches'> | undefined;
+
+const delayMs = 500;
+
+/**
+ * A proxy in front of an apiserver. It terminates TLS, so that it can answer, lose, truncate and repeat single requests; connections can be
+ * refused, cut, delayed and frozen, too.
+ */
+export class UnreliableApiserver {
+  readonly #upstream: URL;
+  readonly #agent: Agent;
+  readonly #sockets = new Set<Socket>();
+  /** Those that carry a watch. */
+  readonly #watches = new Set<Socket>();
+  /** Those that forward nothing any more, and stay open. */
+  readonly #frozen = new Set<Socket>();
+  #mode: Mode;
+
+  private constructor(server: Server, upstream: URL, agent: Agent) {
+    this.#upstream = upstream;
+    this.#agent = agent;
+    server.on('connection', (socket: Socket) => {
+      socket.on('error', () => undefined);
+      if (this.#mode === 'Refuse') socket.resetAndDestroy();
+    });
+    server.on('secureConnection', (socket) => this.#connected(socket));
+    server.on(
+      'request',
+      (incoming, outgoing) => void this.#serve(incoming, outgoing).catch(() => outgoing.destroy()),
+    );
+    server.on('tlsClientError', () => undefined);
+  }
+
+  /** Starts a proxy in front of the apiserver of a kubeconfig, and returns it with a kubeconfig that uses it. */
+  static async before(
+    kubeconfig: string,
+  ): Promise<{ apiserver: UnreliableApiserver; kubeconfig: string; close: () => Promise<void> }> {
+    const { clusters } = parse(readFileSync(kubeconfig, 'utf8')) as {
+      clusters: [{ cluster: { server: string; 'certificate-authority-data': string } }];
+    };
+    const [{ cluster }] = clusters;
+    const validity = { notBefore: Date.now() - 3_600_000, notAfter: Date.now() + 24 * 3_600_000 };
+    const authority = await issueAuthority(validity);
+    const serving = await issueServing(authority, ['127.0.0.1'], validity);
+    const server = createServer({ cert: serving.certificate, key: serving.key });
+    const ca = Buffer.from(cluster['certificate-authority-data'], 'base64');
+    const agent = new Agent({ keepAlive: true, ca });
+    const apiserver = new UnreliableApiserver(server, new URL(cluster.server), agent);
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const authorityData = Buffer.from(authority.certificate).toString('base64');
+    const changed = { server: `https://127.0.0.1:${port}`, 'certificate-authority-data': authorityData };
+    const copy = await changedKubeconfig(kubeconfig, { cluster: changed });
+    const close = async () => {
+      apiserver.#cut(apiserver.#sockets);
+      server.close();
+      agent.destroy();
+      await copy.remove();
+    };
+    return { apiserver, kubeconfig: copy.path, close };
+  }
+
+  begin(fault: ApiserverFault): void {
+    if (fault === 'Cut') this.#cut(this.#sockets);
+    else if (fault === 'CutWatches') this.#cut(this.#watches);
+    else this.#mode = fault;
+    if (fault === 'Refuse') this.#cut(this.#sockets);
+    if (fault === 'Freeze') for (const socket of this.#sockets) this.#frozen.add(socket);
+  }
+
+  /** Ends all faults, and closes the connections that are frozen. */
+  end(): void {
+    this.#mode = undefined;
+    this.#cut(this.#frozen);
+  }
+
+  #cut(sockets: ReadonlySet<Socket>): void {
+    for (const socket of sockets) socket.resetAndDestroy();
+  }
+
+  #connected(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      for (const sockets of [this.#sockets, this.#watches, this.#frozen]) sockets.delete(socket);
+    });
+  }
+
+  async #serve(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    const { socket, url = '' } = incoming;
+    for (const end of [incoming, outgoing]) end.on('error', () => undefined);
+    const body = await buffer(incoming);
+    if (this.#mode === 'Swallow') this.#frozen.add(socket);
+    if (this.#frozen.has(socket)) return;
+    if (url.includes('watch=')) {
+      this.#watches.add(socket);
+      outgoing.on('close', () => this.#watches.delete(socket));
+    }
+    const status = statusOf(this.#mode, incoming);
+    if (status !== undefined) {
+      answerWith(outgoing, status);
+      return;
+    }
+    if (this.#mode === 'Delay') await sleep(delayMs);
+    if (this.#mode === 'Repeat' && isRepeatable(incoming)) await buffer(await this.#forward(incoming, body));
+    const answer = await this.#forward(incoming, body);
+    outgoing.on('close', () => answer.destroy());
+    if (this.#mode === 'LoseAnswers') outgoing.destroy();
+    else await this.#relay(answer, outgoing, socket);
+  }
+
+  async #relay(answer: IncomingMessage, outgoing: ServerResponse, socket: Socket): Promise<void> {
+    outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
+    outgoing.flushHeaders();
+    for await (const part of answer as AsyncIterable<Buffer>) {
+      // It is closed when the fault ends.
+      if (this.#frozen.has(socket)) return;
+      if (this.#mode === 'Delay') await sleep(delayMs);
+      if (this.#mode === 'Truncate') {
+        outgoing.write(part.subarray(0, part.length / 2), () => outgoing.destroy());
+        return;
+      }
+      if (outgoing.destroyed) return;
+      outgoing.write(part);
+    }
+    outgoing.end();
+  }
+
+  #forward({ method, url = '', headers }: IncomingMessage, body: Buffer): Promise<IncomingMessage> {
+    const options: RequestOptions = {
+      method,
+      headers: { ...headers, host: this.#upstream.host },
+      agent: this.#agent,
+    };
+    return new Promise((resolve, reject) => {
+      const request = send(new URL(url, this.#upstream), options, (answer) => {
+        answer.on('error', () => undefined);
+        resolve(answer);
+      });
+      request.once('error', reject);
+      request.end(body);
+    });
+  }
+}
+
+/** Returns the status with which a request is answered; undefined if it is forwarded. No read is answered with a conflict. */
+function statusOf(mode: Mode, { method }: IncomingMessage): number | undefined {
+  const [, status] = /^Answer(\d+)$/.exec(mode ?? '') ?? [];
+  const isImpossible = status === undefined || (status === '409' && method === 'GET');
+  return isImpossible ? undefined : Number(status);
+}
+
+/** Answers as the apiserver does: with a Status, and if it is overloaded with the time after which to try again. */
+function answerWith(outgoing: ServerResponse, code: number): void {
+  const reasons: Record<number, string> = {
+    409: 'Conflict',
+    429: 'TooManyRequests',
+    500: 'InternalError',
+    503: 'ServiceUnavailable',
+  };
+  const body = {
+    kind: 'Status',
+    apiVersion: 'v1',
+    status: 'Failure',
+    reason: reasons[code],
+    message: 'injected by a test',
+    code,
+  };
+  outgoing.writeHead(code, {
+    'content-type': 'application/json',
+    ...(code === 429 && { 'retry-after': '1' }),
+  });
+  outgoing.end(JSON.stringify(body));
+}
+
+/** A second eviction would be one that the proxy, and not the worker, asks for. */
+function isRepeatable({ url = '' }: IncomingMessage): boolean {
+  return !url.includes('watch=') && !url.endsWith('/eviction');
+}

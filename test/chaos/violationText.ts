@@ -1,0 +1,12 @@
+import { invariants, type Violation } from './invariants/invariants.ts';
+import { eventText } from './invariants/check.ts';
+
+/** Formats a violation with what shows it, and the command that replays it. */
+export function violationText({ invariant, message, events }: Violation, seed: number): string {
+  return [
+    `seed ${seed} broke "${invariant}" (${invariants[invariant]}):`,
+    `  ${message}`,
+    ...events.map((event) => `  audit: ${eventText(event)}`),
+    `  again: npm run chaos -- --runs 1 --seed ${seed}`,
+  ].join('\n');
+}

@@ -1,0 +1,176 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
+import type { ApiserverFault, NetworkFault } from './fault.ts';
+import { UnreliableApiserver } from './unreliableApiserver.ts';
+
+/** Debian package libfaketime (`npm run debian-packages`): without it clocks do not jump. */
+const fakeClock = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
+
+const canJumpClocks = existsSync(fakeClock);
+
+const delayMs = 500;
+const restartMs = 200;
+
+/** Times that a person would not wait for. */
+const settings = { EVACUATOR_RESPONSE: '2', READINESS_GRACE: '1', NODE_LEASE_DURATION: '30' };
+
+/** A place for a worker process, with a network of its own to the apiserver and to Temporal, and with a clock of its own. */
+export class WorkerSlot {
+  readonly #sandbox: Sandbox;
+  readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
+  readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
+  readonly #clock: string | undefined;
+  #worker: WorkerProcess | undefined;
+  #isAlive = false;
+
+  private constructor(sandbox: Sandbox, parts: Pick<Parts, 'apiserver' | 'temporal' | 'clock'>) {
+    this.#sandbox = sandbox;
+    this.#apiserver = parts.apiserver;
+    this.#temporal = parts.temporal;
+    this.#clock = parts.clock;
+  }
+
+  static async create(sandbox: Sandbox): Promise<WorkerSlot> {
+    const apiserver = await UnreliableApiserver.before(sandbox.workerKubeconfig);
+    const temporal = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
+    const clock = canJumpClocks ? join(sandbox.dir, `clock-${crypto.randomUUID()}`) : undefined;
+    const slot = new WorkerSlot(sandbox, { apiserver, temporal, clock });
+    slot.setClock(0);
+    return slot;
+  }
+
+  start(): void {
+    this.#worker = this.#launch();
+  }
+
+  #launch(): WorkerProcess {
+    const sandbox = this.#sandbox;
+    const worker = startWorker(
+      { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress: this.#temporal.address },
+      { env: { ...settings, TEMPORAL_ADDRESS: this.#temporal.address, ...this.#clockVariables() } },
+    );
+    this.#isAlive = true;
+    void worker.exited().then(() => {
+      if (this.#worker === worker) this.#isAlive = false;
+    });
+    return worker;
+  }
+
+  #clockVariables(): Record<string, string> {
+    if (this.#clock === undefined) return {};
+    return {
+      LD_PRELOAD: fakeClock,
+      FAKETIME_TIMESTAMP_FILE: this.#clock,
+      FAKETIME_CACHE_DURATION: '1',
+      // Timers go on: only the time of day is wrong.
+      FAKETIME_DONT_FAKE_MONOTONIC: '1',
+    };
+  }
+
+  /** Sets the time of day of the process, in seconds from the right one. */
+  setClock(seconds: number): void {
+    if (this.#clock !== undefined)
+      writeFileSync(this.#clock, `${seconds < 0 ? '-' : '+'}${Math.abs(seconds)}\n`);
+  }
+
+  /** Returns when the worker is ready. Starts it if it does not run, and again if it gives up, as a kubelet does. */
+  async ready(timeoutMs = 120_000): Promise<void> {
+    const startedAt = performance.now();
+    let answer = 'it does not run';
+    while (answer !== '200 ok') {
+      if (performance.now() - startedAt > timeoutMs) throw new Error(`The worker is not ready: ${answer}`);
+      if (!this.#isAlive) this.start();
+      answer = (await this.#worker?.readyz().catch(String)) ?? '';
+      if (answer !== '200 ok') await sleep(restartMs);
+    }
+  }
+
+  async kill(): Promise<void> {
+    await this.#worker?.kill();
+  }
+
+  hang(): void {
+    this.#signal('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#signal('SIGCONT');
+  }
+
+  /** Starts another process, and stops the first one when the other is ready, as a rollout does. */
+  async rollOut(): Promise<void> {
+    const previous = this.#worker;
+    this.start();
+    try {
+      await this.ready();
+    } finally {
+      if (previous !== undefined) await endOf(previous);
+    }
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    if (this.#isAlive && this.#worker !== undefined) process.kill(this.#worker.pid, signal);
+  }
+
+  beginApiserverFault(fault: ApiserverFault): void {
+    this.#apiserver.apiserver.begin(fault);
+  }
+
+  beginTemporalFault(fault: NetworkFault): void {
+    const { network } = this.#temporal;
+    const faults: Record<NetworkFault, () => void> = {
+      Refuse: () => network.down(),
+      Swallow: () => {
+        network.swallow();
+        network.cut();
+      },
+      Cut: () => network.cut(),
+      Delay: () => network.late(delayMs),
+      Freeze: () => network.freeze(),
+    };
+    faults[fault]();
+  }
+
+  endNetworkFaults(): void {
+    this.#apiserver.apiserver.end();
+    const { network } = this.#temporal;
+    network.up();
+    network.late(0);
+    // What was frozen or swallowed stays silent.
+    network.cut();
+  }
+
+  log(): string {
+    return this.#worker?.log() ?? '';
+  }
+
+  /** Ends the process as a rollout does. */
+  async stop(): Promise<void> {
+    this.endNetworkFaults();
+    this.resume();
+    if (this.#isAlive && this.#worker !== undefined) await endOf(this.#worker);
+  }
+
+  async close(): Promise<void> {
+    await this.stop();
+    await this.#apiserver.close();
+    await this.#temporal.close();
+  }
+}
+
+interface Parts {
+  apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
+  temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
+  clock: string | undefined;
+}
+
+/** Ends a process as a rollout does; after its grace period, by force. */
+async function endOf(worker: WorkerProcess): Promise<void> {
+  const timer = setTimeout(() => void worker.kill(), 10_000);
+  await worker.stop();
+  clearTimeout(timer);
+}
