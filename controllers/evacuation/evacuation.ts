@@ -2,7 +2,7 @@ import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
-import { describeInstigators, isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { describeInstigators, isAboutToBeWithdrawn, isWithdrawn } from '../../domain/evacuation/evacuation.ts';
 import { type EvacuationOutcome, outcomeOf } from '../../domain/evacuation/outcome.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
@@ -51,6 +51,8 @@ export class EvacuationController {
   readonly #cleanup: EvacuationCleanup;
   readonly #termination: TerminationTiming;
   readonly #onEnd: Deps['onEnd'];
+  /** Keys of Evacuations whose maintenances were cancelled: they continue only if another maintenance drains the node. */
+  readonly #cancelled = new Set<string>();
 
   constructor({
     cluster,
@@ -110,7 +112,7 @@ export class EvacuationController {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { evacuations, pods, budgets } = this.#cluster;
+    const { evacuations, pods, budgets, maintenances } = this.#cluster;
     // Oldest first, also in the queues of the budgets.
     for (const evacuation of evacuations.list().toSorted(byAge)) {
       this.#known.observe(evacuation);
@@ -123,6 +125,9 @@ export class EvacuationController {
         else this.#queue.add(key);
       }),
       pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
+      maintenances.subscribe(() => {
+        for (const key of this.#cancelled) this.#queue.add(key);
+      }),
       budgets.subscribe((change) =>
         this.#evictionQueue.budgetChanged(
           change.object,
@@ -176,7 +181,7 @@ export class EvacuationController {
       this.#cleanup.enqueue(key);
       return undefined;
     }
-    if (isWithdrawn(evacuation)) {
+    if (isWithdrawn(evacuation) || this.#isCancelled(key, evacuation, pod)) {
       this.#evictionQueue.done(key);
       return undefined;
     }
@@ -192,6 +197,19 @@ export class EvacuationController {
     return this.#eviction.wasEvicted(pod.metadata.uid ?? '')
       ? undefined
       : this.#evacuate(key, evacuation, pod);
+  }
+
+  /** "The same as advancing to Complete" stops what has not begun at once, also while Temporal is unavailable. */
+  #isCancelled(key: string, evacuation: Evacuation, pod: Pod): boolean {
+    const { nodes, maintenances } = this.#cluster;
+    const node = nodes.get(pod.spec.nodeName ?? '');
+    const isCancelled =
+      pod.metadata.deletionTimestamp === undefined &&
+      node !== undefined &&
+      isAboutToBeWithdrawn(evacuation, node, maintenances.list());
+    if (isCancelled) this.#cancelled.add(key);
+    else this.#cancelled.delete(key);
+    return isCancelled;
   }
 
   async #evacuate(key: string, evacuation: Evacuation, pod: Pod): Promise<Requeue | undefined> {
@@ -217,6 +235,7 @@ export class EvacuationController {
     const pod = podOf(this.#cluster, evacuation);
     const stays = pod !== undefined && pod.metadata.deletionTimestamp === undefined;
     this.#onEnd?.(outcomeOf(evacuation, { stays, wasEvicted: this.#eviction.wasEvicted(podRef.uid) }));
+    this.#cancelled.delete(key);
     this.#messages.forget(key);
     this.#handover.forget(evacuation);
     this.#evictionQueue.done(key);

@@ -1,8 +1,11 @@
-import type { ObjectMeta, Pod } from '../../api/core.ts';
+import type { Node, ObjectMeta, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../common/names.ts';
+import { holdsNode } from '../common/nodePermission.ts';
+import { selectsNode } from '../common/nodeSelector.ts';
+import { isCompleted, stageOf } from '../common/stage.ts';
 
 /** Longest name of a Kubernetes object (DNS-1123 subdomain). */
 const maxNameLength = 253;
@@ -80,6 +83,23 @@ export function isFor(podRef: { name: string; uid: string }, pod: Pod): boolean 
 /** Reports whether the Evacuation is cancelled: it is deleted, and its evacuator allows cancellation. */
 export function isWithdrawn({ metadata, status }: Pick<Evacuation, 'metadata' | 'status'>): boolean {
   return metadata.deletionTimestamp !== undefined && status?.evacuationCancellationPolicy !== 'Forbid';
+}
+
+/**
+ * Reports whether the evacuation was cancelled by those who asked for it, and the Evacuation is about to be withdrawn: node maintenance is its
+ * only instigator, no maintenance drains the node of the pod any more, and one of the node completes. The withdrawal needs Temporal, and may come late.
+ */
+export function isAboutToBeWithdrawn(
+  evacuation: Pick<Evacuation, 'metadata' | 'status'>,
+  node: Pick<Node, 'metadata'>,
+  maintenances: readonly NodeMaintenance[],
+): boolean {
+  const isOurs = isInstigated(evacuation) && finalizersOfOthers(evacuation.metadata).length === 0;
+  if (!isOurs || evacuation.status?.evacuationCancellationPolicy === 'Forbid') return false;
+  const completing = maintenances.filter((one) => stageOf(one) === 'Complete' && !isCompleted(one));
+  // Most of the time none is: the selectors need not be compared with the node.
+  if (!completing.some(({ spec }) => selectsNode(spec.nodeSelector, node))) return false;
+  return !maintenances.some((one) => stageOf(one) === 'Drain' && holdsNode(one, node));
 }
 
 /** Prefix of the finalizers of instigators, followed by the name of the instigator. */

@@ -193,6 +193,22 @@ describe('An Evacuation', () => {
     await c.eventuallyGone(pod);
   });
 
+  test('of a cancelled maintenance evicts no pod, although it is not withdrawn yet, unless another maintenance drains the node', async () => {
+    const drained = await c.nodeNamed('cancelled');
+    const app = c.named('app');
+    const pod = await c.podOn(drained, { labels: { app } });
+    const budget = await computedBudget({ app }, { minAvailable: 1 }, 1);
+    const { metadata } = await c.applied(c.maintenance({ nodes: [drained], stage: 'Drain' }));
+    await requestEvacuation(pod);
+    await eventuallyMessage(pod, /allows no disruption|needs/);
+    await c.patched(resources.nodeMaintenances, { name: metadata.name }, { spec: { stage: 'Complete' } });
+    await c.patched(resources.podDisruptionBudgets, budget, { spec: { minAvailable: 0 } });
+    await throughout('the pod stays', 1_000, () => expect(evictions()).toBe(0));
+    await c.applied(c.maintenance({ nodes: [drained], stage: 'Drain' }));
+    await c.eventuallyGone(pod);
+    await c.maintenancesDropped();
+  });
+
   test('that is cancelled does not evict its pod', async () => {
     const app = c.named('app');
     const [first] = await c.podsOn(node, 2, { labels: { app } });

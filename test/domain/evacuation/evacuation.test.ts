@@ -1,9 +1,11 @@
 import fc from 'fast-check';
 import type { Evacuation } from '../../../api/evacuation.ts';
-import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import { INSTIGATOR_FINALIZER, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import {
   currentEvacuation,
   evacuationName,
+  isAboutToBeWithdrawn,
   isEvacuationName,
   isKeptByOthers,
   replacementName,
@@ -91,5 +93,73 @@ describe('an Evacuation is kept by others', () => {
     const deleted = evacuation('e', { deletedAt: longAgo, finalizers: [theirs] });
     const status = { evacuationCancellationPolicy: 'Forbid' } as NonNullable<Evacuation['status']>;
     expect(isKeptByOthers({ ...deleted, status }, now)).toBe(false);
+  });
+});
+
+describe('an Evacuation is about to be withdrawn', () => {
+  const node = { metadata: { name: 'node-1' } };
+  const ours = evacuation('e', { finalizers: [INSTIGATOR_FINALIZER] });
+
+  function maintenance(
+    stage: NodeMaintenanceStage,
+    { on = 'node-1', deleted = false, finalizers = [MAINTENANCE_FINALIZER] } = {},
+  ): NodeMaintenance {
+    const matchFields = [{ key: 'metadata.name', operator: 'In' as const, values: [on] }];
+    return {
+      metadata: { name: stage, finalizers, ...(deleted && { deletionTimestamp: '2026-01-01T12:00:00Z' }) },
+      spec: { stage, nodeSelector: { nodeSelectorTerms: [{ matchFields }] } },
+      status: {
+        nodeStatuses: [],
+        stageStatuses:
+          finalizers.length > 0 ? [] : [{ name: 'Complete', startTimestamp: '2026-01-01T12:00:00Z' }],
+      },
+    } as unknown as NodeMaintenance;
+  }
+
+  const complete = maintenance('Complete');
+  test.each([
+    { when: 'the only maintenance of its node completes', given: [complete], want: true },
+    { when: 'the only one is deleted', given: [maintenance('Drain', { deleted: true })], want: true },
+    {
+      when: 'another one holds the node, and does not drain it',
+      given: [complete, maintenance('Cordon')],
+      want: true,
+    },
+    { when: 'another one drains the node', given: [complete, maintenance('Drain')], want: false },
+    {
+      when: 'another one drains another node',
+      given: [complete, maintenance('Drain', { on: 'node-2' })],
+      want: true,
+    },
+    {
+      when: 'the one that completes is of another node',
+      given: [maintenance('Complete', { on: 'node-2' })],
+      want: false,
+    },
+    {
+      when: 'the one has completed: its Evacuation would be gone',
+      given: [maintenance('Complete', { finalizers: [] })],
+      want: false,
+    },
+    { when: 'there is none: it was created by hand', given: [], want: false },
+  ])('$when: $want', ({ given, want }) => {
+    expect(isAboutToBeWithdrawn(ours, node, given)).toBe(want);
+  });
+
+  test.each([
+    { when: 'nobody instigates it', of: evacuation('e') },
+    {
+      when: 'another instigator needs it, too',
+      of: evacuation('e', { finalizers: [INSTIGATOR_FINALIZER, 'example.com/theirs'] }),
+    },
+    {
+      when: 'its cancellation is forbidden',
+      of: {
+        ...ours,
+        status: { evacuationCancellationPolicy: 'Forbid' } as NonNullable<Evacuation['status']>,
+      },
+    },
+  ])('not if $when', ({ of }) => {
+    expect(isAboutToBeWithdrawn(of, node, [complete])).toBe(false);
   });
 });
