@@ -8,6 +8,7 @@ import { AGENT_LEASE_NAMESPACE } from '../../api/names.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { eventually } from '../kit/eventually.ts';
+import { Requirement, testsWith } from '../kit/requirements.ts';
 import { type Answer, SystemdHost } from '../kit/systemdHost.ts';
 import { controllers, startAdmission, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, type World } from '../kit/world.ts';
@@ -195,12 +196,10 @@ test('purges its settings and the token, and no manifest', async () => {
   expect(readdirSync(onHost('etc/kubernetes/manifests'))).toEqual(['web.yaml']);
 });
 
-test('under systemd it runs, is removed, and delays a reboot until the node is drained', async () => {
+const withSystemd = testsWith(Requirement.Systemd, await SystemdHost.problem());
+
+withSystemd('under systemd it runs, is removed, and delays a reboot until the node is drained', async () => {
   const booted = await SystemdHost.boot();
-  if (typeof booted === 'string') {
-    process.stderr.write(`skipped, because ${booted}: the package under systemd\n`);
-    return;
-  }
   const unit = 'node-maintenance-agent.service';
   const processes: WorkerProcess[] = [];
   const manifest = 'apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n';

@@ -33,10 +33,21 @@ export class SystemdHost {
     this.#exited = once(child, 'exit');
   }
 
-  /** Resolves when systemd has started, or with the reason why this machine cannot run such a host. */
-  static async boot(): Promise<SystemdHost | string> {
+  /** Resolves with the reason why this machine cannot run such a host, or with undefined if it can. It boots one to find out. */
+  static async problem(): Promise<string | undefined> {
     const problem = realNodeProblem();
     if (problem !== undefined) return problem;
+    try {
+      const host = await SystemdHost.boot();
+      await host.close();
+      return undefined;
+    } catch (error) {
+      return errorMessage(error);
+    }
+  }
+
+  /** Resolves when systemd has started. */
+  static async boot(): Promise<SystemdHost> {
     const dir = await mkdtemp(join(tmpdir(), 'nm-systemd-'));
     await mkdir(join(dir, 'shared'));
     const stdio = ['ignore', 'ignore', 'pipe'] as const;
@@ -49,7 +60,8 @@ export class SystemdHost {
       return host;
     } catch (error) {
       await host.close();
-      return `systemd does not start here: ${output.trim().split('\n')[0] || errorMessage(error)}`;
+      const line = output.trim().split('\n')[0] || errorMessage(error);
+      throw new Error(`systemd does not start here: ${line}`, { cause: error });
     }
   }
 
