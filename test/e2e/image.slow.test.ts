@@ -3,6 +3,8 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { readMemoryMb } from '../../bench/memory.ts';
+import { deployedNodeOptions } from '../../scripts/tools.ts';
 import { Containerd } from '../kit/containers.ts';
 import { eventually } from '../kit/eventually.ts';
 import { missingForContainers, withContainers } from '../kit/realNodes.ts';
@@ -60,43 +62,78 @@ withContainers('the image contains the other programs', async () => {
   expect(await run('/app/cli/main.js', '--help')).toContain('kubectl maintenance');
 });
 
-withContainers('its worker drains a node as user 65532 without a writable file system', async () => {
-  world = await createWorld({ nodes: 3 });
+/** A container of the worker, as deploy/worker runs it. */
+interface StartedWorker {
+  pid: number;
+  /** From the request for the container to the first 200 of /readyz. */
+  startMs: number;
+}
+
+async function startWorker(name: string): Promise<StartedWorker> {
+  if (containerd === undefined || world === undefined) throw new Error('containers cannot run here');
   const { sandbox } = world;
-  const config = join(dir, 'config');
-  mkdirSync(config);
-  copyFileSync(sandbox.workerKubeconfig, join(config, 'worker'));
-  copyFileSync(sandbox.admissionKubeconfig, join(config, 'admission'));
-  await promisify(execFile)('chown', ['-R', '65532', config]);
-  const health = await freePort();
-  const pid = await containerd?.start({
+  const [health, metrics, webhook] = [await freePort(), await freePort(), await freePort()];
+  const startedAt = performance.now();
+  const pid = await containerd.start({
     image,
-    name: 'worker',
-    folders: { '/config': config },
+    name,
+    folders: { '/config': join(dir, 'config') },
     env: {
+      NODE_OPTIONS: deployedNodeOptions(),
       KUBECONFIG: '/config/worker',
       ADMISSION_KUBECONFIG: '/config/admission',
       TEMPORAL_ADDRESS: sandbox.temporalAddress,
       TEMPORAL_NAMESPACE: sandbox.temporalNamespace,
       HEALTH_PORT: String(health),
-      METRICS_PORT: String(await freePort()),
-      WEBHOOK_PORT: String(await freePort()),
+      METRICS_PORT: String(metrics),
+      WEBHOOK_PORT: String(webhook),
     },
   });
   await eventually('the worker to be ready', async () => {
     const answer = await fetch(`http://127.0.0.1:${health}/readyz`).catch(() => undefined);
-    const log = readFileSync(containerd?.logOf('worker') ?? '', 'utf8').slice(-2_000);
-    expect({ status: answer?.status, log }).toMatchObject({ status: 200 });
+    expect({ status: answer?.status, log: logOf(name).slice(-2_000) }).toMatchObject({ status: 200 });
   });
+  return { pid, startMs: performance.now() - startedAt };
+}
+
+const logOf = (name: string) => readFileSync(containerd?.logOf(name) ?? '', 'utf8');
+
+withContainers('its worker drains a node as user 65532 without a writable file system', async () => {
+  world = await createWorld({ nodes: 3 });
+  const config = join(dir, 'config');
+  mkdirSync(config);
+  copyFileSync(world.sandbox.workerKubeconfig, join(config, 'worker'));
+  copyFileSync(world.sandbox.admissionKubeconfig, join(config, 'admission'));
+  await promisify(execFile)('chown', ['-R', '65532', config]);
+  const { pid } = await startWorker('worker');
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   expect(/^Uid:\s+(.*)$/m.exec(status)?.[1]?.split('\t')).toEqual(['65532', '65532', '65532', '65532']);
   await world.placePods('node-1', 3);
   await world.apply('image', { nodes: ['node-1'], stage: 'Drain' });
   await world.eventually('image', 'the node to be drained', drained);
   expect(await world.podsOn('node-1')).toEqual([]);
-  expect(readFileSync(containerd?.logOf('worker') ?? '', 'utf8')).not.toMatch(
-    /EROFS|EACCES|MODULE_NOT_FOUND/,
-  );
+  expect(logOf('worker')).not.toMatch(/EROFS|EACCES|MODULE_NOT_FOUND/);
   await containerd?.end('worker');
-  expect(readFileSync(containerd?.logOf('worker') ?? '', 'utf8')).toMatch(/"msg":"Stopped"\}\s*$/);
+  expect(logOf('worker')).toMatch(/"msg":"Stopped"\}\s*$/);
+});
+
+/** More than the worker has in docs/performance.md with some hundred nodes. */
+const maxMemoryMb = 350;
+
+withContainers('its worker is ready within three seconds, and small', async () => {
+  const starts: { startMs: number; memoryMb: number }[] = [];
+  for (const name of ['first', 'second', 'third']) {
+    const { pid, startMs } = await startWorker(name);
+    starts.push({ startMs, memoryMb: readMemoryMb(pid, 'VmRSS') ?? Infinity });
+    await containerd?.end(name);
+  }
+  const rounded = starts.map(
+    ({ startMs, memoryMb }) => `${(startMs / 1_000).toFixed(1)} s, ${Math.round(memoryMb)} MB`,
+  );
+  process.stderr.write(
+    `From the start of the container to ready, and resident memory: ${rounded.join('; ')}\n`,
+  );
+  for (const { memoryMb } of starts) expect(memoryMb).toBeLessThan(maxMemoryMb);
+  // The machine may be busy with something else.
+  expect(Math.min(...starts.map(({ startMs }) => startMs))).toBeLessThan(3_000);
 });
