@@ -78,7 +78,7 @@ export function openingProblems(window: Window, nowMs: number): string[] {
   if (skippedDates(window).length > MAX_SKIPPED_DATES)
     return [`${field}: more than ${MAX_SKIPPED_DATES} dates: remove those in the past`];
   const own = scheduleProblems(window.spec.schedule, nowMs);
-  if (own.length > 0) return own;
+  if (own.length > 0 || skippedDates(window).length === 0) return own;
   const [problem] = scheduleProblems(scheduleOf(window), nowMs);
   return problem === undefined ? [] : [`${field}: a date does not exist, or no opening is left: remove one`];
 }

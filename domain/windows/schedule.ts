@@ -196,8 +196,9 @@ function localText(local: number): string {
 
 /** Parses the patterns of a schedule, as patterns of local times. Throws if one is invalid. */
 function localPatterns(schedule: WindowSchedule): Cron[] {
+  // An offset, because the library takes ten times as long with a time zone.
   return cronExpressions(schedule).map(
-    (expression) => new Cron(expression, { paused: true, timezone: 'UTC', domAndDow: true }),
+    (expression) => new Cron(expression, { paused: true, utcOffset: 0, domAndDow: true }),
   );
 }
 
@@ -205,12 +206,12 @@ function localPatterns(schedule: WindowSchedule): Cron[] {
 function openingsAfter(schedule: WindowSchedule, nowMs: number, count: number): Opening[] {
   const offsetAt = offsetsOf(schedule.timeZone);
   const skipped = new Set(schedule.exceptions);
-  const patterns = localPatterns(schedule);
   const openings: Opening[] = [];
-  // Earlier than every local time after `nowMs`.
-  let local: number | undefined = nowMs + offsetAt(nowMs) - day;
+  // Not later than any local time after `nowMs`: clocks may be set back within a day.
+  let local: number | undefined = nowMs + Math.min(offsetAt(nowMs), offsetAt(nowMs + day));
+  const nextLocal = localTimes(localPatterns(schedule), local);
   while (openings.length < count) {
-    local = nextLocal(patterns, local);
+    local = nextLocal(local);
     if (local === undefined) break;
     if (skipped.has(new Date(local).toISOString().slice(0, 10))) {
       local = local - (local % day) + day - second;
@@ -222,9 +223,15 @@ function openingsAfter(schedule: WindowSchedule, nowMs: number, count: number): 
   return openings;
 }
 
-function nextLocal(patterns: readonly Cron[], after: number): number | undefined {
-  const times = patterns.flatMap((pattern) => pattern.nextRun(new Date(after))?.getTime() ?? []);
-  return times.length === 0 ? undefined : Math.min(...times);
+/** Returns a function that returns the next local time after its argument, which must not decrease from call to call. */
+function localTimes(patterns: readonly Cron[], start: number): (after: number) => number | undefined {
+  const nextOf = (pattern: Cron, after: number) => pattern.nextRun(new Date(after))?.getTime() ?? Infinity;
+  const next = patterns.map((pattern) => ({ pattern, at: nextOf(pattern, start) }));
+  return (after) => {
+    for (const one of next) if (one.at <= after) one.at = nextOf(one.pattern, after);
+    const first = Math.min(...next.map(({ at }) => at));
+    return first === Infinity ? undefined : first;
+  };
 }
 
 /** Returns the offset of a time zone from UTC at an instant, in milliseconds. */
@@ -236,8 +243,11 @@ type OffsetAt = (instant: number) => number;
  * of UTC and the first in zones west of it.
  */
 function instantOf(local: number, offsetAt: OffsetAt): number | undefined {
-  const candidates = [local, local - day, local + day].map((around) => local - offsetAt(around));
-  return candidates.find((at) => at + offsetAt(at) === local);
+  for (const around of [local, local - day, local + day]) {
+    const at = local - offsetAt(around);
+    if (at + offsetAt(at) === local) return at;
+  }
+  return undefined;
 }
 
 function offsetsOf(timeZone: string): OffsetAt {
