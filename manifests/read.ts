@@ -23,13 +23,23 @@ export async function readManifests(folder = '.'): Promise<KubeObject[]> {
   const manifests = await Promise.all(
     entries.map(async (entry) => {
       const path = join(folder, entry);
-      if (!entry.endsWith('.yaml')) return readManifests(path);
-      return parseAllDocuments(deployFile(path)).map((document) => document.toJS() as KubeObject);
+      return entry.endsWith('.yaml') ? readDocuments(path) : readManifests(path);
     }),
   );
   const added = components.map((name) => readKustomization(join(folder, name)));
   const labels = added.flatMap((component) => component.labels ?? []).map(({ pairs }) => pairs);
   return manifests.flat().map((manifest) => withLabels(manifest, Object.assign({}, ...labels)));
+}
+
+/** Files of deploy/ that were parsed: they do not change, and take a process longer than anything else at its start. */
+const parsed = new Map<string, readonly KubeObject[]>();
+
+/** Returns copies: callers may change them. */
+function readDocuments(path: string): KubeObject[] {
+  const known =
+    parsed.get(path) ?? parseAllDocuments(deployFile(path)).map((document) => document.toJS() as KubeObject);
+  parsed.set(path, known);
+  return structuredClone([...known]);
 }
 
 interface Kustomization {
