@@ -1,3 +1,4 @@
+import type { Pod } from '../../api/core.ts';
 import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import type { Managed } from '../../domain/common/managedFields.ts';
 import {
@@ -30,6 +31,11 @@ const servedIntervalMs = 30_000;
 export function targetKey({ metadata, spec }: EvictionRequest | LifecycleEviction): string {
   const { name, uid } = spec.target.pod;
   return `${metadata.namespace}/${name}/${uid}`;
+}
+
+/** Returns the key under which the objects about this pod are found. */
+export function podKey({ metadata: { namespace, name, uid } }: Pod): string {
+  return `${namespace}/${name}/${uid}`;
 }
 
 interface WatchOptions {

@@ -259,6 +259,33 @@ describe('A pod with evacuators by its annotations', () => {
     });
   });
 
+  test('is evacuated although finalizers of others keep a cancelled Evacuation of it', async () => {
+    const pod = await c.podOn(await c.nodeNamed('n'), { annotations });
+    await stop();
+    const kept = await c.applied(c.evacuation(pod, ['example.com/audit']));
+    const { namespace, name, uid = '' } = kept.metadata;
+    await c.admin.delete(resources.evacuations, { namespace, name }, { uid });
+    stop = evictionRequestControllerOn(c);
+    await request(pod);
+    const ofPod = () =>
+      c.cluster.evacuations.list().filter(({ spec }) => spec.podRef.uid === pod.metadata.uid);
+    const replacement = await eventually('another Evacuation', () => {
+      const found = ofPod().find(({ metadata, status }) => {
+        return metadata.uid !== uid && status?.activeEvacuatorClass === 'mover.example.com';
+      });
+      expect(found).toBeDefined();
+      return found;
+    });
+    if (replacement === undefined) throw new Error('unreachable');
+    await c.withStatus({ ...replacement, kind: 'Evacuation' }, { activeEvacuatorCompleted: true });
+    await c.eventuallyGone(pod);
+    await c.admin.mergePatch(
+      resources.evacuations,
+      { namespace, name },
+      { metadata: { uid, finalizers: [] } },
+    );
+  });
+
   test('is evicted once when they have completed', async () => {
     const pod = await c.podOn(await c.nodeNamed('n'), { annotations });
     c.requests.clear();
