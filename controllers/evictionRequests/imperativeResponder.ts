@@ -8,7 +8,7 @@ import {
   RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
 } from '../../api/names.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
-import { replacementName } from '../../domain/evacuation/evacuation.ts';
+import { isOfPod, replacementName } from '../../domain/evacuation/evacuation.ts';
 import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
 import { hasFailed } from '../../domain/evictionRequests/conditions.ts';
 import { type ImperativeStep, imperativeStep } from '../../domain/evictionRequests/imperative.ts';
@@ -197,11 +197,8 @@ export class ImperativeResponder {
 
   #stepOf({ eviction, pod }: Assignment): ImperativeStep {
     const { evacuations, kube } = this.#deps.cluster;
-    const { name, uid } = eviction.spec.target.pod;
-    const { namespace } = eviction.metadata;
-    const ofPod = evacuations
-      .byIndex(byPodUid, uid)
-      .filter(({ metadata, spec }) => metadata.namespace === namespace && spec.podRef.name === name);
+    const { uid } = eviction.spec.target.pod;
+    const ofPod = evacuations.byIndex(byPodUid, uid).filter((one) => pod !== undefined && isOfPod(one, pod));
     return imperativeStep({
       pod,
       wasEvicted: this.#evicted.has(uid),
