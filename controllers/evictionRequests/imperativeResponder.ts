@@ -229,7 +229,7 @@ export class ImperativeResponder {
     const { metadata, spec } = evacuationOf(pod, RESPONDER_HEARTBEAT_DEADLINE_SECONDS);
     const annotations = { [EVICTION_ANNOTATION]: `${eviction.name}/${eviction.uid}` };
     const { kube, evacuations } = this.#deps.cluster;
-    // Whoever may create Evacuations may have given the name to that of another pod.
+    // Users who may create Evacuations may have given the name to that of another pod.
     const taken = evacuations.get(`${metadata.namespace}/${name}`);
     const freeName = taken === undefined ? name : replacementName(pod.metadata, taken.metadata);
     const evacuation = { metadata: { ...metadata, name: freeName, annotations }, spec };

@@ -50,8 +50,8 @@ export function currentEvacuation<One extends Pick<Evacuation, 'metadata'>>(
 }
 
 /**
- * Returns the Evacuation of each pod that counts, by the UID of the pod. Whoever may create Evacuations in one namespace may name the UID of a pod of
- * another one, so that the UID alone says nothing.
+ * Returns the Evacuation of each pod that counts, by the UID of the pod. Users who may create Evacuations in one namespace may name the UID of a
+ * pod of another one: the UID alone says nothing.
  */
 export function evacuationsByPod<One extends Pick<Evacuation, 'metadata' | 'spec'>>(
   pods: readonly Pod[],

@@ -4,7 +4,6 @@ import { isFinished, podTypeOf } from '../common/pod.ts';
 import {
   currentEvacuation,
   evacuationName,
-  isKeptByOthers,
   isWithdrawn,
   keptByOthersAfterMs,
   replacementName,
@@ -56,11 +55,12 @@ export function imperativeStep({ pod, wasEvicted, evacuations, now }: Situation)
   return hasEvacuators(pod) ? evacuationStep(pod, evacuations, now) : { kind: 'Evict', pod };
 }
 
-/** A cancelled Evacuation has its name until it is gone. Finalizers of others may keep it, but must not keep the pod on its node. */
+/** A cancelled Evacuation has its name until it is gone. Finalizers may keep it, but must not keep the pod on its node. */
 function evacuationStep(pod: Pod, cancelled: readonly Evacuation[], now: Date): ImperativeStep {
   const latest = currentEvacuation(cancelled);
   if (latest === undefined) return { kind: 'Evacuate', pod, name: evacuationName(pod.metadata) };
-  if (isKeptByOthers(latest, now))
+  const sinceMs = Date.parse(latest.metadata.deletionTimestamp ?? '');
+  if (now.getTime() - sinceMs > keptByOthersAfterMs)
     return { kind: 'Evacuate', pod, name: replacementName(pod.metadata, latest.metadata) };
   return {
     kind: 'Report',

@@ -88,7 +88,7 @@ test.each([
     step: { kind: 'Report', againInMs: 10_000 },
   },
   {
-    when: 'finalizers of others keep the cancelled one',
+    when: 'finalizers keep the cancelled one',
     evacuations: [evacuation({ deletedAgoMs: 10_001, finalizers: ['example.com/audit'] })],
     step: { kind: 'Evacuate', name: 'uid-web-01234567' },
   },
