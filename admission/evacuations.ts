@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Pod } from '../api/core.ts';
 import type { Evacuation, Evacuator } from '../api/evacuation.ts';
-import { INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from '../api/names.ts';
+import { EVICTION_ANNOTATION, INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from '../api/names.ts';
 import { evictionWarnings } from '../domain/admission/eviction.ts';
 import { isTrue } from '../domain/common/conditions.ts';
 import { holdsNodes, stageOf } from '../domain/common/stage.ts';
@@ -43,16 +43,18 @@ function resolved(evacuation: Evacuation, pod: Pod): ReviewResult {
       `spec.podRef.uid: pod ${podName(pod)} has UID "${uid}", not "${podRef.uid}": the pod was replaced by another pod of the same name`,
     );
   const name = evacuationName(pod.metadata);
-  const isDrain = evacuation.metadata.finalizers?.includes(INSTIGATOR_FINALIZER) === true;
-  // A drain replaces an Evacuation that was deleted and is kept by finalizers of others.
-  const isReplacement = isDrain && isEvacuationName(evacuation.metadata.name, pod.metadata);
+  const { finalizers, annotations } = evacuation.metadata;
+  const isDrain = finalizers?.includes(INSTIGATOR_FINALIZER) === true;
+  const isForWorker = isDrain || annotations?.[EVICTION_ANNOTATION] !== undefined;
+  // The worker replaces an Evacuation that was deleted and is kept by finalizers of others.
+  const isReplacement = isForWorker && isEvacuationName(evacuation.metadata.name, pod.metadata);
   if (evacuation.metadata.name !== name && !isReplacement)
     return invalid(
       `metadata.name: must be "${name}" (<podUID>-<podName>), so that a pod has at most one Evacuation (got "${evacuation.metadata.name ?? ''}")`,
     );
   const { evacuators, problems } = registeredEvacuators(pod);
-  // An invalid annotation must not block a drain: it continues without that evacuator and records an Event.
-  if (problems.length > 0 && !isDrain) return invalid(`pod ${podName(pod)}: ${problems.join('; ')}`);
+  // An invalid annotation must not block a drain or an Eviction: it continues without that evacuator and records an Event.
+  if (problems.length > 0 && !isForWorker) return invalid(`pod ${podName(pod)}: ${problems.join('; ')}`);
   const isReplaced = given !== undefined && !isDeepStrictEqual(given, evacuators);
   const warning = 'spec.evacuators: replaced with the evacuators in the annotations of the pod';
   return {

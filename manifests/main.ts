@@ -32,7 +32,7 @@ const options = new Command('npm run manifests --')
   .option('--window-jobs', 'also deploy/window-jobs, which lets maintenance windows run Jobs', false)
   .option(
     '--eviction-requests',
-    'also deploy/eviction-requests, for workers with EVICTION_REQUEST_CONTROLLER=true',
+    'also deploy/eviction-requests, for workers with EVICTION_REQUEST_CONTROLLER or EVICTION_REQUEST_RESPONDERS=true',
     false,
   )
   .addOption(

@@ -47,6 +47,8 @@ export interface Config {
   evictionApi: EvictionApiSettings;
   /** Acts on EvictionRequests of lifecycle.k8s.io, which Kubernetes serves without a controller. */
   evictionRequestController: boolean;
+  /** Responds to Evictions, whichever controller writes them. The controller of this project includes it. */
+  evictionRequestResponders: boolean;
   /** Duration of the Lease of a node under maintenance; the worker renews it at a third of that. */
   nodeLeaseDurationSeconds: number;
   /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
@@ -130,6 +132,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     },
     evictionApi: { api: settings.evictionApi, responseSeconds: settings.evictionRequestResponse },
     evictionRequestController: settings.evictionRequestController,
+    evictionRequestResponders: settings.evictionRequestResponders ?? settings.evictionRequestController,
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
     historyRetentionDays: settings.historyRetention,
@@ -306,6 +309,14 @@ const Settings = z
         defaultText: 'false',
       },
     ),
+    evictionRequestResponders: setting(onOff.transform((value) => value === 'true').optional(), {
+      flags: '--eviction-request-responders <true|false>',
+      variable: 'EVICTION_REQUEST_RESPONDERS',
+      description:
+        'respond to Evictions of lifecycle.k8s.io for pods of Deployments and DaemonSets that name our responders, whichever controller writes them; needs deploy/eviction-requests',
+      choices: onOff.options,
+      defaultText: 'as --eviction-request-controller',
+    }),
     // KEP-1411 allows at most an hour.
     nodeLeaseDuration: setting(wholeNumber('whole seconds', 6, 3_600).default(900), {
       flags: '--node-lease-duration <seconds>',
@@ -511,6 +522,7 @@ const Settings = z
   .check(({ value, issues }) => void issues.push(...checkWindowJobs(value), ...checkWebhookClients(value)))
   .check(({ value, issues }) => void issues.push(...checkWorkerDeployment(value)))
   .check(({ value, issues }) => void issues.push(...checkDeploymentRegistration(value)))
+  .check(({ value, issues }) => void issues.push(...checkEvictionRequests(value)))
   .check(({ value, issues }) => void issues.push(...checkElection(value), ...checkIdentityLeases(value)));
 type Settings = z.output<typeof Settings>;
 
@@ -590,6 +602,16 @@ function checkDeploymentRegistration(settings: RegistrationSettings): z.core.$Zo
     // Only Evacuations have evacuators that their pods do not name.
     ...(evictionApi === 'evacuation' ? [] : [issue('automatic requires --eviction-api evacuation')]),
   ];
+}
+
+type EvictionRequestSettings = Pick<Settings, 'evictionRequestController' | 'evictionRequestResponders'>;
+
+/** Pods that name our responders would wait for each until the controller passes over it. */
+function checkEvictionRequests(settings: EvictionRequestSettings): z.core.$ZodRawIssue[] {
+  const { evictionRequestController, evictionRequestResponders } = settings;
+  if (!evictionRequestController || evictionRequestResponders !== false) return [];
+  const message = 'false requires --eviction-request-controller false';
+  return [{ code: 'custom', path: ['evictionRequestResponders'], message, input: false }];
 }
 
 type ClientSettings = Pick<Settings, 'webhookClientCa' | 'webhookClientNames'>;

@@ -18,7 +18,7 @@ export async function prepareCluster(
   wait: WaitOptions,
 ): Promise<{ check: InstallationCheck; review: InstallationReview }> {
   const { log, signal } = wait;
-  const { namespace, windowJobs, readinessGates, evictionRequestController: evictionRequests } = config;
+  const { namespace, windowJobs, readinessGates, evictionRequestResponders: evictionRequests } = config;
   // Retries rejected requests too: an apiserver that is starting rejects what it allows a moment later.
   const api = { name: 'the Kubernetes API', remedy: 'check KUBECONFIG and the apiserver', ...wait };
   const version = await retryUntilAvailable(api, () => kube.serverVersion({ signal }));

@@ -18,8 +18,9 @@ import { EvictionRequestCleanup } from '../controllers/evacuation/requestCleanup
 import { DeploymentEvacuator } from '../controllers/evacuation/evacuators/deployment.ts';
 import { runStatefulSetEvacuator } from '../controllers/evacuation/evacuators/statefulSet.ts';
 import { runDaemonSetEvacuator } from '../controllers/evacuation/evacuators/daemonSet.ts';
+import { evictionViewOf } from '../controllers/evictionRequests/evictionView.ts';
 import { isRespondingTo } from '../controllers/evictionRequests/responding.ts';
-import { runEvictionRequestController } from '../controllers/evictionRequests/run.ts';
+import { runEvictionRequests } from '../controllers/evictionRequests/run.ts';
 import { runMaintenanceController } from '../controllers/maintenance/maintenance.ts';
 import { runMutationsController } from '../controllers/maintenance/mutationsInApiserver.ts';
 import { runProgressingController } from '../controllers/maintenance/progressing.ts';
@@ -485,7 +486,7 @@ async function runEvacuationControllers(
   {
     cluster,
     events,
-    config: { evacuators, evictionRequestController },
+    config: { evacuators, evictionRequestController: runsController, evictionRequestResponders },
     metrics: { onEvacuationEnd: onEnd, onEvictionEnd },
     log,
   }: Pick<LeaderOptions, 'events' | 'config' | 'metrics' | 'log'> & { cluster: FencedCluster },
@@ -493,15 +494,16 @@ async function runEvacuationControllers(
 ): Promise<void> {
   const controller = new EvacuationController({ cluster, events, log, evacuators, onEnd });
   const queue = controller.evictionQueue;
-  const isResponding = evictionRequestController ? isRespondingTo(cluster.kube) : undefined;
+  const view = evictionRequestResponders ? evictionViewOf({ kube: cluster.kube, log }) : undefined;
+  const isResponding = view && isRespondingTo(cluster.kube, view.evictions);
   const deployments = evacuators.deployments
     ? new DeploymentEvacuator({ cluster, events, log, isResponding })
     : undefined;
-  const requests = { cluster, queue, deployments, events, log, onEnd: onEvictionEnd };
+  const requests = { cluster, runsController, queue, deployments, events, log, onEnd: onEvictionEnd };
   await Promise.all([
     controller.run(signal),
     new EvictionRequestCleanup({ cluster, log, onEnd }).run(signal),
-    evictionRequestController ? runEvictionRequestController(requests, signal) : undefined,
+    view && runEvictionRequests({ ...requests, view }, signal),
     deployments?.run(signal),
     runDaemonSetEvacuator({ cluster, log }, signal),
     runStatefulSetEvacuator({ cluster, events, log }, signal),

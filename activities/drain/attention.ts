@@ -1,5 +1,6 @@
-import type { Pod } from '../../api/core.ts';
+import type { KubeObject, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { DrainDecision } from '../../domain/drain/decide.ts';
 import type { Cluster } from '../../kube/cluster.ts';
@@ -18,7 +19,7 @@ export class DrainAttention {
   #nodes: ReadonlySet<string> | undefined;
   /** UIDs of the pods that the latest decision targets, and that exist. */
   #leaving = new Set<string>();
-  /** Every targeted pod had an Evacuation at the latest decision. */
+  /** The departure of every targeted pod was requested at the latest decision. */
   #isSettled = false;
   /** Nodes have joined since the maintenances were read, so that a change of one that drains them may have been missed. */
   #hasJoined = false;
@@ -73,11 +74,21 @@ export class DrainAttention {
     return isNew || isLast ? debounceMs : this.#ownMs;
   }
 
+  evacuationDelayMs(change: Change<Readonly<Evacuation>>): number | undefined {
+    return this.#departureDelayMs(change, change.object.spec.podRef);
+  }
+
+  evictionDelayMs(change: Change<Readonly<EvictionRequest | LifecycleEviction>>): number | undefined {
+    return this.#departureDelayMs(change, change.object.spec.target.pod);
+  }
+
   /** One whose pod is gone is only removed. One whose pod the informer does not show yet is found when it does. */
-  evacuationDelayMs({ type, object }: Change<Readonly<Evacuation>>): number | undefined {
-    const { metadata, spec } = object;
-    const pod = this.#cluster.pods.get(`${metadata.namespace}/${spec.podRef.name}`);
-    const isOurs = pod?.metadata.uid === spec.podRef.uid && this.isWatched(pod.spec.nodeName);
+  #departureDelayMs(
+    { type, object: { metadata } }: Change<Readonly<KubeObject>>,
+    { name, uid }: { name: string; uid: string },
+  ): number | undefined {
+    const pod = this.#cluster.pods.get(`${metadata.namespace}/${name}`);
+    const isOurs = pod?.metadata.uid === uid && this.isWatched(pod.spec.nodeName);
     if (!isOurs) return undefined;
     const isRemoved = type === 'Deleted' || metadata.deletionTimestamp !== undefined;
     return isRemoved ? otherDelayMs(this.#pace) : this.otherMs;

@@ -187,7 +187,7 @@ class DrainRun<T extends { kind: string }> {
             this.#capacityDueInMs,
             this.#requests.dueInMs(),
           ),
-        others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes],
+        others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes(attention)],
       };
       const pass = async () => (this.#requests.isReady ? this.#pass() : undefined);
       return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, pass);

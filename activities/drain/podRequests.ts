@@ -10,6 +10,7 @@ import { byNode } from '../../kube/cluster.ts';
 import { deleteRequest, withdrawRequest } from '../../kube/evictionRequests.ts';
 import type { Deps } from '../deps.ts';
 import { debounceMs, type Watched, within } from '../reconcile.ts';
+import type { DrainAttention } from './attention.ts';
 import { Evacuations } from './evacuations.ts';
 import { EvictionRequests } from './evictionRequests.ts';
 import { othersThatNeed } from './otherDrains.ts';
@@ -49,10 +50,20 @@ export class PodRequests {
     return serving.settings.api === 'evacuation' ? undefined : this.#serving;
   }
 
-  /** Reports changes of requests and Evictions. */
-  get changes(): readonly Watched[] {
-    const { requests, evictions } = this.#deps.cluster.lifecycle;
-    return [within(requests, () => debounceMs), within(evictions, () => debounceMs)];
+  /** Reports changes of requests and Evictions that concern the drain, and answers to the requests of others, if it waits for one. */
+  changes(attention: Pick<DrainAttention, 'evictionDelayMs'>): readonly Watched[] {
+    const { cluster, serving } = this.#deps;
+    const { requests, evictions } = cluster.lifecycle;
+    return [
+      within(requests, (change) => attention.evictionDelayMs(change)),
+      within(evictions, (change) => attention.evictionDelayMs(change)),
+      {
+        subscribe: (handler) =>
+          serving.subscribe(() => {
+            if (this.#serving !== 'Served') handler(debounceMs);
+          }),
+      },
+    ];
   }
 
   dueInMs(): number {

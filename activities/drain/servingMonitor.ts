@@ -16,6 +16,7 @@ export class ServingMonitor {
   readonly #cluster: Pick<Cluster, 'kube' | 'lifecycle'>;
   /** Key of a live request of ours that none has answered -> its creation, in milliseconds since the epoch. */
   readonly #waiting = new Map<string, number>();
+  readonly #handlers = new Set<() => void>();
   #answeredMs: number | undefined;
   #unansweredMs: number | undefined;
 
@@ -37,6 +38,12 @@ export class ServingMonitor {
   /** Whether pods of any maintenance can have EvictionRequests. */
   get isUsed(): boolean {
     return this.#cluster.lifecycle.isUsed;
+  }
+
+  /** Calls the handler after each answer, and when a request that waited for one is gone, until the returned function is called. */
+  subscribe(handler: () => void): () => void {
+    this.#handlers.add(handler);
+    return () => this.#handlers.delete(handler);
   }
 
   get responseMs(): number {
@@ -75,10 +82,13 @@ export class ServingMonitor {
     const createdMs = Date.parse(request.metadata.creationTimestamp ?? '');
     const hasEviction = this.#cluster.lifecycle.evictionsOf(targetOf(request)).length > 0;
     const isAnswered = isObserved(request) || hasEviction;
-    if (isAnswered) this.#answeredMs = latest(this.#answeredMs, createdMs);
-    if (type !== 'Deleted' && isOurs(request) && isLive(request) && !isAnswered)
-      this.#waiting.set(key, createdMs);
+    const answeredMs = isAnswered ? latest(this.#answeredMs, createdMs) : this.#answeredMs;
+    const isWaiting = type !== 'Deleted' && isOurs(request) && isLive(request) && !isAnswered;
+    const isNews = answeredMs !== this.#answeredMs || (!isWaiting && this.#waiting.has(key));
+    this.#answeredMs = answeredMs;
+    if (isWaiting) this.#waiting.set(key, createdMs);
     else this.#waiting.delete(key);
+    if (isNews) for (const handler of this.#handlers) handler();
   }
 }
 

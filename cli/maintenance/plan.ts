@@ -3,7 +3,6 @@ import { parseMaintenanceInput, toMaintenanceInput, toNodeMaintenance } from '..
 import type { Node, Pod } from '../../api/core.ts';
 import { NODE_LEASE_NAMESPACE, NODE_MAINTENANCE } from '../../api/names.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
@@ -24,23 +23,21 @@ import {
 } from '../../domain/leases/processSummary.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import type { EvictionApi } from '../../domain/common/evictionApi.ts';
-import { currentEvacuation } from '../../domain/evacuation/evacuation.ts';
-import { type RequestedEviction, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
+import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
 import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isKubeError } from '../../kube/errors.ts';
-import { identityKey, targetOf } from '../../kube/evictionInformers.ts';
 import { readClaimedVolumes } from '../../kube/claimedVolumes.ts';
 import type { Kube } from '../../kube/client.ts';
-import { listIfServed } from '../../kube/served.ts';
 import { listPodsWithScheduling } from '../../kube/podScheduling.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPodDisruptionBudget, trimPod } from '../../kube/transform.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { installationOf } from '../installation.ts';
 import { namespaceOption } from '../options.ts';
+import { readRequests } from './evictionRequests.ts';
 import { readDocument, readDrainPlan } from './files.ts';
 import { getMaintenance, maintenanceName, permittedToRead, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
@@ -214,7 +211,7 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     agents,
     registration,
     evictionApi,
-    ...(usesRequests && { requests: await requestsOf(kube, pods) }),
+    ...(usesRequests && { requests: await readRequests(kube, podsOf(pods)) }),
     now: kube.now(),
   });
   const blocked = preview.blocked || held.length > 0 || names.length === 0;
@@ -285,33 +282,12 @@ async function agentsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise<Map<
 
 /** Returns the Evacuations of these pods, by the UIDs of the pods. */
 async function evacuationsOf(kube: Kube, pods: readonly PreviewedPod[]): Promise<Map<string, Evacuation>> {
-  const uids = new Set(pods.map(({ pod }) => pod.metadata.uid));
   const { items } = await kube.list(resources.evacuations);
-  const ofPods = items.filter(({ spec }) => uids.has(spec.podRef.uid));
-  const byPod = Map.groupBy(ofPods, ({ spec }) => spec.podRef.uid);
-  return new Map(
-    [...byPod].flatMap(([uid, its]) => {
-      const evacuation = currentEvacuation(its);
-      return evacuation === undefined ? [] : [[uid, evacuation] as const];
-    }),
-  );
+  return evacuationsByPod(podsOf(pods), items);
 }
 
-/** Returns the EvictionRequests of these pods, by the UIDs of the pods; none if the apiserver does not serve them. */
-async function requestsOf(
-  kube: Kube,
-  pods: readonly PreviewedPod[],
-): Promise<Map<string, RequestedEviction>> {
-  const [requests, evictions] = await Promise.all([
-    listIfServed(kube, resources.evictionRequests),
-    listIfServed(kube, resources.evictions),
-  ]);
-  const keyOf = (object: EvictionRequest | LifecycleEviction) => identityKey(targetOf(object));
-  const [byPod, evictionsByPod] = [Map.groupBy(requests, keyOf), Map.groupBy(evictions, keyOf)];
-  const ofPod = (key: string) => requestedEviction(byPod.get(key) ?? [], evictionsByPod.get(key) ?? []);
-  return new Map(
-    pods.map(({ pod: { metadata } }) => [metadata.uid ?? '', ofPod(identityKey(metadata))] as const),
-  );
+function podsOf(previewed: readonly PreviewedPod[]): Pod[] {
+  return previewed.map(({ pod }) => pod);
 }
 
 /** Returns the pods on the nodes that a drain does not leave running whatever they are. */

@@ -1,5 +1,4 @@
 import type { Node, Pod } from '../../api/core.ts';
-import type { Evacuation } from '../../api/evacuation.ts';
 import { READINESS_TAINT } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { MaintenanceSummaryInput } from '../../domain/maintenance/summary.ts';
@@ -7,6 +6,7 @@ import { isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { namedNodes, selectsNode } from '../../domain/common/nodeSelector.ts';
 import { type NodeServiceInput, outOfServiceReasons } from '../../domain/maintenance/backInService.ts';
+import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
 import { type RequestedEviction, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
 import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { hasTaint } from '../../domain/common/toleration.ts';
@@ -165,15 +165,15 @@ export class Watching {
     const nodes = this.#nodesOf(maintenance).map((node) => this.#nodeInput(node));
     const existing = new Set(nodes.map(({ node }) => node.metadata.name));
     const pastNames = [...(this.#pastNodes.get(maintenance.metadata.name) ?? [])];
-    const byPod = evacuations.list().map((one): [string, Evacuation] => [one.spec.podRef.uid, one]);
+    const pods = nodes.flatMap((one) => one.pods);
     return {
       maintenance,
       maintenances: this.#informers.maintenances.list(),
       policies: policies.list(),
       nodes,
       missing: pastNames.filter((name) => !existing.has(name)).toSorted(compareNames),
-      evacuations: new Map(byPod),
-      requests: this.#requestsOf(nodes.flatMap(({ pods }) => pods)),
+      evacuations: evacuationsByPod(pods, evacuations.list()),
+      requests: this.#requestsOf(pods),
       now: this.#kube.now(),
     };
   }

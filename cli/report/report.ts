@@ -1,13 +1,14 @@
 import type { Command } from 'commander';
-import type { KubeObject, Pod } from '../../api/core.ts';
-import type { Evacuation } from '../../api/evacuation.ts';
+import type { KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER, MAINTENANCE_WINDOW, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isCompleted } from '../../domain/common/stage.ts';
+import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
+import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
 import { maintenanceReport } from '../../domain/report/maintenanceReport.ts';
 import type { RecordedAction } from '../../domain/report/parts.ts';
-import type { PodEvent } from '../../domain/report/podRows.ts';
+import type { LeavingPod, PodEvent } from '../../domain/report/podRows.ts';
 import { nodesIn, type RecordedRun, runsOfObject } from '../../domain/report/recorded.ts';
 import type { Report } from '../../domain/report/report.ts';
 import { windowReport } from '../../domain/report/windowReport.ts';
@@ -18,6 +19,7 @@ import { type KubeEvent, type RawPod, resources } from '../../kube/resources.ts'
 import { trimPod } from '../../kube/transform.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { claimedNames } from '../clusterClaim.ts';
+import { readRequests } from '../maintenance/evictionRequests.ts';
 import { type AuditRow, eventsOf, parseSubject, readRuns, type Subject } from '../maintenance/history.ts';
 import { type AuditedObject, rowsOfObject } from '../maintenance/objectRows.ts';
 import { outputOption } from '../options.ts';
@@ -147,7 +149,8 @@ async function reportOfMaintenance(facts: Facts, actions: readonly RecordedActio
   const maintenance = object as NodeMaintenance | undefined;
   const nodes = nodesOf(maintenance, runs ?? []);
   const leaving =
-    (await ifPermitted('pods and Evacuations', leavingPods(kube, maintenance, nodes), unread)) ?? [];
+    (await ifPermitted('pods and Evacuations', leavingPods(kube, { maintenance, nodes, unread }), unread)) ??
+    [];
   const [podEvents, budgets] = await Promise.all([
     ifPermitted('Events of pods', podEventsOf(kube, nodes, leaving), unread),
     ifPermitted('PodDisruptionBudgets', kube.list(resources.podDisruptionBudgets), unread),
@@ -173,34 +176,35 @@ function nodesOf(maintenance: NodeMaintenance | undefined, runs: readonly Record
     : statuses.map(({ nodeRef }) => nodeRef.name);
 }
 
-interface LeavingPod {
-  readonly pod: Pod;
-  readonly evacuation: Evacuation;
-}
-
 /** The pods of more nodes would be too many lines. */
 const maxNodesOfPods = 50;
 
-/** Returns the pods that have an Evacuation now. */
+/** Returns the pods that have an Evacuation or an EvictionRequest now. */
 async function leavingPods(
   kube: Kube,
-  maintenance: NodeMaintenance | undefined,
-  nodes: readonly string[],
+  {
+    maintenance,
+    nodes,
+    unread,
+  }: { maintenance: NodeMaintenance | undefined; nodes: readonly string[]; unread: string[] },
 ): Promise<LeavingPod[]> {
   if (maintenance === undefined || isCompleted(maintenance)) return [];
   const { items } = await kube.list(resources.evacuations);
-  const evacuations = new Map(items.map((one) => [one.spec.podRef.uid, one]));
   const lists = await Promise.all(
     nodes
       .slice(0, maxNodesOfPods)
       .map((node) => kube.list<RawPod>(resources.pods, { fieldSelector: `spec.nodeName=${node}` })),
   );
-  return lists.flatMap((list) =>
-    list.items.flatMap((raw) => {
-      const evacuation = evacuations.get(raw.metadata.uid ?? '');
-      return evacuation === undefined ? [] : [{ pod: trimPod(raw), evacuation }];
-    }),
-  );
+  const pods = lists.flatMap((list) => list.items.map((raw) => trimPod(raw)));
+  const evacuations = evacuationsByPod(pods, items);
+  const read = mayHaveRequests(maintenance) ? readRequests(kube, pods) : undefined;
+  const requests = read && (await ifPermitted('EvictionRequests', read, unread));
+  return pods.flatMap((pod) => {
+    const { uid = '' } = pod.metadata;
+    const [evacuation, requested] = [evacuations.get(uid), requests?.get(uid)];
+    const isRequested = requested?.request !== undefined;
+    return evacuation === undefined && !isRequested ? [] : [{ pod, evacuation, requested }];
+  });
 }
 
 /** Returns the Events of pods on these nodes that say how they left: those of this project, and those of the kubelet that stops containers. */

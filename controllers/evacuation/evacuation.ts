@@ -2,7 +2,12 @@ import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
-import { describeInstigators, isAboutToBeWithdrawn, isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import {
+  describeInstigators,
+  isAboutToBeWithdrawn,
+  isOfPod,
+  isWithdrawn,
+} from '../../domain/evacuation/evacuation.ts';
 import { type EvacuationOutcome, outcomeOf } from '../../domain/evacuation/outcome.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
@@ -166,6 +171,7 @@ export class EvacuationController {
     const uid = pod.metadata.uid ?? '';
     if (type === 'Deleted') this.#eviction.podDeleted(uid);
     for (const evacuation of this.#cluster.evacuations.byIndex(byPodUid, uid)) {
+      if (!isOfPod(evacuation, pod)) continue;
       const key = keyOf(evacuation);
       if (type === 'Deleted') this.#cleanup.podDeleted(uid);
       if (type === 'Deleted' || pod.metadata.deletionTimestamp !== undefined) this.#evictionQueue.done(key);

@@ -25,7 +25,7 @@ import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 interface Deps {
   cluster: FencedCluster;
   log: Log;
-  /** Called for each EvictionRequest that is deleted. */
+  /** Called for each EvictionRequest that was deleted. */
   onEnd?: ((outcome: EvacuationOutcome) => void) | undefined;
 }
 
@@ -44,6 +44,8 @@ export class EvictionRequestCleanup {
   readonly #phases = new Map<string, { phase: CleanupPhase; sinceMs: number }>();
   /** Keys of pods with requests that the informer has shown, and that are deleted. */
   readonly #deletedPods = new Set<string>();
+  /** UID of a request that is to be deleted -> its outcome, until the informer shows that it is gone: a deletion may conflict, and is decided again. */
+  readonly #outcomes = new Map<string, EvacuationOutcome>();
 
   constructor({ cluster, log, onEnd }: Deps) {
     this.#cluster = cluster;
@@ -101,9 +103,8 @@ export class EvictionRequestCleanup {
     const { kube } = this.#cluster;
     if (step.kind === 'Withdraw') await withdrawRequest(kube, request);
     else {
-      const outcome = outcomeOf(pod, this.#evictionOf(request));
+      this.#outcomes.set(request.metadata.uid ?? '', outcomeOf(pod, this.#evictionOf(request)));
       await deleteRequest(kube, request);
-      this.#onEnd?.(outcome);
     }
     return undefined;
   }
@@ -149,6 +150,10 @@ export class EvictionRequestCleanup {
   }
 
   #forget(key: string, request: EvictionRequest): void {
+    const { uid = '' } = request.metadata;
+    const outcome = this.#outcomes.get(uid);
+    this.#outcomes.delete(uid);
+    if (outcome !== undefined) this.#onEnd?.(outcome);
     this.#phases.delete(key);
     this.#deletedPods.delete(identityKey(targetOf(request)));
   }

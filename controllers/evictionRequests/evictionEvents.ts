@@ -30,6 +30,7 @@ export class EvictionEvents {
         reason: 'ResponderInterrupted',
         message,
         related: subjectOf(after, LIFECYCLE_EVICTION),
+        node: pod.spec.nodeName,
       });
     }
     const end = evictionEnd(before) === undefined ? evictionEnd(after) : undefined;

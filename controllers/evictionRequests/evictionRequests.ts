@@ -18,7 +18,7 @@ import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import { EvictionEvents } from './evictionEvents.ts';
-import { byTarget, type EvictionView, targetKey } from './evictionView.ts';
+import { byTarget, type EvictionView, podKey, targetKey } from './evictionView.ts';
 import type { OtherControllers } from './otherControllers.ts';
 
 interface Deps {
@@ -88,8 +88,8 @@ export class EvictionRequestController {
     this.#deleted.delete(key);
   }
 
-  #podChanged(type: 'Added' | 'Updated' | 'Deleted', { metadata }: Pod): void {
-    const key = `${metadata.namespace}/${metadata.name}/${metadata.uid}`;
+  #podChanged(type: 'Added' | 'Updated' | 'Deleted', pod: Pod): void {
+    const key = podKey(pod);
     if (!this.#isKnown(key)) return;
     if (type === 'Deleted') this.#deleted.add(key);
     this.#queue.add(key);

@@ -1,3 +1,4 @@
+import type { Pod } from '../../api/core.ts';
 import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import type { Managed } from '../../domain/common/managedFields.ts';
 import {
@@ -32,21 +33,18 @@ export function targetKey({ metadata, spec }: EvictionRequest | LifecycleEvictio
   return `${metadata.namespace}/${name}/${uid}`;
 }
 
-interface WatchOptions {
-  readonly kube: Kube;
-  readonly log: Log;
-  readonly signal: AbortSignal;
+/** Returns the key under which the objects about this pod are found. */
+export function podKey({ metadata: { namespace, name, uid } }: Pod): string {
+  return `${namespace}/${name}/${uid}`;
 }
 
-/** Waits until the apiserver serves both kinds, and resolves when the informers have synced. Rejects when the signal aborts. */
-export async function watchEvictionRequests(options: WatchOptions): Promise<EvictionView> {
-  const { kube, log, signal } = options;
-  await untilServed(options);
+/** Creates the informers. They show nothing before they are started. */
+export function evictionViewOf({ kube, log }: { kube: Kube; log: Log }): EvictionView {
   const indexes = {
     [byTarget]: (object: EvictionRequest | LifecycleEviction) => [targetKey(object)],
     [byPodUid]: ({ spec }: EvictionRequest | LifecycleEviction) => [spec.target.pod.uid],
   };
-  const view: EvictionView = {
+  return {
     requests: new Informer<EvictionRequest>({
       kube,
       resource: resources.evictionRequests,
@@ -66,10 +64,23 @@ export async function watchEvictionRequests(options: WatchOptions): Promise<Evic
       log,
     }),
   };
-  view.requests.start(signal);
-  view.evictions.start(signal);
-  await Promise.all([view.requests.synced(signal), view.evictions.synced(signal)]);
-  return view;
+}
+
+interface WaitOptions {
+  readonly kube: Kube;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+/** Waits until the apiserver serves both kinds, and resolves when these informers have synced. Rejects when the signal aborts. */
+export async function startWhenServed(
+  informers: readonly Pick<EvictionView['requests'], 'start' | 'synced'>[],
+  options: WaitOptions,
+): Promise<void> {
+  const { signal } = options;
+  await untilServed(options);
+  for (const informer of informers) informer.start(signal);
+  await Promise.all(informers.map((informer) => informer.synced(signal)));
 }
 
 /** The objects of the apiserver have managedFields, which the types of api/ leave out. */
@@ -82,7 +93,7 @@ function trimmed({ metadata }: LifecycleEviction) {
   return { metadata: withoutManagedFields({ metadata }).metadata };
 }
 
-async function untilServed({ kube, log, signal }: WatchOptions): Promise<void> {
+async function untilServed({ kube, log, signal }: WaitOptions): Promise<void> {
   for (let reported: string | undefined; ; ) {
     const problem = await servedProblem(kube, signal);
     if (problem === undefined) return;

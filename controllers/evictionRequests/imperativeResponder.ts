@@ -8,7 +8,7 @@ import {
   RESPONDER_HEARTBEAT_DEADLINE_SECONDS,
 } from '../../api/names.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
-import { isWithdrawn } from '../../domain/evacuation/evacuation.ts';
+import { isOfPod, replacementName } from '../../domain/evacuation/evacuation.ts';
 import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
 import { hasFailed } from '../../domain/evictionRequests/conditions.ts';
 import { type ImperativeStep, imperativeStep } from '../../domain/evictionRequests/imperative.ts';
@@ -23,7 +23,7 @@ import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import type { EvictionQueue, EvictionSlots } from '../evacuation/evictionQueue.ts';
-import { byTarget, type EvictionView } from './evictionView.ts';
+import { byTarget, type EvictionView, podKey, targetKey } from './evictionView.ts';
 import type { OtherControllers } from './otherControllers.ts';
 import { heartbeat, writeResponder } from './responderStatus.ts';
 
@@ -52,6 +52,8 @@ const rejectedBackOff = { firstMs: 30_000, capMs: 900_000 };
 const terminationReportMs = 20_000;
 /** Longest time between two looks at an Eviction. */
 const maxIntervalMs = 60_000;
+/** Delay before the next look at an object that exists, and that the informer does not show yet. */
+const retryMs = 1_000;
 /** No name of a namespace contains a colon. */
 const prefix = 'eviction:';
 
@@ -65,9 +67,11 @@ export class ImperativeResponder {
   readonly #slots: EvictionSlots;
   /** UIDs of pods whose eviction the apiserver has accepted. */
   readonly #evicted = new Set<string>();
-  /** UID of a pod -> rejections in a row, and when to try again. */
+  /** Targets of Evictions that the informer has shown, and that are deleted. */
+  readonly #deleted = new Set<string>();
   /** Key of an Eviction -> the Evacuation that was created for it, and for which Eviction of that name. */
   readonly #evacuations = new Map<string, { key: string; evictionUid: string }>();
+  /** UID of a pod -> rejections in a row, and when to try again. */
   readonly #rejected = new Map<string, { count: number; retryAtMs: number; message: string }>();
 
   constructor(deps: Deps) {
@@ -82,7 +86,7 @@ export class ImperativeResponder {
         if (type === 'Deleted') this.#forget(key, object);
         this.#queue.add(key);
       }),
-      cluster.pods.subscribe(({ object }) => this.#enqueueEvictionsOf(object)),
+      cluster.pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
       cluster.evacuations.subscribe(({ type, key, object }) => {
         this.#evacuationChanged(type, key, object);
         const pod = cluster.pods.get(`${object.metadata.namespace}/${object.spec.podRef.name}`);
@@ -106,21 +110,32 @@ export class ImperativeResponder {
     const [name, uid] = metadata.annotations?.[EVICTION_ANNOTATION]?.split('/') ?? [];
     if (name === undefined || uid === undefined) return;
     const eviction = `${metadata.namespace}/${name}`;
-    if (type === 'Deleted') this.#evacuations.delete(eviction);
-    else this.#evacuations.set(eviction, { key, evictionUid: uid });
+    const isLeft = type !== 'Deleted' && metadata.deletionTimestamp === undefined;
+    if (isLeft) this.#evacuations.set(eviction, { key, evictionUid: uid });
+    // It may have been replaced while finalizers of others keep it.
+    else if (this.#evacuations.get(eviction)?.key === key) this.#evacuations.delete(eviction);
     this.#queue.add(eviction);
   }
 
-  #enqueueEvictionsOf({ metadata: { namespace, name, uid } }: Pod): void {
-    const { evictions } = this.#deps.view;
-    for (const eviction of evictions.byIndex(byTarget, `${namespace}/${name}/${uid}`))
-      this.#queue.add(keyOf(eviction));
+  #podChanged(type: string, pod: Pod): void {
+    if (type === 'Deleted' && this.#evictionsOf(pod).length > 0) this.#deleted.add(podKey(pod));
+    this.#enqueueEvictionsOf(pod);
   }
 
-  #forget(key: string, { spec }: LifecycleEviction): void {
+  #enqueueEvictionsOf(pod: Pod): void {
+    for (const eviction of this.#evictionsOf(pod)) this.#queue.add(keyOf(eviction));
+  }
+
+  #evictionsOf(pod: Pod): readonly LifecycleEviction[] {
+    return this.#deps.view.evictions.byIndex(byTarget, podKey(pod));
+  }
+
+  #forget(key: string, eviction: LifecycleEviction): void {
+    const { uid } = eviction.spec.target.pod;
     this.#slots.done(key);
-    this.#evicted.delete(spec.target.pod.uid);
-    this.#rejected.delete(spec.target.pod.uid);
+    this.#evicted.delete(uid);
+    this.#rejected.delete(uid);
+    this.#deleted.delete(targetKey(eviction));
   }
 
   async #reconcile(key: string): Promise<Requeue | 'BackOff' | undefined> {
@@ -140,6 +155,9 @@ export class ImperativeResponder {
       await this.#withdraw(key);
       return undefined;
     }
+    // The informer of pods may be behind that of Evictions.
+    if (assignment.pod === undefined && (await this.#podExists(assignment)))
+      return { requeueAfterMs: retryMs };
     const step = this.#stepOf(assignment);
     if (step.kind !== 'Evict') this.#slots.done(key);
     switch (step.kind) {
@@ -147,9 +165,9 @@ export class ImperativeResponder {
         await this.#complete(assignment, step.message);
         return undefined;
       case 'Report':
-        return this.#report(assignment, step.message);
+        return this.#report(assignment, step.message, step.againInMs);
       case 'Evacuate':
-        return this.#evacuate(assignment, step.pod);
+        return this.#evacuate(assignment, step);
       case 'Evict':
         return this.#evict(assignment, step.pod);
       default:
@@ -168,14 +186,25 @@ export class ImperativeResponder {
     return { key, eviction, status, pod: pod?.metadata.uid === uid ? pod : undefined };
   }
 
+  /** Asks the apiserver, unless the informer has shown the deletion. */
+  async #podExists({ eviction }: Assignment): Promise<boolean> {
+    if (this.#deleted.has(targetKey(eviction))) return false;
+    const { name, uid } = eviction.spec.target.pod;
+    const { namespace } = eviction.metadata;
+    const pod = await this.#deps.cluster.kube.get(resources.pods, { namespace, name });
+    return pod?.metadata.uid === uid;
+  }
+
   #stepOf({ eviction, pod }: Assignment): ImperativeStep {
-    const { evacuations } = this.#deps.cluster;
+    const { evacuations, kube } = this.#deps.cluster;
     const { uid } = eviction.spec.target.pod;
-    const evacuation = evacuations
-      .byIndex(byPodUid, uid)
-      .find((one) => one.metadata.namespace === eviction.metadata.namespace && !isWithdrawn(one));
-    const evacuationName = evacuation?.metadata.name;
-    return imperativeStep({ pod, wasEvicted: this.#evicted.has(uid), evacuation: evacuationName });
+    const ofPod = evacuations.byIndex(byPodUid, uid).filter((one) => pod !== undefined && isOfPod(one, pod));
+    return imperativeStep({
+      pod,
+      wasEvicted: this.#evicted.has(uid),
+      evacuations: ofPod,
+      now: kube.now(),
+    });
   }
 
   async #complete({ eviction, status }: Assignment, message: string): Promise<void> {
@@ -184,24 +213,34 @@ export class ImperativeResponder {
   }
 
   /** Reports what the eviction waits for. Returns when to look again. */
-  async #report({ eviction, status }: Assignment, message: string): Promise<Requeue> {
+  async #report(
+    { eviction, status }: Assignment,
+    message: string,
+    againInMs = maxIntervalMs,
+  ): Promise<Requeue> {
     const { kube } = this.#deps.cluster;
     const report = { message, now: kube.now() };
     const delayMs = await heartbeat(kube, { eviction, status, report });
-    return { requeueAfterMs: Math.min(delayMs ?? maxIntervalMs, maxIntervalMs) };
+    return { requeueAfterMs: Math.min(delayMs ?? maxIntervalMs, againInMs) };
   }
 
-  async #evacuate(assignment: Assignment, pod: Pod): Promise<Requeue> {
-    const { name, uid } = assignment.eviction.metadata;
-    const evacuation = evacuationOf(pod, RESPONDER_HEARTBEAT_DEADLINE_SECONDS);
-    const annotations = { [EVICTION_ANNOTATION]: `${name}/${uid}` };
-    const object = { ...evacuation, metadata: { ...evacuation.metadata, annotations } };
-    const { kube } = this.#deps.cluster;
-    await kube
-      .create(resources.evacuations, object, { fieldManager: FIELD_MANAGER })
-      .catch((error: unknown) => {
-        if (!isKubeError(error, 'AlreadyExists')) throw error;
-      });
+  async #evacuate(assignment: Assignment, { pod, name }: { pod: Pod; name: string }): Promise<Requeue> {
+    const { metadata: eviction } = assignment.eviction;
+    const { metadata, spec } = evacuationOf(pod, RESPONDER_HEARTBEAT_DEADLINE_SECONDS);
+    const annotations = { [EVICTION_ANNOTATION]: `${eviction.name}/${eviction.uid}` };
+    const { kube, evacuations } = this.#deps.cluster;
+    // Users who may create Evacuations may have given the name to that of another pod.
+    const taken = evacuations.get(`${metadata.namespace}/${name}`);
+    const freeName = taken === undefined ? name : replacementName(pod.metadata, taken.metadata);
+    const evacuation = { metadata: { ...metadata, name: freeName, annotations }, spec };
+    try {
+      await kube.create(resources.evacuations, evacuation, { fieldManager: FIELD_MANAGER });
+    } catch (error) {
+      // The informer shows it in a moment.
+      if (isKubeError(error, 'AlreadyExists')) return { requeueAfterMs: retryMs };
+      if (!isRejection(error)) throw error;
+      return this.#report(assignment, `The apiserver rejected its Evacuation: ${error.apiMessage}`);
+    }
     return this.#report(assignment, 'The evacuators of the pod were asked to move it.');
   }
 

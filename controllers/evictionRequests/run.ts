@@ -8,12 +8,15 @@ import { type DeploymentEvacuator, maxConcurrentReplacements } from '../evacuati
 import type { EvictionQueue } from '../evacuation/evictionQueue.ts';
 import { runDaemonSetResponder } from './daemonSetResponder.ts';
 import { EvictionRequestController } from './evictionRequests.ts';
-import { watchEvictionRequests } from './evictionView.ts';
+import { type EvictionView, startWhenServed } from './evictionView.ts';
 import { ImperativeResponder } from './imperativeResponder.ts';
 import { OtherControllers } from './otherControllers.ts';
 
 interface Deps {
   readonly cluster: FencedCluster;
+  /** Started here. */
+  readonly view: EvictionView;
+  readonly runsController: boolean;
   /** The queue of the controller of Evacuations. */
   readonly queue: EvictionQueue;
   /** Undefined if another controller evacuates pods of Deployments. */
@@ -24,33 +27,49 @@ interface Deps {
   readonly onEnd?: ((end: EvictionEnd) => void) | undefined;
 }
 
-/** Runs the controller of EvictionRequests and the responders of this project, from when the apiserver serves lifecycle.k8s.io. */
-export async function runEvictionRequestController(deps: Deps, signal: AbortSignal): Promise<void> {
-  const { cluster, deployments, events, log } = deps;
-  const view = await watchEvictionRequests({ kube: cluster.kube, log, signal }).catch((error: unknown) => {
-    if (signal.aborted) return undefined;
+/**
+ * Runs the responders of this project, and with `runsController` also the controller of EvictionRequests and the imperative responder, from when the
+ * apiserver serves lifecycle.k8s.io.
+ */
+export async function runEvictionRequests(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { cluster, view, log, runsController } = deps;
+  const informers = runsController ? [view.requests, view.evictions] : [view.evictions];
+  try {
+    await startWhenServed(informers, { kube: cluster.kube, log, signal });
+  } catch (error) {
+    if (signal.aborted) return;
     throw error;
-  });
-  if (view === undefined) return;
+  }
+  log.info('EvictionRequests are served', { evictions: view.evictions.size, requests: view.requests.size });
+  await Promise.all([runsController ? runController(deps, signal) : undefined, runResponders(deps, signal)]);
+}
+
+async function runController(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { cluster, view, events, log } = deps;
   const startedAt = cluster.kube.now();
   const others = new OtherControllers({ view, events, log, sinceMs: startedAt.getTime() });
   const stop = others.start();
-  log.info('EvictionRequests are served', { evictions: view.evictions.size, requests: view.requests.size });
   try {
     await Promise.all([
-      new EvictionRequestController({ ...deps, view, others, startedAt }).run(signal),
-      new ImperativeResponder({ ...deps, view, others }).run(signal),
-      runDaemonSetResponder({ cluster, view, log }, signal),
-      deployments &&
-        new Responder({
-          responderName: DEPLOYMENT_RESPONDER,
-          evacuate: deployments.evacuate,
-          view: { ...cluster, evictions: view.evictions },
-          log,
-          maxConcurrent: maxConcurrentReplacements,
-        }).run(signal),
+      new EvictionRequestController({ ...deps, others, startedAt }).run(signal),
+      new ImperativeResponder({ ...deps, others }).run(signal),
     ]);
   } finally {
     stop();
   }
+}
+
+/** They belong to no controller: they respond to the Evictions of any. */
+async function runResponders({ cluster, view, deployments, log }: Deps, signal: AbortSignal): Promise<void> {
+  await Promise.all([
+    runDaemonSetResponder({ cluster, view, log }, signal),
+    deployments &&
+      new Responder({
+        responderName: DEPLOYMENT_RESPONDER,
+        evacuate: deployments.evacuate,
+        view: { ...cluster, evictions: view.evictions },
+        log,
+        maxConcurrent: maxConcurrentReplacements,
+      }).run(signal),
+  ]);
 }

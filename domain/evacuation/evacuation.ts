@@ -52,6 +52,26 @@ export function currentEvacuation<One extends Pick<Evacuation, 'metadata'>>(
   )[0];
 }
 
+/**
+ * Returns the Evacuation of each pod that counts, by the UID of the pod. Users who may create Evacuations in one namespace may name the UID of a
+ * pod of another one: the UID alone says nothing.
+ */
+export function evacuationsByPod<One extends Pick<Evacuation, 'metadata' | 'spec'>>(
+  pods: readonly Pod[],
+  evacuations: readonly One[],
+): Map<string, One> {
+  const keyOf = (namespace = '', name = '', uid = '') => `${namespace}/${name}/${uid}`;
+  const byPod = Map.groupBy(evacuations, ({ metadata: { namespace }, spec: { podRef } }) =>
+    keyOf(namespace, podRef.name, podRef.uid),
+  );
+  return new Map(
+    pods.flatMap(({ metadata: { namespace, name, uid } }) => {
+      const current = currentEvacuation(byPod.get(keyOf(namespace, name, uid)) ?? []);
+      return current === undefined ? [] : [[uid ?? '', current] as const];
+    }),
+  );
+}
+
 /** A deleted Evacuation is kept by others when it still exists this long after its deletion. */
 export const keptByOthersAfterMs = 10_000;
 
@@ -73,6 +93,11 @@ export function isInstigated({ metadata }: Pick<Evacuation, 'metadata'>): boolea
 /** Returns the finalizers other than that of node maintenance. */
 export function finalizersOfOthers({ finalizers = [] }: ObjectMeta): string[] {
   return finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
+}
+
+/** Reports whether the Evacuation is one of this pod: in its namespace, with its name and its UID. */
+export function isOfPod({ metadata, spec }: Pick<Evacuation, 'metadata' | 'spec'>, pod: Pod): boolean {
+  return metadata.namespace === pod.metadata.namespace && isFor(spec.podRef, pod);
 }
 
 /** Reports whether the podRef of an Evacuation refers to this pod, and not to another pod of the same name. */

@@ -114,7 +114,8 @@ function requestDeleted({ deleted }: RequestState & { kind: 'Withdrawn' }): Bloc
   };
 }
 
-function silentResponder(
+/** Returns why nothing is heard of the active responder; undefined if it reports in time. */
+export function silentResponder(
   { name, startTime = '', heartbeatTime }: ResponderStatus,
   now: Date,
 ): Blocker | undefined {

@@ -1,14 +1,22 @@
 import type { Pod } from '../../api/core.ts';
+import type { Evacuation } from '../../api/evacuation.ts';
 import { isFinished, podTypeOf } from '../common/pod.ts';
+import {
+  currentEvacuation,
+  evacuationName,
+  isWithdrawn,
+  keptByOthersAfterMs,
+  replacementName,
+} from '../evacuation/evacuation.ts';
 import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 
 /** What the responder that evicts pods does next with one of them. */
 export type ImperativeStep =
   | { readonly kind: 'Complete'; readonly message: string }
-  /** Send heartbeats with this message, and wait. */
-  | { readonly kind: 'Report'; readonly message: string }
-  /** Create an Evacuation: the pod has evacuators, which serve no other API. */
-  | { readonly kind: 'Evacuate'; readonly pod: Pod }
+  /** Send heartbeats with this message, and wait: for a change, and no longer than this if no change may follow. */
+  | { readonly kind: 'Report'; readonly message: string; readonly againInMs?: number }
+  /** Create an Evacuation of this name: the pod has evacuators, which serve no other API. */
+  | { readonly kind: 'Evacuate'; readonly pod: Pod; readonly name: string }
   | { readonly kind: 'Evict'; readonly pod: Pod };
 
 interface Situation {
@@ -16,8 +24,9 @@ interface Situation {
   readonly pod: Pod | undefined;
   /** The apiserver has accepted the eviction. */
   readonly wasEvicted: boolean;
-  /** Name of an Evacuation of the pod that is in progress. */
-  readonly evacuation: string | undefined;
+  /** The Evacuations of the pod, also cancelled ones. */
+  readonly evacuations: readonly Evacuation[];
+  readonly now: Date;
 }
 
 /** Reports whether the pod has evacuators by its annotations: the admission server rejects its eviction until they have done their work. */
@@ -27,7 +36,7 @@ function hasEvacuators(pod: Pod): boolean {
 }
 
 /** Returns the next step: "ignores terminating pods", and "does not evict DaemonSet or mirror pods" (KEP-4563 > Imperative Eviction Responder). */
-export function imperativeStep({ pod, wasEvicted, evacuation }: Situation): ImperativeStep {
+export function imperativeStep({ pod, wasEvicted, evacuations, now }: Situation): ImperativeStep {
   if (pod === undefined) return { kind: 'Complete', message: 'The pod is gone.' };
   if (isFinished(pod)) return { kind: 'Complete', message: 'The pod has terminated.' };
   if (pod.metadata.deletionTimestamp !== undefined || wasEvicted)
@@ -40,7 +49,22 @@ export function imperativeStep({ pod, wasEvicted, evacuation }: Situation): Impe
     };
   if (podType === 'Static')
     return { kind: 'Complete', message: 'Static pods are not evicted: the kubelet would start them again.' };
-  if (evacuation !== undefined)
-    return { kind: 'Report', message: `Evacuation ${evacuation} of the pod is in progress.` };
-  return { kind: hasEvacuators(pod) ? 'Evacuate' : 'Evict', pod };
+  const current = evacuations.find((one) => !isWithdrawn(one));
+  if (current !== undefined)
+    return { kind: 'Report', message: `Evacuation ${current.metadata.name} of the pod is in progress.` };
+  return hasEvacuators(pod) ? evacuationStep(pod, evacuations, now) : { kind: 'Evict', pod };
+}
+
+/** A cancelled Evacuation has its name until it is gone. Finalizers may keep it, but must not keep the pod on its node. */
+function evacuationStep(pod: Pod, cancelled: readonly Evacuation[], now: Date): ImperativeStep {
+  const latest = currentEvacuation(cancelled);
+  if (latest === undefined) return { kind: 'Evacuate', pod, name: evacuationName(pod.metadata) };
+  const sinceMs = Date.parse(latest.metadata.deletionTimestamp ?? '');
+  if (now.getTime() - sinceMs > keptByOthersAfterMs)
+    return { kind: 'Evacuate', pod, name: replacementName(pod.metadata, latest.metadata) };
+  return {
+    kind: 'Report',
+    message: `Evacuation ${latest.metadata.name} of the pod was cancelled, and another one follows.`,
+    againInMs: keptByOthersAfterMs,
+  };
 }

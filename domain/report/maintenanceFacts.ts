@@ -1,11 +1,10 @@
-import type { Pod, PodDisruptionBudget } from '../../api/core.ts';
-import type { Evacuation } from '../../api/evacuation.ts';
+import type { PodDisruptionBudget } from '../../api/core.ts';
 import { COMPLETED_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { isCompleted } from '../common/stage.ts';
 import { type DetailsSnapshot, detailsSnapshotAt } from '../maintenance/detailsSnapshot.ts';
 import { type RecordedAction, timeOf } from './parts.ts';
-import type { PodEvent } from './podRows.ts';
+import type { LeavingPod, PodEvent } from './podRows.ts';
 import { type MaintenanceHistory, maintenanceHistoryOf, type RecordedRun, runsOfObject } from './recorded.ts';
 import type { Span } from './report.ts';
 import { within } from './spans.ts';
@@ -28,8 +27,8 @@ export interface MaintenanceRecord {
   /** Undefined if it was deleted, or may not be read. */
   readonly maintenance: NodeMaintenance | undefined;
   readonly events: readonly ReportEvent[];
-  /** Pods on its nodes that have an Evacuation. */
-  readonly leaving: readonly { readonly pod: Pod; readonly evacuation: Evacuation }[];
+  /** Pods on its nodes that have an Evacuation or an EvictionRequest. */
+  readonly leaving: readonly LeavingPod[];
   readonly podEvents: readonly PodEvent[];
   readonly budgets: readonly PodDisruptionBudget[];
   readonly actions: readonly RecordedAction[];

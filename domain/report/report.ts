@@ -8,7 +8,7 @@ export interface Span {
 export const BarKind = {
   Stage: 'Stage',
   Tier: 'Tier',
-  /** A pod with an Evacuation, or a node whose pods leave. */
+  /** A pod with an Evacuation or an EvictionRequest, or a node whose pods leave. */
   Leaving: 'Leaving',
   Blocked: 'Blocked',
   Paused: 'Paused',

@@ -66,7 +66,7 @@ export function optionalTemplates(
   return {
     'window-jobs.yaml': onlyIf('.Values.windowJobs.enabled', withReleaseNamespace(templateOf(jobs))),
     'eviction-requests.yaml': onlyIf(
-      '.Values.evictionRequestController.enabled',
+      'or .Values.evictionRequestController.enabled .Values.evictionRequestResponders.enabled',
       withReleaseNamespace(templateOf(requests)),
     ),
     'temporal-user.yaml': onlyIf('.Values.temporalUser.allNodes', templateOf(temporalUser)),

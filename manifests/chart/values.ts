@@ -128,6 +128,16 @@ const valuesSchema = z.strictObject({
         .describe('acts on EvictionRequests of lifecycle.k8s.io, until another controller does'),
     })
     .prefault({}),
+  evictionRequestResponders: z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(false)
+        .describe(
+          'responds to Evictions of lifecycle.k8s.io, whichever controller writes them; evictionRequestController includes it',
+        ),
+    })
+    .prefault({}),
   windowJobs: z
     .strictObject({
       enabled: z.boolean().default(false).describe('lets maintenance windows run Jobs'),

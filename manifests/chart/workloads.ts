@@ -203,6 +203,7 @@ function settings(name: Workload['name']): string[] {
         ),
         setting('EVICTION_API', 'ne .Values.evictionApi "evacuation"', '{{ .Values.evictionApi }}'),
         setting('EVICTION_REQUEST_CONTROLLER', '.Values.evictionRequestController.enabled', '"true"'),
+        setting('EVICTION_REQUEST_RESPONDERS', '.Values.evictionRequestResponders.enabled', '"true"'),
         setting('NODE_MAINTENANCE_CLUSTER', '.Values.cluster', '{{ .Values.cluster | quote }}'),
       ]
     : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];

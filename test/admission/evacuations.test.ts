@@ -1,8 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
-import { INSTIGATOR_FINALIZER } from '../../api/names.ts';
+import { EVICTION_ANNOTATION, INSTIGATOR_FINALIZER } from '../../api/names.ts';
 import type { PlainEvictions } from '../../admission/evacuations.ts';
+import { replacementName } from '../../domain/evacuation/evacuation.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Answer, type Kubectl, kubectlOf } from '../api/kubectl.ts';
@@ -175,14 +176,31 @@ describe('An Evacuation on admission', () => {
     );
   });
 
-  test('of a drain is allowed despite an invalid annotation, with the other evacuators', async () => {
-    const pod = await podWith({ 'bad.io': 'soon', ...controller });
-    const finalizers = [INSTIGATOR_FINALIZER];
-    const { spec } = await resolved(pod, ({ metadata, ...rest }) => ({
+  const ofWorker = [
+    { who: 'a drain', marks: { finalizers: [INSTIGATOR_FINALIZER] } },
+    { who: 'an Eviction', marks: { annotations: { [EVICTION_ANNOTATION]: 'web/uid' } } },
+  ];
+
+  test.each(ofWorker)(
+    'of $who is allowed despite an invalid annotation, with the other evacuators',
+    async ({ marks }) => {
+      const pod = await podWith({ 'bad.io': 'soon', ...controller });
+      const { spec } = await resolved(pod, ({ metadata, ...rest }) => ({
+        ...rest,
+        metadata: { ...metadata, ...marks },
+      }));
+      expect(spec.evacuators?.map((one) => one.evacuatorClass)).toEqual(['deployment.apps.k8s.io']);
+    },
+  );
+
+  test.each(ofWorker)('of $who may replace one that others keep', async ({ marks }) => {
+    const pod = await podWith(controller);
+    const name = replacementName(pod.metadata, { name: '', uid: '01234567-89ab' });
+    const { metadata } = await resolved(pod, ({ metadata: given, ...rest }) => ({
       ...rest,
-      metadata: { ...metadata, finalizers },
+      metadata: { ...given, name, ...marks },
     }));
-    expect(spec.evacuators?.map((one) => one.evacuatorClass)).toEqual(['deployment.apps.k8s.io']);
+    expect(metadata.name).toBe(name);
   });
 });
 

@@ -153,12 +153,17 @@ describe('the chart', () => {
     expect(await templated(...policiesServed, ...args)).toEqual(expected);
   });
 
-  test('renders the permissions of the controller of EvictionRequests, and enables it', async () => {
-    const enabled = await templated(...policiesServed, '--set', 'evictionRequestController.enabled=true');
+  test.each([
+    { part: 'controller of EvictionRequests', name: 'evictionRequestController', variable: 'CONTROLLER' },
+    { part: 'responders alone', name: 'evictionRequestResponders', variable: 'RESPONDERS' },
+  ])('renders the permissions of the $part, and enables it', async ({ name, variable }) => {
+    const enabled = await templated(...policiesServed, '--set', `${name}.enabled=true`);
     const permissions = await kustomized(['deploy/eviction-requests']);
     expect(enabled).toMatchObject(permissions);
     const worker = JSON.stringify(enabled['Deployment node-maintenance/node-maintenance-worker']);
-    expect(worker).toContain('{"name":"EVICTION_REQUEST_CONTROLLER","value":"true"}');
+    expect(worker.match(/"EVICTION_REQUEST_\w+","value":"true"/g)).toEqual([
+      `"EVICTION_REQUEST_${variable}","value":"true"`,
+    ]);
   });
 
   test('names the namespace of the release everywhere', async () => {

@@ -1,12 +1,15 @@
 import type { EvictionEnd } from '../../domain/evictionRequests/conditions.ts';
 import { EvacuationController } from '../../controllers/evacuation/evacuation.ts';
 import { DeploymentEvacuator } from '../../controllers/evacuation/evacuators/deployment.ts';
+import { evictionViewOf } from '../../controllers/evictionRequests/evictionView.ts';
 import { isRespondingTo } from '../../controllers/evictionRequests/responding.ts';
-import { runEvictionRequestController } from '../../controllers/evictionRequests/run.ts';
+import { runEvictionRequests } from '../../controllers/evictionRequests/run.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
 interface Options {
+  /** False: only the responders of Deployments and DaemonSets run. */
+  runsController?: boolean;
   onEnd?: (end: EvictionEnd) => void;
 }
 
@@ -16,18 +19,21 @@ interface Options {
  */
 export function evictionRequestControllerOn(
   { cluster }: TestCluster,
-  { onEnd }: Options = {},
+  { runsController = true, onEnd }: Options = {},
 ): () => Promise<void> {
   const running = new AbortController();
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const evacuations = new EvacuationController({ cluster, events, log: silentLog });
   const deps = { cluster, events, log: silentLog };
-  const deployments = new DeploymentEvacuator({ ...deps, isResponding: isRespondingTo(cluster.kube) });
-  const requests = { ...deps, queue: evacuations.evictionQueue, deployments, onEnd };
+  const view = evictionViewOf({ kube: cluster.kube, log: silentLog });
+  const isResponding = isRespondingTo(cluster.kube, view.evictions);
+  const deployments = new DeploymentEvacuator({ ...deps, isResponding });
+  const queue = evacuations.evictionQueue;
+  const requests = { ...deps, view, runsController, queue, deployments, onEnd };
   const ended = Promise.all([
     evacuations.run(running.signal),
     deployments.run(running.signal),
-    runEvictionRequestController(requests, running.signal),
+    runEvictionRequests(requests, running.signal),
   ]);
   return async () => {
     running.abort();

@@ -106,6 +106,20 @@ describe('evacuator classes', () => {
     );
   });
 
+  test('respond to Evictions with the controller of this project, or with another one if asked to', () => {
+    const partsOf = (env: NodeJS.ProcessEnv) => {
+      const { evictionRequestController, evictionRequestResponders } = parseConfig([], env);
+      return { controller: evictionRequestController, responders: evictionRequestResponders };
+    };
+    expect(partsOf({})).toEqual({ controller: false, responders: false });
+    expect(partsOf({ EVICTION_REQUEST_CONTROLLER: 'true' })).toEqual({ controller: true, responders: true });
+    expect(partsOf({ EVICTION_REQUEST_RESPONDERS: 'true' })).toEqual({ controller: false, responders: true });
+    const contradiction = { EVICTION_REQUEST_CONTROLLER: 'true', EVICTION_REQUEST_RESPONDERS: 'false' };
+    expect(() => parseConfig([], contradiction)).toThrow(
+      '--eviction-request-responders (EVICTION_REQUEST_RESPONDERS): false requires --eviction-request-controller false',
+    );
+  });
+
   test('that are not DNS subdomains are rejected', () => {
     expect(() => parseConfig(['--evacuator-classes', 'A.io'], {})).toThrow(
       '--evacuator-classes (EVACUATOR_CLASSES): expected evacuator classes separated by commas, such as migrate.example.com, or * for every class (got "A.io")',

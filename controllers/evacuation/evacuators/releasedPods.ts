@@ -2,7 +2,7 @@ import type { Pod, ReplicaSet } from '../../../api/core.ts';
 import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, RELEASED_ANNOTATION } from '../../../api/names.ts';
 import { selectsLabels } from '../../../domain/common/labelSelector.ts';
 import { isFinished, podName } from '../../../domain/common/pod.ts';
-import { isWithdrawn } from '../../../domain/evacuation/evacuation.ts';
+import { isOfPod, isWithdrawn } from '../../../domain/evacuation/evacuation.ts';
 import { evacuationOf } from '../../../domain/evacuation/evacuatorSelection.ts';
 import {
   appsController,
@@ -137,10 +137,10 @@ export class ReleasedPods {
     return serving.length < replicas;
   }
 
-  #isEvacuated({ metadata: { uid = '' } }: Pod): boolean {
+  #isEvacuated(pod: Pod): boolean {
     return this.#deps.cluster.evacuations
-      .byIndex(byPodUid, uid)
-      .some((evacuation) => !isWithdrawn(evacuation));
+      .byIndex(byPodUid, pod.metadata.uid ?? '')
+      .some((evacuation) => isOfPod(evacuation, pod) && !isWithdrawn(evacuation));
   }
 
   async #replicaSetOf({ metadata }: Pod, { replicaSet }: Release): Promise<ReplicaSet | undefined> {

@@ -1,6 +1,7 @@
 import { DrainAttention } from '../../../activities/drain/attention.ts';
 import type { Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
+import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import type { Change } from '../../../kube/informer.ts';
 
@@ -99,6 +100,39 @@ describe('an Evacuation', () => {
   test('of a drain that only waits is followed within two seconds', () => {
     const { attention } = decidedAttention({ pace: 'Waiting' });
     expect(attention.evacuationDelayMs(evacuationOf(first))).toBe(2_000);
+  });
+});
+
+describe('an EvictionRequest or an Eviction', () => {
+  const requestOf = ({ metadata: { name, uid = '' } }: Pod, namespace = 'shop') =>
+    ({
+      metadata: { name: `of-${name}`, namespace },
+      spec: { target: { pod: { name, uid } } },
+    }) as EvictionRequest;
+
+  test('concerns a drain as long as its pod exists on one of the nodes', () => {
+    const { attention, existing } = decidedAttention();
+    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBe(250);
+    expect(attention.evictionDelayMs(change('Updated', requestOf(elsewhere)))).toBeUndefined();
+    expect(attention.evictionDelayMs(change('Updated', requestOf(first, 'other')))).toBeUndefined();
+    existing.delete('shop/first');
+    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBeUndefined();
+  });
+
+  test('of a recreated pod concerns no drain', () => {
+    const { attention, existing } = decidedAttention();
+    existing.set('shop/first', { ...first, metadata: { ...first.metadata, uid: 'another' } } as Pod);
+    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBeUndefined();
+  });
+
+  test('is followed at once when it is deleted, because its pod may need another one', () => {
+    const { attention } = decidedAttention();
+    expect(attention.evictionDelayMs(change('Deleted', requestOf(first)))).toBe(40);
+  });
+
+  test('of a drain that only waits is followed within two seconds', () => {
+    const { attention } = decidedAttention({ pace: 'Waiting' });
+    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBe(2_000);
   });
 });
 

@@ -6,7 +6,7 @@ import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
-import { statics } from '../../kit/builders.ts';
+import { liveAgent, statics } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually } from '../../kit/eventually.ts';
@@ -275,7 +275,7 @@ test('the Lease of a node is read every ten seconds at most, however often it is
         ]),
       ),
     );
-    expect(known.of(node)).toEqual({ kind: 'Live', version: '1.2.3' });
+    expect(known.of(node)).toEqual(liveAgent);
   }
   const reads = c.requests.count('get leases.coordination.k8s.io');
   expect(reads).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / 10_000);

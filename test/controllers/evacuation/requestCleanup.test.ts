@@ -70,7 +70,21 @@ test('an EvictionRequest goes with its pod', async () => {
   ends.length = 0;
   await c.podsDeleted([pod]);
   await eventuallyDeleted(request);
-  expect(ends).toEqual(['Gone']);
+  await eventually('its end to be counted', () => expect(ends).toEqual(['Gone']));
+});
+
+test('an EvictionRequest that changes while it is deleted is counted once', async () => {
+  const pod = await drainedPod();
+  const request = await requested(pod);
+  const { namespace, name } = request.metadata;
+  ends.length = 0;
+  const labelled = (value: string) =>
+    c.admin.mergePatch(resources.evictionRequests, { namespace, name }, { metadata: { labels: { value } } });
+  const changes = Array.from({ length: 20 }, (_, i) => labelled(`v${i}`).catch(() => undefined));
+  await Promise.all([c.podsDeleted([pod]), ...changes]);
+  await eventuallyDeleted(request);
+  await eventually('its end to be counted', () => expect(ends).toHaveLength(1));
+  await throughout('it is counted once', 500, () => expect(ends).toHaveLength(1));
 });
 
 test('one that names a pod that never existed is deleted, and no namesake of the pod is touched', async () => {

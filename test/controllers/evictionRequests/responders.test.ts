@@ -5,6 +5,7 @@ import {
   DEPLOYMENT_RESPONDER,
   EVICTION_REQUEST,
   IMPERATIVE_RESPONDER,
+  LIFECYCLE_EVICTION,
   RELEASED_ANNOTATION,
 } from '../../../api/names.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
@@ -126,6 +127,46 @@ describe('A pod of a Deployment that names our responder', () => {
       expect(now()?.metadata.ownerReferences).toHaveLength(1);
     });
   });
+});
+
+test('Without our controller, a pod is replaced for the Eviction of another one, and no request is answered', async () => {
+  await stop();
+  stop = evictionRequestControllerOn(c, { runsController: false });
+  const unanswered = await request(await c.podOn(await c.nodeNamed('n')));
+  const { name: deployment, pod } = await app();
+  const { apiVersion, kind } = LIFECYCLE_EVICTION;
+  const { name, namespace = '', uid = '' } = pod.metadata;
+  const { metadata } = await c.admin.create(resources.evictions, {
+    apiVersion,
+    kind,
+    metadata: { name: c.named('eviction'), namespace, labels: { [DEPLOYMENT_RESPONDER]: 'responder' } },
+    spec: { target: { pod: { name, uid } } },
+  });
+  const status = {
+    targetResponders: [
+      { name: DEPLOYMENT_RESPONDER, priority: 10_000, state: 'Active' },
+      { name: IMPERATIVE_RESPONDER, priority: 100, state: 'Inactive' },
+    ],
+    responders: [
+      { name: DEPLOYMENT_RESPONDER, startTime: c.admin.now().toISOString() },
+      { name: IMPERATIVE_RESPONDER },
+    ],
+  };
+  await c.admin.mergePatch(
+    resources.evictions,
+    { namespace, name: metadata.name },
+    { status },
+    { subresource: 'status', fieldManager: 'kube-controller-manager' },
+  );
+  await eventually('the completion of our responder', async () => {
+    const [own] = (await evictionOf(pod))?.status?.responders ?? [];
+    expect(own?.completionTime).toBeDefined();
+  });
+  const left = c.cluster.pods.list().filter((one) => one.metadata.labels?.['app'] === deployment);
+  expect(left.map((one) => one.status.ready)).toEqual([true, true]);
+  const key = { namespace, name: unanswered.metadata.name };
+  expect((await c.admin.get(resources.evictionRequests, key))?.status).toBeUndefined();
+  expect(c.requests.count('evict pods')).toBe(0);
 });
 
 describe('A pod of a Deployment with an Evacuation and an EvictionRequest', () => {
@@ -257,6 +298,33 @@ describe('A pod with evacuators by its annotations', () => {
       const { namespace, name } = pod.metadata;
       expect((await c.admin.get(resources.pods, { namespace, name }))?.metadata.uid).toBe(pod.metadata.uid);
     });
+  });
+
+  test('is evacuated although finalizers of others keep a cancelled Evacuation of it', async () => {
+    const pod = await c.podOn(await c.nodeNamed('n'), { annotations });
+    await stop();
+    const kept = await c.applied(c.evacuation(pod, ['example.com/audit']));
+    const { namespace, name, uid = '' } = kept.metadata;
+    await c.admin.delete(resources.evacuations, { namespace, name }, { uid });
+    stop = evictionRequestControllerOn(c);
+    await request(pod);
+    const ofPod = () =>
+      c.cluster.evacuations.list().filter(({ spec }) => spec.podRef.uid === pod.metadata.uid);
+    const replacement = await eventually('another Evacuation', () => {
+      const found = ofPod().find(({ metadata, status }) => {
+        return metadata.uid !== uid && status?.activeEvacuatorClass === 'mover.example.com';
+      });
+      expect(found).toBeDefined();
+      return found;
+    });
+    if (replacement === undefined) throw new Error('unreachable');
+    await c.withStatus({ ...replacement, kind: 'Evacuation' }, { activeEvacuatorCompleted: true });
+    await c.eventuallyGone(pod);
+    await c.admin.mergePatch(
+      resources.evacuations,
+      { namespace, name },
+      { metadata: { uid, finalizers: [] } },
+    );
   });
 
   test('is evicted once when they have completed', async () => {

@@ -1,10 +1,12 @@
 import fc from 'fast-check';
+import type { Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
 import {
   currentEvacuation,
   evacuationName,
+  evacuationsByPod,
   isAboutToBeWithdrawn,
   isEvacuationName,
   isKeptByOthers,
@@ -50,6 +52,15 @@ const evacuation = (
 ): Evacuation => ({
   metadata: { name, finalizers, ...(deletedAt !== undefined && { deletionTimestamp: deletedAt }) },
   spec: { podRef: { name: 'web', uid: 'u' }, progressDeadlineSeconds: 1800 },
+});
+
+test('an Evacuation is of the pod with its namespace, name and UID alone', () => {
+  const pod = { metadata: { namespace: 'shop', name: 'web', uid: 'u' } } as Pod;
+  const own = { ...evacuation('own'), metadata: { name: 'own', namespace: 'shop' } };
+  const elsewhere = { ...own, metadata: { name: 'forged', namespace: 'tenant' } };
+  const renamed = { ...own, spec: { ...own.spec, podRef: { name: 'other', uid: 'u' } } };
+  expect([...evacuationsByPod([pod], [own, elsewhere, renamed])]).toEqual([['u', own]]);
+  expect(evacuationsByPod([pod], [elsewhere, renamed]).size).toBe(0);
 });
 
 describe('the Evacuation of a pod that counts', () => {

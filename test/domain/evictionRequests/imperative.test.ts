@@ -1,6 +1,44 @@
 import { expect, test } from '@jest/globals';
+import type { Evacuation } from '../../../api/evacuation.ts';
 import { imperativeStep } from '../../../domain/evictionRequests/imperative.ts';
 import { daemonPod, mirrorPod, pod } from '../../kit/builders.ts';
+
+const now = new Date('2026-11-25T12:00:00Z');
+
+const situation = (differs: Partial<Parameters<typeof imperativeStep>[0]>) => ({
+  pod: undefined,
+  wasEvicted: false,
+  evacuations: [],
+  now,
+  ...differs,
+});
+
+const withEvacuators = () =>
+  pod({
+    name: 'web',
+    uid: 'uid',
+    annotations: { 'evacuation.coordination.k8s.io/priority_example.com': '10/mover' },
+  });
+
+function evacuation({
+  name = 'uid-web',
+  deletedAgoMs,
+  policy,
+  finalizers,
+}: {
+  name?: string;
+  deletedAgoMs?: number;
+  policy?: 'Forbid';
+  finalizers?: string[];
+}): Evacuation {
+  const deletionTimestamp =
+    deletedAgoMs === undefined ? undefined : new Date(now.getTime() - deletedAgoMs).toISOString();
+  return {
+    metadata: { name, uid: '01234567-89ab', deletionTimestamp, finalizers },
+    spec: { podRef: { name: 'web', uid: 'uid' } },
+    status: { evacuationCancellationPolicy: policy },
+  } as Evacuation;
+}
 
 test.each([
   { when: 'a running pod is evicted', of: pod(), kind: 'Evict' },
@@ -19,19 +57,41 @@ test.each([
     kind: 'Report',
   },
 ])('The imperative responder: $when', ({ of, kind }) => {
-  expect(imperativeStep({ pod: of, wasEvicted: false, evacuation: undefined }).kind).toBe(kind);
+  expect(imperativeStep(situation({ pod: of })).kind).toBe(kind);
 });
 
 test('The imperative responder evicts no pod twice', () => {
-  expect(imperativeStep({ pod: pod(), wasEvicted: true, evacuation: undefined })).toEqual({
+  expect(imperativeStep(situation({ pod: pod(), wasEvicted: true }))).toEqual({
     kind: 'Report',
     message: 'The pod is terminating.',
   });
 });
 
 test('The imperative responder leaves a pod to its Evacuation', () => {
-  expect(imperativeStep({ pod: pod(), wasEvicted: false, evacuation: 'uid-web' })).toEqual({
+  const evacuations = [evacuation({ deletedAgoMs: 60_000 }), evacuation({ name: 'uid-web-2' })];
+  expect(imperativeStep(situation({ pod: withEvacuators(), evacuations }))).toEqual({
     kind: 'Report',
-    message: 'Evacuation uid-web of the pod is in progress.',
+    message: 'Evacuation uid-web-2 of the pod is in progress.',
   });
+});
+
+test('The imperative responder leaves a pod to an Evacuation that was deleted, and cannot be cancelled', () => {
+  const evacuations = [evacuation({ deletedAgoMs: 60_000, policy: 'Forbid' })];
+  expect(imperativeStep(situation({ pod: withEvacuators(), evacuations })).kind).toBe('Report');
+});
+
+test.each([
+  { when: 'none is left', evacuations: [], step: { kind: 'Evacuate', name: 'uid-web' } },
+  {
+    when: 'the cancelled one is about to go',
+    evacuations: [evacuation({ deletedAgoMs: 5_000, finalizers: ['example.com/audit'] })],
+    step: { kind: 'Report', againInMs: 10_000 },
+  },
+  {
+    when: 'finalizers keep the cancelled one',
+    evacuations: [evacuation({ deletedAgoMs: 10_001, finalizers: ['example.com/audit'] })],
+    step: { kind: 'Evacuate', name: 'uid-web-01234567' },
+  },
+])('The imperative responder requests another Evacuation when $when', ({ evacuations, step }) => {
+  expect(imperativeStep(situation({ pod: withEvacuators(), evacuations }))).toMatchObject(step);
 });

@@ -195,6 +195,101 @@ describe('the report of a maintenance', () => {
     ]);
   });
 
+  describe('shows a pod that leaves by an EvictionRequest', () => {
+    const pod = { metadata: { name: 'web', namespace: 'shop', uid: 'p' }, spec: {}, status: {} };
+    const request = {
+      metadata: { name: 'r', namespace: 'shop', uid: 'r', creationTimestamp: time(5) },
+      spec: {
+        target: { pod: { name: 'web', uid: 'p' } },
+        requester: 'node-maintenance.dev/nodemaintenance',
+        intent: 'Eviction',
+      },
+    };
+    const target = (name: string, state: string) => ({ name, priority: 100, state });
+    const condition = (type: string, reason: string) => ({
+      type,
+      status: 'True',
+      reason,
+      message: 'No responder has evicted the pod.',
+      lastTransitionTime: time(40),
+    });
+
+    function barsOf(status: object | undefined) {
+      const eviction = status && { metadata: { name: 'e', namespace: 'shop' }, spec: request.spec, status };
+      const requested = { request, eviction };
+      const leaving = [{ pod, requested }] as unknown as MaintenanceRecord['leaving'];
+      const rows = timelineOf(maintenanceReport(record({ leaving })), 'Pods')?.rows ?? [];
+      const bars = rows.find(({ name }) => name === 'shop/web')?.bars ?? [];
+      return bars.map((bar) => [bar.kind, ...seconds(bar), bar.label]);
+    }
+
+    test('with who responded, what each has reported, and when the next one followed', () => {
+      const bars = barsOf({
+        targetResponders: [
+          target('example.com/slow', 'Interrupted'),
+          target('example.com/migrate', 'Completed'),
+          target('imperative-eviction.k8s.io/evictor', 'Active'),
+          target('example.com/later', 'Inactive'),
+        ],
+        responders: [
+          { name: 'example.com/slow', startTime: time(6) },
+          {
+            name: 'example.com/migrate',
+            startTime: time(10),
+            heartbeatTime: time(12),
+            completionTime: time(20),
+            message: 'Copied\n3 GiB',
+          },
+          {
+            name: 'imperative-eviction.k8s.io/evictor',
+            startTime: time(21),
+            heartbeatTime: time(30),
+            message: 'PodDisruptionBudget web allows no disruption.',
+          },
+          { name: 'example.com/later' },
+        ],
+      });
+      expect(bars).toEqual([
+        ['Leaving', 5, 80, undefined],
+        ['Failed', 6, 10, 'example.com/slow'],
+        ['Leaving', 10, 20, expect.stringMatching(/^example.com\/migrate: Copied.*3 GiB$/)],
+        [
+          'Leaving',
+          21,
+          80,
+          'imperative-eviction.k8s.io/evictor: PodDisruptionBudget web allows no disruption.',
+        ],
+      ]);
+    });
+
+    test('with a responder that does not report', () => {
+      const bars = barsOf({
+        targetResponders: [target('example.com/migrate', 'Active')],
+        responders: [{ name: 'example.com/migrate', startTime: time(6) }],
+      });
+      expect(bars[1]).toEqual([
+        'Blocked',
+        6,
+        80,
+        expect.stringContaining('Responder example.com/migrate does not respond'),
+      ]);
+    });
+
+    test('with a wait for a controller', () => {
+      expect(barsOf(undefined)).toEqual([
+        ['Leaving', 5, 80, undefined],
+        ['Blocked', 5, 80, 'No controller has answered the request.'],
+      ]);
+    });
+
+    test('with a failure', () => {
+      expect(barsOf({ conditions: [condition('Failed', 'NoFurtherResponder')] })).toEqual([
+        ['Leaving', 5, 80, undefined],
+        ['Failed', 40, 80, 'No responder has evicted the pod.'],
+      ]);
+    });
+  });
+
   test('without Temporal is made from the object and its Events', () => {
     const maintenance = {
       metadata: {
