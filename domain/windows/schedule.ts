@@ -52,9 +52,7 @@ export function scheduleProblems(schedule: WindowSchedule, nowMs: number): strin
   if (found.length > 0) return found;
   // The last window may be open now.
   const since = nowMs - durationMs(schedule.duration);
-  const [problem] = [neverOpens(schedule, since), overlapsItself(schedule, nowMs)].filter(
-    (one) => one !== undefined,
-  );
+  const problem = neverOpens(schedule, since) ?? overlapsItself(schedule, nowMs);
   return problem === undefined ? [] : [problem];
 }
 
@@ -164,7 +162,7 @@ function exceptionProblems(schedule: WindowSchedule): string[] {
 function neverOpens(schedule: WindowSchedule, nowMs: number): string | undefined {
   if (openingsAfter(schedule, nowMs, 1).length > 0) return undefined;
   const everyDay = { ...schedule, exceptions: [] };
-  if (openingsAfter(everyDay, nowMs, 1).length > 0)
+  if (exceptionsOf(schedule).length > 0 && openingsAfter(everyDay, nowMs, 1).length > 0)
     return 'schedule.exceptions: the window never opens because of its exceptions: remove one';
   const inLocalTime = { ...everyDay, timeZone: 'UTC' };
   const [skipped] = openingsAfter(inLocalTime, nowMs + offsetsOf(schedule.timeZone)(nowMs), 1);
