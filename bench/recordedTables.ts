@@ -55,8 +55,7 @@ function missedOf({ results }: RecordedFile): string[] {
     thresholds
       .filter(({ result }) => result === 'MISSED')
       .map(({ metric, value, unit, bound }) => {
-        const limit =
-          bound && ('atMost' in bound ? `at most ${bound.atMost}` : `at least ${bound.atLeast}`);
+        const limit = bound && ('atMost' in bound ? `at most ${bound.atMost}` : `at least ${bound.atLeast}`);
         return `- ${benchmark.name}, ${metric}: ${spreadText(value, 2)}${unit}, not ${limit}`;
       }),
   );

@@ -52,16 +52,7 @@ describe('--record', () => {
   });
 
   test('leaves --work, --targets and --runs to the command line', () => {
-    const options = parse(
-      '--record',
-      'drains',
-      '--work',
-      '50x100',
-      '--targets',
-      'ours,floor',
-      '--runs',
-      '1',
-    );
+    const options = parse('--record', 'drains', '--work', '50x100', '--targets', 'ours,floor', '--runs', '1');
     expect(options).toMatchObject({ names: ['50x100'], targets: ['ours', 'floor'], runs: 1 });
   });
 
@@ -70,7 +61,10 @@ describe('--record', () => {
   });
 
   test.each([
-    { args: '--record=drain', message: /--record <name>.*"drain" is no section .*: use drains, large-drains,/ },
+    {
+      args: '--record=drain',
+      message: /--record <name>.*"drain" is no section .*: use drains, large-drains,/,
+    },
     { args: '--record=../x', message: /--record <name>.*"..\/x" is no section/ },
     {
       args: '--record=budget',
