@@ -1,4 +1,4 @@
-import { type Column, budgetColumns, drainColumns, idleColumns, takeOverColumns } from './columns.ts';
+import { type Column, budgetColumns, idleColumns, takeOverColumns } from './columns.ts';
 import type { FigureRow } from './figures.ts';
 import { type RecordingName, recordingCommand, recordings, recordingNames } from './recordings.ts';
 import { failureLine, longestText } from './report.ts';

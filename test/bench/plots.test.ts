@@ -12,7 +12,7 @@ Text | with a bar.
 \`\`\`
 one: a title
 
-         runs  deleted s         requests/pod
+         runs  deleted s          requests/pod
   ours   2     3.87 (3.84..3.91)  1,234
   floor  1                        -
 \`\`\`
