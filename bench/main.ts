@@ -6,7 +6,9 @@ import { machineOf } from './machine.ts';
 import { type Options, parseOptions } from './options.ts';
 import { buildOperator, type OperatorBuilds } from './peers/build.ts';
 import { type BenchmarkResult, textOf, checkResults } from './report.ts';
-import type { ResultsFile } from './results.ts';
+import { recordedOf, sourceIn, writeRecorded } from './record.ts';
+import type { RecordingName } from './recordings.ts';
+import type { ResultsFile, Source } from './results.ts';
 import { runBenchmark } from './run.ts';
 import { operators } from './peers/operators.ts';
 import { isOperator, type OperatorName } from './target.ts';
@@ -25,14 +27,24 @@ for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 }
 
 try {
+  // Read first: the sources may change while hours of benchmarks run.
+  const source = options.record === undefined ? undefined : await sourceIn();
+  if (source?.isModified) report('The recorded file will say that the sources have uncommitted changes');
   const builds = await buildAll(options);
-  const results = await measureAll(options, builds);
+  const file = await measureAll(options, builds);
   report(`Wrote the results to ${options.json}`);
-  if (options.check) reportCheck(results);
+  if (options.record !== undefined && source !== undefined) record(file, options.record, source);
+  if (options.check) reportCheck(file.results);
 } catch (error) {
   report(error instanceof Error ? error.message : String(error));
   if (!stop.signal.aborted) report((error as Error | undefined)?.stack ?? '');
   process.exitCode = 1;
+}
+
+/** Written at the end only: an interrupted run replaces no results of a release. */
+function record(file: ResultsFile, name: RecordingName, source: Source): void {
+  const path = writeRecorded(recordedOf(file, { name, options, finishedAt: new Date(), source }));
+  report(`Recorded ${path}. Next: npm run generate`);
 }
 
 /** Says which thresholds are not met, and which are not checked. */
@@ -58,11 +70,13 @@ async function buildAll({ targets }: Options): Promise<OperatorBuilds> {
   return builds;
 }
 
-async function measureAll(
-  { benchmarks, profile }: Options,
-  builds: OperatorBuilds,
-): Promise<BenchmarkResult[]> {
-  const results: BenchmarkResult[] = [];
+async function measureAll({ benchmarks, profile }: Options, builds: OperatorBuilds): Promise<ResultsFile> {
+  const file: ResultsFile = {
+    startedAt: startedAt.toISOString(),
+    machine: machineOf(),
+    peers: peersOf(builds),
+    results: [],
+  };
   const testbedOptions = {
     nodes: nodesFor(benchmarks),
     profile,
@@ -73,12 +87,12 @@ async function measureAll(
   await withTestbed(testbedOptions, async (testbed) => {
     for (const benchmark of benchmarks) {
       const result = await runBenchmark(testbed, { options, builds, report }, benchmark);
-      results.push(result);
-      save({ startedAt: startedAt.toISOString(), machine: machineOf(), peers: peersOf(builds), results });
+      file.results.push(result);
+      save(file);
       process.stdout.write(`${textOf(result)}\n`);
     }
   });
-  return results;
+  return file;
 }
 
 function peersOf(builds: OperatorBuilds): ResultsFile['peers'] {

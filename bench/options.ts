@@ -1,5 +1,15 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 import { type Benchmark, parseBenchmark } from './benchmarks.ts';
+import {
+  isRecording,
+  recordedFile,
+  type Recording,
+  type RecordingName,
+  recordingNames,
+  recordings,
+} from './recordings.ts';
 import { type TargetName, targetNames } from './target.ts';
 
 export interface Options {
@@ -15,6 +25,8 @@ export interface Options {
   profile?: string;
   /** Exit 1 when a threshold is missed. */
   check: boolean;
+  /** The committed file to write, bench/results/NAME.json, once everything is measured. */
+  record?: RecordingName;
 }
 
 /** What is measured unless the command line names other benchmarks and targets. */
@@ -22,32 +34,60 @@ const defaults = {
   alone: {
     benchmarks: '1x250,10x70,pdb,budget,readiness:200x3,held:500',
     targets: ['ours', 'kubectl', 'floor'],
+    runs: 3,
   },
-  peers: {
-    benchmarks: '1x250,10x70,50x100,budget,each:100x5,overlap:20x10,cold:1x250',
-    targets: targetNames,
-  },
-} as const satisfies Record<string, { benchmarks: string; targets: readonly TargetName[] }>;
+  peers: recordings.peers,
+} as const satisfies Record<string, Pick<Recording, 'benchmarks' | 'targets' | 'runs'>>;
 
 /** Parses the command line. Ends the process for `--help` (exit 0) and for invalid arguments (exit 2). */
-export function parseOptions(argv: readonly string[], now: Date): Options {
+export function parseOptions(
+  argv: readonly string[],
+  now: Date,
+  /** Whether a path from the root of the repository exists. */
+  exists = (path: string) => existsSync(join(import.meta.dirname, '..', path)),
+): Options {
   const command = commandOf(`bench/results/${now.toISOString().slice(0, 19).replaceAll(':', '')}.json`);
   try {
     command.parse(argv, { from: 'user' });
+    const { force, ...given } = command.opts<Given>();
+    const options = withDefaults(given);
+    const problem = recordProblem(options, force, exists);
+    if (problem !== undefined) command.error(`error: ${problem}`);
+    return options;
   } catch (error) {
     if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
     throw error;
   }
-  const { peers, benchmarks, targets, ...others } = command.opts<Given>();
-  const unnamed = peers ? defaults.peers : defaults.alone;
+}
+
+type Given = Omit<Options, 'benchmarks' | 'targets' | 'runs'> &
+  Partial<Options> & { peers: boolean; force: boolean };
+
+function withDefaults({ peers, benchmarks, targets, runs, ...others }: Omit<Given, 'force'>): Options {
+  const named = others.record === undefined ? undefined : recordings[others.record];
+  const unnamed = named ?? (peers ? defaults.peers : defaults.alone);
   return {
     benchmarks: benchmarks ?? parseBenchmarks(unnamed.benchmarks),
     targets: targets ?? [...unnamed.targets],
+    runs: runs ?? unnamed.runs,
     ...others,
   };
 }
 
-type Given = Omit<Options, 'benchmarks' | 'targets'> & Partial<Options> & { peers: boolean };
+/** Returns why results cannot be recorded, before hours of measurements. */
+function recordProblem(
+  { record, benchmarks }: Options,
+  force: boolean,
+  exists: (path: string) => boolean,
+): string | undefined {
+  if (record === undefined) return force ? '--force is only for --record' : undefined;
+  const other = benchmarks.find(({ kind }) => !recordings[record].kinds.includes(kind));
+  if (other !== undefined)
+    return `--record ${record}: the section "${recordings[record].section}" of docs/performance.md has no figures of ${other.name}; leave --work out, or use --json`;
+  if (!force && exists(recordedFile(record)))
+    return `--record ${record}: ${recordedFile(record)} exists; add --force to replace it`;
+  return undefined;
+}
 
 function commandOf(defaultFile: string): Command {
   return new Command('npm run bench --')
@@ -71,13 +111,24 @@ function commandOf(defaultFile: string): Command {
       'compare with the peers of this project, built from their public sources in the folders of PEERS_SOURCE',
       false,
     )
-    .option('--runs <number>', 'interleaved runs of each target; the table shows the median', positive, 3)
+    .option(
+      '--runs <number>',
+      `interleaved runs of each target; the table shows the median (default: ${defaults.alone.runs}, or those of --record)`,
+      positive,
+    )
     .option(
       '--kubectl-runs <number>',
       'runs of the target kubectl: one takes up to 142 s and hardly varies',
       positive,
       1,
     )
+    .addOption(
+      new Option(
+        '--record <name>',
+        `measure what a section of docs/performance.md shows, unless --work, --targets or --runs say otherwise, and write bench/results/NAME.json, from which \`npm run generate\` writes the section: ${recordingNames.join(', ')}. With --check it is written, too, if a threshold is missed`,
+      ).argParser(parseRecording),
+    )
+    .option('--force', 'replace the file of --record if it exists', false)
     .option('--json <file>', 'write the results to this file', defaultFile)
     .option('--profile <dir>', 'write one CPU profile of the worker per run to this directory')
     .option('--check', 'exit 1 when a threshold is missed', false)
@@ -93,6 +144,13 @@ function parseBenchmarks(text: string): Benchmark[] {
       );
     return benchmark;
   });
+}
+
+function parseRecording(name: string): RecordingName {
+  if (isRecording(name)) return name;
+  throw new InvalidArgumentError(
+    `"${name}" is no section of docs/performance.md: use ${recordingNames.join(', ')}, or --json for another file.`,
+  );
 }
 
 function parseTargets(text: string): TargetName[] {

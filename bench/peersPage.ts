@@ -1,14 +1,8 @@
+import { drainColumns } from './columns.ts';
 import type { DrainMeasurement } from './measure.ts';
-import {
-  type BenchmarkResult,
-  costLines,
-  drainColumns,
-  failureLine,
-  rowsOf,
-  thresholdLine,
-  titleOf,
-} from './report.ts';
+import { type BenchmarkResult, costLines, failureLine, rowsOf, thresholdLine, titleOf } from './report.ts';
 import type { ResultsFile } from './results.ts';
+import { markdownTable } from './textTable.ts';
 
 /** Renders the results of `npm run bench -- --peers` as a page of Markdown. */
 export function peersPage({ startedAt, machine, peers, results }: ResultsFile): string {
@@ -53,7 +47,5 @@ function sectionOf(result: BenchmarkResult): string[] {
 }
 
 function tableOf(runs: readonly DrainMeasurement[]): string[] {
-  const [titles = [], ...rows] = rowsOf(drainColumns, runs);
-  const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
-  return [line(titles), line(titles.map(() => '---')), ...rows.map(line)];
+  return markdownTable(rowsOf(drainColumns, runs));
 }

@@ -1,14 +1,22 @@
 import { assertNever } from '../domain/common/assertNever.ts';
 import { type Benchmark, successors, type Workload } from './benchmarks.ts';
+import {
+  blockedColumns,
+  budgetColumns,
+  type Column,
+  drainColumns,
+  idleColumns,
+  takeOverColumns,
+} from './columns.ts';
 import type { HeldMeasurement } from './held.ts';
 import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
-import { programCpuMsPerPod } from './programCpu.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Slice } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
 import { type TargetName, targetNames } from './target.ts';
+import { aligned, spreadText } from './textTable.ts';
 import { failuresOf, type ThresholdResult, uncheckedOf } from './thresholds.ts';
 
 /** A run that has no figures, and why; without its number, all runs of the target. */
@@ -126,31 +134,8 @@ function heldLines(run: HeldMeasurement): string[] {
 }
 
 function idleTable(runs: readonly IdleMeasurement[]): string[] {
-  const titles = [
-    'nodes',
-    'pods',
-    'start s',
-    'RSS MB',
-    'peak MB',
-    'requests/s',
-    'cores',
-    'apiserver cores',
-    'CPU ms per churned pod',
-  ];
-  const rows = runs.map(
-    ({ nodes, pods, startSeconds, residentMb, requestsPerSecond, cores, churnMsPerPod }) => [
-      String(nodes),
-      String(pods),
-      startSeconds.toFixed(2),
-      residentMb.idle.toFixed(0),
-      residentMb.peak.toFixed(0),
-      requestsPerSecond.toFixed(2),
-      (cores['worker'] ?? NaN).toFixed(3),
-      (cores['kube-apiserver'] ?? NaN).toFixed(3),
-      churnMsPerPod.toFixed(2),
-    ],
-  );
-  return aligned([titles, ...rows]);
+  const rows = runs.map((run) => idleColumns.map(({ value, digits }) => value(run)?.toFixed(digits) ?? '-'));
+  return aligned([idleColumns.map(({ title }) => title), ...rows]);
 }
 
 function trafficLines({ maintenances, rounds }: TrafficMeasurement): string[] {
@@ -206,76 +191,21 @@ function readinessLines(run: ReadinessMeasurement): string[] {
 }
 
 function takeOverTable(runs: readonly TakeOverMeasurement[]): string[] {
-  const cell = (values: readonly number[]) => {
-    const sorted = values.toSorted((a, b) => a - b);
-    return `${percentile(sorted, 0.5)?.toFixed(2) ?? '-'}, ${sorted.at(-1)?.toFixed(2) ?? '-'}`;
-  };
   const rows = successors.map((successor) => {
     const own = runs.filter((run) => run.successor === successor);
-    const columns = [
-      own.map(({ firstEviction }) => firstEviction),
-      own.map(({ drainContinues }) => drainContinues),
-      own.map(({ start }) => start),
-    ];
-    return [successor, String(own.length), ...columns.map(cell)];
+    const cells = takeOverColumns.map(({ value, digits }) => longestText(spreadOf(own.map(value)), digits));
+    return [successor, String(own.length), ...cells];
   });
-  const titles = ['first eviction s', 'drain continues s', 'start s'].map((title) => `${title} (p50, max)`);
-  return aligned([['', 'runs', ...titles], ...rows]);
+  return aligned([['', 'runs', ...takeOverColumns.map(({ title }) => `${title} (p50, max)`)], ...rows]);
+}
+
+/** Returns the median and the longest time. */
+export function longestText(spread: Spread | undefined, digits: number): string {
+  return spread === undefined ? '-' : `${spread.median.toFixed(digits)}, ${spread.max.toFixed(digits)}`;
 }
 
 export function failureLine({ target, run, reason }: Failure): string {
   return `  ${target}  ${run === undefined ? 'not measured' : `run ${run} failed`}: ${reason}`;
-}
-
-export const drainColumns: readonly Column<DrainMeasurement>[] = [
-  { title: 'deleted s', value: ({ wallSeconds }) => wallSeconds, digits: 2 },
-  { title: 'reported s', value: ({ reportedSeconds }) => reportedSeconds, digits: 2 },
-  { title: 'pods/s', value: ({ pods, wallSeconds }) => pods / wallSeconds, digits: 1 },
-  { title: 'requests/pod', value: ({ requests, pods }) => requests.total / pods, digits: 2 },
-  { title: 'own count/pod', value: ({ ownRequests, pods }) => ownRequests && ownRequests / pods, digits: 2 },
-  { title: 'rejected', value: ({ requests }) => requests.rejected, digits: 0 },
-  { title: 'RSS MB', value: ({ residentMb }) => residentMb, digits: 0 },
-  { title: 'history', value: ({ historyEvents }) => historyEvents, digits: 0 },
-  { title: 'history KB', value: ({ historyBytes }) => historyBytes && historyBytes / 1_000, digits: 0 },
-  { title: 'cordon s', value: ({ firstCordonSeconds }) => firstCordonSeconds, digits: 2 },
-  { title: 'eviction s', value: ({ firstEvictionSeconds }) => firstEvictionSeconds, digits: 2 },
-  { title: 'silent s', value: ({ silentSeconds }) => silentSeconds, digits: 2 },
-  { title: 'CPU ms/pod', value: programCpuMsPerPod, digits: 1 },
-  {
-    title: 'apiserver CPU ms/pod',
-    value: ({ cpuSeconds, pods }) => perPod(cpuSeconds['kube-apiserver'], pods),
-    digits: 1,
-  },
-  {
-    title: 'Temporal CPU ms/pod',
-    value: ({ target, cpuSeconds, pods }) =>
-      target === 'ours' ? perPod(cpuSeconds['temporal'], pods) : undefined,
-    digits: 1,
-  },
-  { title: 'settling s', value: ({ settling }) => settling.seconds, digits: 2 },
-  { title: 'start s', value: ({ startSeconds }) => startSeconds, digits: 2 },
-];
-
-function perPod(seconds: number | undefined, pods: number): number | undefined {
-  return seconds === undefined ? undefined : (seconds * 1_000) / pods;
-}
-
-const blockedColumns: readonly Column<BlockedMeasurement>[] = [
-  { title: 'rejected/s', value: ({ rejectedPerSecond }) => rejectedPerSecond, digits: 2 },
-  { title: 'requests/s', value: ({ requestsPerSecond }) => requestsPerSecond, digits: 2 },
-];
-
-const budgetColumns: readonly Column<BudgetMeasurement>[] = [
-  ...drainColumns,
-  { title: 'first wait s', value: ({ budgetStartSeconds }) => budgetStartSeconds, digits: 2 },
-  { title: 'longest wait s', value: ({ longestWait }) => longestWait, digits: 2 },
-  { title: 'p99 wait s', value: ({ p99Wait }) => p99Wait, digits: 2 },
-];
-
-export interface Column<T> {
-  title: string;
-  value: (run: T) => number | undefined;
-  digits: number;
 }
 
 function drainTable(runs: readonly DrainMeasurement[]): string[] {
@@ -305,13 +235,6 @@ export function rowsOf<T extends { target: TargetName }>(
     return [[name, String(own.length), ...cells]];
   });
   return [['', 'runs', ...columns.map(({ title }) => title)], ...rows];
-}
-
-function aligned(rows: readonly string[][]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows.map((row) =>
-    `  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd(),
-  );
 }
 
 /** Lists the requests by kind, and the CPU time by process, of each target's first run. */
@@ -351,10 +274,4 @@ export function checkResults(results: readonly BenchmarkResult[]): {
       select(thresholds).map((one) => `${benchmark.name}: ${thresholdLine(one).trim()}`),
     );
   return { failures: lines(failuresOf), unchecked: lines(uncheckedOf) };
-}
-
-function spreadText(spread: Spread | undefined, digits: number): string {
-  if (spread === undefined) return '-';
-  const [median, min, max] = [spread.median, spread.min, spread.max].map((number) => number.toFixed(digits));
-  return min === max ? `${median}` : `${median} (${min}..${max})`;
 }

@@ -1,7 +1,9 @@
 import type { Machine } from './machine.ts';
+import type { RecordingName } from './recordings.ts';
+import type { FigureRow } from './figures.ts';
 import type { BenchmarkResult } from './report.ts';
 
-/** What `npm run bench` writes to bench/results. */
+/** What `npm run bench` writes to the file of --json. */
 export interface ResultsFile {
   startedAt: string;
   machine: Machine;
@@ -14,4 +16,25 @@ export interface ResultsFile {
     changes: readonly string[];
   }[];
   results: BenchmarkResult[];
+}
+
+/** The results of a benchmark with their medians and ranges. */
+export type RecordedResult = BenchmarkResult & { title: string; figures: FigureRow[] };
+
+/** What `npm run bench -- --record NAME` writes to bench/results/NAME.json, which is committed. */
+export interface RecordedFile extends ResultsFile {
+  name: RecordingName;
+  /** The command with the options that differ from those of the recording. */
+  command: string;
+  /** When the last benchmark had ended. */
+  finishedAt: string;
+  source: Source;
+  results: RecordedResult[];
+}
+
+/** What was measured. */
+export interface Source {
+  commit: string;
+  /** Whether its files had uncommitted changes, apart from results and documents. */
+  isModified: boolean;
 }

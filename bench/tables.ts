@@ -36,6 +36,7 @@ function textTables(lines: readonly string[]): Table[] {
   return blocks(inside, (line) => /^ {2,}\S.* {2,}\S/.test(line)).map(([titles = '', ...rows]) => {
     const columns = [...titles.matchAll(/\S+(?: \S+)*/g)].map(({ 0: name, index }) => ({ name, index }));
     return rows.map((row) => {
+      requireAligned(row, columns);
       const cells = columns.map(({ name, index }, i) => [
         name,
         row.slice(index, columns[i + 1]?.index).trim(),
@@ -43,6 +44,16 @@ function textTables(lines: readonly string[]): Table[] {
       return Object.fromEntries([['', row.slice(0, columns[0]?.index).trim()], ...cells]);
     });
   });
+}
+
+/** A row that is shifted by one character would lose digits, or have the figures of another column. */
+function requireAligned(row: string, columns: readonly { name: string; index: number }[]): void {
+  const shifted = columns.find(
+    ({ index }, i) =>
+      /^\S/.test(row.slice(index - 1)) || /^ +\S/.test(row.slice(index, columns[i + 1]?.index)),
+  );
+  if (shifted !== undefined)
+    throw new Error(`docs/performance.md: "${row.trim()}" is not aligned with its column "${shifted.name}"`);
 }
 
 function blocks(lines: readonly string[], isPart: (line: string) => boolean): string[][] {

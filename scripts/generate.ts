@@ -17,6 +17,7 @@ import { compatibilityReference } from './reference/compatibility.ts';
 import { eventsAndConditionsReference } from './reference/eventsAndConditions.ts';
 import { metricsReference } from './reference/metrics.ts';
 import { peersReference } from './reference/peers.ts';
+import { BlockError, performancePage } from './reference/performance.ts';
 import { performancePlots } from './reference/plots.ts';
 import { rbacReference } from './reference/rbac.ts';
 import { reliabilityRuns } from './reference/reliabilityRuns.ts';
@@ -49,7 +50,7 @@ export function generatedFiles(): GeneratedFile[] {
     ...referenceFiles(),
     ...peerFiles(),
     runsFile(),
-    ...plotFiles(),
+    ...performanceFiles(),
   ];
 }
 
@@ -239,14 +240,16 @@ function runsFile(): GeneratedFile {
   return { path: 'docs/reliability-runs.md', content: `<!-- ${comment} -->\n\n${reliabilityRuns(ROOT)}` };
 }
 
-/** The plots of the figures in docs/performance.md. */
-function plotFiles(): GeneratedFile[] {
-  const page = readFileSync(join(ROOT, 'docs', 'performance.md'), 'utf8');
-  const comment = header('docs/performance.md', 'tables').slice('# '.length).trim();
-  return performancePlots(page).map(({ name, content }) => ({
+/** docs/performance.md, whose blocks are generated, and the plots of its figures. */
+function performanceFiles(): GeneratedFile[] {
+  const path = 'docs/performance.md';
+  const page = performancePage(readFileSync(join(ROOT, path), 'utf8'), ROOT);
+  const comment = header(path, 'tables').slice('# '.length).trim();
+  const plots = performancePlots(page).map(({ name, content }) => ({
     path: `docs/images/performance-${name}.svg`,
     content: content.replace('>', `>\n<!-- ${comment} -->`),
   }));
+  return [{ path, content: page }, ...plots];
 }
 
 function kustomization(resources: string[]): object {
@@ -312,7 +315,13 @@ async function main(flags: string[]): Promise<number> {
     console.error(`Unknown option ${unknown.join(' ')}: the only option is --verify`);
     return 2;
   }
-  return flags.includes('--verify') ? verify() : write();
+  try {
+    return await (flags.includes('--verify') ? verify() : write());
+  } catch (error) {
+    if (!(error instanceof BlockError)) throw error;
+    console.error(error.message);
+    return 1;
+  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) process.exitCode = await main(process.argv.slice(2));

@@ -106,6 +106,7 @@ const folders = {
   'scripts/reference/settings.ts': { from: ['agent/config.ts', 'process/settings.ts', 'worker/config.ts', 'worker/codecServer/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/plots.ts': { from: ['bench/plot.ts', 'bench/tables.ts'] },
+  'scripts/reference/performance.ts': { from: ['bench/recordedTables.ts', 'bench/recordings.ts', 'bench/results.ts'] },
   'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
   'scripts/reference/reliabilityRuns.ts': { types: ['test/chaos/results.ts'] },
   'scripts/generate.ts': {

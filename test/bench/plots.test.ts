@@ -12,7 +12,7 @@ Text | with a bar.
 \`\`\`
 one: a title
 
-         runs  deleted s         requests/pod
+         runs  deleted s          requests/pod
   ours   2     3.87 (3.84..3.91)  1,234
   floor  1                        -
 \`\`\`
@@ -39,6 +39,11 @@ describe('the tables of a section', () => {
     expect(() => tablesOf(page, 'Peers')).toThrow('docs/performance.md has no section "Peers"');
   });
 
+  test('are refused if a row of text is shifted, because its figures would be of other columns', () => {
+    const shifted = page.replace('ours   2     3.87', 'ours   2    3.87');
+    expect(() => tablesOf(shifted, 'Drains')).toThrow('is not aligned with its column "deleted s"');
+  });
+
   test.each([
     ['3.87 (3.84..3.91)', [3.87, 3.84, 3.91]],
     ['1,234 of 12,000, and 5', [1_234, 12_000, 5]],
@@ -59,6 +64,33 @@ describe('the plots of docs/performance.md', () => {
     const shown = first.map((row) => numbersIn(row['deleted s'])[0]?.toPrecision(3)).map(Number);
     expect(shown.length).toBeGreaterThan(2);
     expect(texts).toEqual(expect.arrayContaining(shown.map((value) => value.toLocaleString('en'))));
+  });
+
+  test.each([
+    {
+      name: 'budget',
+      heading: 'One PodDisruptionBudget',
+      columns: ['deleted s', 'longest wait s', 'p99 wait s'],
+    },
+    { name: 'parts', heading: 'Parts of a drain', columns: ['after'] },
+  ])('show the figures of $heading', ({ name, heading, columns }) => {
+    const content = performancePlots(performance).find((plot) => plot.name === name)?.content ?? '';
+    const cells = tablesOf(performance, heading).flatMap((table) =>
+      table.flatMap((row) => columns.map((column) => row[column])),
+    );
+    // A plot may show milliseconds in microseconds.
+    const shown = (value: number) =>
+      [value, value * 1_000].some((one) =>
+        content.includes(`>${Number(one.toPrecision(3)).toLocaleString('en')}<`),
+      );
+    const numbers = cells.flatMap((cell) => numbersIn(cell).slice(0, 1));
+    expect(numbers.length).toBeGreaterThan(3);
+    expect(numbers.filter((value) => !shown(value))).toEqual([]);
+  });
+
+  test('of the page are all shown on it, with a description', () => {
+    const images = [...performance.matchAll(/^!\[(.+)\]\(images\/performance-(.+)\.svg\)$/gm)];
+    expect(images.map(([, , name]) => name)).toEqual(performancePlots(performance).map(({ name }) => name));
   });
 
   test('are the same, byte for byte, however many were drawn before', () => {
