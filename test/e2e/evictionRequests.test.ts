@@ -35,11 +35,12 @@ afterAll(async () => {
 const maintenance = (...args: string[]) => succeeds(kubectlOf(world.sandbox)(['maintenance', ...args]));
 const guarded = (name: string) => ({ labels: { guarded: name } });
 
-/** A budget that never allows a disruption of these pods; the returned function relaxes it. */
-async function guard(name: string): Promise<() => Promise<void>> {
-  await world.budget(name, guarded(name).labels, { maxUnavailable: 0 });
+/** Creates a budget that needs all of these pods; the returned function relaxes it. */
+async function guard(name: string, pods: readonly string[]): Promise<() => Promise<void>> {
+  // Of pods without a controller, the disruption controller counts only a number that must be available.
+  await world.budget(name, guarded(name).labels, { minAvailable: pods.length });
   return async () => {
-    const spec = { maxUnavailable: 100 };
+    const spec = { minAvailable: 0 };
     await world.kube.mergePatch(resources.podDisruptionBudgets, { namespace: 'default', name }, { spec });
   };
 }
@@ -94,8 +95,9 @@ describe('a drain by EvictionRequests', () => {
   });
 
   test('names what blocks it, in the status and for kubectl maintenance', async () => {
-    const lift = await guard('shown');
-    const [name = ''] = await world.placePods('node-2', 1, guarded('shown'));
+    const names = await world.placePods('node-2', 1, guarded('shown'));
+    const [name = ''] = names;
+    const lift = await guard('shown', names);
     await world.apply('shown', { nodes: ['node-2'], stage: 'Drain' });
     await world.eventually('shown', 'its pod is blocked', ({ status }) =>
       Boolean(status?.blockedPods?.some(({ reason }) => reason === 'DisruptionBudgetNeverAllows')),
@@ -163,8 +165,9 @@ describe('a drain by EvictionRequests', () => {
   }
 
   test('continues after a crash of the worker: no pod is requested twice', async () => {
-    const lift = await guard('crash');
-    const uids = await uidsOf(await world.placePods('node-3', 6, guarded('crash')));
+    const names = await world.placePods('node-3', 6, guarded('crash'));
+    const lift = await guard('crash', names);
+    const uids = await uidsOf(names);
     await world.apply('crash', { nodes: ['node-3'], stage: 'Drain' });
     await eventuallyRequested(uids);
     await worker.kill();
@@ -178,8 +181,9 @@ describe('a drain by EvictionRequests', () => {
   });
 
   test('that is cancelled withdraws its requests, and the pods run on', async () => {
-    await guard('cancelled');
-    const uids = await uidsOf(await world.placePods('node-1', 3, guarded('cancelled')));
+    const names = await world.placePods('node-1', 3, guarded('cancelled'));
+    await guard('cancelled', names);
+    const uids = await uidsOf(names);
     await world.apply('cancelled', { nodes: ['node-1'], stage: 'Drain' });
     await eventuallyRequested(uids);
     await eventually('the eviction API to be next', async () => {
@@ -194,8 +198,9 @@ describe('a drain by EvictionRequests', () => {
   });
 
   test('shares the request of a pod with another maintenance, which continues without it', async () => {
-    const lift = await guard('shared');
-    const uids = await uidsOf(await world.placePods('node-4', 2, guarded('shared')));
+    const names = await world.placePods('node-4', 2, guarded('shared'));
+    const lift = await guard('shared', names);
+    const uids = await uidsOf(names);
     await world.apply('first', { nodes: ['node-4'], stage: 'Drain' });
     await eventuallyRequested(uids);
     await world.apply('second', { nodes: ['node-4'], stage: 'Drain' });
