@@ -20,6 +20,11 @@ export function printError(text: string): void {
   console.error(escapeForTerminal(text, maxErrorLength));
 }
 
+/** Prints what is wrong with arguments, which it repeats. */
+export function writeUsageError(text: string): void {
+  process.stderr.write(`${escapeLines(cut(text.trimEnd(), maxErrorLength))}\n`);
+}
+
 export type Structured = 'json' | 'yaml';
 
 /** Formats a list like kubectl: `{ "items": [...] }`. */

@@ -3,6 +3,7 @@ import type { RequestOptions } from 'node:https';
 import { delimiter } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import { KubeConfig } from '@kubernetes/client-node';
+import { oneLine } from '../domain/common/text.ts';
 import { errorMessage } from './errors.ts';
 
 /** Selects the cluster. Without any setting: the cluster that kubectl would use, or the one that this process runs in. */
@@ -88,7 +89,9 @@ function loadFile(path: string): KubeConfig {
     config.loadFromFile(path);
   } catch (error) {
     const advice = 'check it with "kubectl config view"';
-    throw new Error(`kubeconfig ${path} cannot be read: ${errorMessage(error)}: ${advice}`, { cause: error });
+    throw new Error(`kubeconfig ${path} cannot be read: ${shown(errorMessage(error))}: ${advice}`, {
+      cause: error,
+    });
   }
   return config;
 }
@@ -125,18 +128,26 @@ function loadDefault(): KubeConfig {
 function checkContext(config: KubeConfig, source: string): void {
   const name = config.getCurrentContext();
   const known = config.getContexts().map((context) => context.name);
-  const remedy = known.length === 0 ? 'it defines no context' : `choose one of: ${known.join(', ')}`;
+  const remedy = known.length === 0 ? 'it defines no context' : `choose one of: ${shown(known.join(', '))}`;
   if (!name) throw new Error(`${source} has no current-context: ${remedy}`);
   const context = config.getContexts().find((candidate) => candidate.name === name);
-  if (context === undefined) throw new Error(`${source} has no context "${name}": ${remedy}`);
+  if (context === undefined) throw new Error(`${source} has no context "${shown(name)}": ${remedy}`);
   if (config.getCluster(context.cluster) === null) {
     throw new Error(
-      `${source}: context "${name}" names cluster "${context.cluster}", which it does not define`,
+      `${source}: context "${shown(name)}" names cluster "${shown(context.cluster)}", which it does not define`,
     );
   }
   if (config.getUser(context.user) === null) {
-    throw new Error(`${source}: context "${name}" names user "${context.user}", which it does not define`);
+    throw new Error(
+      `${source}: context "${shown(name)}" names user "${shown(context.user)}", which it does not define`,
+    );
   }
+}
+
+const maxShownLength = 300;
+
+function shown(text: string): string {
+  return oneLine(text, maxShownLength);
 }
 
 /** `kubectl proxy` serves plain HTTP without a certificate to verify; client-node requires skipTLSVerify for it. */
