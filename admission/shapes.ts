@@ -2,14 +2,14 @@ import * as z from 'zod';
 import { MAX_READINESS_GATES } from '../api/names.ts';
 
 /**
- * The types of the fields that admission reads. Objects of custom resources reach mutating webhooks before the apiserver validates them, and whoever
- * reaches the port can send anything. Other fields, and values of other releases, are left to the apiserver.
+ * The types of the fields that admission reads. Objects of custom resources reach mutating webhooks before the apiserver validates them, and any peer
+ * that reaches the port can send anything. Other fields, and values of other releases, are left to the apiserver.
  */
 
 const texts = z.record(z.string(), z.string());
 const values = z.array(z.string()).optional();
 
-/** Null: as encoders of Go write a time that is not set. */
+/** Fields that are pointers in Go may be null. */
 const metadata = z.looseObject({
   name: z.string().optional(),
   labels: texts.optional(),

@@ -37,8 +37,8 @@ const resultsFile = join(root, 'node_modules', '.cache', 'mutation.json');
 /** A copy of the sources. */
 const copy = mkdtempSync(join(tmpdir(), 'nm-mutation-'));
 
-/** A mutant that loops for ever is noticed. Many times longer than the tests of one folder. */
-const timeoutMs = 120_000;
+/** A mutant that loops for ever is noticed. Many times longer than the tests of one folder, also on a machine that does something else. */
+const timeoutMs = 600_000;
 
 const wholeNumber = (text: string): number => {
   if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError('expected a whole number');

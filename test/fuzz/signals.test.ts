@@ -5,7 +5,7 @@ import { expectReadable, fuzz } from './kit/fuzz.ts';
 import { mutationsOf } from './kit/mutations.ts';
 import fc from 'fast-check';
 
-/** Whoever may signal a workflow sends any JSON. Here the handlers are called as Temporal calls them, and the activities are faked. */
+/** Any client that may signal a workflow sends any JSON. Here the handlers are called as Temporal calls them, and the activities are faked. */
 
 interface Handler {
   handle: (input?: unknown) => unknown;

@@ -19,7 +19,7 @@ import {
 import { expectReadable, fuzz, maxProblemLength } from './kit/fuzz.ts';
 import { jsonTextsLike } from './kit/mutations.ts';
 
-/** Whoever reaches the webhook port may send any body, and objects reach mutating webhooks before the apiserver validates them. */
+/** Any peer that reaches the webhook port may send any body, and objects reach mutating webhooks before the apiserver validates them. */
 
 const signal = new AbortController().signal;
 const user = { username: 'jane', uid: '1', groups: ['ops'], extra: { 'example.com/key': ['a'] } };
@@ -247,5 +247,34 @@ describe.each(webhooks)('the webhook $path', ({ webhook, samples }) => {
       },
       80,
     );
+  });
+});
+
+describe('a webhook', () => {
+  const answerOf = (path: string, object: object) => {
+    const found = webhooks.find((one) => one.path === path);
+    return found?.webhook(JSON.stringify(review({ operation: 'CREATE', namespace: 'shop', object })), signal);
+  };
+
+  test('asks the apiserver for nothing because of a policy with thousands of gates', async () => {
+    const [gate] = policy.spec.readinessGates;
+    const readinessGates = Array.from({ length: 5_000 }, (_, index) => ({ ...gate, namespace: `n${index}` }));
+    const answer = await answerOf('readiness policies', {
+      ...policy,
+      spec: { ...policy.spec, readinessGates },
+    });
+    expect(answer).toMatchObject({ ok: false, problem: expect.stringContaining('readinessGates') });
+    expect(requests).toBe(0);
+  });
+
+  test('escapes the key of an annotation in the problem', async () => {
+    const answer = await answerOf('/requested-by', { metadata: { annotations: { '\u001b[2J': 1 } } });
+    expect(answer).toMatchObject({ ok: false, problem: expect.stringContaining('annotations.\\u001b[2J: ') });
+  });
+
+  test('leaves a drain plan that is no list to the schema', async () => {
+    const before = maintenance('rack-7', 'Idle');
+    const answer = await answerOf('/drain-plan', { ...before, spec: { ...before.spec, drainPlan: 'all' } });
+    expect(answer).toMatchObject({ ok: true, review: { response: { allowed: true } } });
   });
 });
