@@ -24,7 +24,7 @@ import { type RawPod, resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import { type MutationRequest, mutationWebhook, type Webhook } from './review.ts';
 import type { AdmissionView } from './reviewers.ts';
-import { drainPlanShape, type mutatedShape, nodeShape, podShape } from './shapes.ts';
+import { drainPlanShape, type MutatedShape, nodeShape, podShape } from './shapes.ts';
 
 /**
  * The webhooks that replace the MutatingAdmissionPolicies of deploy/ on apiservers that do not serve them (docs/adr/0047), by path. Each has the
@@ -58,7 +58,7 @@ export function mutationWebhooks(view: AdmissionView): Record<string, Webhook> {
 }
 
 /** The shapes of objects of which more than the metadata is read. */
-const shapes: Readonly<Record<string, typeof mutatedShape>> = {
+const shapes: Readonly<Record<string, MutatedShape>> = {
   '/daemonset-gate': podShape,
   '/readiness-taint': nodeShape,
   '/prepared-readiness-taint': nodeShape,

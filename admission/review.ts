@@ -4,7 +4,13 @@ import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
 import { numbered, oneLine } from '../domain/common/text.ts';
 import type { JsonPatchOperation } from '../kube/client.ts';
-import { evacuationShape, maintenanceShape, mutatedShape, readinessPolicyShape } from './shapes.ts';
+import {
+  evacuationShape,
+  maintenanceShape,
+  type MutatedShape,
+  mutatedShape,
+  readinessPolicyShape,
+} from './shapes.ts';
 
 /**
  * Parses the fields of admission.k8s.io/v1 AdmissionReview that the webhooks use. The apiserver validates objects against the schema
@@ -63,7 +69,7 @@ const readinessPolicyRequest = z.object({
 });
 
 /** Returns the schema of a request to change an object of this shape. */
-const mutationRequestOf = (shape: typeof mutatedShape) =>
+const mutationRequestOf = (shape: MutatedShape) =>
   z.object({
     ...common,
     operation: z.enum(['CREATE', 'UPDATE']),
@@ -112,7 +118,7 @@ export const evacuationWebhook = (reviewer: Reviewer<EvacuationRequest>) =>
   webhook(evacuationRequest, reviewer);
 export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook(evictionRequest, reviewer);
 
-export const mutationWebhook = (reviewer: Reviewer<MutationRequest>, shape = mutatedShape) =>
+export const mutationWebhook = (reviewer: Reviewer<MutationRequest>, shape: MutatedShape = mutatedShape) =>
   webhook(mutationRequestOf(shape), reviewer);
 
 export const readinessPolicyWebhook = (reviewer: Reviewer<ReadinessPolicyRequest>) =>

@@ -94,6 +94,9 @@ export const readinessPolicyShape = z.looseObject({
 /** An object of any kind that a mutating webhook changes. */
 export const mutatedShape = z.looseObject({ metadata, spec: z.looseObject({}).optional() });
 
+/** A shape of such an object, of which more fields may be read. */
+export type MutatedShape = z.ZodType<z.infer<typeof mutatedShape>>;
+
 const tolerations = z
   .array(z.looseObject({ key: z.string().optional(), effect: z.string().optional() }))
   .optional();

@@ -1,9 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import { CommanderError } from 'commander';
 import fc from 'fast-check';
-import { parseAgentConfig, parseReturnPaths } from '../../agent/config.ts';
-import { type SettingSource } from '../../process/settings.ts';
-import { agentSettingSources } from '../../agent/config.ts';
+import { agentSettingSources, parseAgentConfig, parseReturnPaths } from '../../agent/config.ts';
+import type { SettingSource } from '../../process/settings.ts';
 import { parseConfig, settingSources } from '../../worker/config.ts';
 import { codecServerSettingSources, parseCodecServerConfig } from '../../worker/codecServer/settings.ts';
 import { expectClearError, fuzz, thrownBy } from './kit/fuzz.ts';

@@ -1,6 +1,8 @@
 import { beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import type { Run } from '../../workflows/maintenance/run.ts';
-import type { WindowRun } from '../../workflows/windows/run.ts';
+import type * as maintenanceHandlers from '../../workflows/maintenance/handlers.ts';
+import type * as maintenanceRuns from '../../workflows/maintenance/run.ts';
+import type * as windowHandlers from '../../workflows/windows/handlers.ts';
+import type * as windowRuns from '../../workflows/windows/run.ts';
 import { expectReadable, fuzz } from './kit/fuzz.ts';
 import { mutationsOf } from './kit/mutations.ts';
 import fc from 'fast-check';
@@ -32,16 +34,11 @@ jest.unstable_mockModule('@temporalio/workflow', () => ({
   ) => void handlers.set(`${type} ${name}`, { handle, validate: validator }),
 }));
 
-type Maintenance = typeof import('../../workflows/maintenance/handlers.ts');
-type MaintenanceRun = typeof import('../../workflows/maintenance/run.ts');
-type Window = typeof import('../../workflows/windows/handlers.ts');
-type WindowRunModule = typeof import('../../workflows/windows/run.ts');
-
-let handleMessages: Maintenance['handleMessages'];
-let newRun: MaintenanceRun['newRun'];
-let applied: MaintenanceRun;
-let handleWindowMessages: Window['handleWindowMessages'];
-let newWindowRun: WindowRunModule['newWindowRun'];
+let handleMessages: typeof maintenanceHandlers.handleMessages;
+let newRun: typeof maintenanceRuns.newRun;
+let applied: typeof maintenanceRuns;
+let handleWindowMessages: typeof windowHandlers.handleWindowMessages;
+let newWindowRun: typeof windowRuns.newWindowRun;
 
 beforeAll(async () => {
   ({ handleMessages } = await import('../../workflows/maintenance/handlers.ts'));
@@ -95,7 +92,7 @@ function rejection(validate: Handler['validate'], input: unknown): string | unde
   }
 }
 
-function maintenanceRun(): Run {
+function maintenanceRun(): maintenanceRuns.Run {
   return { ...newRun(), name: 'rack-7', uid, generation: 3, stage: 'Cordon', nodes: ['n1'] };
 }
 
@@ -124,7 +121,7 @@ describe('any input of a message', () => {
     fuzz(
       inputs,
       async (input) => {
-        const run: WindowRun = { ...newWindowRun('r'), name: 'os', uid };
+        const run: windowRuns.WindowRun = { ...newWindowRun('r'), name: 'os', uid };
         const asked: unknown[] = [];
         const effects = {
           authorizeRequest: async (_ref: unknown, { approvedNodes = [] }: { approvedNodes?: string[] }) =>
@@ -161,7 +158,10 @@ test('any result of an activity is applied, or fails the run with the reason', (
         'applyObservation',
       ] as const) {
         const run = maintenanceRun();
-        rejection((given) => (applied[apply] as (run: Run, given: unknown) => void)(run, given), result);
+        rejection(
+          (given) => (applied[apply] as (run: maintenanceRuns.Run, given: unknown) => void)(run, given),
+          result,
+        );
         expect(['Idle', 'Cordon', 'Drain', 'Complete']).toContain(run.stage);
         expect(Number.isSafeInteger(run.position)).toBe(true);
         expect(run.nodes.every((node) => typeof node === 'string')).toBe(true);
