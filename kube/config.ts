@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
 import { delimiter } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
-import { KubeConfig } from '@kubernetes/client-node';
+import { type Cluster, KubeConfig } from '@kubernetes/client-node';
 import { oneLine } from '../domain/common/text.ts';
 import { errorMessage } from './errors.ts';
 
@@ -56,14 +56,20 @@ export interface ClusterAccess {
 export function clusterAccess(choice: KubeConfigChoice): ClusterAccess {
   const cluster = loadKubeConfig(choice).getCurrentCluster();
   if (cluster === null) throw new Error('the kubeconfig names no cluster');
-  const { server, caData, caFile, tlsServerName } = cluster;
-  const authority =
-    caData !== undefined
-      ? Buffer.from(caData, 'base64').toString()
-      : caFile !== undefined
-        ? readFileSync(caFile, 'utf8')
-        : undefined;
-  return { server, authority, tlsServerName };
+  const { server, tlsServerName } = cluster;
+  return { server, authority: authorityOf(cluster), tlsServerName };
+}
+
+function authorityOf({ name, caData, caFile }: Cluster): string | undefined {
+  try {
+    if (caData !== undefined) return Buffer.from(caData, 'base64').toString();
+    return caFile === undefined ? undefined : readFileSync(caFile, 'utf8');
+  } catch (error) {
+    throw new Error(
+      `the authority of cluster "${shown(name)}" in the kubeconfig cannot be read: ${shown(errorMessage(error))}`,
+      { cause: error },
+    );
+  }
 }
 
 /** Returns the contexts that `--context` accepts. Throws as loadKubeConfig does. */
@@ -132,11 +138,14 @@ function checkContext(config: KubeConfig, source: string): void {
   if (!name) throw new Error(`${source} has no current-context: ${remedy}`);
   const context = config.getContexts().find((candidate) => candidate.name === name);
   if (context === undefined) throw new Error(`${source} has no context "${shown(name)}": ${remedy}`);
-  if (config.getCluster(context.cluster) === null) {
+  const cluster = config.getCluster(context.cluster);
+  if (cluster === null) {
     throw new Error(
       `${source}: context "${shown(name)}" names cluster "${shown(context.cluster)}", which it does not define`,
     );
   }
+  if (typeof cluster.server !== 'string')
+    throw new Error(`${source}: cluster "${shown(cluster.name)}" has no server: set its URL`);
   if (config.getUser(context.user) === null) {
     throw new Error(
       `${source}: context "${shown(name)}" names user "${shown(context.user)}", which it does not define`,
@@ -146,14 +155,15 @@ function checkContext(config: KubeConfig, source: string): void {
 
 const maxShownLength = 300;
 
-function shown(text: string): string {
-  return oneLine(text, maxShownLength);
+/** A file may have any value where a name is expected. */
+function shown(value: unknown): string {
+  return oneLine(String(value), maxShownLength);
 }
 
 /** `kubectl proxy` serves plain HTTP without a certificate to verify; client-node requires skipTLSVerify for it. */
 function allowPlainHttp(config: KubeConfig): void {
   config.clusters = config.clusters.map((cluster) =>
-    cluster.server.startsWith('http:') ? { ...cluster, skipTLSVerify: true } : cluster,
+    String(cluster.server).startsWith('http:') ? { ...cluster, skipTLSVerify: true } : cluster,
   );
 }
 
