@@ -181,8 +181,8 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
 /** Truncates a text, and escapes its unprintable characters in the notation of JSON. */
 function printable(text: string): string {
-  const shown = text.length <= MAX_VALUE_LENGTH ? text : `${text.slice(0, MAX_VALUE_LENGTH)}...`;
-  return shown.replaceAll(UNPRINTABLE, (one) => one.split('').map(escaped).join(''));
+  const start = text.length <= MAX_VALUE_LENGTH ? text : `${text.slice(0, MAX_VALUE_LENGTH)}...`;
+  return start.replaceAll(UNPRINTABLE, (one) => one.split('').map(escaped).join(''));
 }
 
 function escaped(unit: string): string {

@@ -22,7 +22,7 @@ export function printError(text: string): void {
 
 /** Prints what is wrong with arguments, which it repeats. */
 export function writeUsageError(text: string): void {
-  process.stderr.write(`${escapeLines(cut(text.trimEnd(), maxErrorLength))}\n`);
+  process.stderr.write(`${escapeEachLine(cut(text.trimEnd(), maxErrorLength))}\n`);
 }
 
 export type Structured = 'json' | 'yaml';

@@ -163,7 +163,7 @@ function shown(value: unknown): string {
 /** `kubectl proxy` serves plain HTTP without a certificate to verify; client-node requires skipTLSVerify for it. */
 function allowPlainHttp(config: KubeConfig): void {
   config.clusters = config.clusters.map((cluster) =>
-    String(cluster.server).startsWith('http:') ? { ...cluster, skipTLSVerify: true } : cluster,
+    /^http:/.test(cluster.server) ? { ...cluster, skipTLSVerify: true } : cluster,
   );
 }
 

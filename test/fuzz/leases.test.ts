@@ -139,7 +139,7 @@ describe('any Lease', () => {
           expect(Number.isSafeInteger(decision.term.leaseTransitions)).toBe(true);
         }
       },
-      300,
+      100,
     ));
 
   test('is described by readable texts', () =>
@@ -156,7 +156,7 @@ describe('any Lease', () => {
         if (shown !== undefined) expectReadable(shown.message);
         if (expireTime !== undefined) expect(new Date(expireTime).toISOString()).toBe(expireTime);
       },
-      400,
+      150,
     ));
 
   test('is acquired and released by administrators, or names its holder', () =>
@@ -175,7 +175,7 @@ describe('any Lease', () => {
           if (force) expect(release.kind).not.toBe('HeldByAnother');
         }
       },
-      300,
+      100,
     ));
 
   test('is the identity of a process that lives, or not', () =>
@@ -193,7 +193,7 @@ describe('any Lease', () => {
         expect(heldManifestsOf(lease)).toBeGreaterThanOrEqual(0);
         expect(Number.isSafeInteger(heldManifestsOf(lease))).toBe(true);
       },
-      400,
+      150,
     ));
 });
 

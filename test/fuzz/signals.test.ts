@@ -114,7 +114,7 @@ describe('any input of a message', () => {
         expect(Number.isSafeInteger(run.generation)).toBe(true);
         expect(run.nodes).toEqual(['n1']);
       },
-      400,
+      150,
     ));
 
   test('asks for names of nodes of a window, or is rejected with the field', () =>
@@ -135,7 +135,7 @@ describe('any input of a message', () => {
         expect(asked.length).toBeLessThanOrEqual(4 * 5_000);
         expect(run.approvedNodes.length).toBeLessThanOrEqual(5_000);
       },
-      400,
+      150,
     ));
 });
 
@@ -170,5 +170,5 @@ test('any result of an activity is applied, or fails the run with the reason', (
       applied.applyEscalation(run, result as never, 5);
       expect(run.escalatesAtMs === undefined || Number.isSafeInteger(run.escalatesAtMs)).toBe(true);
     },
-    400,
+    150,
   ));

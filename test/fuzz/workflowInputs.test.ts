@@ -69,7 +69,7 @@ describe('any input', () => {
         const object = toNodeMaintenance(parsed.input);
         if (object !== undefined) expect(toNodeMaintenance(toMaintenanceInput(object))).toEqual(object);
       },
-      600,
+      100,
     ));
 
   test('opens a window, or names the field that keeps it from opening', () =>
@@ -79,14 +79,14 @@ describe('any input', () => {
         { name: 'os-patch', duration: '1h30m' },
       ]),
       (value) => expectProblems(parseWindowInput(value)),
-      300,
+      100,
     ));
 
   test('of an advance is an order, or names the field', () =>
     fuzz(
       fc.oneof(mutationsOf([{ to: 'Drain', from: 'Cordon' }, {}]), fc.constant(undefined)),
       (value) => expectProblems(parseAdvanceRequest(value)),
-      200,
+      100,
     ));
 });
 
