@@ -22,7 +22,7 @@ export function printError(text: string): void {
 
 /** Prints what is wrong with arguments, which it repeats. */
 export function writeUsageError(text: string): void {
-  process.stderr.write(`${escapeEachLine(cut(text.trimEnd(), maxErrorLength))}\n`);
+  process.stderr.write(`${cut(escapeEachLine(text.trimEnd().slice(0, maxErrorLength)), maxErrorLength)}\n`);
 }
 
 export type Structured = 'json' | 'yaml';
