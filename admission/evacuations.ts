@@ -13,6 +13,7 @@ import {
   registeredEvacuators,
 } from '../domain/evacuation/evacuatorSelection.ts';
 import { isFinished, podName } from '../domain/common/pod.ts';
+import { joinedProblems } from '../domain/common/text.ts';
 import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
@@ -54,7 +55,7 @@ function resolved(evacuation: Evacuation, pod: Pod): ReviewResult {
     );
   const { evacuators, problems } = registeredEvacuators(pod);
   // An invalid annotation must not block a drain or an Eviction: it continues without that evacuator and records an Event.
-  if (problems.length > 0 && !isForWorker) return invalid(`pod ${podName(pod)}: ${problems.join('; ')}`);
+  if (problems.length > 0 && !isForWorker) return invalid(`pod ${podName(pod)}: ${joinedProblems(problems)}`);
   const isReplaced = given !== undefined && !isDeepStrictEqual(given, evacuators);
   const warning = 'spec.evacuators: replaced with the evacuators in the annotations of the pod';
   return {

@@ -24,6 +24,7 @@ import { type RawPod, resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import { type MutationRequest, mutationWebhook, type Webhook } from './review.ts';
 import type { AdmissionView } from './reviewers.ts';
+import { drainPlanShape, type MutatedShape, nodeShape, podShape } from './shapes.ts';
 
 /**
  * The webhooks that replace the MutatingAdmissionPolicies of deploy/ on apiservers that do not serve them (docs/adr/0047), by path. Each has the
@@ -45,13 +46,23 @@ export function mutationWebhooks(view: AdmissionView): Record<string, Webhook> {
   return Object.fromEntries(
     Object.entries(mutations).map(([path, mutation]) => [
       path,
-      mutationWebhook(async (request, signal) => ({
-        kind: 'Allowed',
-        patch: await mutation(request, signal),
-      })),
+      mutationWebhook(
+        async (request, signal) => ({
+          kind: 'Allowed',
+          patch: await mutation(request, signal),
+        }),
+        shapes[path],
+      ),
     ]),
   );
 }
+
+/** The shapes of objects of which more than the metadata is read. */
+const shapes: Readonly<Record<string, MutatedShape>> = {
+  '/daemonset-gate': podShape,
+  '/readiness-taint': nodeShape,
+  '/prepared-readiness-taint': nodeShape,
+};
 
 type Patch = readonly JsonPatchOperation[];
 type Mutation = (request: MutationRequest, signal: AbortSignal) => Patch | Promise<Patch>;
@@ -73,8 +84,13 @@ function annotationPath(key: string): string {
 }
 
 function planPatch({ object, oldObject }: MutationRequest): JsonPatchOperation[] {
-  const { drainPlan } = object.spec as { drainPlan?: DrainPlanEntry[] };
-  const value = planToStore(drainPlan, oldObject as Pick<NodeMaintenance, 'spec'> | undefined);
+  const plan = drainPlanShape.optional().safeParse(object.spec?.['drainPlan']);
+  // The apiserver rejects it, with messages of the schema.
+  if (!plan.success) return [];
+  const value = planToStore(
+    plan.data as DrainPlanEntry[] | undefined,
+    oldObject as Pick<NodeMaintenance, 'spec'> | undefined,
+  );
   return value === undefined ? [] : [{ op: 'add', path: '/spec/drainPlan', value }];
 }
 

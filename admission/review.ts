@@ -2,7 +2,15 @@ import * as z from 'zod';
 import type { Evacuation } from '../api/evacuation.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { NodeReadinessPolicy } from '../api/nodeReadinessPolicy.ts';
+import { numbered, oneLine } from '../domain/common/text.ts';
 import type { JsonPatchOperation } from '../kube/client.ts';
+import {
+  evacuationShape,
+  maintenanceShape,
+  type MutatedShape,
+  mutatedShape,
+  readinessPolicyShape,
+} from './shapes.ts';
 
 /**
  * Parses the fields of admission.k8s.io/v1 AdmissionReview that the webhooks use. The apiserver validates objects against the schema
@@ -12,16 +20,12 @@ import type { JsonPatchOperation } from '../kube/client.ts';
 /** No object of the apiserver nests as deep. Nested arrays need 30 times their size when they are parsed, other JSON half of that. */
 const maxDepth = 1_000;
 
+/** Users read messages and warnings in a terminal, and names and annotations of objects are part of them. */
+const maxMessageLength = 1_500;
+const maxPathLength = 200;
+
 const apiVersion = 'admission.k8s.io/v1';
 const kind = 'AdmissionReview';
-
-const maintenance = z.looseObject({
-  metadata: z.looseObject({ name: z.string().optional() }),
-  spec: z.looseObject({
-    nodeSelector: z.looseObject({ nodeSelectorTerms: z.array(z.looseObject({})) }),
-    stage: z.string(),
-  }),
-});
 
 const userInfo = z.object({
   username: z.string(),
@@ -33,19 +37,21 @@ const userInfo = z.object({
 const common = { uid: z.string().min(1), userInfo };
 
 const maintenanceRequest = z.discriminatedUnion('operation', [
-  z.object({ ...common, operation: z.literal('CREATE'), object: maintenance }),
-  z.object({ ...common, operation: z.literal('UPDATE'), object: maintenance, oldObject: maintenance }),
-  z.object({ ...common, operation: z.literal('DELETE'), oldObject: maintenance }),
+  z.object({ ...common, operation: z.literal('CREATE'), object: maintenanceShape }),
+  z.object({
+    ...common,
+    operation: z.literal('UPDATE'),
+    object: maintenanceShape,
+    oldObject: maintenanceShape,
+  }),
+  z.object({ ...common, operation: z.literal('DELETE'), oldObject: maintenanceShape }),
 ]);
 
 const evacuationRequest = z.object({
   ...common,
   operation: z.literal('CREATE'),
   namespace: z.string().min(1),
-  object: z.looseObject({
-    metadata: z.looseObject({ name: z.string().optional() }),
-    spec: z.looseObject({ podRef: z.looseObject({ name: z.string(), uid: z.string() }) }),
-  }),
+  object: evacuationShape,
 });
 
 const evictionRequest = z.object({
@@ -59,36 +65,18 @@ const evictionRequest = z.object({
 const readinessPolicyRequest = z.object({
   ...common,
   operation: z.enum(['CREATE', 'UPDATE']),
-  object: z.looseObject({
-    spec: z.looseObject({
-      nodeSelector: z.looseObject({ nodeSelectorTerms: z.array(z.looseObject({})) }),
-      readinessGates: z.array(z.looseObject({ name: z.string(), namespace: z.string() })),
-    }),
-  }),
+  object: readinessPolicyShape,
 });
 
-/** The webhooks of policies see objects of several kinds before their schemas are validated. */
-const mutated = z.looseObject({
-  metadata: z.looseObject({ annotations: z.record(z.string(), z.string()).optional() }),
-  spec: z.looseObject({}).optional(),
-});
-
-const mutationRequest = z.object({
-  ...common,
-  operation: z.enum(['CREATE', 'UPDATE']),
-  object: mutated,
-  oldObject: mutated.nullish().transform((object) => object ?? undefined),
-  options: z.looseObject({ fieldManager: z.string().optional() }).nullish(),
-});
-
-/** The request of each webhook. */
-const requests = {
-  maintenanceRequest,
-  evacuationRequest,
-  evictionRequest,
-  readinessPolicyRequest,
-  mutationRequest,
-};
+/** Returns the schema of a request to change an object of this shape. */
+const mutationRequestOf = (shape: MutatedShape) =>
+  z.object({
+    ...common,
+    operation: z.enum(['CREATE', 'UPDATE']),
+    object: shape,
+    oldObject: shape.nullish().transform((object) => object ?? undefined),
+    options: z.looseObject({ fieldManager: z.string().optional() }).nullish(),
+  });
 
 interface AdmissionRequest {
   uid: string;
@@ -110,7 +98,8 @@ export type EvictionRequest = AdmissionRequest & { namespace: string; name: stri
 export type ReadinessPolicyRequest = AdmissionRequest & { object: NodeReadinessPolicy };
 
 /** A request that one of the MutatingAdmissionPolicies of deploy/ would change. */
-export type MutationRequest = AdmissionRequest & Omit<z.infer<typeof mutationRequest>, 'uid' | 'userInfo'>;
+export type MutationRequest = AdmissionRequest &
+  Omit<z.infer<ReturnType<typeof mutationRequestOf>>, 'uid' | 'userInfo'>;
 
 export type ReviewResult =
   | { kind: 'Allowed'; warnings?: readonly string[]; patch?: readonly JsonPatchOperation[] }
@@ -124,25 +113,22 @@ export type WebhookResponse = { ok: true; review: object } | { ok: false; proble
 export type Webhook = (text: string, signal: AbortSignal) => Promise<WebhookResponse>;
 
 export const maintenanceWebhook = (reviewer: Reviewer<MaintenanceRequest>) =>
-  webhook('maintenanceRequest', reviewer);
+  webhook(maintenanceRequest, reviewer);
 export const evacuationWebhook = (reviewer: Reviewer<EvacuationRequest>) =>
-  webhook('evacuationRequest', reviewer);
-export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook('evictionRequest', reviewer);
+  webhook(evacuationRequest, reviewer);
+export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook(evictionRequest, reviewer);
 
-export const mutationWebhook = (reviewer: Reviewer<MutationRequest>) => webhook('mutationRequest', reviewer);
+export const mutationWebhook = (reviewer: Reviewer<MutationRequest>, shape: MutatedShape = mutatedShape) =>
+  webhook(mutationRequestOf(shape), reviewer);
 
 export const readinessPolicyWebhook = (reviewer: Reviewer<ReadinessPolicyRequest>) =>
-  webhook('readinessPolicyRequest', reviewer);
+  webhook(readinessPolicyRequest, reviewer);
 
 function webhook<T extends AdmissionRequest>(
-  requestType: keyof typeof requests,
+  request: z.ZodType<Omit<AdmissionRequest, 'user'> & { userInfo: AdmissionRequest['user'] }>,
   reviewer: Reviewer<T>,
 ): Webhook {
-  const schema = z.object({
-    apiVersion: z.literal(apiVersion),
-    kind: z.literal(kind),
-    request: requests[requestType],
-  });
+  const schema = z.object({ apiVersion: z.literal(apiVersion), kind: z.literal(kind), request });
   return async (text, signal) => {
     const json = parseJson(text);
     if (json === undefined)
@@ -150,11 +136,13 @@ function webhook<T extends AdmissionRequest>(
     const parsed = schema.safeParse(json.value);
     if (!parsed.success) {
       const [issue] = parsed.error.issues;
-      return { ok: false, problem: `AdmissionReview: ${issue?.path.join('.')}: ${issue?.message}` };
+      // The path contains keys of the sender.
+      const path = oneLine(issue?.path.join('.') ?? '', maxPathLength) || 'the body';
+      return { ok: false, problem: `AdmissionReview: ${path}: ${issue?.message}` };
     }
-    const { userInfo: user, ...request } = parsed.data.request;
-    const result = await reviewer({ ...request, user } as unknown as T, signal);
-    return { ok: true, review: reviewOf(request.uid, result) };
+    const { userInfo: user, ...rest } = parsed.data.request;
+    const result = await reviewer({ ...rest, user } as unknown as T, signal);
+    return { ok: true, review: reviewOf(rest.uid, result) };
   };
 }
 
@@ -191,15 +179,28 @@ function reviewOf(uid: string, result: ReviewResult): object {
       ? {
           uid,
           allowed: true,
-          ...(result.warnings?.length && { warnings: result.warnings }),
+          ...(result.warnings?.length && { warnings: shownWarnings(result.warnings) }),
           ...(result.patch?.length && { patchType: 'JSONPatch', patch: encodePatch(result.patch) }),
         }
       : {
           uid,
           allowed: false,
-          status: { code: codes[result.reason], reason: result.reason, message: result.message },
+          status: {
+            code: codes[result.reason],
+            reason: result.reason,
+            message: oneLine(result.message, maxMessageLength),
+          },
         };
   return { apiVersion, kind, response };
+}
+
+/** An apiserver shows 4 KiB of warnings. */
+const maxWarnings = 20;
+
+function shownWarnings(warnings: readonly string[]): string[] {
+  const shown = warnings.slice(0, maxWarnings).map((warning) => oneLine(warning, maxMessageLength));
+  const more = warnings.length - shown.length;
+  return more === 0 ? shown : [...shown, numbered(more, 'more warning')];
 }
 
 function encodePatch(patch: readonly JsonPatchOperation[]): string {

@@ -157,9 +157,9 @@ function pathOf(path: readonly PropertyKey[]): string {
     .map((key) =>
       typeof key === 'number'
         ? `[${key}]`
-        : /^\w+$/.test(String(key))
+        : /^\w{1,80}$/.test(String(key))
           ? `.${String(key)}`
-          : `["${String(key)}"]`,
+          : `["${printable(String(key))}"]`,
     )
     .join('')
     .replace(/^\./, '');
@@ -173,8 +173,20 @@ const MAX_VALUE_LENGTH = 80;
 
 /** Formats a value as JSON, truncated so that a problem stays one readable line. */
 function shown(value: unknown): string {
-  const json = JSON.stringify(value) ?? String(value);
-  return json.length <= MAX_VALUE_LENGTH ? json : `${json.slice(0, MAX_VALUE_LENGTH)}...`;
+  return printable(JSON.stringify(value) ?? String(value));
+}
+
+/** Characters that control a terminal, break a line, reorder text or are invisible, and halves of surrogate pairs. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+
+/** Truncates a text, and escapes its unprintable characters in the notation of JSON. */
+function printable(text: string): string {
+  const start = text.length <= MAX_VALUE_LENGTH ? text : `${text.slice(0, MAX_VALUE_LENGTH)}...`;
+  return start.replaceAll(UNPRINTABLE, (one) => one.split('').map(escaped).join(''));
+}
+
+function escaped(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 function isObject(value: unknown): value is object {

@@ -56,6 +56,8 @@ export function duration(text: string): number {
   if (text === '0') return 0;
   const parts = [...text.matchAll(/(\d+)([hms])/g)];
   const isWhole = text !== '' && parts.map(([part]) => part).join('') === text;
-  if (!isWhole) throw new InvalidArgumentError('expected a duration such as 90s, 10m or 1h30m');
-  return parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (unitsMs[unit] ?? 0), 0);
+  const ms = parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (unitsMs[unit] ?? 0), 0);
+  if (!isWhole || !Number.isSafeInteger(ms))
+    throw new InvalidArgumentError('expected a duration such as 90s, 10m or 1h30m');
+  return ms;
 }

@@ -20,6 +20,11 @@ export function printError(text: string): void {
   console.error(escapeForTerminal(text, maxErrorLength));
 }
 
+/** Prints what is wrong with arguments, which it repeats. */
+export function writeUsageError(text: string): void {
+  process.stderr.write(`${cut(escapeEachLine(text.trimEnd().slice(0, maxErrorLength)), maxErrorLength)}\n`);
+}
+
 export type Structured = 'json' | 'yaml';
 
 /** Formats a list like kubectl: `{ "items": [...] }`. */

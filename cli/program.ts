@@ -5,7 +5,7 @@ import { addCompletionVerbs } from './completion/completion.ts';
 import { addLeaseVerbs } from './leases/lease.ts';
 import { addDoctorVerb } from './doctor/doctor.ts';
 import { addHistoryVerb } from './maintenance/history.ts';
-import { printError, UsageError } from './output.ts';
+import { printError, UsageError, writeUsageError } from './output.ts';
 import { addPlanVerb } from './maintenance/plan.ts';
 import { addReportVerb } from './report/report.ts';
 import { addStartVerb } from './maintenance/start.ts';
@@ -48,6 +48,7 @@ function commandLine(): Command {
     .option('--context <name>', 'context of the kubeconfig; default: the current one')
     .addOption(uiOption())
     .helpCommand(false)
+    .configureOutput({ writeErr: writeUsageError })
     .exitOverride();
   addPlanVerb(program);
   addStartVerb(program);

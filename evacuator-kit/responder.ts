@@ -1,6 +1,7 @@
 import type { LifecycleEviction } from '../api/lifecycle.ts';
 import { evacuationView } from '../domain/evictionRequests/evacuationView.ts';
 import { assignmentOf } from '../domain/evictionRequests/report.ts';
+import { oneLine } from '../domain/common/text.ts';
 import { respondersOf } from '../domain/evictionRequests/responders.ts';
 import type { FencedKube } from '../kube/client.ts';
 import type { EvacuationView } from '../kube/cluster.ts';
@@ -41,18 +42,20 @@ export class Responder {
   }
 }
 
+const maxShownLength = 80;
 const namePattern =
   /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 
 /** Throws an Error with a one-line message for a name that no pod can have. */
 export function requireResponderName(name: string): void {
+  const shown = oneLine(name, maxShownLength);
   if (!namePattern.test(name))
     throw new Error(
-      `responderName "${name}" has no domain and key: use a name of your own domain, for example example.com/migrate`,
+      `responderName "${shown}" has no domain and key: use a name of your own domain, for example example.com/migrate`,
     );
   const [domain = ''] = name.split('/');
   if (/(^|\.)(k8s|kubernetes)\.io$/.test(domain))
-    throw new Error(`responderName "${name}" is reserved for Kubernetes: use a name of your own domain`);
+    throw new Error(`responderName "${shown}" is reserved for Kubernetes: use a name of your own domain`);
 }
 
 function evictionProtocol({ responderName: name, view, log }: ResponderOptions): Protocol<LifecycleEviction> {

@@ -2,7 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
 import { delimiter } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
-import { KubeConfig } from '@kubernetes/client-node';
+import { type Cluster, KubeConfig } from '@kubernetes/client-node';
+import { oneLine } from '../domain/common/text.ts';
 import { errorMessage } from './errors.ts';
 
 /** Selects the cluster. Without any setting: the cluster that kubectl would use, or the one that this process runs in. */
@@ -55,14 +56,20 @@ export interface ClusterAccess {
 export function clusterAccess(choice: KubeConfigChoice): ClusterAccess {
   const cluster = loadKubeConfig(choice).getCurrentCluster();
   if (cluster === null) throw new Error('the kubeconfig names no cluster');
-  const { server, caData, caFile, tlsServerName } = cluster;
-  const authority =
-    caData !== undefined
-      ? Buffer.from(caData, 'base64').toString()
-      : caFile !== undefined
-        ? readFileSync(caFile, 'utf8')
-        : undefined;
-  return { server, authority, tlsServerName };
+  const { server, tlsServerName } = cluster;
+  return { server, authority: authorityOf(cluster), tlsServerName };
+}
+
+function authorityOf({ name, caData, caFile }: Cluster): string | undefined {
+  try {
+    if (caData !== undefined) return Buffer.from(caData, 'base64').toString();
+    return caFile === undefined ? undefined : readFileSync(caFile, 'utf8');
+  } catch (error) {
+    throw new Error(
+      `the authority of cluster "${shown(name)}" in the kubeconfig cannot be read: ${shown(errorMessage(error))}`,
+      { cause: error },
+    );
+  }
 }
 
 /** Returns the contexts that `--context` accepts. Throws as loadKubeConfig does. */
@@ -88,7 +95,9 @@ function loadFile(path: string): KubeConfig {
     config.loadFromFile(path);
   } catch (error) {
     const advice = 'check it with "kubectl config view"';
-    throw new Error(`kubeconfig ${path} cannot be read: ${errorMessage(error)}: ${advice}`, { cause: error });
+    throw new Error(`kubeconfig ${path} cannot be read: ${shown(errorMessage(error))}: ${advice}`, {
+      cause: error,
+    });
   }
   return config;
 }
@@ -125,18 +134,30 @@ function loadDefault(): KubeConfig {
 function checkContext(config: KubeConfig, source: string): void {
   const name = config.getCurrentContext();
   const known = config.getContexts().map((context) => context.name);
-  const remedy = known.length === 0 ? 'it defines no context' : `choose one of: ${known.join(', ')}`;
+  const remedy = known.length === 0 ? 'it defines no context' : `choose one of: ${shown(known.join(', '))}`;
   if (!name) throw new Error(`${source} has no current-context: ${remedy}`);
   const context = config.getContexts().find((candidate) => candidate.name === name);
-  if (context === undefined) throw new Error(`${source} has no context "${name}": ${remedy}`);
-  if (config.getCluster(context.cluster) === null) {
+  if (context === undefined) throw new Error(`${source} has no context "${shown(name)}": ${remedy}`);
+  const cluster = config.getCluster(context.cluster);
+  if (cluster === null) {
     throw new Error(
-      `${source}: context "${name}" names cluster "${context.cluster}", which it does not define`,
+      `${source}: context "${shown(name)}" names cluster "${shown(context.cluster)}", which it does not define`,
     );
   }
+  if (typeof cluster.server !== 'string')
+    throw new Error(`${source}: cluster "${shown(cluster.name)}" has no server: set its URL`);
   if (config.getUser(context.user) === null) {
-    throw new Error(`${source}: context "${name}" names user "${context.user}", which it does not define`);
+    throw new Error(
+      `${source}: context "${shown(name)}" names user "${shown(context.user)}", which it does not define`,
+    );
   }
+}
+
+const maxShownLength = 300;
+
+/** A file may have any value where a name is expected. */
+function shown(value: unknown): string {
+  return oneLine(String(value), maxShownLength);
 }
 
 /** `kubectl proxy` serves plain HTTP without a certificate to verify; client-node requires skipTLSVerify for it. */

@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import * as z from 'zod';
+import { oneLine } from '../domain/common/text.ts';
 
 /** Describes where the value of a setting comes from and how `--help` presents it. */
 export interface SettingSource {
@@ -44,6 +45,8 @@ export function decimalSeconds(min: number, max: number) {
 }
 
 type Values = Readonly<Record<string, unknown>>;
+
+const maxShownLength = 200;
 
 /**
  * Parses command line and environment with one schema; each field takes its flag, else its variable. commander reads the
@@ -103,6 +106,7 @@ function describeIssue(schema: z.ZodObject, { path, message }: z.core.$ZodIssue,
   const [flag = ''] = flags.split(' ');
   const name = [flag, variable && (flag === '' ? variable : `(${variable})`)].filter(Boolean).join(' ');
   const value = values[key];
-  const got = isSecret || value === undefined ? '' : ` (got ${JSON.stringify(value)})`;
+  const got =
+    isSecret || value === undefined ? '' : ` (got ${oneLine(JSON.stringify(value), maxShownLength)})`;
   return `${name}: ${message}${got}`;
 }

@@ -60,7 +60,7 @@ function shardsOf(count = '4'): number {
 }
 
 /** Tests in these folders need no server, or start their own: to run only them, no sandbox is started. */
-const selfSufficient = /^test\/(?:static|domain|http|replay|sandbox)\//;
+const selfSufficient = /^test\/(?:static|domain|fuzz|http|replay|sandbox)\//;
 
 /** Runs every file: only that uses every permission. */
 const wholeOption = '--all';

@@ -12,6 +12,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import { listed } from '../../domain/common/names.ts';
 import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
 import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
+import { joinedProblems } from '../../domain/common/text.ts';
 import { shown } from '../../domain/common/untrusted.ts';
 import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { stageOf } from '../../domain/common/stage.ts';
@@ -59,7 +60,7 @@ function parse(value: unknown): MaintenanceInput {
   const parsed = parseMaintenanceInput(value);
   const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
   if (parsed.ok && problems.length === 0) return parsed.input;
-  throw invalidInput(`The maintenance was not started: ${problems.join('; ')}`);
+  throw invalidInput(`The maintenance was not started: ${joinedProblems(problems)}`);
 }
 
 async function create(deps: Deps, input: MaintenanceInput): Promise<NodeMaintenance> {

@@ -1,6 +1,7 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { parseWindowInput, type WindowInput } from '../../api/windowInput.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
+import { joinedProblems } from '../../domain/common/text.ts';
 import { windowOpened } from '../../domain/notifications/events.ts';
 import { scheduleOf, skippedBecause } from '../../domain/windows/overrides.ts';
 import { durationMs, isRepeatedOpening, opensAt } from '../../domain/windows/schedule.ts';
@@ -60,7 +61,7 @@ const clockSkewMs = 60_000;
 /** Validates a start. Users who start a run can set its nominal time: no Schedule sets one that lies in the future. */
 function checkedOpening(deps: Deps, { input, startedAt, scheduledAt }: WindowStart): Opening {
   const parsed = parseWindowInput(input);
-  if (!parsed.ok) throw invalidInput(`The window was not opened: ${parsed.problems.join('; ')}`);
+  if (!parsed.ok) throw invalidInput(`The window was not opened: ${joinedProblems(parsed.problems)}`);
   const nowMs = deps.cluster.kube.now().getTime();
   const startedAtMs = Math.min(timeOf(startedAt) ?? nowMs, nowMs);
   const nominalMs = timeOf(scheduledAt);

@@ -1,18 +1,30 @@
 import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { parseAllDocuments } from 'yaml';
+import { oneLine } from '../../domain/common/text.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import { UsageError } from '../output.ts';
 
 /** Reads a YAML or JSON file with one document; `-` is standard input. Rejects with a UsageError that names the file. */
 export async function readDocument(file: string): Promise<unknown> {
   const content = await readContent(file);
+  try {
+    return documentIn(content);
+  } catch (error) {
+    // Also of the parser itself, for too many aliases or levels.
+    throw new UsageError(`${file}: ${oneLine(errorMessage(error), maxProblemLength)}`, { cause: error });
+  }
+}
+
+const maxProblemLength = 300;
+
+function documentIn(content: string): unknown {
   const documents = parseAllDocuments(content).filter(({ contents }) => contents !== null);
   const [first, ...more] = documents;
   const problem = first?.errors[0]?.message.split('\n')[0];
-  if (problem !== undefined) throw new UsageError(`${file}: ${problem}`);
-  if (first === undefined) throw new UsageError(`${file}: the file is empty`);
-  if (more.length > 0) throw new UsageError(`${file}: expected one document (got ${documents.length})`);
+  if (problem !== undefined) throw new Error(problem);
+  if (first === undefined) throw new Error('the file is empty');
+  if (more.length > 0) throw new Error(`expected one document (got ${documents.length})`);
   return first.toJS() as unknown;
 }
 

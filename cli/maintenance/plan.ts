@@ -15,6 +15,7 @@ import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { nameFor } from '../../domain/maintenance/name.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
+import { joinedProblems } from '../../domain/common/text.ts';
 import { type NodeAgent, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
 import {
   type DeploymentRegistration,
@@ -176,7 +177,7 @@ function parsed(input: object, prefix: string): NodeMaintenance {
   const problems = result.ok ? drainPlanProblems(result.input.drainPlan ?? []) : result.problems;
   const maintenance = result.ok ? toNodeMaintenance(result.input) : undefined;
   if (problems.length > 0 || maintenance === undefined)
-    throw new UsageError(`${prefix}${problems.join('; ') || 'spec.nodeSelector is missing'}`);
+    throw new UsageError(`${prefix}${joinedProblems(problems) || 'spec.nodeSelector is missing'}`);
   return maintenance;
 }
 

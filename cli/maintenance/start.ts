@@ -3,7 +3,7 @@ import { parseMaintenanceInput, toNodeMaintenance } from '../../api/maintenanceI
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { drainPlanProblems } from '../../domain/drain/plan.ts';
 import { stageOf } from '../../domain/common/stage.ts';
-import { numbered } from '../../domain/common/text.ts';
+import { joinedProblems, numbered } from '../../domain/common/text.ts';
 import { freeName, nameFor } from '../../domain/maintenance/name.ts';
 import type { Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
@@ -136,7 +136,7 @@ function maintenanceOf(
   });
   const problems = parsed.ok ? drainPlanProblems(parsed.input.drainPlan ?? []) : parsed.problems;
   const maintenance = parsed.ok ? toNodeMaintenance(parsed.input) : undefined;
-  if (problems.length > 0 || maintenance === undefined) throw new UsageError(problems.join('; '));
+  if (problems.length > 0 || maintenance === undefined) throw new UsageError(joinedProblems(problems));
   return maintenance;
 }
 

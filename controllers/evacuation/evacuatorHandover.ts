@@ -11,6 +11,7 @@ import { assertNever } from '../../domain/common/assertNever.ts';
 import { type ConditionFacts, isTrue, withCondition } from '../../domain/common/conditions.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { podTypeOf } from '../../domain/common/pod.ts';
+import { joinedProblems } from '../../domain/common/text.ts';
 import { gatingMaintenance } from '../../domain/drain/daemonSet.ts';
 import { drainingMaintenances } from '../../domain/drain/drainingMaintenances.ts';
 import { blockedCondition, blockedConditions } from '../../domain/evacuation/blocker.ts';
@@ -260,7 +261,7 @@ export class EvacuatorHandover {
     const { uid = '' } = evacuation.metadata;
     if (this.#warned.has(uid)) return;
     this.#warned.add(uid);
-    const message = `Ignored ${problems.join('; ')}. The pod is evacuated by its other evacuators, or evicted.`;
+    const message = `Ignored ${joinedProblems(problems)}. The pod is evacuated by its other evacuators, or evicted.`;
     this.#record(evacuation, pod, { type: 'Warning', reason: 'MalformedEvacuator', message });
   }
 

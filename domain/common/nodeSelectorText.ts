@@ -1,4 +1,7 @@
 import type { NodeSelectorRequirement } from '../../api/core.ts';
+import { oneLine } from './text.ts';
+
+const maxShownLength = 80;
 
 export type ParsedSelector =
   | { ok: true; requirements: NodeSelectorRequirement[] }
@@ -38,17 +41,29 @@ export function parseNodeSelector(text: string): ParsedSelector {
     if (requirement === undefined)
       return {
         ok: false,
-        problem: `expected requirements such as pool=gpu, zone in (a,b) or !spot (got "${part}")`,
+        problem: `expected requirements such as pool=gpu, zone in (a,b) or !spot (got "${oneLine(part, maxShownLength)}")`,
       };
     requirements.push(requirement);
   }
   return { ok: true, requirements };
 }
 
-/** Splits at commas outside of parentheses. */
+/** Splits at commas outside of parentheses, in one pass over a text of any length. */
 function partsOf(text: string): string[] {
   if (text.trim() === '') return [];
-  return text.split(/,(?![^(]*\))/).map((part) => part.trim());
+  const parts: string[] = [];
+  let start = 0;
+  let isInList = false;
+  for (let index = 0; index < text.length; index += 1) {
+    const character = text[index];
+    if (character === '(') isInList = true;
+    else if (character === ')') isInList = false;
+    else if (character === ',' && !isInList) {
+      parts.push(text.slice(start, index).trim());
+      start = index + 1;
+    }
+  }
+  return [...parts, text.slice(start).trim()];
 }
 
 function requirementOf(part: string): NodeSelectorRequirement | undefined {

@@ -26,6 +26,26 @@ export function oneLine(text: string, maxLength: number): string {
   return cut(escapeUnprintable(start.replaceAll(/\s+/g, ' ').trim()), maxLength);
 }
 
+const maxProblemsLength = 1_800;
+const maxProblemLength = 600;
+
+/**
+ * Joins the problems of one input, of which it may have thousands, to one line of bounded length. The user corrects the first ones, and sees the
+ * others then.
+ */
+export function joinedProblems(problems: readonly string[]): string {
+  const shown: string[] = [];
+  let length = 0;
+  for (const problem of problems) {
+    const line = oneLine(problem, maxProblemLength);
+    length += line.length + 2;
+    if (length > maxProblemsLength) break;
+    shown.push(line);
+  }
+  const more = problems.length - shown.length;
+  return [...shown, ...(more === 0 ? [] : [`and ${numbered(more, 'more problem')}`])].join('; ');
+}
+
 /** Returns the size of a JSON text in UTF-8. */
 export function jsonBytes(value: unknown): number {
   let bytes = 0;

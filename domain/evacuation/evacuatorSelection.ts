@@ -15,6 +15,7 @@ import { assertNever } from '../common/assertNever.ts';
 import { evacuationName } from './evacuation.ts';
 import { compareNames, mayHaveAgent } from '../common/names.ts';
 import { isFinished, podTypeOf } from '../common/pod.ts';
+import { oneLine } from '../common/text.ts';
 
 /** Selects the evacuators of a pod and the active evacuator among them (KEP-4212 > Drain, DaemonSet Controller). */
 
@@ -36,6 +37,7 @@ export const exhaustedCondition = 'EvacuatorsExhausted';
 const classPattern = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 const valuePattern = /^(-?\d{1,10})\/([A-Za-z0-9](?:[-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?)$/;
 const largestInt32 = 2 ** 31 - 1;
+const maxShownLength = 80;
 
 /** The evacuators in the annotations of a pod. Each problem is one line that names an annotation that is ignored. */
 export interface Registrations {
@@ -96,11 +98,11 @@ function parseRegistration(name: string, value: string): Evacuator | string {
   const field = `metadata.annotations[${name}]`;
   const evacuatorClass = name.slice(annotationPrefix.length);
   if (!isClassName(evacuatorClass))
-    return `${field}: expected an evacuator class after priority_, a DNS subdomain such as deployment.apps.k8s.io (got "${evacuatorClass}")`;
+    return `${field}: expected an evacuator class after priority_, a DNS subdomain such as deployment.apps.k8s.io (got "${oneLine(evacuatorClass, maxShownLength)}")`;
   const [, digits = '', role] = valuePattern.exec(value) ?? [];
   const priority = Number(digits);
   if (role === undefined || priority > largestInt32 || priority < -largestInt32 - 1)
-    return `${field}: expected "<priority>/<role>", such as "10000/controller" (got "${value.slice(0, 80)}")`;
+    return `${field}: expected "<priority>/<role>", such as "10000/controller" (got "${oneLine(value, maxShownLength)}")`;
   return { evacuatorClass, priority, role };
 }
 

@@ -24,8 +24,10 @@ export function parseRelease(text: string | undefined): Release | undefined {
   if (text === undefined) return undefined;
   try {
     const read = JSON.parse(text) as Partial<Release>;
-    const names = [read.deployment?.name, read.replicaSet?.name, read.podTemplateHash, read.releasedAt];
-    return names.every((name) => typeof name === 'string') ? (read as Release) : undefined;
+    const { deployment, replicaSet, podTemplateHash: hash, releasedAt, servedBefore = 0 } = read;
+    const texts = [deployment?.name, deployment?.uid, replicaSet?.name, replicaSet?.uid, hash, releasedAt];
+    const isRelease = texts.every((one) => typeof one === 'string') && Number.isSafeInteger(servedBefore);
+    return isRelease ? (read as Release) : undefined;
   } catch {
     return undefined;
   }

@@ -1,4 +1,5 @@
 import type { Lease } from '../../api/core.ts';
+import { oneLine } from '../common/text.ts';
 
 /** "renewTime + leaseDurationSeconds + 3 seconds (to allow for some clock drift)" (KEP-1411 > Acquisition). */
 export const CLOCK_DRIFT_MS = 3_000;
@@ -116,7 +117,7 @@ export function leaseClientProblem({ holder, leaseDurationSeconds }: LeaseClient
   if (holder.length > maxHolderLength)
     return `holder: expected at most ${maxHolderLength} characters (got ${holder.length})`;
   if (isAdministrator(holder))
-    return `holder: "${holder}" starts with "${ADMINISTRATOR_PREFIX}", which KEP-1411 reserves for administrators; choose another name`;
+    return `holder: "${oneLine(holder, maxHolderLength)}" starts with "${ADMINISTRATOR_PREFIX}", which KEP-1411 reserves for administrators; choose another name`;
   const isDuration =
     Number.isInteger(leaseDurationSeconds) &&
     leaseDurationSeconds >= 1 &&

@@ -23,6 +23,8 @@ export class UnreliableApiserver {
   readonly #upstream: URL;
   readonly #agent: Agent;
   readonly #sockets = new Set<Socket>();
+  /** Remote port -> the connection below TLS, which is the one that can be reset. */
+  readonly #connections = new Map<number, Socket>();
   /** Those that carry a watch. */
   readonly #watches = new Set<Socket>();
   /** Those that forward nothing any more, and stay open. */
@@ -35,6 +37,7 @@ export class UnreliableApiserver {
     server.on('connection', (socket: Socket) => {
       socket.on('error', () => undefined);
       if (this.#mode === 'Refuse') socket.resetAndDestroy();
+      else this.#accepted(socket);
     });
     server.on('secureConnection', (socket) => this.#connected(socket));
     server.on(
@@ -89,7 +92,13 @@ export class UnreliableApiserver {
   }
 
   #cut(sockets: ReadonlySet<Socket>): void {
-    for (const socket of sockets) socket.resetAndDestroy();
+    for (const { remotePort = 0 } of sockets) this.#connections.get(remotePort)?.resetAndDestroy();
+  }
+
+  #accepted(socket: Socket): void {
+    const { remotePort = 0 } = socket;
+    this.#connections.set(remotePort, socket);
+    socket.on('close', () => this.#connections.delete(remotePort));
   }
 
   #connected(socket: Socket): void {

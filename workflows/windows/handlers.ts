@@ -1,6 +1,8 @@
 import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
 import type { MaintenanceWindowActivities, WindowRequest } from '../../activities/contract.ts';
+import { MAX_APPROVED_NODES } from '../../api/names.ts';
 import type { NodesRequest } from '../../api/windowInput.ts';
+import { isNameOrUid } from '../../domain/common/untrusted.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
 import { checkedSignal, inputProblem, objectProblem, rejectIf } from '../shared/messageGuards.ts';
 import { windowProgress, windowSignals, windowUpdates } from './messages.ts';
@@ -96,10 +98,11 @@ function shapeProblem(request: unknown): string | undefined {
   const problem = objectProblem(request, { fields: ['node', 'nodes'], example: '{"node": "n1"}' });
   if (problem !== undefined) return problem;
   const { node, nodes } = (request ?? {}) as Record<string, unknown>;
-  if (node !== undefined && typeof node !== 'string') return 'node: expected the name of a node';
-  const areNames =
-    nodes === undefined || (Array.isArray(nodes) && nodes.every((one) => typeof one === 'string'));
-  return areNames ? undefined : 'nodes: expected a list of node names';
+  if (node !== undefined && !isNameOrUid(node)) return 'node: expected the name of a node';
+  const areNames = nodes === undefined || (Array.isArray(nodes) && nodes.every(isNameOrUid));
+  if (!areNames) return 'nodes: expected a list of node names';
+  const isTooLong = Array.isArray(nodes) && nodes.length > MAX_APPROVED_NODES;
+  return isTooLong ? `nodes: expected at most ${MAX_APPROVED_NODES} node names` : undefined;
 }
 
 function advanceProblem(request: unknown): string | undefined {

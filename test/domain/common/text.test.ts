@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { code, plain } from '../../../domain/common/markdown.ts';
-import { cut, escapeUnprintable, oneLine } from '../../../domain/common/text.ts';
+import { cut, escapeUnprintable, joinedProblems, oneLine } from '../../../domain/common/text.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../../kit/hostileText.ts';
 
 const anyText = fc.string({ unit: 'binary', maxLength: 300 });
@@ -73,4 +73,13 @@ describe('user-provided text in Markdown', () => {
     expect(code(text)).not.toMatch(unprintable);
     expect(code(text).length).toBeLessThanOrEqual(502);
   });
+});
+
+test('problems are joined to one line, which counts those that it does not contain', () => {
+  expect(joinedProblems(['a: wrong', 'b: wrong'])).toBe('a: wrong; b: wrong');
+  expect(joinedProblems([])).toBe('');
+  const many = joinedProblems(Array.from({ length: 5_000 }, (_, index) => `nodes[${index}]: is there twice`));
+  expect(many.length).toBeLessThanOrEqual(2_000);
+  expect(many).toMatch(/; and \d+ more problems$/);
+  expect(joinedProblems(['a\u001b[2J'.repeat(1_000)])).not.toMatch(unprintable);
 });

@@ -4,6 +4,11 @@ import { heartbeatTimeoutSeconds, renewalCheckMs, renewalThreshold } from '../..
 
 const secondsOfDay = 86_400;
 
+test('a Lease is renewed when a third of its duration has passed, and a twentieth of it later at most', () => {
+  expect(renewalThreshold * 900).toBe(600);
+  expect(renewalCheckMs(900)).toBe(45_000);
+});
+
 describe('heartbeats of an activity that only waits', () => {
   test.each([
     { durationSeconds: 3, timeout: 6 },

@@ -20,7 +20,10 @@ function clusterOf(all: NodeMaintenance[]) {
   const change = (type: 'Added' | 'Deleted', object: NodeMaintenance) => {
     for (const notify of subscribers) notify({ type, key: object.metadata.name, object });
   };
-  return { cluster: { maintenances, evacuations: { list: () => [] } } as unknown as Cluster, change };
+  const none = { list: () => [] };
+  const kube = { now: () => new Date() };
+  const cluster = { kube, maintenances, evacuations: none, lifecycle: { requests: none } };
+  return { cluster: cluster as unknown as Cluster, change };
 }
 
 function draining(index: number, drained: 'True' | 'False' = 'False'): NodeMaintenance {
