@@ -8,7 +8,7 @@ import { resources } from './resources.ts';
 const byTarget = 'target';
 
 /**
- * A pod by its namespace and UID. Whoever may create requests in one namespace may name any UID, also that of a pod of another namespace: the UID
+ * A pod by its namespace and UID. A user who may create requests in one namespace may name any UID, also that of a pod of another namespace: the UID
  * alone says nothing.
  */
 export interface PodIdentity {

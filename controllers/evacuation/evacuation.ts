@@ -205,7 +205,7 @@ export class EvacuationController {
       : this.#evacuate(key, evacuation, pod);
   }
 
-  /** "The same as advancing to Complete" stops what has not begun at once, also while Temporal is unavailable. */
+  /** "The same as advancing to Complete" stops what has not started at once, also while Temporal is unavailable. */
   #isCancelled(key: string, evacuation: Evacuation, pod: Pod): boolean {
     const { nodes, maintenances } = this.#cluster;
     const node = nodes.get(pod.spec.nodeName ?? '');
