@@ -278,6 +278,10 @@ describe('an evacuator', () => {
     await eventuallyStatus(pod, { message: 'Half of it is done' });
     await stop?.();
     expect(first.record.reasons).toEqual([StopReason.ShuttingDown]);
+    await eventually('the informer to show the report', () => {
+      const shown = c.cluster.evacuations.list().find(({ spec }) => spec.podRef.uid === pod.metadata.uid);
+      expect(shown?.status?.message).toBe('Half of it is done');
+    });
     const messages: unknown[] = [];
     startEvacuator(async (_pod, { status }) => void messages.push(status?.message));
     await eventuallyStatus(pod, { activeEvacuatorCompleted: true });

@@ -106,9 +106,10 @@ describe('An Evacuation', () => {
     for (const pod of pods) await c.eventuallyGone(pod);
     await eventuallyNoneLeft();
     await eventuallyDeletedTogether();
-    await eventually('the responses to all patches', () =>
-      expect(c.requests.count('patch evacuations.evacuation.coordination.k8s.io')).toBe(20),
-    );
+    const patches = () => c.requests.count('patch evacuations.evacuation.coordination.k8s.io');
+    await eventually('the responses to all patches', () => expect(patches()).toBeGreaterThanOrEqual(20));
+    // One each. A few are repeated if the informer is late.
+    expect(patches()).toBeLessThan(25);
   });
 
   test('is deleted together with those whose pods go later, one after the other', async () => {
@@ -200,7 +201,7 @@ describe('An Evacuation', () => {
     const budget = await computedBudget({ app }, { minAvailable: 1 }, 1);
     const { metadata } = await c.applied(c.maintenance({ nodes: [drained], stage: 'Drain' }));
     await requestEvacuation(pod);
-    await eventuallyMessage(pod, /allows no disruption|needs/);
+    await eventuallyMessage(pod, /It can never allow a disruption/);
     await c.patched(resources.nodeMaintenances, { name: metadata.name }, { spec: { stage: 'Complete' } });
     await c.patched(resources.podDisruptionBudgets, budget, { spec: { minAvailable: 0 } });
     await throughout('the pod stays', 1_000, () => expect(evictions()).toBe(0));
