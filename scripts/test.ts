@@ -17,7 +17,7 @@ import { jestOptions, root, toolEnvironment } from './tools.ts';
  * A shard is a process of Jest with a sandbox: it takes the longest file that is left, as soon as it is free. Nothing
  * keeps running, however the run ends.
  * Without arguments it leaves out the files `*.slow.test.ts`, which take longer than all others together. `npm run test:all` runs them,
- * too, and also fails if deploy/ grants a permission to the worker that none of its processes used.
+ * too, and also fails if deploy/ grants a permission to the worker that none of its processes used. Of its files, a few that fail are run again.
  * NM_TEST_KUBERNETES runs them with another version of Kubernetes, such as 1.34.
  * The last line is `<n> passed, <n> failed`, as counted by Jest, and `, <n> skipped` if this machine lacks what tests need (test/kit/requirements.ts). A
  * file that could not be run counts as one failed test; so does, once, a problem of the run as a whole.
@@ -32,6 +32,14 @@ interface JestResult {
   numPendingTests: number;
   /** Files that failed before their first test or after their last. */
   numRuntimeErrorTestSuites: number;
+  testResults: readonly FileResult[];
+}
+
+interface FileResult {
+  /** Its path. */
+  name: string;
+  status: 'passed' | 'failed';
+  assertionResults: readonly { status: string }[];
 }
 
 /** The files of a run. */
@@ -67,6 +75,9 @@ const wholeOption = '--all';
 /** Options of Jest. */
 const withoutSlow = ['--testPathIgnorePatterns', String.raw`\.slow\.test\.ts$`];
 
+/** If more files fail in a whole run, none is run again. */
+const maxRepeatedFiles = 6;
+
 /** In the environment of every process that descends from Jest; its value is the directory of the run. */
 const mark = 'NM_TEST_RUN';
 
@@ -97,16 +108,18 @@ async function main(given: readonly string[]): Promise<number> {
   const stop = interruption();
   const run = await makeRun({ isWhole });
   const problems: string[] = [];
+  let repeated: JestResult | undefined;
   try {
     const files = await listTests(args);
     if (files.length === 0) throw new Error(`No test file matches: ${args.join(' ')}`);
     const shards = Math.min(shardCount, files.length);
     if (!files.every((file) => selfSufficient.test(file))) await startServers(run, shards, stop);
     await runJest(run, shards, args, stop);
+    if (isWhole) repeated = await repeatFailed(run, stop);
   } catch (error) {
     problems.push(error instanceof Error ? error.message : String(error));
   }
-  const result = await readResult(run);
+  const result = repeated ?? (await readResult(run));
   if (process.env[report] && existsSync(run.result)) await copyFile(run.result, process.env[report]);
   // Tests that failed may not have reached what needs a permission.
   if (isWhole && result.success && problems.length === 0) problems.push(...(await permissionProblems(run)));
@@ -218,6 +231,32 @@ async function runJest(run: Run, shards: number, args: readonly string[], stop: 
   if (wasKilled) throw new Error('Jest did not end after its last test: a test left something running in it');
 }
 
+/**
+ * Runs the files that failed again, one after the other: a whole run occupies all processors for an hour, and what a control plane does late then is no
+ * fault of ours. What fails twice fails the run. Returns undefined if there is nothing to repeat, or too much for it to be chance.
+ */
+async function repeatFailed(run: Run, stop: AbortSignal): Promise<JestResult | undefined> {
+  const first = await readResult(run);
+  const failed = first.testResults.filter(({ status }) => status === 'failed');
+  if (failed.length === 0 || failed.length > maxRepeatedFiles) return undefined;
+  const files = failed.map(({ name }) => relative(root, name));
+  console.log(`Failed, and run again without others: ${files.join(', ')}`);
+  const second = { ...run, result: join(run.dir, 'repeated.json') };
+  await runJest(second, 1, ['--runTestsByPath', ...files], stop);
+  return combined(first, failed, await readResult(second));
+}
+
+/** Returns the result of a run in which these files were run again. */
+function combined(first: JestResult, repeated: readonly FileResult[], second: JestResult): JestResult {
+  const before = repeated.flatMap(({ assertionResults }) => assertionResults.map(({ status }) => status));
+  const count = (...statuses: string[]) => before.filter((status) => statuses.includes(status)).length;
+  return {
+    ...second,
+    numPassedTests: first.numPassedTests - count('passed') + second.numPassedTests,
+    numPendingTests: first.numPendingTests - count('pending', 'skipped') + second.numPendingTests,
+  };
+}
+
 function environment(run: Run, shards: number): NodeJS.ProcessEnv {
   return toolEnvironment({
     ...jestOptions,
@@ -257,6 +296,7 @@ async function readResult({ result }: Run): Promise<JestResult> {
       numFailedTests: 0,
       numPendingTests: 0,
       numRuntimeErrorTestSuites: 0,
+      testResults: [],
     };
   return JSON.parse(await readFile(result, 'utf8')) as JestResult;
 }
