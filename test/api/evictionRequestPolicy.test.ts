@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { fileURLToPath } from 'node:url';
 import type { Pod } from '../../api/core.ts';
 import type { EvictionIntent, EvictionRequest } from '../../api/lifecycle.ts';
-import { EVICTION_REQUEST } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { evictionRequestFor } from '../kit/builders.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -34,14 +34,7 @@ afterAll(async () => {
 });
 
 function requestOf(intent: EvictionIntent): EvictionRequest {
-  const { name, namespace = '', uid = '' } = pod.metadata;
-  const { apiVersion, kind } = EVICTION_REQUEST;
-  return {
-    apiVersion,
-    kind,
-    metadata: { name: c.named('er'), namespace },
-    spec: { target: { pod: { name, uid } }, requester: 'example.com/me', intent },
-  };
+  return evictionRequestFor(pod, { name: c.named('er'), requester: 'example.com/me', intent });
 }
 
 async function withdrawn(): Promise<EvictionRequest> {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../api/core.ts';
 import type { EvictionIntent, EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
-import { EVICTION_REQUEST } from '../../api/names.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { type RawPod, resources } from '../../kube/resources.ts';
+import { evictionRequestFor } from '../kit/builders.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
@@ -39,15 +39,9 @@ function podNamed(name: string, spec: object = {}): Promise<RawPod> {
   } as KubeObject as RawPod);
 }
 
-function request({ metadata }: RawPod, requester: string): Promise<EvictionRequest> {
-  const { apiVersion, kind } = EVICTION_REQUEST;
-  const target = { pod: { name: metadata.name, uid: metadata.uid ?? '' } };
-  return world.kube.create(resources.evictionRequests, {
-    apiVersion,
-    kind,
-    metadata: { name: `${metadata.name}-${requester.replace('/', '.')}`, namespace },
-    spec: { target, requester, intent: 'Eviction' },
-  });
+function request(pod: RawPod, requester: string): Promise<EvictionRequest> {
+  const name = `${pod.metadata.name}-${requester.replace('/', '.')}`;
+  return world.kube.create(resources.evictionRequests, evictionRequestFor(pod, { name, requester }));
 }
 
 function intend({ metadata: { name } }: EvictionRequest, intent: EvictionIntent): Promise<EvictionRequest> {

@@ -1,4 +1,6 @@
 import type { Pod } from '../../api/core.ts';
+import type { EvictionIntent, EvictionRequest } from '../../api/lifecycle.ts';
+import { EVICTION_REQUEST } from '../../api/names.ts';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import type { NodeAgent } from '../../domain/leases/nodeAgent.ts';
 import type { NodeReadinessGate } from '../../api/nodeReadiness.ts';
@@ -32,6 +34,21 @@ export function pod(
     metadata: { name: `pod-${serial}`, namespace: 'default', uid: `uid-${serial}`, ...metadata },
     spec: { nodeName: 'node-1', ...(priority === undefined ? {} : { priority }) },
     status: { phase, ready },
+  };
+}
+
+/** Returns a request of lifecycle.k8s.io for the eviction of the pod. */
+export function evictionRequestFor(
+  { metadata: { name, namespace = '', uid = '' } }: Pick<Pod, 'metadata'>,
+  request: Pick<EvictionRequest['spec'], 'requester'> & { name: string; intent?: EvictionIntent },
+): EvictionRequest {
+  const { apiVersion, kind } = EVICTION_REQUEST;
+  const { requester, intent = 'Eviction' } = request;
+  return {
+    apiVersion,
+    kind,
+    metadata: { name: request.name, namespace },
+    spec: { target: { pod: { name, uid } }, requester, intent },
   };
 }
 

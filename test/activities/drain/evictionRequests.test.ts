@@ -8,7 +8,7 @@ import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf, started } from '../../kit/activity.ts';
-import { daemons, pods } from '../../kit/builders.ts';
+import { daemons, evictionRequestFor, pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evictionRequestControllerOn } from '../../kit/evictionRequests.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
@@ -445,11 +445,8 @@ describe('Complete', () => {
       await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })),
       node,
     );
-    const { name, namespace = '', uid = '' } = pod.metadata;
-    await c.admin.create(resources.evictionRequests, {
-      metadata: { name: c.named('theirs'), namespace },
-      spec: { target: { pod: { name, uid } }, requester: 'example.com/descheduler', intent: 'Eviction' },
-    } as EvictionRequest & KubeObject);
+    const theirs = { name: c.named('theirs'), requester: 'example.com/descheduler' };
+    await c.admin.create(resources.evictionRequests, evictionRequestFor(pod, theirs));
     await requested(far, applied);
     await performed(() => activities.removeEvacuations(refOf(applied)));
     for (const one of [pod, far]) expect((await eventuallyRequested(one)).spec.intent).toBe('Eviction');

@@ -4,7 +4,7 @@ import { MAINTENANCE_REQUESTER } from '../../../api/names.ts';
 import { EvictionRequestCleanup } from '../../../controllers/evacuation/requestCleanup.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
-import { pods } from '../../kit/builders.ts';
+import { evictionRequestFor, pods } from '../../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
@@ -35,17 +35,12 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-async function requested(pod: Pod, differs: Partial<EvictionRequest['spec']> = {}): Promise<EvictionRequest> {
-  const { name, namespace = '', uid = '' } = pod.metadata;
-  return c.admin.create(resources.evictionRequests, {
-    metadata: { name: c.named('er'), namespace },
-    spec: {
-      target: { pod: { name, uid } },
-      requester: MAINTENANCE_REQUESTER,
-      intent: 'Eviction',
-      ...differs,
-    },
-  });
+async function requested(
+  pod: Pod,
+  differs: Partial<Pick<EvictionRequest['spec'], 'requester' | 'intent'>> = {},
+): Promise<EvictionRequest> {
+  const request = { name: c.named('er'), requester: MAINTENANCE_REQUESTER, ...differs };
+  return c.admin.create(resources.evictionRequests, evictionRequestFor(pod, request));
 }
 
 const current = ({ metadata: { namespace, name } }: EvictionRequest) =>

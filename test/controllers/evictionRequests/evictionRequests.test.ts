@@ -11,6 +11,7 @@ import type { EvictionEnd } from '../../../domain/evictionRequests/conditions.ts
 import { timeText } from '../../../domain/evictionRequests/times.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { evictionRequestFor } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evictionRequestControllerOn } from '../../kit/evictionRequests.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
@@ -46,18 +47,8 @@ afterAll(async () => {
 const start = () => evictionRequestControllerOn(c, { onEnd: (end) => ends.push(end) });
 const evictCount = () => c.requests.count('evict pods');
 
-function requestOf(pod: Pod, by = requester): EvictionRequest {
-  const { name, namespace = '', uid = '' } = pod.metadata;
-  const { apiVersion, kind } = EVICTION_REQUEST;
-  return {
-    apiVersion,
-    kind,
-    metadata: { name: c.named('er'), namespace },
-    spec: { target: { pod: { name, uid } }, requester: by, intent: 'Eviction' },
-  };
-}
-
-const request = (pod: Pod, by?: string) => c.admin.create(resources.evictionRequests, requestOf(pod, by));
+const request = (pod: Pod, by = requester) =>
+  c.admin.create(resources.evictionRequests, evictionRequestFor(pod, { name: c.named('er'), requester: by }));
 
 async function intend({ metadata }: EvictionRequest, intent: EvictionIntent): Promise<void> {
   const { namespace, name } = metadata;

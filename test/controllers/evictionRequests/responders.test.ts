@@ -3,7 +3,6 @@ import type { EvictionRequest, LifecycleEviction } from '../../../api/lifecycle.
 import {
   DAEMONSET_RESPONDER,
   DEPLOYMENT_RESPONDER,
-  EVICTION_REQUEST,
   IMPERATIVE_RESPONDER,
   LIFECYCLE_EVICTION,
   RELEASED_ANNOTATION,
@@ -11,7 +10,7 @@ import {
 import { isTrue } from '../../../domain/common/conditions.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
-import { daemons, pods } from '../../kit/builders.ts';
+import { daemons, evictionRequestFor, pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evictionRequestControllerOn } from '../../kit/evictionRequests.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
@@ -39,14 +38,8 @@ afterAll(async () => {
 });
 
 function request(pod: Pod): Promise<EvictionRequest> {
-  const { name, namespace = '', uid = '' } = pod.metadata;
-  const { apiVersion, kind } = EVICTION_REQUEST;
-  return c.admin.create(resources.evictionRequests, {
-    apiVersion,
-    kind,
-    metadata: { name: c.named('er'), namespace },
-    spec: { target: { pod: { name, uid } }, requester: 'example.com/descheduler', intent: 'Eviction' },
-  });
+  const named = { name: c.named('er'), requester: 'example.com/descheduler' };
+  return c.admin.create(resources.evictionRequests, evictionRequestFor(pod, named));
 }
 
 async function withdraw({ metadata: { namespace, name } }: EvictionRequest): Promise<void> {
