@@ -361,15 +361,24 @@ interface ListedNode extends KubeObject {
   status: { conditions?: Condition[]; nodeInfo?: { bootID: string } };
 }
 
-/** Returns those of the nodes that are Ready and whose Lease exists, by their names. */
+/**
+ * Returns those of the nodes that are Ready and whose Lease exists, by their names. The garbage collector is about to delete the Lease of an earlier node of
+ * the same name, and the node would not be Ready until kwok creates another one.
+ */
 async function readyNodes(server: ApiServer, names: ReadonlySet<string>): Promise<Map<string, ListedNode>> {
   const [nodes, leases] = await Promise.all([
     get<{ items: ListedNode[] }>(server, '/api/v1/nodes'),
     get<{ items: Lease[] }>(server, nodeLeases),
   ]);
-  const leased = new Set(leases.items.map(({ metadata }) => metadata.name));
-  const ready = nodes.items.filter(isReady).map((node) => [node.metadata.name, node] as const);
-  return new Map(ready.filter(([name]) => leased.has(name) && names.has(name)));
+  const owners = new Set(
+    leases.items.flatMap(({ metadata }) => metadata.ownerReferences ?? []).map(({ uid }) => uid),
+  );
+  const ready = nodes.items.filter((node) => names.has(node.metadata.name) && isReady(node));
+  return new Map(
+    ready
+      .filter(({ metadata }) => owners.has(metadata.uid ?? ''))
+      .map((node) => [node.metadata.name, node] as const),
+  );
 }
 
 function isReady(node: ListedNode): boolean {

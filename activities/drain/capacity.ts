@@ -84,7 +84,9 @@ export class Capacity {
     const { pods, nodes } = this.#deps.cluster;
     if (!waits && pods.size > maxReportedPods) return undefined;
     const isUnknown = (pod: Pod) =>
-      needsPlace(pod) && this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
+      needsPlace(pod) &&
+      pod.metadata.deletionTimestamp === undefined &&
+      this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
     const computed = await this.#newerThan(evacuate.some(isUnknown) ? minAgeMs : ageForReportMs);
     const { unplaced = [], servedFirst = [], stopped = [] } = computed.allocations.get(name) ?? {};
     const held = namesOf(nodesOf(maintenance, nodes.list()));
@@ -95,6 +97,7 @@ export class Capacity {
       dueInMs: evacuate.some(isUnknown) ? minAgeMs : ageForReportMs,
       facts: {
         waits,
+        isComplete: !evacuate.some(isUnknown),
         unplaced,
         servedFirst,
         stopped,

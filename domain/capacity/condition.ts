@@ -32,6 +32,8 @@ export type CapacityReason = (typeof CapacityReason)[keyof typeof CapacityReason
 export interface CapacityFacts {
   /** Its pods wait until they fit. */
   readonly waits: boolean;
+  /** They are about all of its pods, and not only about those that existed a moment ago. */
+  readonly isComplete: boolean;
   readonly unplaced: readonly UnplacedPod[];
   /** Maintenances that are to have the places that are missing. */
   readonly servedFirst: readonly string[];

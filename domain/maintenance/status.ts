@@ -273,13 +273,17 @@ function withDeadlineExceeded(
   return withCondition(conditions, { type, status: 'True', reason: 'PodsRemain', message }, now);
 }
 
-/** Returns the status with the condition CapacityAvailable. A maintenance whose pods neither wait nor failed to fit does not have it. */
+/**
+ * Returns the status with the condition CapacityAvailable. A maintenance whose pods neither wait nor failed to fit does not have it, and none says that
+ * pods fit before all of them were compared with the nodes.
+ */
 export function withCapacity(
   status: NodeMaintenanceStatus,
   facts: CapacityFacts,
   now: string,
 ): NodeMaintenanceStatus {
   const condition = capacityCondition(facts);
+  if (condition.status === 'True' && !facts.isComplete) return status;
   if (condition.status === 'True' && !facts.waits && !hasCondition(status, CAPACITY_AVAILABLE)) return status;
   return { ...status, conditions: withCondition(status.conditions, condition, now) };
 }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect } from '@jest/globals';
 import { resources } from '../../kube/resources.ts';
 import { eventually } from '../kit/eventually.ts';
 import { NodeProcesses, uptime } from '../kit/nodeProcesses.ts';
@@ -34,6 +34,12 @@ beforeAll(async () => {
   processes.staticPod('critical', { spec: critical });
   await processes.daemonSet('daemon');
 }, 600_000);
+
+/** So that the next test finds the node in service, although this one failed. */
+afterEach(async () => {
+  const left = world === undefined ? undefined : await world.maintenance(`real-${serial}`);
+  if (left !== undefined && !finished(left)) await deleted(`real-${serial}`);
+});
 
 afterAll(async () => {
   await worker?.kill();
@@ -79,6 +85,9 @@ for (const service of ['agent', 'kubelet', 'containerd'] as const)
     const { name, from } = await drain();
     await processes.eventuallyLogs('static', 'term', from);
     await processes.node.kill(service);
+    await world.eventually(name, 'it is drained', drained);
+    // When a kubelet starts, it gives processes of pods that it has no manifest of one second.
+    if (service === 'kubelet') processes.logKilled();
     await complete(name, from);
   });
 

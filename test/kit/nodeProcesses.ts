@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { appendFileSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { KubeObject } from '../../api/core.ts';
 import { type RawPod, resources } from '../../kube/resources.ts';
@@ -51,14 +51,14 @@ export class NodeProcesses {
   async pod(name: string): Promise<void> {
     await this.#world.kube.create(resources.pods, {
       metadata: { name, namespace: 'default' },
-      spec: { ...podSpec(name, this.#stopSeconds), nodeName: this.node.name },
+      spec: { ...this.#podSpec(name, this.#stopSeconds), nodeName: this.node.name },
     } as RawPod);
   }
 
   /** Creates a DaemonSet for real nodes. */
   async daemonSet(name: string): Promise<void> {
     const spec = {
-      ...podSpec(name, this.#stopSeconds),
+      ...this.#podSpec(name, this.#stopSeconds),
       nodeSelector: { type: 'real' },
       tolerations: [{ operator: 'Exists' }],
     };
@@ -75,7 +75,7 @@ export class NodeProcesses {
       apiVersion: 'v1',
       kind: 'Pod',
       metadata: { name, namespace: 'default' },
-      spec: { ...podSpec(name, stopSeconds), ...spec },
+      spec: { ...this.#podSpec(name, stopSeconds), ...spec },
     };
     // On the same file system and outside the folder: the kubelet must not read a part of it.
     const next = join(this.node.manifests, '..', `${name}.next`);
@@ -113,6 +113,14 @@ export class NodeProcesses {
       .filter(isRunning)
       .map(([name]) => name)
       .toSorted();
+  }
+
+  /** Logs the end of processes that were killed, which could not. */
+  logKilled(): void {
+    const existing = commandLines();
+    for (const name of this.running())
+      if (!existing.some((line) => line.includes(this.#markOf(name))))
+        appendFileSync(this.#log, `${uptime()} ${this.node.bootId()} ${name} end\n`);
   }
 
   async eventuallyRunning(names: readonly string[]): Promise<void> {
@@ -165,6 +173,41 @@ export class NodeProcesses {
     });
     expect(twice).toEqual([]);
   }
+
+  /** The first line of its script, by which the host finds it: other nodes have processes of the same name. */
+  #markOf(name: string): string {
+    return `# ${name} of ${this.#log}`;
+  }
+
+  #podSpec(name: string, stopSeconds: number): object {
+    const log = (what: Entry['what']) =>
+      `read -r now _ </proc/uptime; echo "$now $(/bin/busybox cat /boot_id) ${name} ${what}" >>/processes/log`;
+    const script = [
+      this.#markOf(name),
+      `trap '${log('term')}; /bin/sleep ${stopSeconds}; ${log('end')}; exit 0' TERM`,
+      log('start'),
+      'while true; do /bin/sleep 1 & wait $!; done',
+    ].join('\n');
+    return {
+      terminationGracePeriodSeconds: 30,
+      containers: [
+        {
+          name: 'main',
+          image: pauseImage,
+          imagePullPolicy: 'IfNotPresent',
+          command: ['/bin/sh', '-c', script],
+          volumeMounts: [
+            { name: 'processes', mountPath: '/processes' },
+            { name: 'boot-id', mountPath: '/boot_id', readOnly: true },
+          ],
+        },
+      ],
+      volumes: [
+        { name: 'processes', hostPath: { path: '/var/lib/processes', type: 'DirectoryOrCreate' } },
+        { name: 'boot-id', hostPath: { path: '/run/boot_id', type: 'File' } },
+      ],
+    };
+  }
 }
 
 /** Returns the time on the clock of the processes. */
@@ -172,31 +215,16 @@ export function uptime(): number {
   return Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]);
 }
 
-function podSpec(name: string, stopSeconds: number): object {
-  const log = (what: Entry['what']) =>
-    `read -r now _ </proc/uptime; echo "$now $(/bin/busybox cat /boot_id) ${name} ${what}" >>/processes/log`;
-  const script = [
-    `trap '${log('term')}; /bin/sleep ${stopSeconds}; ${log('end')}; exit 0' TERM`,
-    log('start'),
-    'while true; do /bin/sleep 1 & wait $!; done',
-  ].join('\n');
-  return {
-    terminationGracePeriodSeconds: 30,
-    containers: [
-      {
-        name: 'main',
-        image: pauseImage,
-        imagePullPolicy: 'IfNotPresent',
-        command: ['/bin/sh', '-c', script],
-        volumeMounts: [
-          { name: 'processes', mountPath: '/processes' },
-          { name: 'boot-id', mountPath: '/boot_id', readOnly: true },
-        ],
-      },
-    ],
-    volumes: [
-      { name: 'processes', hostPath: { path: '/var/lib/processes', type: 'DirectoryOrCreate' } },
-      { name: 'boot-id', hostPath: { path: '/run/boot_id', type: 'File' } },
-    ],
-  };
+/** Returns the command lines of all processes of this host, those of containers among them. */
+function commandLines(): string[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+      } catch {
+        // It has ended.
+        return '';
+      }
+    });
 }

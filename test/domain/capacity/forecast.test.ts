@@ -3,6 +3,7 @@ import type { Pod } from '../../../api/core.ts';
 import { capacityCondition, waitsForCapacity } from '../../../domain/capacity/condition.ts';
 import { capacityWarning, forecastCapacity, forecastText } from '../../../domain/capacity/forecast.ts';
 import { capacityNode, capacityPod } from '../../kit/capacity.ts';
+import { emptyStatus, withCapacity } from '../../../domain/maintenance/status.ts';
 import { pod } from '../../kit/builders.ts';
 
 const input = (pods: Pod[], free = 1_000) => ({
@@ -63,6 +64,7 @@ describe('the condition CapacityAvailable', () => {
   const unplaced = [{ pod: first, misfit: { nodes: 2, reasons: new Map([['Insufficient cpu', 2]]) } }];
   const facts = {
     waits: true,
+    isComplete: true,
     unplaced: [],
     servedFirst: [],
     stopped: [],
@@ -132,6 +134,16 @@ describe('the condition CapacityAvailable', () => {
     };
     expect(waitsForCapacity({ spec }, [{ ...condition, lastTransitionTime: '' }])).toBe(waits);
   });
+
+  test.each([
+    { differs: {}, want: ['PodsFit'] },
+    { differs: { isComplete: false }, want: [] },
+    { differs: { isComplete: false, unplaced }, want: ['PodsDoNotFit'] },
+  ])('says that pods fit only when all were compared with the nodes: $want', ({ differs, want }) => {
+    const { conditions } = withCapacity(emptyStatus, { ...facts, ...differs }, '2026-11-22T00:00:00Z');
+    expect(conditions.map(({ reason }) => reason)).toEqual(want);
+  });
+
   test('names the pods whose volumes are not known yet', () => {
     expect(capacityCondition({ ...facts, unread: [first] }).message).toBe(
       '1 pod waits until the volumes of its claims are read: shop/web-0.',

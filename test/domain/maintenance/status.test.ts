@@ -111,7 +111,16 @@ function capacityOf(count: number, text: string): CapacityFacts {
     name: longest(i),
     obstacle: 'Paused' as const,
   }));
-  return { waits: true, unplaced, servedFirst: [], stopped, unread: [], stranded: [], deadlocks: [] };
+  return {
+    waits: true,
+    isComplete: true,
+    unplaced,
+    servedFirst: [],
+    stopped,
+    unread: [],
+    stranded: [],
+    deadlocks: [],
+  };
 }
 
 const longest = (i: number) => `${i}`.padStart(4, '0').padStart(253, 'n');
