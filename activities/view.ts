@@ -7,7 +7,7 @@ import type {
 } from '../api/nodeMaintenance.ts';
 import { selectsNode } from '../domain/common/nodeSelector.ts';
 import { isCompleted, stageOf } from '../domain/common/stage.ts';
-import { completeDrainPlan } from '../domain/drain/plan.ts';
+import { planOf } from '../domain/drain/plan.ts';
 import type { WaitingNode } from '../domain/leases/nodeLease.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { resources } from '../kube/resources.ts';
@@ -72,10 +72,6 @@ export function isCompleting(maintenance: NodeMaintenance): boolean {
   throw invalidInput(
     `NodeMaintenance "${name}" is in stage ${stage}: set .spec.stage to Complete to complete it`,
   );
-}
-
-export function planOf(maintenance: NodeMaintenance): DrainPlanEntry[] {
-  return completeDrainPlan(maintenance.spec.drainPlan);
 }
 
 export function selectedNodes(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {

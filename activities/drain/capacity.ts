@@ -19,6 +19,7 @@ import { compareNames } from '../../domain/common/names.ts';
 import { isLeftRunning, podName } from '../../domain/common/pod.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isPastDeadline } from '../../domain/drain/escalation.ts';
+import { planOf } from '../../domain/drain/plan.ts';
 import { tierPositionOf } from '../../domain/drain/tiers.ts';
 import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.ts';
 import { budgetBlockers } from '../../domain/evacuation/budgets.ts';
@@ -27,7 +28,7 @@ import { isLive, isOurs } from '../../domain/evacuation/evictionRequest.ts';
 import { drainObstacleOf, endsByItself } from '../../domain/windows/drainObstacle.ts';
 import { byNamespace, byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
-import { isDraining, namesOf, nodeStatusOf, nodesOf, planOf, selectedNodes } from '../view.ts';
+import { isDraining, namesOf, nodeStatusOf, nodesOf, selectedNodes } from '../view.ts';
 import { BoundVolumes } from './boundVolumes.ts';
 
 /** A result is used for this long, and for this many times as long as it took. */

@@ -1,11 +1,12 @@
 import type { Node, Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
 import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
 import type { DrainingMaintenance } from '../../domain/drain/contention.ts';
 import type { DrainSnapshot } from '../../domain/drain/decide.ts';
-import { positionOf } from '../../domain/drain/plan.ts';
+import { planOf, positionOf } from '../../domain/drain/plan.ts';
 import type { NodeAgent } from '../../domain/leases/nodeAgent.ts';
 import { type DrainTargets, join } from '../../domain/drain/targets.ts';
 import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
@@ -15,7 +16,7 @@ import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
-import { type HeldView, isDraining, planOf, selectedNodes } from '../view.ts';
+import { type HeldView, isDraining, selectedNodes } from '../view.ts';
 
 /** The maintenances and pods that a snapshot is taken of. */
 export interface ClusterState {
@@ -26,6 +27,8 @@ export interface ClusterState {
 /** The state, and which nodes may be changed. */
 export interface HeldClusterState extends ClusterState {
   isHeld(node: string): boolean;
+  /** The other draining maintenances that select nodes of the maintenance, directly or through others. */
+  others: readonly NodeMaintenance[];
   /** The requester of another maintenance may maintain the node. A maintenance that begins nothing more there holds no other back. */
   mayMaintain(other: NodeMaintenance, node: string): boolean;
 }
@@ -33,20 +36,43 @@ export interface HeldClusterState extends ClusterState {
 /** Returns the state with the nodes whose Leases are held, and with the permissions of the requesters of the other maintenances. */
 export async function withPermissions(
   { authority, nodeLeases }: Pick<Deps, 'authority' | 'nodeLeases'>,
-  { maintenance, existing }: HeldView,
+  view: HeldView,
   state: ClusterState,
 ): Promise<HeldClusterState> {
   const isHeld = (node: string) => nodeLeases.isHeld(node);
-  const others = otherDrains(maintenance, state);
-  const held = others.length === 0 ? [] : existing.filter((node) => isHeld(node.metadata.name));
+  const others = connectedDrains(view, state, isHeld);
+  const held = others.length === 0 ? [] : view.existing.filter((node) => isHeld(node.metadata.name));
   const decisionOf = await authority.decideAll(others, held);
   const mayMaintain = (other: NodeMaintenance, node: string) =>
     decisionOf(other, node) === NodeDecision.Proceed;
-  return { ...state, isHeld, mayMaintain };
+  return { ...state, isHeld, others, mayMaintain };
 }
 
-function otherDrains({ metadata }: NodeMaintenance, { maintenances }: ClusterState): NodeMaintenance[] {
-  return maintenances.filter((one) => one.metadata.uid !== metadata.uid && isDraining(one));
+/**
+ * Returns the other draining maintenances that select nodes of this one, directly or through others. Few do: what is expensive, such as permissions, is
+ * asked for these alone.
+ */
+function connectedDrains(
+  { maintenance, existing, held }: HeldView,
+  { maintenances }: ClusterState,
+  isHeld: (node: string) => boolean,
+): NodeMaintenance[] {
+  const { uid } = maintenance.metadata;
+  const others = maintenances.filter((one) => one.metadata.uid !== uid && isDraining(one));
+  const connected = new Set<NodeMaintenance>();
+  let nodes: readonly Node[] = held;
+  for (;;) {
+    const joining = others.filter((one) => !connected.has(one) && selectsAny(one, nodes));
+    if (joining.length === 0) return others.filter((one) => connected.has(one));
+    for (const one of joining) connected.add(one);
+    nodes = existing.filter(
+      (node) => isHeld(node.metadata.name) && joining.some((one) => selectsAny(one, [node])),
+    );
+  }
+}
+
+function selectsAny({ spec }: NodeMaintenance, nodes: readonly Node[]): boolean {
+  return nodes.some((node) => selectsNode(spec.nodeSelector, node));
 }
 
 /** Returns the state in the informers, without the pods that are left running. */
@@ -103,7 +129,7 @@ export function takeSnapshot(
   state: HeldClusterState,
   podSnapshot: (pod: Pod) => PodSnapshot,
 ): DrainSnapshot {
-  const others = otherDrains(maintenance, state);
+  const { others } = state;
   const own = { ...draining(maintenance, held), position };
   const heldNodes = others.length === 0 ? [] : existing.filter((node) => state.isHeld(node.metadata.name));
   const connected = connectedTo(

@@ -10,7 +10,13 @@ import { admissionWarnings, deadlineProblem, storageProblem } from '../../domain
 import { canonicalJson } from '../../domain/common/canonicalJson.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { listed } from '../../domain/common/names.ts';
-import { completeDrainPlan, drainPlanProblems, entryKey, positionOf } from '../../domain/drain/plan.ts';
+import {
+  completeDrainPlan,
+  drainPlanProblems,
+  entryKey,
+  planOf,
+  positionOf,
+} from '../../domain/drain/plan.ts';
 import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
 import { joinedProblems } from '../../domain/common/text.ts';
 import { shown } from '../../domain/common/untrusted.ts';
@@ -23,7 +29,7 @@ import type { Deps } from '../deps.ts';
 import { currentExecution, requireOwnCluster } from '../execution.ts';
 import { invalidInput } from '../failures.ts';
 import { authorizeTemporal, requestedByTemporal, requesterIsTemporal } from '../temporalUser.ts';
-import { planOf, selectedNodes } from '../view.ts';
+import { selectedNodes } from '../view.ts';
 
 /**
  * The first activity of every run: validates its input, creates the NodeMaintenance if the run was started from Temporal, and reads the

@@ -2,7 +2,7 @@ import type { Node, Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { holdsNode } from '../common/nodePermission.ts';
 import { stageOf } from '../common/stage.ts';
-import { completeDrainPlan, positionOf } from './plan.ts';
+import { planOf, positionOf } from './plan.ts';
 import { type DrainTargets, desiredTargetsAt, join, targetsPod } from './targets.ts';
 
 /** Returns the maintenances that drain the node and do not skip it. A maintenance that is being deleted counts as Complete. */
@@ -28,5 +28,5 @@ export function maintenancesTargeting(
 }
 
 function desiredTargetsOf(maintenance: NodeMaintenance): DrainTargets {
-  return desiredTargetsAt(completeDrainPlan(maintenance.spec.drainPlan), positionOf(maintenance));
+  return desiredTargetsAt(planOf(maintenance), positionOf(maintenance));
 }

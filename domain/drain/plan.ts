@@ -1,5 +1,6 @@
 import type { DrainPlanEntry, NodeMaintenance, PodType } from '../../api/nodeMaintenance.ts';
 import { selectorKey, selectorText } from '../common/labelSelector.ts';
+import { memoized } from '../common/memoized.ts';
 
 /** "nil -> DaemonSet -> Static" (KEP-4212 > NodeMaintenance API); nil is Default. */
 export const podTypes: readonly PodType[] = ['Default', 'DaemonSet', 'Static'];
@@ -49,9 +50,19 @@ export function completeDrainPlan(plan: readonly DrainPlanEntry[] = []): DrainPl
   return [...plan, ...missing].toSorted(compareEntries);
 }
 
+/** Returns the complete drain plan of a maintenance. Computed once for each object, because a drain compares many maintenances after every change. */
+export function planOf({ spec }: Pick<NodeMaintenance, 'spec'>): readonly DrainPlanEntry[] {
+  return completed(spec.drainPlan ?? noEntries);
+}
+
+const noEntries: readonly DrainPlanEntry[] = [];
+const completed = memoized((plan: readonly DrainPlanEntry[]): readonly DrainPlanEntry[] =>
+  completeDrainPlan(plan),
+);
+
 /** Returns the index of the entry of the complete drain plan that the maintenance has reached. */
 export function positionOf({ spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>): number {
-  return Math.min(status?.drainPosition ?? 0, completeDrainPlan(spec.drainPlan).length - 1);
+  return Math.min(status?.drainPosition ?? 0, planOf({ spec }).length - 1);
 }
 
 /**

@@ -16,7 +16,7 @@ import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { isFalse, isTrue } from '../common/conditions.ts';
 import { terminationText } from '../evacuation/termination.ts';
 import { isCordoned } from '../common/cordon.ts';
-import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
+import { entryText, planOf, positionOf } from '../drain/plan.ts';
 import { stalledMessage } from '../common/stalledRun.ts';
 import { compareNames } from '../common/names.ts';
 import {
@@ -239,7 +239,7 @@ function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary
 export function tierOf(maintenance: NodeMaintenance): ReachedTier | undefined {
   if (stageOf(maintenance) !== 'Drain' || !hasStarted(maintenance, 'Drain')) return undefined;
   const { drainTier } = maintenance.status ?? {};
-  const entry = completeDrainPlan(maintenance.spec.drainPlan)[positionOf(maintenance)];
+  const entry = planOf(maintenance)[positionOf(maintenance)];
   return drainTier && entry && { ...drainTier, pods: entryText(entry) };
 }
 

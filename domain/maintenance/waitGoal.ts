@@ -3,7 +3,7 @@ import { isCordoned } from '../common/cordon.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { NODES_AUTHORIZED } from '../common/nodePermission.ts';
 import { hasStarted, isCompleted, isDrained, stageOf, stagesAfter } from '../common/stage.ts';
-import { completeDrainPlan, entryText, positionOf } from '../drain/plan.ts';
+import { entryText, planOf, positionOf } from '../drain/plan.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { notUncordonedReason, outOfServiceReasons, recordOf } from './backInService.ts';
 import { progressProblemOf } from './progressing.ts';
@@ -89,7 +89,7 @@ function waitingWithoutPods({ status }: NodeMaintenance): string[] {
 function waitingForDrain(input: MaintenanceSummaryInput): string[] {
   const { maintenance } = input;
   const { nodes, podsToEvacuate } = summaryOf(input);
-  const entry = completeDrainPlan(maintenance.spec.drainPlan)[positionOf(maintenance)];
+  const entry = planOf(maintenance)[positionOf(maintenance)];
   const noNodes = nodes.length === 0 ? ['a node that its selector matches'] : [];
   const tier = entry === undefined || podsToEvacuate === 0 ? [] : [`${entryText(entry)} to leave`];
   const paused = isPaused(maintenance) ? ['the maintenance to be resumed: it is paused'] : [];
