@@ -109,7 +109,14 @@ export async function bundleWorkflows(
   });
   const inputs = await digestsOf([...files].map((path) => relative(root, path)));
   const end = code.lastIndexOf(sourceMapComment);
-  return { code: `${code.slice(0, end)}${inputsComment}${JSON.stringify(inputs)}\n${code.slice(end)}` };
+  return {
+    code: inAscii(`${code.slice(0, end)}${inputsComment}${JSON.stringify(inputs)}\n${code.slice(end)}`),
+  };
+}
+
+/** One other character doubles the memory of the whole text, of which the threads of a worker keep several copies. */
+function inAscii(code: string): string {
+  return code.replaceAll(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 async function readNamed(file: string, { traces }: BundleOptions): Promise<WorkflowBundle> {
