@@ -11,7 +11,11 @@ import { assertNever } from '../../domain/common/assertNever.ts';
 import { isOfPod, replacementName } from '../../domain/evacuation/evacuation.ts';
 import { evacuationOf } from '../../domain/evacuation/evacuatorSelection.ts';
 import { hasFailed } from '../../domain/evictionRequests/conditions.ts';
-import { type ImperativeStep, imperativeStep } from '../../domain/evictionRequests/imperative.ts';
+import {
+  type ImperativeStep,
+  imperativeStep,
+  isAboutToBeCancelled,
+} from '../../domain/evictionRequests/imperative.ts';
 import { assignmentOf, withCompletion } from '../../domain/evictionRequests/report.ts';
 import { backOffMs } from '../../kube/backOff.ts';
 import type { EvictionOutcome } from '../../kube/client.ts';
@@ -28,7 +32,10 @@ import type { OtherControllers } from './otherControllers.ts';
 import { heartbeat, writeResponder } from './responderStatus.ts';
 
 interface Deps {
-  readonly cluster: Pick<FencedCluster, 'kube' | 'pods' | 'evacuations' | 'queues'>;
+  readonly cluster: Pick<
+    FencedCluster,
+    'kube' | 'nodes' | 'pods' | 'maintenances' | 'evacuations' | 'queues'
+  >;
   readonly view: EvictionView;
   readonly others: OtherControllers;
   /** The queue of the controller of Evacuations. */
@@ -65,6 +72,8 @@ export class ImperativeResponder {
   readonly #deps: Deps;
   readonly #queue = new WorkQueue('imperative-responder');
   readonly #slots: EvictionSlots;
+  /** Keys of Evictions whose maintenances were cancelled: they continue only if another maintenance drains the node. */
+  readonly #cancelled = new Set<string>();
   /** UIDs of pods whose eviction the apiserver has accepted. */
   readonly #evicted = new Set<string>();
   /** Targets of Evictions that the informer has shown, and that are deleted. */
@@ -87,6 +96,9 @@ export class ImperativeResponder {
         this.#queue.add(key);
       }),
       cluster.pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
+      cluster.maintenances.subscribe(() => {
+        for (const key of this.#cancelled) this.#queue.add(key);
+      }),
       cluster.evacuations.subscribe(({ type, key, object }) => {
         this.#evacuationChanged(type, key, object);
         const pod = cluster.pods.get(`${object.metadata.namespace}/${object.spec.podRef.name}`);
@@ -133,6 +145,7 @@ export class ImperativeResponder {
   #forget(key: string, eviction: LifecycleEviction): void {
     const { uid } = eviction.spec.target.pod;
     this.#slots.done(key);
+    this.#cancelled.delete(key);
     this.#evicted.delete(uid);
     this.#rejected.delete(uid);
     this.#deleted.delete(targetKey(eviction));
@@ -158,7 +171,9 @@ export class ImperativeResponder {
     // The informer of pods may be behind that of Evictions.
     if (assignment.pod === undefined && (await this.#podExists(assignment)))
       return { requeueAfterMs: retryMs };
-    const step = this.#stepOf(assignment);
+    const isCancelled = this.#isCancelled(assignment);
+    if (isCancelled) await this.#cancelEvacuation(key);
+    const step = this.#stepOf(assignment, isCancelled);
     if (step.kind !== 'Evict') this.#slots.done(key);
     switch (step.kind) {
       case 'Complete':
@@ -195,13 +210,23 @@ export class ImperativeResponder {
     return pod?.metadata.uid === uid;
   }
 
-  #stepOf({ eviction, pod }: Assignment): ImperativeStep {
+  #isCancelled({ key, eviction, pod }: Assignment): boolean {
+    const { nodes, maintenances } = this.#deps.cluster;
+    const node = nodes.get(pod?.spec.nodeName ?? '');
+    const isCancelled = node !== undefined && isAboutToBeCancelled(eviction, node, maintenances.list());
+    if (isCancelled) this.#cancelled.add(key);
+    else this.#cancelled.delete(key);
+    return isCancelled;
+  }
+
+  #stepOf({ eviction, pod }: Assignment, isCancelled: boolean): ImperativeStep {
     const { evacuations, kube } = this.#deps.cluster;
     const { uid } = eviction.spec.target.pod;
     const ofPod = evacuations.byIndex(byPodUid, uid).filter((one) => pod !== undefined && isOfPod(one, pod));
     return imperativeStep({
       pod,
       wasEvicted: this.#evicted.has(uid),
+      isCancelled,
       evacuations: ofPod,
       now: kube.now(),
     });
@@ -244,15 +269,22 @@ export class ImperativeResponder {
     return this.#report(assignment, 'The evacuators of the pod were asked to move it.');
   }
 
-  /** Cancels the Evacuation that was created for an Eviction which is not ours any more, unless others request it, too, or it may not be cancelled. */
+  /** Cancels the Evacuation that was created for an Eviction which is not ours any more. */
   async #withdraw(key: string): Promise<void> {
-    const { cluster, view } = this.#deps;
+    const eviction = this.#deps.view.evictions.get(key);
+    const created = this.#evacuations.get(key);
+    // The pod is gone or about to be: the Evacuation is removed with it.
+    if (eviction !== undefined && eviction.metadata.uid === created?.evictionUid && !hasFailed(eviction))
+      return;
+    await this.#cancelEvacuation(key);
+  }
+
+  /** Cancels the Evacuation that was created for an Eviction, unless others request it, too, or it may not be cancelled. */
+  async #cancelEvacuation(key: string): Promise<void> {
+    const { cluster } = this.#deps;
     const created = this.#evacuations.get(key);
     const evacuation = created && cluster.evacuations.get(created.key);
-    if (created === undefined || evacuation === undefined) return;
-    const eviction = view.evictions.get(key);
-    // The pod is gone or about to be: the Evacuation is removed with it.
-    if (eviction?.metadata.uid === created.evictionUid && !hasFailed(eviction)) return;
+    if (evacuation === undefined) return;
     const {
       namespace,
       name,

@@ -121,6 +121,14 @@ export function isAboutToBeWithdrawn(
 ): boolean {
   const isOurs = isInstigated(evacuation) && finalizersOfOthers(evacuation.metadata).length === 0;
   if (!isOurs || evacuation.status?.evacuationCancellationPolicy === 'Forbid') return false;
+  return isDrainCancelled(node, maintenances);
+}
+
+/** Reports whether no maintenance drains the node any more, and one of the node completes. */
+export function isDrainCancelled(
+  node: Pick<Node, 'metadata'>,
+  maintenances: readonly NodeMaintenance[],
+): boolean {
   const completing = maintenances.filter((one) => stageOf(one) === 'Complete' && !isCompleted(one));
   // Most of the time none is: the selectors need not be compared with the node.
   if (!completing.some(({ spec }) => selectsNode(spec.nodeSelector, node))) return false;

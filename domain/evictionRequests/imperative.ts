@@ -1,9 +1,13 @@
-import type { Pod } from '../../api/core.ts';
+import type { Node, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { LifecycleEviction } from '../../api/lifecycle.ts';
+import { MAINTENANCE_REQUESTER } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isFinished, podTypeOf } from '../common/pod.ts';
 import {
   currentEvacuation,
   evacuationName,
+  isDrainCancelled,
   isWithdrawn,
   keptByOthersAfterMs,
   replacementName,
@@ -24,9 +28,25 @@ interface Situation {
   readonly pod: Pod | undefined;
   /** The apiserver has accepted the eviction. */
   readonly wasEvicted: boolean;
+  /** Those who asked for the eviction have cancelled it, and their requests are about to be withdrawn. */
+  readonly isCancelled: boolean;
   /** The Evacuations of the pod, also cancelled ones. */
   readonly evacuations: readonly Evacuation[];
   readonly now: Date;
+}
+
+/**
+ * Reports whether the eviction was cancelled by those who asked for it: node maintenance alone requests it, no maintenance drains the node of the pod any
+ * more, and one of the node completes. The withdrawal needs Temporal, and may come late.
+ */
+export function isAboutToBeCancelled(
+  { status }: Pick<LifecycleEviction, 'status'>,
+  node: Pick<Node, 'metadata'>,
+  maintenances: readonly NodeMaintenance[],
+): boolean {
+  const asking = (status?.requesters ?? []).filter(({ intent }) => intent === 'Eviction');
+  const isOurs = asking.length > 0 && asking.every(({ name }) => name === MAINTENANCE_REQUESTER);
+  return isOurs && isDrainCancelled(node, maintenances);
 }
 
 /** Reports whether the pod has evacuators by its annotations: the admission server rejects its eviction until they have done their work. */
@@ -36,7 +56,13 @@ function hasEvacuators(pod: Pod): boolean {
 }
 
 /** Returns the next step: "ignores terminating pods", and "does not evict DaemonSet or mirror pods" (KEP-4563 > Imperative Eviction Responder). */
-export function imperativeStep({ pod, wasEvicted, evacuations, now }: Situation): ImperativeStep {
+export function imperativeStep({
+  pod,
+  wasEvicted,
+  isCancelled,
+  evacuations,
+  now,
+}: Situation): ImperativeStep {
   if (pod === undefined) return { kind: 'Complete', message: 'The pod is gone.' };
   if (isFinished(pod)) return { kind: 'Complete', message: 'The pod has terminated.' };
   if (pod.metadata.deletionTimestamp !== undefined || wasEvicted)
@@ -52,6 +78,11 @@ export function imperativeStep({ pod, wasEvicted, evacuations, now }: Situation)
   const current = evacuations.find((one) => !isWithdrawn(one));
   if (current !== undefined)
     return { kind: 'Report', message: `Evacuation ${current.metadata.name} of the pod is in progress.` };
+  if (isCancelled)
+    return {
+      kind: 'Report',
+      message: 'The maintenance of the node was cancelled; its request is about to be withdrawn.',
+    };
   return hasEvacuators(pod) ? evacuationStep(pod, evacuations, now) : { kind: 'Evict', pod };
 }
 

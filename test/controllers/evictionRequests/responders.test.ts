@@ -5,6 +5,7 @@ import {
   DEPLOYMENT_RESPONDER,
   IMPERATIVE_RESPONDER,
   LIFECYCLE_EVICTION,
+  MAINTENANCE_REQUESTER,
   RELEASED_ANNOTATION,
 } from '../../../api/names.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
@@ -269,6 +270,55 @@ describe('A pod of a DaemonSet that names our responder', () => {
     );
     expect(c.requests.count('evict pods')).toBe(0);
     await c.maintenancesDropped();
+  });
+});
+
+describe('A pod of a cancelled maintenance, whose request is not withdrawn yet,', () => {
+  const evacuators = { 'evacuation.coordination.k8s.io/priority_mover.example.com': '5000/mover' };
+  const requestOfMaintenance = (pod: Pod) =>
+    c.admin.create(
+      resources.evictionRequests,
+      evictionRequestFor(pod, { name: c.named('er'), requester: MAINTENANCE_REQUESTER }),
+    );
+  const complete = (name: string) =>
+    c.patched(resources.nodeMaintenances, { name }, { spec: { stage: 'Complete' } });
+
+  afterEach(() => c.maintenancesDropped());
+
+  test('is not evicted, unless another maintenance drains the node', async () => {
+    const node = await c.nodeNamed('cancelled');
+    const app = c.named('app');
+    const pod = await c.podOn(node, { labels: { app } });
+    const budget = c.budget({ app }, { minAvailable: 1 });
+    await c.applied(budget);
+    const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    await requestOfMaintenance(pod);
+    await eventually('the message of the budget', async () =>
+      expect((await evictionOf(pod))?.status?.responders?.[0]?.message).toMatch(/PodDisruptionBudget/),
+    );
+    await complete(metadata.name);
+    const named = { namespace: c.namespace, name: budget.metadata.name };
+    await c.patched(resources.podDisruptionBudgets, named, { spec: { minAvailable: 0 } });
+    await throughout('the pod stays', 2_000, () => expect(c.requests.count('evict pods')).toBe(0));
+    await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    await c.eventuallyGone(pod);
+  });
+
+  test('is not moved by its evacuators any more', async () => {
+    const node = await c.nodeNamed('cancelled');
+    const pod = await c.podOn(node, { annotations: evacuators });
+    const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    await requestOfMaintenance(pod);
+    await eventually('its evacuator to be active', async () =>
+      expect((await c.evacuationOf(pod))?.status?.activeEvacuatorClass).toBe('mover.example.com'),
+    );
+    await complete(metadata.name);
+    await eventually('the Evacuation to be gone', async () =>
+      expect(await c.evacuationOf(pod)).toBeUndefined(),
+    );
+    await throughout('none follows', 1_000, async () => expect(await c.evacuationOf(pod)).toBeUndefined());
+    await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    await eventually('another one', async () => expect(await c.evacuationOf(pod)).toBeDefined());
   });
 });
 

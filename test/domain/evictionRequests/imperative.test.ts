@@ -1,6 +1,7 @@
-import { expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import type { Evacuation } from '../../../api/evacuation.ts';
-import { imperativeStep } from '../../../domain/evictionRequests/imperative.ts';
+import { MAINTENANCE_FINALIZER, MAINTENANCE_REQUESTER } from '../../../api/names.ts';
+import { imperativeStep, isAboutToBeCancelled } from '../../../domain/evictionRequests/imperative.ts';
 import { daemonPod, mirrorPod, pod } from '../../kit/builders.ts';
 
 const now = new Date('2026-11-25T12:00:00Z');
@@ -8,6 +9,7 @@ const now = new Date('2026-11-25T12:00:00Z');
 const situation = (differs: Partial<Parameters<typeof imperativeStep>[0]>) => ({
   pod: undefined,
   wasEvicted: false,
+  isCancelled: false,
   evacuations: [],
   now,
   ...differs,
@@ -94,4 +96,64 @@ test.each([
   },
 ])('The imperative responder requests another Evacuation when $when', ({ evacuations, step }) => {
   expect(imperativeStep(situation({ pod: withEvacuators(), evacuations }))).toMatchObject(step);
+});
+
+test.each([{ of: pod() }, { of: withEvacuators() }])(
+  'The imperative responder begins nothing for a maintenance that was cancelled',
+  ({ of }) => {
+    expect(imperativeStep(situation({ pod: of, isCancelled: true }))).toEqual({
+      kind: 'Report',
+      message: 'The maintenance of the node was cancelled; its request is about to be withdrawn.',
+    });
+  },
+);
+
+describe('A cancelled maintenance', () => {
+  const node = { metadata: { name: 'node-1' } };
+  const maintenance = (stage: 'Complete' | 'Drain', on = 'node-1') => ({
+    metadata: { name: stage, finalizers: [MAINTENANCE_FINALIZER] },
+    spec: {
+      stage,
+      nodeSelector: {
+        nodeSelectorTerms: [
+          { matchFields: [{ key: 'metadata.name', operator: 'In' as const, values: [on] }] },
+        ],
+      },
+    },
+  });
+  const ours = { name: MAINTENANCE_REQUESTER, intent: 'Eviction' as const };
+  const theirs = { name: 'example.com/descheduler', intent: 'Eviction' as const };
+  const complete = maintenance('Complete');
+
+  test.each([
+    { when: 'ends the eviction that it alone requests', requesters: [ours], given: [complete], want: true },
+    {
+      when: 'ends none that another requester wants, too',
+      requesters: [ours, theirs],
+      given: [complete],
+      want: false,
+    },
+    {
+      when: 'ends one that the others have withdrawn',
+      requesters: [ours, { ...theirs, intent: 'Withdrawn' as const }],
+      given: [complete],
+      want: true,
+    },
+    { when: 'ends none of others', requesters: [theirs], given: [complete], want: false },
+    { when: 'ends none without requesters', requesters: [], given: [complete], want: false },
+    {
+      when: 'ends none while another maintenance drains the node',
+      requesters: [ours],
+      given: [complete, maintenance('Drain')],
+      want: false,
+    },
+    {
+      when: 'ends none of another node',
+      requesters: [ours],
+      given: [maintenance('Complete', 'node-2')],
+      want: false,
+    },
+  ])('$when', ({ requesters, given, want }) => {
+    expect(isAboutToBeCancelled({ status: { requesters } }, node, given)).toBe(want);
+  });
 });
